@@ -1,0 +1,48 @@
+# Every target makes its own virtual environment with pinned versions; nothing else is needed but Python 3.11 or 3.12.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+JUDGES := $(VENV)/.judges
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup demo lint test test-all bench wheel clean
+
+help:      ## this list
+	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 12
+
+setup: $(READY)      ## the virtual environment alone
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+# JoeyNMT pins an old protobuf that nothing here needs: its attention module is judged alone.
+$(JUDGES): $(READY)
+	$(BIN)/python -m pip install --quiet --no-deps joeynmt importlib_metadata zipp
+	@touch $@
+
+demo: $(READY)       ## a small Transformer learns English to Korean on this machine (about a minute)
+	$(BIN)/python examples/i_go_home.py
+
+lint: $(READY)       ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint           ## what every change must pass
+	$(BIN)/pytest -m 'not heavy and not gpu' --numprocesses 2
+
+test-all: lint $(JUDGES)   ## the same with the heavy judges, and the GPU where there is one
+	$(BIN)/pytest --numprocesses 2
+
+bench: $(READY)      ## one training step against torch.nn.Transformer
+	$(BIN)/python bench/train_step.py
+
+wheel: $(READY)      ## dist/manyheads-*.whl
+	$(BIN)/python -m build --wheel
+
+clean:               ## everything that the other targets made
+	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis

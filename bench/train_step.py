@@ -1,0 +1,266 @@
+"""A training step, forward + loss + backward + Adam: ours against torch.nn.Transformer as commonly written.
+
+    python bench/train_step.py                  on this machine's GPU, or its CPU at a size that it can take
+    python bench/train_step.py --json result.json
+
+All rows come from one run on the same sentences, the systems taking turns batch by batch, so that a noisy
+machine is noisy for all. `sorted` batches hold sentences of like length, `random` ones the same sentences as
+they come. Tokens are real ones, source + target. Memory is the peak of a process of its own for each row.
+"""
+
+import argparse
+import json
+import math
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from torch import Tensor, nn
+
+import manyheads as mh
+from manyheads.model.positions import sinusoids
+from manyheads.train.loss import chunked_loss
+from workload import Batch, sorted_and_random, training_flops
+
+PAD = 0  # the peer's; no sentence of the workload holds it
+KINDS = ("sorted", "random")  # batches of like lengths, and as they come
+PRESETS = {"base": mh.presets.BASE, "small": mh.presets.SMALL, "tiny": mh.presets.TINY}
+
+
+class Ours(nn.Module):
+    """Manyheads as it is."""
+
+    def __init__(self, config: mh.ModelConfig):
+        super().__init__()
+        self.model = mh.Transformer(config)
+
+    def forward(self, batch: Batch, device: str) -> Tensor:
+        source, target = mh.Packed.of(batch.sources).to(device), mh.Packed.of(batch.inputs).to(device)
+        labels = mh.Packed.of(batch.labels).tokens.to(device)
+        hidden = self.model.hidden(source, target)
+        loss = chunked_loss(hidden, self.model.output, labels, mh.TrainConfig())
+        return loss.total / loss.tokens
+
+
+class TorchTransformer(nn.Module):
+    """torch.nn.Transformer in the common way: padded batches, masks, cross-entropy over all logits."""
+
+    def __init__(self, config: mh.ModelConfig):
+        super().__init__()
+        self.d_model = config.d_model
+        self.embedding = nn.Embedding(config.vocabulary, config.d_model, padding_idx=PAD)
+        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
+        self.transformer = nn.Transformer(
+            config.d_model,
+            config.heads,
+            config.layers,
+            config.layers,
+            config.d_ff,
+            config.dropout,
+            batch_first=True,
+        )
+        self.output = nn.Linear(config.d_model, config.vocabulary, bias=False)
+        self.output.weight = self.embedding.weight
+        self.dropout = nn.Dropout(config.dropout)
+        self.register_buffer("positions", sinusoids(torch.arange(128), config.d_model).float())
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        embedded = self.embedding(tokens) * math.sqrt(self.d_model)
+        return self.dropout(embedded + self.positions[: tokens.shape[1]])
+
+    def forward(self, batch: Batch, device: str) -> Tensor:
+        source, target, labels = (pad(x).to(device) for x in (batch.sources, batch.inputs, batch.labels))
+        mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1], device=device)
+        out = self.transformer(
+            self.embed(source),
+            self.embed(target),
+            tgt_mask=mask.isinf(),
+            src_key_padding_mask=source == PAD,
+            tgt_key_padding_mask=target == PAD,
+            memory_key_padding_mask=source == PAD,
+            tgt_is_causal=True,
+        )
+        logits = self.output(out)
+        return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=0.1)
+
+
+def pad(sentences: list[list[int]]) -> Tensor:
+    tensors = [torch.tensor(sentence) for sentence in sentences]
+    return nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=PAD)
+
+
+SYSTEMS: dict[str, Callable[[mh.ModelConfig], nn.Module]] = {
+    "manyheads": Ours,
+    "torch.nn.Transformer": TorchTransformer,
+}
+
+
+@dataclass
+class Result:
+    """A row of the table."""
+
+    system: str
+    batches: str
+    steps: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+    flops: int = 0
+    peak_gib: float = math.nan
+
+    def count(self, batch: Batch, seconds: float, flops: int) -> None:
+        self.steps += 1
+        self.seconds += seconds
+        self.tokens += batch.tokens
+        self.flops += flops
+
+    @property
+    def speed(self) -> float:
+        """Real tokens a second, source + target."""
+        return self.tokens / self.seconds
+
+
+class Trainer:
+    """One system, and a step of it: Adam with the paper's numbers, bf16 products on a GPU."""
+
+    def __init__(self, system: str, config: mh.ModelConfig, device: str):
+        torch.manual_seed(1)
+        self.device = device
+        self.model = SYSTEMS[system](config).to(device).train()
+        train = mh.TrainConfig()
+        self.adam = torch.optim.Adam(
+            self.model.parameters(),
+            lr=1e-4,
+            betas=(train.beta1, train.beta2),
+            eps=train.epsilon,
+            fused=True,
+        )
+
+    def step(self, batch: Batch) -> float:
+        """Seconds that it took."""
+        began = time.perf_counter()
+        with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.device == "cuda"):
+            loss = self.model(batch, self.device)
+        loss.backward()
+        self.adam.step()
+        self.adam.zero_grad()
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - began
+
+
+def measure_speed(
+    arguments: argparse.Namespace, config: mh.ModelConfig, results: list[Result], progress: Progress
+) -> None:
+    """Every system on every batch, in turns; the first batch of each kind once before, unmeasured."""
+    kinds = make_workload(arguments, config)
+    trainers = {system: Trainer(system, config, arguments.device) for system in SYSTEMS}
+    task = progress.add_task("training steps", total=len(results) * (arguments.batches + 1))
+    for number in range(-1, arguments.batches):
+        for result in results:
+            batch = kinds[result.batches][max(0, number)]
+            seconds = trainers[result.system].step(batch)
+            progress.advance(task)
+            if number >= 0:
+                result.count(batch, seconds, training_flops(config, batch))
+
+
+def make_workload(arguments: argparse.Namespace, config: mh.ModelConfig) -> dict[str, list[Batch]]:
+    made = sorted_and_random(arguments.batches, arguments.tokens, config.vocabulary, arguments.seed)
+    return dict(zip(KINDS, made, strict=True))
+
+
+def peak_gib(arguments: argparse.Namespace, config: mh.ModelConfig, system: str, kind: str) -> float:
+    """The peak of a step on the largest batch; on a CPU that of the whole process."""
+    batches = make_workload(arguments, config)[kind]
+    trainer = Trainer(system, config, arguments.device)
+    largest = max(batches, key=lambda batch: len(batch.sources) * max(map(len, batch.sources)))
+    for _ in range(2):
+        trainer.step(largest)
+    if arguments.device == "cuda":
+        return torch.cuda.max_memory_allocated() / 2**30
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def measure_memory(arguments: argparse.Namespace, results: list[Result], progress: Progress) -> None:
+    """Each row in a process of its own, and before this one grows: a child inherits its parent's peak."""
+    for result in progress.track(results, description="peak memory"):
+        row = ["--peak-of", result.system, result.batches]
+        command = [sys.executable, __file__, *sys.argv[1:], *row]
+        done = subprocess.run(command, capture_output=True, text=True)
+        result.peak_gib = float(done.stdout) if done.returncode == 0 else math.nan
+
+
+def machine(device: str) -> str:
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    return f"{names[0].partition(':')[2].strip()}, {torch.get_num_threads()} threads"
+
+
+def print_table(results: list[Result], title: str) -> None:
+    table = Table(
+        "system", "batches", "tokens/s", "ms/step", "TFLOP/s", "peak GiB", "speed", "memory", title=title
+    )
+    ours = results[0]
+    for row in results:
+        table.add_row(
+            row.system,
+            row.batches,
+            f"{row.speed:,.0f}",
+            f"{1000 * row.seconds / row.steps:,.1f}",
+            f"{row.flops / row.seconds / 1e12:.3g}",
+            f"{row.peak_gib:.2f}",
+            f"{row.speed / ours.speed:.2f}",
+            f"{row.peak_gib / ours.peak_gib:.2f}",
+        )
+    Console(width=110).print(table)
+
+
+def parse_arguments() -> argparse.Namespace:
+    cuda = torch.cuda.is_available()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", default="cuda" if cuda else "cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--preset", default="base", choices=list(PRESETS))
+    parser.add_argument("--vocabulary", type=int, default=37_000)
+    parser.add_argument("--tokens", type=int, default=25_000 if cuda else 2_500, help="target tokens a batch")
+    parser.add_argument("--batches", type=int, default=20 if cuda else 4, help="measured, of each kind")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="write the rows there as well")
+    parser.add_argument("--peak-of", nargs=2, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    config = replace(PRESETS[arguments.preset], vocabulary=arguments.vocabulary)
+    if arguments.peak_of:
+        print(peak_gib(arguments, config, *arguments.peak_of))
+        return
+    results = [Result(system, kind) for kind in KINDS for system in SYSTEMS]
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        measure_memory(arguments, results, progress)
+        measure_speed(arguments, config, results, progress)
+    title = (
+        f"{arguments.preset}, vocabulary {arguments.vocabulary:,}, about {arguments.tokens:,} target tokens "
+        f"a batch; {machine(arguments.device)}, torch {torch.__version__}"
+    )
+    print_table(results, title)
+    if arguments.json:
+        arguments.json.write_text(
+            json.dumps({"title": title, "rows": [asdict(row) for row in results]}, indent=1)
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""The workload of every benchmark here: sentence lengths and words as real text has them, from a seed.
+
+Lengths are log-normal around 27 tokens, the target's close to the source's; words follow Zipf's law.
+Only real tokens count, in tokens a second as in FLOPs: padding is what a system pays, not what it does.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from manyheads.config import BEGIN, END, SPECIAL_TOKENS, ModelConfig
+
+MU, SIGMA = math.log(27) - 0.18 + 0.02, 0.6  # of the source's length
+RATIO_SIGMA = 0.18  # of the target's length against it
+SHORTEST, LONGEST = 3, 100
+ZIPF_SHIFT = 2.7
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Words of a sentence and of its translation, as ids; without begin and end."""
+
+    source: list[int]
+    target: list[int]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a training step reads: source + end; begin + target; target + end."""
+
+    sources: list[list[int]]
+    inputs: list[list[int]]
+    labels: list[list[int]]
+
+    @property
+    def source_tokens(self) -> int:
+        return sum(map(len, self.sources))
+
+    @property
+    def target_tokens(self) -> int:
+        return sum(map(len, self.labels))
+
+    @property
+    def tokens(self) -> int:
+        return self.source_tokens + self.target_tokens
+
+
+def draw_pairs(count: int, vocabulary: int, seed: int) -> list[Pair]:
+    chance = np.random.default_rng(seed)
+    sources = np.clip(np.rint(np.exp(chance.normal(MU, SIGMA, count))), SHORTEST, LONGEST)
+    ratios = np.exp(chance.normal(0, RATIO_SIGMA, count))
+    targets = np.clip(np.rint(sources * ratios), SHORTEST, LONGEST)
+    lengths = np.stack((sources, targets)).astype(int)
+    frequencies = 1 / (np.arange(vocabulary - SPECIAL_TOKENS) + ZIPF_SHIFT)
+    bounds = np.cumsum(frequencies / frequencies.sum())
+    words = SPECIAL_TOKENS + np.searchsorted(bounds[:-1], chance.random(int(lengths.sum())))
+    pieces = np.split(words, np.cumsum(lengths.T.ravel())[:-1])
+    return [Pair(s.tolist(), t.tolist()) for s, t in zip(pieces[::2], pieces[1::2], strict=True)]
+
+
+def make_batches(pairs: list[Pair], target_tokens: int) -> Iterator[Batch]:
+    """Pairs in the order given, each batch with about so many target tokens."""
+    chosen: list[Pair] = []
+    size = 0
+    for pair in pairs:
+        chosen.append(pair)
+        size += len(pair.target) + 1
+        if size >= target_tokens:
+            yield make_batch(chosen)
+            chosen, size = [], 0
+
+
+def make_batch(pairs: list[Pair]) -> Batch:
+    return Batch(
+        [[*pair.source, END] for pair in pairs],
+        [[BEGIN, *pair.target] for pair in pairs],
+        [[*pair.target, END] for pair in pairs],
+    )
+
+
+def sorted_and_random(
+    count: int, target_tokens: int, vocabulary: int, seed: int
+) -> tuple[list[Batch], list[Batch]]:
+    """`count` batches of like lengths, out of a pool large enough to sort well; and the same shuffled."""
+    chance = np.random.default_rng(seed + 1)
+    pool = draw_pairs(max(20_000, count * target_tokens // 10), vocabulary, seed)
+    pool.sort(key=lambda pair: (len(pair.source), len(pair.target)))
+    batches = list(make_batches(pool, target_tokens))
+    chosen = [batches[i] for i in sorted(chance.choice(len(batches), count, replace=False))]
+    pairs = [
+        Pair(source[:-1], labels[:-1])
+        for batch in chosen
+        for source, labels in zip(batch.sources, batch.labels, strict=True)
+    ]
+    shuffled = [pairs[i] for i in chance.permutation(len(pairs))]
+    size = math.ceil(len(shuffled) / count)
+    return chosen, [make_batch(shuffled[i : i + size]) for i in range(0, len(shuffled), size)]
+
+
+def training_flops(config: ModelConfig, batch: Batch) -> int:
+    """Of a step, real tokens only: matrix parameters x 2, attention with the causal half, backward twice."""
+    head_widths = config.key_width + config.value_width
+    query_side = 2 * config.d_model * config.heads * head_widths  # W_Q and W_O; W_K and W_V cost the same
+    layer = 3 * query_side + 2 * 2 * config.d_model * config.d_ff  # cross-attention's W_K, W_V: by source
+    per_source = config.layers * layer
+    per_target = config.layers * layer + 2 * config.d_model * config.target_size
+    lengths = [(len(s), len(t)) for s, t in zip(batch.sources, batch.labels, strict=True)]
+    seen = sum(n * n + m * m / 2 + m * n for n, m in lengths)  # encoder, decoder, cross
+    attention = config.layers * 2 * config.heads * head_widths * seen
+    forward = per_source * batch.source_tokens + per_target * batch.target_tokens + attention
+    return round(3 * forward)

@@ -1,0 +1,72 @@
+"""Attention Is All You Need, as software.
+
+    import manyheads as mh
+
+    model = mh.Transformer(mh.presets.BASE)
+    logits = model(mh.Packed.of([[5, 6, 7, 2]]), mh.Packed.of([[1, 8, 9]]))
+
+Names are imported when they are first used, so that the command line answers before torch is loaded.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from manyheads import presets
+    from manyheads.config import Config, DataConfig, ModelConfig, SearchConfig, TrainConfig
+    from manyheads.errors import (
+        CheckpointError,
+        ConfigError,
+        DataError,
+        ManyheadsError,
+        RequestError,
+    )
+    from manyheads.model.transformer import Trace, Transformer
+    from manyheads.packed import Packed
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "CheckpointError": "manyheads.errors",
+    "Config": "manyheads.config",
+    "ConfigError": "manyheads.errors",
+    "DataConfig": "manyheads.config",
+    "DataError": "manyheads.errors",
+    "ManyheadsError": "manyheads.errors",
+    "ModelConfig": "manyheads.config",
+    "Packed": "manyheads.packed",
+    "RequestError": "manyheads.errors",
+    "SearchConfig": "manyheads.config",
+    "Trace": "manyheads.model.transformer",
+    "TrainConfig": "manyheads.config",
+    "Transformer": "manyheads.model.transformer",
+}
+
+__all__ = [
+    "CheckpointError",
+    "Config",
+    "ConfigError",
+    "DataConfig",
+    "DataError",
+    "ManyheadsError",
+    "ModelConfig",
+    "Packed",
+    "RequestError",
+    "SearchConfig",
+    "Trace",
+    "TrainConfig",
+    "Transformer",
+    "presets",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "presets":
+        return import_module("manyheads.presets")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'manyheads' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,312 @@
+"""Every setting, its default, its limits and what it means, in one place; TOML in and out.
+
+The defaults are the paper's base model and its training. A preset is a difference from them (presets.py).
+"""
+
+import difflib
+import json
+import math
+import operator
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
+
+from manyheads.errors import ConfigError
+
+# The ids that every vocabulary begins with. There is no padding token.
+UNKNOWN, BEGIN, END = 0, 1, 2
+SPECIAL_TOKENS = 3
+
+Value = TypeVar("Value")
+
+
+def setting(
+    default: Value,
+    meaning: str,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> Value:
+    """One key: its default, what it means, and the limits that its value must keep."""
+    limits = {"at_least": at_least, "above": above, "below": below}
+    made: Value = field(default=default, metadata={"meaning": meaning, **limits})
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A table of the TOML file. Whoever makes one, from Python or from a file, gets it checked."""
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for key in fields(self):
+            value = check_type(f"{self.name}.{key.name}", getattr(self, key.name), hints[key.name])
+            check_limits(f"{self.name}.{key.name}", value, key.metadata)
+            object.__setattr__(self, key.name, value)  # an int given for a float becomes one
+        self.check_together()
+
+    def check_together(self) -> None:
+        """Limits that concern several keys at once."""
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        known = [key.name for key in fields(cls)]
+        for key in values:
+            if key not in known:
+                raise ConfigError(unknown("key", f"{cls.name}.{key}", [f"{cls.name}.{k}" for k in known]))
+        return cls(**values)
+
+    def to_toml(self) -> str:
+        """The table with the meaning of each key beside it; keys without a value are left out."""
+        lines = [f"[{self.name}]"]
+        for key in fields(self):
+            value = getattr(self, key.name)
+            if value is not None:
+                lines.append(f"{key.name} = {toml_value(value)}  # {key.metadata['meaning']}")
+        return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(Section):
+    """The model, by the paper's names (section 3). The defaults are the base model."""
+
+    name: ClassVar[str] = "model"
+
+    kind: Literal["transformer"] = setting("transformer", "which architecture")
+    vocabulary: int = setting(37_000, "subwords, shared by both languages (5.1)", at_least=SPECIAL_TOKENS)
+    source_vocabulary: int | None = setting(
+        None, "subwords of the source, where the two languages differ", at_least=SPECIAL_TOKENS
+    )
+    target_vocabulary: int | None = setting(
+        None, "subwords of the target, where the two languages differ", at_least=SPECIAL_TOKENS
+    )
+    layers: int = setting(6, "N, of the encoder and of the decoder alike (3.1)", at_least=1)
+    d_model: int = setting(512, "width of every sub-layer's output (3.1)", at_least=1)
+    d_ff: int = setting(2048, "inner width of the feed-forward layer (3.3)", at_least=1)
+    heads: int = setting(8, "h, attention layers side by side (3.2.2)", at_least=1)
+    d_k: int | None = setting(None, "width of a query and of a key; without it d_model / heads", at_least=1)
+    d_v: int | None = setting(None, "width of a value; without it d_model / heads", at_least=1)
+    attention: Literal["scaled-dot", "dot", "additive"] = setting(
+        "scaled-dot", "how a query meets a key (3.2.1)"
+    )
+    window: int | None = setting(
+        None, "r, the neighbourhood that self-attention sees; without it all (4)", at_least=1
+    )
+    positions: Literal["sinusoid", "learned", "none"] = setting("sinusoid", "how order is told (3.5)")
+    learned_length: int = setting(
+        1024, "tokens that learned positions reach; sinusoids have no end", at_least=1
+    )
+    activation: Literal["relu", "gelu"] = setting("relu", "inside the feed-forward layer (3.3)")
+    norm: Literal["post", "pre"] = setting("post", "normalise after the residual sum, or before")
+    normalisation: Literal["layer", "batch"] = setting("layer", "over a vector, or over the batch")
+    residuals: bool = setting(True, "add each sub-layer's input to its output (3.1)")
+    ties: Literal["three-way", "two-way", "none"] = setting(
+        "three-way", "one matrix for both embeddings and the output (3.4); target and output; none"
+    )
+    dropout: float = setting(
+        0.1, "of each sub-layer's output and of the embeddings (5.4)", at_least=0, below=1
+    )
+    attention_dropout: float = setting(0.0, "of the attention weights; not in the paper", at_least=0, below=1)
+
+    @property
+    def key_width(self) -> int:
+        """d_k, or what the paper takes for it: d_model / h."""
+        return self.d_model // self.heads if self.d_k is None else self.d_k
+
+    @property
+    def value_width(self) -> int:
+        """d_v, or what the paper takes for it: d_model / h."""
+        return self.d_model // self.heads if self.d_v is None else self.d_v
+
+    @property
+    def source_size(self) -> int:
+        return self.vocabulary if self.source_vocabulary is None else self.source_vocabulary
+
+    @property
+    def target_size(self) -> int:
+        return self.vocabulary if self.target_vocabulary is None else self.target_vocabulary
+
+    def check_together(self) -> None:
+        if self.positions == "sinusoid" and self.d_model % 2:
+            raise ConfigError(
+                f"model.d_model is {self.d_model}, but sinusoidal positions need an even width "
+                f'(a sine and a cosine for each frequency): make it even, or set positions = "learned"'
+            )
+        if (self.d_k is None or self.d_v is None) and self.d_model % self.heads:
+            raise ConfigError(
+                f"model.heads is {self.heads}, which does not divide model.d_model = {self.d_model}: "
+                f"choose a divisor, or set model.d_k and model.d_v"
+            )
+        if self.ties == "three-way" and self.source_size != self.target_size:
+            raise ConfigError(
+                f'model.ties is "three-way", but the vocabularies differ ({self.source_size} and '
+                f'{self.target_size}): use one vocabulary, or set ties = "two-way" or "none"'
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig(Section):
+    """How text becomes batches (5.1)."""
+
+    name: ClassVar[str] = "data"
+
+    batch_tokens: int = setting(
+        25_000, "about so many source and so many target tokens a batch (5.1)", at_least=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(Section):
+    """How the model learns (section 5)."""
+
+    name: ClassVar[str] = "train"
+
+    steps: int = setting(100_000, "updates (5.2)", at_least=1)
+    schedule: Literal["paper", "linear", "cosine", "constant"] = setting(
+        "paper", "how the learning rate runs after the warm-up (5.3)"
+    )
+    warmup: int = setting(4000, "steps over which the learning rate rises (5.3)", at_least=1)
+    learning_rate: float | None = setting(
+        None, "its peak; without it the paper's, (d_model * warmup)^-0.5", above=0
+    )
+    beta1: float = setting(0.9, "Adam's memory of the gradient (5.3)", at_least=0, below=1)
+    beta2: float = setting(0.98, "Adam's memory of its square (5.3)", at_least=0, below=1)
+    epsilon: float = setting(1e-9, "Adam's guard against a division by zero (5.3)", above=0)
+    label_smoothing: float = setting(0.1, "share of the target given to all words (5.4)", at_least=0, below=1)
+    smoothing_over: Literal["all", "others"] = setting(
+        "all", "who gets that share: all K words (e/K), or the K - 1 others"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchConfig(Section):
+    """How a translation is looked for (6.1)."""
+
+    name: ClassVar[str] = "search"
+
+    beam: int = setting(4, "hypotheses kept at each step (6.1)", at_least=1)
+    alpha: float = setting(0.6, "length penalty ((5 + L)/6)^alpha (6.1)", at_least=0)
+    extra_length: int = setting(50, "tokens that the output may be longer than the input (6.1)", at_least=0)
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole of a run's TOML file: one table for each section."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+
+    @classmethod
+    def from_mapping(cls, tables: Mapping[str, Any]) -> Self:
+        sections = get_type_hints(cls)
+        for key, table in tables.items():
+            if key not in sections:
+                raise ConfigError(unknown("table", key, list(sections)))
+            if not isinstance(table, Mapping):
+                raise ConfigError(f"{key} is {table!r}, but must be a table: [{key}] and its keys")
+        return cls(**{key: sections[key].from_mapping(table) for key, table in tables.items()})
+
+    @classmethod
+    def from_toml(cls, text: str) -> Self:
+        try:
+            return cls.from_mapping(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as fault:
+            raise ConfigError(f"not TOML: {fault}") from None
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        try:
+            return cls.from_toml(Path(path).read_text(encoding="utf-8"))
+        except OSError as fault:
+            raise ConfigError(f"{path}: {fault.strerror}") from None
+        except UnicodeDecodeError as fault:
+            raise ConfigError(f"{path}: not UTF-8 at byte {fault.start}; TOML is UTF-8") from None
+        except ConfigError as fault:
+            raise ConfigError(f"{path}: {fault}") from None
+
+    def to_toml(self) -> str:
+        return "\n".join(getattr(self, key.name).to_toml() for key in fields(self))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Written aside and renamed: the file is whole or is not there."""
+        aside = Path(f"{os.fspath(path)}.part")
+        aside.write_text(self.to_toml(), encoding="utf-8")
+        aside.replace(path)
+
+    def override(self, assignments: Iterable[str]) -> Self:
+        """The same with some keys changed, each written as `train.steps=2000`."""
+        tables: dict[str, dict[str, Any]] = {}
+        for assignment in assignments:
+            path, equals, value = assignment.partition("=")
+            section, dot, key = path.strip().partition(".")
+            if not (equals and dot and key):
+                raise ConfigError(f"{assignment!r} is not an assignment: write section.key=value")
+            tables.setdefault(section, {})[key] = parse_value(value.strip())
+        changed: dict[str, Any] = {name: self._changed(name, keys) for name, keys in tables.items()}
+        return replace(self, **changed)
+
+    def _changed(self, name: str, changes: Mapping[str, Any]) -> Section:
+        sections = [key.name for key in fields(self)]
+        if name not in sections:
+            raise ConfigError(unknown("table", name, sections))
+        section: Section = getattr(self, name)
+        now = {key.name: getattr(section, key.name) for key in fields(section)}
+        return section.from_mapping({**now, **changes})
+
+
+def unknown(what: str, name: str, known: list[str]) -> str:
+    """The message for a name that is not known, with the nearest one that is."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+    return f"unknown {what} {name}; {hint}"
+
+
+def check_type(key: str, value: Any, hint: Any) -> Any:
+    """The value, as the type that the key is declared with."""
+    options = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    if value is None and NoneType in options:
+        return None
+    wanted = options[0]
+    if get_origin(wanted) is Literal:
+        choices = get_args(wanted)
+        if value in choices and isinstance(value, str):
+            return value
+        raise ConfigError(f"{key} is {value!r}, but must be one of {', '.join(map(repr, choices))}")
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not wanted:
+        names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+        raise ConfigError(f"{key} is {value!r}, but must be {names[wanted]}")
+    return value
+
+
+def check_limits(key: str, value: Any, limits: Mapping[str, Any]) -> None:
+    if not isinstance(value, int | float):
+        return
+    rules = {"at_least": operator.ge, "above": operator.gt, "below": operator.lt}
+    stated = {name: limits[name] for name in rules if limits[name] is not None}
+    if not math.isfinite(value) or not all(rules[name](value, stated[name]) for name in stated):
+        wanted = " and ".join(f"{name.replace('_', ' ')} {limit:g}" for name, limit in stated.items())
+        raise ConfigError(f"{key} is {value!r}, but must be {wanted or 'finite'}")
+
+
+def toml_value(value: bool | int | float | str) -> str:
+    """JSON writes our four kinds of value as TOML does."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def parse_value(text: str) -> Any:
+    """A value as TOML reads it; a bare word is a text, so that quotes need no escaping in a shell."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

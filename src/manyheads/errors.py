@@ -1,0 +1,31 @@
+"""What can go wrong by a user's hand. Each message gives the value, the limit and the remedy."""
+
+
+class ManyheadsError(Exception):
+    """The root of the tree: catch this to catch them all. `exit_code` is the command line's."""
+
+    exit_code = 1
+
+
+class ConfigError(ManyheadsError):
+    """A setting is unknown, of the wrong type, or impossible."""
+
+    exit_code = 2
+
+
+class DataError(ManyheadsError):
+    """Text or tokens cannot be used as they are."""
+
+    exit_code = 3
+
+
+class CheckpointError(ManyheadsError):
+    """A model or training folder is damaged, foreign, or does not fit."""
+
+    exit_code = 3
+
+
+class RequestError(ManyheadsError):
+    """A call asks for what the model or the engine cannot do."""
+
+    exit_code = 2

@@ -1,0 +1,192 @@
+"""The sub-layers and what stands around them (3.1, 3.2.2, 3.3).
+
+Shapes: T target or source tokens, S memory tokens, D = d_model, H heads, K = d_k, V = d_v;
+        R rows of a decoding step, each one hypothesis; B sentences, W hypotheses of each: R = B W.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyheads.config import ModelConfig
+from manyheads.errors import DataError
+from manyheads.model.attention import Rule, attend, attend_padded
+from manyheads.model.cache import LayerCache
+from manyheads.packed import Packed
+
+
+class MultiHeadAttention(nn.Module):
+    """Several attentions side by side (3.2.2).
+
+    MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W_O
+    head_i = Attention(Q W_Q, K W_K, V W_V)             each with its own part of the three matrices
+    """
+
+    def __init__(self, config: ModelConfig, *, causal: bool = False, window: int | None = None):
+        super().__init__()
+        self.heads = config.heads
+        self.w_q = nn.Linear(config.d_model, config.heads * config.key_width)
+        self.w_k = nn.Linear(config.d_model, config.heads * config.key_width)
+        self.w_v = nn.Linear(config.d_model, config.heads * config.value_width)
+        self.w_o = nn.Linear(config.heads * config.value_width, config.d_model)
+        additive = config.attention == "additive"
+        energy_HK = torch.empty(config.heads, config.key_width) if additive else None
+        self.energy = None if energy_HK is None else nn.Parameter(energy_HK)
+        self.rule = Rule(config.attention, causal, window, config.attention_dropout)
+
+    def forward(
+        self,
+        x_TD: Tensor,
+        memory_SD: Tensor,
+        queries: Packed,
+        keys: Packed,
+        maps: list[Tensor] | None = None,
+    ) -> Tensor:
+        q_THK = self.split_heads(self.w_q(x_TD))
+        k_SHK, v_SHV = self.keys_and_values(memory_SD)
+        gathered_THV = attend(q_THK, k_SHK, v_SHV, queries, keys, self.rule_now(), maps=maps)
+        return self.join_heads(gathered_THV)
+
+    def step(self, x_RD: Tensor, k_BHLK: Tensor, v_BHLV: Tensor, seen: Tensor) -> Tensor:
+        """One new query of each row, against keys and values that were kept; the B share R evenly."""
+        q_RHK = self.split_heads(self.w_q(x_RD))
+        width = len(q_RHK) // max(1, len(k_BHLK))
+        q_BHWK = q_RHK.view(len(k_BHLK), width, *q_RHK.shape[1:]).transpose(1, 2)
+        gathered_BHWV = attend_padded(q_BHWK, k_BHLK, v_BHLV, seen, self.rule_now())
+        return self.join_heads(gathered_BHWV.transpose(1, 2).flatten(0, 1))
+
+    def keys_and_values(self, memory_SD: Tensor) -> tuple[Tensor, Tensor]:
+        return self.split_heads(self.w_k(memory_SD)), self.split_heads(self.w_v(memory_SD))
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        return x.view(len(x), self.heads, x.shape[-1] // self.heads)
+
+    def join_heads(self, gathered_THV: Tensor) -> Tensor:
+        out: Tensor = self.w_o(gathered_THV.flatten(-2))
+        return out
+
+    def rule_now(self) -> Rule:
+        """The rule with today's parameters, and with dropout only in training."""
+        dropout = self.rule.dropout if self.training else 0.0
+        return replace(self.rule, dropout=dropout, energy_HK=self.energy)
+
+
+class FeedForward(nn.Module):
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, the same at every position (3.3)"""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.w_1 = nn.Linear(config.d_model, config.d_ff)
+        self.w_2 = nn.Linear(config.d_ff, config.d_model)
+        self.activation = F.relu if config.activation == "relu" else F.gelu
+
+    def forward(self, x_TD: Tensor) -> Tensor:
+        out: Tensor = self.w_2(self.activation(self.w_1(x_TD)))
+        return out
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Each of the D numbers normalised over the tokens of the batch, of which none is padding."""
+
+    def forward(self, x_TD: Tensor) -> Tensor:
+        if len(x_TD) == 0:
+            return x_TD
+        if self.training and len(x_TD) == 1:
+            raise DataError(
+                "a training batch of 1 token, but batch normalisation needs at least 2: "
+                'make the batch larger, or set model.normalisation = "layer"'
+            )
+        return super().forward(x_TD)
+
+
+def normalisation(config: ModelConfig) -> nn.Module:
+    return nn.LayerNorm(config.d_model) if config.normalisation == "layer" else BatchNorm(config.d_model)
+
+
+class Residual(nn.Module):
+    """LayerNorm(x + Dropout(Sublayer(x))) (3.1, 5.4); with pre-norm x + Dropout(Sublayer(LayerNorm(x)))"""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.norm = normalisation(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.pre = config.norm == "pre"
+        self.residuals = config.residuals
+
+    def forward(self, x_TD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        out: Tensor = self.dropout(sublayer(self.norm(x_TD) if self.pre else x_TD))
+        if self.residuals:
+            out = x_TD + out
+        if not self.pre:
+            out = self.norm(out)
+        return out
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward (3.1)."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.self_attention = MultiHeadAttention(config, window=config.window)
+        self.feed_forward = FeedForward(config)
+        self.around_self_attention = Residual(config)
+        self.around_feed_forward = Residual(config)
+
+    def forward(self, x_SD: Tensor, source: Packed, maps: list[Tensor] | None = None) -> Tensor:
+        x_SD = self.around_self_attention(x_SD, lambda x: self.self_attention(x, x, source, source, maps))
+        out: Tensor = self.around_feed_forward(x_SD, self.feed_forward)
+        return out
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, attention over the encoder's output, feed-forward (3.1)."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.self_attention = MultiHeadAttention(config, causal=True, window=config.window)
+        self.cross_attention = MultiHeadAttention(config)
+        self.feed_forward = FeedForward(config)
+        self.around_self_attention = Residual(config)
+        self.around_cross_attention = Residual(config)
+        self.around_feed_forward = Residual(config)
+
+    def forward(
+        self,
+        x_TD: Tensor,
+        memory_SD: Tensor,
+        target: Packed,
+        source: Packed,
+        self_maps: list[Tensor] | None = None,
+        cross_maps: list[Tensor] | None = None,
+    ) -> Tensor:
+        return self.sublayers(
+            x_TD,
+            lambda x: self.self_attention(x, x, target, target, self_maps),
+            lambda x: self.cross_attention(x, memory_SD, target, source, cross_maps),
+        )
+
+    def step(self, x_RD: Tensor, cache: LayerCache) -> Tensor:
+        """One new token of each row, which sees what came before it through the cache."""
+
+        def see_the_past(x: Tensor) -> Tensor:
+            cache.append(*self.self_attention.keys_and_values(x))
+            return self.self_attention.step(x, *cache.past())
+
+        def see_the_source(x: Tensor) -> Tensor:
+            return self.cross_attention.step(x, *cache.source())
+
+        return self.sublayers(x_RD, see_the_past, see_the_source)
+
+    def sublayers(
+        self,
+        x: Tensor,
+        see_the_past: Callable[[Tensor], Tensor],
+        see_the_source: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        x = self.around_self_attention(x, see_the_past)
+        x = self.around_cross_attention(x, see_the_source)
+        out: Tensor = self.around_feed_forward(x, self.feed_forward)
+        return out

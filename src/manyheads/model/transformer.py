@@ -1,0 +1,177 @@
+"""The Transformer (section 3), put together: embeddings (3.4), positions (3.5), encoder and decoder (3.1).
+
+It takes token ids and returns logits. It knows no vocabulary, no loss, no file and no device.
+
+Shapes: S source tokens, T target tokens, D = d_model; R rows of a decoding step.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.config import ModelConfig
+from manyheads.model.cache import Memory, State
+from manyheads.model.layers import DecoderLayer, EncoderLayer, MultiHeadAttention, normalisation
+from manyheads.model.positions import LearnedPositions, Sinusoids
+from manyheads.packed import Packed
+
+
+@dataclass
+class Trace:
+    """Collects every attention map: kind[layer][sentence] is [heads, queries, keys]."""
+
+    encoder: list[list[Tensor]] = field(default_factory=list)
+    decoder: list[list[Tensor]] = field(default_factory=list)
+    cross: list[list[Tensor]] = field(default_factory=list)
+
+
+class Transformer(nn.Module):
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.source_embedding = nn.Embedding(config.source_size, config.d_model)
+        self.target_embedding = nn.Embedding(config.target_size, config.d_model)
+        self.output = nn.Linear(config.d_model, config.target_size, bias=False)
+        tie(self.source_embedding, self.target_embedding, self.output, config)
+        self.source_positions = positions(config)
+        self.target_positions = positions(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+        self.encoder_norm = final_norm(config)
+        self.decoder_norm = final_norm(config)
+        initialise(self)
+
+    def forward(self, source: Packed, target: Packed, trace: Trace | None = None) -> Tensor:
+        """The logits of what follows each target token. [T, vocabulary]"""
+        logits: Tensor = self.output(self.hidden(source, target, trace))
+        return logits
+
+    def hidden(self, source: Packed, target: Packed, trace: Trace | None = None) -> Tensor:
+        """The same before the output projection: what the training loss takes. [T, D]"""
+        return self.decode(target, self.encode(source, trace), trace)
+
+    def encode(self, source: Packed, trace: Trace | None = None) -> Memory:
+        x_SD = self.embed(source, self.source_embedding, self.source_positions)
+        for layer in self.encoder:
+            x_SD = layer(x_SD, source, new_maps(trace, "encoder"))
+        return Memory(self.encoder_norm(x_SD), source)
+
+    def decode(self, target: Packed, memory: Memory, trace: Trace | None = None) -> Tensor:
+        x_TD = self.embed(target, self.target_embedding, self.target_positions)
+        for layer in self.decoder:
+            x_TD = layer(
+                x_TD,
+                memory.hidden,
+                target,
+                memory.source,
+                new_maps(trace, "decoder"),
+                new_maps(trace, "cross"),
+            )
+        out: Tensor = self.decoder_norm(x_TD)
+        return out
+
+    def embed(self, text: Packed, embedding: nn.Module, order: Sinusoids | LearnedPositions | None) -> Tensor:
+        """Embeddings times sqrt(d_model), plus positions, then dropout (3.4, 3.5, 5.4)."""
+        x: Tensor = embedding(text.tokens) * math.sqrt(self.config.d_model)
+        if order is not None:
+            x = x + order(text).to(x.dtype)
+        out: Tensor = self.dropout(x)
+        return out
+
+    @torch.no_grad()
+    def start(self, memory: Memory, width: int = 1) -> State:
+        """The state before the first token, with `width` hypotheses for each sentence."""
+        source = memory.source
+        keys, values = [], []
+        layer: DecoderLayer
+        for layer in self.decoder:  # type: ignore[assignment]
+            k_SHK, v_SHV = layer.cross_attention.keys_and_values(memory.hidden)
+            keys.append(source.pad(k_SHK).transpose(1, 2))
+            values.append(source.pad(v_SHV).transpose(1, 2))
+        source_keys, source_values = torch.stack(keys), torch.stack(values)
+        rows = len(source) * width
+
+        def nothing_yet(like: Tensor) -> Tensor:
+            layers, _, heads, _, each = like.shape
+            return like.new_empty(layers, rows, heads, 0, each)
+
+        return State(
+            past_keys=nothing_yet(source_keys),
+            past_values=nothing_yet(source_values),
+            lengths=torch.zeros(rows, dtype=torch.int64, device=source.tokens.device),
+            longest=0,
+            source_keys=source_keys,
+            source_values=source_values,
+            source_lengths=source.lengths,
+            width=width,
+            window=self.config.window,
+            start=self.start,
+        )
+
+    @torch.no_grad()
+    def step(self, tokens_R: Tensor, state: State) -> tuple[Tensor, State]:
+        """Reads one token of each row; gives the logits of what follows it, [R, vocabulary]."""
+        state.make_room()
+        x_RD: Tensor = self.target_embedding(tokens_R) * math.sqrt(self.config.d_model)
+        if self.target_positions is not None:
+            order = self.target_positions.at(state.lengths, state.longest + 1)
+            x_RD = x_RD + order.to(x_RD.dtype)
+        layer: DecoderLayer
+        for index, layer in enumerate(self.decoder):  # type: ignore[assignment]
+            x_RD = layer.step(x_RD, state.layer(index))
+        state.advance()
+        return self.output(self.decoder_norm(x_RD)), state
+
+
+def tie(source: nn.Embedding, target: nn.Embedding, output: nn.Linear, config: ModelConfig) -> None:
+    """The paper's one matrix for all three (3.4), or fewer shared."""
+    if config.ties != "none":
+        output.weight = target.weight
+    if config.ties == "three-way":
+        source.weight = target.weight
+
+
+def positions(config: ModelConfig) -> Sinusoids | LearnedPositions | None:
+    if config.positions == "none":
+        return None
+    if config.positions == "learned":
+        return LearnedPositions(config.learned_length, config.d_model)
+    return Sinusoids(config.d_model)
+
+
+def final_norm(config: ModelConfig) -> nn.Module:
+    """Post-norm ends normalised; pre-norm needs one more at the end of each stack."""
+    return normalisation(config) if config.norm == "pre" else nn.Identity()
+
+
+def initialise(model: nn.Module) -> None:
+    """Every initial weight. The paper does not say: Xavier, and what makes embeddings of unit variance.
+
+    Embeddings are multiplied by sqrt(d_model) on the way in (3.4), hence their deviation d_model^-0.5;
+    the output projection has the same whether it is tied to them or not.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        if isinstance(module, MultiHeadAttention) and module.energy is not None:
+            nn.init.normal_(module.energy, std=module.energy.shape[1] ** -0.5)
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+        if isinstance(module, Transformer):
+            nn.init.normal_(module.output.weight, std=module.config.d_model**-0.5)
+
+
+def new_maps(trace: Trace | None, kind: Literal["encoder", "decoder", "cross"]) -> list[Tensor] | None:
+    """An empty list for the maps of one layer, already in its place in the trace."""
+    if trace is None:
+        return None
+    maps: list[Tensor] = []
+    getattr(trace, kind).append(maps)
+    return maps

@@ -1,0 +1,162 @@
+"""The training loss (5.4): cross-entropy against smoothed labels, without ever holding all the logits.
+
+A smoothed label gives the right word a and every word b, a + K b = 1 (K words, e = label_smoothing):
+
+    over "all"     b = e / K        the right word has 1 - e + e/K, the others e/K
+    over "others"  b = e / (K - 1)  the right word has 1 - e, the others share e
+
+so that with logits z, the right word y and lse = log sum exp z the loss of a token is
+
+    - a log p_y - b sum_k log p_k  =  lse - a z_y - b sum_k z_k
+
+Shapes: T tokens, C tokens of a chunk, D = d_model, K = vocabulary.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from manyheads.config import TrainConfig
+
+CHUNK_LOGITS = 2**24  # numbers of [C, K] held at once, twice: 2 x 64 MiB in float32
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Sums, so that micro-batches and ranks add up; whoever updates divides by all their tokens."""
+
+    total: Tensor  # the smoothed cross-entropy, summed over tokens; has the gradient
+    likelihood: Tensor  # -log p of the right words, unsmoothed, summed; for perplexity
+    tokens: int
+
+    @property
+    def perplexity(self) -> float:
+        """Per subword, of the unsmoothed likelihood."""
+        return math.exp(self.likelihood.item() / max(1, self.tokens))
+
+
+def smoothing_weights(words: int, train: TrainConfig) -> tuple[float, float]:
+    """(a, b): what the right word gets by itself, and what every word gets."""
+    everyone = words if train.smoothing_over == "all" else words - 1
+    b = train.label_smoothing / everyone
+    return 1 - words * b, b
+
+
+def smoothed(labels: Tensor, words: int, train: TrainConfig) -> Tensor:
+    """The target distribution itself, as the paper describes it. [T, K]"""
+    a, b = smoothing_weights(words, train)
+    return a * nn.functional.one_hot(labels, words).double() + b
+
+
+def plain_loss(logits_TK: Tensor, labels_T: Tensor, train: TrainConfig) -> Loss:
+    """The definition: what chunked_loss is tested against, and what a reader reads first."""
+    log_p_TK = logits_TK.log_softmax(-1)
+    target_TK = smoothed(labels_T, logits_TK.shape[-1], train).to(log_p_TK.dtype)
+    likelihood = -log_p_TK.gather(1, labels_T[:, None]).sum()
+    return Loss(-(target_TK * log_p_TK).sum(), likelihood.detach(), len(labels_T))
+
+
+def chunked_loss(
+    hidden_TD: Tensor,
+    output: nn.Linear,
+    labels_T: Tensor,
+    train: TrainConfig,
+    *,
+    chunk_logits: int = CHUNK_LOGITS,
+) -> Loss:
+    """The same over `model.hidden` and `model.output`, some tokens at a time."""
+    chunk = max(1, chunk_logits // output.out_features)
+    smoothing = smoothing_weights(output.out_features, train)
+    learning = torch.is_grad_enabled() and (hidden_TD.requires_grad or output.weight.requires_grad)
+    total, likelihood = _ChunkedLoss.apply(  # type: ignore[no-untyped-call]
+        hidden_TD, output.weight, labels_T, smoothing, chunk, learning
+    )
+    return Loss(total, likelihood, len(labels_T))
+
+
+class _ChunkedLoss(torch.autograd.Function):
+    """A chunk's gradient is known as soon as its logits are: both are used and forgotten at once."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_TD: Tensor,
+        weight_KD: Tensor,
+        labels_T: Tensor,
+        smoothing: tuple[float, float],
+        chunk: int,
+        learning: bool,
+    ) -> tuple[Tensor, Tensor]:
+        device = hidden_TD.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden_TD.dtype
+        with torch.autocast(device, enabled=False):
+            total, likelihood, *gradients = chunk_by_chunk(
+                hidden_TD.to(dtype), weight_KD.to(dtype), labels_T, smoothing, chunk, learning
+            )
+        ctx.save_for_backward(*gradients)
+        ctx.dtypes = hidden_TD.dtype, weight_KD.dtype
+        ctx.mark_non_differentiable(likelihood)
+        return total, likelihood
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_total: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = [
+            (gradient * grad_total).to(dtype)
+            for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
+        ]
+        return *gradients, None, None, None, None
+
+
+def chunk_by_chunk(
+    hidden_TD: Tensor,
+    weight_KD: Tensor,
+    labels_T: Tensor,
+    smoothing: tuple[float, float],
+    chunk: int,
+    learning: bool,
+) -> list[Tensor]:
+    """The loss and the likelihood, summed; when learning also the gradients by hidden and by weight.
+
+    Products are made in the dtype of the inputs, sums are kept in at least float32.
+    """
+    dtype = torch.promote_types(hidden_TD.dtype, torch.float32)
+    total, likelihood = hidden_TD.new_zeros(2, dtype=dtype)
+    gradients = [torch.empty_like(hidden_TD), torch.zeros_like(weight_KD, dtype=dtype)] if learning else []
+    rows = min(chunk, len(labels_T))
+    logits_CK = hidden_TD.new_empty(rows, len(weight_KD))
+    log_p_CK = logits_CK.new_empty(logits_CK.shape, dtype=dtype)
+    for first in range(0, len(labels_T), chunk):
+        hidden_CD, labels_C = hidden_TD[first : first + chunk], labels_T[first : first + chunk]
+        logits = torch.mm(hidden_CD, weight_KD.T, out=logits_CK[: len(labels_C)])
+        log_p = torch.log_softmax(logits, -1, dtype=dtype, out=log_p_CK[: len(labels_C)])
+        nll = -log_p.gather(1, labels_C[:, None]).sum()
+        a, b = smoothing
+        total += a * nll - b * log_p.sum()
+        likelihood += nll
+        if learning:
+            by_hidden_TD, by_weight_KD = gradients
+            by_logits = logit_gradient(log_p, labels_C, smoothing).to(hidden_TD.dtype)
+            torch.mm(by_logits, weight_KD, out=by_hidden_TD[first : first + chunk])
+            add_product(by_weight_KD, by_logits.T, hidden_CD)
+    return [total, likelihood, *gradients]
+
+
+def logit_gradient(log_p_CK: Tensor, labels_C: Tensor, smoothing: tuple[float, float]) -> Tensor:
+    """p - a [k = y] - b, written over the log-probabilities. [C, K]"""
+    a, b = smoothing
+    gradient_CK = log_p_CK.exp_().sub_(b)
+    gradient_CK[torch.arange(len(labels_C), device=labels_C.device), labels_C] -= a
+    return gradient_CK
+
+
+def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """total += left @ right, without a temporary where the dtypes allow it."""
+    if total.dtype == left.dtype:
+        total.addmm_(left, right)
+    else:
+        total += left @ right

@@ -1,0 +1,31 @@
+"""The learning rate as a function of the step (5.3), counted from 1.
+
+    lrate = d_model^-0.5 * min(step^-0.5, step * warmup^-1.5)                           (3)
+
+Written here as a peak, reached at the end of the warm-up, times a shape between 0 and 1.
+"""
+
+import math
+
+from manyheads.config import TrainConfig
+
+
+def learning_rate(step: int, train: TrainConfig, d_model: int) -> float:
+    """For the update number `step`, the first being 1."""
+    if step < 1:
+        raise ValueError(f"steps are counted from 1, not {step}")
+    paper_peak = (d_model * train.warmup) ** -0.5
+    peak = paper_peak if train.learning_rate is None else train.learning_rate
+    if step <= train.warmup:
+        return peak * step / train.warmup
+    return peak * after_warmup(step, train)
+
+
+def after_warmup(step: int, train: TrainConfig) -> float:
+    """The share of the peak that is left."""
+    if train.schedule == "constant":
+        return 1.0
+    if train.schedule == "paper":
+        return math.sqrt(train.warmup / step)
+    done = min(1.0, (step - train.warmup) / max(1, train.steps - train.warmup))
+    return 1 - done if train.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
