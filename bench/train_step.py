@@ -11,6 +11,7 @@ they come. Tokens are real ones, source + target. Memory is the peak of a proces
 import argparse
 import json
 import math
+import platform
 import resource
 import subprocess
 import sys
@@ -196,14 +197,19 @@ def measure_memory(arguments: argparse.Namespace, results: list[Result], progres
         row = ["--peak-of", result.system, result.batches]
         command = [sys.executable, __file__, *sys.argv[1:], *row]
         done = subprocess.run(command, capture_output=True, text=True)
-        result.peak_gib = float(done.stdout) if done.returncode == 0 else math.nan
+        if done.returncode == 0:
+            result.peak_gib = float(done.stdout)
+        else:
+            progress.console.print(f"{result.system}, {result.batches}: {done.stderr.strip()[-200:]}")
 
 
 def machine(device: str) -> str:
     if device == "cuda":
         return torch.cuda.get_device_name()
-    names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-    return f"{names[0].partition(':')[2].strip()}, {torch.get_num_threads()} threads"
+    listing = Path("/proc/cpuinfo")
+    lines = listing.read_text().splitlines() if listing.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{(names or [platform.processor()])[0]}, {torch.get_num_threads()} threads"
 
 
 def print_table(results: list[Result], title: str) -> None:
@@ -233,8 +239,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="cuda" if cuda else "cpu", choices=["cpu", "cuda"])
     parser.add_argument("--preset", default="base", choices=list(PRESETS))
     parser.add_argument("--vocabulary", type=int, default=37_000)
-    parser.add_argument("--tokens", type=int, default=25_000 if cuda else 2_500, help="target tokens a batch")
-    parser.add_argument("--batches", type=int, default=20 if cuda else 4, help="measured, of each kind")
+    parser.add_argument("--tokens", type=int, default=25_000 if cuda else 5_000, help="target tokens a batch")
+    parser.add_argument("--batches", type=int, default=20 if cuda else 3, help="measured, of each kind")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, help="write the rows there as well")
     parser.add_argument("--peak-of", nargs=2, help=argparse.SUPPRESS)

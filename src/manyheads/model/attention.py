@@ -108,7 +108,7 @@ def reference(
     q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Packed, rule: Rule
 ) -> Tensor:
     """Equation (1), one sentence after the other. A sum over no keys is zero by itself."""
-    gathered = [v_SHV.new_zeros(0, *v_SHV.shape[1:])]
+    gathered = [v_SHV[:0]]
     for weights_HQL, v_LHV in zip(weights(q_THK, k_SHK, queries, keys, rule), keys.split(v_SHV), strict=True):
         kept_HQL = F.dropout(weights_HQL, rule.dropout)
         gathered.append((kept_HQL @ v_LHV.transpose(0, 1)).transpose(0, 1))

@@ -88,6 +88,15 @@ class FeedForward(nn.Module):
         return out
 
 
+class Dropout(nn.Dropout):
+    """As torch's, but on a CPU too it remembers what it dropped in a byte a number, not in a float."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        return torch.native_dropout(x, self.p, True)[0]
+
+
 class BatchNorm(nn.BatchNorm1d):
     """Each of the D numbers normalised over the tokens of the batch, of which none is padding."""
 
@@ -112,7 +121,7 @@ class Residual(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.norm = normalisation(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.pre = config.norm == "pre"
         self.residuals = config.residuals
 

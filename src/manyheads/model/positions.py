@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.errors import DataError
-from manyheads.packed import Packed
 
 
 def sinusoids(positions: Tensor, d_model: int) -> Tensor:
@@ -25,14 +24,10 @@ class Sinusoids(nn.Module):
         super().__init__()
         self.d_model = d_model
 
-    def forward(self, text: Packed) -> Tensor:
-        """For each token of a batch. [T, d_model]"""
-        table = sinusoids(torch.arange(text.longest, device=text.tokens.device), self.d_model)
-        return table.float()[text.positions] if table.numel() else table[text.positions]
-
-    def at(self, positions_R: Tensor, longest: int) -> Tensor:
-        """For one token of each row, which stands at the position given. [R, d_model]"""
-        return sinusoids(positions_R, self.d_model)
+    def forward(self, positions_T: Tensor, longest: int, dtype: torch.dtype) -> Tensor:
+        """For tokens that stand at these positions, all of them below `longest`. [T, d_model]"""
+        table = sinusoids(torch.arange(longest, device=positions_T.device), self.d_model)
+        return table.to(dtype)[positions_T]
 
 
 class LearnedPositions(nn.Module):
@@ -42,15 +37,12 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.table = nn.Embedding(length, d_model)
 
-    def forward(self, text: Packed) -> Tensor:
-        return self.at(text.positions, text.longest)
-
-    def at(self, positions: Tensor, longest: int) -> Tensor:
+    def forward(self, positions_T: Tensor, longest: int, dtype: torch.dtype) -> Tensor:
         if longest > self.table.num_embeddings:
             raise DataError(
                 f"a sentence of {longest} tokens, but learned positions reach "
                 f"{self.table.num_embeddings}: shorten it, raise model.learned_length, "
                 f'or set model.positions = "sinusoid"'
             )
-        found: Tensor = self.table(positions)
+        found: Tensor = self.table(positions_T).to(dtype)
         return found

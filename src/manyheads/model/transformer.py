@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from manyheads.config import ModelConfig
 from manyheads.model.cache import Memory, State
-from manyheads.model.layers import DecoderLayer, EncoderLayer, MultiHeadAttention, normalisation
+from manyheads.model.layers import DecoderLayer, Dropout, EncoderLayer, MultiHeadAttention, normalisation
 from manyheads.model.positions import LearnedPositions, Sinusoids
 from manyheads.packed import Packed
 
@@ -38,7 +38,7 @@ class Transformer(nn.Module):
         tie(self.source_embedding, self.target_embedding, self.output, config)
         self.source_positions = positions(config)
         self.target_positions = positions(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
         self.encoder_norm = final_norm(config)
@@ -55,13 +55,15 @@ class Transformer(nn.Module):
         return self.decode(target, self.encode(source, trace), trace)
 
     def encode(self, source: Packed, trace: Trace | None = None) -> Memory:
-        x_SD = self.embed(source, self.source_embedding, self.source_positions)
+        x_SD = self.source_embedding(source.tokens)
+        x_SD = self.embed(x_SD, self.source_positions, source.positions, source.longest)
         for layer in self.encoder:
             x_SD = layer(x_SD, source, new_maps(trace, "encoder"))
         return Memory(self.encoder_norm(x_SD), source)
 
     def decode(self, target: Packed, memory: Memory, trace: Trace | None = None) -> Tensor:
-        x_TD = self.embed(target, self.target_embedding, self.target_positions)
+        x_TD = self.target_embedding(target.tokens)
+        x_TD = self.embed(x_TD, self.target_positions, target.positions, target.longest)
         for layer in self.decoder:
             x_TD = layer(
                 x_TD,
@@ -74,12 +76,18 @@ class Transformer(nn.Module):
         out: Tensor = self.decoder_norm(x_TD)
         return out
 
-    def embed(self, text: Packed, embedding: nn.Module, order: Sinusoids | LearnedPositions | None) -> Tensor:
+    def embed(
+        self,
+        embedded_TD: Tensor,
+        order: Sinusoids | LearnedPositions | None,
+        positions_T: Tensor,
+        longest: int,
+    ) -> Tensor:
         """Embeddings times sqrt(d_model), plus positions, then dropout (3.4, 3.5, 5.4)."""
-        x: Tensor = embedding(text.tokens) * math.sqrt(self.config.d_model)
+        x_TD = embedded_TD * math.sqrt(self.config.d_model)
         if order is not None:
-            x = x + order(text).to(x.dtype)
-        out: Tensor = self.dropout(x)
+            x_TD = x_TD + order(positions_T, longest, x_TD.dtype)
+        out: Tensor = self.dropout(x_TD)
         return out
 
     @torch.no_grad()
@@ -116,10 +124,8 @@ class Transformer(nn.Module):
     def step(self, tokens_R: Tensor, state: State) -> tuple[Tensor, State]:
         """Reads one token of each row; gives the logits of what follows it, [R, vocabulary]."""
         state.make_room()
-        x_RD: Tensor = self.target_embedding(tokens_R) * math.sqrt(self.config.d_model)
-        if self.target_positions is not None:
-            order = self.target_positions.at(state.lengths, state.longest + 1)
-            x_RD = x_RD + order.to(x_RD.dtype)
+        x_RD = self.target_embedding(tokens_R)
+        x_RD = self.embed(x_RD, self.target_positions, state.lengths, state.longest + 1)
         layer: DecoderLayer
         for index, layer in enumerate(self.decoder):  # type: ignore[assignment]
             x_RD = layer.step(x_RD, state.layer(index))

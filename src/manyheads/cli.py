@@ -1,0 +1,89 @@
+"""The command line: one thin command a verb. What a verb needs is imported when it runs."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from manyheads import __version__
+from manyheads.config import Config
+from manyheads.errors import ManyheadsError
+from manyheads.presets import PRESETS, preset
+
+app = typer.Typer(
+    name="manyheads",
+    help="Attention Is All You Need, as software: from your parallel text to a translator that you own.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """Our own errors are one line and an exit code; anything else is a bug and shows where."""
+    try:
+        app()
+    except ManyheadsError as fault:
+        print(f"manyheads: {fault}", file=sys.stderr)
+        sys.exit(fault.exit_code)
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"manyheads {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def every_verb(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print it and leave.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog=f"Presets: {', '.join(PRESETS)}.")
+def inspect(
+    what: Annotated[str, typer.Argument(help="A preset's name, or a TOML file.", metavar="PRESET|FILE")],
+    changes: Annotated[
+        list[str] | None, typer.Argument(help="Keys to change.", metavar="SECTION.KEY=VALUE")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON rather than TOML.")] = False,
+) -> None:
+    """Show a configuration whole, checked, with what each key means and the model's size.
+
+    The output is a TOML file to start from. Example: manyheads inspect base model.layers=12 > run.toml
+    """
+    is_file = what.endswith(".toml") or (what not in PRESETS and Path(what).exists())
+    config = (Config.load(what) if is_file else preset(what)).override(changes or [])
+    sizes = count_parameters(config)
+    if as_json:
+        print(json.dumps({**asdict(config), "parameters": sizes}, ensure_ascii=False, indent=1))
+        return
+    shares = ", ".join(f"{part} {size:,}" for part, size in sizes.items() if part != "total")
+    print(f"# {sizes['total']:,} parameters: {shares}\n\n{config.to_toml()}", end="")
+
+
+def count_parameters(config: Config) -> dict[str, int]:
+    """Built without memory for its weights, so that the largest model is counted at once."""
+    import torch
+
+    from manyheads.model.transformer import Transformer
+
+    with torch.device("meta"):
+        model = Transformer(config.model)
+
+    def size(*parts: torch.nn.Module) -> int:
+        return sum({p: p.numel() for part in parts for p in part.parameters()}.values())
+
+    total, encoder, decoder = size(model), size(model.encoder), size(model.decoder)
+    embeddings = size(model.source_embedding, model.target_embedding, model.output)
+    rest = total - encoder - decoder - embeddings
+    sizes = {"total": total, "embeddings and output": embeddings, "encoder": encoder, "decoder": decoder}
+    return {**sizes, "positions and final norms": rest} if rest else sizes

@@ -1,0 +1,36 @@
+"""Settings for every test, and the table of parameters at the end of the report."""
+
+import os
+
+import hypothesis
+import pytest
+import torch
+
+hypothesis.settings.register_profile("default", max_examples=30, deadline=None)
+hypothesis.settings.register_profile("thorough", max_examples=400, deadline=None)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+def pytest_configure() -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        torch.set_num_threads(1)  # the workers are as many as the cores
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not torch.cuda.is_available():
+        no_device = pytest.mark.skip(reason="no CUDA device here")
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(no_device)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    from paper.parameters import table
+
+    terminalreporter.section("parameters: ours and the paper's")
+    terminalreporter.write_line(table())

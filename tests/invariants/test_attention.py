@@ -1,0 +1,120 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from torch import Tensor
+
+import manyheads as mh
+from draw import problems, random_tensor
+from manyheads.model.attention import Rule, attend, choose_path
+
+
+def values_and_gradients(problem: dict[str, Any], path: str) -> list[Tensor]:
+    """What `attend` gives, and the gradient of a fixed random sum of it by each input."""
+    inputs = [problem["q_THK"], problem["k_SHK"], problem["v_SHV"]]
+    if problem["rule"].energy_HK is not None:
+        inputs.append(problem["rule"].energy_HK)
+    out = attend(**problem, path=path)
+    torch.manual_seed(1)
+    gradients = torch.autograd.grad((out * torch.randn_like(out)).sum(), inputs, allow_unused=True)
+    unused = [torch.zeros_like(x) for x in inputs]
+    return [out, *(zero if g is None else g for g, zero in zip(gradients, unused, strict=True))]
+
+
+@given(problems())
+def test_the_padded_path_equals_the_reference(problem: dict[str, Any]) -> None:
+    for fast, plain in zip(
+        values_and_gradients(problem, "padded"), values_and_gradients(problem, "reference"), strict=True
+    ):
+        torch.testing.assert_close(fast, plain, atol=1e-10, rtol=1e-10)
+
+
+@given(problems())
+def test_every_query_shares_out_one_whole_among_what_it_may_see(problem: dict[str, Any]) -> None:
+    maps: list[Tensor] = []
+    attend(**problem, maps=maps)
+    rule, lengths = problem["rule"], problem["keys"].lengths.tolist()
+    assert len(maps) == len(lengths)
+    for weights_HQL, keys in zip(maps, lengths, strict=True):
+        assert weights_HQL.shape[2] == keys
+        if keys:
+            torch.testing.assert_close(weights_HQL.sum(-1), torch.ones_like(weights_HQL[:, :, 0]))
+        for i in range(weights_HQL.shape[1]):
+            for j in range(keys):
+                hidden = (rule.causal and j > i) or (rule.window and abs(i - j) > rule.window // 2)
+                assert not hidden or (weights_HQL[:, i, j] == 0).all()
+
+
+@pytest.mark.parametrize("path", ["reference", "padded"])
+@pytest.mark.parametrize("score", ["scaled-dot", "dot", "additive"])
+def test_a_token_with_nothing_to_look_at_gives_zeros(path: str, score: str) -> None:
+    queries, keys = mh.Packed.of([[1, 2], [3], []]), mh.Packed.of([[], [4, 5, 6], []])
+    rule = Rule(score, energy_HK=random_tensor(2, 4) if score == "additive" else None)
+    q, k, v = random_tensor(3, 2, 4), random_tensor(3, 2, 4), random_tensor(3, 2, 5)
+    out = attend(q, k, v, queries, keys, rule, path=path)
+    assert (out[:2] == 0).all()
+    assert (out[2] != 0).any()
+    out.square().sum().backward()
+    for gradient in (q.grad, k.grad, v.grad):
+        assert gradient.isfinite().all()
+    assert (q.grad[:2] == 0).all()
+
+
+@pytest.mark.parametrize("path", ["reference", "padded"])
+def test_keys_of_no_sentence_at_all_still_give_zeros(path: str) -> None:
+    queries, keys = mh.Packed.of([[1, 2], [3]]), mh.Packed.of([[], []])
+    q, nothing = random_tensor(3, 2, 4), random_tensor(0, 2, 4)
+    out = attend(q, nothing, nothing, queries, keys, Rule(), path=path)
+    out.sum().backward()
+    assert (out == 0).all()
+    assert (q.grad == 0).all()
+
+
+def test_hand_computed_attention() -> None:
+    """Two keys with scores 0 and ln 3 get 1/4 and 3/4 of the weight."""
+    text, query = mh.Packed.of([[1, 2]]), mh.Packed.of([[1]])
+    q = torch.tensor([[[2.0]]])
+    k = torch.tensor([[[0.0]], [[torch.tensor(3.0).log() / 2]]])
+    v = torch.tensor([[[8.0]], [[16.0]]])
+    for path in ("reference", "padded"):
+        assert attend(q, k, v, query, text, Rule(), path=path).item() == pytest.approx(14.0)
+
+
+def test_the_scale_is_one_over_the_root_of_d_k_and_dot_has_none() -> None:
+    text = mh.Packed.of([[1, 2, 3]])
+    q, k, v = random_tensor(3, 1, 16), random_tensor(3, 1, 16), random_tensor(3, 1, 2)
+    for path in ("reference", "padded"):
+        scaled = attend(q, k, v, text, text, Rule("scaled-dot"), path=path)
+        torch.testing.assert_close(scaled, attend(q / 4, k, v, text, text, Rule("dot"), path=path))
+
+
+@given(problems())
+def test_collecting_the_maps_changes_no_bit(problem: dict[str, Any]) -> None:
+    for path in ("reference", "padded"):
+        maps: list[Tensor] = []
+        assert torch.equal(attend(**problem, path=path), attend(**problem, path=path, maps=maps))
+
+
+def test_dropped_weights_are_made_up_for_by_the_rest() -> None:
+    text = mh.Packed.of([[0] * 2000])
+    q, k = torch.zeros(2000, 1, 2), torch.zeros(2000, 1, 2)
+    v = torch.ones(2000, 1, 2)
+    for path in ("reference", "padded"):
+        out = attend(q, k, v, text, text, Rule(dropout=0.25), path=path)
+        assert out.mean().item() == pytest.approx(1, abs=0.01)
+        assert out.std().item() > 0.001
+
+
+def test_causal_attention_between_two_texts_is_refused() -> None:
+    here, there = mh.Packed.of([[1]]), mh.Packed.of([[1]])
+    q = random_tensor(1, 1, 1)
+    with pytest.raises(ValueError, match="one and the same text"):
+        attend(q, q, q, here, there, Rule(causal=True))
+
+
+def test_the_padded_path_serves_where_no_kernel_can() -> None:
+    on_cpu = torch.zeros(3, 2, 8, dtype=torch.bfloat16)
+    assert choose_path(on_cpu, on_cpu, Rule()) == "padded"
+    assert choose_path(on_cpu.float(), on_cpu.float(), replace(Rule(), dropout=0.1)) == "padded"

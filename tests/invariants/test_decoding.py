@@ -1,0 +1,102 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import manyheads as mh
+from draw import WORDS, configs, model_of
+
+TOKEN = st.integers(0, WORDS - 1)
+SOURCE = st.lists(TOKEN, max_size=6)
+
+
+def full_forward(model: mh.Transformer, sources: list[list[int]], read: list[list[int]]) -> torch.Tensor:
+    """The logits after the last token of each row, computed without a cache."""
+    target = mh.Packed.of(read)
+    logits = model(mh.Packed.of(sources), target)
+    return logits[target.offsets[1:].long() - 1]
+
+
+@given(configs(), st.data())
+def test_a_cached_step_equals_the_full_forward(config: mh.ModelConfig, data: st.DataObject) -> None:
+    """Whatever a search does in between: reorder hypotheses, drop finished sentences, admit waiting ones."""
+    model, width = model_of(config), data.draw(st.integers(1, 3))
+    sources = data.draw(st.lists(SOURCE, min_size=1, max_size=3))
+    read: list[list[int]] = [[] for _ in sources for _ in range(width)]
+    state = model.start(model.encode(mh.Packed.of(sources)), width=width)
+
+    actions = st.sampled_from(["step", "step", "reorder", "drop", "admit"])
+    for action in data.draw(st.lists(actions, max_size=8)):
+        if action == "step" and sources:
+            tokens = data.draw(st.lists(TOKEN, min_size=len(read), max_size=len(read)))
+            read = [[*row, token] for row, token in zip(read, tokens, strict=True)]
+            logits, state = model.step(torch.tensor(tokens), state)
+            of_rows = [source for source in sources for _ in range(width)]
+            torch.testing.assert_close(logits, full_forward(model, of_rows, read), atol=1e-9, rtol=1e-9)
+        elif action == "reorder" and sources:
+            rows = [
+                sentence * width + data.draw(st.integers(0, width - 1))
+                for sentence in range(len(sources))
+                for _ in range(width)
+            ]
+            read = [read[row] for row in rows]
+            state = state.reorder(torch.tensor(rows))
+        elif action == "drop" and sources:
+            gone = data.draw(st.integers(0, len(sources) - 1))
+            sources = sources[:gone] + sources[gone + 1 :]
+            read = read[: gone * width] + read[(gone + 1) * width :]
+            state = state.drop(torch.tensor([gone]))
+        elif action == "admit":
+            new = data.draw(st.lists(SOURCE, min_size=1, max_size=2))
+            sources = sources + new
+            read = read + [[] for _ in new for _ in range(width)]
+            state = state.admit(model.encode(mh.Packed.of(new)))
+        assert len(state) == len(sources)
+
+
+def test_a_long_decoding_makes_room_for_itself() -> None:
+    config = mh.ModelConfig(vocabulary=WORDS, layers=2, d_model=8, d_ff=8, heads=2, dropout=0.0)
+    model, tokens = model_of(config), [token % WORDS for token in range(100)]
+    source, target = mh.Packed.of([[3, 4]]), mh.Packed.of([tokens])
+    state = model.start(model.encode(source))
+    logits = []
+    for token in tokens:
+        found, state = model.step(torch.tensor([token]), state)
+        logits.append(found)
+    torch.testing.assert_close(torch.cat(logits), model(source, target), atol=1e-9, rtol=1e-9)
+
+
+def test_source_keys_are_computed_once_a_sentence_and_shared_by_its_hypotheses() -> None:
+    config = mh.ModelConfig(vocabulary=WORDS, layers=2, d_model=8, d_ff=8, heads=2, dropout=0.0)
+    model = model_of(config)
+    calls = []
+    model.decoder[0].cross_attention.w_k.register_forward_hook(lambda *_: calls.append(1))
+    state = model.start(model.encode(mh.Packed.of([[3, 4], [5, 6, 7]])), width=4)
+    for _ in range(3):
+        _, state = model.step(torch.tensor([1] * 8), state)
+    state = state.reorder(torch.arange(8))
+    assert len(calls) == 1
+    assert state.source_keys.shape == (2, 2, 2, 3, 4)  # layers, sentences (not rows), heads, source, d_k
+
+
+def test_an_empty_batch_can_be_decoded() -> None:
+    config = mh.ModelConfig(vocabulary=WORDS, layers=1, d_model=8, d_ff=8, heads=2)
+    model = model_of(config)
+    state = model.start(model.encode(mh.Packed.of([])), width=2)
+    logits, state = model.step(torch.tensor([], dtype=torch.int64), state)
+    assert logits.shape == (0, WORDS)
+    state = state.admit(model.encode(mh.Packed.of([[3, 4]])))
+    logits, state = model.step(torch.tensor([1, 1]), state)
+    assert logits.shape == (2, WORDS)
+
+
+def test_decoding_past_learned_positions_is_refused() -> None:
+    config = mh.ModelConfig(
+        vocabulary=WORDS, layers=1, d_model=8, d_ff=8, heads=2, positions="learned", learned_length=2
+    )
+    model = model_of(config)
+    state = model.start(model.encode(mh.Packed.of([[3]])))
+    for _ in range(2):
+        _, state = model.step(torch.tensor([1]), state)
+    with pytest.raises(mh.DataError, match="learned positions reach 2"):
+        model.step(torch.tensor([1]), state)

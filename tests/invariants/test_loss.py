@@ -1,0 +1,132 @@
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import manyheads as mh
+from manyheads.train.loss import Loss, chunked_loss, plain_loss
+
+SMOOTHINGS = st.builds(
+    mh.TrainConfig,
+    label_smoothing=st.sampled_from([0.0, 0.1, 0.7]),
+    smoothing_over=st.sampled_from(["all", "others"]),
+)
+
+
+def problem(tokens: int, words: int, width: int, dtype: torch.dtype = torch.float64) -> tuple[Any, ...]:
+    hidden = torch.randn(tokens, width, dtype=dtype, requires_grad=True)
+    output = nn.Linear(width, words, bias=False, dtype=dtype)
+    return hidden, output, torch.randint(0, words, (tokens,))
+
+
+def gradients(loss: Loss, *inputs: Tensor) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(3 * loss.total, inputs)
+
+
+@given(st.integers(1, 20), st.integers(3, 9), st.integers(1, 4), st.integers(1, 60), SMOOTHINGS)
+def test_the_chunked_loss_equals_the_plain_one(
+    tokens: int, words: int, width: int, chunk_logits: int, train: mh.TrainConfig
+) -> None:
+    hidden, output, labels = problem(tokens, words, width)
+    chunked = chunked_loss(hidden, output, labels, train, chunk_logits=chunk_logits)
+    plain = plain_loss(output(hidden), labels, train)
+    torch.testing.assert_close(chunked.total, plain.total)
+    torch.testing.assert_close(chunked.likelihood, plain.likelihood)
+    assert chunked.tokens == plain.tokens == tokens
+    for fast, slow in zip(
+        gradients(chunked, hidden, output.weight), gradients(plain, hidden, output.weight), strict=True
+    ):
+        torch.testing.assert_close(fast, slow)
+
+
+@given(st.floats(0, 0.9))
+def test_smoothing_over_all_is_what_torch_computes(smoothing: float) -> None:
+    hidden, output, labels = problem(12, 7, 3)
+    ours = chunked_loss(hidden, output, labels, mh.TrainConfig(label_smoothing=smoothing))
+    judge = nn.functional.cross_entropy(output(hidden), labels, label_smoothing=smoothing, reduction="sum")
+    torch.testing.assert_close(ours.total, judge)
+
+
+def test_the_likelihood_is_unsmoothed_and_gives_the_perplexity() -> None:
+    hidden, output, labels = problem(12, 7, 3)
+    smoothed = chunked_loss(hidden, output, labels, mh.TrainConfig(label_smoothing=0.5))
+    plain = chunked_loss(hidden, output, labels, mh.TrainConfig(label_smoothing=0.0))
+    torch.testing.assert_close(smoothed.likelihood, plain.total.detach())
+    assert smoothed.perplexity == pytest.approx(math.exp(plain.total.item() / 12))
+    assert not smoothed.likelihood.requires_grad
+
+
+@given(st.integers(0, 12), SMOOTHINGS)
+def test_two_micro_batches_equal_one_batch(cut: int, train: mh.TrainConfig) -> None:
+    hidden, output, labels = problem(12, 7, 3)
+    whole = chunked_loss(hidden, output, labels, train)
+    parts = [
+        chunked_loss(hidden[part], output, labels[part], train) for part in (slice(cut), slice(cut, None))
+    ]
+    torch.testing.assert_close(parts[0].total + parts[1].total, whole.total)
+    assert parts[0].tokens + parts[1].tokens == whole.tokens
+    torch.testing.assert_close(
+        torch.autograd.grad(parts[0].total + parts[1].total, output.weight),
+        torch.autograd.grad(whole.total, output.weight),
+    )
+
+
+class LargestTensor(TorchDispatchMode):
+    """Watches how many numbers the largest result of any operation has."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                self.numbers = max(self.numbers, leaf.numel())
+        return result
+
+
+def test_the_whole_matrix_of_logits_is_never_held() -> None:
+    hidden, output, labels = problem(tokens=300, words=40, width=5)
+    with LargestTensor() as chunked:
+        chunked_loss(hidden, output, labels, mh.TrainConfig(), chunk_logits=800).total.backward()
+    with LargestTensor() as plain:
+        plain_loss(output(hidden), labels, mh.TrainConfig()).total.backward()
+    assert plain.numbers == 300 * 40
+    assert chunked.numbers <= 300 * 5  # the hidden states themselves are the largest thing left
+
+
+def test_no_gradient_is_computed_when_nobody_learns() -> None:
+    hidden, output, labels = problem(10, 7, 3)
+    with torch.no_grad():
+        loss = chunked_loss(hidden, output, labels, mh.TrainConfig())
+    assert not loss.total.requires_grad
+    with LargestTensor() as watched, torch.no_grad():
+        chunked_loss(hidden[:1], output, labels[:1], mh.TrainConfig(), chunk_logits=7)
+    assert watched.numbers < output.weight.numel() + 1
+
+
+def test_an_empty_batch_has_no_loss() -> None:
+    hidden, output, _ = problem(0, 7, 3)
+    loss = chunked_loss(hidden, output, torch.zeros(0, dtype=torch.int64), mh.TrainConfig())
+    loss.total.backward()
+    assert (loss.total.item(), loss.tokens, loss.perplexity) == (0, 0, 1)
+    assert (output.weight.grad == 0).all()
+
+
+@pytest.mark.parametrize("autocast", [True, False])
+def test_bfloat16_keeps_its_sums_in_float32(autocast: bool) -> None:
+    hidden, output, labels = problem(500, 60, 16, torch.float32)
+    exact = chunked_loss(hidden.double(), output.double(), labels, mh.TrainConfig())
+    output = output.float() if autocast else output.bfloat16()
+    given_hidden = hidden if autocast else hidden.bfloat16()
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+        loss = chunked_loss(given_hidden, output, labels, mh.TrainConfig(), chunk_logits=600)
+    loss.total.backward()
+    assert loss.total.dtype == torch.float32
+    assert output.weight.grad.dtype == output.weight.dtype
+    torch.testing.assert_close(loss.total.double(), exact.total, rtol=2e-3, atol=0)

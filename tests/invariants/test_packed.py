@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+
+import manyheads as mh
+from draw import sentences
+
+
+@given(sentences())
+def test_sentences_come_back_as_they_went_in(texts: list[list[int]]) -> None:
+    packed = mh.Packed.of(texts)
+    assert [part.tolist() for part in packed.split()] == texts
+    assert len(packed) == len(texts)
+
+
+@given(sentences())
+def test_lengths_positions_and_sentences_say_where_each_token_stands(texts: list[list[int]]) -> None:
+    packed = mh.Packed.of(texts)
+    assert packed.lengths.tolist() == [len(text) for text in texts]
+    assert packed.longest == max(map(len, texts), default=0)
+    assert packed.positions.tolist() == [place for text in texts for place in range(len(text))]
+    assert packed.sentences.tolist() == [number for number, text in enumerate(texts) for _ in text]
+
+
+@given(sentences())
+def test_lists_and_arrays_make_the_same_batch(texts: list[list[int]]) -> None:
+    listed = mh.Packed.of(texts)
+    made = mh.Packed.from_arrays(listed.tokens.numpy().astype(np.uint16), listed.offsets.numpy())
+    assert torch.equal(made.tokens, listed.tokens)
+    assert torch.equal(made.offsets, listed.offsets)
+    assert made.longest == listed.longest
+    assert (made.tokens.dtype, made.offsets.dtype) == (torch.int64, torch.int32)
+
+
+@given(sentences())
+def test_padding_is_undone_and_is_zero(texts: list[list[int]]) -> None:
+    packed = mh.Packed.of(texts)
+    values = torch.rand(len(packed.tokens), 3, dtype=torch.float64, requires_grad=True)
+    padded = packed.pad(values)
+    assert torch.equal(packed.unpad(padded), values)
+    assert padded.sum() == values.sum() or torch.isclose(padded.sum(), values.sum())
+    if texts:
+        assert torch.autograd.gradcheck(packed.pad, values)
+        assert torch.autograd.gradcheck(lambda x: packed.unpad(packed.pad(x) ** 2), values)
+
+
+def test_to_a_device_moves_tokens_and_offsets() -> None:
+    moved = mh.Packed.of([[1, 2], [3]]).to("meta")
+    assert moved.tokens.device.type == moved.offsets.device.type == "meta"
+    assert moved.longest == 2
+
+
+@pytest.mark.parametrize("offsets", [[], [1, 3], [0, 2], [0, 4], [0, 3, 2, 3], [[0, 3]]])
+def test_offsets_that_do_not_divide_the_tokens_are_refused(offsets: list[int]) -> None:
+    with pytest.raises(mh.DataError, match="do not divide 3 tokens"):
+        mh.Packed.from_arrays([5, 6, 7], offsets)

@@ -1,0 +1,200 @@
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+import manyheads as mh
+from draw import WORDS, configs, model_of, pairs, sentences
+from manyheads.model import attention
+from manyheads.model.layers import Dropout
+
+Texts = list[list[int]]
+SMALL = mh.ModelConfig(vocabulary=WORDS, layers=2, d_model=8, d_ff=12, heads=2, dropout=0.0)
+
+
+def close(a: Tensor, b: Tensor) -> None:
+    torch.testing.assert_close(a, b, atol=1e-10, rtol=1e-10)
+
+
+@given(configs(), pairs(), st.data())
+def test_future_tokens_cannot_change_the_past(
+    config: mh.ModelConfig, texts: tuple[Texts, Texts], data: st.DataObject
+) -> None:
+    model, source = model_of(config), mh.Packed.of(texts[0])
+    before = texts[1]
+    kept = [data.draw(st.integers(0, len(text))) for text in before]
+    ends = data.draw(sentences(count=len(before)))
+    after = [text[:keep] + end for text, keep, end in zip(before, kept, ends, strict=True)]
+    old, new = mh.Packed.of(before), mh.Packed.of(after)
+    for a, b, keep in zip(old.split(model(source, old)), new.split(model(source, new)), kept, strict=True):
+        close(a[:keep], b[:keep])
+
+
+@given(configs(), pairs())
+def test_company_in_the_batch_changes_nothing(config: mh.ModelConfig, texts: tuple[Texts, Texts]) -> None:
+    model = model_of(config)
+    target = mh.Packed.of(texts[1])
+    together = target.split(model(mh.Packed.of(texts[0]), target))
+    for source, alone, logits in zip(*texts, together, strict=True):
+        close(model(mh.Packed.of([source]), mh.Packed.of([alone])), logits)
+
+
+@given(configs(), pairs(), st.randoms(use_true_random=False))
+def test_the_order_of_the_sentences_changes_nothing(
+    config: mh.ModelConfig, texts: tuple[Texts, Texts], chance: random.Random
+) -> None:
+    model = model_of(config)
+    order = list(range(len(texts[0])))
+    chance.shuffle(order)
+    sources, targets = ([side[i] for i in order] for side in texts)
+    moved, first = mh.Packed.of(targets), mh.Packed.of(texts[1])
+    as_given = first.split(model(mh.Packed.of(texts[0]), first))
+    for place, logits in zip(order, moved.split(model(mh.Packed.of(sources), moved)), strict=True):
+        close(logits, as_given[place])
+
+
+@given(configs(), pairs())
+def test_a_bound_above_the_longest_sentence_changes_nothing(
+    config: mh.ModelConfig, texts: tuple[Texts, Texts]
+) -> None:
+    model = model_of(config)
+    source, target = map(mh.Packed.of, texts)
+    loose = [replace(side, longest=side.longest + 3) for side in (source, target)]
+    close(model(*loose), model(source, target))
+
+
+@given(configs(normalisation="layer"), pairs())
+def test_the_padded_model_learns_as_the_reference_does(
+    config: mh.ModelConfig, texts: tuple[Texts, Texts]
+) -> None:
+    model = model_of(config)
+    source, target = map(mh.Packed.of, texts)
+    found = {}
+    for path in ("padded", "reference"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(attention, "choose_path", lambda *_, path=path: path)
+            model.zero_grad()
+            logits = model(source, target)
+            logits.square().sum().backward()
+        gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in model.parameters()]
+        found[path] = [logits, *gradients]
+    for fast, plain in zip(found["padded"], found["reference"], strict=True):
+        torch.testing.assert_close(fast, plain, atol=1e-8, rtol=1e-8)
+
+
+@pytest.mark.parametrize("path", ["padded", "reference"])
+@given(config=configs(), texts=pairs())
+def test_a_trace_changes_no_bit_and_holds_every_map(
+    path: str, config: mh.ModelConfig, texts: tuple[Texts, Texts]
+) -> None:
+    model, trace = model_of(config), mh.Trace()
+    source, target = map(mh.Packed.of, texts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention, "choose_path", lambda *_: path)
+        assert torch.equal(model(source, target, trace=trace), model(source, target))
+    for kind, queries, keys in (
+        (trace.encoder, texts[0], texts[0]),
+        (trace.decoder, texts[1], texts[1]),
+        (trace.cross, texts[1], texts[0]),
+    ):
+        shapes = [(config.heads, len(q), len(k)) for q, k in zip(queries, keys, strict=True)]
+        assert [[tuple(found.shape) for found in layer] for layer in kind] == [shapes] * config.layers
+
+
+@pytest.mark.parametrize("texts", [([], []), ([[]], [[]]), ([[], [3]], [[4], []]), ([[]], [[1, 2]])])
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_empty_sentences_and_empty_batches_are_legal(texts: tuple[Texts, Texts], norm: str) -> None:
+    model = mh.Transformer(replace(SMALL, norm=norm))
+    source, target = map(mh.Packed.of, texts)
+    logits = model(source, target)
+    logits.square().sum().backward()
+    assert logits.shape == (len(target.tokens), WORDS)
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_hidden_and_output_make_the_call() -> None:
+    model = mh.Transformer(SMALL)
+    source, target = mh.Packed.of([[3, 4], [5]]), mh.Packed.of([[1, 6, 7], [1]])
+    hidden = model.hidden(source, target)
+    assert hidden.shape == (4, SMALL.d_model)
+    assert torch.equal(model.output(hidden), model(source, target))
+
+
+def test_dropout_stands_where_the_paper_puts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On both embeddings with their positions, and on each sub-layer's output, which is d_model wide."""
+    widths: list[int] = []
+    plain = Dropout.forward
+
+    def record(self: Dropout, x: Tensor) -> Tensor:
+        widths.append(x.shape[-1])
+        return plain(self, x)
+
+    monkeypatch.setattr(Dropout, "forward", record)
+    model = mh.Transformer(replace(SMALL, dropout=0.5))
+    model(mh.Packed.of([[3, 4]]), mh.Packed.of([[1, 5]]))
+    assert widths == [SMALL.d_model] * (2 + SMALL.layers * (2 + 3))
+    assert not any(type(module) is torch.nn.Dropout for module in model.modules())
+
+
+def test_dropout_zeroes_its_share_and_keeps_the_mean() -> None:
+    dropped = Dropout(0.2).train()(torch.ones(100_000))
+    assert (dropped == 0).float().mean().item() == pytest.approx(0.2, abs=0.01)
+    assert dropped.mean().item() == pytest.approx(1, abs=0.01)
+    assert torch.equal(Dropout(0.2).eval()(dropped), dropped)
+
+
+@pytest.mark.parametrize(
+    ("ties", "matrices"), [("three-way", 1), ("two-way", 2), ("none", 3)], ids=lambda value: str(value)
+)
+def test_ties_share_one_matrix(ties: str, matrices: int) -> None:
+    model = mh.Transformer(replace(SMALL, ties=ties))
+    found = {model.source_embedding.weight, model.target_embedding.weight, model.output.weight}
+    assert len(found) == matrices
+
+
+@pytest.mark.parametrize("ties", ["two-way", "none"])
+def test_untied_languages_have_vocabularies_of_their_own(ties: str) -> None:
+    model = mh.Transformer(replace(SMALL, ties=ties, source_vocabulary=20, target_vocabulary=30))
+    logits = model(mh.Packed.of([[19]]), mh.Packed.of([[29, 1]]))
+    assert logits.shape == (2, 30)
+
+
+@pytest.mark.parametrize("layers", [6, 12, 24])
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_depth_is_a_free_number(layers: int, norm: str) -> None:
+    model = mh.Transformer(replace(SMALL, layers=layers, norm=norm))
+    assert model(mh.Packed.of([[3, 4]]), mh.Packed.of([[1]])).isfinite().all()
+
+
+def test_sinusoids_have_no_end_and_learned_positions_say_where_theirs_is() -> None:
+    long = mh.Packed.of([[3] * 3000])
+    assert mh.Transformer(SMALL)(long, long).isfinite().all()
+    learned = mh.Transformer(replace(SMALL, positions="learned", learned_length=10))
+    assert learned(mh.Packed.of([[3] * 10]), mh.Packed.of([[1]])).isfinite().all()
+    with pytest.raises(mh.DataError, match=r"3000 tokens.*reach 10.*learned_length"):
+        learned(long, long)
+
+
+def test_without_positions_the_encoder_cannot_tell_the_order() -> None:
+    model = model_of(replace(SMALL, positions="none"))
+    forth, back = (model.encode(mh.Packed.of([text])).hidden for text in ([3, 4, 5], [5, 4, 3]))
+    close(forth, back.flip(0))
+
+
+def test_batch_normalisation_of_a_single_training_token_is_refused() -> None:
+    model = mh.Transformer(replace(SMALL, normalisation="batch"))
+    with pytest.raises(mh.DataError, match="batch of 1 token"):
+        model(mh.Packed.of([[3]]), mh.Packed.of([[1]]))
+
+
+def test_initial_embeddings_have_unit_variance_once_scaled() -> None:
+    model = mh.Transformer(mh.ModelConfig(vocabulary=2000, layers=1, ties="none"))
+    for matrix in (model.source_embedding.weight, model.target_embedding.weight, model.output.weight):
+        assert (matrix.std() * 512**0.5).item() == pytest.approx(1, abs=0.01)
+    w_1 = model.encoder[0].feed_forward.w_1
+    assert w_1.weight.abs().max().item() == pytest.approx((6 / (512 + 2048)) ** 0.5, rel=0.01)
+    assert (w_1.bias == 0).all()

@@ -1,0 +1,54 @@
+"""Additive attention: energy . tanh(W q + U k), as a hand formula says it and as JoeyNMT has it."""
+
+import pytest
+import torch
+from torch import Tensor
+
+import manyheads as mh
+from manyheads.model.attention import Rule, attend
+from manyheads.model.layers import MultiHeadAttention
+
+CONFIG = mh.ModelConfig(
+    vocabulary=5, d_model=6, heads=1, d_k=4, d_v=6, attention="additive", attention_dropout=0.0
+)
+
+
+def test_additive_attention_is_the_hand_formula() -> None:
+    """Query 0, keys 0 and ln 2 / energy apart: weights 1/3 and 2/3 of values 3 and 6."""
+    energy = torch.tensor([[2.0]], dtype=torch.float64)
+    rise = torch.atanh(torch.tensor(2.0, dtype=torch.float64).log() / 2)
+    q = torch.zeros(1, 1, 1, dtype=torch.float64)
+    k = torch.stack((torch.zeros_like(rise), rise)).view(2, 1, 1)
+    v = torch.tensor([3.0, 6.0], dtype=torch.float64).view(2, 1, 1)
+    for path in ("reference", "padded"):
+        rule = Rule("additive", energy_HK=energy)
+        out = attend(q, k, v, mh.Packed.of([[0]]), mh.Packed.of([[0, 0]]), rule, path=path)
+        assert out.item() == pytest.approx(5, abs=1e-12)
+
+
+@pytest.mark.heavy
+def test_joeynmt_agrees_about_additive_attention() -> None:
+    bahdanau = pytest.importorskip("joeynmt.attention").BahdanauAttention
+    ours = MultiHeadAttention(CONFIG).double()
+    for parameter in ours.parameters():
+        torch.nn.init.normal_(parameter)
+    with torch.no_grad():
+        for bias in (ours.w_q.bias, ours.w_k.bias):
+            bias.zero_()  # JoeyNMT has none
+    judge = bahdanau(hidden_size=4, key_size=6, query_size=6).double()
+    judge.query_layer.weight = ours.w_q.weight
+    judge.key_layer.weight = ours.w_k.weight
+    judge.energy_layer.weight.data = ours.energy.detach()
+    source, target = mh.Packed.of([[1, 2, 3], [4]]), mh.Packed.of([[1], [1]])
+    memory = torch.randn(4, 6, dtype=torch.float64)
+    x = torch.randn(2, 6, dtype=torch.float64)
+
+    judge.compute_proj_keys(source.pad(memory))
+    mask = (torch.arange(3)[None] < source.lengths[:, None])[:, None]
+    values: Tensor = source.pad(ours.w_v(memory))
+    context, weights = judge(query=x[:, None], mask=mask, values=values)
+
+    maps: list[Tensor] = []
+    out = ours(x, memory, target, source, maps)
+    torch.testing.assert_close(out, ours.w_o(context[:, 0]), atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(maps[0][0], weights[0], atol=1e-12, rtol=1e-12)

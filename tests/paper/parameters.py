@@ -1,0 +1,37 @@
+"""Parameter counts by the paper's formulas, and the table of them that the test report ends with."""
+
+from functools import cache
+
+import torch
+
+import manyheads as mh
+
+
+def by_formula(config: mh.ModelConfig) -> int:
+    """Section 3 added up, with biases on every projection but the last, which is the embedding itself."""
+    d_model, d_ff, heads = config.d_model, config.d_ff, config.heads
+    into_heads = heads * (2 * config.key_width + config.value_width)
+    attention = (d_model + 1) * into_heads + (heads * config.value_width + 1) * d_model
+    feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
+    norm = 2 * d_model
+    encoder = attention + feed_forward + 2 * norm
+    decoder = 2 * attention + feed_forward + 3 * norm
+    learned = 2 * config.learned_length * d_model if config.positions == "learned" else 0
+    return config.vocabulary * d_model + config.layers * (encoder + decoder) + learned
+
+
+@cache
+def counted(config: mh.ModelConfig) -> int:
+    with torch.device("meta"):
+        return sum(p.numel() for p in mh.Transformer(config).parameters())
+
+
+def table() -> str:
+    lines = [f"{'Table 3 row':12} {'ours':>12} {'paper':>8} {'difference':>11}"]
+    for row in mh.presets.TABLE_3:
+        ours = counted(row.model)
+        paper, difference = "-", "-"
+        if row.paper_millions:
+            paper, difference = f"{row.paper_millions}M", f"{ours / 1e6 - row.paper_millions:+.1f}M"
+        lines.append(f"{row.name:12} {ours:12,} {paper:>8} {difference:>11}")
+    return "\n".join(lines)

@@ -1,0 +1,23 @@
+import pytest
+
+import manyheads as mh
+from manyheads.presets import Row
+from paper.parameters import by_formula, counted
+
+
+@pytest.mark.parametrize("row", mh.presets.TABLE_3, ids=lambda row: row.name)
+def test_parameters_are_what_the_formulas_give(row: Row) -> None:
+    assert counted(row.model) == by_formula(row.model)
+
+
+def test_base_and_big_have_the_known_counts() -> None:
+    assert counted(mh.presets.BASE) == 63_082_496
+    assert counted(mh.presets.BIG) == 214_245_376
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in mh.presets.TABLE_3 if row.paper_millions], ids=lambda row: row.name
+)
+def test_the_paper_prints_nearly_the_same(row: Row) -> None:
+    """Within 7 %: the paper's exact vocabulary is not known, and its embedding is 12 to 60 % of a model."""
+    assert counted(row.model) / 1e6 == pytest.approx(row.paper_millions, rel=0.07)
