@@ -60,7 +60,7 @@ class Section:
         known = [key.name for key in fields(cls)]
         for key in values:
             if key not in known:
-                raise ConfigError(unknown("key", f"{cls.name}.{key}", [f"{cls.name}.{k}" for k in known]))
+                raise ConfigError(unknown("key", key, known, prefix=f"{cls.name}."))
         return cls(**values)
 
     def to_toml(self) -> str:
@@ -263,11 +263,11 @@ class Config:
         return section.from_mapping({**now, **changes})
 
 
-def unknown(what: str, name: str, known: list[str]) -> str:
+def unknown(what: str, name: str, known: list[str], prefix: str = "") -> str:
     """The message for a name that is not known, with the nearest one that is."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
-    return f"unknown {what} {name}; {hint}"
+    hint = f"did you mean {prefix}{near[0]}?" if near else f"known: {', '.join(known)}"
+    return f"unknown {what} {prefix}{name}; {hint}"
 
 
 def check_type(key: str, value: Any, hint: Any) -> Any:

@@ -1,0 +1,131 @@
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import manyheads as mh
+from draw import configs
+from manyheads.presets import PRESETS, preset
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"heads": 0}, "model.heads is 0, but must be at least 1"),
+        ({"d_model": 511, "heads": 1}, "model.d_model is 511, but sinusoidal positions need an even width"),
+        ({"dropout": 1.5}, "model.dropout is 1.5, but must be at least 0 and below 1"),
+        ({"dropout": -0.1}, "model.dropout is -0.1, but must be at least 0"),
+        ({"dropout": float("nan")}, "model.dropout is nan, but must be"),
+        ({"vocabulary": 2}, "model.vocabulary is 2, but must be at least 3"),
+        ({"source_vocabulary": 1}, "model.source_vocabulary is 1, but must be at least 3"),
+        ({"heads": 7}, "model.heads is 7, which does not divide model.d_model = 512"),
+        ({"layers": 0}, "model.layers is 0, but must be at least 1"),
+        ({"layers": 2.0}, "model.layers is 2.0, but must be a whole number"),
+        ({"layers": True}, "model.layers is True, but must be a whole number"),
+        ({"layers": "6"}, "model.layers is '6', but must be a whole number"),
+        ({"residuals": 1}, "model.residuals is 1, but must be true or false"),
+        ({"dropout": "0.1"}, "model.dropout is '0.1', but must be a number"),
+        ({"norm": "both"}, "model.norm is 'both', but must be one of 'post', 'pre'"),
+        ({"norm": None}, "model.norm is None, but must be one of 'post', 'pre'"),
+        ({"window": 0}, "model.window is 0, but must be at least 1"),
+        ({"source_vocabulary": 9, "target_vocabulary": 8}, 'model.ties is "three-way", but the vocab'),
+    ],
+)
+def test_an_impossible_model_names_the_key_the_value_and_the_limit(
+    wrong: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(mh.ConfigError) as error:
+        mh.ModelConfig(**wrong)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[model]\nhaeds = 8", "unknown key model.haeds; did you mean model.heads?"),
+        ("[modle]\nheads = 8", "unknown table modle; did you mean model?"),
+        ("[model]\nzzz = 8", "unknown key model.zzz; known: model.kind, model.vocabulary"),
+        ("model = 3", "model is 3, but must be a table"),
+        ("[model]\nheads = ", "not TOML: "),
+        ("[train]\nwarmup = 0", "train.warmup is 0, but must be at least 1"),
+        ("[train]\nlearning_rate = 0.0", "train.learning_rate is 0.0, but must be above 0"),
+        ("[train]\nlearning_rate = inf", "train.learning_rate is inf, but must be above 0"),
+        ("[search]\nalpha = -1", "search.alpha is -1.0, but must be at least 0"),
+        ("[data]\nbatch_tokens = '25k'", "data.batch_tokens is '25k', but must be a whole number"),
+        ("[model]\nheads = 2024-01-01", "but must be a whole number"),
+        ("[model]\nheads = [8]", "model.heads is [8], but must be a whole number"),
+    ],
+)
+def test_a_wrong_file_says_what_is_wrong_and_where(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(text)
+    with pytest.raises(mh.ConfigError) as error:
+        mh.Config.load(file)
+    assert message in str(error.value)
+    assert str(error.value).startswith(f"{file}: ")
+
+
+def test_a_file_that_is_not_text_is_a_config_error(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_bytes(b"[model]\nkind = '\xff'")
+    with pytest.raises(mh.ConfigError, match="not UTF-8 at byte 16"):
+        mh.Config.load(tmp_path / "run.toml")
+    with pytest.raises(mh.ConfigError, match="directory"):
+        mh.Config.load(tmp_path)
+
+
+@given(configs(), st.floats(1e-9, 1), st.integers(1, 10**6))
+def test_toml_out_and_in_is_the_same_config(model: mh.ModelConfig, rate: float, steps: int) -> None:
+    config = mh.Config(model=model, train=mh.TrainConfig(learning_rate=rate, steps=steps))
+    assert mh.Config.from_toml(config.to_toml()) == config
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_goes_through_a_file(name: str, tmp_path: Path) -> None:
+    preset(name).save(tmp_path / "run.toml")
+    assert mh.Config.load(tmp_path / "run.toml") == preset(name)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.toml"]
+
+
+def test_configs_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        mh.presets.BASE.heads = 4  # type: ignore[misc]
+
+
+def test_an_override_changes_one_key_and_reads_values_as_toml_does() -> None:
+    config = mh.Config().override(
+        ["train.steps=2000", "model.norm=pre", "model.dropout = 0", "train.epsilon=1e-8"]
+    )
+    assert config.train == mh.TrainConfig(steps=2000, epsilon=1e-8)
+    assert config.model == mh.ModelConfig(norm="pre", dropout=0.0)
+    assert type(config.model.dropout) is float
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("steps=2000", "'steps=2000' is not an assignment: write section.key=value"),
+        ("train.steps", "'train.steps' is not an assignment"),
+        ("trian.steps=1", "unknown table trian; did you mean train?"),
+        ("train.step=1", "unknown key train.step; did you mean train.steps?"),
+        ("train.steps=many", "train.steps is 'many', but must be a whole number"),
+    ],
+)
+def test_a_wrong_override_is_refused(assignment: str, message: str) -> None:
+    with pytest.raises(mh.ConfigError) as error:
+        mh.Config().override([assignment])
+    assert message in str(error.value)
+
+
+def test_widths_follow_the_model_unless_they_are_set() -> None:
+    assert mh.ModelConfig(heads=4).key_width == mh.ModelConfig(heads=4).value_width == 128
+    narrow = mh.ModelConfig(heads=7, d_k=16, d_v=5)
+    assert (narrow.key_width, narrow.value_width) == (16, 5)
+
+
+def test_every_key_says_what_it_means() -> None:
+    for section in dataclasses.fields(mh.Config):
+        for key in dataclasses.fields(getattr(mh.Config(), section.name)):
+            assert key.metadata["meaning"], key.name

@@ -1,0 +1,92 @@
+"""Who may import whom. Data goes one way, and there is no cycle."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "manyheads"
+
+GROUND = {"errors", "config", "packed"}  # that every room may import
+FIRST_ROOMS = {"text", "data", "model", "search", "checkpoint", "engines", "translate", "evaluate"}
+UPPER_ROOMS = {"train", "export", "look", "serve"}
+EVERYTHING = {"presets", *FIRST_ROOMS, *UPPER_ROOMS}
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "config": set(),
+    "presets": set(),
+    "packed": set(),
+    "text": set(),
+    "data": {"text"},
+    "model": set(),
+    "search": set(),
+    "checkpoint": {"model", "text"},
+    "engines": {"checkpoint", "search"},
+    "translate": {"engines", "checkpoint", "search", "text"},
+    "evaluate": {"translate", "text"},
+    "train": {"data", "model", "checkpoint", "evaluate"},
+    "export": {"engines", "translate"},
+    "look": {"translate"},
+    "serve": {"translate", "evaluate", "look"},
+    "paper": EVERYTHING,
+    "cli": {"paper", *EVERYTHING},
+    "__main__": {"cli"},
+    "__init__": {"presets", "model"},  # the public names, each imported when it is first used
+}
+FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc"}
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports of ours are written in full"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            package, _, rest = name.partition(".")
+            if package == "manyheads" and rest and not rest.startswith("__"):
+                yield rest.partition(".")[0]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_room_imports_only_what_its_row_names(path: Path) -> None:
+    room = room_of(path)
+    allowed = MAY_IMPORT[room] | GROUND | {room}
+    assert set(imported_rooms(path)) <= allowed
+
+
+def test_the_rules_have_no_cycle() -> None:
+    left = {room: others - {room} for room, others in MAY_IMPORT.items()}
+    while left:
+        free = {room for room, others in left.items() if not others & left.keys()}
+        assert free, f"a cycle among {sorted(left)}"
+        left = {room: others for room, others in left.items() if room not in free}
+
+
+def test_the_ground_floor_stands_on_errors_alone() -> None:
+    assert set(imported_rooms(SOURCE / "errors.py")) == set()
+    assert set(imported_rooms(SOURCE / "packed.py")) == {"errors"}
+    assert set(imported_rooms(SOURCE / "config.py")) == {"errors"}
+
+
+def test_no_file_is_named_for_what_it_has_no_name_for() -> None:
+    assert not [path for path in MODULES if path.stem in FORBIDDEN_NAMES]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_nothing_is_unpickled(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            assert not {alias.name for alias in node.names} & {"pickle", "shelve", "marshal"}
+        if isinstance(node, ast.ImportFrom):
+            assert node.module not in {"pickle", "shelve", "marshal"}
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            assert (node.value.id, node.attr) != ("torch", "load")

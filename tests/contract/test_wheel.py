@@ -1,0 +1,41 @@
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_the_wheel_holds_the_package_its_types_and_its_licence(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "manyheads/py.typed" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert {name.split("/")[0] for name in names} == {"manyheads", "manyheads-0.1.0.dist-info"}
+
+
+def test_the_wheel_installs_alone_and_runs(wheel: Path, tmp_path: Path) -> None:
+    """In a folder of its own, so that the checkout cannot lend it a file."""
+    site = tmp_path / "site"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*install, "--target", str(site), str(wheel)], check=True, capture_output=True)
+    code = (
+        f"import sys; sys.path.insert(0, {str(site)!r})\n"
+        "import manyheads as mh\n"
+        f"assert mh.__file__.startswith({str(site)!r}), mh.__file__\n"
+        "model = mh.Transformer(mh.ModelConfig(vocabulary=9, layers=1, d_model=4, d_ff=4, heads=1))\n"
+        "print(tuple(model(mh.Packed.of([[3, 2]]), mh.Packed.of([[1, 4, 5]])).shape))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == "(3, 9)\n", done.stderr

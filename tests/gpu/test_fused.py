@@ -1,0 +1,149 @@
+"""The fused path on a CUDA device, held to the reference in float64: values and gradients."""
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import manyheads as mh
+from manyheads.model.attention import Rule, attend, choose_path
+from manyheads.train.loss import chunked_loss, plain_loss
+
+pytestmark = pytest.mark.gpu
+
+HALF = [(torch.bfloat16, 1e-2), (torch.float16, 2e-3)]
+LENGTHS = [[0, 1, 5], [1000, 1, 0, 37], [27, 31, 25, 29], [1], [0], [128, 129, 127, 64, 65]]
+
+
+def text(lengths: list[int]) -> mh.Packed:
+    return mh.Packed.of([[3] * length for length in lengths]).to("cuda")
+
+
+def distance(a: Tensor, b: Tensor) -> float:
+    """|a - b| / |b|, and 0 where both are nothing."""
+    a, b = a.double(), b.double()
+    return ((a - b).norm() / b.norm().clamp(min=1e-6)).item()
+
+
+def run(
+    inputs: list[Tensor], weight: Tensor, queries: mh.Packed, keys: mh.Packed, rule: Rule, path: str
+) -> list[Tensor]:
+    leaves = [x.detach().clone().requires_grad_() for x in inputs]
+    out = attend(*leaves, queries, keys, rule, path=path)
+    (out * weight.to(out.dtype)).sum().backward()
+    return [out.detach(), *(leaf.grad for leaf in leaves)]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), HALF, ids=["bf16", "fp16"])
+@pytest.mark.parametrize("widths", [(64, 64), (16, 64), (32, 64), (64, 24), (5, 3), (128, 128), (256, 256)])
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross", "window", "causal window", "dot"])
+def test_the_fused_path_equals_the_reference(
+    kind: str, widths: tuple[int, int], dtype: torch.dtype, tolerance: float
+) -> None:
+    rule = Rule(
+        "dot" if kind == "dot" else "scaled-dot",
+        causal=kind in ("decoder", "causal window"),
+        window=7 if "window" in kind else None,
+    )
+    chance = random.Random(f"{kind}{widths}")
+    for lengths in LENGTHS:
+        keys = text(lengths)
+        queries = keys if kind != "cross" else text([chance.choice([0, 1, 9, 40]) for _ in lengths])
+        heads, (d_k, d_v) = 3, widths
+        size = 0.5 if kind == "dot" else 1.0  # unscaled products of wide heads leave the range of fp16
+        q = (size * torch.randn(len(queries.tokens), heads, d_k, device="cuda")).to(dtype)
+        k = (size * torch.randn(len(keys.tokens), heads, d_k, device="cuda")).to(dtype)
+        v = torch.randn(len(keys.tokens), heads, d_v, device="cuda").to(dtype)
+        if not len(q) or not len(v):
+            continue
+        weight = torch.randn(len(q), heads, d_v, device="cuda")
+        assert choose_path(q, v, rule) == "fused"
+        fast = run([q, k, v], weight, queries, keys, rule, "fused")
+        exact = run([x.double() for x in (q, k, v)], weight.to(dtype), queries, keys, rule, "reference")
+        for name, a, b in zip(("out", "dq", "dk", "dv"), fast, exact, strict=True):
+            assert a.isfinite().all(), (name, lengths)
+            assert distance(a, b) < tolerance, (name, lengths)
+
+
+@pytest.mark.parametrize(("dtype", "_"), HALF, ids=["bf16", "fp16"])
+def test_a_token_with_nothing_to_look_at_gives_zeros(dtype: torch.dtype, _: float) -> None:
+    queries, keys = text([2, 1, 0, 130]), text([0, 3, 0, 0])
+    q = torch.randn(133, 2, 64, device="cuda").to(dtype)
+    k, v = (torch.randn(3, 2, 64, device="cuda").to(dtype) for _ in range(2))
+    out, dq, dk, dv = run([q, k, v], torch.ones(133, 2, 64, device="cuda"), queries, keys, Rule(), "fused")
+    nothing = [0, 1, *range(3, 133)]
+    assert (out[nothing] == 0).all()
+    assert (dq[nothing] == 0).all()
+    assert all(x.isfinite().all() for x in (out, dq, dk, dv))
+    assert out[2].any()
+
+
+def test_what_the_kernel_cannot_serve_takes_the_padded_path() -> None:
+    def at(width: int, dtype: torch.dtype) -> Tensor:
+        return torch.zeros(3, 2, width, dtype=dtype, device="cuda")
+
+    half = at(64, torch.bfloat16)
+    assert choose_path(half, half, Rule()) == "fused"
+    assert choose_path(half, half, Rule(dropout=0.1)) == "padded"
+    assert choose_path(half, half, Rule("additive")) == "padded"
+    assert choose_path(half.float(), half.float(), Rule()) == "padded"
+    assert choose_path(at(264, torch.bfloat16), half, Rule()) == "padded"
+    assert choose_path(half[:0], half, Rule()) == "padded"
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_the_padded_model_on_the_device_equals_the_one_on_the_cpu(norm: str) -> None:
+    config = mh.ModelConfig(vocabulary=50, layers=2, d_model=32, d_ff=48, heads=4, norm=norm, dropout=0.0)
+    model = mh.Transformer(config).double()
+    source, target = mh.Packed.of([[3, 4, 2], [], [5, 2]]), mh.Packed.of([[1, 6], [1], [1, 7, 8, 9]])
+    on_cpu = model(source, target)
+    on_device = model.cuda()(source.to("cuda"), target.to("cuda"))
+    torch.testing.assert_close(on_device.cpu(), on_cpu, atol=1e-10, rtol=1e-10)
+
+
+def test_the_model_in_bf16_stays_near_the_one_in_float64() -> None:
+    model = mh.Transformer(replace(mh.presets.SMALL, vocabulary=500, dropout=0.0)).cuda()
+    chance = random.Random(0)
+    texts = [[chance.randrange(3, 500) for _ in range(chance.choice([0, 1, 20, 60]))] for _ in range(20)]
+    source, target = (mh.Packed.of([[*t, 2] for t in side]).to("cuda") for side in (texts, texts[::-1]))
+    labels = target.tokens
+    found: list[dict[str, Any]] = []
+    for exact in (True, False):
+        model = model.double() if exact else model.float()
+        model.zero_grad()
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=not exact):
+            loss = chunked_loss(model.hidden(source, target), model.output, labels, mh.TrainConfig())
+        loss.total.backward()
+        found.append({"loss": loss.total, **{name: p.grad for name, p in model.named_parameters()}})
+    for name in found[0]:
+        near_zero = name.endswith("w_k.bias")  # whose true gradient is 0: the softmax cancels it
+        assert near_zero or distance(found[1][name], found[0][name]) < 0.06, name
+    assert distance(found[1]["loss"], found[0]["loss"]) < 1e-3
+
+
+def test_decoding_on_the_device_equals_the_full_forward() -> None:
+    config = mh.ModelConfig(vocabulary=50, layers=2, d_model=32, d_ff=48, heads=4, dropout=0.0)
+    model = mh.Transformer(config).double().cuda().eval()
+    sources, read = [[3, 4, 2], [5, 2]], [[1, 6, 7], [1, 8, 9], [1, 6, 6], [1, 10, 11]]
+    state = model.start(model.encode(mh.Packed.of(sources).to("cuda")), width=2)
+    for step in range(3):
+        logits, state = model.step(torch.tensor([row[step] for row in read], device="cuda"), state)
+    of_rows = mh.Packed.of([source for source in sources for _ in range(2)]).to("cuda")
+    full = model(of_rows, mh.Packed.of(read).to("cuda"))[[2, 5, 8, 11]]
+    torch.testing.assert_close(logits, full, atol=1e-10, rtol=1e-10)
+
+
+def test_the_chunked_loss_on_the_device_equals_the_plain_one() -> None:
+    hidden = torch.randn(700, 64, device="cuda", requires_grad=True)
+    output = torch.nn.Linear(64, 900, bias=False).cuda()
+    labels = torch.randint(0, 900, (700,), device="cuda")
+    chunked = chunked_loss(hidden, output, labels, mh.TrainConfig(), chunk_logits=100_000)
+    fast = torch.autograd.grad(chunked.total, (hidden, output.weight))
+    plain = plain_loss(output.double()(hidden.double()), labels, mh.TrainConfig())
+    slow = torch.autograd.grad(plain.total, (hidden, output.weight))
+    assert distance(chunked.total, plain.total) < 1e-5
+    for a, b in zip(fast, slow, strict=True):
+        assert distance(a, b) < 1e-4
