@@ -47,7 +47,7 @@ def test_an_impossible_model_names_the_key_the_value_and_the_limit(
     [
         ("[model]\nhaeds = 8", "unknown key model.haeds; did you mean model.heads?"),
         ("[modle]\nheads = 8", "unknown table modle; did you mean model?"),
-        ("[model]\nzzz = 8", "unknown key model.zzz; known: model.kind, model.vocabulary"),
+        ("[model]\nzzz = 8", "unknown key model.zzz; known: kind, vocabulary, "),
         ("model = 3", "model is 3, but must be a table"),
         ("[model]\nheads = ", "not TOML: "),
         ("[train]\nwarmup = 0", "train.warmup is 0, but must be at least 1"),
