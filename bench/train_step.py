@@ -11,14 +11,16 @@ they come. Tokens are real ones, source + target. Memory is the peak of a proces
 import argparse
 import json
 import math
+import os
 import platform
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")  # batches differ in shape
 
 import torch
 import torch.nn.functional as F
@@ -44,9 +46,12 @@ class Ours(nn.Module):
         super().__init__()
         self.model = mh.Transformer(config)
 
-    def forward(self, batch: Batch, device: str) -> Tensor:
-        source, target = mh.Packed.of(batch.sources).to(device), mh.Packed.of(batch.inputs).to(device)
-        labels = mh.Packed.of(batch.labels).tokens.to(device)
+    @staticmethod
+    def prepare(batch: Batch, device: str) -> tuple[mh.Packed, mh.Packed, Tensor]:
+        source, target, labels = map(mh.Packed.of, (batch.sources, batch.inputs, batch.labels))
+        return source.to(device), target.to(device), labels.tokens.to(device)
+
+    def forward(self, source: mh.Packed, target: mh.Packed, labels: Tensor) -> Tensor:
         hidden = self.model.hidden(source, target)
         loss = chunked_loss(hidden, self.model.output, labels, mh.TrainConfig())
         return loss.total / loss.tokens
@@ -78,9 +83,12 @@ class TorchTransformer(nn.Module):
         embedded = self.embedding(tokens) * math.sqrt(self.d_model)
         return self.dropout(embedded + self.positions[: tokens.shape[1]])
 
-    def forward(self, batch: Batch, device: str) -> Tensor:
-        source, target, labels = (pad(x).to(device) for x in (batch.sources, batch.inputs, batch.labels))
-        mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1], device=device)
+    @staticmethod
+    def prepare(batch: Batch, device: str) -> tuple[Tensor, ...]:
+        return tuple(pad(texts).to(device) for texts in (batch.sources, batch.inputs, batch.labels))
+
+    def forward(self, source: Tensor, target: Tensor, labels: Tensor) -> Tensor:
+        mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1], device=source.device)
         out = self.transformer(
             self.embed(source),
             self.embed(target),
@@ -99,7 +107,7 @@ def pad(sentences: list[list[int]]) -> Tensor:
     return nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=PAD)
 
 
-SYSTEMS: dict[str, Callable[[mh.ModelConfig], nn.Module]] = {
+SYSTEMS: dict[str, type[Ours] | type[TorchTransformer]] = {
     "manyheads": Ours,
     "torch.nn.Transformer": TorchTransformer,
 }
@@ -146,31 +154,36 @@ class Trainer:
         )
 
     def step(self, batch: Batch) -> float:
-        """Seconds that it took."""
+        """Seconds that it took, once the batch lay on the device."""
+        tensors = self.model.prepare(batch, self.device)
+        self.synchronise()
         began = time.perf_counter()
         with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.device == "cuda"):
-            loss = self.model(batch, self.device)
+            loss = self.model(*tensors)
         loss.backward()
         self.adam.step()
         self.adam.zero_grad()
+        self.synchronise()
+        return time.perf_counter() - began
+
+    def synchronise(self) -> None:
         if self.device == "cuda":
             torch.cuda.synchronize()
-        return time.perf_counter() - began
 
 
 def measure_speed(
     arguments: argparse.Namespace, config: mh.ModelConfig, results: list[Result], progress: Progress
 ) -> None:
-    """Every system on every batch, in turns; the first batch of each kind once before, unmeasured."""
+    """Every system on every batch, in turns. Before that, unmeasured: on a GPU all of it, else one batch."""
     kinds = make_workload(arguments, config)
     trainers = {system: Trainer(system, config, arguments.device) for system in SYSTEMS}
-    task = progress.add_task("training steps", total=len(results) * (arguments.batches + 1))
-    for number in range(-1, arguments.batches):
+    warm_up = list(range(arguments.batches if arguments.device == "cuda" else 1))
+    numbers = [*warm_up, *range(arguments.batches)]
+    for turn, number in enumerate(progress.track(numbers, description="training steps")):
         for result in results:
-            batch = kinds[result.batches][max(0, number)]
+            batch = kinds[result.batches][number]
             seconds = trainers[result.system].step(batch)
-            progress.advance(task)
-            if number >= 0:
+            if turn >= len(warm_up):
                 result.count(batch, seconds, training_flops(config, batch))
 
 
@@ -214,7 +227,9 @@ def machine(device: str) -> str:
 
 def print_table(results: list[Result], title: str) -> None:
     table = Table(
-        "system", "batches", "tokens/s", "ms/step", "TFLOP/s", "peak GiB", "speed", "memory", title=title
+        *("system", "batches", "tokens/s", "ms/step", "TFLOP/s", "peak GiB"),
+        *("ours is faster by", "ours needs memory"),
+        title=title,
     )
     ours = results[0]
     for row in results:
@@ -225,8 +240,8 @@ def print_table(results: list[Result], title: str) -> None:
             f"{1000 * row.seconds / row.steps:,.1f}",
             f"{row.flops / row.seconds / 1e12:.3g}",
             f"{row.peak_gib:.2f}",
-            f"{row.speed / ours.speed:.2f}",
-            f"{row.peak_gib / ours.peak_gib:.2f}",
+            f"{ours.speed / row.speed:.2f} x",
+            f"{ours.peak_gib / row.peak_gib:.2f} x",
         )
     Console(width=110).print(table)
 
