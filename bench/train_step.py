@@ -34,6 +34,7 @@ from manyheads.model.positions import sinusoids
 from manyheads.train.loss import chunked_loss
 from workload import Batch, sorted_and_random, training_flops
 
+SMOOTHING = mh.TrainConfig().label_smoothing
 PAD = 0  # the peer's; no sentence of the workload holds it
 KINDS = ("sorted", "random")  # batches of like lengths, and as they come
 PRESETS = {"base": mh.presets.BASE, "small": mh.presets.SMALL, "tiny": mh.presets.TINY}
@@ -99,7 +100,9 @@ class TorchTransformer(nn.Module):
             tgt_is_causal=True,
         )
         logits = self.output(out)
-        return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=0.1)
+        return F.cross_entropy(
+            logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=SMOOTHING
+        )
 
 
 def pad(sentences: list[list[int]]) -> Tensor:
@@ -243,7 +246,7 @@ def print_table(results: list[Result], title: str) -> None:
             f"{ours.speed / row.speed:.2f} x",
             f"{ours.peak_gib / row.peak_gib:.2f} x",
         )
-    Console(width=110).print(table)
+    Console(width=130).print(table)
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -4,11 +4,15 @@ Everything of the paper's sections 3 and 5 is here, in order: pairs, batches wit
 smoothed loss, the warm-up schedule, decoding one token at a time, and what the heads look at.
 
     python examples/i_go_home.py
+    python examples/i_go_home.py --picture heads.svg     and draw the heads
 """
 
+import argparse
 import random
 import sys
 from itertools import product
+from pathlib import Path
+from xml.sax.saxutils import escape
 
 import torch
 from rich.console import Console
@@ -105,19 +109,47 @@ def translate(model: mh.Transformer, words: Words, sentences: list[str]) -> list
     return [words.decode(row[: row.index(END)] if END in row else row) for row in rows]
 
 
-def show_attention(model: mh.Transformer, words: Words, english: str, korean: str) -> None:
+def show_attention(
+    model: mh.Transformer, words: Words, english: str, korean: str, picture: Path | None
+) -> None:
     """What each Korean word looked at while it was chosen: the last layer's heads, averaged."""
     trace = mh.Trace()
     source = mh.Packed.of([[*words.encode(english), END]])
     model(source, mh.Packed.of([[BEGIN, *words.encode(korean)]]), trace=trace)
     heads_HTS = trace.cross[-1][0]
+    if picture:
+        picture.write_text(draw_heads(heads_HTS, [*english.split(), "</s>"], [*korean.split(), "</s>"]))
     table = Table("", *english.split(), "</s>", title="what each word looked at (percent)", title_style="")
     for word, shares in zip([*korean.split(), "</s>"], heads_HTS.mean(0).tolist(), strict=True):
         table.add_row(word, *(f"{100 * share:.0f}" for share in shares))
     CONSOLE.print(table)
 
 
+def draw_heads(heads_HTS: torch.Tensor, source: list[str], target: list[str]) -> str:
+    """Each head as a map in SVG: a row for each word written, a column for each word looked at."""
+    cell, left, top, gap = 34, 70, 64, 24
+    width, height = len(source) * cell + gap, len(target) * cell
+    marks = []
+    for head, map_TS in enumerate(heads_HTS.tolist()):
+        x = left + head * width
+        marks.append(f'<text x="{x}" y="18">head {head + 1}</text>')
+        for column, word in enumerate(source):
+            at = f"{x + column * cell + 12},{top - 8}"
+            marks.append(f'<text transform="translate({at}) rotate(-35)">{escape(word)}</text>')
+            for row, shares in enumerate(map_TS):
+                place = f'x="{x + column * cell}" y="{top + row * cell}" width="{cell}" height="{cell}"'
+                marks.append(f'<rect {place} fill="#3b5bdb" fill-opacity="{shares[column]:.3f}"/>')
+    for row, word in enumerate(target):
+        marks.append(f'<text x="{left - 8}" y="{top + row * cell + 22}" class="side">{escape(word)}</text>')
+    size = f'viewBox="0 0 {left + len(heads_HTS) * width} {top + height + 8}"'
+    style = "text{font:14px sans-serif;fill:#868e96}.side{text-anchor:end}rect{stroke:#adb5bd}"
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}><style>{style}</style>{"".join(marks)}</svg>\n'
+
+
 def main() -> int:
+    parser = argparse.ArgumentParser(description="A Transformer learns a little Korean, and shows its heads.")
+    parser.add_argument("--picture", type=Path, help="an SVG file to draw the last layer's heads into")
+    arguments = parser.parse_args()
     torch.manual_seed(1)
     everything = pairs()
     random.Random(0).shuffle(everything)
@@ -136,7 +168,7 @@ def main() -> int:
     CONSOLE.print(f"{right} of {len(held_out)} held-out sentences translated exactly:")
     for text, (english, korean) in list(zip(found, held_out, strict=True))[:6]:
         CONSOLE.print(f"  {english:36} {text}{'' if text == korean else f'   (should be: {korean})'}")
-    show_attention(model, words, held_out[0][0], found[0])
+    show_attention(model, words, held_out[0][0], found[0], arguments.picture)
     return 0 if right >= 0.9 * len(held_out) else 1
 
 

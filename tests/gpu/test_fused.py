@@ -39,14 +39,16 @@ def run(
 
 @pytest.mark.parametrize(("dtype", "tolerance"), HALF, ids=["bf16", "fp16"])
 @pytest.mark.parametrize("widths", [(64, 64), (16, 64), (32, 64), (64, 24), (5, 3), (128, 128), (256, 256)])
-@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross", "window", "causal window", "dot"])
+@pytest.mark.parametrize(
+    "kind", ["encoder", "decoder", "cross", "window", "causal window", "window of 1", "dot"]
+)
 def test_the_fused_path_equals_the_reference(
     kind: str, widths: tuple[int, int], dtype: torch.dtype, tolerance: float
 ) -> None:
     rule = Rule(
         "dot" if kind == "dot" else "scaled-dot",
         causal=kind in ("decoder", "causal window"),
-        window=7 if "window" in kind else None,
+        window=1 if kind == "window of 1" else 7 if "window" in kind else None,
     )
     chance = random.Random(f"{kind}{widths}")
     for lengths in LENGTHS:

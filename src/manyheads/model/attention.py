@@ -11,6 +11,7 @@ Shapes: T query tokens and S key tokens of the whole batch, B sentences, H heads
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,7 @@ from manyheads.packed import Packed
 
 FUSED_WIDTH_LIMIT = 256  # of a head, in the fused kernel
 FUSED_WIDTH_STEP = 8  # its widths are multiples of this
+FUSED_CAPABILITY = (8, 0)  # of the GPU
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,16 @@ def choose_path(q_THK: Tensor, v_SHV: Tensor, rule: Rule) -> str:
     fits = max(q_THK.shape[-1], v_SHV.shape[-1]) <= FUSED_WIDTH_LIMIT
     plain = rule.score != "additive" and rule.dropout == 0
     half = q_THK.dtype in (torch.bfloat16, torch.float16)
-    there = q_THK.is_cuda and q_THK.shape[0] > 0 and v_SHV.shape[0] > 0
-    return "fused" if fits and plain and half and there else "padded"
+    something = len(q_THK) > 0 and len(v_SHV) > 0
+    served = fits and plain and half and something and q_THK.is_cuda and has_kernel(q_THK.device)
+    return "fused" if served else "padded"
+
+
+@cache
+def has_kernel(device: torch.device) -> bool:
+    """Whether this torch has the fused kernel and this GPU can run it (Ampere or later)."""
+    there = torch.backends.cuda.is_flash_attention_available()
+    return there and torch.cuda.get_device_capability(device) >= FUSED_CAPABILITY
 
 
 # The reference
@@ -130,6 +140,7 @@ def padded(q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: P
         seen = filled(keys.lengths, k_BHLK.shape[2])[:, None, None, :]
         if rule.window is not None:
             seen = seen & visible(k_BHLK.shape[2], rule, q_THK.device)
+            # Filler far behind a sentence sees itself, since a softmax over nothing is not a number.
             seen = seen | torch.eye(seen.shape[-1], dtype=torch.bool, device=seen.device)
         out_BHQV = attend_padded(q_BHQK, k_BHLK, v_BHLV, seen, rule)
     return queries.unpad(out_BHQV.transpose(1, 2))

@@ -154,24 +154,19 @@ def final_norm(config: ModelConfig) -> nn.Module:
     return normalisation(config) if config.norm == "pre" else nn.Identity()
 
 
-def initialise(model: nn.Module) -> None:
-    """Every initial weight. The paper does not say: Xavier, and what makes embeddings of unit variance.
-
-    Embeddings are multiplied by sqrt(d_model) on the way in (3.4), hence their deviation d_model^-0.5;
-    the output projection has the same whether it is tied to them or not.
+def initialise(model: Transformer) -> None:
+    """Every initial weight. The paper does not give them: Xavier for what multiplies vectors, and for what
+    is looked up a deviation of d_model^-0.5, which the factor sqrt(d_model) on the way in (3.4) brings to 1.
     """
     for module in model.modules():
-        if isinstance(module, nn.Linear):
+        if isinstance(module, nn.Linear) and module is not model.output:
             nn.init.xavier_uniform_(module.weight)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
+            nn.init.zeros_(module.bias)
         if isinstance(module, MultiHeadAttention) and module.energy is not None:
             nn.init.normal_(module.energy, std=module.energy.shape[1] ** -0.5)
-    for module in model.modules():
-        if isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
-        if isinstance(module, Transformer):
-            nn.init.normal_(module.output.weight, std=module.config.d_model**-0.5)
+    looked_up = [module.weight for module in model.modules() if isinstance(module, nn.Embedding)]
+    for table in dict.fromkeys([*looked_up, model.output.weight]):  # once each, tied or not
+        nn.init.normal_(table, std=model.config.d_model**-0.5)
 
 
 def new_maps(trace: Trace | None, kind: Literal["encoder", "decoder", "cross"]) -> list[Tensor] | None:
