@@ -72,6 +72,21 @@ def test_keys_of_no_sentence_at_all_still_give_zeros(path: str) -> None:
     assert (q.grad == 0).all()
 
 
+@pytest.mark.parametrize("score", ["scaled-dot", "dot", "additive"])
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_narrow_window_over_sentences_of_very_different_lengths(score: str, causal: bool) -> None:
+    """In the padded view the filler behind the short sentence is too far from it to see any of it."""
+    text = mh.Packed.of([[1], [2] * 9, []])
+    energy = random_tensor(2, 3) if score == "additive" else None
+    shapes = {"q_THK": (10, 2, 3), "k_SHK": (10, 2, 3), "v_SHV": (10, 2, 4)}
+    problem: dict[str, Any] = {name: random_tensor(*shape) for name, shape in shapes.items()}
+    problem |= {"queries": text, "keys": text, "rule": Rule(score, causal, window=2, energy_HK=energy)}
+    for fast, plain in zip(
+        values_and_gradients(problem, "padded"), values_and_gradients(problem, "reference"), strict=True
+    ):
+        torch.testing.assert_close(fast, plain, atol=1e-10, rtol=1e-10)
+
+
 def test_hand_computed_attention() -> None:
     """Two keys with scores 0 and ln 3 get 1/4 and 3/4 of the weight."""
     text, query = mh.Packed.of([[1, 2]]), mh.Packed.of([[1]])

@@ -54,6 +54,22 @@ def test_a_cached_step_equals_the_full_forward(config: mh.ModelConfig, data: st.
         assert len(state) == len(sources)
 
 
+def test_sentences_of_different_age_keep_their_own_length() -> None:
+    """The oldest leaves, a newcomer stays: its rows must not take over what the old ones had read."""
+    config = mh.ModelConfig(vocabulary=WORDS, layers=2, d_model=8, d_ff=8, heads=2, dropout=0.0)
+    model, old, new = model_of(config), [3, 4, 5], [6]
+    state = model.start(model.encode(mh.Packed.of([old])), width=2)
+    for token in (1, 7, 8):
+        _, state = model.step(torch.tensor([token, token]), state)
+    state = state.admit(model.encode(mh.Packed.of([new])))
+    _, state = model.step(torch.tensor([9, 9, 1, 1]), state)
+    state = state.drop(torch.tensor([0]))
+    logits, state = model.step(torch.tensor([3, 4]), state)
+    assert state.lengths.tolist() == [2, 2]
+    expected = full_forward(model, [new, new], [[1, 3], [1, 4]])
+    torch.testing.assert_close(logits, expected, atol=1e-9, rtol=1e-9)
+
+
 def test_a_long_decoding_makes_room_for_itself() -> None:
     config = mh.ModelConfig(vocabulary=WORDS, layers=2, d_model=8, d_ff=8, heads=2, dropout=0.0)
     model, tokens = model_of(config), [token % WORDS for token in range(100)]
