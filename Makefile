@@ -24,7 +24,7 @@ $(JUDGES): $(READY)
 	$(BIN)/python -m pip install --quiet --no-deps joeynmt importlib_metadata zipp
 	@touch $@
 
-demo: $(READY)       ## a small Transformer learns English to Korean on this machine (about a minute)
+demo: $(READY)       ## a small Transformer learns a little Korean on this machine (some seconds)
 	$(BIN)/python examples/i_go_home.py
 
 lint: $(READY)       ## ruff and mypy

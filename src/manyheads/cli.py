@@ -60,30 +60,13 @@ def inspect(
 
     The output is a TOML file to start from. Example: manyheads inspect base model.layers=12 > run.toml
     """
+    from manyheads.model.transformer import count_parameters
+
     is_file = what.endswith(".toml") or (what not in PRESETS and Path(what).exists())
     config = (Config.load(what) if is_file else preset(what)).override(changes or [])
-    sizes = count_parameters(config)
+    sizes = count_parameters(config.model)
     if as_json:
         print(json.dumps({**asdict(config), "parameters": sizes}, ensure_ascii=False, indent=1))
         return
     shares = ", ".join(f"{part} {size:,}" for part, size in sizes.items() if part != "total")
     print(f"# {sizes['total']:,} parameters: {shares}\n\n{config.to_toml()}", end="")
-
-
-def count_parameters(config: Config) -> dict[str, int]:
-    """Built without memory for its weights, so that the largest model is counted at once."""
-    import torch
-
-    from manyheads.model.transformer import Transformer
-
-    with torch.device("meta"):
-        model = Transformer(config.model)
-
-    def size(*parts: torch.nn.Module) -> int:
-        return sum({p: p.numel() for part in parts for p in part.parameters()}.values())
-
-    total, encoder, decoder = size(model), size(model.encoder), size(model.decoder)
-    embeddings = size(model.source_embedding, model.target_embedding, model.output)
-    rest = total - encoder - decoder - embeddings
-    sizes = {"total": total, "embeddings and output": embeddings, "encoder": encoder, "decoder": decoder}
-    return {**sizes, "positions and final norms": rest} if rest else sizes

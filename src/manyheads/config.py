@@ -21,6 +21,8 @@ from manyheads.errors import ConfigError
 UNKNOWN, BEGIN, END = 0, 1, 2
 SPECIAL_TOKENS = 3
 
+LARGEST_INTEGER = 2**63 - 1  # that TOML promises to carry
+
 Value = TypeVar("Value")
 
 
@@ -44,6 +46,13 @@ class Section:
 
     name: ClassVar[str]
 
+    def __new__(cls, **values: Any) -> Self:
+        known = [key.name for key in fields(cls)]
+        for key in values:
+            if key not in known:
+                raise ConfigError(unknown("key", key, known, prefix=f"{cls.name}."))
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for key in fields(self):
@@ -54,14 +63,6 @@ class Section:
 
     def check_together(self) -> None:
         """Limits that concern several keys at once."""
-
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        known = [key.name for key in fields(cls)]
-        for key in values:
-            if key not in known:
-                raise ConfigError(unknown("key", key, known, prefix=f"{cls.name}."))
-        return cls(**values)
 
     def to_toml(self) -> str:
         """The table with the meaning of each key beside it; keys without a value are left out."""
@@ -213,19 +214,20 @@ class Config:
                 raise ConfigError(unknown("table", key, list(sections)))
             if not isinstance(table, Mapping):
                 raise ConfigError(f"{key} is {table!r}, but must be a table: [{key}] and its keys")
-        return cls(**{key: sections[key].from_mapping(table) for key, table in tables.items()})
+        return cls(**{key: sections[key](**table) for key, table in tables.items()})
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
         try:
-            return cls.from_mapping(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as fault:
+            tables = tomllib.loads(text)
+        except (ValueError, RecursionError) as fault:  # a number of thousands of digits, a thousand brackets
             raise ConfigError(f"not TOML: {fault}") from None
+        return cls.from_mapping(tables)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         try:
-            return cls.from_toml(Path(path).read_text(encoding="utf-8"))
+            return cls.from_toml(Path(path).read_text(encoding="utf-8-sig"))
         except OSError as fault:
             raise ConfigError(f"{path}: {fault.strerror}") from None
         except UnicodeDecodeError as fault:
@@ -259,8 +261,7 @@ class Config:
         if name not in sections:
             raise ConfigError(unknown("table", name, sections))
         section: Section = getattr(self, name)
-        now = {key.name: getattr(section, key.name) for key in fields(section)}
-        return section.from_mapping({**now, **changes})
+        return replace(section, **changes)
 
 
 def unknown(what: str, name: str, known: list[str], prefix: str = "") -> str:
@@ -273,7 +274,7 @@ def unknown(what: str, name: str, known: list[str], prefix: str = "") -> str:
 def check_type(key: str, value: Any, hint: Any) -> Any:
     """The value, as the type that the key is declared with."""
     options = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    if value is None and NoneType in options:
+    if NoneType in options and value in (None, "none"):  # TOML has no word for nothing
         return None
     wanted = options[0]
     if get_origin(wanted) is Literal:
@@ -281,6 +282,8 @@ def check_type(key: str, value: Any, hint: Any) -> Any:
         if value in choices and isinstance(value, str):
             return value
         raise ConfigError(f"{key} is {value!r}, but must be one of {', '.join(map(repr, choices))}")
+    if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+        raise ConfigError(f"{key} is a number of {value.bit_length()} bits, but TOML's have 64")
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not wanted:
@@ -294,9 +297,11 @@ def check_limits(key: str, value: Any, limits: Mapping[str, Any]) -> None:
         return
     rules = {"at_least": operator.ge, "above": operator.gt, "below": operator.lt}
     stated = {name: limits[name] for name in rules if limits[name] is not None}
-    if not math.isfinite(value) or not all(rules[name](value, stated[name]) for name in stated):
+    if not math.isfinite(value):
+        raise ConfigError(f"{key} is {value!r}, but must be finite")
+    if not all(rules[name](value, stated[name]) for name in stated):
         wanted = " and ".join(f"{name.replace('_', ' ')} {limit:g}" for name, limit in stated.items())
-        raise ConfigError(f"{key} is {value!r}, but must be {wanted or 'finite'}")
+        raise ConfigError(f"{key} is {value!r}, but must be {wanted}")
 
 
 def toml_value(value: bool | int | float | str) -> str:
@@ -307,6 +312,7 @@ def toml_value(value: bool | int | float | str) -> str:
 def parse_value(text: str) -> Any:
     """A value as TOML reads it; a bare word is a text, so that quotes need no escaping in a shell."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        read = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
         return text
+    return read["value"] if list(read) == ["value"] else text

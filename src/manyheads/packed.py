@@ -6,16 +6,29 @@
 T: tokens in the batch.  B: sentences.  L: the longest sentence, or any bound above it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from manyheads.errors import DataError
+
+MOST_TOKENS = 2**31 - 1
+
+
+def remembered(compute: "Callable[[Packed], Tensor]") -> "cached_property[Tensor]":
+    """Computed once; and fit for training even when it was first asked for in inference mode."""
+
+    def outside_inference_mode(packed: "Packed") -> Tensor:
+        with torch.inference_mode(False):
+            return compute(packed)
+
+    return cached_property(outside_inference_mode)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,28 +42,28 @@ class Packed:
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
         """From lists of token ids."""
-        lengths = [len(sentence) for sentence in sentences]
         tokens = [token for sentence in sentences for token in sentence]
-        return cls(
-            torch.tensor(tokens, dtype=torch.int64),
-            torch.tensor([0, *np.cumsum(lengths, dtype=np.int64).tolist()], dtype=torch.int32),
-            max(lengths, default=0),
-        )
+        offsets = np.cumsum([0, *map(len, sentences)])
+        return cls.from_arrays(np.array(tokens) if tokens else np.zeros(0, int), offsets)
 
     @classmethod
-    def from_arrays(cls, tokens: Any, offsets: Any) -> Self:
-        """From one array of tokens and one of offsets: NumPy's, torch's, or lists."""
-        tokens = torch.as_tensor(np.asarray(tokens).astype(np.int64, copy=False))
-        bounds = np.asarray(offsets, dtype=np.int64)
-        lengths = np.diff(bounds)
-        well_formed = bounds.ndim == 1 and len(bounds) > 0 and bounds[0] == 0
-        if not well_formed or bounds[-1] != len(tokens) or (lengths < 0).any():
+    def from_arrays(cls, tokens: ArrayLike, offsets: ArrayLike) -> Self:
+        """From one array of token ids and one of offsets, on the host; both are copied."""
+        ids, bounds = np.asarray(tokens), np.asarray(offsets)
+        if ids.ndim != 1 or ids.dtype.kind not in "iu":
+            raise DataError(f"tokens are {ids.dtype} {list(ids.shape)}: they must be one row of integers")
+        if bounds.ndim != 1 or bounds.dtype.kind not in "iu" or not divides(bounds, len(ids)):
             raise DataError(
-                f"offsets {bounds.tolist()[:8]} do not divide {len(tokens)} tokens: they must begin "
+                f"offsets {bounds.ravel()[:8].tolist()} do not divide {len(ids)} tokens: they must begin "
                 f"with 0, never fall, and end with the number of tokens"
             )
-        longest = int(lengths.max(initial=0))
-        return cls(tokens, torch.as_tensor(bounds.astype(np.int32)), longest)
+        if len(ids) > MOST_TOKENS:
+            raise DataError(f"a batch of {len(ids)} tokens, but offsets of 32 bits reach {MOST_TOKENS}")
+        return cls(
+            torch.from_numpy(ids.astype(np.int64)),
+            torch.from_numpy(bounds.astype(np.int32)),
+            int(np.diff(bounds).max(initial=0)),
+        )
 
     def __len__(self) -> int:
         return self.offsets.shape[0] - 1
@@ -62,18 +75,18 @@ class Packed:
             self.longest,
         )
 
-    @cached_property
+    @remembered
     def lengths(self) -> Tensor:
         """Tokens of each sentence. [B] int32"""
         return self.offsets.diff()
 
-    @cached_property
+    @remembered
     def sentences(self) -> Tensor:
         """The sentence that each token belongs to. [T] int64"""
         places = torch.arange(self.tokens.shape[0], device=self.tokens.device, dtype=torch.int32)
         return torch.searchsorted(self.offsets[1:], places, right=True)
 
-    @cached_property
+    @remembered
     def positions(self) -> Tensor:
         """The place of each token in its sentence, from 0. [T] int64"""
         places = torch.arange(self.tokens.shape[0], device=self.tokens.device)
@@ -98,10 +111,16 @@ class Packed:
     def _padded_shape(self) -> tuple[int, int]:
         return len(self), max(1, self.longest)
 
-    @cached_property
+    @remembered
     def _slots(self) -> Tensor:
         """Where each token stands in the padded view laid flat. [T] int64"""
         return self.sentences * self._padded_shape[1] + self.positions
+
+
+def divides(bounds: NDArray[np.integer[Any]], tokens: int) -> bool:
+    """Whether these offsets cut so many tokens into sentences."""
+    rising = bool((bounds[1:] >= bounds[:-1]).all())
+    return len(bounds) > 0 and bounds[0] == 0 and bounds[-1] == tokens and rising
 
 
 class _Pad(torch.autograd.Function):

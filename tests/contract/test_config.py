@@ -18,7 +18,7 @@ from manyheads.presets import PRESETS, preset
         ({"d_model": 511, "heads": 1}, "model.d_model is 511, but sinusoidal positions need an even width"),
         ({"dropout": 1.5}, "model.dropout is 1.5, but must be at least 0 and below 1"),
         ({"dropout": -0.1}, "model.dropout is -0.1, but must be at least 0"),
-        ({"dropout": float("nan")}, "model.dropout is nan, but must be"),
+        ({"dropout": float("nan")}, "model.dropout is nan, but must be finite"),
         ({"vocabulary": 2}, "model.vocabulary is 2, but must be at least 3"),
         ({"source_vocabulary": 1}, "model.source_vocabulary is 1, but must be at least 3"),
         ({"heads": 7}, "model.heads is 7, which does not divide model.d_model = 512"),
@@ -30,6 +30,9 @@ from manyheads.presets import PRESETS, preset
         ({"dropout": "0.1"}, "model.dropout is '0.1', but must be a number"),
         ({"norm": "both"}, "model.norm is 'both', but must be one of 'post', 'pre'"),
         ({"norm": None}, "model.norm is None, but must be one of 'post', 'pre'"),
+        ({"haeds": 4}, "unknown key model.haeds; did you mean model.heads?"),
+        ({"layers": 2**70}, "model.layers is a number of 71 bits, but TOML's have 64"),
+        ({"dropout": 10**400}, "model.dropout is a number of 1329 bits"),
         ({"window": 0}, "model.window is 0, but must be at least 1"),
         ({"source_vocabulary": 9, "target_vocabulary": 8}, 'model.ties is "three-way", but the vocab'),
     ],
@@ -52,10 +55,13 @@ def test_an_impossible_model_names_the_key_the_value_and_the_limit(
         ("[model]\nheads = ", "not TOML: "),
         ("[train]\nwarmup = 0", "train.warmup is 0, but must be at least 1"),
         ("[train]\nlearning_rate = 0.0", "train.learning_rate is 0.0, but must be above 0"),
-        ("[train]\nlearning_rate = inf", "train.learning_rate is inf, but must be above 0"),
+        ("[train]\nlearning_rate = inf", "train.learning_rate is inf, but must be finite"),
         ("[search]\nalpha = -1", "search.alpha is -1.0, but must be at least 0"),
         ("[data]\nbatch_tokens = '25k'", "data.batch_tokens is '25k', but must be a whole number"),
         ("[model]\nheads = 2024-01-01", "but must be a whole number"),
+        ("[model]\nheads = " + "9" * 5000, "not TOML: "),
+        ("[model]\nheads = 0x" + "f" * 5000, "model.heads is a number of 20000 bits"),
+        ("[model]\nheads = " + "[" * 5000, "not TOML: "),
         ("[model]\nheads = [8]", "model.heads is [8], but must be a whole number"),
     ],
 )
@@ -110,6 +116,8 @@ def test_an_override_changes_one_key_and_reads_values_as_toml_does() -> None:
         ("train.steps", "'train.steps' is not an assignment"),
         ("trian.steps=1", "unknown table trian; did you mean train?"),
         ("train.step=1", "unknown key train.step; did you mean train.steps?"),
+        ("train.steps=3\nx=4", "train.steps is '3\\nx=4', but must be a whole number"),
+        ("train.steps=" + "9" * 5000, "but must be a whole number"),
         ("train.steps=many", "train.steps is 'many', but must be a whole number"),
     ],
 )
@@ -129,3 +137,21 @@ def test_every_key_says_what_it_means() -> None:
     for section in dataclasses.fields(mh.Config):
         for key in dataclasses.fields(getattr(mh.Config(), section.name)):
             assert key.metadata["meaning"], key.name
+
+
+def test_replace_checks_as_the_constructor_does() -> None:
+    with pytest.raises(mh.ConfigError, match=r"unknown key model\.haeds; did you mean model\.heads"):
+        dataclasses.replace(mh.presets.BASE, haeds=4)
+    with pytest.raises(mh.ConfigError, match=r"model\.heads is 0"):
+        dataclasses.replace(mh.presets.BASE, heads=0)
+
+
+def test_an_optional_key_can_be_unset() -> None:
+    one_head = preset("A-h1").override(["model.d_k=none", "model.d_v=none", "model.heads=8"])
+    assert one_head.model == mh.presets.BASE
+    assert mh.Config().override(["model.positions=none"]).model.positions == "none"
+
+
+def test_a_file_that_begins_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text("\ufeff[model]\nheads = 4\n", encoding="utf-8")
+    assert mh.Config.load(tmp_path / "run.toml").model.heads == 4

@@ -50,6 +50,7 @@ def imported_rooms(path: Path) -> Iterator[str]:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
+        assert "manyheads" not in names, f"{path}: a room names the rooms that it imports"
         for name in names:
             package, _, rest = name.partition(".")
             if package == "manyheads" and rest and not rest.startswith("__"):

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+import manyheads as mh
+
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("build")
-    pytest.importorskip("hatchling")
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -24,7 +24,7 @@ def test_the_wheel_holds_the_package_its_types_and_its_licence(wheel: Path) -> N
     names = zipfile.ZipFile(wheel).namelist()
     assert "manyheads/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    assert {name.split("/")[0] for name in names} == {"manyheads", "manyheads-0.1.0.dist-info"}
+    assert {name.split("/")[0] for name in names} == {"manyheads", f"manyheads-{mh.__version__}.dist-info"}
 
 
 def test_the_wheel_installs_alone_and_runs(wheel: Path, tmp_path: Path) -> None:

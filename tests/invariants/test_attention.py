@@ -1,4 +1,3 @@
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ from torch import Tensor
 
 import manyheads as mh
 from draw import problems, random_tensor
-from manyheads.model.attention import Rule, attend, choose_path
+from manyheads.model.attention import Rule, attend, choose_path, kernel_serves
 
 
 def values_and_gradients(problem: dict[str, Any], path: str) -> list[Tensor]:
@@ -129,7 +128,31 @@ def test_causal_attention_between_two_texts_is_refused() -> None:
         attend(q, q, q, here, there, Rule(causal=True))
 
 
-def test_the_padded_path_serves_where_no_kernel_can() -> None:
-    on_cpu = torch.zeros(3, 2, 8, dtype=torch.bfloat16)
-    assert choose_path(on_cpu, on_cpu, Rule()) == "padded"
-    assert choose_path(on_cpu.float(), on_cpu.float(), replace(Rule(), dropout=0.1)) == "padded"
+def test_as_many_sentences_look_as_are_looked_at() -> None:
+    one, three = mh.Packed.of([[1]]), mh.Packed.of([[1], [2], [3]])
+    for path in ("reference", "padded"):
+        for queries, keys in ((one, three), (three, one)):
+            q, k = random_tensor(len(queries), 1, 1), random_tensor(len(keys), 1, 1)
+            with pytest.raises(mh.DataError, match=f"{len(queries)} sentences look at {len(keys)}"):
+                attend(q, k, k, queries, keys, Rule(), path=path)
+
+
+@pytest.mark.parametrize("score", ["scaled-dot", "additive"])
+def test_maps_hold_no_graph(score: str) -> None:
+    text, maps = mh.Packed.of([[1, 2]]), []
+    q = random_tensor(2, 1, 3)
+    attend(q, q, q, text, text, Rule(score, energy_HK=random_tensor(1, 3)), maps=maps)
+    assert not maps[0].requires_grad
+
+
+def test_the_kernel_serves_half_precision_heads_that_are_not_too_wide() -> None:
+    half = torch.zeros(3, 2, 256, dtype=torch.bfloat16)
+    assert kernel_serves(half, half, Rule())
+    assert kernel_serves(half.half(), half.half(), Rule("dot", causal=True, window=3))
+    assert not kernel_serves(half.float(), half.float(), Rule())
+    assert not kernel_serves(half, half, Rule(dropout=0.1))
+    assert not kernel_serves(half, half, Rule("additive"))
+    assert not kernel_serves(half, torch.zeros(3, 2, 257, dtype=torch.bfloat16), Rule())
+    assert not kernel_serves(half[:0], half, Rule())
+    assert not kernel_serves(half, half[:0], Rule())
+    assert choose_path(half, half, Rule()) == "padded"  # there is no kernel on a CPU

@@ -70,6 +70,43 @@ def test_sentences_of_different_age_keep_their_own_length() -> None:
     torch.testing.assert_close(logits, expected, atol=1e-9, rtol=1e-9)
 
 
+@pytest.mark.parametrize("positions", ["sinusoid", "learned"])
+def test_a_state_that_sentences_leave_and_join_does_not_grow(positions: str) -> None:
+    config = mh.ModelConfig(
+        vocabulary=WORDS, layers=1, d_model=8, d_ff=8, heads=2, positions=positions, learned_length=4
+    )
+    model = model_of(config)
+    state = model.start(model.encode(mh.Packed.of([[3, 4, 5, 6]])), width=2)
+    for _ in range(40):
+        _, state = model.step(torch.tensor([1, 1]), state)
+        state = state.drop(torch.tensor([0])).admit(model.encode(mh.Packed.of([[3]])))
+    assert state.longest == 0
+    assert state.past_keys.shape[3] <= 1
+    assert state.source_keys.shape[3] == 1
+
+
+def test_wrong_calls_are_refused() -> None:
+    config = mh.ModelConfig(vocabulary=WORDS, layers=1, d_model=8, d_ff=8, heads=2)
+    model = model_of(config)
+    memory = model.encode(mh.Packed.of([[3], [4]]))
+    with pytest.raises(mh.RequestError, match="0 hypotheses a sentence, but there must be at least 1"):
+        model.start(memory, width=0)
+    with pytest.raises(mh.RequestError, match="3 rows to reorder, but the state has 4"):
+        model.start(memory, width=2).reorder(torch.tensor([0, 1, 2]))
+
+
+def test_decoding_under_autocast_follows_the_full_forward() -> None:
+    config = mh.ModelConfig(vocabulary=WORDS, layers=2, d_model=8, d_ff=8, heads=2, dropout=0.0)
+    model = mh.Transformer(config).eval()
+    source, tokens = mh.Packed.of([[3, 4]]), [1, 5, 6]
+    state = model.start(model.encode(source))  # in float32
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for token in tokens:
+            logits, state = model.step(torch.tensor([token]), state)
+    expected = model(source, mh.Packed.of([tokens]))[-1:]
+    torch.testing.assert_close(logits.float(), expected, atol=0.05, rtol=0.05)
+
+
 def test_a_long_decoding_makes_room_for_itself() -> None:
     config = mh.ModelConfig(vocabulary=WORDS, layers=2, d_model=8, d_ff=8, heads=2, dropout=0.0)
     model, tokens = model_of(config), [token % WORDS for token in range(100)]

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import manyheads as mh
+import manyheads.train.loss as loss_module
 from manyheads.train.loss import Loss, chunked_loss, plain_loss
 
 SMOOTHINGS = st.builds(
@@ -37,7 +38,7 @@ def test_the_chunked_loss_equals_the_plain_one(
     chunked = chunked_loss(hidden, output, labels, train, chunk_logits=chunk_logits)
     plain = plain_loss(output(hidden), labels, train)
     torch.testing.assert_close(chunked.total, plain.total)
-    torch.testing.assert_close(chunked.likelihood, plain.likelihood)
+    torch.testing.assert_close(chunked.nll, plain.nll)
     assert chunked.tokens == plain.tokens == tokens
     for fast, slow in zip(
         gradients(chunked, hidden, output.weight), gradients(plain, hidden, output.weight), strict=True
@@ -57,9 +58,9 @@ def test_the_likelihood_is_unsmoothed_and_gives_the_perplexity() -> None:
     hidden, output, labels = problem(12, 7, 3)
     smoothed = chunked_loss(hidden, output, labels, mh.TrainConfig(label_smoothing=0.5))
     plain = chunked_loss(hidden, output, labels, mh.TrainConfig(label_smoothing=0.0))
-    torch.testing.assert_close(smoothed.likelihood, plain.total.detach())
+    torch.testing.assert_close(smoothed.nll, plain.total.detach())
     assert smoothed.perplexity == pytest.approx(math.exp(plain.total.item() / 12))
-    assert not smoothed.likelihood.requires_grad
+    assert not smoothed.nll.requires_grad
 
 
 @given(st.integers(0, 12), SMOOTHINGS)
@@ -100,14 +101,38 @@ def test_the_whole_matrix_of_logits_is_never_held() -> None:
     assert chunked.numbers <= 300 * 5  # the hidden states themselves are the largest thing left
 
 
-def test_no_gradient_is_computed_when_nobody_learns() -> None:
+def test_no_gradient_is_computed_when_nobody_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    plain = loss_module.logit_gradient
+    monkeypatch.setattr(loss_module, "logit_gradient", lambda *given: calls.append(1) or plain(*given))
     hidden, output, labels = problem(10, 7, 3)
     with torch.no_grad():
         loss = chunked_loss(hidden, output, labels, mh.TrainConfig())
     assert not loss.total.requires_grad
-    with LargestTensor() as watched, torch.no_grad():
-        chunked_loss(hidden[:1], output, labels[:1], mh.TrainConfig(), chunk_logits=7)
-    assert watched.numbers < output.weight.numel() + 1
+    assert not calls
+    chunked_loss(hidden, output, labels, mh.TrainConfig())
+    assert calls == [1]
+
+
+def test_the_total_can_be_divided_in_place_as_a_training_loop_would() -> None:
+    hidden, output, labels = problem(10, 7, 3)
+    loss = chunked_loss(hidden, output, labels, mh.TrainConfig())
+    total = loss.total
+    total /= loss.tokens
+    total.backward()
+    assert hidden.grad.isfinite().all()
+
+
+def test_a_hopeless_model_has_an_infinite_perplexity() -> None:
+    assert Loss(torch.tensor(0.0), torch.tensor(1e6), 10).perplexity == math.inf
+
+
+def test_what_the_loss_cannot_serve_is_refused() -> None:
+    hidden, output, labels = problem(5, 7, 3)
+    with pytest.raises(mh.DataError, match="5 hidden states, but 3 labels"):
+        chunked_loss(hidden, output, labels[:3], mh.TrainConfig())
+    with pytest.raises(ValueError, match="has a bias"):
+        chunked_loss(hidden, nn.Linear(3, 7, dtype=torch.float64), labels, mh.TrainConfig())
 
 
 def test_an_empty_batch_has_no_loss() -> None:

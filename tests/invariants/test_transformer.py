@@ -5,12 +5,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 import manyheads as mh
 from draw import WORDS, configs, model_of, pairs, sentences
 from manyheads.model import attention
 from manyheads.model.layers import Dropout
+from manyheads.model.transformer import initialise
 
 Texts = list[list[int]]
 SMALL = mh.ModelConfig(vocabulary=WORDS, layers=2, d_model=8, d_ff=12, heads=2, dropout=0.0)
@@ -105,6 +106,29 @@ def test_a_trace_changes_no_bit_and_holds_every_map(
         assert [[tuple(found.shape) for found in layer] for layer in kind] == [shapes] * config.layers
 
 
+def test_a_trace_changes_no_bit_of_training_with_dropout() -> None:
+    model = mh.Transformer(replace(SMALL, dropout=0.3, attention_dropout=0.2)).train()
+    source, target = mh.Packed.of([[3, 4, 5], [6]]), mh.Packed.of([[1, 7], [1, 8, 9]])
+    found = []
+    for trace in (None, mh.Trace()):
+        torch.manual_seed(5)
+        found.append(model(source, target, trace=trace))
+    assert torch.equal(*found)
+
+
+def test_a_trace_that_is_used_again_holds_the_latest_call() -> None:
+    model, trace = mh.Transformer(SMALL).eval(), mh.Trace()
+    for target in ([[1]], [[1, 3, 4]]):
+        model(mh.Packed.of([[5]]), mh.Packed.of(target), trace=trace)
+    assert [len(kind) for kind in (trace.encoder, trace.decoder, trace.cross)] == [SMALL.layers] * 3
+    assert trace.decoder[0][0].shape == (2, 3, 3)
+
+
+def test_as_many_sources_as_targets() -> None:
+    with pytest.raises(mh.DataError, match="3 sentences look at 1"):
+        mh.Transformer(SMALL)(mh.Packed.of([[3]]), mh.Packed.of([[1], [1], [1]]))
+
+
 @pytest.mark.parametrize("texts", [([], []), ([[]], [[]]), ([[], [3]], [[4], []]), ([[]], [[1, 2]])])
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_empty_sentences_and_empty_batches_are_legal(texts: tuple[Texts, Texts], norm: str) -> None:
@@ -124,20 +148,28 @@ def test_hidden_and_output_make_the_call() -> None:
     assert torch.equal(model.output(hidden), model(source, target))
 
 
-def test_dropout_stands_where_the_paper_puts_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On both embeddings with their positions, and on each sub-layer's output, which is d_model wide."""
-    widths: list[int] = []
-    plain = Dropout.forward
+def test_dropout_takes_each_sublayer_before_it_is_added_and_the_embeddings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where everything is dropped, nothing of a sub-layer is left: LayerNorm(x + 0), and no embedding."""
+    calls: list[tuple[int, ...]] = []
 
-    def record(self: Dropout, x: Tensor) -> Tensor:
-        widths.append(x.shape[-1])
-        return plain(self, x)
+    def drop_all(self: Dropout, x: Tensor) -> Tensor:
+        calls.append(tuple(x.shape))
+        return torch.zeros_like(x)
 
-    monkeypatch.setattr(Dropout, "forward", record)
-    model = mh.Transformer(replace(SMALL, dropout=0.5))
-    model(mh.Packed.of([[3, 4]]), mh.Packed.of([[1, 5]]))
-    assert widths == [SMALL.d_model] * (2 + SMALL.layers * (2 + 3))
-    assert not any(type(module) is torch.nn.Dropout for module in model.modules())
+    monkeypatch.setattr(Dropout, "forward", drop_all)
+    model = mh.Transformer(SMALL)
+    source, target, x = mh.Packed.of([[3, 4]]), mh.Packed.of([[1, 5, 6]]), torch.randn(3, SMALL.d_model)
+    layer = model.decoder[0]
+    nothing_but_norms = layer.around_feed_forward.norm(
+        layer.around_cross_attention.norm(layer.around_self_attention.norm(x))
+    )
+    assert torch.equal(layer(x, torch.randn(2, SMALL.d_model), target, source), nothing_but_norms)
+    calls.clear()
+    assert (model.hidden(source, target) == 0).all()
+    encoder, decoder = [(2, SMALL.d_model)], [(3, SMALL.d_model)]
+    assert calls == encoder * (1 + 2 * SMALL.layers) + decoder * (1 + 3 * SMALL.layers)
 
 
 def test_dropout_zeroes_its_share_and_keeps_the_mean() -> None:
@@ -175,7 +207,7 @@ def test_sinusoids_have_no_end_and_learned_positions_say_where_theirs_is() -> No
     assert mh.Transformer(SMALL)(long, long).isfinite().all()
     learned = mh.Transformer(replace(SMALL, positions="learned", learned_length=10))
     assert learned(mh.Packed.of([[3] * 10]), mh.Packed.of([[1]])).isfinite().all()
-    with pytest.raises(mh.DataError, match=r"3000 tokens.*reach 10.*learned_length"):
+    with pytest.raises(mh.DataError, match=r"up to 3000 tokens.*reach 10.*learned_length"):
         learned(long, long)
 
 
@@ -198,3 +230,11 @@ def test_initial_embeddings_have_unit_variance_once_scaled() -> None:
     w_1 = model.encoder[0].feed_forward.w_1
     assert w_1.weight.abs().max().item() == pytest.approx((6 / (512 + 2048)) ** 0.5, rel=0.01)
     assert (w_1.bias == 0).all()
+
+
+def test_every_weight_is_initialised_in_one_function() -> None:
+    model = mh.Transformer(replace(SMALL, attention="additive", positions="learned", norm="pre"))
+    for parameter in model.parameters():
+        nn.init.constant_(parameter, torch.nan)
+    initialise(model)
+    assert all(parameter.isfinite().all() for parameter in model.parameters())

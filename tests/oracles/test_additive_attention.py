@@ -28,14 +28,15 @@ def test_additive_attention_is_the_hand_formula() -> None:
 
 @pytest.mark.heavy
 def test_joeynmt_agrees_about_additive_attention() -> None:
-    bahdanau = pytest.importorskip("joeynmt.attention").BahdanauAttention
+    from joeynmt.attention import BahdanauAttention
+
     ours = MultiHeadAttention(CONFIG).double()
     for parameter in ours.parameters():
         torch.nn.init.normal_(parameter)
     with torch.no_grad():
         for bias in (ours.w_q.bias, ours.w_k.bias):
             bias.zero_()  # JoeyNMT has none
-    judge = bahdanau(hidden_size=4, key_size=6, query_size=6).double()
+    judge = BahdanauAttention(hidden_size=4, key_size=6, query_size=6).double()
     judge.query_layer.weight = ours.w_q.weight
     judge.key_layer.weight = ours.w_k.weight
     judge.energy_layer.weight.data = ours.energy.detach()

@@ -1,4 +1,5 @@
 import pytest
+import torch
 
 import manyheads as mh
 from manyheads.presets import Row
@@ -13,6 +14,14 @@ def test_parameters_are_what_the_formulas_give(row: Row) -> None:
 def test_base_and_big_have_the_known_counts() -> None:
     assert counted(mh.presets.BASE) == 63_082_496
     assert counted(mh.presets.BIG) == 214_245_376
+
+
+@pytest.mark.parametrize(("config", "count"), [(mh.presets.BASE, 36_864), (mh.presets.BIG, 73_728)])
+def test_biases_of_the_attention_projections(config: mh.ModelConfig, count: int) -> None:
+    """The figures of docs/deviations.md: the paper does not say whether there are any."""
+    with torch.device("meta"):
+        named = mh.Transformer(config).named_parameters()
+    assert sum(p.numel() for name, p in named if "attention.w_" in name and name.endswith("bias")) == count
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,13 @@ Shapes: T query tokens and S key tokens of the whole batch, B sentences, H heads
 import math
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from manyheads.errors import DataError
 from manyheads.packed import Packed
 
 FUSED_WIDTH_LIMIT = 256  # of a head, in the fused kernel
@@ -28,7 +30,7 @@ FUSED_CAPABILITY = (8, 0)  # of the GPU
 class Rule:
     """How queries meet keys, and which they may see. The defaults are those of the encoder."""
 
-    score: str = "scaled-dot"  # or "dot", or "additive"
+    score: Literal["scaled-dot", "dot", "additive"] = "scaled-dot"
     causal: bool = False  # position i sees j <= i
     window: int | None = None  # r: position i sees |i - j| <= r // 2
     dropout: float = 0.0  # of the weights
@@ -55,20 +57,27 @@ def attend(
     """
     if (rule.causal or rule.window is not None) and queries.offsets is not keys.offsets:
         raise ValueError("causal and windowed attention compare positions of one and the same text")
+    if len(queries) != len(keys):
+        raise DataError(f"{len(queries)} sentences look at {len(keys)}: give as many sources as targets")
     serve = PATHS[path or choose_path(q_THK, v_SHV, rule)]
     if maps is not None:
-        maps.extend(weights(q_THK.detach(), k_SHK.detach(), queries, keys, rule))
+        with torch.no_grad():
+            maps.extend(weights(q_THK, k_SHK, queries, keys, rule))
     return serve(q_THK, k_SHK, v_SHV, queries, keys, rule)
 
 
 def choose_path(q_THK: Tensor, v_SHV: Tensor, rule: Rule) -> str:
-    """The fused kernel where it can serve, else the padded path."""
-    fits = max(q_THK.shape[-1], v_SHV.shape[-1]) <= FUSED_WIDTH_LIMIT
-    plain = rule.score != "additive" and rule.dropout == 0
+    """The fused kernel where there is one and it can serve, else the padded path."""
+    there = q_THK.is_cuda and has_kernel(q_THK.device)
+    return "fused" if there and kernel_serves(q_THK, v_SHV, rule) else "padded"
+
+
+def kernel_serves(q_THK: Tensor, v_SHV: Tensor, rule: Rule) -> bool:
+    """What the fused kernel knows: half precision, heads that are not too wide, no weight dropout."""
     half = q_THK.dtype in (torch.bfloat16, torch.float16)
-    something = len(q_THK) > 0 and len(v_SHV) > 0
-    served = fits and plain and half and something and q_THK.is_cuda and has_kernel(q_THK.device)
-    return "fused" if served else "padded"
+    narrow = max(q_THK.shape[-1], v_SHV.shape[-1]) <= FUSED_WIDTH_LIMIT
+    plain = rule.score != "additive" and rule.dropout == 0
+    return half and narrow and plain and len(q_THK) > 0 and len(v_SHV) > 0
 
 
 @cache
@@ -184,7 +193,7 @@ def fused(q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Pa
 
     d_k, d_v = q_THK.shape[-1], v_SHV.shape[-1]
     width = -(-max(d_k, d_v) // FUSED_WIDTH_STEP) * FUSED_WIDTH_STEP
-    q, k, v = (F.pad(x, (0, width - x.shape[-1])) for x in (q_THK, k_SHK, v_SHV))
+    q, k, v = (fill_up(x, width) for x in (q_THK, k_SHK, v_SHV))
     reach = -1 if rule.window is None else rule.window // 2
     out = varlen_attn(
         q,
@@ -199,6 +208,11 @@ def fused(q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Pa
     )
     assert isinstance(out, Tensor)
     return out[..., :d_v]
+
+
+def fill_up(x: Tensor, width: int) -> Tensor:
+    """Zeros behind each head, up to the one width that the kernel wants: they add nothing to a product."""
+    return x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1]))
 
 
 PATHS = {"reference": reference, "padded": padded, "fused": fused}

@@ -5,12 +5,13 @@ Shapes: N layers; B sentences, W hypotheses of each, R = B W rows in that order;
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from manyheads.errors import RequestError
 from manyheads.model.attention import filled
 from manyheads.packed import Packed
 
@@ -35,7 +36,7 @@ class State:
     past_keys: Tensor  # [N, R, H, L, K]
     past_values: Tensor  # [N, R, H, L, V]
     lengths: Tensor  # [R] int64: tokens that each row has read
-    longest: int  # of these, on the host
+    longest: int  # of these, on the host, or a bound above it
     source_keys: Tensor  # [N, B, H, S, K]
     source_values: Tensor  # [N, B, H, S, V]
     source_lengths: Tensor  # [B]
@@ -45,109 +46,109 @@ class State:
 
     def __len__(self) -> int:
         """B, the sentences under way."""
-        return self.source_lengths.shape[0]
+        return len(self.source_lengths)
 
     def reorder(self, rows_R: Tensor) -> "State":
-        """Row i continues what row rows[i] has read; both must belong to the same sentence."""
-        return self._select(rows_R, self.source_keys, self.source_values, self.source_lengths)
+        """Row i continues what row rows[i] has read. Both must be of one sentence, which is not checked."""
+        if len(rows_R) != len(self.lengths):
+            raise RequestError(f"{len(rows_R)} rows to reorder, but the state has {len(self.lengths)}")
+        return replace(
+            self,
+            past_keys=self.past_keys.index_select(1, rows_R),
+            past_values=self.past_values.index_select(1, rows_R),
+            lengths=self.lengths.index_select(0, rows_R),
+        )
 
     def drop(self, sentences: Tensor) -> "State":
-        """Without the sentences of these indices; the others keep their order."""
+        """Without the sentences of these indices, and without the room that only they needed."""
         kept_B = torch.ones(len(self), dtype=torch.bool, device=self.lengths.device)
         kept_B[sentences] = False
-        kept = kept_B.nonzero().squeeze(1)
-        rows = kept_B.repeat_interleave(self.width).nonzero().squeeze(1)
-        return self._select(
-            rows,
-            self.source_keys.index_select(1, kept),
-            self.source_values.index_select(1, kept),
-            self.source_lengths.index_select(0, kept),
+        kept_R = kept_B.repeat_interleave(self.width)
+        lengths, source_lengths = self.lengths[kept_R], self.source_lengths[kept_B]
+        longest = int(lengths.max()) if len(lengths) else 0
+        room = max(1, int(source_lengths.max())) if len(source_lengths) else 1
+        return replace(
+            self,
+            past_keys=self.past_keys[:, kept_R, :, :longest],
+            past_values=self.past_values[:, kept_R, :, :longest],
+            lengths=lengths,
+            longest=longest,
+            source_keys=self.source_keys[:, kept_B, :, :room],
+            source_values=self.source_values[:, kept_B, :, :room],
+            source_lengths=source_lengths,
         )
 
     def admit(self, memory: Memory) -> "State":
         """With new sentences behind the others, whose hypotheses have read nothing yet."""
         new = self.start(memory, self.width)
-        room = max(self.past_keys.shape[3], new.past_keys.shape[3])
-        source_room = max(self.source_keys.shape[3], new.source_keys.shape[3])
-
-        def join(ours: Tensor, theirs: Tensor, slots: int) -> Tensor:
-            return torch.cat((widen(ours, slots), widen(theirs, slots)), dim=1)
-
-        return State(
-            join(self.past_keys, new.past_keys, room),
-            join(self.past_values, new.past_values, room),
-            torch.cat((self.lengths, new.lengths)),
-            self.longest,
-            join(self.source_keys, new.source_keys, source_room),
-            join(self.source_values, new.source_values, source_room),
-            torch.cat((self.source_lengths, new.source_lengths)),
-            self.width,
-            self.window,
-            self.start,
+        return replace(
+            self,
+            past_keys=join(self.past_keys, new.past_keys),
+            past_values=join(self.past_values, new.past_values),
+            lengths=torch.cat((self.lengths, new.lengths)),
+            source_keys=join(self.source_keys, new.source_keys),
+            source_values=join(self.source_values, new.source_values),
+            source_lengths=torch.cat((self.source_lengths, new.source_lengths)),
         )
 
-    def layer(self, index: int) -> "LayerCache":
-        return LayerCache(self, index)
-
-    def make_room(self) -> None:
-        """A slot for one more token of each row."""
+    def begin_step(self) -> list["LayerCache"]:
+        """Room for one more token of each row, and what each layer needs to read it."""
         room = self.past_keys.shape[3]
         if self.longest == room:
             self.past_keys = widen(self.past_keys, max(FIRST_ROOM, 2 * room))
             self.past_values = widen(self.past_values, max(FIRST_ROOM, 2 * room))
+        past, source = self.seen_past(), self.seen_source()
+        return [LayerCache(self, layer, past, source) for layer in range(len(self.past_keys))]
 
-    def advance(self) -> None:
+    def end_step(self) -> None:
         self.lengths = self.lengths + 1
         self.longest += 1
 
-    def _select(
-        self, rows: Tensor, source_keys: Tensor, source_values: Tensor, source_lengths: Tensor
-    ) -> "State":
-        return State(
-            self.past_keys.index_select(1, rows),
-            self.past_values.index_select(1, rows),
-            self.lengths.index_select(0, rows),
-            self.longest,
-            source_keys,
-            source_values,
-            source_lengths,
-            self.width,
-            self.window,
-            self.start,
-        )
+    def seen_past(self) -> Tensor:
+        """Each row sees what it has read, and its newest token. [R, 1, 1, L]"""
+        slots = torch.arange(self.longest + 1, device=self.lengths.device)
+        newest = self.lengths[:, None]
+        seen_RL = slots <= newest
+        if self.window is not None:
+            seen_RL = seen_RL & (newest - slots <= self.window // 2)
+        return seen_RL[:, None, None, :]
+
+    def seen_source(self) -> Tensor:
+        """Which slots hold a token of the source. [B, 1, 1, S]"""
+        return filled(self.source_lengths, self.source_keys.shape[3])[:, None, None, :]
 
 
 @dataclass(frozen=True, eq=False)
 class LayerCache:
-    """A state as one decoder layer sees it."""
+    """A state as one decoder layer sees it during one step."""
 
     state: State
-    index: int
+    layer: int
+    seen_past: Tensor  # [R, 1, 1, L]
+    seen_source: Tensor  # [B, 1, 1, S]
 
     def append(self, k_RHK: Tensor, v_RHV: Tensor) -> None:
         """Keys and values of the newest token of each row, behind what the row has read."""
         rows = torch.arange(len(k_RHK), device=k_RHK.device)
-        self.state.past_keys[self.index][rows, :, self.state.lengths] = k_RHK
-        self.state.past_values[self.index][rows, :, self.state.lengths] = v_RHV
+        keys, values = self.state.past_keys[self.layer], self.state.past_values[self.layer]
+        keys[rows, :, self.state.lengths] = k_RHK.to(keys.dtype)
+        values[rows, :, self.state.lengths] = v_RHV.to(values.dtype)
 
     def past(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys, values, and which of them each row may see: up to and with its newest token."""
-        now = self.state.longest + 1
-        slots = torch.arange(now, device=self.state.lengths.device)
-        newest = self.state.lengths[:, None]
-        seen_RL = slots <= newest
-        if self.state.window is not None:
-            seen_RL = seen_RL & (newest - slots <= self.state.window // 2)
-        keys_RHLK = self.state.past_keys[self.index, :, :, :now]
-        values_RHLV = self.state.past_values[self.index, :, :, :now]
-        return keys_RHLK, values_RHLV, seen_RL[:, None, None, :]
+        """Keys [R, H, L, K], values [R, H, L, V], and which of them each row may see."""
+        slots = self.seen_past.shape[-1]
+        keys, values = self.state.past_keys[self.layer], self.state.past_values[self.layer]
+        return keys[:, :, :slots], values[:, :, :slots], self.seen_past
 
     def source(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys, values, and which of them are tokens of the source."""
-        keys_BHSK = self.state.source_keys[self.index]
-        values_BHSV = self.state.source_values[self.index]
-        seen_BS = filled(self.state.source_lengths, keys_BHSK.shape[2])
-        return keys_BHSK, values_BHSV, seen_BS[:, None, None, :]
+        """Keys [B, H, S, K], values [B, H, S, V], and which of them are tokens of the source."""
+        return self.state.source_keys[self.layer], self.state.source_values[self.layer], self.seen_source
+
+
+def join(ours: Tensor, theirs: Tensor) -> Tensor:
+    """Rows of two caches, the second behind the first."""
+    slots = max(ours.shape[3], theirs.shape[3])
+    return torch.cat((widen(ours, slots), widen(theirs, slots)), dim=1)
 
 
 def widen(cache: Tensor, slots: int) -> Tensor:

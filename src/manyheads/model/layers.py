@@ -1,7 +1,8 @@
 """The sub-layers and what stands around them (3.1, 3.2.2, 3.3).
 
 Shapes: T target or source tokens, S memory tokens, D = d_model, H heads, K = d_k, V = d_v;
-        R rows of a decoding step, each one hypothesis; B sentences, W hypotheses of each: R = B W.
+        R rows of a decoding step, each one hypothesis. Their keys are those of the row itself, or of the
+        sentence that W of them share: B sets of L keys, each for W = R / B rows.
 """
 
 from collections.abc import Callable
@@ -32,9 +33,8 @@ class MultiHeadAttention(nn.Module):
         self.w_k = nn.Linear(config.d_model, config.heads * config.key_width)
         self.w_v = nn.Linear(config.d_model, config.heads * config.value_width)
         self.w_o = nn.Linear(config.heads * config.value_width, config.d_model)
-        additive = config.attention == "additive"
-        energy_HK = torch.empty(config.heads, config.key_width) if additive else None
-        self.energy = None if energy_HK is None else nn.Parameter(energy_HK)
+        energy_HK = nn.Parameter(torch.empty(config.heads, config.key_width))
+        self.energy = energy_HK if config.attention == "additive" else None
         self.rule = Rule(config.attention, causal, window, config.attention_dropout)
 
     def forward(
@@ -51,7 +51,7 @@ class MultiHeadAttention(nn.Module):
         return self.join_heads(gathered_THV)
 
     def step(self, x_RD: Tensor, k_BHLK: Tensor, v_BHLV: Tensor, seen: Tensor) -> Tensor:
-        """One new query of each row, against keys and values that were kept; the B share R evenly."""
+        """One new query of each row, against keys and values that were kept."""
         q_RHK = self.split_heads(self.w_q(x_RD))
         width = len(q_RHK) // max(1, len(k_BHLK))
         q_BHWK = q_RHK.view(len(k_BHLK), width, *q_RHK.shape[1:]).transpose(1, 2)

@@ -26,6 +26,8 @@ class Sinusoids(nn.Module):
 
     def forward(self, positions_T: Tensor, longest: int, dtype: torch.dtype) -> Tensor:
         """For tokens that stand at these positions, all of them below `longest`. [T, d_model]"""
+        if len(positions_T) <= longest:
+            return sinusoids(positions_T, self.d_model).to(dtype)
         table = sinusoids(torch.arange(longest, device=positions_T.device), self.d_model)
         return table.to(dtype)[positions_T]
 
@@ -40,8 +42,8 @@ class LearnedPositions(nn.Module):
     def forward(self, positions_T: Tensor, longest: int, dtype: torch.dtype) -> Tensor:
         if longest > self.table.num_embeddings:
             raise DataError(
-                f"a sentence of {longest} tokens, but learned positions reach "
-                f"{self.table.num_embeddings}: shorten it, raise model.learned_length, "
+                f"sentences of up to {longest} tokens, but learned positions reach "
+                f"{self.table.num_embeddings}: shorten them, raise model.learned_length, "
                 f'or set model.positions = "sinusoid"'
             )
         found: Tensor = self.table(positions_T).to(dtype)

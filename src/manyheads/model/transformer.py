@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.config import ModelConfig
+from manyheads.errors import RequestError
 from manyheads.model.cache import Memory, State
 from manyheads.model.layers import DecoderLayer, Dropout, EncoderLayer, MultiHeadAttention, normalisation
 from manyheads.model.positions import LearnedPositions, Sinusoids
@@ -21,7 +22,7 @@ from manyheads.packed import Packed
 
 @dataclass
 class Trace:
-    """Collects every attention map: kind[layer][sentence] is [heads, queries, keys]."""
+    """Holds every attention map of the latest call: kind[layer][sentence] is [heads, queries, keys]."""
 
     encoder: list[list[Tensor]] = field(default_factory=list)
     decoder: list[list[Tensor]] = field(default_factory=list)
@@ -55,15 +56,22 @@ class Transformer(nn.Module):
         return self.decode(target, self.encode(source, trace), trace)
 
     def encode(self, source: Packed, trace: Trace | None = None) -> Memory:
-        x_SD = self.source_embedding(source.tokens)
-        x_SD = self.embed(x_SD, self.source_positions, source.positions, source.longest)
+        if trace is not None:
+            trace.encoder.clear()
+        x_SD = self.embed(
+            source.tokens, self.source_embedding, self.source_positions, source.positions, source.longest
+        )
         for layer in self.encoder:
             x_SD = layer(x_SD, source, new_maps(trace, "encoder"))
         return Memory(self.encoder_norm(x_SD), source)
 
     def decode(self, target: Packed, memory: Memory, trace: Trace | None = None) -> Tensor:
-        x_TD = self.target_embedding(target.tokens)
-        x_TD = self.embed(x_TD, self.target_positions, target.positions, target.longest)
+        if trace is not None:
+            trace.decoder.clear()
+            trace.cross.clear()
+        x_TD = self.embed(
+            target.tokens, self.target_embedding, self.target_positions, target.positions, target.longest
+        )
         for layer in self.decoder:
             x_TD = layer(
                 x_TD,
@@ -78,21 +86,24 @@ class Transformer(nn.Module):
 
     def embed(
         self,
-        embedded_TD: Tensor,
-        order: Sinusoids | LearnedPositions | None,
+        tokens_T: Tensor,
+        embedding: nn.Embedding,
+        encoding: Sinusoids | LearnedPositions | None,
         positions_T: Tensor,
         longest: int,
     ) -> Tensor:
-        """Embeddings times sqrt(d_model), plus positions, then dropout (3.4, 3.5, 5.4)."""
-        x_TD = embedded_TD * math.sqrt(self.config.d_model)
-        if order is not None:
-            x_TD = x_TD + order(positions_T, longest, x_TD.dtype)
+        """Embeddings times sqrt(d_model), plus the encoding of positions, then dropout (3.4, 3.5, 5.4)."""
+        x_TD: Tensor = embedding(tokens_T) * math.sqrt(self.config.d_model)
+        if encoding is not None:
+            x_TD = x_TD + encoding(positions_T, longest, x_TD.dtype)
         out: Tensor = self.dropout(x_TD)
         return out
 
     @torch.no_grad()
     def start(self, memory: Memory, width: int = 1) -> State:
         """The state before the first token, with `width` hypotheses for each sentence."""
+        if width < 1:
+            raise RequestError(f"{width} hypotheses a sentence, but there must be at least 1")
         source = memory.source
         keys, values = [], []
         layer: DecoderLayer
@@ -123,13 +134,14 @@ class Transformer(nn.Module):
     @torch.no_grad()
     def step(self, tokens_R: Tensor, state: State) -> tuple[Tensor, State]:
         """Reads one token of each row; gives the logits of what follows it, [R, vocabulary]."""
-        state.make_room()
-        x_RD = self.target_embedding(tokens_R)
-        x_RD = self.embed(x_RD, self.target_positions, state.lengths, state.longest + 1)
+        caches = state.begin_step()
+        x_RD = self.embed(
+            tokens_R, self.target_embedding, self.target_positions, state.lengths, state.longest + 1
+        )
         layer: DecoderLayer
-        for index, layer in enumerate(self.decoder):  # type: ignore[assignment]
-            x_RD = layer.step(x_RD, state.layer(index))
-        state.advance()
+        for layer, cache in zip(self.decoder, caches, strict=True):  # type: ignore[assignment]
+            x_RD = layer.step(x_RD, cache)
+        state.end_step()
         return self.output(self.decoder_norm(x_RD)), state
 
 
@@ -155,8 +167,10 @@ def final_norm(config: ModelConfig) -> nn.Module:
 
 
 def initialise(model: Transformer) -> None:
-    """Every initial weight. The paper does not give them: Xavier for what multiplies vectors, and for what
-    is looked up a deviation of d_model^-0.5, which the factor sqrt(d_model) on the way in (3.4) brings to 1.
+    """Every initial weight, which the paper does not give.
+
+    Xavier for what multiplies vectors; for what is looked up a deviation of d_model^-0.5, which the factor
+    sqrt(d_model) of the embeddings (3.4) brings to 1.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear) and module is not model.output:
@@ -164,6 +178,8 @@ def initialise(model: Transformer) -> None:
             nn.init.zeros_(module.bias)
         if isinstance(module, MultiHeadAttention) and module.energy is not None:
             nn.init.normal_(module.energy, std=module.energy.shape[1] ** -0.5)
+        if isinstance(module, nn.LayerNorm | nn.BatchNorm1d):
+            module.reset_parameters()  # ones and zeros
     looked_up = [module.weight for module in model.modules() if isinstance(module, nn.Embedding)]
     for table in dict.fromkeys([*looked_up, model.output.weight]):  # once each, tied or not
         nn.init.normal_(table, std=model.config.d_model**-0.5)
@@ -176,3 +192,22 @@ def new_maps(trace: Trace | None, kind: Literal["encoder", "decoder", "cross"]) 
     maps: list[Tensor] = []
     getattr(trace, kind).append(maps)
     return maps
+
+
+def count_parameters(config: ModelConfig) -> dict[str, int]:
+    """In all and by part; no memory is taken for weights, so that the largest model is counted at once."""
+    with torch.device("meta"):
+        model = Transformer(config)
+
+    def size(*parts: nn.Module) -> int:
+        return sum({p: p.numel() for part in parts for p in part.parameters()}.values())
+
+    sizes = {
+        "embeddings and output": size(model.source_embedding, model.target_embedding, model.output),
+        "encoder": size(model.encoder, model.encoder_norm),
+        "decoder": size(model.decoder, model.decoder_norm),
+    }
+    learned = [part for part in (model.source_positions, model.target_positions) if part is not None]
+    if size(*learned):
+        sizes["positions"] = size(*learned)
+    return {"total": size(model), **sizes}

@@ -12,7 +12,6 @@ so that with logits z, the right word y and lse = log sum exp z the loss of a to
 Shapes: T tokens, C tokens of a chunk, D = d_model, K = vocabulary.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from manyheads.config import TrainConfig
+from manyheads.errors import DataError
 
 CHUNK_LOGITS = 2**24  # numbers of [C, K] held at once, twice: 2 x 64 MiB in float32
 
@@ -30,13 +30,13 @@ class Loss:
     """Sums, so that micro-batches and ranks add up; whoever updates divides by all their tokens."""
 
     total: Tensor  # the smoothed cross-entropy, summed over tokens; has the gradient
-    likelihood: Tensor  # -log p of the right words, unsmoothed, summed; for perplexity
+    nll: Tensor  # -log p of the right words: the negative log-likelihood, unsmoothed, summed
     tokens: int
 
     @property
     def perplexity(self) -> float:
         """Per subword, of the unsmoothed likelihood."""
-        return math.exp(self.likelihood.item() / max(1, self.tokens))
+        return self.nll.double().div(max(1, self.tokens)).exp().item()
 
 
 def smoothing_weights(words: int, train: TrainConfig) -> tuple[float, float]:
@@ -56,8 +56,8 @@ def plain_loss(logits_TK: Tensor, labels_T: Tensor, train: TrainConfig) -> Loss:
     """The definition: what chunked_loss is tested against, and what a reader reads first."""
     log_p_TK = logits_TK.log_softmax(-1)
     target_TK = smoothed(labels_T, logits_TK.shape[-1], train).to(log_p_TK.dtype)
-    likelihood = -log_p_TK.gather(1, labels_T[:, None]).sum()
-    return Loss(-(target_TK * log_p_TK).sum(), likelihood.detach(), len(labels_T))
+    nll = -log_p_TK.gather(1, labels_T[:, None]).sum()
+    return Loss(-(target_TK * log_p_TK).sum(), nll.detach(), len(labels_T))
 
 
 def chunked_loss(
@@ -69,13 +69,15 @@ def chunked_loss(
     chunk_logits: int = CHUNK_LOGITS,
 ) -> Loss:
     """The same over `model.hidden` and `model.output`, some tokens at a time."""
+    if len(hidden_TD) != len(labels_T):
+        raise DataError(f"{len(hidden_TD)} hidden states, but {len(labels_T)} labels: there is one for each")
+    if output.bias is not None:
+        raise ValueError("the output projection has a bias, which this loss does not know")
     chunk = max(1, chunk_logits // output.out_features)
     smoothing = smoothing_weights(output.out_features, train)
     learning = torch.is_grad_enabled() and (hidden_TD.requires_grad or output.weight.requires_grad)
-    total, likelihood = _ChunkedLoss.apply(  # type: ignore[no-untyped-call]
-        hidden_TD, output.weight, labels_T, smoothing, chunk, learning
-    )
-    return Loss(total, likelihood, len(labels_T))
+    total, nll = _ChunkedLoss.apply(hidden_TD, output.weight, labels_T, smoothing, chunk, learning)
+    return Loss(total, nll, len(labels_T))
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -94,13 +96,13 @@ class _ChunkedLoss(torch.autograd.Function):
         device = hidden_TD.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden_TD.dtype
         with torch.autocast(device, enabled=False):
-            total, likelihood, *gradients = chunk_by_chunk(
+            total, nll, *gradients = chunk_by_chunk(
                 hidden_TD.to(dtype), weight_KD.to(dtype), labels_T, smoothing, chunk, learning
             )
         ctx.save_for_backward(*gradients)
         ctx.dtypes = hidden_TD.dtype, weight_KD.dtype
-        ctx.mark_non_differentiable(likelihood)
-        return total, likelihood
+        ctx.mark_non_differentiable(nll)
+        return total, nll
 
     @staticmethod
     @once_differentiable
@@ -120,12 +122,12 @@ def chunk_by_chunk(
     chunk: int,
     learning: bool,
 ) -> list[Tensor]:
-    """The loss and the likelihood, summed; when learning also the gradients by hidden and by weight.
+    """The loss and the negative log-likelihood, summed; when learning, the two gradients too.
 
     Products are made in the dtype of the inputs, sums are kept in at least float32.
     """
     dtype = torch.promote_types(hidden_TD.dtype, torch.float32)
-    total, likelihood = hidden_TD.new_zeros(2, dtype=dtype)
+    total, nll = (hidden_TD.new_zeros((), dtype=dtype) for _ in range(2))
     gradients = [torch.empty_like(hidden_TD), torch.zeros_like(weight_KD, dtype=dtype)] if learning else []
     rows = min(chunk, len(labels_T))
     logits_CK = hidden_TD.new_empty(rows, len(weight_KD))
@@ -134,16 +136,16 @@ def chunk_by_chunk(
         hidden_CD, labels_C = hidden_TD[first : first + chunk], labels_T[first : first + chunk]
         logits = torch.mm(hidden_CD, weight_KD.T, out=logits_CK[: len(labels_C)])
         log_p = torch.log_softmax(logits, -1, dtype=dtype, out=log_p_CK[: len(labels_C)])
-        nll = -log_p.gather(1, labels_C[:, None]).sum()
+        of_labels = -log_p.gather(1, labels_C[:, None]).sum()
         a, b = smoothing
-        total += a * nll - b * log_p.sum()
-        likelihood += nll
+        total += a * of_labels - b * log_p.sum()
+        nll += of_labels
         if learning:
             by_hidden_TD, by_weight_KD = gradients
             by_logits = logit_gradient(log_p, labels_C, smoothing).to(hidden_TD.dtype)
             torch.mm(by_logits, weight_KD, out=by_hidden_TD[first : first + chunk])
             add_product(by_weight_KD, by_logits.T, hidden_CD)
-    return [total, likelihood, *gradients]
+    return [total, nll, *gradients]
 
 
 def logit_gradient(log_p_CK: Tensor, labels_C: Tensor, smoothing: tuple[float, float]) -> Tensor:

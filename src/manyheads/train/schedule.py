@@ -27,5 +27,6 @@ def after_warmup(step: int, train: TrainConfig) -> float:
         return 1.0
     if train.schedule == "paper":
         return math.sqrt(train.warmup / step)
-    done = min(1.0, (step - train.warmup) / max(1, train.steps - train.warmup))
+    end = max(train.steps, train.warmup) + 1  # where it reaches 0, so that the last update still counts
+    done = min(1.0, (step - train.warmup) / (end - train.warmup))
     return 1 - done if train.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2

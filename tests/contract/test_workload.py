@@ -1,0 +1,56 @@
+"""The workload that every benchmark stands on, and the FLOPs that it counts."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+import manyheads as mh
+from manyheads.model import attention
+from manyheads.train.loss import plain_loss
+from workload import draw_pairs, make_batch, sorted_and_random, training_flops
+
+
+def test_lengths_and_words_follow_their_laws() -> None:
+    pairs = draw_pairs(20_000, vocabulary=37_000, seed=3)
+    sources = np.array([len(pair.source) for pair in pairs])
+    targets = np.array([len(pair.target) for pair in pairs])
+    inside = (sources > 3) & (sources < 100)
+    assert (sources.min(), sources.max(), targets.min(), targets.max()) == (3, 100, 3, 100)
+    assert np.median(sources) == pytest.approx(np.exp(np.log(27) - 0.16), abs=0.6)
+    assert np.log(sources[inside]).std() == pytest.approx(0.6, abs=0.05)
+    assert np.log(targets / sources)[sources > 20].std() == pytest.approx(0.18, abs=0.02)
+    counts = np.bincount(np.concatenate([pair.source for pair in pairs]), minlength=37_000)
+    assert counts[:3].sum() == 0  # begin, end and unknown are not words
+    assert counts[3] / counts[13] == pytest.approx((10 + 2.7) / 2.7, rel=0.05)
+
+
+def test_random_batches_hold_the_sentences_of_the_sorted_ones() -> None:
+    kinds = sorted_and_random(count=3, target_tokens=300, vocabulary=100, seed=1)
+    found = [sorted(labels for batch in batches for labels in batch.labels) for batches in kinds]
+    assert found[0] == found[1]
+    assert all(batch.target_tokens == pytest.approx(300, abs=101) for batch in kinds[0])
+    lengths = [len(source) for source in kinds[0][1].sources]
+    assert max(lengths) - min(lengths) <= 3
+
+
+def test_flops_are_what_torch_counts_but_for_the_causal_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch counts the products of the reference path, which computes hidden scores and masks them."""
+    monkeypatch.setattr(attention, "choose_path", lambda *_: "reference")
+    config = mh.ModelConfig(vocabulary=50, layers=2, d_model=12, d_ff=20, heads=2, d_k=4, d_v=8)
+    batch = make_batch(draw_pairs(5, vocabulary=50, seed=0))
+    model = mh.Transformer(config)
+    source, target, labels = map(mh.Packed.of, (batch.sources, batch.inputs, batch.labels))
+    with FlopCounterMode(display=False) as counter:
+        plain_loss(model(source, target), labels.tokens, mh.TrainConfig()).total.backward()
+    causal_half = sum(len(labels) ** 2 / 2 for labels in batch.labels)
+    half = 3 * config.layers * 2 * config.heads * (4 + 8) * causal_half
+    assert training_flops(config, batch) + half == counter.get_total_flops()
+
+
+def test_tokens_are_counted_with_the_begin_and_end_that_are_read() -> None:
+    batch = make_batch(draw_pairs(4, vocabulary=50, seed=0))
+    assert batch.source_tokens == int(torch.tensor([len(s) for s in batch.sources]).sum())
+    assert batch.sources[0][-1] == batch.labels[0][-1] == 2
+    assert batch.inputs[0][0] == 1
+    assert batch.inputs[0][1:] == batch.labels[0][:-1]
