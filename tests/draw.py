@@ -95,7 +95,7 @@ def configs(draw: st.DrawFn, **fixed: Any) -> mh.ModelConfig:
 
 
 def model_of(config: mh.ModelConfig) -> mh.Transformer:
-    """In float64 and at rest, always the same; batch normalisation with statistics unlike the initial ones."""
+    """In float64 and at rest, always the same; batch normalisation with other than initial statistics."""
     torch.manual_seed(1)
     model = mh.Transformer(config).double()
     for module in model.modules():
