@@ -8,7 +8,7 @@ T: tokens in the batch.  B: sentences.  L: the longest sentence, or any bound ab
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +24,7 @@ MOST_TOKENS = 2**31 - 1
 def remembered(compute: "Callable[[Packed], Tensor]") -> "cached_property[Tensor]":
     """Computed once; and fit for training even when it was first asked for in inference mode."""
 
+    @wraps(compute)
     def outside_inference_mode(packed: "Packed") -> Tensor:
         with torch.inference_mode(False):
             return compute(packed)

@@ -30,6 +30,8 @@ class Trace:
 
 
 class Transformer(nn.Module):
+    """Figure 1 of the paper: an encoder, a decoder, and what leads in and out."""
+
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
