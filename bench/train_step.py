@@ -40,7 +40,6 @@ from workload import Batch, sorted_and_random, training_flops
 SMOOTHING = mh.TrainConfig().label_smoothing
 PAD = 0  # the peer's; no sentence of the workload holds it
 KINDS = ("sorted", "random")  # batches of like lengths, and as they come
-PRESETS = {"base": mh.presets.BASE, "small": mh.presets.SMALL, "tiny": mh.presets.TINY}
 
 
 class Ours(nn.Module):
@@ -211,7 +210,7 @@ def measure_speed(
 
 
 def make_workload(arguments: argparse.Namespace, config: mh.ModelConfig) -> dict[str, list[Batch]]:
-    made = sorted_and_random(arguments.batches, arguments.tokens, config.vocabulary, arguments.seed)
+    made = sorted_and_random(arguments.batches, arguments.batch_tokens, config.vocabulary, arguments.seed)
     return dict(zip(KINDS, made, strict=True))
 
 
@@ -275,16 +274,18 @@ def parse_arguments() -> argparse.Namespace:
     )
     there = "cuda" if torch.cuda.is_available() else "cpu"
     parser.add_argument("--device", default=there, choices=["cpu", "cuda"])
-    parser.add_argument("--preset", default="base", choices=list(PRESETS))
+    parser.add_argument("--preset", default="base", choices=["base", "big", "small", "tiny"])
     parser.add_argument("--vocabulary", type=int, default=mh.presets.BASE.vocabulary)
-    parser.add_argument("--tokens", type=int, help="target tokens a batch (default: 25,000; on a CPU 5,000)")
+    parser.add_argument(
+        "--batch-tokens", type=int, help="target tokens a batch (default: 25,000; on a CPU 5,000)"
+    )
     parser.add_argument("--batches", type=int, help="measured, of each kind (default: 20; on a CPU 3)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, help="write the rows there as well")
     parser.add_argument("--peak-of", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     on_cpu = arguments.device == "cpu"
-    arguments.tokens = arguments.tokens or (5_000 if on_cpu else mh.DataConfig().batch_tokens)
+    arguments.batch_tokens = arguments.batch_tokens or (5_000 if on_cpu else mh.DataConfig().batch_tokens)
     arguments.batches = arguments.batches or (3 if on_cpu else 20)
     return arguments
 
@@ -299,7 +300,7 @@ def write_json(results: list[Result], title: str, path: Path) -> None:
 
 def main() -> None:
     arguments = parse_arguments()
-    config = replace(PRESETS[arguments.preset], vocabulary=arguments.vocabulary)
+    config = replace(mh.presets.preset(arguments.preset).model, vocabulary=arguments.vocabulary)
     if arguments.peak_of:
         print(peak_gib(arguments, config, *arguments.peak_of))
         return
@@ -308,8 +309,8 @@ def main() -> None:
         measure_memory(arguments, results, progress)
         measure_speed(arguments, config, results, progress)
     title = (
-        f"{arguments.preset}, vocabulary {arguments.vocabulary:,}, about {arguments.tokens:,} target tokens "
-        f"a batch; {machine(arguments.device)}, torch {torch.__version__}"
+        f"{arguments.preset}, vocabulary {arguments.vocabulary:,}, about {arguments.batch_tokens:,} target "
+        f"tokens a batch; {machine(arguments.device)}, torch {torch.__version__}"
     )
     print_table(results, title)
     if arguments.json:

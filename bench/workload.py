@@ -94,9 +94,8 @@ def sorted_and_random(
         for batch in chosen
         for source, labels in zip(batch.sources, batch.labels, strict=True)
     ]
-    shuffled = [pairs[i] for i in chance.permutation(len(pairs))]
-    size = math.ceil(len(shuffled) / count)
-    return chosen, [make_batch(shuffled[i : i + size]) for i in range(0, len(shuffled), size)]
+    shares = np.array_split(chance.permutation(len(pairs)), count)
+    return chosen, [make_batch([pairs[i] for i in share]) for share in shares]
 
 
 def training_flops(config: ModelConfig, batch: Batch) -> int:

@@ -17,8 +17,9 @@ def seeded() -> None:
 
 
 def pytest_configure() -> None:
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        torch.set_num_threads(1)  # the workers are as many as the cores
+    if "PYTEST_XDIST_WORKER" in os.environ:  # threads of several processes would only wait for each other
+        os.environ["OMP_NUM_THREADS"] = "1"
+        torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    from paper.parameters import table
+    from parameters import table
 
     terminalreporter.section("parameters: ours and the paper's")
     terminalreporter.write_line(table())

@@ -1,4 +1,4 @@
-"""`python -m manyheads`, which is also how torchrun starts it."""
+"""`python -m manyheads`."""
 
 from manyheads.cli import main
 

@@ -15,7 +15,7 @@ from manyheads.presets import PRESETS, preset
 
 app = typer.Typer(
     name="manyheads",
-    help="Attention Is All You Need, as software: from your parallel text to a translator that you own.",
+    help="Attention Is All You Need, as software: exact, readable, every head open to the eye.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -68,5 +68,7 @@ def inspect(
     if as_json:
         print(json.dumps({**asdict(config), "parameters": sizes}, ensure_ascii=False, indent=1))
         return
-    shares = ", ".join(f"{part} {size:,}" for part, size in sizes.items() if part != "total")
+    shares = ", ".join(
+        f"{part.replace('_', ' ')} {size:,}" for part, size in sizes.items() if part != "total"
+    )
     print(f"# {sizes['total']:,} parameters: {shares}\n\n{config.to_toml()}", end="")

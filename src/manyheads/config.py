@@ -22,6 +22,7 @@ UNKNOWN, BEGIN, END = 0, 1, 2
 SPECIAL_TOKENS = 3
 
 LARGEST_INTEGER = 2**63 - 1  # that TOML promises to carry
+WIDEST, LARGEST_VOCABULARY = 2**20, 2**31  # beyond reason, and below what torch can count
 
 Value = TypeVar("Value")
 
@@ -47,11 +48,19 @@ class Section:
     name: ClassVar[str]
 
     def __new__(cls, **values: Any) -> Self:
+        """Before __init__, which would answer an unknown key with a TypeError and no hint."""
         known = [key.name for key in fields(cls)]
         for key in values:
             if key not in known:
-                raise ConfigError(unknown("key", key, known, prefix=f"{cls.name}."))
+                raise ConfigError(cls._unknown_key(key, known))
         return super().__new__(cls)
+
+    @classmethod
+    def _unknown_key(cls, key: str, known: list[str]) -> str:
+        for other in Section.__subclasses__():
+            if key in [field.name for field in fields(other)]:
+                return f"unknown key {cls.name}.{key}; did you mean {other.name}.{key}?"
+        return unknown("key", key, known, prefix=f"{cls.name}.")
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -81,19 +90,27 @@ class ModelConfig(Section):
     name: ClassVar[str] = "model"
 
     kind: Literal["transformer"] = setting("transformer", "which architecture")
-    vocabulary: int = setting(37_000, "subwords, shared by both languages (5.1)", at_least=SPECIAL_TOKENS)
+    vocabulary: int = setting(
+        37_000, "subwords, shared by both languages (5.1)", at_least=SPECIAL_TOKENS, below=LARGEST_VOCABULARY
+    )
     source_vocabulary: int | None = setting(
-        None, "subwords of the source, where the two languages differ", at_least=SPECIAL_TOKENS
+        None,
+        "subwords of the source, where the two languages differ",
+        at_least=SPECIAL_TOKENS,
+        below=LARGEST_VOCABULARY,
     )
     target_vocabulary: int | None = setting(
-        None, "subwords of the target, where the two languages differ", at_least=SPECIAL_TOKENS
+        None,
+        "subwords of the target, where the two languages differ",
+        at_least=SPECIAL_TOKENS,
+        below=LARGEST_VOCABULARY,
     )
     layers: int = setting(6, "N, of the encoder and of the decoder alike (3.1)", at_least=1)
-    d_model: int = setting(512, "width of every sub-layer's output (3.1)", at_least=1)
-    d_ff: int = setting(2048, "inner width of the feed-forward layer (3.3)", at_least=1)
-    heads: int = setting(8, "h, attention layers side by side (3.2.2)", at_least=1)
+    d_model: int = setting(512, "width of every sub-layer's output (3.1)", at_least=1, below=WIDEST)
+    d_ff: int = setting(2048, "inner width of the feed-forward layer (3.3)", at_least=1, below=WIDEST)
+    heads: int = setting(8, "h, attention layers side by side (3.2.2)", at_least=1, below=WIDEST)
     d_k: int | None = setting(None, "width of a query and of a key; without it d_model / heads", at_least=1)
-    d_v: int | None = setting(None, "width of a value; without it d_model / heads", at_least=1)
+    d_v: int | None = setting(None, "width of a value; without it d_model / heads", at_least=1, below=WIDEST)
     attention: Literal["scaled-dot", "dot", "additive"] = setting(
         "scaled-dot", "how a query meets a key (3.2.1)"
     )
@@ -109,7 +126,7 @@ class ModelConfig(Section):
     normalisation: Literal["layer", "batch"] = setting("layer", "over a vector, or over the batch")
     residuals: bool = setting(True, "add each sub-layer's input to its output (3.1)")
     ties: Literal["three-way", "two-way", "none"] = setting(
-        "three-way", "one matrix for both embeddings and the output (3.4); target and output; none"
+        "three-way", "who share one matrix: both embeddings and the output (3.4); target and output; nobody"
     )
     dropout: float = setting(
         0.1, "of each sub-layer's output and of the embeddings (5.4)", at_least=0, below=1
@@ -180,7 +197,9 @@ class TrainConfig(Section):
     beta1: float = setting(0.9, "Adam's memory of the gradient (5.3)", at_least=0, below=1)
     beta2: float = setting(0.98, "Adam's memory of its square (5.3)", at_least=0, below=1)
     epsilon: float = setting(1e-9, "Adam's guard against a division by zero (5.3)", above=0)
-    label_smoothing: float = setting(0.1, "share of the target given to all words (5.4)", at_least=0, below=1)
+    label_smoothing: float = setting(
+        0.1, "e, the share of the target that other words get (5.4)", at_least=0, below=1
+    )
     smoothing_over: Literal["all", "others"] = setting(
         "all", "who gets that share: all K words (e/K), or the K - 1 others"
     )
@@ -205,6 +224,11 @@ class Config:
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
+
+    def __post_init__(self) -> None:
+        for name, section in get_type_hints(type(self)).items():
+            if not isinstance(getattr(self, name), section):
+                raise ConfigError(f"{name} is {getattr(self, name)!r}, but must be a {section.__name__}")
 
     @classmethod
     def from_mapping(cls, tables: Mapping[str, Any]) -> Self:
@@ -239,7 +263,7 @@ class Config:
         return "\n".join(getattr(self, key.name).to_toml() for key in fields(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Written aside and renamed: the file is whole or is not there."""
+        """Written aside and renamed, so that nobody reads half a file."""
         aside = Path(f"{os.fspath(path)}.part")
         aside.write_text(self.to_toml(), encoding="utf-8")
         aside.replace(path)
@@ -266,7 +290,7 @@ class Config:
 
 def unknown(what: str, name: str, known: list[str], prefix: str = "") -> str:
     """The message for a name that is not known, with the nearest one that is."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f"did you mean {prefix}{near[0]}?" if near else f"known: {', '.join(known)}"
     return f"unknown {what} {prefix}{name}; {hint}"
 
@@ -300,7 +324,7 @@ def check_limits(key: str, value: Any, limits: Mapping[str, Any]) -> None:
     if not math.isfinite(value):
         raise ConfigError(f"{key} is {value!r}, but must be finite")
     if not all(rules[name](value, stated[name]) for name in stated):
-        wanted = " and ".join(f"{name.replace('_', ' ')} {limit:g}" for name, limit in stated.items())
+        wanted = " and ".join(f"{name.replace('_', ' ')} {limit}" for name, limit in stated.items())
         raise ConfigError(f"{key} is {value!r}, but must be {wanted}")
 
 

@@ -6,9 +6,9 @@
 T: tokens in the batch.  B: sentences.  L: the longest sentence, or any bound above it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, wraps
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -18,18 +18,8 @@ from torch import Tensor
 
 from manyheads.errors import DataError
 
-MOST_TOKENS = 2**31 - 1
-
-
-def remembered(compute: "Callable[[Packed], Tensor]") -> "cached_property[Tensor]":
-    """Computed once; and fit for training even when it was first asked for in inference mode."""
-
-    @wraps(compute)
-    def outside_inference_mode(packed: "Packed") -> Tensor:
-        with torch.inference_mode(False):
-            return compute(packed)
-
-    return cached_property(outside_inference_mode)
+MOST_TOKENS = 2**31 - 1  # that offsets of 32 bits can count
+LARGEST_ID = 2**63 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +28,7 @@ class Packed:
 
     tokens: Tensor  # [T] int64
     offsets: Tensor  # [B + 1] int32
-    longest: int  # on the host, and a bound from above: a captured graph may keep it fixed
+    longest: int  # on the host; any bound above the longest sentence will do, so a captured graph can fix it
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
@@ -53,6 +43,8 @@ class Packed:
         ids, bounds = np.asarray(tokens), np.asarray(offsets)
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
             raise DataError(f"tokens are {ids.dtype} {list(ids.shape)}: they must be one row of integers")
+        if len(ids) and not 0 <= ids.min() <= ids.max() <= LARGEST_ID:
+            raise DataError(f"token ids from {ids.min()} to {ids.max()}: they must lie in 0 to {LARGEST_ID}")
         if bounds.ndim != 1 or bounds.dtype.kind not in "iu" or not divides(bounds, len(ids)):
             raise DataError(
                 f"offsets {bounds.ravel()[:8].tolist()} do not divide {len(ids)} tokens: they must begin "
@@ -76,22 +68,22 @@ class Packed:
             self.longest,
         )
 
-    @remembered
+    @cached_property
     def lengths(self) -> Tensor:
         """Tokens of each sentence. [B] int32"""
         return self.offsets.diff()
 
-    @remembered
-    def sentences(self) -> Tensor:
-        """The sentence that each token belongs to. [T] int64"""
+    @cached_property
+    def sentence_of(self) -> Tensor:
+        """The number of the sentence that each token belongs to. [T] int64"""
         places = torch.arange(self.tokens.shape[0], device=self.tokens.device, dtype=torch.int32)
         return torch.searchsorted(self.offsets[1:], places, right=True)
 
-    @remembered
+    @cached_property
     def positions(self) -> Tensor:
         """The place of each token in its sentence, from 0. [T] int64"""
         places = torch.arange(self.tokens.shape[0], device=self.tokens.device)
-        return places - self.offsets[self.sentences]
+        return places - self.offsets[self.sentence_of]
 
     def split(self, values: Tensor | None = None) -> list[Tensor]:
         """Back to sentences: the tokens, or any values [T, ...] that stand in their places."""
@@ -112,10 +104,10 @@ class Packed:
     def _padded_shape(self) -> tuple[int, int]:
         return len(self), max(1, self.longest)
 
-    @remembered
+    @cached_property
     def _slots(self) -> Tensor:
         """Where each token stands in the padded view laid flat. [T] int64"""
-        return self.sentences * self._padded_shape[1] + self.positions
+        return self.sentence_of * self._padded_shape[1] + self.positions
 
 
 def divides(bounds: NDArray[np.integer[Any]], tokens: int) -> bool:

@@ -9,7 +9,7 @@ BASE = ModelConfig()
 BIG = replace(BASE, d_model=1024, d_ff=4096, heads=16, dropout=0.3)
 # Section 6.3 gives the parser's depth and d_model only; the other widths are those of the big model.
 PARSING = replace(BIG, layers=4, vocabulary=16_000)
-# Not the paper's: for corpora of some ten and some hundred thousand pairs.
+# Not the paper's: for small corpora and small machines.
 TINY = replace(BASE, vocabulary=8_000, layers=4, d_model=128, d_ff=256, heads=4, dropout=0.3)
 SMALL = replace(BASE, vocabulary=16_000, layers=4, d_model=256, d_ff=1024, heads=4)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import manyheads as mh
+from manyheads.cli import app
 
 HEAVY = ("torch", "numpy", "transformers", "matplotlib")
 
@@ -34,7 +35,9 @@ def test_help_and_version_exit_with_0(arguments: list[str]) -> None:
 
 
 def test_every_verb_shows_an_example() -> None:
-    assert "Example: manyheads inspect" in " ".join(manyheads("inspect", "--help").stdout.split())
+    for command in app.registered_commands:
+        verb = command.callback.__name__
+        assert f"Example: manyheads {verb} " in " ".join(manyheads(verb, "--help").stdout.split())
 
 
 def test_inspect_prints_a_file_to_start_from(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ from manyheads.presets import PRESETS, preset
         ({"haeds": 4}, "unknown key model.haeds; did you mean model.heads?"),
         ({"layers": 2**70}, "model.layers is a number of 71 bits, but TOML's have 64"),
         ({"dropout": 10**400}, "model.dropout is a number of 1329 bits"),
+        ({"steps": 3}, "unknown key model.steps; did you mean train.steps?"),
+        ({"d_ff": 2**62}, "model.d_ff is 4611686018427387904, but must be at least 1 and below 1048576"),
         ({"window": 0}, "model.window is 0, but must be at least 1"),
         ({"source_vocabulary": 9, "target_vocabulary": 8}, 'model.ties is "three-way", but the vocab'),
     ],
@@ -144,6 +146,11 @@ def test_replace_checks_as_the_constructor_does() -> None:
         dataclasses.replace(mh.presets.BASE, haeds=4)
     with pytest.raises(mh.ConfigError, match=r"model\.heads is 0"):
         dataclasses.replace(mh.presets.BASE, heads=0)
+
+
+def test_a_section_in_the_wrong_place_is_refused() -> None:
+    with pytest.raises(mh.ConfigError, match=r"model is TrainConfig.*but must be a ModelConfig"):
+        mh.Config(model=mh.TrainConfig())
 
 
 def test_an_optional_key_can_be_unset() -> None:

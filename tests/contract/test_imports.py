@@ -1,6 +1,7 @@
 """Who may import whom. Data goes one way, and there is no cycle."""
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli"},
     "__init__": {"presets", "model"},  # the public names, each imported when it is first used
 }
+CORE_NEEDS = {"torch", "numpy", "typer"}  # and nothing else when a module is imported; the rest lazily
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc"}
 MODULES = sorted(SOURCE.rglob("*.py"))
 
@@ -62,6 +64,15 @@ def test_a_room_imports_only_what_its_row_names(path: Path) -> None:
     room = room_of(path)
     allowed = MAY_IMPORT[room] | GROUND | {room}
     assert set(imported_rooms(path)) <= allowed
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_importing_a_module_needs_the_core_alone(path: Path) -> None:
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        packages = {name.partition(".")[0] for name in names} - {"manyheads", *sys.stdlib_module_names}
+        assert packages <= CORE_NEEDS
 
 
 def test_the_rules_have_no_cycle() -> None:

@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 import zipfile
@@ -25,6 +26,17 @@ def test_the_wheel_holds_the_package_its_types_and_its_licence(wheel: Path) -> N
     assert "manyheads/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0] for name in names} == {"manyheads", f"manyheads-{mh.__version__}.dist-info"}
+
+
+def test_the_wheel_names_what_it_needs_and_its_command(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    info = f"manyheads-{mh.__version__}.dist-info"
+    metadata = archive.read(f"{info}/METADATA").decode()
+    needs = re.findall(r"^Requires-Dist: ([a-z]+)[^;]*$", metadata, flags=re.M)
+    assert sorted(needs) == ["numpy", "torch", "typer"]
+    extras = re.findall(r"^Provides-Extra: (\S+)$", metadata, flags=re.M)
+    assert sorted(extras) == ["ctranslate2", "dev", "figures", "onnx", "serve"]
+    assert "manyheads = manyheads.cli:main" in archive.read(f"{info}/entry_points.txt").decode()
 
 
 def test_the_wheel_installs_alone_and_runs(wheel: Path, tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
 """The workload that every benchmark stands on, and the FLOPs that it counts."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
-import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import manyheads as mh
@@ -27,8 +31,13 @@ def test_lengths_and_words_follow_their_laws() -> None:
 
 def test_random_batches_hold_the_sentences_of_the_sorted_ones() -> None:
     kinds = sorted_and_random(count=3, target_tokens=300, vocabulary=100, seed=1)
-    found = [sorted(labels for batch in batches for labels in batch.labels) for batches in kinds]
+    found = [
+        sorted(pair for batch in batches for pair in zip(batch.sources, batch.labels, strict=True))
+        for batches in kinds
+    ]
     assert found[0] == found[1]
+    for count in (1, 3, 20):
+        assert [len(batches) for batches in sorted_and_random(count, 200, 100, seed=1)] == [count, count]
     assert all(batch.target_tokens == pytest.approx(300, abs=101) for batch in kinds[0])
     lengths = [len(source) for source in kinds[0][1].sources]
     assert max(lengths) - min(lengths) <= 3
@@ -49,8 +58,33 @@ def test_flops_are_what_torch_counts_but_for_the_causal_half(monkeypatch: pytest
 
 
 def test_tokens_are_counted_with_the_begin_and_end_that_are_read() -> None:
-    batch = make_batch(draw_pairs(4, vocabulary=50, seed=0))
-    assert batch.source_tokens == int(torch.tensor([len(s) for s in batch.sources]).sum())
+    pairs = draw_pairs(4, vocabulary=50, seed=0)
+    batch = make_batch(pairs)
+    assert batch.source_tokens == sum(len(pair.source) + 1 for pair in pairs)
+    assert batch.target_tokens == sum(len(pair.target) + 1 for pair in pairs)
     assert batch.sources[0][-1] == batch.labels[0][-1] == 2
     assert batch.inputs[0][0] == 1
     assert batch.inputs[0][1:] == batch.labels[0][:-1]
+
+
+def test_a_benchmark_runs_and_writes_its_rows(tmp_path: Path) -> None:
+    script, result = Path(__file__).parents[2] / "bench" / "train_step.py", tmp_path / "rows.json"
+    small = [
+        "--device",
+        "cpu",
+        "--preset",
+        "tiny",
+        "--vocabulary",
+        "100",
+        "--batch-tokens",
+        "60",
+        "--batches",
+        "1",
+    ]
+    done = subprocess.run(
+        [sys.executable, str(script), *small, "--json", str(result)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(result.read_text())["rows"]
+    assert [row["batches"] for row in rows] == ["sorted"] * 3 + ["random"] * 2
+    assert all(row["tokens_per_second"] > 0 and row["peak_gib"] > 0 for row in rows)

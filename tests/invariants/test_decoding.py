@@ -91,6 +91,9 @@ def test_wrong_calls_are_refused() -> None:
     memory = model.encode(mh.Packed.of([[3], [4]]))
     with pytest.raises(mh.RequestError, match="0 hypotheses a sentence, but there must be at least 1"):
         model.start(memory, width=0)
+    for tokens in ([1], [1, 1, 1]):
+        with pytest.raises(mh.RequestError, match=f"{len(tokens)} tokens, but the state has 4 rows"):
+            model.step(torch.tensor(tokens), model.start(memory, width=2))
     with pytest.raises(mh.RequestError, match="3 rows to reorder, but the state has 4"):
         model.start(memory, width=2).reorder(torch.tensor([0, 1, 2]))
 

@@ -21,6 +21,7 @@ SMOOTHINGS = st.builds(
 
 
 def problem(tokens: int, words: int, width: int, dtype: torch.dtype = torch.float64) -> tuple[Any, ...]:
+    torch.manual_seed(tokens)
     hidden = torch.randn(tokens, width, dtype=dtype, requires_grad=True)
     output = nn.Linear(width, words, bias=False, dtype=dtype)
     return hidden, output, torch.randint(0, words, (tokens,))
@@ -143,15 +144,37 @@ def test_an_empty_batch_has_no_loss() -> None:
     assert (output.weight.grad == 0).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("autocast", [True, False])
-def test_bfloat16_keeps_its_sums_in_float32(autocast: bool) -> None:
+def test_half_precision_stays_near_float64(autocast: bool, dtype: torch.dtype) -> None:
     hidden, output, labels = problem(500, 60, 16, torch.float32)
-    exact = chunked_loss(hidden.double(), output.double(), labels, mh.TrainConfig())
-    output = output.float() if autocast else output.bfloat16()
-    given_hidden = hidden if autocast else hidden.bfloat16()
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-        loss = chunked_loss(given_hidden, output, labels, mh.TrainConfig(), chunk_logits=600)
-    loss.total.backward()
-    assert loss.total.dtype == torch.float32
-    assert output.weight.grad.dtype == output.weight.dtype
-    torch.testing.assert_close(loss.total.double(), exact.total, rtol=2e-3, atol=0)
+    output.weight.data.normal_()
+    plain = plain_loss(hidden.double() @ output.weight.double().T, labels, mh.TrainConfig())
+    exact = [plain.total, plain.nll, *torch.autograd.grad(plain.total, (hidden, output.weight))]
+    if not autocast:
+        hidden, output = hidden.detach().to(dtype).requires_grad_(), output.to(dtype)
+    with torch.autocast("cpu", dtype=dtype, enabled=autocast):
+        loss = chunked_loss(hidden, output, labels, mh.TrainConfig(), chunk_logits=600)
+    found = [loss.total, loss.nll, *torch.autograd.grad(loss.total, (hidden, output.weight))]
+    assert loss.total.dtype == loss.nll.dtype == torch.float32
+    assert (found[2].dtype, found[3].dtype) == (hidden.dtype, output.weight.dtype)
+    for a, b in zip(found, exact, strict=True):
+        assert ((a.double() - b).norm() / b.norm()).item() < 0.01
+
+
+def test_autocast_leaves_float64_alone() -> None:
+    hidden, output, labels = problem(20, 7, 3)
+    plain = chunked_loss(hidden, output, labels, mh.TrainConfig())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(chunked_loss(hidden, output, labels, mh.TrainConfig()).total, plain.total)
+
+
+def test_float16_keeps_gradients_that_a_scaler_has_not_yet_enlarged() -> None:
+    """A confident model over 20,000 words: each wrong word's gradient is far below what float16 can hold."""
+    hidden = torch.zeros(1, 2, requires_grad=True)
+    output = nn.Linear(2, 20_000, bias=False)
+    with torch.autocast("cpu", dtype=torch.float16):
+        loss = chunked_loss(hidden + 1e-4, output, torch.tensor([3]), mh.TrainConfig(label_smoothing=0.0))
+    (gradient,) = torch.autograd.grad(loss.total * 65536, output.weight)
+    expected = 65536 * 1e-4 / 20_000
+    assert gradient[5, 0].item() == pytest.approx(expected, rel=0.01)

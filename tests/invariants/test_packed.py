@@ -22,7 +22,7 @@ def test_lengths_positions_and_sentences_say_where_each_token_stands(texts: list
     assert packed.lengths.tolist() == [len(text) for text in texts]
     assert packed.longest == max(map(len, texts), default=0)
     assert packed.positions.tolist() == [place for text in texts for place in range(len(text))]
-    assert packed.sentences.tolist() == [number for number, text in enumerate(texts) for _ in text]
+    assert packed.sentence_of.tolist() == [number for number, text in enumerate(texts) for _ in text]
 
 
 @given(sentences())
@@ -75,10 +75,8 @@ def test_a_batch_owns_its_tokens_even_those_of_a_read_only_array() -> None:
     assert kept.tolist() == [5, 6, 7]
 
 
-def test_a_batch_first_seen_in_inference_mode_can_be_trained_on() -> None:
-    packed = mh.Packed.of([[3, 4], [5]])
-    config = mh.ModelConfig(vocabulary=9, layers=1, d_model=4, d_ff=4, heads=1, positions="learned")
-    model = mh.Transformer(config)
-    with torch.inference_mode():
-        model(packed, packed)
-    model(packed, packed).sum().backward()
+def test_ids_that_no_vocabulary_has_are_refused() -> None:
+    with pytest.raises(mh.DataError, match="token ids from -1 to 3: they must lie in 0 to"):
+        mh.Packed.of([[3, -1]])
+    with pytest.raises(mh.DataError, match=f"token ids from {2**63} to {2**63}"):
+        mh.Packed.from_arrays(np.array([2**63], dtype=np.uint64), [0, 1])

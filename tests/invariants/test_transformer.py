@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import manyheads as mh
 from draw import WORDS, configs, model_of, pairs, sentences
 from manyheads.model import attention
-from manyheads.model.layers import Dropout
+from manyheads.model.layers import Dropout, MultiHeadAttention
 from manyheads.model.transformer import initialise
 
 Texts = list[list[int]]
@@ -130,9 +130,11 @@ def test_as_many_sources_as_targets() -> None:
 
 
 @pytest.mark.parametrize("texts", [([], []), ([[]], [[]]), ([[], [3]], [[4], []]), ([[]], [[1, 2]])])
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_empty_sentences_and_empty_batches_are_legal(texts: tuple[Texts, Texts], norm: str) -> None:
-    model = mh.Transformer(replace(SMALL, norm=norm))
+@pytest.mark.parametrize(("norm", "dropout"), [("post", 0.0), ("pre", 0.0), ("post", 0.5)])
+def test_empty_sentences_and_empty_batches_are_legal(
+    texts: tuple[Texts, Texts], norm: str, dropout: float
+) -> None:
+    model = mh.Transformer(replace(SMALL, norm=norm, dropout=dropout))
     source, target = map(mh.Packed.of, texts)
     logits = model(source, target)
     logits.square().sum().backward()
@@ -180,12 +182,68 @@ def test_dropout_zeroes_its_share_and_keeps_the_mean() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ties", "matrices"), [("three-way", 1), ("two-way", 2), ("none", 3)], ids=lambda value: str(value)
+    ("ties", "embeddings_shared", "output_shared"),
+    [("three-way", True, True), ("two-way", False, True), ("none", False, False)],
 )
-def test_ties_share_one_matrix(ties: str, matrices: int) -> None:
+def test_ties_share_one_matrix(ties: str, embeddings_shared: bool, output_shared: bool) -> None:
     model = mh.Transformer(replace(SMALL, ties=ties))
-    found = {model.source_embedding.weight, model.target_embedding.weight, model.output.weight}
-    assert len(found) == matrices
+    assert (model.source_embedding.weight is model.target_embedding.weight) == embeddings_shared
+    assert (model.output.weight is model.target_embedding.weight) == output_shared
+
+
+def test_without_residuals_a_layer_is_its_sublayers_alone() -> None:
+    layer = mh.Transformer(replace(SMALL, residuals=False)).encoder[0]
+    text, x = mh.Packed.of([[3, 4, 5]]), torch.randn(3, SMALL.d_model)
+    attended = layer.around_self_attention.norm(layer.self_attention(x, x, text, text))
+    expected = layer.around_feed_forward.norm(layer.feed_forward(attended))
+    assert torch.equal(layer(x, text), expected)
+
+
+def test_a_window_holds_in_encoder_and_decoder_and_not_across() -> None:
+    model, trace = mh.Transformer(replace(SMALL, window=3)).eval(), mh.Trace()
+    text = mh.Packed.of([[3, 4, 5, 6, 7]])
+    model(text, text, trace=trace)
+    i, j = torch.arange(5)[:, None], torch.arange(5)
+    near = (i - j).abs() <= 1
+    for layer in range(SMALL.layers):
+        assert torch.equal(trace.encoder[layer][0] > 0, near.expand(2, 5, 5))
+        assert torch.equal(trace.decoder[layer][0] > 0, (near & (j <= i)).expand(2, 5, 5))
+        assert (trace.cross[layer][0] > 0).all()
+
+
+def test_unscaled_attention_with_queries_divided_by_the_root_of_d_k_is_the_scaled_one() -> None:
+    scaled, plain = (
+        mh.Transformer(replace(SMALL, attention=kind)).double() for kind in ("scaled-dot", "dot")
+    )
+    plain.load_state_dict(scaled.state_dict())
+    source, target = mh.Packed.of([[3, 4, 5], [6]]), mh.Packed.of([[1, 7], [1, 8, 9]])
+    assert (scaled(source, target) - plain(source, target)).abs().max() > 1e-3
+    for module in plain.modules():
+        if isinstance(module, MultiHeadAttention):
+            module.w_q.weight.data /= SMALL.key_width**0.5
+            module.w_q.bias.data /= SMALL.key_width**0.5
+    close(scaled(source, target), plain(source, target))
+
+
+def test_attention_dropout_works_in_training_alone() -> None:
+    model = mh.Transformer(replace(SMALL, attention_dropout=0.5))
+    undropped = mh.Transformer(SMALL)
+    undropped.load_state_dict(model.state_dict())
+    source, target = mh.Packed.of([[3, 4, 5], [6]]), mh.Packed.of([[1, 7], [1, 8, 9]])
+    assert not torch.equal(model(source, target), model(source, target))
+    assert torch.equal(model.eval()(source, target), undropped(source, target))
+
+
+def test_an_id_that_the_vocabulary_does_not_have_is_named() -> None:
+    with pytest.raises(mh.DataError, match=f"token id 40, but the vocabulary has {WORDS}"):
+        mh.Transformer(SMALL)(mh.Packed.of([[3, 40]]), mh.Packed.of([[1]]))
+
+
+def test_dropout_remembers_a_byte_a_number() -> None:
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.dtype) or x, lambda x: x):
+        Dropout(0.5).train()(torch.ones(9, requires_grad=True))
+    assert kept == [torch.bool]
 
 
 @pytest.mark.parametrize("ties", ["two-way", "none"])

@@ -1,5 +1,8 @@
 """Additive attention: energy . tanh(W q + U k), as a hand formula says it and as JoeyNMT has it."""
 
+import math
+from itertools import product
+
 import pytest
 import torch
 from torch import Tensor
@@ -14,16 +17,20 @@ CONFIG = mh.ModelConfig(
 
 
 def test_additive_attention_is_the_hand_formula() -> None:
-    """Query 0, keys 0 and ln 2 / energy apart: weights 1/3 and 2/3 of values 3 and 6."""
-    energy = torch.tensor([[2.0]], dtype=torch.float64)
-    rise = torch.atanh(torch.tensor(2.0, dtype=torch.float64).log() / 2)
-    q = torch.zeros(1, 1, 1, dtype=torch.float64)
-    k = torch.stack((torch.zeros_like(rise), rise)).view(2, 1, 1)
-    v = torch.tensor([3.0, 6.0], dtype=torch.float64).view(2, 1, 1)
+    """Number by number: two heads, d_k 3, every weight exp(score) / sum exp(score)."""
+    q, k = torch.randn(2, 2, 2, 3, dtype=torch.float64)  # two tokens each
+    v, energy = torch.randn(2, 2, 1, dtype=torch.float64), torch.randn(2, 3, dtype=torch.float64)
+    text, rule = mh.Packed.of([[0, 0]]), Rule("additive", energy_HK=energy)
     for path in ("reference", "padded"):
-        rule = Rule("additive", energy_HK=energy)
-        out = attend(q, k, v, mh.Packed.of([[0]]), mh.Packed.of([[0, 0]]), rule, path=path)
-        assert out.item() == pytest.approx(5, abs=1e-12)
+        out = attend(q, k, v, text, text, rule, path=path)
+        for i, h in product(range(2), range(2)):
+            scores = [
+                sum(energy[h, c].item() * math.tanh(q[i, h, c].item() + k[j, h, c].item()) for c in range(3))
+                for j in range(2)
+            ]
+            shares = [math.exp(score) / sum(map(math.exp, scores)) for score in scores]
+            expected = sum(share * v[j, h, 0].item() for j, share in enumerate(shares))
+            assert out[i, h, 0].item() == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.heavy
@@ -53,3 +60,4 @@ def test_joeynmt_agrees_about_additive_attention() -> None:
     out = ours(x, memory, target, source, maps)
     torch.testing.assert_close(out, ours.w_o(context[:, 0]), atol=1e-12, rtol=1e-12)
     torch.testing.assert_close(maps[0][0], weights[0], atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(maps[1][0], weights[1][:, :1], atol=1e-12, rtol=1e-12)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import manyheads as mh
+from draw import stir
 from manyheads.model.layers import MultiHeadAttention
 from manyheads.model.positions import sinusoids
 
@@ -69,8 +70,7 @@ def copy_weights(ours: mh.Transformer, marian: nn.Module) -> None:
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])
 def test_same_weights_same_logits(marian: nn.Module, dtype: torch.dtype, tolerance: float) -> None:
     ours = mh.Transformer(CONFIG).to(dtype).eval()
-    for parameter in ours.parameters():
-        nn.init.normal_(parameter, std=0.3)
+    stir(ours)
     marian = marian.to(dtype)
     copy_weights(ours, marian)
     source, target = mh.Packed.of([[3, 4, 5, 2], [6, 2]]), mh.Packed.of([[1, 7], [1, 8, 9, 10]])

@@ -85,7 +85,10 @@ def test_positional_wavelengths_run_from_2_pi_to_nearly_10000_times_2_pi() -> No
         wavelength = 2 * math.pi * 10000 ** (2 * i / d_model)
         there, back = sinusoids(torch.tensor([3.0, 3.0 + wavelength], dtype=torch.float64), d_model)
         torch.testing.assert_close(there[2 * i : 2 * i + 2], back[2 * i : 2 * i + 2], atol=1e-9, rtol=0)
-    assert 2 * math.pi * 10000 ** (510 / 512) == pytest.approx(10000 * 2 * math.pi, rel=0.04)
+    steps = sinusoids(torch.tensor([0, 1]), d_model)[1]
+    turns = torch.atan2(steps[0::2], steps[1::2])  # by one position, of each pair
+    assert (2 * math.pi / turns[0]).item() == pytest.approx(2 * math.pi)
+    assert (2 * math.pi / turns[-1]).item() == pytest.approx(10000 * 2 * math.pi, rel=0.04)
 
 
 def test_positions_are_sines_and_cosines_interleaved() -> None:

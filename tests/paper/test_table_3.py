@@ -1,3 +1,5 @@
+from dataclasses import asdict
+
 import pytest
 import torch
 
@@ -23,13 +25,41 @@ def test_every_preset_takes_a_step_forward_and_back(name: str) -> None:
             assert parameter.grad.abs().max() > 1e-6, where
 
 
+DIFFERENCES = {  # from base, as Table 3 prints them
+    "base": {},
+    "A-h1": {"heads": 1, "d_k": 512, "d_v": 512},
+    "A-h4": {"heads": 4, "d_k": 128, "d_v": 128},
+    "A-h16": {"heads": 16, "d_k": 32, "d_v": 32},
+    "A-h32": {"heads": 32, "d_k": 16, "d_v": 16},
+    "B-dk16": {"d_k": 16},
+    "B-dk32": {"d_k": 32},
+    "C-n2": {"layers": 2},
+    "C-n4": {"layers": 4},
+    "C-n8": {"layers": 8},
+    "C-d256": {"d_model": 256, "d_k": 32, "d_v": 32},
+    "C-d1024": {"d_model": 1024, "d_k": 128, "d_v": 128},
+    "C-ff1024": {"d_ff": 1024},
+    "C-ff4096": {"d_ff": 4096},
+    "D-drop0": {"dropout": 0.0},
+    "D-drop2": {"dropout": 0.2},
+    "D-smooth0": {"label_smoothing": 0.0},
+    "D-smooth2": {"label_smoothing": 0.2},
+    "E-learned": {"positions": "learned"},
+    "big": {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3, "steps": 300_000},
+}
+
+
 def test_the_rows_are_those_of_the_table() -> None:
-    assert [row.name[0] for row in mh.presets.TABLE_3] == list("bAAAABBCCCCCCCDDDDEb")
-    rows = {row.name: row for row in mh.presets.TABLE_3}
-    for name, heads, width in (("A-h1", 1, 512), ("A-h4", 4, 128), ("A-h16", 16, 32), ("A-h32", 32, 16)):
-        model = rows[name].model
-        assert (model.heads, model.key_width, model.value_width) == (heads, width, width)
-    assert (rows["B-dk16"].model.key_width, rows["B-dk16"].model.value_width) == (16, 64)
-    assert rows["D-smooth2"].train.label_smoothing == 0.2
-    assert rows["E-learned"].model.positions == "learned"
-    assert rows["big"].train.steps == 300_000
+    base = {**asdict(mh.ModelConfig()), **asdict(mh.TrainConfig())}
+    found = {row.name: {**asdict(row.model), **asdict(row.train)} for row in mh.presets.TABLE_3}
+    differing = {
+        name: {key: value for key, value in keys.items() if value != base[key]}
+        for name, keys in found.items()
+    }
+    assert differing == DIFFERENCES
+
+
+def test_base_has_the_numbers_of_the_paper() -> None:
+    base = mh.presets.BASE
+    assert (base.layers, base.d_model, base.d_ff, base.heads, base.dropout) == (6, 512, 2048, 8, 0.1)
+    assert (base.key_width, base.value_width, base.norm, base.ties) == (64, 64, "post", "three-way")

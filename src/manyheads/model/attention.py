@@ -30,14 +30,14 @@ FUSED_CAPABILITY = (8, 0)  # of the GPU
 class Rule:
     """How queries meet keys, and which they may see. The defaults are those of the encoder."""
 
-    score: Literal["scaled-dot", "dot", "additive"] = "scaled-dot"
+    attention: Literal["scaled-dot", "dot", "additive"] = "scaled-dot"
     causal: bool = False  # position i sees j <= i
     window: int | None = None  # r: position i sees |i - j| <= r // 2
     dropout: float = 0.0  # of the weights
     energy_HK: Tensor | None = None  # additive attention's output layer
 
     def scale(self, d_k: int) -> float:
-        return 1 / math.sqrt(d_k) if self.score == "scaled-dot" else 1.0
+        return 1 / math.sqrt(d_k) if self.attention == "scaled-dot" else 1.0
 
 
 def attend(
@@ -49,11 +49,12 @@ def attend(
     rule: Rule,
     *,
     maps: list[Tensor] | None = None,
-    path: str | None = None,
+    path: Literal["reference", "padded", "fused"] | None = None,
 ) -> Tensor:
     """What each query gathers, [T, H, V]; a query with nothing to look at gathers zeros.
 
-    `maps` receives the weights [H, Q, L] of each sentence and never changes the result.
+    `maps` receives the weights [H, Q, L] of each sentence and never changes the result. `path` is for tests;
+    without it choose_path decides. A decoding step, whose keys lie padded in a cache, enters below.
     """
     if (rule.causal or rule.window is not None) and queries.offsets is not keys.offsets:
         raise ValueError("causal and windowed attention compare positions of one and the same text")
@@ -76,7 +77,7 @@ def kernel_serves(q_THK: Tensor, v_SHV: Tensor, rule: Rule) -> bool:
     """What the fused kernel knows: half precision, heads that are not too wide, no weight dropout."""
     half = q_THK.dtype in (torch.bfloat16, torch.float16)
     narrow = max(q_THK.shape[-1], v_SHV.shape[-1]) <= FUSED_WIDTH_LIMIT
-    plain = rule.score != "additive" and rule.dropout == 0
+    plain = rule.attention != "additive" and rule.dropout == 0
     return half and narrow and plain and len(q_THK) > 0 and len(v_SHV) > 0
 
 
@@ -91,8 +92,13 @@ def has_kernel(device: torch.device) -> bool:
 
 
 def compatibility(q_HQK: Tensor, k_HLK: Tensor, rule: Rule) -> Tensor:
-    """How well each query and each key go together (3.2.1). [..., H, Q, L]"""
-    if rule.score == "additive":
+    """How well each query and each key go together (3.2.1). [..., H, Q, L]
+
+    scaled-dot  q . k / sqrt(d_k)
+    dot         q . k
+    additive    energy . tanh(q + k), one hidden layer whose two halves are W_Q and W_K
+    """
+    if rule.attention == "additive":
         assert rule.energy_HK is not None
         hidden_HQLK = torch.tanh(q_HQK.unsqueeze(-2) + k_HLK.unsqueeze(-3))
         return (hidden_HQLK * rule.energy_HK[:, None, None, :]).sum(-1)
@@ -168,7 +174,7 @@ def attend_padded(q_BHQK: Tensor, k_BHLK: Tensor, v_BHLV: Tensor, seen: Tensor |
 
     Without `seen` the rule's causality holds; with it, `seen` says all.
     """
-    if rule.score != "additive":
+    if rule.attention != "additive":
         return F.scaled_dot_product_attention(
             q_BHQK,
             k_BHLK,

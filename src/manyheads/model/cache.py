@@ -22,7 +22,7 @@ FIRST_ROOM = 16  # slots made at the first step; doubled whenever they are full
 class Memory:
     """What the encoder gives the decoder: its output, and where the sentences lie in it."""
 
-    hidden: Tensor  # [S, D]
+    hidden: Tensor  # [source tokens, d_model]
     source: Packed
 
 
@@ -30,7 +30,8 @@ class Memory:
 class State:
     """W hypotheses for each of B sentences. `model.step` moves it on in place; the methods make new ones.
 
-    The source's keys and values are computed once a sentence, and its hypotheses share them.
+    The source's keys and values are computed once a sentence, and its hypotheses share them. From start to
+    end it stays in one mode: all of it in inference mode or none, all of it under autocast or none.
     """
 
     past_keys: Tensor  # [N, R, H, L, K]

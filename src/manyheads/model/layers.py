@@ -33,8 +33,8 @@ class MultiHeadAttention(nn.Module):
         self.w_k = nn.Linear(config.d_model, config.heads * config.key_width)
         self.w_v = nn.Linear(config.d_model, config.heads * config.value_width)
         self.w_o = nn.Linear(config.heads * config.value_width, config.d_model)
-        energy_HK = nn.Parameter(torch.empty(config.heads, config.key_width))
-        self.energy = energy_HK if config.attention == "additive" else None
+        additive = config.attention == "additive"
+        self.energy = nn.Parameter(torch.empty(config.heads, config.key_width)) if additive else None
         self.rule = Rule(config.attention, causal, window, config.attention_dropout)
 
     def forward(

@@ -7,6 +7,7 @@ PE(pos, 2i + 1) = cos(pos / 10000^(2i / d_model))
 import torch
 from torch import Tensor, nn
 
+from manyheads.config import ModelConfig
 from manyheads.errors import DataError
 
 
@@ -15,6 +16,14 @@ def sinusoids(positions: Tensor, d_model: int) -> Tensor:
     even = torch.arange(0, d_model, 2, device=positions.device, dtype=torch.float64)
     angles = positions[..., None] / 10000 ** (even / d_model)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
+
+
+def positional_encoding(config: ModelConfig) -> "Sinusoids | LearnedPositions | None":
+    if config.positions == "none":
+        return None
+    if config.positions == "learned":
+        return LearnedPositions(config.learned_length, config.d_model)
+    return Sinusoids(config.d_model)
 
 
 class Sinusoids(nn.Module):

@@ -7,16 +7,15 @@ Shapes: S source tokens, T target tokens, D = d_model; R rows of a decoding step
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from manyheads.config import ModelConfig
-from manyheads.errors import RequestError
+from manyheads.errors import DataError, RequestError
 from manyheads.model.cache import Memory, State
 from manyheads.model.layers import DecoderLayer, Dropout, EncoderLayer, MultiHeadAttention, normalisation
-from manyheads.model.positions import LearnedPositions, Sinusoids
+from manyheads.model.positions import LearnedPositions, Sinusoids, positional_encoding
 from manyheads.packed import Packed
 
 
@@ -39,8 +38,8 @@ class Transformer(nn.Module):
         self.target_embedding = nn.Embedding(config.target_size, config.d_model)
         self.output = nn.Linear(config.d_model, config.target_size, bias=False)
         tie(self.source_embedding, self.target_embedding, self.output, config)
-        self.source_positions = positions(config)
-        self.target_positions = positions(config)
+        self.source_positions = positional_encoding(config)
+        self.target_positions = positional_encoding(config)
         self.dropout = Dropout(config.dropout)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
@@ -58,16 +57,18 @@ class Transformer(nn.Module):
         return self.decode(target, self.encode(source, trace), trace)
 
     def encode(self, source: Packed, trace: Trace | None = None) -> Memory:
+        """The encoder's output for each source token. [S, D]"""
         if trace is not None:
             trace.encoder.clear()
         x_SD = self.embed(
             source.tokens, self.source_embedding, self.source_positions, source.positions, source.longest
         )
         for layer in self.encoder:
-            x_SD = layer(x_SD, source, new_maps(trace, "encoder"))
+            x_SD = layer(x_SD, source, new_maps(trace.encoder if trace else None))
         return Memory(self.encoder_norm(x_SD), source)
 
     def decode(self, target: Packed, memory: Memory, trace: Trace | None = None) -> Tensor:
+        """The decoder's output for each target token. [T, D]"""
         if trace is not None:
             trace.decoder.clear()
             trace.cross.clear()
@@ -80,8 +81,8 @@ class Transformer(nn.Module):
                 memory.hidden,
                 target,
                 memory.source,
-                new_maps(trace, "decoder"),
-                new_maps(trace, "cross"),
+                new_maps(trace.decoder if trace else None),
+                new_maps(trace.cross if trace else None),
             )
         out: Tensor = self.decoder_norm(x_TD)
         return out
@@ -95,7 +96,11 @@ class Transformer(nn.Module):
         longest: int,
     ) -> Tensor:
         """Embeddings times sqrt(d_model), plus the encoding of positions, then dropout (3.4, 3.5, 5.4)."""
-        x_TD: Tensor = embedding(tokens_T) * math.sqrt(self.config.d_model)
+        try:
+            x_TD: Tensor = embedding(tokens_T) * math.sqrt(self.config.d_model)
+        except IndexError:  # on a CPU; a GPU reports it in its own way, and later
+            known = embedding.num_embeddings
+            raise DataError(f"token id {int(tokens_T.max())}, but the vocabulary has {known}") from None
         if encoding is not None:
             x_TD = x_TD + encoding(positions_T, longest, x_TD.dtype)
         out: Tensor = self.dropout(x_TD)
@@ -136,6 +141,8 @@ class Transformer(nn.Module):
     @torch.no_grad()
     def step(self, tokens_R: Tensor, state: State) -> tuple[Tensor, State]:
         """Reads one token of each row; gives the logits of what follows it, [R, vocabulary]."""
+        if len(tokens_R) != len(state.lengths):
+            raise RequestError(f"{len(tokens_R)} tokens, but the state has {len(state.lengths)} rows")
         caches = state.begin_step()
         x_RD = self.embed(
             tokens_R, self.target_embedding, self.target_positions, state.lengths, state.longest + 1
@@ -153,14 +160,6 @@ def tie(source: nn.Embedding, target: nn.Embedding, output: nn.Linear, config: M
         output.weight = target.weight
     if config.ties == "three-way":
         source.weight = target.weight
-
-
-def positions(config: ModelConfig) -> Sinusoids | LearnedPositions | None:
-    if config.positions == "none":
-        return None
-    if config.positions == "learned":
-        return LearnedPositions(config.learned_length, config.d_model)
-    return Sinusoids(config.d_model)
 
 
 def final_norm(config: ModelConfig) -> nn.Module:
@@ -187,12 +186,12 @@ def initialise(model: Transformer) -> None:
         nn.init.normal_(table, std=model.config.d_model**-0.5)
 
 
-def new_maps(trace: Trace | None, kind: Literal["encoder", "decoder", "cross"]) -> list[Tensor] | None:
+def new_maps(kind: list[list[Tensor]] | None) -> list[Tensor] | None:
     """An empty list for the maps of one layer, already in its place in the trace."""
-    if trace is None:
+    if kind is None:
         return None
     maps: list[Tensor] = []
-    getattr(trace, kind).append(maps)
+    kind.append(maps)
     return maps
 
 
@@ -205,7 +204,7 @@ def count_parameters(config: ModelConfig) -> dict[str, int]:
         return sum({p: p.numel() for part in parts for p in part.parameters()}.values())
 
     sizes = {
-        "embeddings and output": size(model.source_embedding, model.target_embedding, model.output),
+        "embeddings_and_output": size(model.source_embedding, model.target_embedding, model.output),
         "encoder": size(model.encoder, model.encoder_norm),
         "decoder": size(model.decoder, model.decoder_norm),
     }

@@ -5,9 +5,9 @@ A smoothed label gives the right word a and every word b, a + K b = 1 (K words, 
     over "all"     b = e / K        the right word has 1 - e + e/K, the others e/K
     over "others"  b = e / (K - 1)  the right word has 1 - e, the others share e
 
-so that with logits z, the right word y and lse = log sum exp z the loss of a token is
+so that the loss of a token whose right word is y, and its gradient by the logits z, are
 
-    - a log p_y - b sum_k log p_k  =  lse - a z_y - b sum_k z_k
+    - a log p_y - b sum_k log p_k            p_k - a [k = y] - b
 
 Shapes: T tokens, C tokens of a chunk, D = d_model, K = vocabulary.
 """
@@ -93,8 +93,7 @@ class _ChunkedLoss(torch.autograd.Function):
         chunk: int,
         learning: bool,
     ) -> tuple[Tensor, Tensor]:
-        device = hidden_TD.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden_TD.dtype
+        device, dtype = hidden_TD.device.type, product_dtype(hidden_TD)
         with torch.autocast(device, enabled=False):
             total, nll, *gradients = chunk_by_chunk(
                 hidden_TD.to(dtype), weight_KD.to(dtype), labels_T, smoothing, chunk, learning
@@ -112,6 +111,14 @@ class _ChunkedLoss(torch.autograd.Function):
             for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         ]
         return *gradients, None, None, None, None
+
+
+def product_dtype(hidden_TD: Tensor) -> torch.dtype:
+    """As autocast has it; but float64 stays, and float16 would lose gradients before anything scales them."""
+    device, dtype = hidden_TD.device.type, hidden_TD.dtype
+    if torch.is_autocast_enabled(device) and dtype != torch.float64:
+        dtype = torch.get_autocast_dtype(device)
+    return torch.float32 if dtype == torch.float16 else dtype
 
 
 def chunk_by_chunk(
