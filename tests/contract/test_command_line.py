@@ -57,7 +57,7 @@ def test_inspect_prints_a_file_to_start_from(tmp_path: Path) -> None:
     [
         (["inspect", "bse"], "unknown preset bse; did you mean base?"),
         (["inspect", "base", "model.haeds=4"], "unknown key model.haeds; did you mean model.heads?"),
-        (["inspect", "base", "model.heads=0"], "model.heads is 0, but must be at least 1"),
+        (["inspect", "base", "model.heads=0"], "model.heads is 0, but must be at least 1 and below 1048576"),
         (["inspect", "base", "heads"], "'heads' is not an assignment: write section.key=value"),
         (["inspect", "nowhere.toml"], "nowhere.toml: No such file or directory"),
     ],

@@ -67,6 +67,7 @@ def test_tokens_are_counted_with_the_begin_and_end_that_are_read() -> None:
     assert batch.inputs[0][1:] == batch.labels[0][:-1]
 
 
+@pytest.mark.heavy
 def test_a_benchmark_runs_and_writes_its_rows(tmp_path: Path) -> None:
     script, result = Path(__file__).parents[2] / "bench" / "train_step.py", tmp_path / "rows.json"
     small = [
