@@ -35,7 +35,7 @@ lint: $(READY)       ## ruff and mypy
 test: lint           ## what every change must pass
 	$(BIN)/pytest -m 'not heavy and not gpu' --numprocesses 2
 
-test-all: lint $(JUDGES)   ## the same with the heavy judges, and the GPU where there is one
+test-all: lint $(JUDGES)   ## the same with slow comparisons, and the GPU where there is one
 	$(BIN)/pytest --numprocesses 2
 
 bench: $(READY)      ## one training step against torch.nn.Transformer

@@ -247,14 +247,25 @@ def machine(device: str) -> str:
     return f"{(names or [platform.processor()])[0]}, {torch.get_num_threads()} threads"
 
 
+def ours_of_the_same_kind(results: list[Result], row: Result) -> Result:
+    return next(result for result in results if result.batches == row.batches)
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number}, but must be at least 1")
+    return number
+
+
 def print_table(results: list[Result], title: str) -> None:
     table = Table(
         *("system", "batches", "tokens/s", "ms/step", "TFLOP/s", "peak GiB"),
         *("ours is faster by", "ours needs memory"),
         title=title,
     )
-    ours = results[0]
     for row in results:
+        ours = ours_of_the_same_kind(results, row)
         table.add_row(
             row.system,
             row.batches,
@@ -277,9 +288,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--preset", default="base", choices=["base", "big", "small", "tiny"])
     parser.add_argument("--vocabulary", type=int, default=mh.presets.BASE.vocabulary)
     parser.add_argument(
-        "--batch-tokens", type=int, help="target tokens a batch (default: 25,000; on a CPU 5,000)"
+        "--batch-tokens", type=positive, help="target tokens a batch (default: 25,000; on a CPU 5,000)"
     )
-    parser.add_argument("--batches", type=int, help="measured, of each kind (default: 20; on a CPU 3)")
+    parser.add_argument("--batches", type=positive, help="measured, of each kind (default: 20; on a CPU 3)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, help="write the rows there as well")
     parser.add_argument("--peak-of", nargs=2, help=argparse.SUPPRESS)
@@ -293,8 +304,9 @@ def parse_arguments() -> argparse.Namespace:
 def write_json(results: list[Result], title: str, path: Path) -> None:
     rows = [{**asdict(row), "tokens_per_second": row.speed} for row in results]
     for row, result in zip(rows, results, strict=True):
-        row["ours_is_faster_by"] = results[0].speed / result.speed
-        row["ours_needs_memory"] = results[0].peak_gib / result.peak_gib
+        ours = ours_of_the_same_kind(results, result)
+        row["ours_is_faster_by"] = ours.speed / result.speed
+        row["ours_needs_memory"] = ours.peak_gib / result.peak_gib
     path.write_text(json.dumps({"title": title, "rows": rows}, indent=1, allow_nan=False) + "\n")
 
 

@@ -1,9 +1,9 @@
 """The command line: one thin command a verb. What a verb needs is imported when it runs."""
 
 import json
+import os
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -52,7 +52,8 @@ def every_verb(
 def inspect(
     what: Annotated[str, typer.Argument(help="A preset's name, or a TOML file.", metavar="PRESET|FILE")],
     changes: Annotated[
-        list[str] | None, typer.Argument(help="Keys to change.", metavar="SECTION.KEY=VALUE")
+        list[str] | None,
+        typer.Argument(help="Keys to change (none unsets).", metavar="SECTION.KEY=VALUE"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON rather than TOML.")] = False,
 ) -> None:
@@ -60,10 +61,11 @@ def inspect(
 
     The output is a TOML file to start from. Example: manyheads inspect base model.layers=12 > run.toml
     """
+    is_file = what.endswith(".toml") or (what not in PRESETS and os.path.exists(what))
+    config = (Config.load(what) if is_file else preset(what)).override(changes or [])
+
     from manyheads.model.transformer import count_parameters
 
-    is_file = what.endswith(".toml") or (what not in PRESETS and Path(what).exists())
-    config = (Config.load(what) if is_file else preset(what)).override(changes or [])
     sizes = count_parameters(config.model)
     if as_json:
         print(json.dumps({**asdict(config), "parameters": sizes}, ensure_ascii=False, indent=1))

@@ -74,12 +74,13 @@ class Section:
         """Limits that concern several keys at once."""
 
     def to_toml(self) -> str:
-        """The table with the meaning of each key beside it; keys without a value are left out."""
-        lines = [f"[{self.name}]"]
+        """Every key with its meaning and choices beside it; a key without a value is a comment."""
+        lines, hints = [f"[{self.name}]"], get_type_hints(type(self))
         for key in fields(self):
-            value = getattr(self, key.name)
-            if value is not None:
-                lines.append(f"{key.name} = {toml_value(value)}  # {key.metadata['meaning']}")
+            value, choices = getattr(self, key.name), get_args(hints[key.name])
+            written = f"# {key.name} =" if value is None else f"{key.name} = {toml_value(value)}"
+            options = f" ({', '.join(choices)})" if get_origin(hints[key.name]) is Literal else ""
+            lines.append(f"{written}  # {key.metadata['meaning']}{options}")
         return "\n".join(lines) + "\n"
 
 
@@ -105,7 +106,7 @@ class ModelConfig(Section):
         at_least=SPECIAL_TOKENS,
         below=LARGEST_VOCABULARY,
     )
-    layers: int = setting(6, "N, of the encoder and of the decoder alike (3.1)", at_least=1)
+    layers: int = setting(6, "N, of the encoder and of the decoder alike (3.1)", at_least=1, below=1024)
     d_model: int = setting(512, "width of every sub-layer's output (3.1)", at_least=1, below=WIDEST)
     d_ff: int = setting(2048, "inner width of the feed-forward layer (3.3)", at_least=1, below=WIDEST)
     heads: int = setting(8, "h, attention layers side by side (3.2.2)", at_least=1, below=WIDEST)
@@ -119,7 +120,7 @@ class ModelConfig(Section):
     )
     positions: Literal["sinusoid", "learned", "none"] = setting("sinusoid", "how order is told (3.5)")
     learned_length: int = setting(
-        1024, "tokens that learned positions reach; sinusoids have no end", at_least=1
+        1024, "tokens that learned positions reach; sinusoids have no end", at_least=1, below=WIDEST
     )
     activation: Literal["relu", "gelu"] = setting("relu", "inside the feed-forward layer (3.3)")
     norm: Literal["post", "pre"] = setting("post", "normalise after the residual sum, or before")
