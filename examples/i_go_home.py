@@ -118,11 +118,11 @@ def show_attention(
     source = mh.Packed.of([[*words.encode(english), END]])
     model(source, mh.Packed.of([[BEGIN, *words.encode(korean)]]), trace=trace)
     heads_HTS = trace.cross[-1][0]
+    looked_at, written = [*english.split(), "</s>"], [*korean.split(), "</s>"]
     if picture:
-        drawn = draw_heads(heads_HTS, [*english.split(), "</s>"], [*korean.split(), "</s>"])
-        picture.write_text(drawn, encoding="utf-8")
-    table = Table("", *english.split(), "</s>", title="what each word looked at (percent)", title_style="")
-    for word, shares in zip([*korean.split(), "</s>"], heads_HTS.mean(0).tolist(), strict=True):
+        picture.write_text(draw_heads(heads_HTS, looked_at, written), encoding="utf-8")
+    table = Table("", *looked_at, title="what each word looked at (percent)", title_style="")
+    for word, shares in zip(written, heads_HTS.mean(0).tolist(), strict=True):
         table.add_row(word, *(f"{100 * share:.0f}" for share in shares))
     CONSOLE.print(table)
 

@@ -110,7 +110,9 @@ class ModelConfig(Section):
     d_model: int = setting(512, "width of every sub-layer's output (3.1)", at_least=1, below=WIDEST)
     d_ff: int = setting(2048, "inner width of the feed-forward layer (3.3)", at_least=1, below=WIDEST)
     heads: int = setting(8, "h, attention layers side by side (3.2.2)", at_least=1, below=WIDEST)
-    d_k: int | None = setting(None, "width of a query and of a key; without it d_model / heads", at_least=1)
+    d_k: int | None = setting(
+        None, "width of a query and of a key; without it d_model / heads", at_least=1, below=WIDEST
+    )
     d_v: int | None = setting(None, "width of a value; without it d_model / heads", at_least=1, below=WIDEST)
     attention: Literal["scaled-dot", "dot", "additive"] = setting(
         "scaled-dot", "how a query meets a key (3.2.1)"
@@ -233,13 +235,20 @@ class Config:
 
     @classmethod
     def from_mapping(cls, tables: Mapping[str, Any]) -> Self:
-        sections = get_type_hints(cls)
-        for key, table in tables.items():
-            if key not in sections:
-                raise ConfigError(unknown("table", key, list(sections)))
+        made: dict[str, Any] = {}
+        for name, table in tables.items():
+            section = cls._section(name)
             if not isinstance(table, Mapping):
-                raise ConfigError(f"{key} is {table!r}, but must be a table: [{key}] and its keys")
-        return cls(**{key: sections[key](**table) for key, table in tables.items()})
+                raise ConfigError(f"{name} is {table!r}, but must be a table: [{name}] and its keys")
+            made[name] = section(**table)
+        return cls(**made)
+
+    @classmethod
+    def _section(cls, name: str) -> type[Section]:
+        sections: dict[str, type[Section]] = get_type_hints(cls)
+        if name not in sections:
+            raise ConfigError(unknown("table", name, list(sections)))
+        return sections[name]
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
@@ -278,15 +287,10 @@ class Config:
             if not (equals and dot and key):
                 raise ConfigError(f"{assignment!r} is not an assignment: write section.key=value")
             tables.setdefault(section, {})[key] = parse_value(value.strip())
-        changed: dict[str, Any] = {name: self._changed(name, keys) for name, keys in tables.items()}
+        changed: dict[str, Any] = {
+            self._section(name).name: replace(getattr(self, name), **keys) for name, keys in tables.items()
+        }
         return replace(self, **changed)
-
-    def _changed(self, name: str, changes: Mapping[str, Any]) -> Section:
-        sections = [key.name for key in fields(self)]
-        if name not in sections:
-            raise ConfigError(unknown("table", name, sections))
-        section: Section = getattr(self, name)
-        return replace(section, **changes)
 
 
 def unknown(what: str, name: str, known: list[str], prefix: str = "") -> str:

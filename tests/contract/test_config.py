@@ -34,6 +34,7 @@ from manyheads.presets import PRESETS, preset
         ({"layers": 2**70}, "model.layers is a number of 71 bits, but TOML's have 64"),
         ({"dropout": 10**400}, "model.dropout is a number of 1329 bits"),
         ({"steps": 3}, "unknown key model.steps; did you mean train.steps?"),
+        ({"d_k": 2**62}, "model.d_k is 4611686018427387904, but must be at least 1 and below 1048576"),
         ({"d_ff": 2**62}, "model.d_ff is 4611686018427387904, but must be at least 1 and below 1048576"),
         ({"window": 0}, "model.window is 0, but must be at least 1"),
         ({"source_vocabulary": 9, "target_vocabulary": 8}, 'model.ties is "three-way", but the vocab'),
