@@ -32,8 +32,17 @@ def test_the_wheel_names_what_it_needs_and_its_command(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     info = f"manyheads-{mh.__version__}.dist-info"
     metadata = archive.read(f"{info}/METADATA").decode()
-    needs = re.findall(r"^Requires-Dist: ([a-z]+)[^;\n]*$", metadata, flags=re.M)
-    assert sorted(needs) == ["numpy", "torch", "typer"]
+    needs = re.findall(r"^Requires-Dist: ([a-z-]+)[^;\n]*$", metadata, flags=re.M)
+    assert sorted(needs) == [
+        "numpy",
+        "pyarrow",
+        "rich",
+        "sacrebleu",
+        "sentencepiece",
+        "torch",
+        "translate-toolkit",
+        "typer",
+    ]
     extras = re.findall(r"^Provides-Extra: (\S+)$", metadata, flags=re.M)
     assert sorted(extras) == ["ctranslate2", "dev", "figures", "onnx", "serve"]
     assert "manyheads = manyheads.cli:main" in archive.read(f"{info}/entry_points.txt").decode()
