@@ -8,6 +8,7 @@ import json
 import math
 import operator
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -23,6 +24,9 @@ SPECIAL_TOKENS = 3
 
 LARGEST_INTEGER = 2**63 - 1  # that TOML promises to carry
 WIDEST, LARGEST_VOCABULARY = 2**20, 2**31  # beyond reason, and below what torch can count
+
+SPLITS = ("train", "valid", "test")
+LANGUAGE = re.compile(r"[A-Za-z]{2,3}([_-][A-Za-z0-9]{1,8})*")
 
 Value = TypeVar("Value")
 
@@ -45,7 +49,7 @@ def setting(
 class Section:
     """A table of the TOML file. Whoever makes one, from Python or from a file, gets it checked."""
 
-    name: ClassVar[str]
+    table: ClassVar[str]
 
     def __new__(cls, **values: Any) -> Self:
         """Before __init__, which would answer an unknown key with a TypeError and no hint."""
@@ -59,23 +63,23 @@ class Section:
     def _unknown_key(cls, key: str, known: list[str]) -> str:
         for other in Section.__subclasses__():
             if key in [field.name for field in fields(other)]:
-                return f"unknown key {cls.name}.{key}; did you mean {other.name}.{key}?"
-        return unknown("key", key, known, prefix=f"{cls.name}.")
+                return f"unknown key {cls.table}.{key}; did you mean {other.table}.{key}?"
+        return unknown("key", key, known, prefix=f"{cls.table}.")
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for key in fields(self):
-            value = check_type(f"{self.name}.{key.name}", getattr(self, key.name), hints[key.name])
-            check_limits(f"{self.name}.{key.name}", value, key.metadata)
+            value = check_type(f"{self.table}.{key.name}", getattr(self, key.name), hints[key.name])
+            check_limits(f"{self.table}.{key.name}", value, key.metadata)
             object.__setattr__(self, key.name, value)  # an int given for a float becomes one
         self.check_together()
 
     def check_together(self) -> None:
         """Limits that concern several keys at once."""
 
-    def to_toml(self) -> str:
+    def to_toml(self, heading: str | None = None) -> str:
         """Every key with its meaning and choices beside it; a key without a value is a comment."""
-        lines, hints = [f"[{self.name}]"], get_type_hints(type(self))
+        lines, hints = [heading or f"[{self.table}]"], get_type_hints(type(self))
         for key in fields(self):
             value, choices = getattr(self, key.name), get_args(hints[key.name])
             written = f"# {key.name} =" if value is None else f"{key.name} = {toml_value(value)}"
@@ -88,7 +92,7 @@ class Section:
 class ModelConfig(Section):
     """The model, by the paper's names (section 3). The defaults are the base model."""
 
-    name: ClassVar[str] = "model"
+    table: ClassVar[str] = "model"
 
     kind: Literal["transformer"] = setting("transformer", "which architecture")
     vocabulary: int = setting(
@@ -174,12 +178,20 @@ class ModelConfig(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig(Section):
-    """How text becomes batches (5.1)."""
+    """How prepared text becomes batches (5.1)."""
 
-    name: ClassVar[str] = "data"
+    table: ClassVar[str] = "data"
 
+    folder: str = setting("data", "the folder that `manyheads prepare` wrote")
     batch_tokens: int = setting(
-        25_000, "about so many source and so many target tokens a batch (5.1)", at_least=1
+        25_000, "about so many source and so many target tokens a batch, over all ranks (5.1)", at_least=1
+    )
+    longest: int = setting(256, "tokens of a side, end included; a longer pair is left out", at_least=1)
+    subword_sampling: float = setting(
+        0.0,
+        "split words anew each epoch: BPE-dropout's p, or unigram's smoothing; 0 is off",
+        at_least=0,
+        below=1,
     )
 
 
@@ -187,7 +199,7 @@ class DataConfig(Section):
 class TrainConfig(Section):
     """How the model learns (section 5)."""
 
-    name: ClassVar[str] = "train"
+    table: ClassVar[str] = "train"
 
     steps: int = setting(100_000, "updates (5.2)", at_least=1)
     schedule: Literal["paper", "linear", "cosine", "constant"] = setting(
@@ -212,42 +224,146 @@ class TrainConfig(Section):
 class SearchConfig(Section):
     """How a translation is looked for (6.1)."""
 
-    name: ClassVar[str] = "search"
+    table: ClassVar[str] = "search"
 
     beam: int = setting(4, "hypotheses kept at each step (6.1)", at_least=1)
     alpha: float = setting(0.6, "length penalty ((5 + L)/6)^alpha (6.1)", at_least=0)
     extra_length: int = setting(50, "tokens that the output may be longer than the input (6.1)", at_least=0)
 
 
-@dataclass(frozen=True)
-class Config:
-    """The whole of a run's TOML file: one table for each section."""
+@dataclass(frozen=True, kw_only=True)
+class CorpusConfig(Section):
+    """What a corpus is, and what is done where it cannot be read."""
 
-    model: ModelConfig = field(default_factory=ModelConfig)
-    data: DataConfig = field(default_factory=DataConfig)
-    train: TrainConfig = field(default_factory=TrainConfig)
-    search: SearchConfig = field(default_factory=SearchConfig)
+    table: ClassVar[str] = "corpus"
+
+    source: str = setting("", "language translated from, such as en")
+    target: str = setting("", "language translated into, such as ko")
+    on_bad: Literal["default", "stop", "skip"] = setting(
+        "default",
+        "bad text: stop at the first, or skip and list it; by default lines are skipped, broken files stop",
+    )
+    hold_out: int = setting(
+        2000, "pairs set apart for valid and for test where no valid files are given", at_least=0
+    )
+    seed: int = setting(0, "of every random choice", at_least=0)
+
+    def check_together(self) -> None:
+        for side in ("source", "target"):
+            code = getattr(self, side)
+            if code and not LANGUAGE.fullmatch(code):
+                raise ConfigError(
+                    f"corpus.{side} is {code!r}, but must be a language code such as en, ko or pt-BR"
+                )
+        if self.source and self.source == self.target:
+            raise ConfigError(f"corpus.source and corpus.target are both {self.source!r}: they must differ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleanConfig(Section):
+    """What is mended in a pair, and why one is dropped. Each can be switched off."""
+
+    table: ClassVar[str] = "clean"
+
+    nfc: bool = setting(True, "compose characters (Unicode NFC); decomposed Hangul is common in some files")
+    whitespace: bool = setting(True, "one space for each run of white space, none at the ends")
+    markup: Literal["keep", "drop", "ignore"] = setting(
+        "keep",
+        "%s, {name}, <b>: whole pieces, the same on both sides; drop pairs that have any; do not look",
+    )
+    script: bool = setting(True, "drop a side that has letters, but none of its language's script")
+    longest: int | None = setting(2000, "drop sides of more bytes of UTF-8", at_least=1)
+    ratio: float | None = setting(
+        4.0, "drop pairs one side of which is so many times the other, in bytes, 20 added to each", above=1
+    )
+    identical: bool = setting(True, "drop pairs whose sides are the same")
+    duplicates: bool = setting(True, "drop all but the first of equal pairs")
+    leakage: bool = setting(True, "drop training pairs whose source or target stands in valid or test")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubwordConfig(Section):
+    """How words are cut into pieces (5.1)."""
+
+    table: ClassVar[str] = "subwords"
+
+    kind: Literal["bpe", "unigram"] = setting("bpe", "byte-pair encoding (the paper's), or a unigram model")
+    vocabulary: int = setting(
+        37_000, "pieces, of both languages together or of each", at_least=SPECIAL_TOKENS, below=2**24
+    )
+    joint: bool = setting(True, "one vocabulary for both languages (5.1)")
+    byte_fallback: bool = setting(True, "what no piece covers is spelt in bytes, so that nothing is unknown")
+    coverage: float = setting(
+        0.9995, "share of the characters that get a piece of their own", above=0, below=1.0000001
+    )
+    sample: int = setting(
+        1_000_000, "sentences, of both languages together, that the pieces learn from", at_least=1
+    )
+    reserved: tuple[str, ...] = setting((), "symbols that are one piece always, such as tags")
+    reserved_found: int = setting(
+        100, "the most frequent placeholders and tags of the text are reserved too, so many", at_least=0
+    )
+    take_from: str | None = setting(None, "a data or model folder whose pieces are used instead")
+
+    def check_together(self) -> None:
+        for symbol in self.reserved:
+            if not symbol or symbol != "".join(symbol.split()) or "\u2581" in symbol:
+                raise ConfigError(
+                    f"subwords.reserved holds {symbol!r}, but a symbol is not empty and has no white space "
+                    f"and no U+2581, which SentencePiece writes for a space"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputConfig(Section):
+    """A place that pairs come from: two aligned plain files, or one file that holds both sides."""
+
+    table: ClassVar[str] = "input"
+
+    files: tuple[str, ...] = setting((), "two plain files, or one TSV, JSONL, TMX, PO or XLIFF")
+    name: str = setting("", "what reports call it; without it the first file's name")
+    weight: float = setting(1.0, "how often an epoch reads it, on average", above=0, below=1000)
+    format: Literal["auto", "plain", "tsv", "jsonl", "tmx", "po", "xliff"] = setting(
+        "auto", "what the file is; by default its name says it"
+    )
+    fields: tuple[str, ...] = setting(
+        (), "source and target: a TSV's column numbers or names, a JSONL's keys (a.b goes inside)"
+    )
+
+    def check_together(self) -> None:
+        if not 1 <= len(self.files) <= 2:
+            raise ConfigError(
+                f"an input has {len(self.files)} files ({', '.join(self.files)}), but must have "
+                f"two plain ones, source and target, or one that holds both"
+            )
+        if self.fields and (len(self.fields) != 2 or "" in self.fields):
+            raise ConfigError(
+                f"fields are {', '.join(self.fields)!r}, but must be two: the source's and the target's"
+            )
+
+
+@dataclass(frozen=True)
+class Tables:
+    """A TOML file: one table for each section."""
 
     def __post_init__(self) -> None:
-        for name, section in get_type_hints(type(self)).items():
+        for name, section in self._sections().items():
             if not isinstance(getattr(self, name), section):
                 raise ConfigError(f"{name} is {getattr(self, name)!r}, but must be a {section.__name__}")
 
     @classmethod
+    def _sections(cls) -> dict[str, type[Section]]:
+        return {name: kind for name, kind in get_type_hints(cls).items() if isinstance(kind, type)}
+
+    @classmethod
     def from_mapping(cls, tables: Mapping[str, Any]) -> Self:
-        made: dict[str, Any] = {}
-        for name, table in tables.items():
-            section = cls._section(name)
-            if not isinstance(table, Mapping):
-                raise ConfigError(f"{name} is {table!r}, but must be a table: [{name}] and its keys")
-            made[name] = section(**table)
-        return cls(**made)
+        return cls(**{name: cls._section(name)(**checked_table(name, keys)) for name, keys in tables.items()})
 
     @classmethod
     def _section(cls, name: str) -> type[Section]:
-        sections: dict[str, type[Section]] = get_type_hints(cls)
+        sections = cls._sections()
         if name not in sections:
-            raise ConfigError(unknown("table", name, list(sections)))
+            raise ConfigError(unknown("table", name, [key.name for key in fields(cls)]))
         return sections[name]
 
     @classmethod
@@ -270,7 +386,7 @@ class Config:
             raise ConfigError(f"{path}: {fault}") from None
 
     def to_toml(self) -> str:
-        return "\n".join(getattr(self, key.name).to_toml() for key in fields(self))
+        return "\n".join(getattr(self, name).to_toml() for name in self._sections())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Written aside and renamed, so that nobody reads half a file."""
@@ -288,9 +404,61 @@ class Config:
                 raise ConfigError(f"{assignment!r} is not an assignment: write section.key=value")
             tables.setdefault(section, {})[key] = parse_value(value.strip())
         changed: dict[str, Any] = {
-            self._section(name).name: replace(getattr(self, name), **keys) for name, keys in tables.items()
+            self._section(name).table: replace(getattr(self, name), **keys) for name, keys in tables.items()
         }
         return replace(self, **changed)
+
+
+@dataclass(frozen=True)
+class Config(Tables):
+    """The whole of a run's TOML file."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+
+
+@dataclass(frozen=True)
+class Recipe(Tables):
+    """What `manyheads prepare` makes of which files: a TOML file with [[train]], [[valid]] and [[test]]."""
+
+    corpus: CorpusConfig = field(default_factory=CorpusConfig)
+    clean: CleanConfig = field(default_factory=CleanConfig)
+    subwords: SubwordConfig = field(default_factory=SubwordConfig)
+    train: tuple[InputConfig, ...] = ()
+    valid: tuple[InputConfig, ...] = ()
+    test: tuple[InputConfig, ...] = ()
+
+    @classmethod
+    def from_mapping(cls, tables: Mapping[str, Any]) -> Self:
+        inputs: dict[str, Any] = {
+            split: tuple(
+                InputConfig(**checked_table(split, one)) for one in checked_list(split, tables[split])
+            )
+            for split in SPLITS
+            if split in tables
+        }
+        sections = super().from_mapping({name: keys for name, keys in tables.items() if name not in SPLITS})
+        return replace(sections, **inputs)
+
+    def to_toml(self) -> str:
+        inputs = [one.to_toml(f"[[{split}]]") for split in SPLITS for one in getattr(self, split)]
+        return "\n".join([super().to_toml(), *inputs])
+
+
+def checked_table(name: str, table: Any) -> Mapping[str, Any]:
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{name} is {table!r}, but must be a table: [{name}] and its keys")
+    return table
+
+
+def checked_list(name: str, tables: Any) -> list[Any]:
+    if not isinstance(tables, list):
+        raise ConfigError(
+            f"{name} is {tables!r}, but must be a list of tables: [[{name}]] and the keys of each"
+        )
+    return tables
 
 
 def unknown(what: str, name: str, known: list[str], prefix: str = "") -> str:
@@ -311,6 +479,10 @@ def check_type(key: str, value: Any, hint: Any) -> Any:
         if value in choices and isinstance(value, str):
             return value
         raise ConfigError(f"{key} is {value!r}, but must be one of {', '.join(map(repr, choices))}")
+    if get_origin(wanted) is tuple:
+        if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+            return tuple(value)
+        raise ConfigError(f"{key} is {value!r}, but must be a list of texts")
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
         raise ConfigError(f"{key} is a number of {value.bit_length()} bits, but TOML's have 64")
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
@@ -333,8 +505,8 @@ def check_limits(key: str, value: Any, limits: Mapping[str, Any]) -> None:
         raise ConfigError(f"{key} is {value!r}, but must be {wanted}")
 
 
-def toml_value(value: bool | int | float | str) -> str:
-    """JSON writes our four kinds of value as TOML does."""
+def toml_value(value: bool | int | float | str | tuple[str, ...]) -> str:
+    """JSON writes our kinds of value as TOML does."""
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -1,0 +1,1 @@
+"""From people's files to subwords: read, clean, split into pieces."""

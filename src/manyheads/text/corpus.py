@@ -1,0 +1,389 @@
+"""Readers: whatever parallel text people have becomes a stream of pairs.
+
+Nothing is lost silently: what cannot be a pair comes out as a `Bad`, with its file, line and reason. Files
+are read as streams, so that memory does not grow with them, and are cut into lines at "\\n" alone.
+"""
+
+import gzip
+import io
+import json
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from manyheads.config import CorpusConfig, InputConfig
+from manyheads.errors import ConfigError, DataError
+
+LONGEST_LINE = 1_000_000  # bytes; nobody's sentence, and a bound on memory
+COMPRESSIONS = (".gz", ".xz", ".zst")
+FORMATS = {
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".tmx": "tmx",
+    ".po": "po",
+    ".pot": "po",
+    ".xlf": "xliff",
+    ".xliff": "xliff",
+}
+
+# Reasons, as reports count them.
+NO_COUNTERPART = "line without counterpart"
+BROKEN_FILE = "broken file"
+STRUCTURAL = {NO_COUNTERPART, BROKEN_FILE}  # after these the pairs that were read may be wrong too
+INVALID_UTF8 = "invalid UTF-8"
+TOO_LONG = "line of a megabyte or more"
+EMPTY_SOURCE, EMPTY_TARGET, BOTH_EMPTY = "empty source", "empty target", "both sides empty"
+WRONG_COLUMNS, WRONG_JSON = "too few columns", "not the JSON that was asked for"
+UNFINISHED = "fuzzy or obsolete translation"
+NO_LANGUAGE = "unit without the language"
+
+NEVER_IN_A_LINE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffd\ufffe\uffff]")
+HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
+NAMES = {
+    "\x00": "NUL",
+    "\r": "carriage return inside a line",
+    "\x85": "line separator inside a line",
+    "\u2028": "line separator inside a line",
+    "\u2029": "line separator inside a line",
+    "\ufeff": "byte order mark inside a line",
+    "\ufffd": "replacement character",
+}
+
+
+class Pair(NamedTuple):
+    """A sentence, its translation, and where they stand."""
+
+    source: str
+    target: str
+    line: int
+
+
+class Bad(NamedTuple):
+    """What cannot be a pair, and why."""
+
+    file: str
+    line: int
+    reason: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.reason}" + (f" ({self.detail})" if self.detail else "")
+
+
+Found = Iterator[Pair | Bad]
+
+
+def read(given: InputConfig, corpus: CorpusConfig, progress: Callable[[int], None] | None = None) -> Found:
+    """The pairs of an input, and what is bad in it. `progress` is told of bytes as they leave the disk."""
+    kind = format_of(given)
+    readers: dict[str, Callable[..., Found]] = {
+        "plain": read_plain,
+        "tsv": read_tsv,
+        "jsonl": read_jsonl,
+        "tmx": read_container,
+        "po": read_container,
+        "xliff": read_container,
+    }
+    if (kind == "plain") != (len(given.files) == 2):
+        wanted = "two files, source and target" if kind == "plain" else "one file that holds both sides"
+        raise ConfigError(
+            f"{', '.join(given.files)}: read as {kind}, which must be {wanted}; "
+            f"plain files come in pairs, and format tells what a name does not"
+        )
+    return readers[kind](given, corpus, progress or (lambda count: None))
+
+
+def format_of(given: InputConfig) -> str:
+    """As it is given, or as the name says: train.ko and train.txt.xz are plain, memory.tmx.gz is TMX."""
+    if given.format != "auto":
+        return given.format
+    return (
+        "plain" if len(given.files) == 2 else FORMATS.get(bare_name(given.files[0]).suffix.lower(), "plain")
+    )
+
+
+def bare_name(file: str) -> Path:
+    """The name without its compression."""
+    path = Path(file)
+    return path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
+
+
+# ---- files and lines
+
+
+class Counted(io.RawIOBase):
+    """A file on disk that tells how much of it was read: a compressed stream cannot say how far it is."""
+
+    def __init__(self, file: str, progress: Callable[[int], None]) -> None:
+        self.file, self.progress = io.FileIO(file), progress
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = self.file.readinto(buffer) or 0
+        self.progress(size)
+        return size
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
+
+
+class Unreadable(Exception):
+    """A file that breaks in the middle: what was read before it stands, the rest is lost."""
+
+    def __init__(self, file: str, fault: Exception, line: int | None = None) -> None:
+        super().__init__(str(fault) or type(fault).__name__)
+        self.file, self.line = file, line
+
+
+@contextmanager
+def damage_named(file: str) -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as fault:
+        raise Unreadable(file, fault) from None
+    except OSError as fault:
+        if fault.errno is not None:
+            raise
+        raise Unreadable(file, fault) from None  # pyarrow's word for a damaged .zst
+
+
+@contextmanager
+def opened(file: str, progress: Callable[[int], None]) -> Iterator[IO[bytes]]:
+    """The bytes of a file, uncompressed, after the byte order mark if there is one."""
+    try:
+        disk = io.BufferedReader(Counted(file, progress), 1 << 20)
+    except OSError as fault:
+        raise DataError(f"{file}: {fault.strerror}") from None
+    with disk, damage_named(file):
+        stream = uncompressed(disk, Path(file).suffix.lower())
+        with disk if stream is disk else io.BufferedReader(stream, 1 << 18) as lines:
+            skip_byte_order_mark(lines, file)
+            yield lines
+
+
+def uncompressed(disk: Any, suffix: str) -> Any:
+    if suffix == ".gz":
+        return gzip.GzipFile(fileobj=disk)
+    if suffix == ".xz":
+        return lzma.LZMAFile(disk)
+    if suffix == ".zst":
+        import pyarrow as pa
+
+        return pa.CompressedInputStream(pa.PythonFile(disk, mode="r"), "zstd")
+    return disk
+
+
+def skip_byte_order_mark(lines: io.BufferedReader, file: str) -> None:
+    start = lines.peek(3)[:3]
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise DataError(
+            f"{file}: begins with the mark of UTF-16, but must be UTF-8: iconv -f UTF-16 -t UTF-8 converts it"
+        )
+    if start == b"\xef\xbb\xbf":
+        lines.read(3)
+
+
+def lines_of(stream: IO[bytes], file: str) -> Iterator[bytes | None]:
+    """Each line without its end ("\\n", or "\\r\\n"); None for one too long, its rest skipped."""
+    with damage_named(file):
+        while line := stream.readline(LONGEST_LINE):
+            if line.endswith(b"\n"):
+                yield line[:-2] if line.endswith(b"\r\n") else line[:-1]
+            elif len(line) < LONGEST_LINE:
+                yield line.removesuffix(b"\r")  # the last one
+            else:
+                while line and not line.endswith(b"\n"):
+                    line = stream.readline(LONGEST_LINE)
+                yield None
+
+
+class BadText(Exception):
+    """Why a line cannot be used: a reason that reports count, and a detail."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, detail
+
+
+def decoded(line: bytes | None) -> str:
+    if line is None:
+        raise BadText(TOO_LONG)
+    try:
+        return checked(line.decode())
+    except UnicodeDecodeError as fault:
+        raise BadText(INVALID_UTF8, f"byte {fault.start + 1} is 0x{line[fault.start]:02x}") from None
+
+
+def checked(text: str) -> str:
+    """The text, unless it holds what no line of text holds."""
+    if found := NEVER_IN_A_LINE.search(text):
+        character = found.group()
+        detail = f"U+{ord(character):04X} at character {found.start() + 1}"
+        raise BadText(NAMES.get(character, "control character"), detail)
+    return text
+
+
+def pair(source: str, target: str, line: int) -> Pair:
+    """A pair both sides of which say something."""
+    if source and not source.isspace() and target and not target.isspace():
+        return Pair(source, target, line)
+    if target and not target.isspace():
+        raise BadText(EMPTY_SOURCE)
+    raise BadText(EMPTY_TARGET if source and not source.isspace() else BOTH_EMPTY)
+
+
+# ---- two aligned plain files
+
+
+def read_plain(given: InputConfig, corpus: CorpusConfig, progress: Callable[[int], None]) -> Found:
+    source, target = given.files
+    number = 0
+    try:
+        with opened(source, progress) as left, opened(target, progress) as right:
+            sides = zip_longest(lines_of(left, source), lines_of(right, target), fillvalue=NO_COUNTERPART)
+            for number, (one, other) in enumerate(sides, 1):
+                if isinstance(one, str) or isinstance(other, str):
+                    yield from without_counterpart(given.files, number, 1 + sum(1 for _ in sides), one)
+                    return
+                yield plain_pair(given.files, one, other, number)
+    except Unreadable as fault:
+        yield Bad(fault.file, number + 1, BROKEN_FILE, str(fault))
+
+
+def plain_pair(files: tuple[str, ...], one: bytes | None, other: bytes | None, line: int) -> Pair | Bad:
+    file = files[0]
+    try:
+        source = decoded(one)
+        file = files[1]
+        target = decoded(other)
+        return pair(source, target, line)
+    except BadText as fault:
+        at = files[0] if fault.reason in (EMPTY_SOURCE, BOTH_EMPTY) else file
+        return Bad(at, line, fault.reason, fault.detail)
+
+
+def without_counterpart(
+    files: tuple[str, ...], line: int, extra: int, one: bytes | str | None
+) -> Iterator[Bad]:
+    short, long = files if isinstance(one, str) else files[::-1]
+    detail = f"{short} has {line - 1:,} lines, {long} {line - 1 + extra:,}"
+    for number in range(line, line + extra):
+        yield Bad(long, number, NO_COUNTERPART, detail)
+
+
+# ---- one record a line
+
+
+def read_records(
+    given: InputConfig, progress: Callable[[int], None], parse: Callable[[str], tuple[str, str] | None]
+) -> Found:
+    """`parse` makes source and target of a line, or nothing where it is no record (a heading)."""
+    (file,) = given.files
+    number = 0
+    try:
+        with opened(file, progress) as stream:
+            for number, line in enumerate(lines_of(stream, file), 1):
+                try:
+                    if found := parse(decoded(line)):
+                        yield pair(*found, number)
+                except BadText as fault:
+                    yield Bad(file, number, fault.reason, fault.detail)
+    except Unreadable as fault:
+        yield Bad(file, number + 1, BROKEN_FILE, str(fault))
+
+
+def read_tsv(given: InputConfig, corpus: CorpusConfig, progress: Callable[[int], None]) -> Found:
+    """Columns by number from 1, or by the names in the first line."""
+    fields = given.fields or ("1", "2")
+    numbered = all(field.isascii() and field.isdigit() and int(field) > 0 for field in fields)
+    columns = [int(field) - 1 for field in fields] if numbered else []
+
+    def parse(line: str) -> tuple[str, str] | None:
+        cells = line.split("\t")
+        if not columns:
+            columns.extend(columns_named(cells, fields, given.files[0]))
+            return None
+        if len(cells) <= max(columns):
+            raise BadText(WRONG_COLUMNS, f"{len(cells)}, but column {max(columns) + 1} is asked for")
+        return cells[columns[0]], cells[columns[1]]
+
+    return read_records(given, progress, parse)
+
+
+def columns_named(heading: list[str], fields: tuple[str, ...], file: str) -> list[int]:
+    missing = [field for field in fields if field not in heading]
+    if missing:
+        raise DataError(
+            f"{file}:1: no column named {missing[0]!r}; the first line has {', '.join(heading)[:200]!r}. "
+            f"Columns are named as there, or numbered from 1"
+        )
+    return [heading.index(field) for field in fields]
+
+
+def read_jsonl(given: InputConfig, corpus: CorpusConfig, progress: Callable[[int], None]) -> Found:
+    """An object a line. Without keys, the languages are the keys."""
+    source, target = given.fields or (corpus.source, corpus.target)
+
+    def parse(line: str) -> tuple[str, str]:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as fault:
+            raise BadText(WRONG_JSON, str(fault)) from None
+        return text_at(record, source), text_at(record, target)
+
+    return read_records(given, progress, parse)
+
+
+def text_at(record: Any, key: str) -> str:
+    """The text under a key; `translation.en` is the key en inside of translation."""
+    found = record
+    for part in (key,) if isinstance(record, dict) and key in record else key.split("."):
+        if not isinstance(found, dict) or part not in found:
+            raise BadText(WRONG_JSON, f"no key {key!r}")
+        found = found[part]
+    if not isinstance(found, str):
+        raise BadText(WRONG_JSON, f"{key!r} is not a text")
+    return on_one_line(found)
+
+
+def on_one_line(text: str) -> str:
+    """Inside of a record, line ends are layout."""
+    if len(text) >= LONGEST_LINE:
+        raise BadText(TOO_LONG)
+    if HALF_A_CHARACTER.search(text):  # JSON can spell one
+        raise BadText(INVALID_UTF8, "half of a surrogate pair")
+    return checked(text.replace("\r\n", " ").replace("\n", " ").replace("\r", " "))
+
+
+# ---- translators' containers, through translate-toolkit
+
+
+def read_container(given: InputConfig, corpus: CorpusConfig, progress: Callable[[int], None]) -> Found:
+    from manyheads.text import containers
+
+    (file,) = given.files
+    reader = {"tmx": containers.tmx, "po": containers.po, "xliff": containers.xliff}[format_of(given)]
+    line = 1
+    try:
+        with opened(file, progress) as stream:
+            for line, found in reader(stream, file, corpus):
+                yield contained_pair(file, line, found)
+    except Unreadable as fault:
+        yield Bad(file, fault.line or line, BROKEN_FILE, str(fault))
+
+
+def contained_pair(file: str, line: int, found: "tuple[str, str] | BadText") -> Pair | Bad:
+    try:
+        if isinstance(found, BadText):
+            raise found
+        return pair(on_one_line(found[0]), on_one_line(found[1]), line)
+    except BadText as fault:
+        return Bad(file, line, fault.reason, fault.detail)

@@ -1,0 +1,249 @@
+"""Subwords (5.1): SentencePiece models that turn text into ids and back without loss.
+
+SentencePiece normalises nothing here: `normalise` does, so that decode(encode(x)) == normalise(x) for any
+text. The ids begin with unknown, begin and end; there is no padding.
+"""
+
+import hashlib
+import io
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import sentencepiece
+from numpy.typing import NDArray
+
+from manyheads.config import BEGIN, END, SPECIAL_TOKENS, UNKNOWN, SubwordConfig
+from manyheads.errors import DataError
+from manyheads.text import clean
+
+HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
+WORD_START = "\u2581"  # how SentencePiece writes a space; it decodes the character itself to a space too
+TRAINING_THREADS = 4  # fixed: the unigram model's sums depend on their number
+LONGEST_SENTENCE = 1 << 24  # bytes; SentencePiece would skip longer ones silently, and ours are shorter
+
+
+def normalise(text: str) -> str:
+    """NFC, single spaces, none at the ends; U+2581 becomes the underscore that it looks like, and half a
+    surrogate pair, which no file can hold, the sign for what cannot be read."""
+    if HALF_A_CHARACTER.search(text):
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return clean.normalise(text.replace(WORD_START, "_"))
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Ids of many sentences, laid end to end. offsets [sentences + 1]"""
+
+    ids: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+
+class Subwords:
+    """One vocabulary."""
+
+    def __init__(self, model: bytes, name: str = "subwords.model") -> None:
+        self.model = model
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(model)
+        except RuntimeError:
+            raise DataError(f"{name}: not a SentencePiece model, or damaged") from None
+        ids = self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id()
+        if ids != (UNKNOWN, BEGIN, END):
+            raise DataError(
+                f"{name}: unknown, begin and end are {ids}, but must be {(UNKNOWN, BEGIN, END)}: "
+                f"train the SentencePiece model with unk_id=0 bos_id=1 eos_id=2 pad_id=-1"
+            )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        try:
+            return cls(Path(path).read_bytes(), os.fspath(path))
+        except OSError as fault:
+            raise DataError(f"{path}: {fault.strerror}") from None
+
+    @classmethod
+    def train(
+        cls,
+        sentences: Iterable[str],
+        config: SubwordConfig,
+        found: Sequence[str] = (),
+    ) -> Self:
+        """Pieces learnt from sentences. `found`: symbols to reserve beside those that the config names."""
+        model = io.BytesIO()
+        reserved = list(dict.fromkeys([*config.reserved, *found]))
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=map(normalise, sentences),
+                model_writer=model,
+                model_type=config.kind,
+                vocab_size=config.vocabulary,
+                character_coverage=min(1.0, config.coverage),
+                byte_fallback=config.byte_fallback,
+                user_defined_symbols=reserved,
+                normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
+                unk_id=UNKNOWN,
+                bos_id=BEGIN,
+                eos_id=END,
+                pad_id=-1,
+                num_threads=TRAINING_THREADS,
+                max_sentence_length=LONGEST_SENTENCE,
+                minloglevel=2,
+            )
+        except (RuntimeError, OSError) as fault:
+            raise DataError(why_training_failed(str(fault), config, len(reserved))) from None
+        return cls(model.getvalue())
+
+    def __len__(self) -> int:
+        return int(self._processor.get_piece_size())
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.model).hexdigest()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        Path(path).write_bytes(self.model)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text, without begin and end."""
+        ids: list[int] = self._processor.encode(normalise(text))
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; begin and end say nothing."""
+        self._check_range(ids)
+        text: str = self._processor.decode([int(one) for one in ids if one not in (BEGIN, END)])
+        return text
+
+    def _check_range(self, ids: Sequence[int]) -> None:
+        if len(ids) and not 0 <= min(ids) <= max(ids) < len(self):
+            raise DataError(f"ids from {min(ids)} to {max(ids)}, but the vocabulary is 0 to {len(self) - 1}")
+
+    def pieces(self, text: str) -> list[str]:
+        """How a text is split, as people read it: a space is written U+2581, a byte <0x0A>."""
+        return [self._processor.id_to_piece(one) for one in self.encode(text)]
+
+    def encode_many(self, texts: Sequence[str], threads: int | None = None) -> Pieces:
+        """Ids of many texts, each followed by end. `threads`: by default as many as there are cores."""
+        mended = [normalise(text) for text in texts]
+        return laid_end_to_end(self._processor.encode(mended, num_threads=threads or core_count()))
+
+    def sample_many(self, texts: Sequence[str], rate: float, seed: int) -> Pieces:
+        """As encode_many, but split at random by the seed: BPE-dropout with p = rate, or unigram."""
+        mended = [normalise(text) for text in texts]
+        ids: list[list[int]] = []
+
+        def split() -> None:
+            ids.extend(
+                self._processor.encode(mended, num_threads=1, enable_sampling=True, alpha=rate, nbest_size=-1)
+            )
+
+        with SAMPLING:  # SentencePiece seeds a generator when a thread first asks for one: hence a new thread
+            sentencepiece.set_random_generator_seed(seed % (1 << 32))
+            thread = threading.Thread(target=split)
+            thread.start()
+            thread.join()
+        return laid_end_to_end(ids)
+
+
+SAMPLING = threading.Lock()
+
+
+def laid_end_to_end(sentences: list[list[int]]) -> Pieces:
+    offsets = np.cumsum([0, *(len(ids) + 1 for ids in sentences)])
+    closed = chain.from_iterable(chain(ids, (END,)) for ids in sentences)
+    return Pieces(np.fromiter(closed, np.int64, count=int(offsets[-1])), offsets)
+
+
+def core_count() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def why_training_failed(fault: str, config: SubwordConfig, reserved: int) -> str:
+    """SentencePiece's words, turned into the value, the limit and the remedy."""
+    wanted = f"subwords.vocabulary is {config.vocabulary:,}"
+    if found := re.search(r"Vocabulary size too high.*?<= (\d+)", fault):
+        most = int(found.group(1))
+        return (
+            f"{wanted}, but this corpus has words for {most:,} only: "
+            f"set subwords.vocabulary={most} or less, or add text"
+        )
+    if found := re.search(r"smaller than required_chars\D+\d+ vs (\d+)", fault):
+        least = int(found.group(1))
+        return (
+            f"{wanted}, but characters, bytes and reserved symbols alone need {least:,}: set "
+            f"subwords.vocabulary={least} or more, or lower subwords.coverage"
+        )
+    if config.vocabulary <= SPECIAL_TOKENS + reserved + 256 * config.byte_fallback:
+        return (
+            f"{wanted}, but {SPECIAL_TOKENS} special tokens, {reserved} reserved symbols"
+            + (" and 256 bytes" if config.byte_fallback else "")
+            + " leave no room: set a larger one"
+        )
+    if "sentences_.empty()" in fault:
+        return "no subwords could be learnt: not one sentence is left to learn from"
+    return f"no subwords could be learnt: {fault.strip()}"
+
+
+# ---- both languages
+
+
+@dataclass(frozen=True)
+class SubwordPair:
+    """The source's subwords and the target's: one and the same where the vocabulary is joint."""
+
+    source: Subwords
+    target: Subwords
+
+    JOINT, SOURCE, TARGET = "subwords.model", "subwords.source.model", "subwords.target.model"
+
+    @property
+    def joint(self) -> bool:
+        return self.source is self.target
+
+    @property
+    def files(self) -> dict[str, Subwords]:
+        if self.joint:
+            return {self.JOINT: self.source}
+        return {self.SOURCE: self.source, self.TARGET: self.target}
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Self:
+        """From a data or model folder."""
+        here = Path(folder)
+        if (here / cls.JOINT).exists():
+            both = Subwords.load(here / cls.JOINT)
+            return cls(both, both)
+        if not (here / cls.SOURCE).exists():
+            raise DataError(
+                f"{folder}: no subwords; {cls.JOINT}, or {cls.SOURCE} and {cls.TARGET}, must be there"
+            )
+        return cls(Subwords.load(here / cls.SOURCE), Subwords.load(here / cls.TARGET))
+
+    @classmethod
+    def train(
+        cls,
+        sample: Callable[[], Iterator[tuple[str, str]]],
+        config: SubwordConfig,
+    ) -> Self:
+        """From pairs, which are gone through several times."""
+        found = clean.frequent_placeholders(chain.from_iterable(sample()), config.reserved_found)
+        if config.joint:
+            both = Subwords.train(chain.from_iterable(sample()), config, found)
+            return cls(both, both)
+        return cls(
+            Subwords.train((source for source, _ in sample()), config, found),
+            Subwords.train((target for _, target in sample()), config, found),
+        )
+
+    def save(self, folder: Path) -> None:
+        for name, subwords in self.files.items():
+            subwords.save(folder / name)
