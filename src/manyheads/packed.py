@@ -68,6 +68,10 @@ class Packed:
             self.longest,
         )
 
+    def pinned(self) -> Self:
+        """In page-locked memory, out of which a GPU copies while it computes."""
+        return type(self)(self.tokens.pin_memory(), self.offsets.pin_memory(), self.longest)
+
     @cached_property
     def lengths(self) -> Tensor:
         """Tokens of each sentence. [B] int32"""

@@ -8,7 +8,6 @@ import hashlib
 import io
 import os
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -127,6 +126,11 @@ class Subwords:
         if len(ids) and not 0 <= min(ids) <= max(ids) < len(self):
             raise DataError(f"ids from {min(ids)} to {max(ids)}, but the vocabulary is 0 to {len(self) - 1}")
 
+    def table(self) -> list[tuple[str, float]]:
+        """Every piece, in the order of its id, with its score: what a sampler needs."""
+        ids = range(len(self))
+        return [(self._processor.id_to_piece(one), self._processor.get_score(one)) for one in ids]
+
     def pieces(self, text: str) -> list[str]:
         """How a text is split, as people read it: a space is written U+2581, a byte <0x0A>."""
         return [self._processor.id_to_piece(one) for one in self.encode(text)]
@@ -135,26 +139,6 @@ class Subwords:
         """Ids of many texts, each followed by end. `threads`: by default as many as there are cores."""
         mended = [normalise(text) for text in texts]
         return laid_end_to_end(self._processor.encode(mended, num_threads=threads or core_count()))
-
-    def sample_many(self, texts: Sequence[str], rate: float, seed: int) -> Pieces:
-        """As encode_many, but split at random by the seed: BPE-dropout with p = rate, or unigram."""
-        mended = [normalise(text) for text in texts]
-        ids: list[list[int]] = []
-
-        def split() -> None:
-            ids.extend(
-                self._processor.encode(mended, num_threads=1, enable_sampling=True, alpha=rate, nbest_size=-1)
-            )
-
-        with SAMPLING:  # SentencePiece seeds a generator when a thread first asks for one: hence a new thread
-            sentencepiece.set_random_generator_seed(seed % (1 << 32))
-            thread = threading.Thread(target=split)
-            thread.start()
-            thread.join()
-        return laid_end_to_end(ids)
-
-
-SAMPLING = threading.Lock()
 
 
 def laid_end_to_end(sentences: list[list[int]]) -> Pieces:

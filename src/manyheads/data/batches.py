@@ -1,0 +1,278 @@
+"""Batches (5.1): about N source and N target tokens each, sentences of like length together.
+
+The order of an epoch is a pure function of (seed, epoch): nothing is kept between batches, so a run that starts
+at batch k reads what the uninterrupted one would have read. A batch is the same whatever the number of ranks; each
+rank takes every world-th pair of it, and as these are of like length, ranks have about the same to do.
+"""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from manyheads.config import BEGIN, DataConfig
+from manyheads.data.store import Side, Split
+from manyheads.errors import DataError
+from manyheads.packed import Packed
+from manyheads.text.sampling import Sampler
+from manyheads.text.subwords import Pieces, SubwordPair
+
+AHEAD = 4  # batches made ready while the model works
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What a training step reads. Source and labels end with the end token; inputs begin with begin."""
+
+    source: Packed
+    inputs: Packed
+    labels: Packed
+    pairs: NDArray[np.int64]  # which of the split's
+    epoch: int
+    index: int  # of the epoch
+
+    def to(self, device: torch.device | str) -> "Batch":
+        return self._each(lambda packed: packed.to(device, non_blocking=True))
+
+    def pinned(self) -> "Batch":
+        """In page-locked memory, out of which a GPU copies while it computes."""
+        return self._each(Packed.pinned)
+
+    def _each(self, change: Callable[[Packed], Packed]) -> "Batch":
+        source, inputs, labels = change(self.source), change(self.inputs), change(self.labels)
+        return replace(self, source=source, inputs=inputs, labels=labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """An epoch: pairs in the order they are read, and where each batch begins."""
+
+    order: NDArray[np.int64]  # [readings]
+    bounds: NDArray[np.int64]  # [batches + 1]
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def pairs(self, index: int) -> NDArray[np.int64]:
+        return self.order[self.bounds[index] : self.bounds[index + 1]]
+
+
+class Batches:
+    """The batches of a split, epoch after epoch, for one rank of several.
+
+    `subwords` are needed where the config asks for splitting words anew.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        config: DataConfig,
+        *,
+        seed: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        subwords: SubwordPair | None = None,
+    ) -> None:
+        if not 0 <= rank < world:
+            raise DataError(f"rank {rank} of {world}: ranks run from 0 to one below their number")
+        self.split, self.config, self.seed, self.rank, self.world = split, config, seed, rank, world
+        self.samplers = samplers(subwords, config.subword_sampling)
+        longest = min(config.longest, config.batch_tokens)
+        fits = np.maximum(split.source.lengths, split.target.lengths) <= longest
+        self.usable = np.flatnonzero(fits)
+        self.too_long = np.flatnonzero(~fits)  # pairs that no batch has; the caller reports them
+        if not len(self.usable):
+            raise DataError(
+                f"none of {len(split):,} pairs has at most {longest} tokens a side "
+                f"(data.longest, data.batch_tokens): raise them, or add pairs"
+            )
+        self.plan = lru_cache(maxsize=2)(self._plan)
+
+    def _plan(self, epoch: int) -> Plan:
+        """Pairs are shuffled, sorted by length, cut into batches, and the batches shuffled."""
+        chance = np.random.default_rng([self.seed, epoch])
+        readings = self._readings(epoch)
+        shuffled = readings[chance.permutation(len(readings))]
+        ordered = shuffled[by_length(self.split, shuffled)]
+        bounds = cut(self.split, ordered, self.config.batch_tokens)
+        return shuffle_batches(ordered, bounds, chance)
+
+    def _readings(self, epoch: int) -> NDArray[np.int64]:
+        """Every pair as often as its input's weight says: n w times in n epochs, rounded either way.
+
+        A pair's phase, fixed by the seed, says in which epochs the fractions add up to a reading.
+        """
+        weights = np.repeat(
+            [weight for _, weight, _ in self.split.parts], [pairs for _, _, pairs in self.split.parts]
+        )[self.usable]
+        if (weights == 1).all():
+            return self.usable
+        phases = np.random.default_rng([self.seed]).permutation(len(weights)) / len(weights)
+        times = np.floor((epoch + 1) * weights + phases) - np.floor(epoch * weights + phases)
+        return np.repeat(self.usable, times.astype(np.int64))
+
+    def count(self, epoch: int) -> int:
+        """Batches of an epoch, the same for every rank."""
+        return len(self.plan(epoch))
+
+    def batch(self, epoch: int, index: int) -> Batch:
+        """This rank's share of a batch."""
+        share = self.plan(epoch).pairs(index)[self.rank :: self.world]
+        source = gathered(self.split.source, share)
+        target = gathered(self.split.target, share)
+        if self.samplers:
+            seeds = np.random.default_rng([self.seed, epoch, index, self.rank]).integers(1 << 62, size=2)
+            source = resampled(source, *self.samplers[0], int(seeds[0]))
+            target = resampled(target, *self.samplers[1], int(seeds[1]))
+        labels = Packed.from_arrays(target.ids, target.offsets)
+        inputs = Packed(torch.from_numpy(shifted(target)), labels.offsets, labels.longest)
+        return Batch(Packed.from_arrays(source.ids, source.offsets), inputs, labels, share, epoch, index)
+
+    def start(self, epoch: int = 0, index: int = 0, *, pin: bool = False) -> "Stream":
+        """Batches from there on without end, made ready in the background. Pinned memory is for CUDA."""
+        return Stream(self, epoch, index, pin)
+
+
+# ---- the order
+
+
+def by_length(split: Split, pairs: NDArray[np.int64]) -> NDArray[np.intp]:
+    """The places of the pairs by source length, then target length; equal ones stay in their shuffled order.
+
+    Two stable sorts over 16 bits, which NumPy does by counting.
+    """
+    first = np.argsort(clipped(split.target, pairs), kind="stable")
+    return first[np.argsort(clipped(split.source, pairs)[first], kind="stable")]
+
+
+def clipped(side: Side, pairs: NDArray[np.int64]) -> NDArray[np.uint16]:
+    return np.minimum(side.lengths[pairs], 0xFFFF).astype(np.uint16)
+
+
+def cut(split: Split, ordered: NDArray[np.int64], tokens: int) -> NDArray[np.int64]:
+    """Where batches begin: each takes pairs as long as neither side goes beyond `tokens`."""
+    sums = [np.cumsum(side.lengths[ordered], dtype=np.int64) for side in (split.source, split.target)]
+    bounds = [0]
+    while bounds[-1] < len(ordered):
+        used = [int(total[bounds[-1] - 1]) if bounds[-1] else 0 for total in sums]
+        ends = [
+            np.searchsorted(total, past + tokens, side="right")
+            for total, past in zip(sums, used, strict=True)
+        ]
+        bounds.append(int(min(ends)))
+    return np.array(bounds, np.int64)
+
+
+def shuffle_batches(
+    ordered: NDArray[np.int64], bounds: NDArray[np.int64], chance: np.random.Generator
+) -> Plan:
+    sequence = chance.permutation(len(bounds) - 1)
+    sizes = np.diff(bounds)[sequence]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return Plan(ordered[ranges(bounds[:-1][sequence], sizes)], starts)
+
+
+def ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[starts[0], starts[0] + 1, ... sizes[0] of them, starts[1], ...]"""
+    ends = np.cumsum(sizes)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + sizes, sizes)
+
+
+# ---- the tokens
+
+
+def gathered(side: Side, pairs: NDArray[np.int64]) -> Pieces:
+    """The sentences of some pairs, laid end to end."""
+    starts = np.asarray(side.offsets[pairs])
+    sizes = np.asarray(side.offsets[pairs + 1]) - starts
+    return Pieces(
+        side.tokens[ranges(starts, sizes)].astype(np.int64), np.concatenate([[0], np.cumsum(sizes)])
+    )
+
+
+def shifted(target: Pieces) -> NDArray[np.int64]:
+    """The decoder's input: begin, then each label but the last (3.1)."""
+    inputs = np.empty_like(target.ids)
+    inputs[1:] = target.ids[:-1]
+    inputs[target.offsets[:-1]] = BEGIN
+    return inputs
+
+
+def samplers(subwords: SubwordPair | None, rate: float) -> list[tuple[Any, Sampler]]:
+    if rate == 0:
+        return []
+    if subwords is None:
+        raise DataError(
+            f"data.subword_sampling is {rate}, which needs the subwords: give Batches the store's"
+        )
+    return [(side, Sampler(side, rate)) for side in (subwords.source, subwords.target)]
+
+
+def resampled(pieces: Pieces, subwords: Any, sampler: Sampler, seed: int) -> Pieces:
+    """The same texts, split anew: the ids give the texts back without loss."""
+    sentences = np.split(pieces.ids, pieces.offsets[1:-1])
+    return sampler.sample_many([subwords.decode(ids.tolist()) for ids in sentences if len(ids)], seed)
+
+
+# ---- ahead of the model
+
+
+class Stream:
+    """Batches from some point on, a few of them ready before they are asked for. Close it, or use `with`."""
+
+    def __init__(self, batches: Batches, epoch: int, index: int, pin: bool) -> None:
+        self.ready: queue.Queue[Batch | BaseException] = queue.Queue(AHEAD)
+        self.closed = threading.Event()
+        self.thread = threading.Thread(target=self._fill, args=(batches, epoch, index, pin), daemon=True)
+        self.thread.start()
+
+    def _fill(self, batches: Batches, epoch: int, index: int, pin: bool) -> None:
+        try:
+            for batch in onwards(batches, epoch, index):
+                self._put(batch.pinned() if pin else batch)
+                if self.closed.is_set():
+                    return
+        except BaseException as fault:  # it belongs to whoever asks for the next batch
+            self._put(fault)
+
+    def _put(self, item: Batch | BaseException) -> None:
+        while not self.closed.is_set():
+            with suppress(queue.Full):
+                self.ready.put(item, timeout=0.1)
+                break
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        if self.closed.is_set():
+            raise StopIteration
+        item = self.ready.get()
+        if isinstance(item, BaseException):
+            self.ready.put(item)
+            raise item
+        return item
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.closed.set()
+        self.thread.join()
+
+
+def onwards(batches: Batches, epoch: int, index: int) -> Iterator[Batch]:
+    for number in count(epoch):
+        for place in range(index if number == epoch else 0, batches.count(number)):
+            yield batches.batch(number, place)

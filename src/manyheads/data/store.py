@@ -1,0 +1,284 @@
+"""Token arrays on disk: written as a stream, complete or absent, opened in milliseconds at any size.
+
+A data folder holds `corpus.json` (languages, counts, what was dropped and why, the SHA-256 of every other
+file), the subwords, and for each split and side two arrays in NumPy's own format, mapped into memory:
+
+    train.source.tokens.npy    every sentence and its end, in one row    uint16; uint32 above 65,536 pieces
+    train.source.offsets.npy   where each begins, and the last ends      int64 [pairs + 1]
+
+With valid and test lie their texts, `valid.en` and `valid.ko`, as plain lines.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyheads.errors import DataError
+from manyheads.text.subwords import Pieces, SubwordPair
+
+FORMAT = 1
+MANIFEST = "corpus.json"
+SIDES = ("source", "target")
+
+
+# ---- writing
+
+
+class ArrayWriter:
+    """A NumPy file of one row that grows as it is written. Its header keeps room for any length."""
+
+    def __init__(self, path: Path, dtype: type[np.generic]) -> None:
+        self.dtype, self.length = np.dtype(dtype), 0
+        self.file: IO[bytes] = path.open("wb")
+        self._write_header()
+
+    def _write_header(self) -> None:
+        header = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.length,)}
+        np.lib.format.write_array_header_1_0(self.file, header)
+
+    def write(self, values: NDArray[Any]) -> None:
+        self.file.write(np.ascontiguousarray(values, self.dtype).data)
+        self.length += len(values)
+
+    def close(self) -> None:
+        self.file.seek(0)
+        self._write_header()
+        self.file.close()
+
+
+class SideWriter:
+    """The tokens and offsets of one side of a split."""
+
+    def __init__(self, folder: Path, split: str, side: str, vocabulary: int) -> None:
+        narrow = vocabulary <= 1 << 16
+        self.tokens = ArrayWriter(folder / f"{split}.{side}.tokens.npy", np.uint16 if narrow else np.uint32)
+        self.offsets = ArrayWriter(folder / f"{split}.{side}.offsets.npy", np.int64)
+        self.offsets.write(np.zeros(1, np.int64))
+
+    def write(self, pieces: Pieces) -> None:
+        self.offsets.write(pieces.offsets[1:] + self.tokens.length)
+        self.tokens.write(pieces.ids)
+
+    def close(self) -> None:
+        self.tokens.close()
+        self.offsets.close()
+
+
+@contextmanager
+def written_aside(folder: Path, replace: bool = False) -> Iterator[Path]:
+    """A folder to write into, which takes the name asked for when all is done, synced; or leaves nothing."""
+    if folder.exists() and not replace:
+        raise DataError(f"{folder}: exists already; choose another folder, or replace it with --force")
+    if folder.exists() and not (folder / MANIFEST).exists():
+        raise DataError(f"{folder}: is no data folder (no {MANIFEST} in it), and will not be replaced")
+    folder.absolute().parent.mkdir(parents=True, exist_ok=True)
+    aside = folder.with_name(f"{folder.name}.part")
+    with locked(aside):
+        try:
+            yield aside
+            for path in (*sorted(aside.iterdir()), aside):
+                sync(path)
+            put_in_place(aside, folder)
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+
+
+@contextmanager
+def locked(aside: Path) -> Iterator[None]:
+    """What a killed run left behind is cleared away; what a running one writes is left alone."""
+    import fcntl
+
+    lock = aside.with_name(f"{aside.name}.lock")
+    with lock.open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as fault:
+            if fault.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            raise DataError(
+                f"{aside}: another process is writing it; wait for it, or choose another"
+            ) from None
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """A file or a folder, out of the machine's memory and onto the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def put_in_place(aside: Path, folder: Path) -> None:
+    old = folder.with_name(f"{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    aside.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+    sync(folder.absolute().parent)
+
+
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Last of all: the description, with the size and SHA-256 of every file."""
+    files = {path.name: fingerprint(path) for path in sorted(folder.iterdir())}
+    text = json.dumps({"format": FORMAT, **manifest, "files": files}, ensure_ascii=False, indent=1)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def fingerprint(path: Path, progress: Callable[[int], None] = lambda size: None) -> dict[str, Any]:
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+            size += len(block)
+            progress(len(block))
+    return {"bytes": size, "sha256": digest.hexdigest()}
+
+
+# ---- reading
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One side of a split: sentences as slices of one long array."""
+
+    tokens: NDArray[Any]  # [tokens] uint16 or uint32, mapped
+    offsets: NDArray[np.int64]  # [pairs + 1], mapped
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, pair: int) -> NDArray[Any]:
+        """A sentence's ids with the end."""
+        return self.tokens[self.offsets[pair] : self.offsets[pair + 1]]
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int32]:
+        """Tokens of each sentence, end included."""
+        return np.diff(self.offsets).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Pairs of token sequences, in the order of the inputs that they came from: name, weight, pairs."""
+
+    source: Side
+    target: Side
+    parts: tuple[tuple[str, float, int], ...]
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+class Store:
+    """A data folder."""
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        self.folder, self.manifest = folder, manifest
+        self.source_language: str = manifest["languages"]["source"]
+        self.target_language: str = manifest["languages"]["target"]
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> Self:
+        """In milliseconds: sizes are compared, contents are not (`verify` does)."""
+        here = Path(folder)
+        store = cls(here, read_manifest(here))
+        for name, stated in store.manifest["files"].items():
+            size = (here / name).stat().st_size if (here / name).exists() else None
+            if size != stated["bytes"]:
+                found = "is missing" if size is None else f"has {size:,} bytes"
+                raise DataError(
+                    f"{here / name}: {found}, but {MANIFEST} says {stated['bytes']:,}: prepare the data again"
+                )
+        return store
+
+    def verify(self, progress: Callable[[int], None] = lambda size: None) -> None:
+        """Every byte against its checksum."""
+        for name, stated in self.manifest["files"].items():
+            if fingerprint(self.folder / name, progress) != stated:
+                path = self.folder / name
+                raise DataError(f"{path}: damaged, {MANIFEST} has another SHA-256: prepare the data again")
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(stated["bytes"] for stated in self.manifest["files"].values())
+
+    @cached_property
+    def subwords(self) -> SubwordPair:
+        return SubwordPair.load(self.folder)
+
+    @property
+    def splits(self) -> list[str]:
+        return list(self.manifest["splits"])
+
+    def split(self, name: str) -> Split:
+        if name not in self.manifest["splits"]:
+            raise DataError(f"{self.folder}: no split {name!r}; it has {', '.join(self.splits)}")
+        source, target = (self._side(name, side) for side in SIDES)
+        stated = self.manifest["splits"][name]
+        parts = tuple((part["name"], part["weight"], part["kept"]) for part in stated["inputs"])
+        if not len(source) == len(target) == stated["pairs"] == sum(kept for _, _, kept in parts):
+            raise DataError(
+                f"{self.folder}: {name} has {len(source):,} sources, {len(target):,} targets and "
+                f"{stated['pairs']:,} pairs in {MANIFEST}: prepare the data again"
+            )
+        return Split(source, target, parts)
+
+    def _side(self, split: str, side: str) -> Side:
+        stem = f"{self.folder}/{split}.{side}"
+        return Side(map_array(f"{stem}.tokens.npy"), map_array(f"{stem}.offsets.npy"))
+
+    def text(self, split: str) -> tuple[list[str], list[str]]:
+        """The lines of valid or test as they were before they became subwords."""
+        source, target = (self._lines(split, code) for code in (self.source_language, self.target_language))
+        return source, target
+
+    def _lines(self, split: str, language: str) -> list[str]:
+        return (self.folder / f"{split}.{language}").read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def map_array(path: str) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as fault:
+        raise DataError(f"{path}: not an array of ours ({fault}): prepare the data again") from None
+    return array
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        number = manifest["format"]
+    except OSError as fault:
+        raise DataError(
+            f"{folder}: no data folder ({MANIFEST}: {fault.strerror}); `prepare` makes one"
+        ) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise DataError(f"{folder / MANIFEST}: not the description of a data folder") from None
+    if not isinstance(number, int) or number > FORMAT:
+        raise DataError(
+            f"{folder}: written in format {number}, but this version reads up to {FORMAT}: update manyheads"
+        )
+    missing = {"languages", "splits", "files"} - manifest.keys()
+    if missing:
+        raise DataError(f"{folder / MANIFEST}: lacks {', '.join(sorted(missing))}: prepare the data again")
+    return dict(manifest)

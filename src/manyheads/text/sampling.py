@@ -1,0 +1,127 @@
+"""Splitting words anew at each reading, so that a model sees the parts of a word too.
+
+BPE-dropout (Provilkov and others, 2020): each possible merge is passed over with probability p. For a unigram
+model, sampling among all splits by their probability (Kudo, 2018), smoothed by an exponent.
+
+SentencePiece can do both, but mixes something of the process into its seed: a resumed run would read other
+splits. Here they are a function of the seed alone; without dropout they are SentencePiece's own.
+"""
+
+import math
+import random
+import re
+from collections.abc import Callable, Sequence
+
+from manyheads.config import SPECIAL_TOKENS
+from manyheads.errors import DataError
+from manyheads.text.subwords import WORD_START, Pieces, Subwords, laid_end_to_end, normalise
+
+BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+UNKNOWN_PENALTY = 10.0  # below the least likely piece, as SentencePiece has it
+
+
+class Sampler:
+    """Splits texts by chance: `rate` is BPE-dropout's p, or the exponent of a unigram model's weights."""
+
+    def __init__(self, subwords: Subwords, rate: float) -> None:
+        table = subwords.table()
+        self.rate = rate
+        self.bytes = {
+            int(found[1], 16): one for one, (piece, _) in enumerate(table) if (found := BYTE.fullmatch(piece))
+        }
+        if len(self.bytes) < 256:
+            raise DataError(
+                "data.subword_sampling reads the text out of the ids, which needs subwords that spell what "
+                "they do not know: prepare the data with subwords.byte_fallback=true"
+            )
+        special = {*range(SPECIAL_TOKENS), *self.bytes.values()}
+        scored = [(one, piece, score) for one, (piece, score) in enumerate(table) if one not in special]
+        is_bpe = all(score == round(score) for _, _, score in scored)  # ranks; log-probabilities otherwise
+        unscored = [piece for _, piece, score in scored if score == 0]
+        reserved = unscored[:-1] if is_bpe else unscored  # the best merge scores 0 too, and stands after them
+        self.ids = {piece: one for one, piece, _ in scored}
+        self.scores = {piece: score for _, piece, score in scored if piece not in set(reserved)}
+        self.least = min(self.scores.values(), default=0.0) - UNKNOWN_PENALTY
+        self.longest = max(map(len, self.scores), default=1)
+        longest_first = sorted(reserved, key=len, reverse=True)
+        self.reserved = re.compile(f"({'|'.join(map(re.escape, longest_first))})") if reserved else None
+        self._split: Callable[[str, random.Random], list[str]] = self._merge if is_bpe else self._walk
+
+    def sample_many(self, texts: Sequence[str], seed: int) -> Pieces:
+        """Ids of many texts, each followed by end."""
+        chance = random.Random(seed)
+        return laid_end_to_end([self.sample(text, chance) for text in texts])
+
+    def sample(self, text: str, chance: random.Random) -> list[int]:
+        mended = normalise(text)
+        words = (WORD_START + word for word in mended.split(" ")) if mended else ()
+        return [one for word in words for part in self._parts(word) for one in self._ids_of(part, chance)]
+
+    def _parts(self, word: str) -> list[str]:
+        """Reserved symbols stand apart: they are never split."""
+        return [part for part in self.reserved.split(word) if part] if self.reserved else [word]
+
+    def _ids_of(self, part: str, chance: random.Random) -> list[int]:
+        if part in self.ids and part not in self.scores:
+            return [self.ids[part]]
+        ids: list[int] = []
+        for piece in self._split(part, chance):
+            ids += [self.ids[piece]] if piece in self.ids else self._spelt(piece)
+        return ids
+
+    def _spelt(self, character: str) -> list[int]:
+        return [self.bytes[byte] for byte in character.encode()]
+
+    def _merge(self, word: str, chance: random.Random) -> list[str]:
+        """Byte-pair encoding: the best merge that is possible and not passed over, until there is none."""
+        pieces = list(word)
+        while len(pieces) > 1:
+            best, place = -math.inf, -1
+            for i in range(len(pieces) - 1):
+                score = self.scores.get(pieces[i] + pieces[i + 1], -math.inf)
+                if score > best and (self.rate == 0 or chance.random() >= self.rate):
+                    best, place = score, i
+            if place < 0:
+                break
+            pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
+        return pieces
+
+    def _walk(self, word: str, chance: random.Random) -> list[str]:
+        """Unigram: sums over all splits from the left, then a walk back that draws each last piece."""
+        sums = [0.0] + [-math.inf] * len(word)  # log of the smoothed weight of all splits of word[:i]
+        for end in range(1, len(word) + 1):
+            sums[end] = log_sum([sums[start] + weight for start, weight in self._last_pieces(word, end)])
+        pieces: list[str] = []
+        end = len(word)
+        while end > 0:
+            start = draw(
+                [(start, sums[start] + weight) for start, weight in self._last_pieces(word, end)], chance
+            )
+            pieces.append(word[start:end])
+            end = start
+        return pieces[::-1]
+
+    def _last_pieces(self, word: str, end: int) -> list[tuple[int, float]]:
+        """Where a piece that ends here may begin, and its smoothed weight."""
+        found = []
+        for start in range(max(0, end - self.longest), end):
+            score = self.scores.get(word[start:end], self.least if end - start == 1 else None)
+            if score is not None:
+                found.append((start, self.rate * score))
+        return found
+
+
+def log_sum(logs: list[float]) -> float:
+    top = max(logs)
+    return top + math.log(sum(math.exp(log - top) for log in logs))
+
+
+def draw(weighted: list[tuple[int, float]], chance: random.Random) -> int:
+    """One of the choices, by log weights."""
+    top = max(log for _, log in weighted)
+    left = chance.random() * sum(math.exp(log - top) for _, log in weighted)
+    for choice, log in weighted:
+        left -= math.exp(log - top)
+        if left < 0:
+            return choice
+    return weighted[-1][0]
