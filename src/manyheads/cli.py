@@ -1,16 +1,18 @@
 """The command line: one thin command a verb. What a verb needs is imported when it runs."""
 
+import errno
 import json
 import os
 import sys
-from dataclasses import asdict
-from typing import Annotated
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from manyheads import __version__
-from manyheads.config import Config
-from manyheads.errors import ManyheadsError
+from manyheads.config import SPLITS, Config, InputConfig, Recipe
+from manyheads.errors import ConfigError, ManyheadsError
 from manyheads.presets import PRESETS, preset
 
 app = typer.Typer(
@@ -29,8 +31,25 @@ def main() -> None:
     try:
         app()
     except ManyheadsError as fault:
-        print(f"manyheads: {fault}", file=sys.stderr)
-        sys.exit(fault.exit_code)
+        leave(str(fault), fault.exit_code)
+    except MemoryError:
+        leave("out of memory", 4)
+    except BrokenPipeError:  # whoever read our output has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as fault:
+        if fault.filename is None and fault.errno not in NO_ROOM:
+            raise
+        at = f"{fault.filename}: " if fault.filename else ""
+        leave(f"{at}{fault.strerror}", 4 if fault.errno in NO_ROOM else 3)
+
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+def leave(message: str, code: int) -> None:
+    print(f"manyheads: {message}", file=sys.stderr)
+    sys.exit(code)
 
 
 def show_version(wanted: bool) -> None:
@@ -48,19 +67,128 @@ def every_verb(
     pass
 
 
+@app.command()
+def prepare(
+    folder: Annotated[Path, typer.Argument(help="The data folder to write.", metavar="DATA")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Settings of the recipe, such as subwords.vocabulary=8000 or clean.ratio=none.",
+            metavar="SECTION.KEY=VALUE",
+        ),
+    ] = None,
+    train: Annotated[
+        list[str] | None,
+        typer.Option(help="Training text: two plain files, source and target, or one of both; may repeat."),
+    ] = None,
+    valid: Annotated[list[str] | None, typer.Option(help="Text to choose the best model by.")] = None,
+    test: Annotated[list[str] | None, typer.Option(help="Text to judge the model by at the end.")] = None,
+    pair: Annotated[
+        str | None, typer.Option(help="Languages, such as en-ko; file names like train.en tell them too.")
+    ] = None,
+    recipe: Annotated[
+        Path | None, typer.Option(help="A TOML file of all this, with a name and a weight for each input.")
+    ] = None,
+    on_bad: Annotated[
+        str | None,
+        typer.Option(
+            help="Bad text: stop, or skip and list it in dropped.tsv. By default bad lines are skipped; "
+            "files of differing line counts and broken files stop.",
+            metavar="stop|skip",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a data folder that is there.")] = False,
+    show_recipe: Annotated[
+        bool,
+        typer.Option("--show-recipe", help="Print every setting with its meaning, and leave."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+) -> None:
+    """Turn parallel text into training data, and say what was dropped and why.
+
+    Plain text, TSV, JSONL, TMX, PO and XLIFF, each also as .gz, .xz or .zst. Without --valid, some pairs are
+    set apart for valid and test. Example: manyheads prepare data --train=train.{en,ko} --valid=valid.{en,ko}
+    subwords.vocabulary=16000
+    """
+    base = Recipe.load(recipe) if recipe else Recipe()
+    texts = zip(SPLITS, (train, valid, test), strict=True)
+    given: dict[str, Any] = {split: inputs_of(files) for split, files in texts if files}
+    languages = dict(zip(("source", "target"), pair_of(pair), strict=True)) if pair else {}
+    policy = {"on_bad": on_bad} if on_bad else {}
+    corpus: Any = {**languages, **policy}
+    whole = replace(base, corpus=replace(base.corpus, **corpus), **given).override(changes or [])
+    if show_recipe:
+        print(whole.to_toml(), end="")
+        return
+
+    from manyheads.data import prepare as preparing
+    from manyheads.data.report import report
+    from manyheads.progress import shown
+
+    with shown() as tell:
+        store = preparing.prepare(whole, folder, force=force, tell=tell)
+    if as_json:
+        print(json.dumps(store.manifest, ensure_ascii=False, indent=1))
+    else:
+        print(report(store.manifest))
+        print(f"\n{folder}: ready. What was left out is listed in {folder / preparing.DROPPED}")
+
+
+def inputs_of(files: list[str]) -> tuple[InputConfig, ...]:
+    """Plain files stand in twos; a file that holds both sides stands alone."""
+    from manyheads.text.corpus import format_of
+
+    inputs: list[InputConfig] = []
+    waiting: list[str] = []
+    for file in files:
+        alone = InputConfig(files=(file,))
+        if format_of(alone) != "plain":
+            inputs.append(alone)
+        elif waiting:
+            inputs.append(InputConfig(files=(waiting.pop(), file)))
+        else:
+            waiting.append(file)
+    if waiting:
+        raise ConfigError(
+            f"{waiting[0]} has no counterpart: plain text comes in two files, source and target, each with "
+            f"its own --train (or --valid, --test); what a name does not tell, a recipe does"
+        )
+    return tuple(inputs)
+
+
+def pair_of(text: str) -> tuple[str, str]:
+    source, dash, target = text.partition("-")
+    if not (source and dash and target):
+        raise ConfigError(f"--pair is {text!r}, but must be two languages with a dash, such as en-ko")
+    return source, target
+
+
 @app.command(epilog=f"Presets: {', '.join(PRESETS)}.")
 def inspect(
-    what: Annotated[str, typer.Argument(help="A preset's name, or a TOML file.", metavar="PRESET|FILE")],
+    what: Annotated[
+        str, typer.Argument(help="A preset, a TOML file, or a data folder.", metavar="PRESET|FILE|DATA")
+    ],
     changes: Annotated[
         list[str] | None,
         typer.Argument(help="Keys to change (none unsets).", metavar="SECTION.KEY=VALUE"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON rather than TOML.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON rather than TOML or text.")] = False,
+    sentence: Annotated[
+        list[str] | None, typer.Option(help="Of a data folder: show how this is split; may repeat.")
+    ] = None,
+    examples: Annotated[int, typer.Option(help="Of a data folder: so many pairs.", min=0)] = 3,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Of a data folder: read it all, check every sum.")
+    ] = False,
 ) -> None:
-    """Show a configuration whole, checked, with what each key means and the model's size.
+    """Show a configuration whole, with what each key means and the model's size; or a data folder.
 
-    The output is a TOML file to start from. Example: manyheads inspect base model.layers=12 > run.toml
+    Of a configuration, the output is a TOML file to start from. Of a data folder: languages, sizes, what was
+    dropped, examples, and how a sentence is split. Example: manyheads inspect base model.layers=12 > run.toml
     """
+    if os.path.isdir(what):
+        inspect_data(what, sentence or [], examples, verify, as_json)
+        return
     is_file = what.endswith(".toml") or (what not in PRESETS and os.path.exists(what))
     config = (Config.load(what) if is_file else preset(what)).override(changes or [])
 
@@ -74,3 +202,17 @@ def inspect(
         f"{part.replace('_', ' ')} {size:,}" for part, size in sizes.items() if part != "total"
     )
     print(f"# {sizes['total']:,} parameters: {shares}\n\n{config.to_toml()}", end="")
+
+
+def inspect_data(folder: str, sentences: list[str], examples: int, verify: bool, as_json: bool) -> None:
+    from manyheads.data import report
+    from manyheads.data.store import Store
+
+    store = Store.open(folder)
+    if verify:
+        from manyheads.progress import counted, shown
+
+        with shown() as tell:
+            store.verify(counted(tell, "checking sums", store.total_bytes))
+    told = report.summary(store, examples, sentences)
+    print(json.dumps(told, ensure_ascii=False, indent=1) if as_json else report.described(told))

@@ -1,8 +1,8 @@
 """Batches (5.1): about N source and N target tokens each, sentences of like length together.
 
-The order of an epoch is a pure function of (seed, epoch): nothing is kept between batches, so a run that starts
-at batch k reads what the uninterrupted one would have read. A batch is the same whatever the number of ranks; each
-rank takes every world-th pair of it, and as these are of like length, ranks have about the same to do.
+The order of an epoch is a pure function of (seed, epoch): nothing is kept between batches, so a run that
+starts at batch k reads what the uninterrupted one would have read. A batch is the same whatever the number of
+ranks; each takes every world-th pair of it, and as these are of like length, all have about the same to do.
 """
 
 import queue

@@ -131,9 +131,15 @@ class Subwords:
         ids = range(len(self))
         return [(self._processor.id_to_piece(one), self._processor.get_score(one)) for one in ids]
 
+    def piece(self, one: int) -> str:
+        """An id as people read it: a space is written U+2581, a byte <0x0A>."""
+        self._check_range([one])
+        text: str = self._processor.id_to_piece(one)
+        return text
+
     def pieces(self, text: str) -> list[str]:
-        """How a text is split, as people read it: a space is written U+2581, a byte <0x0A>."""
-        return [self._processor.id_to_piece(one) for one in self.encode(text)]
+        """How a text is split."""
+        return [self.piece(one) for one in self.encode(text)]
 
     def encode_many(self, texts: Sequence[str], threads: int | None = None) -> Pieces:
         """Ids of many texts, each followed by end. `threads`: by default as many as there are cores."""

@@ -1,0 +1,95 @@
+"""What a data folder says of itself, for people: what was read, dropped and why, kept; lengths; examples."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from manyheads.data.store import Side, Store
+from manyheads.text.subwords import SubwordPair, Subwords
+
+BAR = 24  # columns of the longest bar
+LENGTH_BOUNDS = (8, 16, 32, 64, 128, 256, 512)  # of the histogram, in tokens
+
+
+def report(manifest: dict[str, Any]) -> str:
+    """The whole report of `prepare`."""
+    lines = [line for split, told in manifest["splits"].items() for line in split_lines(split, told)]
+    return "\n".join([*lines, *subword_lines(manifest["subwords"]), *histogram(manifest["splits"]["train"])])
+
+
+def split_lines(split: str, told: dict[str, Any]) -> Iterator[str]:
+    tokens = " / ".join(f"{told[side]['tokens']:,}" for side in ("source", "target"))
+    yield f"{split}: {told['pairs']:,} pairs, {tokens} tokens (source / target, ends included)"
+    for part in told["inputs"]:
+        yield from input_lines(part)
+
+
+def input_lines(part: dict[str, Any]) -> Iterator[str]:
+    weight = "" if part["weight"] == 1 else f", weight {part['weight']:g}"
+    yield f"  {part['name']}{weight}: read {part['read']:,}, kept {part['kept']:,}"
+    for heading in ("bad", "dropped", "mended"):
+        for reason, number in part[heading].items():
+            yield f"    {heading:8}{number:>12,}  {reason}"
+
+
+def subword_lines(told: dict[str, Any]) -> Iterator[str]:
+    sizes = f"{told['source_vocabulary']:,}" + (
+        "" if told["joint"] else f" and {told['target_vocabulary']:,}"
+    )
+    yield f"subwords: {told['kind']}, {'joint' if told['joint'] else 'separate'}, {sizes} pieces"
+
+
+def histogram(told: dict[str, Any]) -> Iterator[str]:
+    """Training pairs by the tokens of a side, source beside target."""
+    names, counts = length_names(), [told[side]["lengths"] for side in ("source", "target")]
+    most = max(1, *counts[0], *counts[1])
+    yield f"{'tokens':>9}  {'source':>11}  {'target':>11}"
+    for name, source, target in zip(names, *counts, strict=True):
+        bars = [mark * round(BAR * number / most) for mark, number in (("▒", source), ("░", target))]
+        yield f"{name:>9}  {source:>11,}  {target:>11,}  {bars[0]:{BAR}} {bars[1]}".rstrip()
+
+
+def length_names() -> list[str]:
+    starts = [1, *(bound + 1 for bound in LENGTH_BOUNDS)]
+    spans = [f"{low}-{high}" for low, high in zip(starts, LENGTH_BOUNDS, strict=False)]
+    return [*spans, f"over {LENGTH_BOUNDS[-1]}"]
+
+
+def examples(store: Store, count: int) -> Iterator[tuple[list[str], list[str]]]:
+    """Some training pairs as the model sees them, spread over the corpus."""
+    split = store.split("train")
+    step = max(1, len(split) // max(1, count))
+    for pair in list(range(step // 2, len(split), step))[:count]:
+        yield (
+            shown(split.source, pair, store.subwords.source),
+            shown(split.target, pair, store.subwords.target),
+        )
+
+
+def shown(side: Side, pair: int, subwords: Subwords) -> list[str]:
+    return [subwords.piece(one) for one in side[pair].tolist()]
+
+
+def summary(store: Store, count: int, sentences: Sequence[str] = ()) -> dict[str, Any]:
+    """For `inspect`: the description without the list of files, examples, and how sentences are split."""
+    told = {key: value for key, value in store.manifest.items() if key != "files"}
+    pairs = [{"source": source, "target": target} for source, target in examples(store, count)]
+    split = [{"sentence": text, **ways_to_split(store.subwords, text)} for text in sentences]
+    return {**told, "bytes": store.total_bytes, "examples": pairs, "sentences": split}
+
+
+def ways_to_split(subwords: SubwordPair, text: str) -> dict[str, list[str]]:
+    if subwords.joint:
+        return {"pieces": subwords.source.pieces(text)}
+    return {"as source": subwords.source.pieces(text), "as target": subwords.target.pieces(text)}
+
+
+def described(told: dict[str, Any]) -> str:
+    """The same for people."""
+    languages = told["languages"]
+    lines = [f"{languages['source']} to {languages['target']}, {told['bytes']:,} bytes", report(told)]
+    for pair in told["examples"]:
+        lines += ["", " ".join(pair["source"]), " ".join(pair["target"])]
+    for split in told["sentences"]:
+        lines += ["", split.pop("sentence")]
+        lines += [f"{way}: {' '.join(pieces)}" for way, pieces in split.items()]
+    return "\n".join(lines)
