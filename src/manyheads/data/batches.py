@@ -110,14 +110,14 @@ class Batches:
 
         A pair's phase, fixed by the seed, says in which epochs the fractions add up to a reading.
         """
-        weights = np.repeat(
-            [weight for _, weight, _ in self.split.parts], [pairs for _, _, pairs in self.split.parts]
-        )[self.usable]
-        if (weights == 1).all():
-            return self.usable
-        phases = np.random.default_rng([self.seed]).permutation(len(weights)) / len(weights)
-        times = np.floor((epoch + 1) * weights + phases) - np.floor(epoch * weights + phases)
-        return np.repeat(self.usable, times.astype(np.int64))
+        edges = np.searchsorted(self.usable, np.cumsum([0, *(pairs for _, _, pairs in self.split.parts)]))
+        readings = []
+        for number, (_, weight, _) in enumerate(self.split.parts):
+            own = self.usable[edges[number] : edges[number + 1]]
+            phases = np.random.default_rng([self.seed, number]).permutation(len(own)) / max(1, len(own))
+            times = np.floor((epoch + 1) * weight + phases) - np.floor(epoch * weight + phases)
+            readings.append(own if weight == 1 else np.repeat(own, times.astype(np.int64)))
+        return np.concatenate(readings)
 
     def count(self, epoch: int) -> int:
         """Batches of an epoch, the same for every rank."""

@@ -79,12 +79,19 @@ def xliff(stream: IO[bytes], file: str, corpus: CorpusConfig) -> Iterator[Unit]:
         unit = kind.createfromxmlElement(element)
         unit.namespace = namespace_of(element)
         source, target = unit.source or "", unit.target or ""
-        if target and unit.isfuzzy():
+        if target and unfinished(element):
             yield element.sourceline, BadText(UNFINISHED)
         elif turned_round(element, file, corpus):
             yield element.sourceline, (target, source)
         else:
             yield element.sourceline, (source, target)
+
+
+def unfinished(element: Any) -> bool:
+    """By its state, where one is stated; for the toolkit, what nobody approved is unfinished."""
+    target = element.find("{*}target")
+    state = target.get("state") or element.get("state") or ""
+    return state in ("new", "initial") or state.startswith("needs-") or element.get("approved") == "no"
 
 
 def turned_round(element: Any, file: str, corpus: CorpusConfig) -> bool:

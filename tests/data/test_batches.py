@@ -1,0 +1,278 @@
+"""Each pair once an epoch, whatever the ranks; the rest of an epoch the same wherever it is taken up."""
+
+import threading
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import manyheads as mh
+from manyheads.config import BEGIN, END, DataConfig, SubwordConfig
+from manyheads.data.batches import Batch, Batches, cut, ranges
+from manyheads.data.store import Side, Split
+from manyheads.text.subwords import SubwordPair, Subwords
+
+WORLDS = (1, 2, 3, 8)
+
+
+def side(lengths: list[int], first: int = 3) -> Side:
+    """Sentences of so many tokens, end included; every token but the end is a number of its own."""
+    offsets = np.cumsum([0, *lengths])
+    tokens = np.arange(first, first + offsets[-1])
+    tokens[offsets[1:] - 1] = END
+    return Side(tokens.astype(np.uint32), offsets.astype(np.int64))
+
+
+def split_of(lengths: list[tuple[int, int]], parts: list[tuple[str, float, int]] | None = None) -> Split:
+    source, target = side([s for s, _ in lengths]), side([t for _, t in lengths], first=10**6)
+    return Split(source, target, tuple(parts or [("all", 1.0, len(lengths))]))
+
+
+def config(tokens: int = 40, longest: int = 30, **more: float) -> DataConfig:
+    return DataConfig(batch_tokens=tokens, longest=longest, **more)
+
+
+LENGTHS = st.lists(st.tuples(st.integers(1, 35), st.integers(1, 35)), min_size=1, max_size=120)
+
+
+def usable(lengths: list[tuple[int, int]]) -> list[int]:
+    return [number for number, pair in enumerate(lengths) if max(pair) <= 30]
+
+
+@given(LENGTHS, st.integers(0, 5), st.integers(0, 3))
+def test_every_pair_is_read_exactly_once_an_epoch_for_any_number_of_ranks(
+    lengths: list[tuple[int, int]], seed: int, epoch: int
+) -> None:
+    if not usable(lengths):
+        return
+    split = split_of(lengths)
+    for world in WORLDS:
+        ranks = [Batches(split, config(), seed=seed, rank=rank, world=world) for rank in range(world)]
+        counts = {rank.count(epoch) for rank in ranks}
+        assert len(counts) == 1
+        read = [
+            pair
+            for rank in ranks
+            for index in range(rank.count(epoch))
+            for pair in rank.batch(epoch, index).pairs
+        ]
+        assert sorted(read) == usable(lengths)
+        assert ranks[0].too_long.tolist() == [n for n in range(len(lengths)) if n not in usable(lengths)]
+
+
+@given(LENGTHS, st.sampled_from(WORLDS), st.data())
+def test_taken_up_at_any_batch_the_rest_is_the_same(
+    lengths: list[tuple[int, int]], world: int, data: st.DataObject
+) -> None:
+    if not usable(lengths):
+        return
+    split = split_of(lengths)
+    rank = data.draw(st.integers(0, world - 1))
+    whole = Batches(split, config(), seed=2, rank=rank, world=world)
+    one = whole.count(0)
+    start = data.draw(st.integers(0, one - 1))
+    with whole.start() as stream:
+        expected = [next(stream) for _ in range(one + 2)]
+    with Batches(split, config(), seed=2, rank=rank, world=world).start(0, start) as stream:
+        again = [next(stream) for _ in range(one + 2 - start)]
+    assert [same(a, b) for a, b in zip(expected[start:], again, strict=True)] == [True] * len(again)
+
+
+def same(one: Batch, other: Batch) -> bool:
+    return (
+        (one.epoch, one.index) == (other.epoch, other.index)
+        and one.pairs.tolist() == other.pairs.tolist()
+        and all(
+            torch.equal(getattr(one, part).tokens, getattr(other, part).tokens)
+            and torch.equal(getattr(one, part).offsets, getattr(other, part).offsets)
+            for part in ("source", "inputs", "labels")
+        )
+    )
+
+
+@given(LENGTHS)
+def test_a_batch_of_several_ranks_is_the_batch_of_one(lengths: list[tuple[int, int]]) -> None:
+    if not usable(lengths):
+        return
+    split = split_of(lengths)
+    alone = Batches(split, config(), seed=1)
+    for world in WORLDS[1:]:
+        for index in range(alone.count(1)):
+            shares = [
+                Batches(split, config(), seed=1, rank=r, world=world).batch(1, index) for r in range(world)
+            ]
+            assert sorted(np.concatenate([share.pairs for share in shares])) == sorted(
+                alone.batch(1, index).pairs
+            )
+
+
+@given(LENGTHS)
+def test_no_side_of_a_batch_exceeds_its_tokens_and_no_neighbour_would_fit(
+    lengths: list[tuple[int, int]],
+) -> None:
+    if not usable(lengths):
+        return
+    split = split_of(lengths)
+    order = np.array(usable(lengths))
+    bounds = cut(split, order, 40)
+    sizes = np.array(lengths)[order]
+    for start, end in pairwise(bounds):
+        assert (sizes[start:end].sum(0) <= 40).all()
+        assert end == len(order) or (sizes[start : end + 1].sum(0) > 40).any()
+
+
+def test_a_batch_holds_what_the_model_reads() -> None:
+    split = split_of([(3, 2), (2, 4)])
+    batch = Batches(split, config()).batch(0, 0)
+    first, second = batch.pairs.tolist()
+    sources = [[3, 4, END], [6, END]]
+    labels = [[1000000, END], [1000002, 1000003, 1000004, END]]
+    assert [part.tolist() for part in batch.source.split()] == [sources[first], sources[second]]
+    assert [part.tolist() for part in batch.labels.split()] == [labels[first], labels[second]]
+    assert [part.tolist() for part in batch.inputs.split()] == [
+        [BEGIN, *labels[first][:-1]],
+        [BEGIN, *labels[second][:-1]],
+    ]
+    assert batch.source.tokens.dtype == batch.inputs.tokens.dtype == torch.int64
+    assert (batch.source.longest, batch.inputs.longest, batch.labels.longest) == (3, 4, 4)
+
+
+def test_sentences_of_like_length_are_together() -> None:
+    chance = np.random.default_rng(0)
+    lengths = [(int(n), int(n) + 1) for n in chance.integers(1, 29, 5000)]
+    batches = Batches(split_of(lengths), config(tokens=200))
+    spans = []
+    for index in range(batches.count(0)):
+        sizes = batches.batch(0, index).source.lengths
+        spans.append(int(sizes.max() - sizes.min()))
+    assert np.mean(spans) < 0.3
+
+
+def test_ranks_have_about_the_same_to_do() -> None:
+    chance = np.random.default_rng(0)
+    lengths = [(int(a), int(b)) for a, b in chance.integers(1, 30, (5000, 2))]
+    ranks = [Batches(split_of(lengths), config(tokens=2000), rank=rank, world=4) for rank in range(4)]
+    for index in range(ranks[0].count(0)):
+        work = [len(rank.batch(0, index).source.tokens) for rank in ranks]
+        assert max(work) - min(work) <= 60  # a sentence or two
+    sums = [sum(len(rank.batch(0, i).labels.tokens) for i in range(rank.count(0))) for rank in ranks]
+    assert max(sums) / min(sums) < 1.05
+
+
+def test_the_order_changes_with_the_seed_and_the_epoch_and_with_nothing_else() -> None:
+    split = split_of([(5, 5)] * 300)
+    orders = {
+        (seed, epoch): Batches(split, config(), seed=seed).plan(epoch).order.tolist()
+        for seed in (0, 1)
+        for epoch in (0, 1)
+    }
+    assert len({tuple(order) for order in orders.values()}) == 4
+    late_first = Batches(split, config(), seed=1)
+    late_first.plan(1)
+    assert late_first.plan(0).order.tolist() == orders[1, 0]
+
+
+@pytest.mark.parametrize("weight", [0.3, 1.0, 1.5, 3.0])
+def test_an_input_is_read_as_often_as_its_weight_says(weight: float) -> None:
+    lengths = [(4, 4)] * 200
+    batches = Batches(split_of(lengths, [("once", 1.0, 100), ("weighted", weight, 100)]), config(), seed=4)
+    counts = np.zeros(200, int)
+    for epoch in range(10):
+        readings = np.bincount(batches.plan(epoch).order, minlength=200)
+        assert (readings[:100] == 1).all()
+        assert set(readings[100:]) <= {int(np.floor(weight)), int(np.ceil(weight))}
+        assert readings[100:].sum() == pytest.approx(100 * weight, abs=1)
+        counts += readings
+    assert (counts[100:] == round(10 * weight)).all()
+
+
+def test_pairs_that_are_too_long_are_told_of_and_nothing_is_cut() -> None:
+    batches = Batches(split_of([(3, 3), (31, 3), (3, 31), (30, 30)]), config())
+    assert batches.too_long.tolist() == [1, 2]
+    assert sorted(batches.plan(0).order) == [0, 3]
+    smaller = Batches(split_of([(3, 3), (20, 3)]), config(tokens=10))
+    assert smaller.too_long.tolist() == [1]
+    with pytest.raises(mh.DataError, match="none of 1 pairs has at most 30 tokens a side"):
+        Batches(split_of([(31, 31)]), config())
+
+
+def test_more_ranks_than_pairs_leave_some_with_an_empty_batch() -> None:
+    shares = [Batches(split_of([(3, 3)] * 2), config(), rank=rank, world=8).batch(0, 0) for rank in range(8)]
+    assert [len(share.source) for share in shares] == [1, 1, 0, 0, 0, 0, 0, 0]
+    assert [len(share.labels.tokens) for share in shares] == [3, 3, 0, 0, 0, 0, 0, 0]
+
+
+def test_a_wrong_rank_is_refused() -> None:
+    with pytest.raises(mh.DataError, match="rank 2 of 2"):
+        Batches(split_of([(3, 3)]), config(), rank=2, world=2)
+
+
+def test_a_fault_in_the_background_reaches_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = Batches(split_of([(3, 3)]), config())
+
+    def fail(epoch: int, index: int) -> Batch:
+        raise mh.DataError("torn")
+
+    monkeypatch.setattr(batches, "batch", fail)
+    with batches.start() as stream:
+        for _ in range(2):
+            with pytest.raises(mh.DataError, match="torn"):
+                next(stream)
+
+
+def test_a_closed_stream_ends_and_leaves_no_thread() -> None:
+    before = threading.active_count()
+    stream = Batches(split_of([(3, 3)] * 50), config()).start()
+    next(stream)
+    stream.close()
+    assert threading.active_count() == before
+    assert list(stream) == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 6)), max_size=8))
+def test_ranges_are_written_out(spans: list[tuple[int, int]]) -> None:
+    starts, sizes = (np.array([span[part] for span in spans], np.int64) for part in (0, 1))
+    expected = [number for start, size in spans for number in range(start, start + size)]
+    assert ranges(starts, sizes).tolist() == expected
+
+
+# ---- words split anew
+
+
+def words(tmp_path: Path) -> tuple[Split, SubwordPair, list[str]]:
+    texts = ["나는 오늘 집에 간다.", "너는 어제 학교에 갔다.", "우리는 점심을 먹었다."] * 3
+    subwords = Subwords.train(texts * 10, SubwordConfig(vocabulary=310))
+    pieces = subwords.encode_many(texts)
+    one = Side(pieces.ids.astype(np.uint16), pieces.offsets)
+    return Split(one, one, (("all", 1.0, len(texts)),)), SubwordPair(subwords, subwords), texts
+
+
+@settings(max_examples=5)
+@given(seed=st.integers(0, 9))
+def test_sampling_changes_splits_with_the_epoch_but_never_the_text(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
+    split, subwords, texts = words(tmp_path_factory.mktemp("words"))
+    sampling = config(tokens=1000, longest=200, subword_sampling=0.5)
+    batches = [Batches(split, sampling, seed=seed, subwords=subwords) for _ in range(2)]
+    seen = []
+    for epoch in (0, 1):
+        first, again = (one.batch(epoch, 0) for one in batches)
+        assert same(first, again)
+        for part in ("source", "labels"):
+            read = [subwords.source.decode(ids.tolist()) for ids in getattr(first, part).split()]
+            assert read == [texts[pair] for pair in first.pairs]
+        by_pair = dict(zip(first.pairs.tolist(), first.source.split(), strict=True))
+        seen.append([by_pair[pair].tolist() for pair in sorted(by_pair)])
+        assert first.inputs.tokens[first.inputs.offsets[:-1].long()].tolist() == [BEGIN] * len(texts)
+    assert seen[0] != seen[1]
+
+
+def test_sampling_asks_for_the_subwords(tmp_path: Path) -> None:
+    split, _, _ = words(tmp_path)
+    with pytest.raises(mh.DataError, match=r"data\.subword_sampling is 0\.1, which needs the subwords"):
+        Batches(split, config(subword_sampling=0.1))

@@ -1,0 +1,218 @@
+"""A data folder is complete or absent, says when it is damaged, and opens at once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import manyheads as mh
+from manyheads.config import Recipe
+from manyheads.data.prepare import prepare
+from manyheads.data.store import ArrayWriter, SideWriter, Store, written_aside
+from manyheads.text.subwords import Pieces
+
+SENTENCES = [(f"word{i % 7} and {i}", f"말{i % 7} 그리고 {i}") for i in range(60)]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    for side, code in enumerate(("en", "ko")):
+        (tmp_path / f"a.{code}").write_text(
+            "".join(f"{pair[side]}\n" for pair in SENTENCES), encoding="utf-8"
+        )
+    recipe = Recipe.from_mapping(
+        {
+            "train": [{"files": [f"{tmp_path}/a.en", f"{tmp_path}/a.ko"]}],
+            "subwords": {"vocabulary": 320},
+            "corpus": {"hold_out": 2},
+        }
+    )
+    prepare(recipe, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def test_an_array_written_in_parts_is_the_array_that_numpy_reads(tmp_path: Path) -> None:
+    writer = ArrayWriter(tmp_path / "a.npy", np.uint16)
+    parts = [np.arange(5), np.zeros(0, int), np.arange(60_000, 65_536)]
+    for part in parts:
+        writer.write(part)
+    writer.close()
+    read = np.load(tmp_path / "a.npy")
+    assert read.dtype == np.uint16
+    assert read.tolist() == np.concatenate(parts).tolist()
+
+
+@pytest.mark.parametrize(("vocabulary", "dtype"), [(65_536, np.uint16), (65_537, np.uint32)])
+def test_tokens_take_two_bytes_where_the_vocabulary_fits(
+    tmp_path: Path, vocabulary: int, dtype: type
+) -> None:
+    writer = SideWriter(tmp_path, "train", "source", vocabulary)
+    for start in (0, 3):
+        writer.write(Pieces(np.array([vocabulary - 1, start, 2]), np.array([0, 1, 3])))
+    writer.close()
+    tokens = np.load(tmp_path / "train.source.tokens.npy")
+    assert (tokens.dtype, tokens.tolist()) == (dtype, [vocabulary - 1, 0, 2, vocabulary - 1, 3, 2])
+    assert np.load(tmp_path / "train.source.offsets.npy").tolist() == [0, 1, 3, 4, 6]
+
+
+def test_what_was_stored_is_what_is_read(data: Path) -> None:
+    store = Store.open(data)
+    store.verify()
+    train = store.split("train")
+    assert len(train) == 56
+    texts = [
+        (store.subwords.source.decode(train.source[i]), store.subwords.target.decode(train.target[i]))
+        for i in range(len(train))
+    ]
+    held = list(zip(*store.text("valid"), strict=True)) + list(zip(*store.text("test"), strict=True))
+    assert len(held) == 4
+    assert sorted(texts + held) == sorted(SENTENCES)
+    assert store.manifest["languages"] == {"source": "en", "target": "ko"}
+
+
+def test_the_same_files_give_the_same_folder_byte_for_byte(data: Path, tmp_path: Path) -> None:
+    recipe = Recipe.from_mapping(json.loads((data / "corpus.json").read_text())["recipe"])
+    prepare(recipe, tmp_path / "again")
+    for path in data.iterdir():
+        assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_every_damaged_byte_is_found(data: Path) -> None:
+    for path in sorted(data.iterdir()):
+        whole = path.read_bytes()
+        if path.name == "corpus.json":
+            continue
+        middle = len(whole) // 2
+        path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
+        with pytest.raises(mh.DataError, match=f"{path.name}: damaged"):
+            Store.open(data).verify()
+        path.write_bytes(whole[:-1])
+        with pytest.raises(mh.DataError, match=f"{path.name}: has {len(whole) - 1:,} bytes"):
+            Store.open(data)
+        path.unlink()
+        with pytest.raises(mh.DataError, match=f"{path.name}: is missing"):
+            Store.open(data)
+        path.write_bytes(whole)
+    Store.open(data).verify()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not the description of a data folder"),
+        ("[]", "not the description of a data folder"),
+        ('{"format": 99}', "written in format 99, but this version reads up to 1: update manyheads"),
+        ('{"format": 1}', "lacks files, languages, splits"),
+    ],
+)
+def test_a_foreign_description_is_refused(data: Path, text: str, message: str) -> None:
+    (data / "corpus.json").write_text(text)
+    with pytest.raises(mh.DataError, match=message):
+        Store.open(data)
+
+
+def test_what_is_no_data_folder_is_said_so(tmp_path: Path, data: Path) -> None:
+    with pytest.raises(mh.DataError, match=r"no data folder \(corpus\.json: No such file"):
+        Store.open(tmp_path)
+    with pytest.raises(mh.DataError, match="no split 'dev'; it has train, valid, test"):
+        Store.open(data).split("dev")
+
+
+def test_a_pickle_is_not_read(data: Path) -> None:
+    array = np.array([{"a": 1}], dtype=object)
+    np.save(data / "train.source.tokens.npy", array, allow_pickle=True)
+    manifest = json.loads((data / "corpus.json").read_text())
+    manifest["files"]["train.source.tokens.npy"]["bytes"] = (data / "train.source.tokens.npy").stat().st_size
+    (data / "corpus.json").write_text(json.dumps(manifest))
+    with pytest.raises(mh.DataError, match="not an array of ours"):
+        Store.open(data).split("train")
+
+
+def test_a_store_of_any_size_opens_without_reading_it(data: Path) -> None:
+    """A sparse file of a terabyte in place of the tokens: only its size is looked at."""
+    path = data / "train.source.tokens.npy"
+    with path.open("r+b") as file:
+        file.seek(0)
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "<u2", "fortran_order": False, "shape": (500_000_000_000,)}
+        )
+        file.truncate(128 + 1_000_000_000_000)
+    manifest = json.loads((data / "corpus.json").read_text())
+    manifest["files"][path.name]["bytes"] = 128 + 1_000_000_000_000
+    (data / "corpus.json").write_text(json.dumps(manifest))
+    assert len(Store.open(data).split("train").source.tokens) == 500_000_000_000
+
+
+# ---- complete or absent
+
+
+def test_a_folder_that_exists_is_not_overwritten_unless_asked(tmp_path: Path, data: Path) -> None:
+    with pytest.raises(mh.DataError, match="data: exists already"), written_aside(data):
+        pass
+    before = (data / "corpus.json").read_bytes()
+    with pytest.raises(RuntimeError, match="midway"), written_aside(data, replace=True):
+        raise RuntimeError("midway")
+    assert (data / "corpus.json").read_bytes() == before
+    with written_aside(data, replace=True) as aside:
+        (aside / "corpus.json").write_text("new")
+    assert [path.name for path in data.iterdir()] == ["corpus.json"]
+    (tmp_path / "photos").mkdir()
+    with (
+        pytest.raises(mh.DataError, match="is no data folder"),
+        written_aside(tmp_path / "photos", replace=True),
+    ):
+        pass
+
+
+def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), written_aside(tmp_path / "data") as aside:
+        (aside / "half").write_text(str(1 / 0))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_writers_of_one_folder_do_not_meet(tmp_path: Path) -> None:
+    with written_aside(tmp_path / "data") as aside:
+        (aside / "corpus.json").write_text("{}")
+        with (
+            pytest.raises(mh.DataError, match="another process is writing it"),
+            written_aside(tmp_path / "data"),
+        ):
+            pass
+    assert (tmp_path / "data" / "corpus.json").exists()
+
+
+def test_killed_midway_leaves_no_data_folder_and_the_next_run_clears_up(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from manyheads.data.store import written_aside\n"
+        f"with written_aside(Path({str(tmp_path / 'data')!r})) as aside:\n"
+        "    (aside / 'half').write_text('half'); print('there', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "there\n"
+        child.send_signal(signal.SIGKILL)
+    assert not (tmp_path / "data").exists()
+    with written_aside(tmp_path / "data") as aside:
+        assert list(aside.iterdir()) == []
+        (aside / "corpus.json").write_text("{}")
+    assert sorted(os.listdir(tmp_path)) == ["data"]
+
+
+def test_files_and_folder_are_synced_before_they_get_their_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    fsync, rename = os.fsync, Path.rename
+    monkeypatch.setattr(os, "fsync", lambda handle: (events.append("sync"), fsync(handle)))
+    monkeypatch.setattr(
+        Path, "rename", lambda path, to: (events.append(f"rename {to.name}"), rename(path, to))[1]
+    )
+    with written_aside(tmp_path / "data") as aside:
+        (aside / "one").write_text("1")
+        (aside / "two").write_text("2")
+    assert events == ["sync", "sync", "sync", "rename data", "sync"]

@@ -1,0 +1,77 @@
+"""A corpus that is bad in every way that we know, line by line, with what must become of each."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from manyheads.text import corpus
+
+SOURCE, TARGET = 0, 1
+
+
+@dataclass
+class Fuzzed:
+    """What a fuzzed corpus holds: the reasons of its bad lines, and its good pairs, by line."""
+
+    files: tuple[str, str]
+    bad: dict[int, str] = field(default_factory=dict)
+    good: dict[int, tuple[str, str]] = field(default_factory=dict)
+
+
+def damage(text: bytes, insert: bytes, chance: random.Random) -> bytes:
+    """Something put in the middle, at a character's start."""
+    place = 1 + int(chance.random() * (len(text) - 1))
+    while place < len(text) and 0x80 <= text[place] < 0xC0:
+        place -= 1
+    return text[:place] + insert + text[place:]
+
+
+Spoiler = Callable[[bytes, random.Random], bytes]
+
+
+def inserting(*inserts: bytes) -> Spoiler:
+    return lambda text, chance: damage(text, inserts[int(chance.random() * len(inserts))], chance)
+
+
+WAYS: list[tuple[str, Spoiler]] = [
+    (corpus.INVALID_UTF8, inserting(b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xe2\x82", b"\xf5\x80\x80\x80")),
+    ("NUL", inserting(b"\x00")),
+    ("byte order mark inside a line", inserting(b"\xef\xbb\xbf")),
+    ("carriage return inside a line", inserting(b"\r", b"\rx\r")),
+    ("line separator inside a line", inserting(b"\xe2\x80\xa8", b"\xe2\x80\xa9", b"\xc2\x85")),
+    (
+        "control character",
+        inserting(b"\x01", b"\x08", b"\x0b", b"\x0c", b"\x1b[31m", b"\x1e", b"\x7f", b"\xc2\x9f"),
+    ),
+    ("replacement character", inserting(b"\xef\xbf\xbd")),
+    ("empty", lambda text, chance: (b"", b"   ", b"\t\xc2\xa0")[int(chance.random() * 3)]),
+    (corpus.TOO_LONG, lambda text, chance: text * (1 + 1_100_000 // len(text))),
+]
+
+
+def write(folder: Path, lines: int, bad_share: float, seed: int, longest: int = 20) -> Fuzzed:
+    """Two aligned files. At most `longest` lines are of a megabyte, so that they fit on a disk."""
+    chance = random.Random(seed)
+    made = Fuzzed((f"{folder}/fuzzed.en", f"{folder}/fuzzed.ko"))
+    with open(made.files[0], "wb") as source, open(made.files[1], "wb") as target:
+        for line in range(1, lines + 1):
+            pair = [f"This is sentence {line} of {lines}.", f"이것은 문장 {lines} 개 중 {line} 번이다."]
+            raw = [text.encode() for text in pair]
+            if chance.random() < bad_share:
+                made.bad[line] = spoil(raw, chance, longest > 0)
+                longest -= made.bad[line] == corpus.TOO_LONG
+            else:
+                made.good[line] = (pair[0], pair[1])
+            source.write(raw[SOURCE] + b"\n")
+            target.write(raw[TARGET] + b"\n")
+    return made
+
+
+def spoil(raw: list[bytes], chance: random.Random, may_be_long: bool) -> str:
+    """Damages a side of a pair; the reason that it must be dropped for."""
+    ways = WAYS if may_be_long else WAYS[:-1]
+    reason, spoiler = ways[int(chance.random() * len(ways))]
+    side = int(chance.random() * 2)
+    raw[side] = spoiler(raw[side], chance)
+    return (corpus.EMPTY_SOURCE, corpus.EMPTY_TARGET)[side] if reason == "empty" else reason

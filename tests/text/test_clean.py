@@ -1,0 +1,185 @@
+"""What is mended in a pair, and why a pair is dropped."""
+
+import unicodedata
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manyheads.config import CleanConfig, CorpusConfig
+from manyheads.text import clean
+from manyheads.text.clean import Cleaner, Seen, frequent_placeholders, letters_of, pair_key, placeholders
+
+ENGLISH_KOREAN = CorpusConfig(source="en", target="ko")
+OFF = CleanConfig(
+    nfc=False,
+    whitespace=False,
+    markup="ignore",
+    script=False,
+    longest=None,
+    ratio=None,
+    identical=False,
+    duplicates=False,
+    leakage=False,
+)
+GOOD = ("I go home.", "나는 집에 간다.")
+
+
+def fault(
+    config: CleanConfig, source: str, target: str, held_out: frozenset[str] = frozenset()
+) -> str | None:
+    found = Cleaner(config, ENGLISH_KOREAN, held_out).fault(source, target)
+    return found[0] if found else None
+
+
+def test_decomposed_hangul_is_composed_and_counted() -> None:
+    cleaner = Cleaner(CleanConfig(), ENGLISH_KOREAN)
+    decomposed = unicodedata.normalize("NFD", "나는 집에 간다.")
+    assert len(decomposed) > len("나는 집에 간다.")
+    assert cleaner.mend(decomposed) == "나는 집에 간다."
+    assert cleaner.mend("이미 좋다.") == "이미 좋다."
+    assert cleaner.mended == {"Unicode NFC": 1}
+    assert Cleaner(OFF, ENGLISH_KOREAN).mend(decomposed) == decomposed
+
+
+def test_runs_of_white_space_become_one_space() -> None:
+    cleaner = Cleaner(CleanConfig(), ENGLISH_KOREAN)
+    assert cleaner.mend("  a\u00a0\u3000b\t c  ") == "a b c"
+    assert cleaner.mend("a b c") == "a b c"
+    assert cleaner.mended == {"white space": 1}
+    assert Cleaner(OFF, ENGLISH_KOREAN).mend(" a  b ") == " a  b "
+
+
+@pytest.mark.parametrize(
+    ("switch", "source", "target", "reason"),
+    [
+        ({"markup": "keep"}, "Save %s now", "지금 저장", clean.MARKUP_DIFFERS),
+        ({"markup": "keep"}, "Save %s now", "지금 %d 저장", clean.MARKUP_DIFFERS),
+        ({"markup": "drop"}, "Save %s now", "지금 %s 저장", clean.MARKUP),
+        ({"markup": "drop"}, "Save", "<b>저장</b>", clean.MARKUP),
+        ({"script": True}, "I go home.", "I go home, too.", clean.WRONG_SCRIPT),
+        ({"script": True}, "나는 집에 간다.", "나는 집에 간다.", clean.WRONG_SCRIPT),
+        ({"longest": 10}, "12345678901", "일", clean.TOO_LONG_SIDE),
+        ({"longest": 10}, "one", "일이삼사", clean.TOO_LONG_SIDE),
+        ({"ratio": 4.0}, "a" * 61, "", clean.RATIO),
+        ({"ratio": 4.0}, "", "가" * 21, clean.RATIO),
+        ({"identical": True}, "same", "same", clean.IDENTICAL),
+    ],
+)
+def test_each_filter_drops_when_it_is_on_and_not_when_it_is_off(
+    switch: dict[str, object], source: str, target: str, reason: str
+) -> None:
+    assert fault(replace(OFF, **switch), source, target) == reason
+    assert fault(OFF, source, target) is None
+
+
+@pytest.mark.parametrize(
+    ("switch", "source", "target"),
+    [
+        ({"markup": "keep"}, "%s of %(total)d in <b>{name}</b>", "<b>{name}</b>의 %(total)d 중 %s"),
+        ({"markup": "keep"}, "50 % des Tages, 100%ige und 5%", "하루의 50 %"),
+        ({"markup": "keep"}, "a < b and c > d", "ㄱ"),
+        ({"markup": "drop"}, "if a<3 then 3>a, {a, b}, 10% s", "ㄱ"),
+        ({"script": True}, "Python 3", "Python을 쓴다"),
+        ({"script": True}, "12:30", "12:30"),
+        ({"script": True}, "déjà", "ㅋㅋ"),
+        ({"longest": 10}, "1234567890", "일이삼"),
+        ({"ratio": 4.0}, "a" * 60, ""),
+        ({"ratio": 4.0}, "Hi.", "안녕하세요."),
+        ({"identical": True}, "same", "Same"),
+    ],
+)
+def test_what_stands_within_the_limit_is_kept(switch: dict[str, object], source: str, target: str) -> None:
+    assert fault(replace(OFF, **switch), source, target) is None
+
+
+@pytest.mark.parametrize("held", GOOD)
+def test_a_pair_is_dropped_when_either_side_stands_in_valid_or_test(held: str) -> None:
+    config = replace(OFF, leakage=True)
+    assert fault(config, *GOOD, frozenset([held])) == clean.LEAKAGE
+    assert fault(config, *GOOD, frozenset(["other"])) is None
+    assert fault(OFF, *GOOD, frozenset([held])) is None
+
+
+def test_the_defaults_keep_a_good_pair() -> None:
+    assert fault(CleanConfig(), *GOOD) is None
+
+
+@pytest.mark.parametrize(
+    ("language", "own", "foreign"),
+    [
+        ("ko", "한", "A漢かЖ"),
+        ("ja", "かカ漢", "한A"),
+        ("zh-TW", "漢", "한Aか"),
+        ("en_US", "Aé", "한Ж"),
+        ("ru", "Ж", "AΩ"),
+        ("el", "Ωώ", "AЖ"),
+        ("ar", "ب", "Aא"),
+        ("he", "א", "Aب"),
+        ("hi", "क", "Aก"),
+        ("th", "ก", "Aक"),
+    ],
+)
+def test_a_language_knows_its_letters(language: str, own: str, foreign: str) -> None:
+    letters = letters_of(language)
+    assert letters is not None
+    assert all(letters.fullmatch(letter) for letter in own)
+    assert not any(letters.fullmatch(letter) for letter in foreign)
+
+
+def test_an_unknown_language_has_no_script_filter() -> None:
+    assert letters_of("xx") is None
+    assert Cleaner(CleanConfig(), CorpusConfig(source="xx", target="sr")).fault("A", "Ж") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("%s %d %5.2f %-3i %1$s %(name)s", ["%s", "%d", "%5.2f", "%-3i", "%1$s", "%(name)s"]),
+        (
+            "{} {0} {name} {x.y} {n:d} {{user}} ${HOME}",
+            ["{}", "{0}", "{name}", "{x.y}", "{n:d}", "{{user}}", "${HOME}"],
+        ),
+        ('<b>x</b> <br/> <a href="y">', ["<b>", "</b>", "<br/>", '<a href="y">']),
+        ("100% sure, 100%s, 5 % d, %% , a %sure b", []),
+        ("1 < 2 > 0, { not one }, <3", []),
+    ],
+)
+def test_placeholders_and_tags_are_found_whole(text: str, found: list[str]) -> None:
+    assert placeholders(text) == found
+
+
+def test_the_most_frequent_placeholders_come_first_and_ties_by_the_alphabet() -> None:
+    texts = ["%s %d", "%s {b}", "{a}", '<a href="x y">' * 9]
+    assert frequent_placeholders(iter(texts), 3) == ["%s", "%d", "{a}"]
+
+
+@given(st.lists(st.lists(st.integers(0, 40), max_size=30), max_size=20))
+def test_seen_agrees_with_a_set_however_the_stream_is_cut(chunks: list[list[int]]) -> None:
+    seen, known = Seen(), set[int]()
+    for chunk in chunks:
+        expected = []
+        for key in chunk:
+            expected.append(key not in known)
+            known.add(key)
+        assert seen.fresh(np.array(chunk, np.uint64)).tolist() == expected
+    held = [len(level) for level in seen.levels]
+    assert sum(held) == len(known)
+    assert all(2 * small <= large for large, small in pairwise(held))
+
+
+def test_seen_holds_eight_bytes_a_key() -> None:
+    seen = Seen()
+    for start in range(0, 1_000_000, 20_000):
+        assert seen.fresh(np.arange(start, start + 20_000, dtype=np.uint64)).all()
+    assert sum(level.nbytes for level in seen.levels) == 8_000_000
+    assert not seen.fresh(np.arange(0, 1_000_000, 7, dtype=np.uint64)).any()
+
+
+def test_keys_tell_the_sides_apart() -> None:
+    keys = {pair_key(pair) for pair in [("a", "b"), ("b", "a"), ("ab", ""), ("", "ab"), ("a b", "")]}
+    assert len(keys) == 5
+    assert pair_key(GOOD) == pair_key(tuple(GOOD))

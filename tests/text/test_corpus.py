@@ -1,0 +1,390 @@
+"""Whatever people have becomes pairs, and what cannot be a pair is named by file, line and reason."""
+
+import gzip
+import lzma
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import manyheads as mh
+from manyheads.config import CorpusConfig, InputConfig
+from manyheads.text import corpus
+from manyheads.text.corpus import Bad, Pair, read
+
+ENGLISH_KOREAN = CorpusConfig(source="en", target="ko")
+
+
+def write_zst(path: Path, data: bytes) -> None:
+    with pa.output_stream(str(path), compression="zstd") as stream:
+        stream.write(data)
+
+
+WRITERS: dict[str, Callable[[Path, bytes], object]] = {
+    "": Path.write_bytes,
+    ".gz": lambda path, data: path.write_bytes(gzip.compress(data)),
+    ".xz": lambda path, data: path.write_bytes(lzma.compress(data)),
+    ".zst": write_zst,
+}
+
+
+def read_plain(folder: Path, source: bytes, target: bytes) -> list[Pair | Bad]:
+    (folder / "a.en").write_bytes(source)
+    (folder / "a.ko").write_bytes(target)
+    return list(read(InputConfig(files=(f"{folder}/a.en", f"{folder}/a.ko")), ENGLISH_KOREAN))
+
+
+def read_one(path: Path, text: str | bytes, **settings: object) -> list[Pair | Bad]:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return list(read(InputConfig(files=(str(path),), **settings), ENGLISH_KOREAN))
+
+
+def texts(found: list[Pair | Bad]) -> list[tuple[str, str]]:
+    return [(pair.source, pair.target) for pair in found if isinstance(pair, Pair)]
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_plain_files_are_read_in_every_compression(tmp_path: Path, suffix: str) -> None:
+    WRITERS[suffix](tmp_path / f"a.en{suffix}", b"I go home.\nGood\n")
+    WRITERS[suffix](tmp_path / f"a.ko{suffix}", "나는 집에 간다.\n좋다\n".encode())
+    found = list(
+        read(InputConfig(files=(f"{tmp_path}/a.en{suffix}", f"{tmp_path}/a.ko{suffix}")), ENGLISH_KOREAN)
+    )
+    assert found == [Pair("I go home.", "나는 집에 간다.", 1), Pair("Good", "좋다", 2)]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_truncated_file_gives_what_stands_before_the_break_and_then_says_so(
+    tmp_path: Path, suffix: str, side: int
+) -> None:
+    lines = b"".join(b"line %d of many, %x\n" % (i, hash((i, 5)) & 0xFFFFFFFF) for i in range(40_000))
+    names = [f"{tmp_path}/a.en", f"{tmp_path}/a.ko"]
+    names[side] += suffix
+    for name in names:
+        Path(name).write_bytes(lines)
+    WRITERS[suffix](Path(names[side]), lines)
+    whole = Path(names[side]).read_bytes()
+    Path(names[side]).write_bytes(whole[: len(whole) // 2])
+    found = list(read(InputConfig(files=tuple(names)), ENGLISH_KOREAN))
+    *pairs, last = found
+    assert isinstance(last, Bad)
+    assert (last.file, last.line, last.reason) == (names[side], len(pairs) + 1, corpus.BROKEN_FILE)
+    assert len(pairs) > 1000 or suffix == ".zst"  # zstd's blocks are large
+    assert texts(pairs) == [(line, line) for line in lines.decode().split("\n")[: len(pairs)]]
+
+
+def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
+    odd = "one\u2028still one\x85still\u2029one\x0b\x0c\x1c\x1d\x1eone"
+    found = read_plain(tmp_path, f"{odd}\ntwo\n".encode(), "하나\n둘\n".encode())
+    assert [type(one) for one in found] == [Bad, Pair]
+    assert found[1] == Pair("two", "둘", 2)
+
+
+def test_windows_line_ends_and_a_leading_byte_order_mark_are_not_text(tmp_path: Path) -> None:
+    found = read_plain(tmp_path, b"\xef\xbb\xbfone\r\ntwo\r\n", b"\xef\xbb\xbfeins\r\nzwei")
+    assert texts(found) == [("one", "eins"), ("two", "zwei")]
+
+
+def test_utf_16_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(mh.DataError, match=r"a\.en: begins with the mark of UTF-16.*iconv"):
+        read_plain(tmp_path, "one\n".encode("utf-16"), b"eins\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "file", "reason", "detail"),
+    [
+        (b"bad \xff byte", b"x", "a.en", "invalid UTF-8", "byte 5 is 0xff"),
+        (b"x", b"cut \xed\x95", "a.ko", "invalid UTF-8", "byte 5 is 0xed"),
+        (b"a\x00b", b"x", "a.en", "NUL", "U+0000 at character 2"),
+        (b"x", b"a\xef\xbb\xbfb", "a.ko", "byte order mark inside a line", "U+FEFF at character 2"),
+        (b"a\rb", b"x", "a.en", "carriage return inside a line", "U+000D at character 2"),
+        ("a\u2028b".encode(), b"x", "a.en", "line separator inside a line", "U+2028 at character 2"),
+        ("a\u2029b".encode(), b"x", "a.en", "line separator inside a line", "U+2029 at character 2"),
+        ("a\x85b".encode(), b"x", "a.en", "line separator inside a line", "U+0085 at character 2"),
+        (b"a\x07b", b"x", "a.en", "control character", "U+0007 at character 2"),
+        (b"a\x7fb", b"x", "a.en", "control character", "U+007F at character 2"),
+        ("a\x9fb".encode(), b"x", "a.en", "control character", "U+009F at character 2"),
+        ("a\ufffdb".encode(), b"x", "a.en", "replacement character", "U+FFFD at character 2"),
+        (b"", b"x", "a.en", "empty source", ""),
+        (b"x", b"", "a.ko", "empty target", ""),
+        (b"x", b" \t\xc2\xa0", "a.ko", "empty target", ""),
+        (b"", b"", "a.en", "both sides empty", ""),
+        (b"y" * 1_000_000, b"x", "a.en", "line of a megabyte or more", ""),
+    ],
+)
+def test_bad_text_is_named_and_its_neighbours_arrive(
+    tmp_path: Path, source: bytes, target: bytes, file: str, reason: str, detail: str
+) -> None:
+    found = read_plain(tmp_path, b"one\n" + source + b"\nlast\n", b"eins\n" + target + b"\nletzte\n")
+    assert found == [
+        Pair("one", "eins", 1),
+        Bad(f"{tmp_path}/{file}", 2, reason, detail),
+        Pair("last", "letzte", 3),
+    ]
+
+
+def test_what_may_stand_in_a_line_arrives_unchanged(tmp_path: Path) -> None:
+    line = "tab\there, NBSP\u00a0, 한글, e\u0301, \u200d👩‍👩‍👧, \u202bעברית\u202c, 𠀀"
+    assert texts(read_plain(tmp_path, line.encode(), line.encode())) == [(line, line)]
+
+
+@pytest.mark.parametrize("longer", [0, 1])
+def test_every_line_without_a_counterpart_is_named(tmp_path: Path, longer: int) -> None:
+    sides = [b"1\n2\n", b"1\n2\n3\n4\n5"]
+    source, target = sides[::-1] if longer == 0 else sides
+    found = read_plain(tmp_path, source, target)
+    names = [f"{tmp_path}/a.en", f"{tmp_path}/a.ko"]
+    detail = f"{names[1 - longer]} has 2 lines, {names[longer]} 5"
+    assert found[2:] == [Bad(names[longer], line, corpus.NO_COUNTERPART, detail) for line in (3, 4, 5)]
+
+
+def test_memory_does_not_grow_with_the_file_nor_with_a_line(tmp_path: Path) -> None:
+    for name in ("a.en", "a.ko"):
+        with (tmp_path / name).open("wb") as file:
+            file.write(b"x" * 30_000_000 + b"\n")
+            file.writelines(b"a line of the usual length, number %d\n" % i for i in range(100_000))
+    files = (f"{tmp_path}/a.en", f"{tmp_path}/a.ko")
+    tracemalloc.start()
+    count = sum(1 for _ in read(InputConfig(files=files), ENGLISH_KOREAN))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == 100_001
+    assert peak < 12_000_000
+
+
+@given(st.lists(st.tuples(st.binary(max_size=12), st.binary(max_size=12)), max_size=6))
+def test_any_bytes_give_one_finding_a_line(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[bytes, bytes]]
+) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    rows = [(one.replace(b"\n", b""), other.replace(b"\n", b"")) for one, other in pairs]
+    rows = [(one if one[:1] != b"\xff" else b"x", other) for one, other in rows]
+    source, target = (b"".join(row[side] + b"\n" for row in rows) for side in (0, 1))
+    if any(start in (b"\xff\xfe", b"\xfe\xff") for start in (source[:2], target[:2])):
+        return
+    found = read_plain(folder, source, target)
+    assert [one.line for one in found] == list(range(1, len(rows) + 1))
+
+
+# ---- records
+
+
+def test_tsv_columns_go_by_number(tmp_path: Path) -> None:
+    text = "1\tI go.\tx\t나는 간다.\n2\tshort\n"
+    found = read_one(tmp_path / "a.tsv", text, fields=("2", "4"))
+    assert found[0] == Pair("I go.", "나는 간다.", 1)
+    assert found[1] == Bad(f"{tmp_path}/a.tsv", 2, "too few columns", "2, but column 4 is asked for")
+    assert texts(read_one(tmp_path / "a.tsv", "a\tb\n")) == [("a", "b")]
+
+
+def test_tsv_columns_go_by_name(tmp_path: Path) -> None:
+    text = "id\tko\ten\n1\t집\thome\n"
+    assert read_one(tmp_path / "a.tsv", text, fields=("en", "ko")) == [Pair("home", "집", 2)]
+    with pytest.raises(
+        mh.DataError, match=r"a\.tsv:1: no column named 'de'; the first line has 'id, ko, en'"
+    ):
+        read_one(tmp_path / "a.tsv", text, fields=("de", "ko"))
+
+
+def test_jsonl_keys_may_go_inside(tmp_path: Path) -> None:
+    text = '{"en": "home", "ko": "집"}\n{"translation": {"en": "a\\nb", "ko": "ㄱ"}}\n'
+    found = read_one(tmp_path / "a.jsonl", text)
+    assert found[0] == Pair("home", "집", 1)
+    assert found[1] == Bad(f"{tmp_path}/a.jsonl", 2, corpus.WRONG_JSON, "no key 'en'")
+    inside = read_one(tmp_path / "a.jsonl", text, fields=("translation.en", "translation.ko"))
+    assert inside[1] == Pair("a b", "ㄱ", 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason", "detail"),
+    [
+        ("{", corpus.WRONG_JSON, "Expecting property name"),
+        ("[1]", corpus.WRONG_JSON, "no key 'en'"),
+        ('{"en": 3, "ko": "x"}', corpus.WRONG_JSON, "'en' is not a text"),
+        ('{"en": "\\ud800", "ko": "x"}', corpus.INVALID_UTF8, "half of a surrogate pair"),
+        ('{"en": "a\\u0000b", "ko": "x"}', "NUL", "U+0000 at character 2"),
+        ('{"en": "", "ko": "x"}', corpus.EMPTY_SOURCE, ""),
+        ("[" * 100_000, corpus.WRONG_JSON, ""),
+    ],
+)
+def test_a_bad_json_line_is_named_and_the_next_arrives(
+    tmp_path: Path, line: str, reason: str, detail: str
+) -> None:
+    bad, good = read_one(tmp_path / "a.jsonl", f'{line}\n{{"en": "a", "ko": "b"}}\n')
+    assert isinstance(bad, Bad)
+    assert (bad.line, bad.reason) == (1, reason)
+    assert bad.detail.startswith(detail)
+    assert good == Pair("a", "b", 2)
+
+
+# ---- containers
+
+TMX = """<?xml version="1.0" encoding="utf-8"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="en"/><body>
+<tu><tuv xml:lang="en-US"><seg>Press <bpt i="1">&lt;b></bpt>OK<ept i="1">&lt;/b></ept>.</seg></tuv>
+<tuv xml:lang="KO"><seg><bpt i="1">&lt;b></bpt>확인<ept i="1">&lt;/b></ept>을 누르세요.</seg></tuv></tu>
+<tu><tuv lang="ko_KR"><seg>집</seg></tuv><tuv lang="en"><seg>home
+again</seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>only</seg></tuv><tuv xml:lang="fr"><seg>seul</seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg></seg></tuv><tuv xml:lang="ko"><seg>빈</seg></tuv></tu>
+</body></tmx>
+"""
+
+
+def test_tmx_gives_the_languages_asked_for_whatever_their_order(tmp_path: Path) -> None:
+    found = read_one(tmp_path / "a.tmx", TMX)
+    assert texts(found) == [("Press <b>OK</b>.", "<b>확인</b>을 누르세요."), ("home again", "집")]
+    assert [one.line for one in found] == [4, 6, 8, 9]
+    assert found[2] == Bad(f"{tmp_path}/a.tmx", 8, corpus.NO_LANGUAGE, "has en, fr")
+    assert found[3] == Bad(f"{tmp_path}/a.tmx", 9, corpus.EMPTY_SOURCE)
+
+
+def test_unbalanced_xml_names_its_line_and_keeps_what_was_read(tmp_path: Path) -> None:
+    found = read_one(tmp_path / "a.tmx", TMX.replace("<seg>seul</seg>", "<seg>seul"))
+    assert len(texts(found)) == 2
+    last = found[-1]
+    assert isinstance(last, Bad)
+    assert (last.line, last.reason) == (8, corpus.BROKEN_FILE)
+    assert "mismatch" in last.detail
+
+
+def test_a_large_memory_is_a_stream(tmp_path: Path) -> None:
+    unit = '<tu><tuv xml:lang="en"><seg>home {}</seg></tuv><tuv xml:lang="ko"><seg>집</seg></tuv></tu>\n'
+    with gzip.open(tmp_path / "a.tmx.gz", "wt", encoding="utf-8") as file:
+        file.write("<tmx><body>\n")
+        file.writelines(unit.format(i) for i in range(30_000))
+        file.write("</body></tmx>\n")
+    import resource
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = read(InputConfig(files=(f"{tmp_path}/a.tmx.gz",)), ENGLISH_KOREAN)
+    assert sum(isinstance(one, Pair) for one in found) == 30_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000  # KiB
+
+
+def test_no_entity_reads_a_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret words")
+    text = (
+        f'<!DOCTYPE tmx [<!ENTITY x SYSTEM "file://{tmp_path}/secret">]><tmx><body><tu><tuv xml:lang="en">'
+        '<seg>a &x; b</seg></tuv><tuv xml:lang="ko"><seg>ㄱ</seg></tuv></tu></body></tmx>'
+    )
+    assert "secret words" not in str(read_one(tmp_path / "a.tmx", text))
+
+
+def xliff_1(namespace: str, languages: str) -> str:
+    return f"""<xliff version="1.2" {namespace}><file {languages} datatype="plaintext" original="a"><body>
+<trans-unit id="1"><source>Hello <g id="1">there</g></source><target>안녕</target></trans-unit>
+<trans-unit id="2"><source>Later</source><target state="needs-translation">나중</target></trans-unit>
+<trans-unit id="3"><source>Never</source></trans-unit>
+</body></file></xliff>"""
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.2", None])
+def test_xliff_1_gives_finished_units(tmp_path: Path, version: str | None) -> None:
+    namespace = f'xmlns="urn:oasis:names:tc:xliff:document:{version}"' if version else ""
+    text = xliff_1(namespace, 'source-language="en-US" target-language="ko"')
+    found = read_one(tmp_path / "a.xlf", text)
+    file = f"{tmp_path}/a.xlf"
+    assert found == [
+        Pair("Hello there", "안녕", 2),
+        Bad(file, 3, corpus.UNFINISHED),
+        Bad(file, 4, corpus.EMPTY_TARGET),
+    ]
+
+
+def test_xliff_of_the_other_direction_is_turned_round_and_of_other_languages_refused(tmp_path: Path) -> None:
+    turned = read_one(tmp_path / "a.xliff", xliff_1("", 'source-language="ko" target-language="en"'))
+    assert turned[0] == Pair("안녕", "Hello there", 2)
+    with pytest.raises(mh.DataError, match="translates en into fr, but en into ko is asked for"):
+        read_one(tmp_path / "a.xliff", xliff_1("", 'source-language="en" target-language="fr"'))
+
+
+def test_xliff_2_gives_its_segments(tmp_path: Path) -> None:
+    text = """<xliff version="2.0" srcLang="en" trgLang="ko" xmlns="urn:oasis:names:tc:xliff:document:2.0">
+<file id="f"><unit id="1"><segment><source>Hi <pc id="1">there</pc></source><target>안녕</target></segment>
+</unit></file></xliff>"""
+    assert read_one(tmp_path / "a.xlf", text) == [Pair("Hi there", "안녕", 2)]
+
+
+PO = """# a comment
+msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\\n"
+
+#: file.c:1
+msgid "Save %s"
+msgstr "%s 저장"
+
+#, fuzzy
+msgid "Old"
+msgstr "옛것"
+
+msgid ""
+"two "
+"lines\\n"
+"of it"
+msgstr "두 줄"
+
+msgid "%d file"
+msgid_plural "%d files"
+msgstr[0] "파일 %d개"
+
+msgid "untranslated"
+msgstr ""
+
+#~ msgid "gone"
+#~ msgstr "갔다"
+"""
+
+
+def test_po_gives_finished_messages_and_both_forms_of_a_plural(tmp_path: Path) -> None:
+    found = read_one(tmp_path / "a.po", PO)
+    file = f"{tmp_path}/a.po"
+    assert found == [
+        Pair("Save %s", "%s 저장", 6),
+        Bad(file, 10, corpus.UNFINISHED),
+        Pair("two lines of it", "두 줄", 14),
+        Pair("%d file", "파일 %d개", 20),
+        Pair("%d files", "파일 %d개", 20),
+        Bad(file, 24, corpus.EMPTY_TARGET),
+        Bad(file, 27, corpus.UNFINISHED),
+    ]
+
+
+def test_po_is_read_in_the_charset_that_it_states(tmp_path: Path) -> None:
+    korean = PO.replace("UTF-8", "EUC-KR").encode("euc-kr")
+    assert texts(read_one(tmp_path / "a.po", korean))[0] == ("Save %s", "%s 저장")
+    found = read_one(tmp_path / "a.po", korean.replace(b"EUC-KR", b"UTF-8"))
+    assert found[0] == Bad(f"{tmp_path}/a.po", 8, corpus.INVALID_UTF8, "byte 0xc0 is not UTF-8")
+    with pytest.raises(mh.DataError, match="unknown charset 'klingon'"):
+        read_one(tmp_path / "a.po", PO.replace("UTF-8", "klingon"))
+
+
+@pytest.mark.parametrize("broken", ['msgid "open\nmsgstr "x"', "nonsense", 'msgid "alone"'])
+def test_a_broken_message_breaks_the_file_at_its_line(tmp_path: Path, broken: str) -> None:
+    found = read_one(tmp_path / "a.po", f'msgid "a"\nmsgstr "ㄱ"\n\n{broken}\n')
+    last = found[-1]
+    assert isinstance(last, Bad)
+    assert (found[0], last.line, last.reason) == (Pair("a", "ㄱ", 1), 4, corpus.BROKEN_FILE)
+
+
+# ---- wrong calls
+
+
+def test_wrong_inputs_say_what_is_wanted(tmp_path: Path) -> None:
+    with pytest.raises(mh.DataError, match=r"nowhere\.en: No such file or directory"):
+        list(read(InputConfig(files=("nowhere.en", "nowhere.ko")), ENGLISH_KOREAN))
+    with pytest.raises(mh.ConfigError, match=r"alone\.txt: read as plain, which must be two files"):
+        read(InputConfig(files=("alone.txt",)), ENGLISH_KOREAN)
+    with pytest.raises(mh.ConfigError, match="read as tmx, which must be one file"):
+        read(InputConfig(files=("a.tmx", "b.tmx"), format="tmx"), ENGLISH_KOREAN)
+    with pytest.raises(mh.ConfigError, match="an input has 3 files"):
+        InputConfig(files=("a", "b", "c"))
+    with pytest.raises(mh.ConfigError, match="must be two: the source's and the target's"):
+        InputConfig(files=("a.tsv",), fields=("1",))

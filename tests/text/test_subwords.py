@@ -1,0 +1,258 @@
+"""Text to ids and back without loss; the splits drawn by chance are functions of a seed."""
+
+import random
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sentencepiece
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import manyheads as mh
+from manyheads.config import BEGIN, END, UNKNOWN, SubwordConfig
+from manyheads.text.sampling import Sampler
+from manyheads.text.subwords import SubwordPair, Subwords, normalise
+
+ENGLISH = [
+    "I go home.",
+    "You go to school today.",
+    "We went home with %s yesterday.",
+    "The homes are going.",
+    "My mother drinks coffee at home in the morning.",
+    "They are drinking water because of the hot weather.",
+    "Her little brother reads three books about birds.",
+    "Who wrote the letter that she was reading?",
+] * 20
+KOREAN = [
+    "나는 집에 간다.",
+    "너는 오늘 학교에 간다.",
+    "우리는 어제 %s와 집에 갔다.",
+    "집들이 간다.",
+    "어머니는 아침에 집에서 커피를 마신다.",
+    "그들은 더운 날씨 때문에 물을 마시고 있다.",
+    "그녀의 남동생은 새에 관한 책 세 권을 읽는다.",
+    "그녀가 읽던 편지는 누가 썼니?",
+] * 20
+SMALL = SubwordConfig(vocabulary=400)
+KINDS = ("bpe", "unigram")
+
+
+def trained(kind: str = "bpe", **changes: object) -> Subwords:
+    return Subwords.train(ENGLISH + KOREAN, replace(SMALL, kind=kind, **changes), ["%s", "<b>"])
+
+
+SUBWORDS = {kind: trained(kind) for kind in KINDS}
+
+ODD = "나는 집에 간다 각 \u1100\u1161\u11a8 e\u0301 \u2581"
+ODD += "👩\u200d👩\u200d👧 漢 <b>%s</b> <0x41> </s> \u00a0\n\x00\ufeff\ud800"
+ANY_TEXT = st.text(max_size=40) | st.text(st.sampled_from(ODD), max_size=40)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(text=ANY_TEXT)
+@example(text="\u2581a\u2581")
+@example(text="half \ud83d and whole \ud83d\ude00")
+@example(text="<s> </s> <unk> <0x0A> \u2047")
+def test_decoding_gives_back_the_normalised_text(kind: str, text: str) -> None:
+    subwords = SUBWORDS[kind]
+    ids = subwords.encode(text)
+    assert subwords.decode(ids) == normalise(text)
+    assert not {UNKNOWN, BEGIN, END} & set(ids)
+
+
+def test_normalised_means_composed_single_spaced_and_spellable() -> None:
+    assert normalise("\u1100\u1161\u11a8") == "각"
+    assert normalise(" a\u3000\n b ") == "a b"
+    assert normalise("a\u2581b") == "a_b"
+    assert normalise("\ud83d\ude00 \ud83d") == "😀 \ufffd"
+
+
+@given(ANY_TEXT)
+def test_normalising_twice_changes_nothing_more(text: str) -> None:
+    assert normalise(normalise(text)) == normalise(text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_fixed_ids_and_the_size(kind: str) -> None:
+    subwords = SUBWORDS[kind]
+    assert [subwords.piece(one) for one in (UNKNOWN, BEGIN, END)] == ["<unk>", "<s>", "</s>"]
+    assert len(subwords) == SMALL.vocabulary
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_is_deterministic(kind: str) -> None:
+    assert trained(kind).model == SUBWORDS[kind].model
+
+
+def test_reserved_symbols_are_one_piece_wherever_they_stand() -> None:
+    subwords = trained(reserved=("<polite>",))
+    assert subwords.pieces("<polite> a%sb<b>") == ["▁", "<polite>", "▁a", "%s", "b", "<b>"]
+    with pytest.raises(mh.ConfigError, match=r"subwords\.reserved holds 'a b'"):
+        SubwordConfig(reserved=("a b",))
+
+
+def test_many_texts_are_encoded_as_each_alone_and_closed_with_end() -> None:
+    subwords = SUBWORDS["bpe"]
+    texts = ["나는", "", "I go", "home  again"]
+    for threads in (1, 3):
+        many = subwords.encode_many(texts, threads)
+        split = [many.ids[a:b].tolist() for a, b in zip(many.offsets, many.offsets[1:], strict=False)]
+        assert split == [[*subwords.encode(text), END] for text in texts]
+    assert subwords.encode_many([]).offsets.tolist() == [0]
+
+
+def test_decoding_ignores_begin_and_end_and_refuses_what_is_no_id() -> None:
+    subwords = SUBWORDS["bpe"]
+    assert subwords.decode([BEGIN, *subwords.encode("나는"), END]) == "나는"
+    with pytest.raises(mh.DataError, match="ids from 5 to 400, but the vocabulary is 0 to 399"):
+        subwords.decode([5, 400])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"vocabulary": 37_000},
+            r"vocabulary is 37,000, but this corpus has words for (\d+) only: set .*=\1 or less",
+        ),
+        ({"vocabulary": 100}, r"alone need (\d+): set subwords.vocabulary=\1 or more"),
+        (
+            {"vocabulary": 20, "byte_fallback": False, "kind": "bpe"},
+            r"is 20, but .* need (\d+): set .*=\1 or more",
+        ),
+    ],
+)
+def test_an_impossible_vocabulary_names_the_limit_and_the_remedy(
+    changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(mh.DataError, match=message):
+        trained(**changes)
+
+
+def test_the_remedy_works() -> None:
+    with pytest.raises(mh.DataError) as error:
+        trained(vocabulary=37_000)
+    most = int(str(error.value).split("subwords.vocabulary=")[1].split()[0])
+    assert len(trained(vocabulary=most)) == most
+
+
+def test_no_sentence_at_all_is_said_so() -> None:
+    with pytest.raises(mh.DataError, match="not one sentence is left"):
+        Subwords.train([], SMALL)
+
+
+def test_foreign_models_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "subwords.model").write_bytes(b"no model")
+    with pytest.raises(mh.DataError, match=r"subwords\.model: not a SentencePiece model"):
+        SubwordPair.load(tmp_path)
+    with pytest.raises(mh.DataError, match="no subwords"):
+        SubwordPair.load(tmp_path / "elsewhere")
+    import io
+
+    other = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(ENGLISH), model_writer=other, vocab_size=40, pad_id=0, unk_id=3, minloglevel=2
+    )
+    with pytest.raises(mh.DataError, match=r"begin and end are \(3, 1, 2\), but must be \(0, 1, 2\)"):
+        Subwords(other.getvalue())
+
+
+def test_joint_and_separate_vocabularies_come_back_from_their_folder(tmp_path: Path) -> None:
+    for joint in (True, False):
+        config = replace(SMALL, vocabulary=360, joint=joint)
+        pair = SubwordPair.train(lambda: iter(zip(ENGLISH, KOREAN, strict=True)), config)
+        folder = tmp_path / str(joint)
+        folder.mkdir()
+        pair.save(folder)
+        again = SubwordPair.load(folder)
+        assert again.joint == joint
+        assert (again.source.sha256, again.target.sha256) == (pair.source.sha256, pair.target.sha256)
+        assert again.source.pieces("We %s")[-1] == "%s"  # found in the text, and reserved
+
+
+# ---- splits drawn by chance
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(text=ANY_TEXT)
+def test_without_chance_our_splits_are_sentencepieces(kind: str, text: str) -> None:
+    certain = Sampler(SUBWORDS[kind], 0.0 if kind == "bpe" else 1000.0)
+    assert certain.sample(text, random.Random(0)) == SUBWORDS[kind].encode(text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(text=ANY_TEXT, seed=st.integers(0, 1000))
+def test_a_split_drawn_by_chance_is_of_the_same_text(kind: str, text: str, seed: int) -> None:
+    drawn = Sampler(SUBWORDS[kind], 0.3).sample_many([text], seed).ids.tolist()
+    assert SUBWORDS[kind].decode(drawn) == normalise(text)
+
+
+def test_reserved_symbols_are_not_split_by_chance() -> None:
+    sampler = Sampler(SUBWORDS["bpe"], 0.9)
+    symbol = SUBWORDS["bpe"].encode("%s")[-1]
+    assert all(symbol in sampler.sample("a %s b", random.Random(seed)) for seed in range(50))
+
+
+def test_bpe_dropout_passes_over_merges_as_often_as_it_says() -> None:
+    """Of a word of two characters that merge, a share p is left in two."""
+    subwords = SUBWORDS["bpe"]
+    word = next(
+        piece[1:]
+        for piece, _ in subwords.table()
+        if len(piece) == 2 and piece[0] == "▁" and piece[1].isalpha()
+    )
+    sampler, chance = Sampler(subwords, 0.25), random.Random(1)
+    lengths = Counter(len(sampler.sample(word, chance)) for _ in range(4000))
+    assert lengths[2] / 4000 == pytest.approx(0.25, abs=0.03)
+
+
+def test_unigram_samples_by_the_weights_of_all_splits() -> None:
+    """Counted against the probabilities that enumerating every split of a word gives."""
+    import math
+
+    subwords, rate = SUBWORDS["unigram"], 0.5
+    scores = dict(subwords.table())
+    word = "▁home"
+
+    def splits(rest: str) -> list[list[str]]:
+        if not rest:
+            return [[]]
+        heads = [rest[:n] for n in range(1, len(rest) + 1) if rest[:n] in scores]
+        return [[head, *tail] for head in heads for tail in splits(rest[len(head) :])]
+
+    weights = {tuple(split): math.exp(rate * sum(scores[piece] for piece in split)) for split in splits(word)}
+    total = sum(weights.values())
+    sampler, chance = Sampler(subwords, rate), random.Random(3)
+    drawn = Counter(tuple(map(subwords.piece, sampler.sample("home", chance))) for _ in range(4000))
+    for split, weight in weights.items():
+        assert drawn[split] / 4000 == pytest.approx(weight / total, abs=0.035)
+
+
+def test_sampling_is_the_same_in_another_process() -> None:
+    """SentencePiece's own is not: a resumed run would read other splits."""
+    code = (
+        "import sys; sys.path.insert(0, 'tests/text')\n"
+        "from test_subwords import SUBWORDS, Sampler, KOREAN\n"
+        "print([Sampler(SUBWORDS[k], 0.2).sample_many(KOREAN, 7).ids.tolist() for k in ('bpe', 'unigram')])"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parents[2],
+        ).stdout
+        for _ in range(2)
+    }
+    here = [Sampler(SUBWORDS[kind], 0.2).sample_many(KOREAN, 7).ids.tolist() for kind in KINDS]
+    assert outputs == {f"{here}\n"}
+
+
+def test_sampling_needs_bytes() -> None:
+    with pytest.raises(mh.DataError, match="byte_fallback=true"):
+        Sampler(trained(vocabulary=100, byte_fallback=False), 0.1)
