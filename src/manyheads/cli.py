@@ -4,13 +4,14 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from manyheads import __version__
 from manyheads.config import Config
-from manyheads.errors import ManyheadsError
+from manyheads.errors import ManyheadsError, RequestError
 from manyheads.presets import PRESETS, preset
 
 app = typer.Typer(
@@ -74,3 +75,34 @@ def inspect(
         f"{part.replace('_', ' ')} {size:,}" for part, size in sizes.items() if part != "total"
     )
     print(f"# {sizes['total']:,} parameters: {shares}\n\n{config.to_toml()}", end="")
+
+
+@app.command()
+def get(
+    name: Annotated[str | None, typer.Argument(help="A corpus; --list shows them.", metavar="NAME")] = None,
+    pair: Annotated[str | None, typer.Option(help="Source and target language, such as en-de.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder; without it NAME.PAIR here.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Keeps downloads; without it OUT/downloads.")] = None,
+    table: Annotated[Path | None, typer.Option(help="A TOML file with other addresses or corpora.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Fetch anew what is complete.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="Show the known corpora and leave.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Report as JSON.")] = False,
+) -> None:
+    """Bring a known corpus here as aligned plain text, train.en beside train.de, with its licence.
+
+    It goes on where it was interrupted. No other verb fetches anything.
+    Example: manyheads get multi30k --pair en-de --out data
+    """
+    from manyheads.text.get import get as get_corpus
+    from manyheads.text.known import load_table
+    from manyheads.text.progress import watched
+
+    known = load_table(table)
+    if show_list:
+        print(known.to_json() if as_json else known.to_text())
+        return
+    if name is None:
+        raise RequestError("get needs the NAME of a corpus; manyheads get --list shows them")
+    with watched(sys.stderr) as progress:
+        got = get_corpus(name, pair, out, table=known, cache=cache, again=again, progress=progress)
+    print(got.to_json() if as_json else got.to_text())
