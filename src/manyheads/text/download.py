@@ -17,7 +17,7 @@ from typing import IO, Any
 from manyheads.errors import DataError
 from manyheads.text.progress import Progress
 
-CHUNK = 1 << 18
+CHUNK = 1 << 16
 TIMEOUT = 30.0  # seconds without a byte
 WAITS = (1.0, 3.0, 9.0)  # seconds before each new attempt
 PASSING = (408, 425, 429, 500, 502, 503, 504)  # statuses worth another attempt
