@@ -224,7 +224,7 @@ def test_a_complete_file_that_was_not_yet_renamed_is_not_asked_for_again(site: S
 def test_a_server_that_ignores_the_range_starts_over(site: Site, tmp_path: Path) -> None:
     address = site.put("/file", BODY, ("drop", HALF), ("ignore range",))
     download(address, tmp_path / "file", sha256=SHA256, waits=AT_ONCE)
-    assert site.asked[1][1]["Range"] == f"bytes={HALF}-"
+    assert [headers.get("Range") for _, headers in site.asked] == [None, f"bytes={HALF}-"]
     assert (tmp_path / "file").read_bytes() == BODY
 
 
@@ -248,6 +248,7 @@ def test_a_file_that_became_shorter_starts_over(site: Site, tmp_path: Path) -> N
 def test_another_range_than_was_asked_for_is_not_believed(site: Site, tmp_path: Path) -> None:
     address = site.put("/file", BODY, ("drop", HALF), ("wrong range",))
     download(address, tmp_path / "file", sha256=SHA256, waits=AT_ONCE)
+    assert [headers.get("Range") for _, headers in site.asked] == [None, f"bytes={HALF}-", None]
     assert (tmp_path / "file").read_bytes() == BODY
 
 
@@ -374,6 +375,27 @@ def test_a_network_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
         address = f"http://127.0.0.1:{closed.getsockname()[1]}/file"
     with pytest.raises(DataError, match=re.escape(address) + ".* the network says: .*refused"):
         download(address, tmp_path / "file", waits=AT_ONCE)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no flock")
+def test_two_processes_do_not_write_one_file(site: Site, tmp_path: Path) -> None:
+    import fcntl
+
+    address = site.put("/file", BODY)
+    with (tmp_path / "file.part").open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(DataError, match="another process is fetching"):
+            download(address, tmp_path / "file")
+    assert site.asked == []
+    download(address, tmp_path / "file", sha256=SHA256)
+    assert only(tmp_path) == ["file"]
+
+
+def test_a_new_attempt_is_announced(site: Site, tmp_path: Path) -> None:
+    log = io.StringIO()
+    address = site.put("/file", BODY, ("status", 503))
+    download(address, tmp_path / "file", progress=Lines(log), waits=AT_ONCE)
+    assert log.getvalue().startswith("file: the server answers 503 Service Unavailable; again in 0 s\n")
 
 
 def test_a_full_disk_is_not_taken_for_a_fault_of_the_network(
@@ -823,13 +845,14 @@ def test_the_documents_list_every_address_that_no_test_reaches() -> None:
         assert address in page
 
 
-def test_one_line_of_ones_own_mends_a_moved_address(site: Site, tmp_path: Path) -> None:
+@pytest.mark.parametrize("pair", ["en-de", "de-en"])
+def test_one_line_of_ones_own_mends_a_moved_address(site: Site, tmp_path: Path, pair: str) -> None:
     """The packaged recipe of Europarl, from a mirror."""
     files = {"europarl-v7.de-en.en": ENGLISH.encode(), "europarl-v7.de-en.de": GERMAN.encode()}
     site.put("/mirror/europarl/v7/de-en.tgz", tarred(files))
     own = tmp_path / "own.toml"
     own.write_text(f'addresses.statmt = "{site.base}/mirror"\n')
-    got = get("europarl", "en-de", tmp_path / "out", table=load_table(own))
+    got = get("europarl", pair, tmp_path / "out", table=load_table(own))
     assert text(got.folder, "train.de") == GERMAN
 
 

@@ -5,17 +5,22 @@ import http.client
 import json
 import os
 import ssl
+import sys
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from manyheads.errors import DataError
 from manyheads.text.progress import Progress
+
+if sys.platform != "win32":
+    import fcntl
 
 CHUNK = 1 << 16
 TIMEOUT = 30.0  # seconds without a byte
@@ -69,13 +74,13 @@ def download(
             return Downloaded(address, path, seen["size"], seen["sha256"])
         path.unlink()  # the table now asks for another file
     part = PartialFile(path, address)
-    part.path.parent.mkdir(parents=True, exist_ok=True)
-    fetch_patiently(part, progress or Progress(), waits, timeout)
-    seen = look_at(part.path)
-    if wrong := faults(seen, sha256, md5, size):
-        part.remove()
-        raise DataError(f"{address} is not the file that the table describes: {wrong}; removed; {REMEDY}")
-    part.finish()
+    with alone(part):
+        fetch_patiently(part, progress or Progress(), waits, timeout)
+        seen = look_at(part.path)
+        if wrong := faults(seen, sha256, md5, size):
+            part.remove()
+            raise DataError(f"{address} is not the file that the table describes: {wrong}; removed; {REMEDY}")
+        part.finish()
     return Downloaded(address, path, seen["size"], seen["sha256"])
 
 
@@ -134,6 +139,27 @@ class PartialFile:
         self.memo.unlink(missing_ok=True)
 
 
+@contextmanager
+def alone(part: PartialFile) -> Iterator[None]:
+    """One process at a time, where the system can lock a file. A killed process leaves no lock behind."""
+    part.path.parent.mkdir(parents=True, exist_ok=True)
+    if sys.platform == "win32":
+        yield
+        return
+    with part.path.open("ab") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataError(f"another process is fetching {part.final}; let it finish first") from None
+        except OSError:  # a file system without locks
+            pass
+        try:
+            yield
+        finally:
+            if not part.size:
+                part.remove()
+
+
 def fetch_patiently(part: PartialFile, progress: Progress, waits: Sequence[float], timeout: float) -> None:
     """Attempt after attempt. One that brought the file further than ever before does not count as lost."""
     furthest, lost = part.size, 0
@@ -146,7 +172,9 @@ def fetch_patiently(part: PartialFile, progress: Progress, waits: Sequence[float
             if lost > len(waits) or not waits:
                 kept = f"; {part.size:,} bytes are kept, run again to go on" if part.size else ""
                 raise DataError(f"{part.address} could not be fetched: {fault}{kept}; {REMEDY}") from fault
-            time.sleep(waits[max(lost - 1, 0)])
+            wait = waits[max(lost - 1, 0)]
+            progress.say(f"{part.final.name}: {fault}; again in {wait:g} s")
+            time.sleep(wait)
 
 
 def fetch_once(part: PartialFile, progress: Progress, timeout: float) -> None:
@@ -194,7 +222,7 @@ def open_address(part: PartialFile, request: urllib.request.Request, timeout: fl
         final = isinstance(fault.reason, ssl.SSLCertVerificationError) or part.address.startswith("file:")
         if final:
             raise DataError(f"{part.address} cannot be fetched: {fault.reason}; {REMEDY}") from fault
-        raise BrokenOff(f"the network says: {fault.reason}") from fault
+        raise BrokenOff(f"the network says: {fault.reason} (is this machine online?)") from fault
     except (OSError, http.client.HTTPException) as fault:  # while the answer's first lines were read
         raise BrokenOff(f"the connection broke: {fault or type(fault).__name__}") from fault
 
