@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from manyheads.errors import ConfigError, DataError, RequestError
-from manyheads.text.download import PartialFile, download
+from manyheads.text.download import PartialFile, download, version_of
 from manyheads.text.get import get
 from manyheads.text.known import Corpus, Pair, Part, Table, load_table
 from manyheads.text.progress import Bars, Lines, Progress, watched
@@ -256,6 +256,13 @@ def test_without_a_tag_nothing_is_resumed(site: Site, tmp_path: Path) -> None:
     address = site.put("/file", BODY, ("no tag", HALF))
     download(address, tmp_path / "file", sha256=SHA256, waits=AT_ONCE)
     assert [headers.get("Range") for _, headers in site.asked] == [None, None]
+
+
+def test_a_weak_tag_promises_no_equal_bytes() -> None:
+    date = "Sun, 15 Nov 2026 12:00:00 GMT"
+    assert version_of({"ETag": '"a"', "Last-Modified": date}) == '"a"'
+    assert version_of({"ETag": 'W/"a"', "Last-Modified": date}) == date
+    assert version_of({"ETag": 'W/"a"'}) is None
 
 
 def test_bytes_of_another_address_are_not_continued(site: Site, tmp_path: Path) -> None:
