@@ -12,7 +12,7 @@ import typer
 
 from manyheads import __version__
 from manyheads.config import SPLITS, Config, InputConfig, Recipe
-from manyheads.errors import ConfigError, ManyheadsError
+from manyheads.errors import ConfigError, ManyheadsError, RequestError
 from manyheads.presets import PRESETS, preset
 
 app = typer.Typer(
@@ -65,6 +65,37 @@ def every_verb(
     ] = False,
 ) -> None:
     pass
+
+
+@app.command()
+def get(
+    name: Annotated[str | None, typer.Argument(help="A corpus; --list shows them.", metavar="NAME")] = None,
+    pair: Annotated[str | None, typer.Option(help="Source and target language, such as en-de.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder; without it NAME.PAIR here.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Keeps downloads; without it OUT/downloads.")] = None,
+    table: Annotated[Path | None, typer.Option(help="A TOML file with other addresses or corpora.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Fetch anew what is complete.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="Show the known corpora and leave.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Report as JSON.")] = False,
+) -> None:
+    """Bring a known corpus here as aligned plain text, train.en beside train.de, with its licence.
+
+    It goes on where it was interrupted. No other verb fetches anything.
+    Example: manyheads get multi30k --pair en-de --out data
+    """
+    from manyheads.progress import watched
+    from manyheads.text.known.get import get as get_corpus
+    from manyheads.text.known.table import load_table
+
+    known = load_table(table)
+    if show_list:
+        print(known.to_json() if as_json else known.to_text())
+        return
+    if name is None:
+        raise RequestError("get needs the NAME of a corpus; manyheads get --list shows them")
+    with watched(sys.stderr, downloads=True) as progress:
+        got = get_corpus(name, pair, out, table=known, cache=cache, again=again, progress=progress)
+    print(got.to_json() if as_json else got.to_text())
 
 
 @app.command()
@@ -123,10 +154,10 @@ def prepare(
 
     from manyheads.data import prepare as preparing
     from manyheads.data.report import report
-    from manyheads.progress import shown
+    from manyheads.progress import watched
 
-    with shown() as tell:
-        store = preparing.prepare(whole, folder, force=force, tell=tell)
+    with watched(sys.stderr) as progress:
+        store = preparing.prepare(whole, folder, force=force, tell=progress.tell)
     if as_json:
         print(json.dumps(store.manifest, ensure_ascii=False, indent=1))
     else:
@@ -210,9 +241,9 @@ def inspect_data(folder: str, sentences: list[str], examples: int, verify: bool,
 
     store = Store.open(folder)
     if verify:
-        from manyheads.progress import counted, shown
+        from manyheads.progress import counted, watched
 
-        with shown() as tell:
-            store.verify(counted(tell, "checking sums", store.total_bytes))
+        with watched(sys.stderr) as progress:
+            store.verify(counted(progress.tell, "checking sums", store.total_bytes))
     told = report.summary(store, examples, sentences)
     print(json.dumps(told, ensure_ascii=False, indent=1) if as_json else report.described(told))

@@ -1,15 +1,116 @@
-"""Progress of long work, on stderr: a bar on a terminal, a plain line for each stage elsewhere."""
+"""How far long work has come: silent, a line now and then, or a bar where someone is watching."""
 
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from types import TracebackType
+from typing import IO, Any, Self
+
+LINE_EVERY = 10.0  # seconds
 
 Tell = Callable[[str, int, int | None], None]  # what is being done, how far it is, out of how much
 
 
-def silent(stage: str, done: int, total: int | None) -> None:
-    """For work that nobody watches."""
+class Progress:
+    """Says nothing. The two below speak."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def say(self, line: str) -> None:
+        """A thing worth knowing, once."""
+
+    def tell(self, stage: str, done: int, total: int | None) -> None:
+        """How far a stage is. It is over when the next begins."""
+
+
+class Lines(Progress):
+    """For logs and pipes: a line when a stage begins and when it ends, and every ten seconds between."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream, self.stage, self.ended = stream, "", ""
+        self.began = self.spoke = 0.0
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._end_stage()
+
+    def say(self, line: str) -> None:
+        print(line, file=self.stream, flush=True)
+
+    def tell(self, stage: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if stage != self.stage:
+            self._end_stage()
+            self.stage, self.began, self.spoke = stage, now, now
+            self.say(f"{stage} ...")
+        elif now - self.spoke > LINE_EVERY:
+            self.spoke = now
+            self.say(f"{stage}: {done:,}" + (f" of {total:,}" if total else ""))
+        if done == total:
+            self._end_stage()
+
+    def _end_stage(self) -> None:
+        if self.stage not in ("", self.ended):
+            self.ended = self.stage
+            self.say(f"{self.stage}: done in {time.monotonic() - self.began:.1f} s")
+
+
+class Bars(Progress):
+    """For a terminal: one bar a stage. Those of downloads show bytes and their speed."""
+
+    def __init__(self, stream: IO[str], downloads: bool = False) -> None:
+        from rich import progress as rich
+        from rich.console import Console
+
+        amounts = (
+            [rich.DownloadColumn(), rich.TransferSpeedColumn()] if downloads else [rich.TaskProgressColumn()]
+        )
+        self.bars = rich.Progress(
+            rich.TextColumn("{task.description}", markup=False),
+            rich.BarColumn(),
+            *amounts,
+            rich.TimeElapsedColumn(),
+            rich.TimeRemainingColumn(),
+            console=Console(file=stream),
+        )
+        self.tasks: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        self.bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._end_stage()
+        self.bars.stop()
+
+    def say(self, line: str) -> None:
+        self.bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def tell(self, stage: str, done: int, total: int | None) -> None:
+        if stage not in self.tasks:
+            self._end_stage()
+            self.tasks[stage] = self.bars.add_task(stage, total=None)
+        self.bars.update(self.tasks[stage], completed=done, total=total)
+
+    def _end_stage(self) -> None:
+        for task in list(self.tasks.values())[-1:]:
+            done = self.bars.tasks[task].completed or 1
+            self.bars.update(task, completed=done, total=done)
+
+
+def watched(stream: IO[str], downloads: bool = False) -> Progress:
+    """Bars where a person looks at the stream, lines where it is kept."""
+    return Bars(stream, downloads) if stream.isatty() else Lines(stream)
 
 
 def counted(tell: Tell, stage: str, total: int) -> Callable[[int], None]:
@@ -22,51 +123,3 @@ def counted(tell: Tell, stage: str, total: int) -> Callable[[int], None]:
         tell(stage, done, total)
 
     return advance
-
-
-@contextmanager
-def shown() -> Iterator[Tell]:
-    """What long work tells, where people see it."""
-    with bars() if sys.stderr.isatty() else plain_lines() as tell:
-        yield tell
-
-
-@contextmanager
-def bars() -> Iterator[Tell]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-
-    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    known: dict[str, TaskID] = {}
-    with Progress(*columns, console=Console(stderr=True)) as display:
-
-        def finish_last() -> None:
-            """A stage is done when the next begins, whatever it told last."""
-            for task in list(known.values())[-1:]:
-                display.update(task, completed=1, total=1)
-
-        def tell(stage: str, done: int, total: int | None) -> None:
-            if stage not in known:
-                finish_last()
-                known[stage] = display.add_task(stage, total=total)
-            display.update(known[stage], completed=done, total=total)
-
-        yield tell
-        finish_last()
-
-
-@contextmanager
-def plain_lines() -> Iterator[Tell]:
-    began: dict[str, float] = {}
-
-    def close() -> None:
-        for stage, start in list(began.items())[-1:]:
-            print(f"{stage}: {time.monotonic() - start:.1f} s", file=sys.stderr, flush=True)
-
-    def tell(stage: str, done: int, total: int | None) -> None:
-        if stage not in began:
-            close()
-            began[stage] = time.monotonic()
-
-    yield tell
-    close()

@@ -36,12 +36,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli"},
     "__init__": {"presets", "model"},  # the public names, each imported when it is first used
 }
-CORE_NEEDS = {
-    "torch",
-    "numpy",
-    "typer",
-    "sentencepiece",
-}  # and nothing else when a module is imported; the rest lazily
+# What importing a module may need; the rest is imported where it is used.
+CORE_NEEDS = {"torch", "numpy", "typer", "sentencepiece"}
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc"}
 MODULES = sorted(SOURCE.rglob("*.py"))
 

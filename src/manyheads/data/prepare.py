@@ -31,7 +31,7 @@ from manyheads.data.store import (
     written_aside,
 )
 from manyheads.errors import ConfigError, DataError
-from manyheads.progress import Tell, counted, silent
+from manyheads.progress import Progress, Tell, counted
 from manyheads.text import corpus as readers
 from manyheads.text.clean import DUPLICATE, Cleaner, Seen, pair_keys
 from manyheads.text.corpus import NO_COUNTERPART, STRUCTURAL, Bad, Pair
@@ -40,9 +40,10 @@ from manyheads.text.subwords import SubwordPair
 CHUNK = 20_000  # pairs handled together
 HELD_OUT = "set apart for valid or test"
 DROPPED = "dropped.tsv"
+SILENT = Progress()
 
 
-def prepare(recipe: Recipe, folder: Path, *, force: bool = False, tell: Tell = silent) -> Store:
+def prepare(recipe: Recipe, folder: Path, *, force: bool = False, tell: Tell = SILENT.tell) -> Store:
     """A data folder made by a recipe. `force` replaces one that is there."""
     recipe = completed(recipe)
     with written_aside(folder, force) as aside:

@@ -1,0 +1,329 @@
+"""From a known corpus to aligned files: train.en beside train.de, and source.json when all of it is there."""
+
+import copy
+import datetime
+import fnmatch
+import hashlib
+import importlib
+import json
+import os
+import re
+import tempfile
+import urllib.parse
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from manyheads.config import unknown
+from manyheads.errors import DataError, RequestError
+from manyheads.progress import Progress
+from manyheads.text.known.archives import copy_lines, decompressed, members, whole
+from manyheads.text.known.download import WAITS, Downloaded, download
+from manyheads.text.known.table import Corpus, Pair, Part, Table, load_table
+
+RECORD = "source.json"  # written last: where it is, the folder is complete
+OPUS_MEMBER = "*.{first}-{second}.{language}"
+PLAYGROUND_SEED = 1
+
+Sides = Sequence[IO[bytes]]  # the source's file and the target's
+
+
+@dataclass(frozen=True)
+class Split:
+    """What became of a split: two files and their bytes, how many pairs, and out of which downloads."""
+
+    files: list[str]
+    sizes: list[int]
+    pairs: int
+    downloads: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Got:
+    """A corpus in its folder. `fresh` is false where an earlier call had completed it."""
+
+    corpus: str
+    pair: str
+    title: str
+    licence: str
+    licence_at: str
+    date: str
+    splits: dict[str, Split]
+    folder: Path
+    fresh: bool = True
+
+    @property
+    def files(self) -> list[Path]:
+        return [self.folder / name for split in self.splits.values() for name in split.files]
+
+    @property
+    def sha256(self) -> dict[str, str]:
+        """Of each download, by its address."""
+        return {one["address"]: one["sha256"] for split in self.splits.values() for one in split.downloads}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every file is there, with as many bytes as were written."""
+        sizes = [size for split in self.splits.values() for size in split.sizes]
+        found = [path.stat().st_size if path.exists() else -1 for path in self.files]
+        return sizes == found
+
+    def to_json(self) -> str:
+        return json.dumps({**asdict(self), "folder": str(self.folder)}, ensure_ascii=False, indent=1)
+
+    def to_text(self) -> str:
+        state = "is in" if self.fresh else "was complete, nothing done (--again fetches it anew):"
+        lines = [f"{self.corpus} {self.pair} {state} {self.folder}"]
+        lines += [f"{name}: {one.pairs:,} pairs, {' '.join(one.files)}" for name, one in self.splits.items()]
+        return "\n".join([*lines, f"licence: {self.licence} ({self.licence_at})"])
+
+
+def get(
+    name: str,
+    pair: str | None = None,
+    folder: str | Path | None = None,
+    *,
+    table: Table | None = None,
+    cache: str | Path | None = None,
+    again: bool = False,
+    progress: Progress | None = None,
+    waits: Sequence[float] = WAITS,
+) -> Got:
+    """Bring a known corpus into a folder; what is complete there is left alone."""
+    table, progress = table or load_table(), progress or Progress()
+    corpus, member = table.find(name)
+    languages = corpus.choose_pair(pair)
+    folder = Path(folder or f"{name.replace('/', '-')}.{languages}")
+    if not again and (there := already_there(folder, name, languages)):
+        return there
+    progress.say(f"{corpus.title}\nlicence: {corpus.licence} ({corpus.licence_at})")
+    folder.mkdir(parents=True, exist_ok=True)
+    clear(folder)
+    shelf = Shelf(Path(cache or folder / "downloads"), again, progress, waits)
+    work = Work(corpus, member, languages, table, shelf)
+    splits = {split: write_split(work, split, parts, folder) for split, parts in work.splits.items()}
+    return finish(name, work, folder, splits)
+
+
+def finish(name: str, work: "Work", folder: Path, splits: dict[str, Split]) -> Got:
+    """The files under their own names, and last of all the page that says where they are from."""
+    for split in splits.values():
+        for file in split.files:
+            os.replace(folder / f"{file}.part", folder / file)
+    corpus, today = work.corpus, datetime.date.today().isoformat()
+    said = (corpus.title, corpus.licence, corpus.licence_at)
+    got = Got(name, str(work.pair), *said, today, splits, folder)
+    row = asdict(got)
+    del row["folder"], row["fresh"]
+    aside = folder / f"{RECORD}.part"
+    with aside.open("w", encoding="utf-8") as page:
+        page.write(json.dumps(row, ensure_ascii=False, indent=1) + "\n")
+        page.flush()
+        os.fsync(page.fileno())
+    os.replace(aside, folder / RECORD)
+    return got
+
+
+def already_there(folder: Path, name: str, pair: Pair) -> Got | None:
+    """What an earlier call completed here. Another corpus in the same folder is not overwritten."""
+    try:
+        got = read_record(folder)
+    except FileNotFoundError:
+        return None
+    if (got.corpus, got.pair) != (name, str(pair)):
+        held = f"{folder} holds {got.corpus} {got.pair}, not {name} {pair}"
+        raise RequestError(f"{held}; give another --out, or --again to replace it")
+    return got if got.is_whole else None
+
+
+def read_record(folder: Path) -> Got:
+    try:
+        row = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        splits = {split: Split(**values) for split, values in row.pop("splits").items()}
+        return Got(**row, splits=splits, folder=folder, fresh=False)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        page = folder / RECORD
+        raise DataError(f"{page} is not a page that get wrote; remove it, or choose another --out") from None
+
+
+def clear(folder: Path) -> None:
+    """Without what an earlier call completed, so that no split of it stays beside the new ones."""
+    if (folder / RECORD).exists():
+        files = read_record(folder).files
+        (folder / RECORD).unlink()
+        for path in files:
+            (folder / path.name).unlink(missing_ok=True)
+
+
+@dataclass
+class Shelf:
+    """Where downloads are kept: a folder for each address, so that equal names do not meet."""
+
+    folder: Path
+    anew: bool
+    progress: Progress
+    waits: Sequence[float]
+    used: list[Downloaded] = field(default_factory=list)
+
+    def fetch(self, address: str, **published: Any) -> Path:
+        digest = hashlib.sha256(address.encode()).hexdigest()[:12]
+        name = re.sub(r"[^\w.-]", "_", urllib.parse.urlsplit(address).path.rpartition("/")[2]) or "file"
+        path = self.folder / digest / name
+        if self.anew and address not in [one.address for one in self.used]:
+            path.unlink(missing_ok=True)
+        self.used.append(download(address, path, progress=self.progress, waits=self.waits, **published))
+        return path
+
+
+@dataclass
+class Work:
+    """What is being got, and with what."""
+
+    corpus: Corpus
+    member: str  # what stood behind the corpus's name
+    pair: Pair
+    table: Table
+    shelf: Shelf
+
+    @property
+    def splits(self) -> dict[str, list[Part]]:
+        return self.corpus.parts_for(self.pair)
+
+    def fill(self, pattern: str, **more: str) -> str:
+        return self.table.fill(pattern, self.pair.placeholders() | more)
+
+
+def write_split(work: Work, split: str, parts: list[Part], folder: Path) -> Split:
+    """The parts one behind the other, each with as many lines on one side as on the other."""
+    names = [f"{split}.{language}" for language in work.pair.languages]
+    paths = [folder / f"{name}.part" for name in names]
+    begun, total = len(work.shelf.used), 0
+    with ExitStack() as stack:
+        sides = [stack.enter_context(path.open("wb")) for path in paths]
+        for part in parts:
+            total += write_part(work, split, part, sides)
+        for side in sides:
+            side.flush()
+            os.fsync(side.fileno())
+    used = work.shelf.used[begun:]
+    downloads = [{"address": one.address, "size": one.size, "sha256": one.sha256} for one in used]
+    work.shelf.progress.say(f"{split}: {total:,} pairs")
+    return Split(names, [path.stat().st_size for path in paths], total, downloads)
+
+
+def write_part(work: Work, split: str, part: Part, sides: Sides) -> int:
+    sources, targets = WRITERS[part.kind](work, split, part, sides)
+    if sources != targets or not sources:
+        place = f"{work.corpus.name} {split} ({getattr(part, part.kind)})"
+        counts = f"{sources:,} lines of {work.pair.source} and {targets:,} of {work.pair.target}"
+        raise DataError(f"{place} has {counts}; pairs need as many of one as of the other, and some")
+    return sources
+
+
+def write_addressed(work: Work, split: str, part: Part, sides: Sides) -> tuple[int, int]:
+    """A file for each side, or both in one archive."""
+    address = work.fill(part.address or "", language="{language}")
+    if "{language}" not in address:
+        archive = work.shelf.fetch(address, **part.published())
+        return write_members(work, archive, part.member or OPUS_MEMBER, sides)
+    counts = []
+    for language, side in zip(work.pair.languages, sides, strict=True):
+        file = work.shelf.fetch(address.replace("{language}", language), **part.published(language))
+        with whole(file), file.open("rb") as stream:
+            counts.append(copy_lines(decompressed(file.name, stream), side))
+    return counts[0], counts[1]
+
+
+def write_members(work: Work, archive: Path, member: str, sides: Sides) -> tuple[int, int]:
+    """Both sides out of one archive, each found by its name."""
+    patterns = [work.fill(member, language=language) for language in work.pair.languages]
+    counts: dict[str, int] = {}
+    with whole(archive), closing(members(archive)) as found:
+        for name, opener in found:
+            for pattern, side in zip(patterns, sides, strict=True):
+                if not fnmatch.fnmatchcase(name, pattern):
+                    continue
+                if pattern in counts:
+                    raise DataError(f"{archive.name} has two members like {pattern}; name one in the table")
+                with opener() as stream:
+                    counts[pattern] = copy_lines(decompressed(name, stream), side)
+    for pattern in patterns:
+        if pattern not in counts:
+            raise DataError(f"{archive} has no member {pattern}; mend `member` in a table (--table FILE)")
+    return counts[patterns[0]], counts[patterns[1]]
+
+
+def write_opus(work: Work, split: str, part: Part, sides: Sides) -> tuple[int, int]:
+    name, _, version = work.fill(part.opus or "", corpus=work.member).partition("/")
+    released = {"corpus": name, "version": version}
+    address = work.fill("{opus_release}", **released) if version else latest_of_opus(work, name)
+    return write_members(work, work.shelf.fetch(address), OPUS_MEMBER, sides)
+
+
+def latest_of_opus(work: Work, name: str) -> str:
+    """The address that OPUS itself names for its latest release. The reply is not kept."""
+    question = work.fill("{opus_interface}", corpus=urllib.parse.quote(name))
+    with tempfile.TemporaryDirectory() as passing:
+        reply = download(question, Path(passing, "reply"), waits=work.shelf.waits).path.read_bytes()
+    try:
+        rows = [row for row in json.loads(reply)["corpora"] if row["source"] and row["target"]]
+        addresses = [str(row["url"]) for row in rows]
+    except (ValueError, KeyError, TypeError):
+        raise DataError(
+            f"{question} does not answer with a list of corpora; give opus/{name}/VERSION"
+        ) from None
+    if not addresses:
+        raise DataError(
+            f"OPUS has no {name} for {work.pair}; https://opus.nlpl.eu has the names, capitals and all"
+        )
+    return addresses[0]
+
+
+def write_sacrebleu(work: Work, split: str, part: Part, sides: Sides) -> tuple[int, int]:
+    """sacreBLEU's list and its reading of the files, over downloads of ours: its own cannot be resumed."""
+    from sacrebleu.dataset import DATASETS
+
+    name, pair = work.fill(part.sacrebleu or "", corpus=work.member), str(work.pair)
+    if name not in DATASETS:
+        raise RequestError(unknown("test set", name, sorted(DATASETS), prefix="sacrebleu/"))
+    dataset: Any = copy.copy(DATASETS[name])
+    if pair not in dataset.langpairs:
+        raise RequestError(f"sacrebleu/{name} has no {pair}; it has {', '.join(sorted(dataset.langpairs))}")
+    sums = dataset.md5 or [None] * len(dataset.data)
+    files = [work.shelf.fetch(address, md5=md5) for address, md5 in zip(dataset.data, sums, strict=True)]
+    with tempfile.TemporaryDirectory(dir=work.shelf.folder) as passing, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of tarfile, for extraction without a filter
+        dataset.data = [file.absolute().as_uri() for file in files]
+        dataset._outdir, dataset._rawdir = passing, os.path.join(passing, "raw")
+        with whole(*files):
+            texts = [dataset.get_source_file(pair), dataset.get_reference_files(pair)[0]]
+        sources, targets = (copy_file(text, side) for text, side in zip(texts, sides, strict=True))
+    return sources, targets
+
+
+def copy_file(path: str, side: IO[bytes]) -> int:
+    with open(path, "rb") as stream:
+        return copy_lines(stream, side)
+
+
+def write_playground(work: Work, split: str, part: Part, sides: Sides) -> tuple[int, int]:
+    """The built-in grammar draws all splits together, so that none repeats another's sentences."""
+    playground = importlib.import_module("manyheads.text.playground")
+    sizes = {name: sum(part.playground or 0 for part in parts) for name, parts in work.splits.items()}
+    drawn = playground.corpus(str(work.pair), **sizes, seed=PLAYGROUND_SEED)[split]
+    for sentences in drawn:
+        for sentence, side in zip(sentences, sides, strict=True):
+            side.write(sentence.encode() + b"\n")
+    return len(drawn), len(drawn)
+
+
+Writer = Callable[[Work, str, Part, Sides], tuple[int, int]]
+WRITERS: dict[str, Writer] = {
+    "address": write_addressed,
+    "opus": write_opus,
+    "sacrebleu": write_sacrebleu,
+    "playground": write_playground,
+}
