@@ -1,4 +1,6 @@
+import errno
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -6,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import manyheads as mh
+from manyheads import cli
 from manyheads.cli import app
 
-HEAVY = ("torch", "numpy", "transformers", "matplotlib")
+HEAVY = ("torch", "numpy", "transformers", "matplotlib", "sentencepiece", "pyarrow", "rich.progress", "lxml")
 
 
 def manyheads(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -73,3 +76,132 @@ def test_an_unknown_verb_exits_with_2() -> None:
     done = manyheads("trian")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+# ---- prepare, and inspect of what it made
+
+PAIRS = [(f"I have {n} books.", f"나는 책이 {n}권 있다.") for n in range(100)]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    for side, code in enumerate(("en", "ko")):
+        text = "".join(f"{pair[side]}\n" for pair in PAIRS)
+        (folder / f"train.{code}").write_text(text + "\x00\n", encoding="utf-8")
+    done = prepare(folder)
+    assert done.returncode == 0, done.stderr
+    assert "train: 90 pairs" in done.stdout
+    assert "bad                1  NUL" in done.stdout
+    assert "learning subwords: done in" in done.stderr
+    return folder
+
+
+def prepare(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    files = [f"--train={folder}/train.en", f"--train={folder}/train.ko"]
+    return manyheads("prepare", f"{folder}/data", *files, "subwords.vocabulary=320", *more)
+
+
+def test_prepare_reports_as_json(prepared: Path) -> None:
+    done = prepare(prepared, "--json", "--force")
+    told = json.loads(done.stdout)
+    assert told["splits"]["train"]["pairs"] == 90
+    assert told["splits"]["train"]["inputs"][0]["bad"] == {"NUL": 1}
+    assert told["languages"] == {"source": "en", "target": "ko"}
+
+
+def test_inspect_shows_a_data_folder_and_how_a_sentence_is_split(prepared: Path) -> None:
+    done = manyheads(
+        "inspect", f"{prepared}/data", "--sentence", "나는 <b> 있다", "--verify", "--examples", "2"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("en to ko, ")
+    assert done.stdout.count("</s>") == 4
+    assert "나는 <b> 있다\npieces: ▁나는 " in done.stdout
+    told = json.loads(manyheads("inspect", f"{prepared}/data", "--json", "--sentence", "have").stdout)
+    assert "".join(told["sentences"][0]["pieces"]) == "▁have"
+    assert len(told["examples"]) == 3
+
+
+def test_inspect_finds_damage(prepared: Path, tmp_path: Path) -> None:
+    shutil.copytree(prepared / "data", tmp_path / "data")
+    file = tmp_path / "data" / "train.source.tokens.npy"
+    file.write_bytes(file.read_bytes()[:-2] + b"\xff\xff")
+    done = manyheads("inspect", f"{tmp_path}/data", "--verify")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.splitlines()[-1] == (
+        f"manyheads: {file}: damaged, corpus.json has another SHA-256: prepare the data again"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["data"], 2, "no training text: give --train FILE twice, source and target, or one file of both"),
+        (["data", "--train=a.en"], 2, "a.en has no counterpart: plain text comes in two files"),
+        (["data", "--train=a.en", "--train=a.ko"], 3, "a.en: No such file or directory"),
+        (
+            ["data", "--train=a.tmx"],
+            2,
+            "the languages are not known, and a.tmx does not tell them: give --pair",
+        ),
+        (["data", "--train=a.tmx", "--pair", "enko"], 2, "--pair is 'enko', but must be two languages"),
+        (["data", "clean.rato=3"], 2, "unknown key clean.rato; did you mean clean.ratio?"),
+        (
+            ["data", "--on-bad", "cry"],
+            2,
+            "corpus.on_bad is 'cry', but must be one of 'default', 'stop', 'skip'",
+        ),
+        (["data", "--recipe", "gone.toml"], 2, "gone.toml: No such file or directory"),
+    ],
+)
+def test_a_wrong_prepare_is_one_clear_line(arguments: list[str], code: int, message: str) -> None:
+    done = manyheads("prepare", *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.startswith(f"manyheads: {message}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_prepare_does_not_overwrite(prepared: Path) -> None:
+    done = prepare(prepared)
+    assert done.returncode == 3
+    assert (
+        done.stderr
+        == f"manyheads: {prepared}/data: exists already; choose another folder, or replace it with --force\n"
+    )
+
+
+def test_show_recipe_prints_a_recipe_that_prepare_takes(prepared: Path, tmp_path: Path) -> None:
+    shown = prepare(prepared, "--show-recipe").stdout
+    assert "[[train]]" in shown
+    (tmp_path / "recipe.toml").write_text(shown, encoding="utf-8")
+    done = manyheads("prepare", f"{tmp_path}/data", "--recipe", f"{tmp_path}/recipe.toml")
+    assert done.returncode == 0, done.stderr
+    again = (tmp_path / "data" / "train.source.tokens.npy").read_bytes()
+    assert again == (prepared / "data" / "train.source.tokens.npy").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"), [(OSError(errno.ENOSPC, "No space left on device"), 4), (MemoryError(), 4)]
+)
+def test_lack_of_disk_or_memory_exits_with_4_and_leaves_nothing(
+    prepared: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    fault: Exception,
+    code: int,
+) -> None:
+    def full(*_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr("manyheads.data.store.ArrayWriter.write", full)
+    files = [f"--train={prepared}/train.en", f"--train={prepared}/train.ko"]
+    monkeypatch.setattr(
+        sys, "argv", ["manyheads", "prepare", f"{tmp_path}/data", *files, "subwords.vocabulary=320"]
+    )
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == code
+    assert capsys.readouterr().err.splitlines()[-1].startswith("manyheads: ")
+    assert list(tmp_path.iterdir()) == []

@@ -211,7 +211,7 @@ def draw_held_out(recipe: Recipe, splits: int, given: list[Pair], tell: Tell) ->
     cleaner, chance = Cleaner(recipe.clean, recipe.corpus, sides(given)), random.Random(recipe.corpus.seed)
     wanted, seen = recipe.corpus.hold_out * splits, 0
     chosen: list[Pair] = []
-    quiet = Gate("default" if recipe.corpus.on_bad == "default" else "skip", None)
+    quiet = Gate(recipe.corpus.on_bad, None)
     progress = byte_progress("setting pairs apart", recipe.train, tell)
     for given_input in recipe.train:
         report = Report(given_input.name, given_input.files, given_input.weight)

@@ -1,0 +1,330 @@
+"""From files to a data folder: every line that was read is kept or listed; bad ones stop or are skipped."""
+
+import csv
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fuzz
+import manyheads as mh
+from manyheads.config import Recipe
+from manyheads.data.prepare import HELD_OUT, prepare
+from manyheads.data.store import Store
+from manyheads.text import clean, corpus
+
+SENTENCES = [
+    (f"The {thing} number {number} is {quality}.", f"{number}번 {물건}은 {성질}.")
+    for number in range(1, 26)
+    for thing, 물건 in (("house", "집"), ("book", "책"), ("door", "문"))
+    for quality, 성질 in (("old", "오래되었다"), ("new", "새롭다"))
+]
+
+
+def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> list[str]:
+    files = [f"{folder}/{name}.en", f"{folder}/{name}.ko"]
+    for side, file in enumerate(files):
+        Path(file).write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    return files
+
+
+def recipe(train: list[str] | list[dict[str, Any]], **tables: Any) -> Recipe:
+    inputs = [one if isinstance(one, dict) else None for one in train]
+    tables.setdefault("subwords", {"vocabulary": 340})
+    tables.setdefault("corpus", {"hold_out": 0})
+    return Recipe.from_mapping({"train": inputs if inputs[0] else [{"files": train}], **tables})
+
+
+def texts(store: Store, split: str = "train") -> list[tuple[str, str]]:
+    found = store.split(split)
+    return [
+        (store.subwords.source.decode(found.source[i]), store.subwords.target.decode(found.target[i]))
+        for i in range(len(found))
+    ]
+
+
+def listed(folder: Path) -> list[dict[str, str]]:
+    with (folder / "dropped.tsv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def the_input(store: Store, split: str = "train", number: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = store.manifest["splits"][split]["inputs"][number]
+    return found
+
+
+def assert_nothing_is_lost(store: Store) -> None:
+    for split in store.manifest["splits"].values():
+        for part in split["inputs"]:
+            lost = sum(part["bad"].values()) + sum(part["dropped"].values())
+            assert part["read"] == part["kept"] + lost
+
+
+def test_good_text_arrives_whole_and_in_order(tmp_path: Path) -> None:
+    store = prepare(recipe(write(tmp_path, "a", SENTENCES)), tmp_path / "data")
+    assert texts(store) == SENTENCES
+    assert listed(tmp_path / "data") == []
+    assert_nothing_is_lost(store)
+
+
+# ---- the fuzzed corpus
+
+
+def check_fuzzed(folder: Path, lines: int) -> None:
+    made = fuzz.write(folder, lines, bad_share=0.01 if lines > 100_000 else 0.1, seed=5)
+    store = prepare(recipe(list(made.files)), folder / "data")
+    ways = {reason for reason, _ in fuzz.WAYS if reason != "empty"}
+    assert set(made.bad.values()) == ways | {corpus.EMPTY_SOURCE, corpus.EMPTY_TARGET}
+    assert {int(row["line"]): row["reason"] for row in listed(folder / "data")} == made.bad
+    assert all(row["file"] in made.files for row in listed(folder / "data"))
+    assert texts(store) == list(made.good.values())
+    assert_nothing_is_lost(store)
+
+
+def test_each_bad_line_is_listed_and_every_good_one_arrives(tmp_path: Path) -> None:
+    check_fuzzed(tmp_path, 3000)
+
+
+@pytest.mark.heavy
+def test_each_bad_line_of_a_million_is_listed_and_every_good_one_arrives(tmp_path: Path) -> None:
+    check_fuzzed(tmp_path, 1_000_000)
+
+
+# ---- policies
+
+
+def test_stop_names_the_first_bad_line_and_leaves_nothing(tmp_path: Path) -> None:
+    files = write(tmp_path, "a", SENTENCES)
+    Path(files[1]).write_bytes(Path(files[1]).read_bytes().replace("책".encode(), b"\xff", 1))
+    skipping = prepare(recipe(files), tmp_path / "skipped")
+    assert len(skipping.split("train")) == len(SENTENCES) - 1
+    stopping = recipe(files, corpus={"hold_out": 0, "on_bad": "stop"})
+    with pytest.raises(mh.DataError, match=r"a\.ko:3: invalid UTF-8 \(byte 6 is 0xff\)\. Mend it"):
+        prepare(stopping, tmp_path / "stopped")
+    assert not (tmp_path / "stopped").exists()
+    assert not list(tmp_path.glob("stopped*"))
+
+
+def test_differing_line_counts_stop_unless_they_may_be_skipped(tmp_path: Path) -> None:
+    files = write(tmp_path, "a", SENTENCES)
+    Path(files[0]).write_text(Path(files[0]).read_text() + "one more\nand more\n")
+    message = (
+        r"a\.en:151: line without counterpart \(.*a\.ko has 150 lines, .*a\.en 152\)\. .*align the files"
+    )
+    with pytest.raises(mh.DataError, match=message):
+        prepare(recipe(files), tmp_path / "data")
+    store = prepare(recipe(files, corpus={"hold_out": 0, "on_bad": "skip"}), tmp_path / "data")
+    assert texts(store) == SENTENCES
+    assert [(row["line"], row["reason"]) for row in listed(tmp_path / "data")] == [
+        ("151", corpus.NO_COUNTERPART),
+        ("152", corpus.NO_COUNTERPART),
+    ]
+    assert_nothing_is_lost(store)
+
+
+def test_a_broken_container_stops_unless_it_may_be_skipped(tmp_path: Path) -> None:
+    units = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{source}</seg></tuv><tuv xml:lang="ko"><seg>{target}</seg></tuv></tu>\n'
+        for source, target in SENTENCES
+    )
+    (tmp_path / "a.tmx").write_text(f"<tmx><body>\n{units}</wrong></tmx>", encoding="utf-8")
+    tables = {"source": "en", "target": "ko", "hold_out": 0}
+    with pytest.raises(mh.DataError, match=r"a\.tmx:152: broken file"):
+        prepare(recipe([f"{tmp_path}/a.tmx"], corpus=tables), tmp_path / "data")
+    store = prepare(recipe([f"{tmp_path}/a.tmx"], corpus={**tables, "on_bad": "skip"}), tmp_path / "data")
+    assert texts(store) == SENTENCES
+    assert [row["reason"] for row in listed(tmp_path / "data")] == [corpus.BROKEN_FILE]
+
+
+# ---- filters
+
+
+def test_every_filter_is_counted_and_listed(tmp_path: Path) -> None:
+    bad = [
+        ("Save %s", "저장", clean.MARKUP_DIFFERS),
+        ("x" * 2001, "가" * 500, clean.TOO_LONG_SIDE),
+        ("short", "아주 " * 40, clean.RATIO),
+        ("A Korean side", "without Hangul", clean.WRONG_SCRIPT),
+        ("1 + 1 = 2", "1 + 1 = 2", clean.IDENTICAL),
+        (*SENTENCES[0], clean.DUPLICATE),
+    ]
+    pairs = SENTENCES + [(source, target) for source, target, _ in bad]
+    store = prepare(recipe(write(tmp_path, "a", pairs)), tmp_path / "data")
+    assert texts(store) == SENTENCES
+    expected = {str(len(SENTENCES) + 1 + number): reason for number, (_, _, reason) in enumerate(bad)}
+    assert {row["line"]: row["reason"] for row in listed(tmp_path / "data")} == expected
+    assert the_input(store)["dropped"] == {reason: 1 for _, _, reason in bad}
+    assert_nothing_is_lost(store)
+    off = {"markup": "ignore", "longest": "none", "ratio": "none"}
+    off |= dict.fromkeys(("script", "identical", "duplicates"), False)
+    kept = prepare(recipe(write(tmp_path, "a", pairs), clean=off), tmp_path / "off")
+    assert texts(kept) == [(source, " ".join(target.split())) for source, target in pairs]
+
+
+def test_duplicates_are_found_across_inputs_and_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyheads.data.prepare.CHUNK", 7)
+    inputs = [
+        {"files": write(tmp_path, "a", SENTENCES), "name": "first"},
+        {"files": write(tmp_path, "b", [*SENTENCES[::-1], ("Only here.", "여기만.")]), "weight": 2.5},
+    ]
+    store = prepare(recipe(inputs), tmp_path / "data")
+    assert texts(store) == [*SENTENCES, ("Only here.", "여기만.")]
+    assert the_input(store, number=1)["dropped"] == {clean.DUPLICATE: len(SENTENCES)}
+    assert store.split("train").parts == (("first", 1.0, len(SENTENCES)), ("b", 2.5, 1))
+
+
+def test_no_sentence_of_valid_or_test_stays_in_training(tmp_path: Path) -> None:
+    train = [*SENTENCES, ("House, new in words.", SENTENCES[1][1]), (SENTENCES[2][0], "다른 말.")]
+    given = {
+        "valid": [{"files": write(tmp_path, "v", [SENTENCES[1]])}],
+        "test": [{"files": write(tmp_path, "t", [SENTENCES[2], SENTENCES[2], ("", "빈")])}],
+    }
+    store = prepare(recipe(write(tmp_path, "a", train), **given), tmp_path / "data")
+    assert texts(store) == [SENTENCES[0], *SENTENCES[3:]]
+    assert the_input(store)["dropped"] == {clean.LEAKAGE: 4}
+    assert texts(store, "test") == [SENTENCES[2]] * 2  # a score is of all of them: nothing is filtered
+    assert the_input(store, "test")["bad"] == {corpus.EMPTY_SOURCE: 1}
+    assert store.text("valid") == ([SENTENCES[1][0]], [SENTENCES[1][1]])
+    assert_nothing_is_lost(store)
+
+
+def test_without_valid_pairs_are_set_apart(tmp_path: Path) -> None:
+    noisy = [*SENTENCES, *SENTENCES[:20], ("bad %s", "나쁘다")]
+    made = recipe(write(tmp_path, "a", noisy), corpus={"hold_out": 5, "seed": 3})
+    store = prepare(made, tmp_path / "data")
+    held = [*texts(store, "valid"), *texts(store, "test")]
+    assert (len(texts(store, "valid")), len(texts(store, "test")), len(set(held))) == (5, 5, 10)
+    assert sorted(texts(store) + held) == sorted(SENTENCES)
+    assert the_input(store)["dropped"][HELD_OUT] >= 10
+    assert_nothing_is_lost(store)
+    again = prepare(made, tmp_path / "again")
+    assert texts(again, "valid") == texts(store, "valid")
+    other = prepare(made.override(["corpus.seed=4"]), tmp_path / "other")
+    assert texts(other, "valid") != texts(store, "valid")
+
+
+def test_no_more_than_a_twentieth_is_set_apart(tmp_path: Path) -> None:
+    store = prepare(recipe(write(tmp_path, "a", SENTENCES), corpus={"hold_out": 2000}), tmp_path / "data")
+    assert len(store.split("valid")) == len(store.split("test")) == 7
+    assert len(store.split("train")) == len(SENTENCES) - 14
+
+
+def test_what_was_set_apart_stays_apart_with_the_leakage_filter_off(tmp_path: Path) -> None:
+    made = recipe(write(tmp_path, "a", SENTENCES), corpus={"hold_out": 5}, clean={"leakage": False})
+    store = prepare(made, tmp_path / "data")
+    assert not set(texts(store)) & {*texts(store, "valid"), *texts(store, "test")}
+
+
+# ---- subwords
+
+
+def test_separate_vocabularies_and_reserved_placeholders(tmp_path: Path) -> None:
+    pairs = [(f"{source} %s", f"%s {target}") for source, target in SENTENCES]
+    made = recipe(write(tmp_path, "a", pairs), subwords={"vocabulary": 310, "joint": False})
+    store = prepare(made, tmp_path / "data")
+    assert not store.subwords.joint
+    assert store.subwords.source.pieces("%s")[-1] == store.subwords.target.pieces("%s")[-1] == "%s"
+    assert store.manifest["subwords"]["source_vocabulary"] == 310
+    ignored = recipe(write(tmp_path, "a", pairs), clean={"markup": "ignore"})
+    assert prepare(ignored, tmp_path / "ignored").subwords.source.pieces("%s")[-1] != "%s"
+
+
+def test_subwords_of_another_folder_are_taken_as_they_are(tmp_path: Path) -> None:
+    first = prepare(recipe(write(tmp_path, "a", SENTENCES[:100])), tmp_path / "first")
+    domain = recipe(write(tmp_path, "b", SENTENCES[100:]), subwords={"take_from": f"{tmp_path}/first"})
+    second = prepare(domain, tmp_path / "second")
+    assert second.subwords.source.sha256 == first.subwords.source.sha256
+    assert texts(second) == SENTENCES[100:]
+
+
+def test_the_sample_is_of_the_size_stated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from manyheads.text.subwords import Subwords
+
+    seen: list[list[str]] = []
+    train = Subwords.train
+
+    def watched(sentences: Any, *rest: Any) -> Subwords:
+        seen.append(list(sentences))
+        return train(seen[-1], *rest)
+
+    monkeypatch.setattr(Subwords, "train", watched)
+    made = recipe(write(tmp_path, "a", SENTENCES), subwords={"vocabulary": 330, "sample": 120})
+    prepare(made, tmp_path / "data")
+    (sample,) = seen
+    assert len(sample) == len(set(sample)) == 120
+    assert set(zip(sample[::2], sample[1::2], strict=True)) < set(SENTENCES)
+
+
+# ---- wrong calls
+
+
+@pytest.mark.parametrize(
+    ("tables", "error", "message"),
+    [
+        ({}, mh.ConfigError, "no training text: give --train"),
+        ({"train": [{"files": ["a.tmx"]}]}, mh.ConfigError, r"a\.tmx does not tell them: give --pair en-ko"),
+        ({"train": [{"files": ["x/a.en", "x/b.en"]}]}, mh.ConfigError, "languages are not known"),
+        (
+            {"train": [{"files": ["gone.en", "gone.ko"]}]},
+            mh.DataError,
+            r"gone\.en: No such file or directory",
+        ),
+        (
+            {"train": [{"flies": ["a"]}]},
+            mh.ConfigError,
+            r"unknown key input\.flies; did you mean input\.files",
+        ),
+        ({"train": {"files": ["a"]}}, mh.ConfigError, r"must be a list of tables: \[\[train\]\]"),
+        ({"trian": []}, mh.ConfigError, "unknown table trian; did you mean train"),
+        ({"corpus": {"source": "English!"}}, mh.ConfigError, r"corpus\.source is 'English!'"),
+        ({"corpus": {"source": "ko", "target": "ko"}}, mh.ConfigError, "are both 'ko'"),
+    ],
+)
+def test_a_wrong_recipe_says_what_is_wrong(
+    tmp_path: Path, tables: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        prepare(Recipe.from_mapping(tables), tmp_path / "data")
+    assert not list(tmp_path.iterdir())
+
+
+def test_when_nothing_is_left_the_reasons_are_counted(tmp_path: Path) -> None:
+    files = write(tmp_path, "a", [("same", "same"), ("", "x"), ("other", "other")])
+    with pytest.raises(
+        mh.DataError, match="no training pair is left: 3 read; wrong script 2, empty source 1"
+    ):
+        prepare(recipe(files), tmp_path / "data")
+
+
+def test_a_recipe_goes_through_a_file(tmp_path: Path) -> None:
+    made = recipe(
+        [
+            {"files": ["a.en", "a.ko"], "name": 'quo"ted', "weight": 2.0},
+            {"files": ["b.tsv"], "fields": ["1", "3"]},
+        ],
+        subwords={"reserved": ["<polite>", "<plain>"], "kind": "unigram"},
+        valid=[{"files": ["v.jsonl"]}],
+    )
+    made.save(tmp_path / "recipe.toml")
+    assert Recipe.load(tmp_path / "recipe.toml") == made
+
+
+def test_the_description_says_what_was_done(tmp_path: Path) -> None:
+    store = prepare(recipe(write(tmp_path, "a", SENTENCES)), tmp_path / "data")
+    told = json.loads((tmp_path / "data" / "corpus.json").read_text(encoding="utf-8"))
+    train = told["splits"]["train"]
+    assert train["pairs"] == len(SENTENCES)
+    assert train["source"]["tokens"] == len(store.split("train").source.tokens)
+    assert sum(train["source"]["lengths"]) == len(SENTENCES)
+    assert train["target"]["unknown"] == 0
+    assert train["target"]["longest"] == store.split("train").target.lengths.max()
+    assert told["subwords"]["sha256"] == {"subwords.model": store.subwords.source.sha256}
+    assert Recipe.from_mapping(told["recipe"]).subwords.vocabulary == 340
+    lengths = Counter(int(length) for length in store.split("train").source.lengths)
+    assert train["source"]["lengths"][1] == sum(
+        count for length, count in lengths.items() if 9 <= length <= 16
+    )
