@@ -86,7 +86,7 @@ def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
 
 
 def test_windows_line_ends_and_a_leading_byte_order_mark_are_not_text(tmp_path: Path) -> None:
-    found = read_plain(tmp_path, b"\xef\xbb\xbfone\r\ntwo\r\n", b"\xef\xbb\xbfeins\r\nzwei")
+    found = read_plain(tmp_path, b"\xef\xbb\xbfone\r\ntwo\r\n", b"\xef\xbb\xbfeins\r\nzwei\r")
     assert texts(found) == [("one", "eins"), ("two", "zwei")]
 
 

@@ -1,0 +1,33 @@
+"""Batches on their way to a GPU: out of pinned memory, and unchanged by the journey."""
+
+import numpy as np
+import pytest
+import torch
+
+from manyheads.config import END, DataConfig
+from manyheads.data.batches import Batches
+from manyheads.data.store import Side, Split
+
+pytestmark = pytest.mark.gpu
+
+
+def test_pinned_batches_reach_the_device_unchanged() -> None:
+    chance = np.random.default_rng(0)
+    offsets = np.concatenate([[0], np.cumsum(chance.integers(1, 30, 2000))])
+    tokens = chance.integers(3, 60_000, offsets[-1]).astype(np.uint16)
+    tokens[offsets[1:] - 1] = END
+    side = Side(tokens, offsets)
+    batches = Batches(Split(side, side, (("all", 1.0, 2000),)), DataConfig(batch_tokens=500), seed=3)
+    with batches.start(pin=True) as stream:
+        for index in range(20):
+            pinned, plain = next(stream), batches.batch(0, index)
+            assert all(part.tokens.is_pinned() and part.offsets.is_pinned() for part in parts(pinned))
+            for moved, kept in zip(parts(pinned.to("cuda")), parts(plain), strict=True):
+                assert moved.tokens.is_cuda
+                assert torch.equal(moved.tokens.cpu(), kept.tokens)
+                assert torch.equal(moved.offsets.cpu(), kept.offsets)
+                assert moved.longest == kept.longest
+
+
+def parts(batch):
+    return batch.source, batch.inputs, batch.labels
