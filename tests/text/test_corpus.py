@@ -268,6 +268,23 @@ def test_a_large_memory_is_a_stream(tmp_path: Path) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000  # KiB
 
 
+def test_units_are_forgotten_after_use() -> None:
+    from io import BytesIO
+
+    from manyheads.text.containers import elements
+
+    text = b"<tmx><body>" + b"<tu><tuv/></tu>" * 50 + b"</body></tmx>"
+    earlier = [len(list(unit.itersiblings(preceding=True))) for unit in elements(BytesIO(text), "a", "{*}tu")]
+    assert len(earlier) == 50
+    assert max(earlier) <= 1
+
+
+def test_a_unit_of_a_megabyte_is_bad(tmp_path: Path) -> None:
+    found = read_one(tmp_path / "a.tmx", TMX.replace("home", "home " * 200_000))
+    assert found[1] == Bad(f"{tmp_path}/a.tmx", 6, corpus.TOO_LONG)
+    assert len(texts(found)) == 1
+
+
 def test_no_entity_reads_a_file(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret words")
     text = (
@@ -282,6 +299,7 @@ def xliff_1(namespace: str, languages: str) -> str:
 <trans-unit id="1"><source>Hello <g id="1">there</g></source><target>안녕</target></trans-unit>
 <trans-unit id="2"><source>Later</source><target state="needs-translation">나중</target></trans-unit>
 <trans-unit id="3"><source>Never</source></trans-unit>
+<trans-unit id="4" approved="no"><source>Maybe</source><target>아마</target></trans-unit>
 </body></file></xliff>"""
 
 
@@ -295,6 +313,7 @@ def test_xliff_1_gives_finished_units(tmp_path: Path, version: str | None) -> No
         Pair("Hello there", "안녕", 2),
         Bad(file, 3, corpus.UNFINISHED),
         Bad(file, 4, corpus.EMPTY_TARGET),
+        Bad(file, 5, corpus.UNFINISHED),
     ]
 
 
@@ -355,6 +374,11 @@ def test_po_gives_finished_messages_and_both_forms_of_a_plural(tmp_path: Path) -
         Bad(file, 24, corpus.EMPTY_TARGET),
         Bad(file, 27, corpus.UNFINISHED),
     ]
+
+
+def test_of_several_plural_forms_the_last_stands_for_the_plural(tmp_path: Path) -> None:
+    text = 'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "%d Datei"\nmsgstr[1] "%d Dateien"\n'
+    assert texts(read_one(tmp_path / "a.po", text)) == [("%d file", "%d Datei"), ("%d files", "%d Dateien")]
 
 
 def test_po_is_read_in_the_charset_that_it_states(tmp_path: Path) -> None:
