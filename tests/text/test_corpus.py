@@ -245,6 +245,16 @@ def test_tmx_gives_the_languages_asked_for_whatever_their_order(tmp_path: Path) 
     assert found[3] == Bad(f"{tmp_path}/a.tmx", 9, corpus.EMPTY_SOURCE)
 
 
+def test_the_very_language_goes_before_its_relatives(tmp_path: Path) -> None:
+    text = TMX.replace(
+        'xml:lang="fr"><seg>seul', 'xml:lang="zh-CN"><seg>家</seg></tuv><tuv xml:lang="zh-TW"><seg>屋'
+    )
+    (tmp_path / "a.tmx").write_text(text, encoding="utf-8")
+    wanted = CorpusConfig(source="en", target="zh-TW")
+    found = list(read(InputConfig(files=(f"{tmp_path}/a.tmx",)), wanted))
+    assert texts(found) == [("only", "屋")]
+
+
 def test_unbalanced_xml_names_its_line_and_keeps_what_was_read(tmp_path: Path) -> None:
     found = read_one(tmp_path / "a.tmx", TMX.replace("<seg>seul</seg>", "<seg>seul"))
     assert len(texts(found)) == 2
