@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -384,6 +385,12 @@ def test_po_gives_finished_messages_and_both_forms_of_a_plural(tmp_path: Path) -
         Bad(file, 24, corpus.EMPTY_TARGET),
         Bad(file, 27, corpus.UNFINISHED),
     ]
+
+
+def test_without_the_toolkit_its_absence_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "translate.storage.pypo", None)
+    with pytest.raises(mh.DataError, match=r"a\.po: .* not installed here \(translate.*\): pip install"):
+        read_one(tmp_path / "a.po", PO)
 
 
 def test_of_several_plural_forms_the_last_stands_for_the_plural(tmp_path: Path) -> None:

@@ -378,6 +378,11 @@ def read_container(given: InputConfig, corpus: CorpusConfig, progress: Callable[
                 yield contained_pair(file, line, found)
     except Unreadable as fault:
         yield Bad(file, fault.line or line, BROKEN_FILE, str(fault))
+    except ImportError as fault:
+        raise DataError(
+            f"{file}: TMX, PO and XLIFF are read by translate-toolkit, which is not installed here "
+            f"({fault.name}): pip install translate-toolkit"
+        ) from None
 
 
 def contained_pair(file: str, line: int, found: "tuple[str, str] | BadText") -> Pair | Bad:
