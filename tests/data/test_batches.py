@@ -272,6 +272,17 @@ def test_sampling_changes_splits_with_the_epoch_but_never_the_text(
     assert seen[0] != seen[1]
 
 
+def test_a_sentence_is_split_anew_each_epoch() -> None:
+    _, subwords, texts = words(Path())
+    pieces = subwords.source.encode_many(texts[:1])
+    one = Side(pieces.ids.astype(np.uint16), pieces.offsets)
+    split = Split(one, one, (("one", 1.0, 1),))
+    batches = Batches(split, config(tokens=1000, longest=200, subword_sampling=0.5), subwords=subwords)
+    seen = {tuple(batches.batch(epoch, 0).source.tokens.tolist()) for epoch in range(6)}
+    assert len(seen) > 2
+    assert batches.batch(0, 0).source.tokens.tolist() != batches.batch(0, 0).labels.tokens.tolist()
+
+
 def test_sampling_asks_for_the_subwords(tmp_path: Path) -> None:
     split, _, _ = words(tmp_path)
     with pytest.raises(mh.DataError, match=r"data\.subword_sampling is 0\.1, which needs the subwords"):

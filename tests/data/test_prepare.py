@@ -2,6 +2,7 @@
 
 import csv
 import json
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 import fuzz
 import manyheads as mh
 from manyheads.config import Recipe
-from manyheads.data.prepare import HELD_OUT, prepare
+from manyheads.data.prepare import HELD_OUT, distinct, prepare, reservoir
 from manyheads.data.store import Store
 from manyheads.text import clean, corpus
+from manyheads.text.corpus import Pair
 
 SENTENCES = [
     (f"The {thing} number {number} is {quality}.", f"{number}번 {물건}은 {성질}.")
@@ -207,6 +209,39 @@ def test_without_valid_pairs_are_set_apart(tmp_path: Path) -> None:
     assert texts(other, "valid") != texts(store, "valid")
 
 
+def test_a_reservoir_takes_so_many_each_as_likely_as_any_other() -> None:
+    counts: Counter[int] = Counter()
+    for seed in range(2000):
+        chosen, seen = reservoir((Pair("", "", line) for line in range(10)), 3, random.Random(seed))
+        assert (len(chosen), seen) == (3, 10)
+        counts.update(pair.line for pair in chosen)
+    assert all(count == pytest.approx(600, abs=90) for count in counts.values())
+    assert len(reservoir([Pair("", "", 1)], 3, random.Random(0))[0]) == 1
+
+
+def test_what_is_set_apart_shares_no_side() -> None:
+    pairs = [Pair("a", "ㄱ", 1), Pair("a", "ㄴ", 2), Pair("b", "ㄱ", 3), Pair("b", "ㄷ", 4)]
+    assert distinct(pairs) == [pairs[0], pairs[3]]
+
+
+def test_what_was_mended_is_counted_for_each_input(tmp_path: Path) -> None:
+    inputs = [
+        {"files": write(tmp_path, "a", SENTENCES)},
+        {"files": write(tmp_path, "b", [("two  spaces here", "두  칸"), ("good text", "좋은 글")])},
+    ]
+    store = prepare(recipe(inputs), tmp_path / "data")
+    assert [the_input(store, number=number)["mended"] for number in (0, 1)] == [{}, {"white space": 2}]
+
+
+def test_the_list_of_what_was_dropped_has_five_cells_a_line(tmp_path: Path) -> None:
+    odd = [("see <a\tb>", "본다"), ("x" * 30, "same"), ("same", "same")]
+    made = recipe(write(tmp_path, "a", SENTENCES + odd), clean={"whitespace": False})
+    prepare(made, tmp_path / "data")
+    rows = (tmp_path / "data" / "dropped.tsv").read_text(encoding="utf-8").split("\n")[:-1]
+    assert len(rows) == 4
+    assert {row.count("\t") for row in rows} == {4}
+
+
 def test_no_more_than_a_twentieth_is_set_apart(tmp_path: Path) -> None:
     store = prepare(recipe(write(tmp_path, "a", SENTENCES), corpus={"hold_out": 2000}), tmp_path / "data")
     assert len(store.split("valid")) == len(store.split("test")) == 7
@@ -256,7 +291,9 @@ def test_the_sample_is_of_the_size_stated(tmp_path: Path, monkeypatch: pytest.Mo
     prepare(made, tmp_path / "data")
     (sample,) = seen
     assert len(sample) == len(set(sample)) == 120
-    assert set(zip(sample[::2], sample[1::2], strict=True)) < set(SENTENCES)
+    places = [SENTENCES.index(pair) for pair in zip(sample[::2], sample[1::2], strict=True)]
+    assert places == sorted(places)
+    assert [sum(place // 50 == third for place in places) > 10 for third in range(3)] == [True] * 3
 
 
 # ---- wrong calls

@@ -197,6 +197,23 @@ def test_reserved_symbols_are_not_split_by_chance() -> None:
     assert all(symbol in sampler.sample("a %s b", random.Random(seed)) for seed in range(50))
 
 
+def test_the_longest_reserved_symbol_is_found_first() -> None:
+    subwords = trained(reserved=("<x", "<x>", "<x>y"))
+    sampler = Sampler(subwords, 0.0)
+    for text in ("<x>y", "<x>", "<xy", "a<x><x>yb"):
+        assert sampler.sample(text, random.Random(0)) == subwords.encode(text)
+
+
+def test_the_best_merge_is_split_by_chance_like_any_other() -> None:
+    subwords = SUBWORDS["bpe"]
+    best = [piece for piece, score in subwords.table() if score == 0][-1]
+    sampler, chance = Sampler(subwords, 0.9), random.Random(0)
+    text = best.replace("▁", "")
+    assert best in subwords.pieces(text)
+    drawn = [list(map(subwords.piece, sampler.sample(text, chance))) for _ in range(50)]
+    assert 10 < sum(best not in pieces for pieces in drawn) < 50
+
+
 def test_bpe_dropout_passes_over_merges_as_often_as_it_says() -> None:
     """Of a word of two characters that merge, a share p is left in two."""
     subwords = SUBWORDS["bpe"]
@@ -214,7 +231,7 @@ def test_unigram_samples_by_the_weights_of_all_splits() -> None:
     """Counted against the probabilities that enumerating every split of a word gives."""
     import math
 
-    subwords, rate = SUBWORDS["unigram"], 0.5
+    subwords, rate = SUBWORDS["unigram"], 0.15
     scores = dict(subwords.table())
     word = "▁home"
 

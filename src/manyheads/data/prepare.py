@@ -209,20 +209,29 @@ def draw_held_out(recipe: Recipe, splits: int, given: list[Pair], tell: Tell) ->
     So many as the recipe says for each split, but no more than a twentieth of the text.
     """
     cleaner, chance = Cleaner(recipe.clean, recipe.corpus, sides(given)), random.Random(recipe.corpus.seed)
-    wanted, seen = recipe.corpus.hold_out * splits, 0
-    chosen: list[Pair] = []
     quiet = Gate(recipe.corpus.on_bad, None)
     progress = byte_progress("setting pairs apart", recipe.train, tell)
-    for given_input in recipe.train:
-        report = Report(given_input.name, given_input.files, given_input.weight)
-        for pair in mended_pairs(given_input, "train", cleaner, quiet, report, progress):
-            if cleaner.fault(pair.source, pair.target) is None:
-                place = seen if seen < wanted else int(chance.random() * (seen + 1))
-                seen += 1
-                if place < wanted:
-                    chosen[place : place + 1] = [pair]
+    good = (
+        pair
+        for one in recipe.train
+        for pair in mended_pairs(one, "train", cleaner, quiet, Report(one.name, one.files, 1.0), progress)
+        if cleaner.fault(pair.source, pair.target) is None
+    )
+    chosen, seen = reservoir(good, recipe.corpus.hold_out * splits, chance)
+    return distinct(chosen)[: seen // 20 * splits]
+
+
+def reservoir(pairs: Iterable[Pair], wanted: int, chance: random.Random) -> tuple[list[Pair], int]:
+    """So many of a stream, each as likely as any other, in random order; and how many there were."""
+    chosen: list[Pair] = []
+    seen = 0
+    for pair in pairs:
+        place = seen if seen < wanted else int(chance.random() * (seen + 1))
+        seen += 1
+        if place < wanted:
+            chosen[place : place + 1] = [pair]
     chance.shuffle(chosen)
-    return distinct(chosen)[: min(wanted, seen // 20 * splits)]
+    return chosen, seen
 
 
 def distinct(pairs: list[Pair]) -> list[Pair]:
