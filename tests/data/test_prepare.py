@@ -219,6 +219,14 @@ def test_a_reservoir_takes_so_many_each_as_likely_as_any_other() -> None:
     assert len(reservoir([Pair("", "", 1)], 3, random.Random(0))[0]) == 1
 
 
+def test_of_a_corpus_that_repeats_itself_no_two_alike_are_set_apart(tmp_path: Path) -> None:
+    made = recipe(write(tmp_path, "a", SENTENCES[:30] * 10), corpus={"hold_out": 5})
+    store = prepare(made, tmp_path / "data")
+    held = [*texts(store, "valid"), *texts(store, "test")]
+    assert len(held) == len(set(held)) == 10
+    assert sorted(texts(store) + held) == sorted(SENTENCES[:30])
+
+
 def test_what_is_set_apart_shares_no_side() -> None:
     pairs = [Pair("a", "ㄱ", 1), Pair("a", "ㄴ", 2), Pair("b", "ㄱ", 3), Pair("b", "ㄷ", 4)]
     assert distinct(pairs) == [pairs[0], pairs[3]]

@@ -217,8 +217,9 @@ def draw_held_out(recipe: Recipe, splits: int, given: list[Pair], tell: Tell) ->
         for pair in mended_pairs(one, "train", cleaner, quiet, Report(one.name, one.files, 1.0), progress)
         if cleaner.fault(pair.source, pair.target) is None
     )
-    chosen, seen = reservoir(good, recipe.corpus.hold_out * splits, chance)
-    return distinct(chosen)[: seen // 20 * splits]
+    wanted = recipe.corpus.hold_out * splits
+    chosen, seen = reservoir(good, 2 * wanted, chance)  # twice as many, for some will be alike
+    return distinct(chosen)[: min(wanted, seen // 20 * splits)]
 
 
 def reservoir(pairs: Iterable[Pair], wanted: int, chance: random.Random) -> tuple[list[Pair], int]:
