@@ -219,8 +219,9 @@ def test_a_reservoir_takes_so_many_each_as_likely_as_any_other() -> None:
     assert len(reservoir([Pair("", "", 1)], 3, random.Random(0))[0]) == 1
 
 
-def test_of_a_corpus_that_repeats_itself_no_two_alike_are_set_apart(tmp_path: Path) -> None:
-    made = recipe(write(tmp_path, "a", SENTENCES[:30] * 10), corpus={"hold_out": 5})
+@pytest.mark.parametrize("seed", range(4))
+def test_of_a_corpus_that_repeats_itself_no_two_alike_are_set_apart(tmp_path: Path, seed: int) -> None:
+    made = recipe(write(tmp_path, "a", SENTENCES[:30] * 10), corpus={"hold_out": 5, "seed": seed})
     store = prepare(made, tmp_path / "data")
     held = [*texts(store, "valid"), *texts(store, "test")]
     assert len(held) == len(set(held)) == 10
