@@ -31,8 +31,9 @@ class Progress:
 class Lines(Progress):
     """For logs and pipes: a line when a stage begins and when it ends, and every ten seconds between."""
 
-    def __init__(self, stream: IO[str]) -> None:
-        self.stream, self.stage, self.ended = stream, "", ""
+    def __init__(self, stream: IO[str], downloads: bool = False) -> None:
+        self.stream, self.downloads = stream, downloads
+        self.stage = self.ended = ""
         self.began = self.spoke = 0.0
 
     def __exit__(
@@ -53,7 +54,7 @@ class Lines(Progress):
         elif now - self.spoke > LINE_EVERY:
             self.spoke = now
             self.say(f"{stage}: {done:,}" + (f" of {total:,}" if total else ""))
-        if done == total:
+        if self.downloads and done == total:  # other work has read all before it has done all
             self._end_stage()
 
     def _end_stage(self) -> None:
@@ -110,7 +111,7 @@ class Bars(Progress):
 
 def watched(stream: IO[str], downloads: bool = False) -> Progress:
     """Bars where a person looks at the stream, lines where it is kept."""
-    return Bars(stream, downloads) if stream.isatty() else Lines(stream)
+    return Bars(stream, downloads) if stream.isatty() else Lines(stream, downloads)
 
 
 def counted(tell: Tell, stage: str, total: int) -> Callable[[int], None]:
