@@ -1,0 +1,1 @@
+"""Text: the built-in corpus and the three grammars that write it."""
