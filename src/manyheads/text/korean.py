@@ -34,6 +34,7 @@ from manyheads.text.meaning import (
     Tense,
     Verb,
     Weather,
+    is_plural,
     person_of,
     refers_back,
 )
@@ -304,7 +305,7 @@ class Writer:
 
     def possessor(self, possessor: Entity, noun: Noun, subject: Entity | None) -> str:
         if refers_back(possessor, subject):
-            return "자신의"
+            return "자신들의" if is_plural(possessor) else "자신의"
         if type(possessor) is Pronoun and possessor.person < 3:
             if possessor.plural or noun.ko in OUR:
                 return "우리"

@@ -146,8 +146,6 @@ NOUNS = {
         meat/- | 고기 | das Fleisch/ | measure=piece
         rice/- | 밥 | der Reis/ | measure=bowl
         noodles/+ | 국수 | die Nudel/Nudeln | measure=bowl
-        dinner/- | 저녁 식사 | das Abendessen/
-        lunch/- | 점심 식사 | das Mittagessen/
     """,
     "baked": """
         cake | 케이크 | der Kuchen/Kuchen
@@ -353,10 +351,10 @@ PLACES = """
     park | 공원 | der Park/Parks | in | in in | go read play meet stroll eat
     library | 도서관 | die Bibliothek/Bibliotheken | in | in in | go read study meet work
     hospital | 병원 | das Krankenhaus/Krankenhäuser | in | in in | go work meet
-    restaurant | 식당 | das Restaurant/Restaurants | in | in in | go eat meet work
+    restaurant | 식당 | das Restaurant/Restaurants | in | in in | go eat dine meet work
     market | 시장 | der Markt/Märkte | at | auf auf | go buy meet
     store | 가게 | das Geschäft/Geschäfte | in | in in | go buy work
-    café | 카페 | das Café/Cafés | in | in in | go eat read meet work
+    café | 카페 | das Café/Cafés | in | in in | go eat dine read meet work
     garden | 정원 | der Garten/Gärten | in | in in | go play read rest eat plant
     kitchen | 부엌 | die Küche/Küchen | in | in in | room cook eat
     room | 방 | das Zimmer/Zimmer | in | in in | room read study rest
@@ -399,7 +397,6 @@ CITIES = """
     London 런던 London
     Munich 뮌헨 München
     Hamburg 함부르크 Hamburg
-    Tokyo 도쿄 Tokio
 """
 
 NAMES = """
@@ -430,6 +427,7 @@ BEASTS = "pet animal prey"
 
 VERBS = f"""
     go went | 가 | gehen, ist gegangen | person | - | motion manners=go
+    go went | 가 | fahren, fährt, ist gefahren | person | - | motion ride
     eat ate | 먹 | essen, isst, gegessen | person | fruit dish baked snack | places=eat manners=eat please=드세요
     read read | 읽 | lesen, liest, gelesen | person | print writing | places=read manners=read
     drink drank | 마시 | trinken, getrunken | person | drink | places=eat manners=eat please=드세요
@@ -437,23 +435,23 @@ VERBS = f"""
     like liked | 좋아하 | mögen, mag, gemocht | person | person pet animal fruit drink snack song show flower | state
     meet met | 만나 | treffen, trifft, getroffen | person | person | places=meet
     help helped | 돕:ㅂ | helfen, hilft, geholfen | person | person | de=dat
-    sleep slept | 자 | schlafen, schläft, geschlafen | person {BEASTS} | - | manners=sleep please=주무세요
+    sleep slept | 자 | schlafen, schläft, geschlafen | person {BEASTS} | - | manners=sleep please=주무세요 times=dusk
     give gave | 주 | geben, gibt, gegeben | person | {GIFTS} | gives
     write wrote | 쓰 | schreiben, geschrieben | person | writing | places=read manners=write
     come came | 오 | kommen, ist gekommen | person | - | motion
-    see saw | 보 | sehen, sieht, gesehen | person | person {BEASTS} bird tree building | state
+    see saw | 보 | sehen, sieht, gesehen | person | person {BEASTS} bird tree building | sudden
     sing sang | 부르:르 | singen, gesungen | person | song | places=play manners=sing
-    work worked | 일하 | arbeiten, gearbeitet | person | - | places=work manners=work
-    live lived | 살 | wohnen, gewohnt | person | - | stays state
+    work worked | 일하 | arbeiten, gearbeitet | person | - | places=work manners=work long
+    live lived | 살 | wohnen, gewohnt | person | - | stays sudden long
     open opened | 열 | öffnen, geöffnet | person | opening | manners=care
     close closed | 닫 | schließen, geschlossen | person | opening | manners=care
     walk walked | 걷:ㄷ | laufen, läuft, ist gelaufen | person | - | places=stroll manners=go
-    get_up got | 일어나 | auf-stehen, ist aufgestanden | person | - | manners=early
+    get_up got | 일어나 | auf-stehen, ist aufgestanden | person | - | manners=early times=dawn
     love loved | 사랑하 | lieben, geliebt | person | person pet | state
     cook cooked | 요리하 | kochen, gekocht | person | dish | places=cook manners=cook
     wear wore | 입 | tragen, trägt, getragen | person | clothes | -
-    build built | 짓:ㅅ | bauen, gebaut | person | building | manners=build
-    study studied | 공부하 | lernen, gelernt | person | subject | places=study manners=work
+    build built | 짓:ㅅ | bauen, gebaut | person | building | manners=build long
+    study studied | 공부하 | lernen, gelernt | person | subject | places=study manners=work long
     wait_for waited | 기다리 | warten, gewartet | person | person | de=auf+acc places=meet
     send sent | 보내 | schicken, geschickt | person | writing flower keepsake picture item | gives
     know knew | 알 | kennen, kennt, gekannt | person | person | state
@@ -466,7 +464,7 @@ VERBS = f"""
     show showed | 보여 주 | zeigen, gezeigt | person | {GIFTS} clothes | gives
     make made | 만들 | machen, gemacht | person | snack baked dish | places=cook
     clean cleaned | 청소하 | putzen, geputzt | person | room | manners=work
-    visit visited | 방문하 | besuchen, besucht | person | person site | -
+    visit visited | 방문하 | besuchen, besucht | person | person site | long
     arrive arrived | 도착하 | an-kommen, ist angekommen | person | - | stays manners=early
     look_for looked | 찾 | suchen, gesucht | person | person pet item keepsake print | -
     call called | 전화하 | an-rufen, angerufen | person | person | ko=에게
@@ -474,34 +472,34 @@ VERBS = f"""
     wash washed | 빨 | waschen, wäscht, gewaschen | person | clothes shoes | -
     play played | 하 | spielen, gespielt | person | sport | places=sport manners=well
     play played | 치 | spielen, gespielt | person | instrument | manners=well
-    learn learned | 배우 | lernen, gelernt | person | language | places=study manners=work
+    learn learned | 배우 | lernen, gelernt | person | language | places=study manners=work long
     speak spoke | 하 | sprechen, spricht, gesprochen | person | language | manners=speak
-    teach taught | 가르치 | unterrichten, unterrichtet | person | subject | places=study
+    teach taught | 가르치 | unterrichten, unterrichtet | person | subject | places=study long
     turn_on turned | 켜 | ein-schalten, eingeschaltet | person | device | -
     turn_off turned | 끄 | aus-schalten, ausgeschaltet | person | device | -
     wear wore | 쓰 | tragen, trägt, getragen | person | hat | -
     wear wore | 신 | tragen, trägt, getragen | person | shoes | -
     bake baked | 굽:ㅂ | backen, backt, gebacken | person | baked | places=cook
-    sell sold | 팔 | verkaufen, verkauft | person | {WARES} | places=sell
+    sell sold | 팔 | verkaufen, verkauft | person | {WARES} | places=buy
     lend lent | 빌려주 | leihen, geliehen | person | print clothes vehicle item | gives
     borrow borrowed | 빌리 | aus-leihen, ausgeliehen | person | print vehicle item | -
     bring brought | 가져오 | mit-bringen, mitgebracht | person | {GIFTS} drink fruit | -
     draw drew | 그리 | zeichnen, gezeichnet | person | picture flower tree pet bird | manners=well
-    plant planted | 심 | pflanzen, gepflanzt | person | flower tree | places=plant
+    plant planted | 심 | pflanzen, gepflanzt | person | flower tree | places=plant long
     repair repaired | 고치 | reparieren, repariert | person | vehicle device furniture | manners=care
     dance danced | 춤추 | tanzen, getanzt | person | - | manners=well
-    swim swam | 수영하 | schwimmen, ist geschwommen | person | - | places=swim manners=well
+    swim swam | 수영하 | schwimmen, ist geschwommen | person | - | places=swim manners=well long
     smile smiled | 미소 짓:ㅅ | lächeln, gelächelt | person | - | -
-    travel traveled | 여행하 | reisen, ist gereist | person | - | manners=alone
+    travel traveled | 여행하 | reisen, ist gereist | person | - | manners=alone long
     invite invited | 초대하 | ein-laden, lädt, eingeladen | person | person | -
     thank thanked | 감사하 | danken, gedankt | person | person | de=dat ko=에게
     find found | 찾아내 | finden, gefunden | person | item keepsake pet | -
-    lose lost | 잃어버리 | verlieren, verloren | person | item keepsake | state
-    break broke | 깨뜨리 | zerbrechen, zerbricht, zerbrochen | person | crockery | state
+    lose lost | 잃어버리 | verlieren, verloren | person | item keepsake | sudden
+    break broke | 깨뜨리 | zerbrechen, zerbricht, zerbrochen | person | crockery | sudden
     have had | 가지고 있:있 | haben, hat, gehabt | person | vehicle item device print clothes keepsake | state
     use used | 사용하 | benutzen, benutzt | person | device vehicle | -
     order ordered | 주문하 | bestellen, bestellt | person | dish baked snack drink | places=dine
-    collect collected | 모으 | sammeln, gesammelt | person | keepsake | -
+    collect collected | 모으 | sammeln, gesammelt | person | keepsake | long
     hide hid | 숨기 | verstecken, versteckt | person | item keepsake | -
     pull pulled | 당기 | ziehen, gezogen | person | furniture | -
     push pushed | 밀 | schieben, geschoben | person | furniture vehicle | manners=care
@@ -513,9 +511,9 @@ VERBS = f"""
     answer answered | 대답하 | antworten, geantwortet | person | person | de=dat ko=에게
     follow followed | 따라가 | folgen, ist gefolgt | person | person pet | de=dat
     talk_with talked | 이야기하 | sprechen, spricht, gesprochen | person | person | ko=과 de=mit+dat places=meet
-    fall_asleep fell | 잠들 | ein-schlafen, schläft, ist eingeschlafen | person | - | state manners=early
-    wake_up woke | 깨어나 | auf-wachen, ist aufgewacht | person | - | state manners=early
-    stay stayed | 머무르:르 | bleiben, ist geblieben | person | - | stays
+    fall_asleep fell | 잠들 | ein-schlafen, schläft, ist eingeschlafen | person | - | sudden manners=early times=dusk
+    wake_up woke | 깨어나 | auf-wachen, ist aufgewacht | person | - | sudden manners=early times=dawn
+    stay stayed | 머무르:르 | bleiben, ist geblieben | person | - | stays long
     jump jumped | 뛰어오르:르 | springen, ist gesprungen | {BEASTS} | - | -
     chase chased | 쫓 | jagen, gejagt | pet animal | prey bird | -
     bite bit | 물 | beißen, gebissen | pet animal | person | -
@@ -601,8 +599,6 @@ ADJECTIVES = f"""
     high | 높 | hoch/hoh | building tree
 """
 
-DISHES_ONLY = ("lunch", "dinner")
-
 FREQUENCIES = """
     often | 자주 | oft
     always | 항상 | immer
@@ -615,30 +611,29 @@ TIMES: dict[Tense, str] = {
     "past": """
         yesterday | 어제 | gestern
         last week | 지난주에 | letzte Woche
-        last night | 어젯밤에 | letzte Nacht
-        last year | 작년에 | letztes Jahr
+        last night | 어젯밤에 | letzte Nacht | clock
+        last year | 작년에 | letztes Jahr | long
         two days ago | 이틀 전에 | vor zwei Tagen
-        last month | 지난달에 | letzten Monat
+        last month | 지난달에 | letzten Monat | long
         last weekend | 지난 주말에 | letztes Wochenende
-        an hour ago | 한 시간 전에 | vor einer Stunde
-        yesterday evening | 어제저녁에 | gestern Abend
-        last summer | 지난여름에 | letzten Sommer
-        last winter | 지난겨울에 | letzten Winter
-        three weeks ago | 3주 전에 | vor drei Wochen
+        an hour ago | 한 시간 전에 | vor einer Stunde | clock
+        yesterday evening | 어제저녁에 | gestern Abend | clock
+        last summer | 지난여름에 | letzten Sommer | long
+        last winter | 지난겨울에 | letzten Winter | long
+        three weeks ago | 3주 전에 | vor drei Wochen | long
     """,
     "future": """
         tomorrow | 내일 | morgen
         next week | 다음 주에 | nächste Woche
         soon | 곧 | bald
-        tonight | 오늘 밤에 | heute Nacht
-        next year | 내년에 | nächstes Jahr
-        next month | 다음 달에 | nächsten Monat
+        next year | 내년에 | nächstes Jahr | long
+        next month | 다음 달에 | nächsten Monat | long
         tomorrow morning | 내일 아침에 | morgen früh
         this evening | 오늘 저녁에 | heute Abend
         next weekend | 다음 주말에 | nächstes Wochenende
         in two days | 이틀 후에 | in zwei Tagen
-        in an hour | 한 시간 후에 | in einer Stunde
-        next summer | 내년 여름에 | nächsten Sommer
+        in an hour | 한 시간 후에 | in einer Stunde | clock
+        next summer | 내년 여름에 | nächsten Sommer | long
     """,
     "present": """
         every day | 매일 | jeden Tag
@@ -648,8 +643,8 @@ TIMES: dict[Tense, str] = {
         in the afternoon | 오후에 | am Nachmittag
         every week | 매주 | jede Woche
         every evening | 매일 저녁 | jeden Abend
-        every month | 매달 | jeden Monat
-        every year | 해마다 | jedes Jahr
+        every month | 매달 | jeden Monat | long
+        every year | 해마다 | jedes Jahr | long
     """,
     "progressive": """
         now | 지금 | jetzt
@@ -761,7 +756,8 @@ def german_stem(infinitive: str) -> str:
 
 def needs_e(stem: str) -> bool:
     """arbeit-et, öffn-et, zeichn-et; but lern-t, wohn-t."""
-    return stem.endswith(("d", "t")) or (stem[-1] in "nm" and stem[-2] not in "aeiouäöürlhnm")
+    clustered = stem[-1] in "nm" and (stem[-2] not in "aeiouäöürlhnm" or stem.endswith("chn"))
+    return stem.endswith(("d", "t")) or clustered
 
 
 def verb(cells: list[str]) -> Verb:
@@ -789,6 +785,10 @@ def verb(cells: list[str]) -> Verb:
         gives="gives" in chosen,
         motion="motion" in chosen,
         stays="stays" in chosen,
+        rides="ride" in chosen,
+        sudden="sudden" in chosen,
+        long="long" in chosen,
+        times=chosen.get("times", ""),
         state="state" in chosen,
         ko_please=chosen.get("please", ""),
     )
@@ -818,11 +818,12 @@ def calendar() -> list[Time]:
         made.append(Time(f"every {english}", f"{korean}마다", f"jeden {german}", ("present",)))
     for season in SEASONS.split(";"):
         english, korean, german = season.split()
-        made.append(Time(f"in {english}", f"{korean}에", f"im {german}", ("present",)))
+        made.append(Time(f"in {english}", f"{korean}에", f"im {german}", ("present",), scale="long"))
     for hour in range(1, 13):
         english, korean, german = NUMBERS[hour], KOREAN_NUMBERS[hour], GERMAN_NUMBERS[hour]
+        always: tuple[Tense, ...] = ("present", "past", "future")
         made.append(
-            Time(f"at {english} o'clock", f"{korean} 시에", f"um {german} Uhr", ("present", "past", "future"))
+            Time(f"at {english} o'clock", f"{korean} 시에", f"um {german} Uhr", always, scale="clock")
         )
     return made
 
@@ -844,7 +845,11 @@ WEATHER_ADJECTIVES = tuple(
 ALL_MANNERS = tuple((Manner(*row[:3]), row[3].split()) for row in rows(MANNERS))
 ALL_FREQUENCIES = tuple(Time(*row, ("present",), frequency=True) for row in rows(FREQUENCIES))
 ALL_TIMES = (
-    *(Time(*row, (tense,)) for tense, table in TIMES.items() for row in rows(table)),
+    *(
+        Time(*row[:3], (tense,), scale=row[3] if len(row) > 3 else "")
+        for tense, table in TIMES.items()
+        for row in rows(table)
+    ),
     *calendar(),
     *ALL_FREQUENCIES,
 )

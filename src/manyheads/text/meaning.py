@@ -90,7 +90,11 @@ class Verb:
     gives: bool = False
     motion: bool = False  # takes a goal
     stays: bool = False  # takes a place as its complement, in Korean with 에
-    state: bool = False  # no progressive, no command
+    rides: bool = False  # by bus: German does not walk there
+    state: bool = False  # lasts: no progressive, no command, no future, no time
+    sudden: bool = False  # happens to one: no progressive, no command
+    long: bool = False  # takes months rather than hours
+    times: str = ""  # dawn, dusk
     ko_please: str = ""  # the polite command, where the verb has a courteous twin
 
 
@@ -113,6 +117,7 @@ class Time:
     de: str
     tenses: tuple[Tense, ...]
     frequency: bool = False  # often: English sets it before the verb
+    scale: str = ""  # clock: for what takes hours; long: for what takes months
 
 
 @dataclass(frozen=True, slots=True, eq=False)

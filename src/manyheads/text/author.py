@@ -1,0 +1,779 @@
+"""Draws meanings that make sense: who can do what to what, where, when and how.
+
+The draw is a function of the seed alone, on every Python: `random.Random(seed).random` and nothing else.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from manyheads.text.lexicon import (
+    ALL_ADJECTIVES,
+    ALL_CITIES,
+    ALL_MANNERS,
+    ALL_NAMES,
+    ALL_NOUNS,
+    ALL_PLACES,
+    ALL_REPORTING,
+    ALL_TIMES,
+    ALL_VERBS,
+    HE,
+    HOME,
+    RAINING,
+    SHE,
+    SNOWING,
+    THEY,
+    WE,
+    WEATHER_ADJECTIVES,
+    YOU,
+    I,
+)
+from manyheads.text.meaning import (
+    GAP,
+    Adjective,
+    Asked,
+    Because,
+    Both,
+    Clause,
+    Entity,
+    Existence,
+    Joined,
+    Manner,
+    Modal,
+    Name,
+    Noun,
+    Phrase,
+    Place,
+    Pronoun,
+    Reported,
+    Sentence,
+    Tense,
+    Time,
+    Verb,
+    Weather,
+    is_plural,
+    person_of,
+)
+
+Option = TypeVar("Option")
+
+PEOPLE = ("person", "kin")
+FOOD = ("fruit", "dish", "baked", "snack", "drink")
+TALKED_OF = ("like", "love")  # whose object is known or a whole kind: never "a cat", never three of them
+PASSING = ("happy", "tired", "hungry", "busy", "sad", "sick", "thirsty", "lonely")  # true for a while
+OWNED_PEOPLE = ("friend", "teacher", "neighbor", "colleague", "doctor", "guest")
+AT_HOME = ("read", "eat", "study", "cook", "rest", "play", "stay", "arrive")
+SOCIAL = ("go", "eat", "work", "cook", "read", "sing", "alone", "together", "well")
+PARTS_OF_DAY = {
+    "dawn": (
+        "yesterday",
+        "tomorrow",
+        "tomorrow morning",
+        "every morning",
+        "every day",
+        "every weekend",
+        *(f"at {hour} o'clock" for hour in ("five", "six", "seven", "eight")),
+    ),
+    "dusk": (
+        "yesterday",
+        "tomorrow",
+        "last night",
+        "every day",
+        *(f"at {hour} o'clock" for hour in ("nine", "ten", "eleven")),
+    ),
+}
+DENS = {"pet": "play", "animal": "wild", "prey": "stroll", "bird": "stroll"}
+
+# What follows from a state or from the weather: verb, "not" or "", and a noun or a place where one is needed.
+CONSEQUENCES = {
+    "tired": "sleep; go home; stay home; drink coffee; not work; not dance; not study mathematics; not cook soup",
+    "hungry": "eat bread; eat fruit; cook soup; cook rice; buy bread; buy fruit; go restaurant; order noodles; eat fish",
+    "thirsty": "drink water; drink juice; drink milk; drink tea; order juice; buy water",
+    "sick": "go hospital; stay home; not work; not dance; not come school; not come office; sleep; not eat meat",
+    "busy": "not play; not sleep; not go cinema; not go beach; not go park; not come museum; not dance; not watch movie",
+    "sad": "cry; not laugh; not smile; not dance; not sing song",
+    "happy": "laugh; sing song; dance; smile; buy flower; bake cake",
+    "lonely": "cry; write letter; write poem; not laugh",
+    "rain": "stay home; not go park; not go beach; not come market; not play; read book; not play soccer",
+    "snow": "stay home; wear coat; wear boots; not go market; drink cocoa; not come school; not play tennis",
+    "cold": "wear coat; wear sweater; close window; drink tea; drink cocoa; stay home; not swim; close door",
+    "hot": "open window; drink water; drink juice; swim; eat ice_cream; not wear coat; open door; go swimming_pool",
+}
+
+
+class Author:
+    """Writes meanings from a seed, with the constructions that are allowed and the first words of each class."""
+
+    def __init__(self, seed: int, constructions: frozenset[str], words: int | None) -> None:
+        self.random = random.Random(seed).random
+        self.allowed = constructions
+        self.nouns = {kind: nouns[:words] for kind, nouns in ALL_NOUNS.items()}
+        self.verbs = ALL_VERBS[:words]
+        self.adjectives = ALL_ADJECTIVES[:words]
+        self.names = ALL_NAMES[:words]
+        self.cities = ALL_CITIES[:words]
+        self.reporting = ALL_REPORTING[:words]
+        self.set_places(words)
+        self.set_times(words)
+        self.manners: dict[str, tuple[Manner, ...]] = {}
+        for manner, groups in ALL_MANNERS[:words]:
+            for group in groups:
+                self.manners[group] = (*self.manners.get(group, ()), manner)
+        self.set_pools()
+        self.makers = self.weigh()
+
+    def set_places(self, words: int | None) -> None:
+        self.places: dict[str, tuple[Place, ...]] = {group: (HOME,) for group in AT_HOME}
+        for place, groups in ALL_PLACES[:words]:
+            for group in groups:
+                self.places[group] = (*self.places.get(group, ()), place)
+        self.places["wild"] = tuple(place for place, _ in ALL_PLACES if place.noun.en in ("zoo", "forest"))
+        for group in ("live", "arrive", "stay"):
+            self.places[group] = (*self.places.get(group, ()), *self.cities)
+        self.places["go"] = (HOME, *self.places.get("go", ()))
+        spots = [place for place, _ in ALL_PLACES[:words]]
+        self.nouns["place"] = tuple(place.noun for place in spots)
+        self.nouns["room"] = tuple(place.noun for place in self.places.get("room", ()))
+        self.nouns["site"] = tuple(place.noun for place in self.places.get("visit", ()))
+
+    def set_times(self, words: int | None) -> None:
+        capped: list[Time] = []
+        for tense in ("present", "progressive", "past", "future"):
+            fitting = [time for time in ALL_TIMES if tense in time.tenses]
+            capped += [time for time in fitting[:words] if time not in capped]
+        self.times: dict[tuple[str, Tense], tuple[Time, ...]] = {}
+        tenses: tuple[Tense, ...] = ("present", "progressive", "past", "future")
+        for tense in tenses:
+            fitting = [time for time in capped if tense in time.tenses]
+            self.times["long", tense] = tuple(time for time in fitting if time.scale != "clock")
+            self.times["", tense] = tuple(time for time in fitting if time.scale != "long")
+            for part, names in PARTS_OF_DAY.items():
+                self.times[part, tense] = tuple(
+                    time for time in fitting if time.en in names and time.scale != "long"
+                )
+
+    def set_pools(self) -> None:
+        def can(verb: Verb) -> bool:
+            return not verb.objects or any(self.nouns[kind] for kind in verb.objects)
+
+        self.verbs = tuple(verb for verb in self.verbs if can(verb))
+        human = [verb for verb in self.verbs if "person" in verb.subjects]
+        self.acts = tuple(verb for verb in human if not verb.state and not verb.sudden)
+        self.human = tuple(human)
+        self.with_thing = tuple(verb for verb in human if verb.objects and verb.objects[0] not in PEOPLE)
+        self.with_person = tuple(verb for verb in human if "person" in verb.objects)
+        self.located = tuple(verb for verb in human if self.places.get(verb.places) and verb.places != "buy")
+        self.staying = tuple(verb for verb in human if verb.stays)
+        self.going = tuple(verb for verb in human if verb.motion and not verb.rides and verb.en == "go")
+        self.things_of = {
+            verb: tuple(noun for kind in verb.objects if kind not in PEOPLE for noun in self.nouns[kind])
+            for verb in self.verbs
+        }
+        self.verbs_for: dict[str, tuple[Verb, ...]] = {}
+        for verb in human:
+            for kind in verb.objects:
+                self.verbs_for[kind] = (*self.verbs_for.get(kind, ()), verb)
+        self.adjectives_for: dict[str, tuple[Adjective, ...]] = {}
+        for adjective in self.adjectives:
+            for kind in adjective.kinds:
+                if adjective.attributive:
+                    self.adjectives_for[kind] = (*self.adjectives_for.get(kind, ()), adjective)
+        self.predicative = tuple(adjective for adjective in self.adjectives if adjective.predicative)
+        self.professions = tuple(noun for noun in self.nouns["person"] if noun.feminine)
+        self.beings = tuple(
+            noun for kind in ("pet", "animal", "prey", "bird", "person") for noun in self.nouns[kind]
+        )
+        self.room_things = tuple(
+            noun for kind in ("furniture", "item", "print", "keepsake") for noun in self.nouns[kind]
+        )
+        self.consequences = self.known_consequences()
+
+    def known_consequences(self) -> tuple[tuple[Adjective | Verb, tuple[str, ...]], ...]:
+        """Those whose words are all within the cap."""
+        verbs = {verb.en for verb in self.verbs}
+        spoken = {noun.en for nouns in self.nouns.values() for noun in nouns} | {"home", "fruit"}
+        causes: dict[str, Adjective | Verb] = {word.en: word for word in self.adjectives if word.en in PASSING}
+        causes |= {word.en: word for word in WEATHER_ADJECTIVES if word.en in CONSEQUENCES}
+        causes |= {"rain": RAINING, "snow": SNOWING}
+        known = []
+        for english, cause in causes.items():
+            fitting = []
+            for told in CONSEQUENCES[english].split("; "):
+                verb, *noun = told.removeprefix("not ").split()
+                says_not = told.startswith("not ")
+                if verb in verbs and all(word.replace("_", " ") in spoken for word in noun):
+                    if not says_not or "negation" in self.allowed:
+                        fitting.append(told)
+            if fitting:
+                known.append((cause, tuple(fitting)))
+        return tuple(known)
+
+    def weigh(self) -> tuple[tuple[float, Callable[[], Sentence]], ...]:
+        """The kinds of sentences, each with the share of draws up to and with it."""
+        shares: list[tuple[float, bool, Callable[[], Sentence]]] = [
+            (50, True, self.statement),
+            (9, "adjective" in self.allowed, self.description),
+            (4, bool(self.professions), self.profession),
+            (14, "question" in self.allowed, self.question),
+            (6, "command" in self.allowed, self.command),
+            (7, "coordination" in self.allowed, self.joined),
+            (3, "subordinate" in self.allowed and bool(self.consequences), self.because),
+            (5, "subordinate" in self.allowed, self.reported),
+            (4, "place" in self.allowed, self.existence),
+            (0.3, True, self.weather),
+        ]
+        shares = [share for share in shares if share[1]]
+        whole, sofar, made = sum(share for share, _, _ in shares), 0.0, []
+        for share, _, maker in shares:
+            sofar += share / whole
+            made.append((sofar, maker))
+        return tuple(made)
+
+    def sentence(self) -> Sentence:
+        draw = self.random()
+        for upto, maker in self.makers:
+            if draw < upto:
+                return maker()
+        return self.statement()
+
+    # --- Dice
+
+    def pick(self, options: tuple[Option, ...]) -> Option:
+        return options[int(self.random() * len(options))]
+
+    def may(self, construction: str, chance: float) -> bool:
+        return construction in self.allowed and self.random() < chance
+
+    # --- Who and what
+
+    def person(self, subject: Entity | None = None) -> Entity:
+        """Somebody other than the subject, for whom a pronoun is chosen that cannot be mistaken for it."""
+        draw = self.random()
+        if draw < 0.3:
+            pronoun = self.pick((I, HE, SHE, WE, THEY))
+            return self.somebody() if self.clashes(pronoun, subject) else pronoun
+        if draw < 0.45:
+            name = self.pick(self.names)
+            return self.somebody() if name is subject or type(subject) is Both else name
+        if draw < 0.6 and "possessive" in self.allowed:
+            return self.relation(subject)
+        return self.somebody(plain=False)
+
+    def clashes(self, pronoun: Pronoun, subject: Entity | None) -> bool:
+        if subject is None:
+            return False
+        if person_of(subject) < 3 or type(subject) is Both:
+            return person_of(subject) == pronoun.person or type(subject) is Both
+        return subject is pronoun
+
+    def somebody(self, plain: bool = True) -> Phrase:
+        noun = self.pick(self.nouns["person"])
+        if plain:
+            return Phrase(noun)
+        draw, adjective = self.random(), self.adjective_for(noun)
+        if draw < 0.15:
+            return Phrase(noun, plural=True, adjective=adjective)
+        if draw < 0.22:
+            return Phrase(noun, "this", adjective=adjective)
+        return Phrase(noun, adjective=adjective)
+
+    def adjective_for(self, noun: Noun) -> Adjective | None:
+        fitting = self.adjectives_for.get(noun.kind)
+        if fitting and self.may("adjective", 0.2):
+            return self.pick(fitting)
+        return None
+
+    def relation(self, subject: Entity | None) -> Phrase:
+        """My mother, Mina's friend."""
+        kin = self.random() < 0.6
+        noun = self.pick(self.nouns["kin"])
+        if not kin:
+            fitting = tuple(noun for noun in self.nouns["person"][:6] if noun.en in OWNED_PEOPLE)
+            noun = self.pick(fitting) if fitting else noun
+        return Phrase(noun, "", possessor=self.owner(subject))
+
+    def owner(self, subject: Entity | None) -> Entity:
+        """Mostly a pronoun; one that fits the subject more often than not."""
+        if type(subject) is Pronoun and subject.person != 2 and self.random() < 0.6:
+            return subject
+        draw = self.random()
+        if draw < 0.65:
+            return self.pick((I, HE, SHE, WE, THEY))
+        name = self.pick(self.names)
+        return I if name is subject else name
+
+    def human_subject(self) -> Entity:
+        if self.may("coordination", 0.06):
+            return self.couple()
+        if self.may("number", 0.05):
+            return Phrase(self.pick(self.nouns["person"]), "", count=2 + int(self.random() * 4))
+        someone = self.person()
+        if type(someone) is Phrase and someone.determiner == "the" and self.may("relative", 0.12):
+            return replace(someone, relative=self.relative_of_person(someone))
+        return someone
+
+    def couple(self) -> Both:
+        first: Entity = self.pick(self.names)
+        second = self.pick((I, self.pick(self.names), Phrase(self.pick(self.nouns["person"]))))
+        return Both(first, I if second is first else second)
+
+    def animal_subject(self, kinds: tuple[str, ...]) -> Phrase:
+        noun = self.pick(self.nouns[self.pick(kinds)])
+        if self.may("number", 0.15):
+            return Phrase(noun, "", count=2 + int(self.random() * 5))
+        adjective, plural = self.adjective_for(noun), self.random() < 0.2
+        if noun.kind == "pet" and self.may("possessive", 0.35):
+            return Phrase(noun, "", plural=plural, adjective=adjective, possessor=self.owner(None))
+        return Phrase(noun, self.pick(("the", "the", "this")), plural=plural, adjective=adjective)
+
+    def subject_for(self, verb: Verb) -> Entity:
+        if "person" in verb.subjects and (len(verb.subjects) == 1 or self.random() < 0.6):
+            return self.human_subject()
+        return self.animal_subject(tuple(kind for kind in verb.subjects if kind != "person"))
+
+    def object_for(self, verb: Verb, subject: Entity | None, negative: bool) -> Entity | None:
+        if not verb.objects:
+            return None
+        things = self.things_of[verb]
+        if "person" in verb.objects and (not things or self.random() < 0.6):
+            return self.person_object(subject)
+        noun = self.pick(things)
+        if not negative and self.may("coordination", 0.06):
+            return self.pair_of(noun, things, verb)
+        return self.thing(noun, verb, subject, negative)
+
+    def person_object(self, subject: Entity | None) -> Entity:
+        someone = self.person(subject)
+        if type(someone) is Phrase and someone.determiner == "the" and self.may("relative", 0.12):
+            return replace(someone, relative=self.relative_of_person(someone))
+        return someone
+
+    def pair_of(self, noun: Noun, things: tuple[Noun, ...], verb: Verb) -> Entity:
+        """Two of one kind, with the same article: an apple and a pear."""
+        other = self.pick(things)
+        if other is noun or other.kind != noun.kind:
+            return self.definite(noun)
+        whole_kind = verb.en in TALKED_OF or noun.plural in ("", noun.en)
+        if noun.de_bare or (self.random() < 0.5 and noun.kind not in ("sport", "subject", "language")):
+            return Both(self.definite(noun), self.definite(other))
+        return Both(self.any_of(noun, whole_kind), self.any_of(other, whole_kind))
+
+    def definite(self, noun: Noun) -> Phrase:
+        if noun.kind in ("sport", "subject", "language"):
+            return Phrase(noun, "")
+        return Phrase(noun, plural=noun.plural == noun.en)
+
+    def any_of(self, noun: Noun, whole_kind: bool) -> Phrase:
+        if not noun.plural:
+            return Phrase(noun, "")
+        return Phrase(noun, "", plural=True) if whole_kind or noun.plural == noun.en else Phrase(noun, "a")
+
+    def thing(self, noun: Noun, verb: Verb, subject: Entity | None, negative: bool) -> Phrase:
+        if noun.kind in ("sport", "subject", "language") or noun.de_bare:
+            return Phrase(noun, "the" if noun.de_bare else "")
+        if noun.kind in ("place", "city"):
+            return Phrase(noun)
+        draw, many, known = self.random(), noun.plural == noun.en, verb.en in TALKED_OF
+        countable = bool(noun.plural and not many) or noun.measure is not None
+        if countable and not negative and not known and self.may("number", 0.16):
+            count = 1 + int(self.random() * 5) if self.random() < 0.8 else 6 + int(self.random() * 7)
+            return Phrase(noun, "", plural=many, count=count)
+        adjective = self.adjective_for(noun)
+        if noun.kind in FOOD or noun.kind in ("show", "song", "tree", "building", "opening"):
+            possessed = 0.03
+        else:
+            possessed = 0.22
+        if noun.kind not in ("animal", "prey", "bird") and self.may("possessive", possessed):
+            return Phrase(noun, "", plural=many, adjective=adjective, possessor=self.owner(subject))
+        if draw < 0.1:
+            return Phrase(noun, "this", plural=many, adjective=adjective)
+        if draw < 0.4:
+            said = Phrase(noun, plural=many or (draw < 0.15 and bool(noun.plural)), adjective=adjective)
+            return self.with_relative(said) if self.may("relative", 0.15) else said
+        if known or many or not noun.plural or draw < 0.5:
+            return Phrase(noun, "", plural=bool(noun.plural), adjective=adjective)
+        return Phrase(noun, "a", adjective=adjective)
+
+    # --- Relative clauses: short, so that what follows in English belongs to the main clause
+
+    def relative_tense(self, verb: Verb) -> Tense:
+        if verb.en_past == verb.en or not self.may("tense", 0.6):
+            return "present"
+        return "past"
+
+    def relative_of_person(self, someone: Phrase) -> Clause | None:
+        """The teacher who bought a car; whom we know."""
+        if self.random() < 0.25 and self.with_person:
+            verb = self.pick(self.with_person)
+            return self.object_relative(verb, self.pick((I, WE, self.pick(self.names))))
+        verb = self.pick(self.human)
+        if verb.stays or verb.motion or verb.rides:
+            goal = self.goal_for(verb)
+            return Clause(verb, GAP, goal=goal, tense=self.relative_tense(verb)) if goal else None
+        if verb.gives or "person" in verb.objects or not verb.objects:
+            return None
+        noun = self.pick(self.things_of[verb])
+        whole_kind = verb.en in TALKED_OF or noun.plural in ("", noun.en)
+        said = self.definite(noun) if noun.de_bare or noun.kind == "place" else self.any_of(noun, whole_kind)
+        return Clause(verb, GAP, said, tense=self.relative_tense(verb))
+
+    def object_relative(self, verb: Verb, subject: Entity) -> Clause:
+        return Clause(verb, subject, GAP, tense=self.relative_tense(verb))
+
+    def with_relative(self, said: Phrase) -> Phrase:
+        """The book that the child reads."""
+        fitting = self.verbs_for.get(said.noun.kind)
+        if not fitting:
+            return said
+        verb = self.pick(fitting)
+        if verb.gives:
+            return said
+        subject = self.pick((I, HE, SHE, WE, self.pick(self.names), Phrase(self.pick(self.nouns["person"]))))
+        return replace(said, relative=self.object_relative(verb, subject))
+
+    # --- When, where, how
+
+    def tense_for(self, verb: Verb | Adjective | Noun) -> Tense:
+        if "tense" not in self.allowed:
+            return "present"
+        draw = self.random()
+        if type(verb) is Verb and verb.state:
+            return "present" if draw < 0.65 else "past"
+        if draw < 0.3:
+            return "present"
+        if draw < 0.66:
+            return "past"
+        if draw < 0.85 or type(verb) is not Verb or verb.sudden:
+            return "future"
+        return "progressive"
+
+    def goal_for(self, verb: Verb) -> Place | None:
+        if verb.motion:
+            return self.pick(self.places["go"])
+        groups = {"live": "live", "stay": "stay", "arrive": "arrive"}
+        return self.pick(self.places[groups[verb.en]]) if self.places.get(groups[verb.en]) else None
+
+    def time_for(self, verb: Verb, tense: Tense, negative: bool) -> Time | None:
+        if verb.state or not self.may("time", 0.55):
+            return None
+        fitting = self.times[verb.times or ("long" if verb.long else ""), tense]
+        if not fitting:
+            return None
+        time = self.pick(fitting)
+        return None if negative and (time.frequency or time.scale == "clock") else time
+
+    def clause(self, verb: Verb, subject: Entity, *, asked: Asked | None = None, bare: bool = False) -> Clause:
+        """What the verb needs; unless `bare`, with when, where and how."""
+        tense = self.tense_for(verb)
+        negative = asked in (None, "why") and self.may("negation", 0.16)
+        modal = None if verb.state or verb.sudden or asked == "why" else self.modal(subject)
+        if modal and tense in ("future", "progressive"):
+            tense = "present"
+        said = None if asked in ("what", "whom") else self.object_for(verb, subject, negative)
+        recipient = self.recipient(subject) if verb.gives else None
+        goal = means = None
+        if verb.motion or verb.stays:
+            goal = None if asked == "where" else self.goal_for(verb)
+        if verb.rides:
+            goal, means = self.ride()
+        time = None
+        if asked not in ("when", "why") and not bare and not (modal and tense == "past"):
+            time = self.time_for(verb, tense, negative)
+        if time and (time.frequency and (asked or modal)):
+            time = None
+        if verb.en_past == verb.en and tense == "past" and (time is None or time.scale == "clock"):
+            tense, time = "present", None  # otherwise nobody could hear the tense
+        clause = Clause(
+            verb, subject, said, recipient, goal, None, tense, negative, modal, asked, time, means=means
+        )
+        if bare or negative or asked in ("when", "why"):
+            return self.fronting(clause)
+        return self.fronting(self.adorned(clause, verb))
+
+    def modal(self, subject: Entity) -> Modal | None:
+        if not self.may("modal", 0.14) or (type(subject) is Phrase and subject.noun.kind not in PEOPLE):
+            return None
+        modals: tuple[Modal, ...] = ("can", "want", "must")
+        return self.pick(modals)
+
+    def recipient(self, subject: Entity) -> Entity:
+        someone = self.person(subject)
+        if type(someone) is Phrase and someone.noun.kind == "person" and someone.noun.en == "person":
+            return I
+        return someone
+
+    def ride(self) -> tuple[Place, Noun | None]:
+        vehicles = self.nouns["transport"]
+        if self.random() < 0.5:
+            return self.pick(self.cities), self.pick(vehicles[:2]) if self.may("manner", 0.5) else None
+        if "manner" not in self.allowed:
+            return self.pick(self.cities), None
+        return self.pick(self.places["go"]), self.pick(vehicles)
+
+    def adorned(self, clause: Clause, verb: Verb) -> Clause:
+        """With at most two of: how, with whom, with what, where."""
+        heavy = has_relative(clause.object) or has_relative(clause.recipient)
+        if heavy:
+            return clause
+        if self.may("manner", 0.22):
+            clause = self.with_manner(clause, verb)
+        if clause.asked != "where" and self.may("place", 0.3):
+            spots = self.places.get(verb.places, ())
+            if verb.places == "buy" and not is_food(clause.object):
+                spots = ()
+            if spots:
+                clause = replace(clause, place=self.pick(spots))
+        return clause
+
+    def with_manner(self, clause: Clause, verb: Verb) -> Clause:
+        if verb.rides or type(clause.subject) is Phrase and clause.subject.noun.kind not in PEOPLE:
+            return clause
+        social = verb.manners in SOCIAL and clause.asked is None
+        if social and self.random() < 0.4 and type(clause.subject) is not Both:
+            companion = self.person(clause.subject)
+            return replace(clause, companion=companion) if not has_relative(companion) else clause
+        tool = self.tool_for(clause, verb)
+        if tool:
+            return replace(clause, means=tool)
+        fitting = self.manners.get(verb.manners)
+        if not fitting or clause.asked:
+            return clause
+        manner = self.pick(fitting)
+        many = clause.subject is not None and is_plural(clause.subject)
+        if (manner.en == "together" and not many) or (manner.en == "alone" and many):
+            return clause
+        if manner.en == "late" and clause.time and "morning" in clause.time.en:
+            return clause
+        return replace(clause, manner=manner)
+
+    def tool_for(self, clause: Clause, verb: Verb) -> Noun | None:
+        said = clause.object
+        if type(said) is not Phrase or clause.asked:
+            return None
+        if verb.en == "write":
+            return self.pick(self.nouns["pen"]) if self.random() < 0.5 and said.noun.en != "email" else None
+        if verb.en == "eat" and said.noun.kind == "dish":
+            cutlery = self.nouns["cutlery"]
+            return cutlery[0] if said.noun.en in ("soup", "rice") else cutlery[-1]
+        return None
+
+    def fronting(self, clause: Clause) -> Clause:
+        """A time goes first in a third of the statements, and wherever a relative clause would catch it."""
+        if clause.time is None or clause.time.frequency or clause.asked:
+            caught = clause.time is not None and has_relative(clause.object)
+            return replace(clause, time=None) if caught and clause.asked else clause
+        if has_relative(clause.object) or has_relative(clause.recipient) or self.random() < 0.35:
+            return replace(clause, fronted=True)
+        return clause
+
+    # --- Kinds of sentences
+
+    def statement(self) -> Clause:
+        verb = self.pick(self.verbs)
+        return self.clause(verb, self.subject_for(verb))
+
+    def description(self) -> Clause:
+        """The house is big; I was tired."""
+        adjective = self.pick(self.predicative)
+        subject = self.described(adjective)
+        tense = self.tense_for(adjective)
+        passing = adjective.en in PASSING and type(subject) is not Both
+        if not passing and tense == "future":
+            tense = "present"
+        negative = self.may("negation", 0.16)
+        time = None
+        if passing and tense != "present" and self.may("time", 0.5):
+            time = self.pick(self.times["dawn", tense] or (None,))
+            time = None if time and (time.scale == "clock" or "morning" in time.en) else time
+        return self.fronting(Clause(adjective, subject, tense=tense, negative=negative, time=time))
+
+    def described(self, adjective: Adjective) -> Entity:
+        kind = self.pick(adjective.kinds)
+        if kind in PEOPLE:
+            someone = self.person() if adjective.en != "young" else self.somebody()
+            return replace(someone, adjective=None) if type(someone) is Phrase else someone
+        pool = self.nouns[kind]
+        if not pool or kind in ("subject", "language"):
+            return Phrase(self.pick(self.nouns["subject"]), "") if not pool or pool else self.somebody()
+        noun = self.pick(pool)
+        if kind in ("pet", *DENS):
+            return replace(self.animal_subject((kind,)), count=0, adjective=None, determiner="the", possessor=None)
+        many = noun.plural == noun.en
+        owned = kind not in (*FOOD, "place", "building", "tree", "song", "show", "flower")
+        if owned and self.may("possessive", 0.4):
+            return Phrase(noun, "", plural=many, possessor=self.owner(None))
+        plural = many or (bool(noun.plural) and kind != "place" and self.random() < 0.2)
+        return Phrase(noun, self.pick(("the", "the", "this")), plural=plural)
+
+    def profession(self) -> Clause:
+        noun = self.pick(self.professions)
+        subject: Entity = self.pick((I, HE, SHE, THEY, HE, SHE, self.pick(self.names), self.pick(self.names)))
+        if self.may("possessive", 0.4):
+            subject = self.relation(None)
+            if subject.noun.kind != "kin":
+                subject = replace(subject, noun=self.pick(self.nouns["kin"]))
+        tense: Tense = "past" if self.may("tense", 0.3) else "present"
+        return Clause(noun, subject, tense=tense, negative=self.may("negation", 0.2))
+
+    def asked_subject(self) -> Entity:
+        draw = self.random()
+        if draw < 0.45:
+            return YOU
+        if draw < 0.75:
+            return self.pick((HE, SHE, THEY, self.pick(self.names)))
+        return self.relation(None) if self.may("possessive", 0.5) else self.somebody()
+
+    def question(self) -> Clause:
+        draw = self.random()
+        if draw < 0.07 and "adjective" in self.allowed:
+            people = tuple(adjective for adjective in self.predicative if "kin" in adjective.kinds)
+            if people:
+                past = self.may("tense", 0.3)
+                tense: Tense = "past" if past else "present"
+                return Clause(self.pick(people), self.asked_subject(), tense=tense, asked="yes")
+        if draw < 0.4:
+            return self.clause(self.pick(self.human), self.asked_subject(), asked="yes")
+        if draw < 0.5:
+            return self.clause(self.pick(self.human), HE, asked="who")
+        if draw < 0.62:
+            return self.clause(self.pick(self.with_thing), self.asked_subject(), asked="what")
+        if draw < 0.7 and self.with_person:
+            return self.clause(self.pick(self.with_person), self.asked_subject(), asked="whom")
+        if draw < 0.8:
+            pool = self.pick((self.located, self.staying, self.going)) or self.going or self.located
+            if pool:
+                return self.clause(self.pick(pool), self.asked_subject(), asked="where")
+        asked: Asked = "when" if draw < 0.9 else "why"
+        verb = self.pick(self.acts)
+        return self.clause(verb, self.asked_subject(), asked=asked)
+
+    def command(self) -> Clause:
+        verb = self.pick(self.acts)
+        negative = verb.en == "cry" or self.may("negation", 0.3)
+        if verb.en == "cry" and "negation" not in self.allowed:
+            verb, negative = self.pick(self.acts[:2]), False
+        said = self.object_for(verb, YOU, negative)
+        recipient = self.recipient(I) if verb.gives else None
+        goal = means = None
+        if verb.rides:
+            goal, means = self.ride()
+        elif verb.motion or verb.stays:
+            goal = self.goal_for(verb)
+        clause = Clause(verb, None, said, recipient, goal, negative=negative, means=means)
+        fitting = self.manners.get(verb.manners, ())
+        if fitting and not negative and not has_relative(said) and self.may("manner", 0.3):
+            manner = self.pick(fitting)
+            return clause if manner.en == "together" else replace(clause, manner=manner)
+        return clause
+
+    def joined(self) -> Joined:
+        """Two clauses of one tense; after but, what is not so."""
+        first_verb, second_verb = self.pick(self.human), self.pick(self.human)
+        first = self.clause(first_verb, self.person(), bare=True)
+        second = self.clause(second_verb, self.person(first.subject), bare=True)
+        tense = first.tense
+        unheard = {verb.en_past == verb.en for verb in (first_verb, second_verb)}
+        if True in unheard and tense == "past":
+            tense = "present"
+        if tense in ("future", "progressive") and (second_verb.state or (second_verb.sudden and tense != "future")):
+            tense = "present"
+        contrast = self.may("negation", 0.4)
+        first = replace(first, tense=tense, modal=None, negative=False)
+        second = replace(second, tense=tense, modal=None, negative=contrast)
+        if contrast:
+            second = replace(second, object=uncounted(second.object))
+        return Joined(first, "but" if contrast else "and", second)
+
+    def because(self) -> Because:
+        """Somebody does what follows from how he feels, or from the weather."""
+        cause, results = self.pick(self.consequences)
+        subject: Entity = self.pick((I, HE, SHE, WE, THEY, self.pick(self.names)))
+        if self.may("possessive", 0.3):
+            subject = Phrase(self.pick(self.nouns["kin"]), "", possessor=self.pick((I, HE, SHE)))
+        tense: Tense = "past" if self.may("tense", 0.7) else "present"
+        result = self.consequence(self.pick(results), subject, tense)
+        if type(cause) is Adjective and cause.kinds != ("weather",):
+            return Because(result, Clause(cause, subject, tense=result.tense))
+        return Because(result, Weather(cause, tense=result.tense))
+
+    def consequence(self, told: str, subject: Entity, tense: Tense) -> Clause:
+        english, *rest = told.removeprefix("not ").split()
+        word = rest[0].replace("_", " ") if rest else ""
+        fitting = [
+            verb
+            for verb in self.verbs
+            if verb.en == english
+            and not verb.rides
+            and (bool(verb.objects) == bool(word) or verb.motion or verb.stays)
+        ]
+        verb = next((verb for verb in fitting if word in [noun.en for noun in self.things_of[verb]]), fitting[0])
+        negative = told.startswith("not ")
+        if verb.en_past == verb.en:
+            tense = "present"
+        if verb.motion or verb.stays:
+            spots = (HOME, *(place for place, _ in ALL_PLACES))
+            goal = next(place for place in spots if place.noun.en == word)
+            return Clause(verb, subject, goal=goal, tense=tense, negative=negative)
+        if not word:
+            return Clause(verb, subject, tense=tense, negative=negative)
+        if word == "fruit":
+            noun = self.pick(self.nouns["fruit"])
+        else:
+            noun = next(noun for noun in self.things_of[verb] if noun.en == word)
+        if noun.kind == "opening":
+            return Clause(verb, subject, Phrase(noun), tense=tense, negative=negative)
+        return Clause(verb, subject, self.any_of(noun, False), tense=tense, negative=negative)
+
+    def reported(self) -> Reported:
+        speaker = self.person()
+        if type(speaker) is Phrase:
+            speaker = replace(speaker, relative=None)
+        content = self.description() if self.may("adjective", 0.5) else self.statement()
+        if type(content.subject) is Phrase and content.subject.count:
+            content = replace(content, subject=self.pick((HE, SHE, THEY)))
+        if content.fronted or (content.time and content.time.frequency):
+            content = replace(content, time=None, fronted=False)
+            if type(content.predicate) is Verb and content.predicate.en_past == content.predicate.en:
+                content = replace(content, tense="present" if content.tense == "past" else content.tense)
+        return Reported(speaker, self.pick(self.reporting), content)
+
+    def existence(self) -> Existence:
+        noun = self.pick(self.beings if self.random() < 0.6 else self.room_things)
+        group = DENS.get(noun.kind, "meet" if noun.kind == "person" else "room")
+        spots = self.places.get(group) or self.places["go"][1:] or (HOME,)
+        place = self.pick(spots)
+        tense: Tense = "past" if self.may("tense", 0.35) else "present"
+        negative, adjective = self.may("negation", 0.15), self.adjective_for(noun)
+        asked = not negative and self.may("question", 0.2)
+        if not negative and not asked and self.may("number", 0.55):
+            what = Phrase(noun, "", count=2 + int(self.random() * 6), adjective=adjective)
+        else:
+            what = Phrase(noun, "a", adjective=adjective)
+        return Existence(what, place, tense, negative, asked)
+
+    def weather(self) -> Weather:
+        kind = self.pick((RAINING, SNOWING, *WEATHER_ADJECTIVES))
+        tense = self.pick(("past", "present", "future")) if "tense" in self.allowed else "present"
+        time = None
+        if tense != "present" and self.may("time", 0.9):
+            time = self.pick(tuple(time for time in self.times["", tense] if time.scale == "") or (None,))
+        return Weather(kind, time, tense, self.may("negation", 0.2))
+
+
+def has_relative(said: Entity | None) -> bool:
+    return type(said) is Phrase and said.relative is not None
+
+
+def is_food(said: Entity | None) -> bool:
+    return type(said) is Phrase and said.noun.kind in FOOD
+
+
+def uncounted(said: Entity | None) -> Entity | None:
+    """An object as a negative clause can have it."""
+    if type(said) is Both:
+        return said.first
+    if type(said) is Phrase and said.count:
+        many = said.noun.plural == said.noun.en
+        return replace(said, count=0, plural=many, determiner="a" if said.noun.plural and not many else "")
+    return said
