@@ -11,6 +11,7 @@ from typing import TypeVar
 from manyheads.text.lexicon import (
     ALL_ADJECTIVES,
     ALL_CITIES,
+    ALL_DEGREES,
     ALL_MANNERS,
     ALL_NAMES,
     ALL_NOUNS,
@@ -59,10 +60,11 @@ from manyheads.text.meaning import (
 Option = TypeVar("Option")
 
 PEOPLE = ("person", "kin")
-FOOD = ("fruit", "dish", "baked", "snack", "drink")
-TALKED_OF = ("like", "love")  # whose object is known or a whole kind: never "a cat", never three of them
+FOOD = ("fruit", "vegetable", "dish", "rice", "baked", "mixed", "snack", "drink", "hot_drink")
+TALKED_OF = ("like", "love", "collect")  # whose object is known or a whole kind: never "a cat", never three of them
+KNOWN = ("miss", "hug", "follow")  # whose object is always one that we know
 PASSING = ("happy", "tired", "hungry", "busy", "sad", "sick", "thirsty", "lonely")  # true for a while
-OWNED_PEOPLE = ("friend", "teacher", "neighbor", "colleague", "doctor", "guest")
+OWNED_PEOPLE = ("teacher", "doctor", "guest")
 AT_HOME = ("read", "eat", "study", "cook", "rest", "play", "stay", "arrive")
 SOCIAL = ("go", "eat", "work", "cook", "read", "sing", "alone", "together", "well")
 PARTS_OF_DAY = {
@@ -83,22 +85,33 @@ PARTS_OF_DAY = {
         *(f"at {hour} o'clock" for hour in ("nine", "ten", "eleven")),
     ),
 }
-DENS = {"pet": "play", "animal": "wild", "prey": "stroll", "bird": "stroll"}
+DENS = {
+    "pet": "play",
+    "animal": "wild",
+    "exotic": "zoo",
+    "livestock": "farm",
+    "prey": "stroll",
+    "bird": "stroll",
+}
+BARE = ("sport", "subject", "language")  # said without an article
+LOCAL = ("bus", "subway", "bicycle", "taxi", "car")
 
-# What follows from a state or from the weather: verb, "not" or "", and a noun or a place where one is needed.
+# What follows from a state or from the weather: a verb, with a noun or a place where it needs one.
 CONSEQUENCES = {
     "tired": "sleep; go home; stay home; drink coffee; not work; not dance; not study mathematics; not cook soup",
-    "hungry": "eat bread; eat fruit; cook soup; cook rice; buy bread; buy fruit; go restaurant; order noodles; eat fish",
-    "thirsty": "drink water; drink juice; drink milk; drink tea; order juice; buy water",
+    "hungry": "eat bread; eat rice; eat apple; eat sandwich; cook soup; cook fish; buy bread; buy pizza; "
+    "go restaurant; order noodles; order pizza; eat fish; eat soup; make sandwich; eat noodles; buy cake",
+    "thirsty": "drink water; drink juice; drink milk; drink tea; drink beer; order juice; buy water; buy juice",
     "sick": "go hospital; stay home; not work; not dance; not come school; not come office; sleep; not eat meat",
-    "busy": "not play; not sleep; not go cinema; not go beach; not go park; not come museum; not dance; not watch movie",
+    "busy": "not play; not sleep; not go cinema; not go beach; not go park; not come museum; not dance; "
+    "not watch movie; not cook soup; not go theater; not clean room; not bake cake",
     "sad": "cry; not laugh; not smile; not dance; not sing song",
-    "happy": "laugh; sing song; dance; smile; buy flower; bake cake",
-    "lonely": "cry; write letter; write poem; not laugh",
-    "rain": "stay home; not go park; not go beach; not come market; not play; read book; not play soccer",
+    "happy": "laugh; sing song; dance; smile; buy flower; bake cake; plant tree; buy wine",
+    "lonely": "cry; write letter; write poem; not laugh; watch movie",
+    "rain": "stay home; not go park; not go beach; not come market; not play; read book; not play soccer; watch movie",
     "snow": "stay home; wear coat; wear boots; not go market; drink cocoa; not come school; not play tennis",
     "cold": "wear coat; wear sweater; close window; drink tea; drink cocoa; stay home; not swim; close door",
-    "hot": "open window; drink water; drink juice; swim; eat ice_cream; not wear coat; open door; go swimming_pool",
+    "hot": "open window; drink water; drink juice; swim; eat ice cream; not wear coat; open door; not cook soup",
 }
 
 
@@ -128,7 +141,8 @@ class Author:
         for place, groups in ALL_PLACES[:words]:
             for group in groups:
                 self.places[group] = (*self.places.get(group, ()), place)
-        self.places["wild"] = tuple(place for place, _ in ALL_PLACES if place.noun.en in ("zoo", "forest"))
+        for den, names in (("wild", ("zoo", "forest")), ("zoo", ("zoo",)), ("farm", ("farm",))):
+            self.places[den] = tuple(place for place, _ in ALL_PLACES if place.noun.en in names)
         for group in ("live", "arrive", "stay"):
             self.places[group] = (*self.places.get(group, ()), *self.cities)
         self.places["go"] = (HOME, *self.places.get("go", ()))
@@ -138,7 +152,7 @@ class Author:
         self.nouns["site"] = tuple(place.noun for place in self.places.get("visit", ()))
 
     def set_times(self, words: int | None) -> None:
-        capped: list[Time] = []
+        capped: list[Time] = list(ALL_TIMES if words is None else ())
         for tense in ("present", "progressive", "past", "future"):
             fitting = [time for time in ALL_TIMES if tense in time.tenses]
             capped += [time for time in fitting[:words] if time not in capped]
@@ -147,7 +161,9 @@ class Author:
         for tense in tenses:
             fitting = [time for time in capped if tense in time.tenses]
             self.times["long", tense] = tuple(time for time in fitting if time.scale != "clock")
-            self.times["", tense] = tuple(time for time in fitting if time.scale != "long")
+            self.times["", tense] = tuple(time for time in fitting if time.scale == "")
+            told_by_hour = tuple(time for time in fitting if time.scale == "clock" and tense != "present")
+            self.times["clock", tense] = told_by_hour or self.times["", tense]
             for part, names in PARTS_OF_DAY.items():
                 self.times[part, tense] = tuple(
                     time for time in fitting if time.en in names and time.scale != "long"
@@ -159,9 +175,17 @@ class Author:
 
         self.verbs = tuple(verb for verb in self.verbs if can(verb))
         human = [verb for verb in self.verbs if "person" in verb.subjects]
+        self.simple = tuple(verb for verb in human if not (verb.objects or verb.motion or verb.stays))
         self.acts = tuple(verb for verb in human if not verb.state and not verb.sudden)
         self.human = tuple(human)
-        self.with_thing = tuple(verb for verb in human if verb.objects and verb.objects[0] not in PEOPLE)
+        unasked = ("travel",) if "negation" in self.allowed else ("travel", "cry")
+        self.commanded = tuple(verb for verb in self.acts if verb.en not in unasked)
+        spellings = [verb.en for verb in ALL_VERBS]
+        self.with_thing = tuple(  # "what do you wear" would not tell 입다 from 신다
+            verb
+            for verb in human
+            if verb.objects and verb.objects[0] not in PEOPLE and spellings.count(verb.en) == 1
+        )
         self.with_person = tuple(verb for verb in human if "person" in verb.objects)
         self.located = tuple(verb for verb in human if self.places.get(verb.places) and verb.places != "buy")
         self.staying = tuple(verb for verb in human if verb.stays)
@@ -180,6 +204,9 @@ class Author:
                 if adjective.attributive:
                     self.adjectives_for[kind] = (*self.adjectives_for.get(kind, ()), adjective)
         self.predicative = tuple(adjective for adjective in self.adjectives if adjective.predicative)
+        self.relatives = self.nouns["kin"] + tuple(
+            noun for noun in self.nouns["person"] if noun.en in OWNED_PEOPLE
+        )
         self.professions = tuple(noun for noun in self.nouns["person"] if noun.feminine)
         self.beings = tuple(
             noun for kind in ("pet", "animal", "prey", "bird", "person") for noun in self.nouns[kind]
@@ -189,39 +216,49 @@ class Author:
         )
         self.consequences = self.known_consequences()
 
-    def known_consequences(self) -> tuple[tuple[Adjective | Verb, tuple[str, ...]], ...]:
-        """Those whose words are all within the cap."""
-        verbs = {verb.en for verb in self.verbs}
-        spoken = {noun.en for nouns in self.nouns.values() for noun in nouns} | {"home", "fruit"}
+    def known_consequences(self) -> tuple[tuple[Adjective | Verb, tuple[Clause, ...]], ...]:
+        """Those whose words are all within the cap, as clauses that wait for a subject and a tense."""
         causes: dict[str, Adjective | Verb] = {word.en: word for word in self.adjectives if word.en in PASSING}
         causes |= {word.en: word for word in WEATHER_ADJECTIVES if word.en in CONSEQUENCES}
         causes |= {"rain": RAINING, "snow": SNOWING}
         known = []
         for english, cause in causes.items():
-            fitting = []
-            for told in CONSEQUENCES[english].split("; "):
-                verb, *noun = told.removeprefix("not ").split()
-                says_not = told.startswith("not ")
-                if verb in verbs and all(word.replace("_", " ") in spoken for word in noun):
-                    if not says_not or "negation" in self.allowed:
-                        fitting.append(told)
+            made = [self.consequence(told) for told in CONSEQUENCES[english].split("; ")]
+            fitting = tuple(clause for clause in made if clause is not None)
             if fitting:
-                known.append((cause, tuple(fitting)))
+                known.append((cause, fitting))
         return tuple(known)
+
+    def consequence(self, told: str) -> Clause | None:
+        negative = told.startswith("not ")
+        english, _, word = told.removeprefix("not ").partition(" ")
+        if negative and "negation" not in self.allowed:
+            return None
+        for verb in (verb for verb in self.verbs if verb.en == english and not verb.rides):
+            if verb.motion or verb.stays:
+                spots = (place for place in self.places["go"] if place.noun.en == word)
+                return next((Clause(verb, goal=place, negative=negative) for place in spots), None)
+            if not word and not verb.objects:
+                return Clause(verb, negative=negative)
+            for noun in self.things_of[verb]:
+                if noun.en == word:
+                    said = Phrase(noun) if noun.kind == "opening" else self.any_of(noun, False)
+                    return Clause(verb, object=said, negative=negative)
+        return None
 
     def weigh(self) -> tuple[tuple[float, Callable[[], Sentence]], ...]:
         """The kinds of sentences, each with the share of draws up to and with it."""
         shares: list[tuple[float, bool, Callable[[], Sentence]]] = [
-            (50, True, self.statement),
-            (9, "adjective" in self.allowed, self.description),
-            (4, bool(self.professions), self.profession),
-            (14, "question" in self.allowed, self.question),
-            (6, "command" in self.allowed, self.command),
-            (7, "coordination" in self.allowed, self.joined),
-            (3, "subordinate" in self.allowed and bool(self.consequences), self.because),
-            (5, "subordinate" in self.allowed, self.reported),
-            (4, "place" in self.allowed, self.existence),
-            (0.3, True, self.weather),
+            (60, True, self.statement),
+            (3, "adjective" in self.allowed, self.description),
+            (0.7, bool(self.professions), self.profession),
+            (7.5, "question" in self.allowed, self.question),
+            (1.6, "command" in self.allowed, self.command),
+            (11, "coordination" in self.allowed, self.joined),
+            (0.8, "subordinate" in self.allowed and bool(self.consequences), self.because),
+            (12, "subordinate" in self.allowed, self.reported),
+            (1.4, "place" in self.allowed, self.existence),
+            (0.05, True, self.weather),
         ]
         shares = [share for share in shares if share[1]]
         whole, sofar, made = sum(share for share, _, _ in shares), 0.0, []
@@ -280,18 +317,13 @@ class Author:
 
     def adjective_for(self, noun: Noun) -> Adjective | None:
         fitting = self.adjectives_for.get(noun.kind)
-        if fitting and self.may("adjective", 0.2):
+        if fitting and self.may("adjective", 0.28):
             return self.pick(fitting)
         return None
 
     def relation(self, subject: Entity | None) -> Phrase:
         """My mother, Mina's friend."""
-        kin = self.random() < 0.6
-        noun = self.pick(self.nouns["kin"])
-        if not kin:
-            fitting = tuple(noun for noun in self.nouns["person"][:6] if noun.en in OWNED_PEOPLE)
-            noun = self.pick(fitting) if fitting else noun
-        return Phrase(noun, "", possessor=self.owner(subject))
+        return Phrase(self.pick(self.relatives), "", possessor=self.owner(subject))
 
     def owner(self, subject: Entity | None) -> Entity:
         """Mostly a pronoun; one that fits the subject more often than not."""
@@ -355,12 +387,12 @@ class Author:
         if other is noun or other.kind != noun.kind:
             return self.definite(noun)
         whole_kind = verb.en in TALKED_OF or noun.plural in ("", noun.en)
-        if noun.de_bare or (self.random() < 0.5 and noun.kind not in ("sport", "subject", "language")):
+        if noun.de_bare or (self.random() < 0.5 and noun.kind not in BARE):
             return Both(self.definite(noun), self.definite(other))
         return Both(self.any_of(noun, whole_kind), self.any_of(other, whole_kind))
 
     def definite(self, noun: Noun) -> Phrase:
-        if noun.kind in ("sport", "subject", "language"):
+        if noun.kind in BARE:
             return Phrase(noun, "")
         return Phrase(noun, plural=noun.plural == noun.en)
 
@@ -370,13 +402,14 @@ class Author:
         return Phrase(noun, "", plural=True) if whole_kind or noun.plural == noun.en else Phrase(noun, "a")
 
     def thing(self, noun: Noun, verb: Verb, subject: Entity | None, negative: bool) -> Phrase:
-        if noun.kind in ("sport", "subject", "language") or noun.de_bare:
+        if noun.kind in BARE or noun.de_bare:
             return Phrase(noun, "the" if noun.de_bare else "")
         if noun.kind in ("place", "city"):
             return Phrase(noun)
-        draw, many, known = self.random(), noun.plural == noun.en, verb.en in TALKED_OF
+        draw, many = self.random(), noun.plural == noun.en or verb.en == "collect"
+        known = verb.en in TALKED_OF or verb.en in KNOWN
         countable = bool(noun.plural and not many) or noun.measure is not None
-        if countable and not negative and not known and self.may("number", 0.16):
+        if countable and not negative and not known and verb.en != "wear" and self.may("number", 0.18):
             count = 1 + int(self.random() * 5) if self.random() < 0.8 else 6 + int(self.random() * 7)
             return Phrase(noun, "", plural=many, count=count)
         adjective = self.adjective_for(noun)
@@ -390,7 +423,11 @@ class Author:
             return Phrase(noun, "this", plural=many, adjective=adjective)
         if draw < 0.4:
             said = Phrase(noun, plural=many or (draw < 0.15 and bool(noun.plural)), adjective=adjective)
-            return self.with_relative(said) if self.may("relative", 0.15) else said
+            return self.with_relative(said, verb) if self.may("relative", 0.15) else said
+        if verb.en in KNOWN:
+            return Phrase(noun, adjective=adjective)
+        if verb.en == "wear" and subject is not None and is_plural(subject):
+            known = True
         if known or many or not noun.plural or draw < 0.5:
             return Phrase(noun, "", plural=bool(noun.plural), adjective=adjective)
         return Phrase(noun, "a", adjective=adjective)
@@ -398,7 +435,7 @@ class Author:
     # --- Relative clauses: short, so that what follows in English belongs to the main clause
 
     def relative_tense(self, verb: Verb) -> Tense:
-        if verb.en_past == verb.en or not self.may("tense", 0.6):
+        if verb.en_past == verb.en or not self.may("tense", 0.75):
             return "present"
         return "past"
 
@@ -414,20 +451,20 @@ class Author:
         if verb.gives or "person" in verb.objects or not verb.objects:
             return None
         noun = self.pick(self.things_of[verb])
-        whole_kind = verb.en in TALKED_OF or noun.plural in ("", noun.en)
+        whole_kind = someone.plural or verb.en in TALKED_OF or noun.plural in ("", noun.en)
         said = self.definite(noun) if noun.de_bare or noun.kind == "place" else self.any_of(noun, whole_kind)
         return Clause(verb, GAP, said, tense=self.relative_tense(verb))
 
     def object_relative(self, verb: Verb, subject: Entity) -> Clause:
         return Clause(verb, subject, GAP, tense=self.relative_tense(verb))
 
-    def with_relative(self, said: Phrase) -> Phrase:
-        """The book that the child reads."""
+    def with_relative(self, said: Phrase, main: Verb | None = None) -> Phrase:
+        """The book that the child reads; not read by whom the child reads it."""
         fitting = self.verbs_for.get(said.noun.kind)
         if not fitting:
             return said
         verb = self.pick(fitting)
-        if verb.gives:
+        if verb.gives or verb is main:
             return said
         subject = self.pick((I, HE, SHE, WE, self.pick(self.names), Phrase(self.pick(self.nouns["person"]))))
         return replace(said, relative=self.object_relative(verb, subject))
@@ -438,6 +475,8 @@ class Author:
         if "tense" not in self.allowed:
             return "present"
         draw = self.random()
+        if type(verb) is Verb and verb.mishap:
+            return "past"
         if type(verb) is Verb and verb.state:
             return "present" if draw < 0.65 else "past"
         if draw < 0.3:
@@ -455,32 +494,41 @@ class Author:
         return self.pick(self.places[groups[verb.en]]) if self.places.get(groups[verb.en]) else None
 
     def time_for(self, verb: Verb, tense: Tense, negative: bool) -> Time | None:
-        if verb.state or not self.may("time", 0.55):
+        if verb.state or not self.may("time", 0.65):
             return None
         fitting = self.times[verb.times or ("long" if verb.long else ""), tense]
-        if not fitting:
+        if not (verb.times or verb.long) and self.random() < 0.25:
+            fitting = self.times["clock", tense]
+        if not fitting or (negative and tense == "present"):
             return None
         time = self.pick(fitting)
-        return None if negative and (time.frequency or time.scale == "clock") else time
+        if negative and (time.frequency or time.scale == "clock" or verb.mishap):
+            return None
+        return None if time.scale == "clock" and "person" not in verb.subjects else time
 
     def clause(self, verb: Verb, subject: Entity, *, asked: Asked | None = None, bare: bool = False) -> Clause:
         """What the verb needs; unless `bare`, with when, where and how."""
         tense = self.tense_for(verb)
         negative = asked in (None, "why") and self.may("negation", 0.16)
-        modal = None if verb.state or verb.sudden or asked == "why" else self.modal(subject)
+        modal = None if verb.state or verb.sudden or asked in ("when", "why") else self.modal(subject)
+        if asked == "when" and tense == "progressive":
+            tense = "past"
         if modal and tense in ("future", "progressive"):
             tense = "present"
         said = None if asked in ("what", "whom") else self.object_for(verb, subject, negative)
-        recipient = self.recipient(subject) if verb.gives else None
+        recipient = self.person(subject) if verb.gives else None
         goal = means = None
         if verb.motion or verb.stays:
             goal = None if asked == "where" else self.goal_for(verb)
         if verb.rides:
             goal, means = self.ride()
         time = None
-        if asked not in ("when", "why") and not bare and not (modal and tense == "past"):
-            time = self.time_for(verb, tense, negative)
-        if time and (time.frequency and (asked or modal)):
+        if asked not in ("when", "why") and not bare:
+            # What one can, wants to or has to do lies ahead.
+            time = self.time_for(verb, "future" if modal and tense == "present" else tense, negative)
+        if time and (time.frequency and asked):
+            time = None
+        if time and tense == "present" and not time.frequency and is_animal(subject):
             time = None
         if verb.en_past == verb.en and tense == "past" and (time is None or time.scale == "clock"):
             tense, time = "present", None  # otherwise nobody could hear the tense
@@ -492,16 +540,10 @@ class Author:
         return self.fronting(self.adorned(clause, verb))
 
     def modal(self, subject: Entity) -> Modal | None:
-        if not self.may("modal", 0.14) or (type(subject) is Phrase and subject.noun.kind not in PEOPLE):
+        if not self.may("modal", 0.14) or is_animal(subject):
             return None
         modals: tuple[Modal, ...] = ("can", "want", "must")
         return self.pick(modals)
-
-    def recipient(self, subject: Entity) -> Entity:
-        someone = self.person(subject)
-        if type(someone) is Phrase and someone.noun.kind == "person" and someone.noun.en == "person":
-            return I
-        return someone
 
     def ride(self) -> tuple[Place, Noun | None]:
         vehicles = self.nouns["transport"]
@@ -509,16 +551,20 @@ class Author:
             return self.pick(self.cities), self.pick(vehicles[:2]) if self.may("manner", 0.5) else None
         if "manner" not in self.allowed:
             return self.pick(self.cities), None
-        return self.pick(self.places["go"]), self.pick(vehicles)
+        return self.pick(self.places["go"]), self.pick(
+            tuple(noun for noun in vehicles if noun.en in LOCAL) or vehicles
+        )
 
     def adorned(self, clause: Clause, verb: Verb) -> Clause:
         """With at most two of: how, with whom, with what, where."""
         heavy = has_relative(clause.object) or has_relative(clause.recipient)
         if heavy:
             return clause
-        if self.may("manner", 0.22):
+        if self.may("manner", 0.3) and not clause.modal:
             clause = self.with_manner(clause, verb)
-        if clause.asked != "where" and self.may("place", 0.3):
+        if clause.manner:
+            return clause
+        if clause.asked != "where" and self.may("place", 0.4):
             spots = self.places.get(verb.places, ())
             if verb.places == "buy" and not is_food(clause.object):
                 spots = ()
@@ -527,7 +573,7 @@ class Author:
         return clause
 
     def with_manner(self, clause: Clause, verb: Verb) -> Clause:
-        if verb.rides or type(clause.subject) is Phrase and clause.subject.noun.kind not in PEOPLE:
+        if verb.rides or is_animal(clause.subject):
             return clause
         social = verb.manners in SOCIAL and clause.asked is None
         if social and self.random() < 0.4 and type(clause.subject) is not Both:
@@ -543,7 +589,7 @@ class Author:
         many = clause.subject is not None and is_plural(clause.subject)
         if (manner.en == "together" and not many) or (manner.en == "alone" and many):
             return clause
-        if manner.en == "late" and clause.time and "morning" in clause.time.en:
+        if manner.en in ("early", "late") and clause.time and clause.time.scale == "clock":
             return clause
         return replace(clause, manner=manner)
 
@@ -586,7 +632,10 @@ class Author:
         if passing and tense != "present" and self.may("time", 0.5):
             time = self.pick(self.times["dawn", tense] or (None,))
             time = None if time and (time.scale == "clock" or "morning" in time.en) else time
-        return self.fronting(Clause(adjective, subject, tense=tense, negative=negative, time=time))
+        degree = None if negative or not self.may("adjective", 0.4) else self.pick(ALL_DEGREES)
+        return self.fronting(
+            Clause(adjective, subject, tense=tense, negative=negative, time=time, degree=degree)
+        )
 
     def described(self, adjective: Adjective) -> Entity:
         kind = self.pick(adjective.kinds)
@@ -594,16 +643,26 @@ class Author:
             someone = self.person() if adjective.en != "young" else self.somebody()
             return replace(someone, adjective=None) if type(someone) is Phrase else someone
         pool = self.nouns[kind]
-        if not pool or kind in ("subject", "language"):
-            return Phrase(self.pick(self.nouns["subject"]), "") if not pool or pool else self.somebody()
+        if kind in BARE:
+            return Phrase(self.pick(pool), "")
+        if kind in DENS:
+            return self.described_animal(kind)
         noun = self.pick(pool)
-        if kind in ("pet", *DENS):
-            return replace(self.animal_subject((kind,)), count=0, adjective=None, determiner="the", possessor=None)
         many = noun.plural == noun.en
-        owned = kind not in (*FOOD, "place", "building", "tree", "song", "show", "flower")
+        spot = noun.kind == "place"
+        owned = not spot and kind not in (*FOOD, "building", "tree", "song", "show", "flower")
         if owned and self.may("possessive", 0.4):
             return Phrase(noun, "", plural=many, possessor=self.owner(None))
-        plural = many or (bool(noun.plural) and kind != "place" and self.random() < 0.2)
+        plural = many or (bool(noun.plural) and not spot and self.random() < 0.2)
+        said = Phrase(noun, self.pick(("the", "the", "this")), plural=plural)
+        if not spot and said.determiner == "the" and self.may("relative", 0.25):
+            return self.with_relative(said)
+        return said
+
+    def described_animal(self, kind: str) -> Phrase:
+        noun, plural = self.pick(self.nouns[kind]), self.random() < 0.2
+        if kind == "pet" and self.may("possessive", 0.5):
+            return Phrase(noun, "", plural=plural, possessor=self.owner(None))
         return Phrase(noun, self.pick(("the", "the", "this")), plural=plural)
 
     def profession(self) -> Clause:
@@ -649,12 +708,10 @@ class Author:
         return self.clause(verb, self.asked_subject(), asked=asked)
 
     def command(self) -> Clause:
-        verb = self.pick(self.acts)
+        verb = self.pick(self.commanded)
         negative = verb.en == "cry" or self.may("negation", 0.3)
-        if verb.en == "cry" and "negation" not in self.allowed:
-            verb, negative = self.pick(self.acts[:2]), False
         said = self.object_for(verb, YOU, negative)
-        recipient = self.recipient(I) if verb.gives else None
+        recipient = self.person(I) if verb.gives else None
         goal = means = None
         if verb.rides:
             goal, means = self.ride()
@@ -668,8 +725,12 @@ class Author:
         return clause
 
     def joined(self) -> Joined:
-        """Two clauses of one tense; after but, what is not so."""
-        first_verb, second_verb = self.pick(self.human), self.pick(self.human)
+        """Two clauses of one tense, about the same kind of thing; after but, what is not so."""
+        first_verb = self.pick(self.human)
+        contrast = self.may("negation", 0.4)
+        second_verb = first_verb
+        if not contrast and first_verb in self.simple:
+            second_verb = self.pick(self.simple)
         first = self.clause(first_verb, self.person(), bare=True)
         second = self.clause(second_verb, self.person(first.subject), bare=True)
         tense = first.tense
@@ -678,7 +739,6 @@ class Author:
             tense = "present"
         if tense in ("future", "progressive") and (second_verb.state or (second_verb.sudden and tense != "future")):
             tense = "present"
-        contrast = self.may("negation", 0.4)
         first = replace(first, tense=tense, modal=None, negative=False)
         second = replace(second, tense=tense, modal=None, negative=contrast)
         if contrast:
@@ -692,38 +752,13 @@ class Author:
         if self.may("possessive", 0.3):
             subject = Phrase(self.pick(self.nouns["kin"]), "", possessor=self.pick((I, HE, SHE)))
         tense: Tense = "past" if self.may("tense", 0.7) else "present"
-        result = self.consequence(self.pick(results), subject, tense)
-        if type(cause) is Adjective and cause.kinds != ("weather",):
-            return Because(result, Clause(cause, subject, tense=result.tense))
-        return Because(result, Weather(cause, tense=result.tense))
-
-    def consequence(self, told: str, subject: Entity, tense: Tense) -> Clause:
-        english, *rest = told.removeprefix("not ").split()
-        word = rest[0].replace("_", " ") if rest else ""
-        fitting = [
-            verb
-            for verb in self.verbs
-            if verb.en == english
-            and not verb.rides
-            and (bool(verb.objects) == bool(word) or verb.motion or verb.stays)
-        ]
-        verb = next((verb for verb in fitting if word in [noun.en for noun in self.things_of[verb]]), fitting[0])
-        negative = told.startswith("not ")
-        if verb.en_past == verb.en:
+        result = self.pick(results)
+        if type(result.predicate) is Verb and result.predicate.en_past == result.predicate.en:
             tense = "present"
-        if verb.motion or verb.stays:
-            spots = (HOME, *(place for place, _ in ALL_PLACES))
-            goal = next(place for place in spots if place.noun.en == word)
-            return Clause(verb, subject, goal=goal, tense=tense, negative=negative)
-        if not word:
-            return Clause(verb, subject, tense=tense, negative=negative)
-        if word == "fruit":
-            noun = self.pick(self.nouns["fruit"])
-        else:
-            noun = next(noun for noun in self.things_of[verb] if noun.en == word)
-        if noun.kind == "opening":
-            return Clause(verb, subject, Phrase(noun), tense=tense, negative=negative)
-        return Clause(verb, subject, self.any_of(noun, False), tense=tense, negative=negative)
+        result = replace(result, subject=subject, tense=tense)
+        if type(cause) is Adjective and cause.kinds != ("weather",):
+            return Because(result, Clause(cause, subject, tense=tense))
+        return Because(result, Weather(cause, tense=tense))
 
     def reported(self) -> Reported:
         speaker = self.person()
@@ -759,6 +794,10 @@ class Author:
         if tense != "present" and self.may("time", 0.9):
             time = self.pick(tuple(time for time in self.times["", tense] if time.scale == "") or (None,))
         return Weather(kind, time, tense, self.may("negation", 0.2))
+
+
+def is_animal(said: Entity | None) -> bool:
+    return type(said) is Phrase and said.noun.kind in DENS
 
 
 def has_relative(said: Entity | None) -> bool:

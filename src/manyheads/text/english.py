@@ -171,7 +171,7 @@ def complements(said: Clause) -> list[str]:
     words: list[str] = []
     predicate = said.predicate
     if type(predicate) is Adjective:
-        words.append(predicate.en)
+        words.append(f"{said.degree.en} {predicate.en}" if said.degree else predicate.en)
     elif type(predicate) is Noun:
         assert said.subject is not None
         words.append(predicate.plural if is_plural(said.subject) else indefinite(predicate.en))

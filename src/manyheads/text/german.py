@@ -4,8 +4,8 @@
 and the modals it is the Präteritum. What is going on now is told with gerade, unless a time is named.
 A name owns with -s (Minas Buch), everybody else in the genitive (das Buch des Lehrers).
 
-The middle of a clause, between the finite verb and the rest of it: pronouns, time, dative, a definite accusative,
-with whom, with what, where, how, an indefinite accusative, whither. With nicht the definite objects go before the
+The middle of a clause, between the finite verb and the rest of it: pronouns and recipients, time, a definite
+object, with whom, with what, where, how, an indefinite object, whither. With nicht the definite objects go before the
 time; nicht goes before the how, where and whither. An indefinite object takes kein instead.
 """
 
@@ -89,7 +89,7 @@ def form(table: dict[str, str], gender: str, case: int) -> str:
 @lru_cache(maxsize=4096)
 def present(infinitive: str, third: str, person: int, plural: bool) -> str:
     if infinitive in IRREGULAR:
-        return IRREGULAR[infinitive].split()[2 + person // 2 if plural else person - 1]
+        return IRREGULAR[infinitive].split()[3 if plural else person - 1]
     if plural:
         return infinitive
     if person == 1:
@@ -175,9 +175,10 @@ def genitive_ending(noun: str) -> str:
     return "es" if syllables == 1 or noun.endswith(("s", "ß", "z", "zt", "st", "nn", "lt", "nd")) else "s"
 
 
-def entity(said: Entity, case: int, negative: bool = False) -> str:
+def entity(said: Entity, case: int, negative: bool = False, whole: bool = True) -> str:
+    """`whole` is with the relative clause."""
     if type(said) is Phrase:
-        return phrase(said, case, negative)
+        return phrase(said, case, negative, whole)
     if type(said) is Pronoun:
         return said.de[case]
     if type(said) is Both:
@@ -186,7 +187,7 @@ def entity(said: Entity, case: int, negative: bool = False) -> str:
     return said.de + "s" if case == GENITIVE else said.de
 
 
-def phrase(said: Phrase, case: int, negative: bool = False) -> str:
+def phrase(said: Phrase, case: int, negative: bool = False, whole: bool = True) -> str:
     noun, plural = said.noun, is_plural(said)
     if said.count and noun.measure:
         return measured(said, case)
@@ -199,8 +200,8 @@ def phrase(said: Phrase, case: int, negative: bool = False) -> str:
         text = f"{article} {text}"
     if type(said.possessor) is Phrase:
         text = f"{text} {phrase(said.possessor, GENITIVE)}"
-    if said.relative:
-        text = f"{text}, {relative(said.relative, gender, said)},"
+    if said.relative and whole:
+        text += relative(said.relative, said)
     return text
 
 
@@ -276,17 +277,15 @@ def takes_kein(clause: Clause) -> bool:
 
 
 def objects(clause: Clause, verb: Verb) -> tuple[list[str], list[str], list[str], list[str]]:
-    """Pronouns, other definite objects, an indefinite accusative, an object with a preposition."""
-    pronouns: list[str] = []
+    """Pronouns and recipients, a definite object, an indefinite one, one with a preposition."""
+    pronouns: list[str] = [entity(clause.recipient, DATIVE)] if clause.recipient else []
     definite: list[str] = []
     indefinite: list[str] = []
-    if clause.recipient:
-        (pronouns if type(clause.recipient) is Pronoun else definite).append(entity(clause.recipient, DATIVE))
     said = clause.object
     if said is None or type(said) is Gap or clause.asked in ("what", "whom"):
         return pronouns, definite, indefinite, []
     preposition, _, case = verb.de_object.rpartition(" ")
-    text = entity(said, CASES[case], takes_kein(clause))
+    text = entity(said, CASES[case], takes_kein(clause), whole=False)
     if preposition:
         return pronouns, definite, indefinite, [f"{preposition} {text}"]
     if type(said) is Pronoun:
@@ -326,7 +325,8 @@ def predicative(clause: Clause) -> list[str]:
     said = clause.predicate
     words = [] if clause.time is None or clause.fronted else [clause.time.de]
     if type(said) is Adjective:
-        return [*words, *(["nicht"] if clause.negative else []), said.de]
+        before = ["nicht"] if clause.negative else [clause.degree.de] if clause.degree else []
+        return [*words, *before, said.de]
     assert type(said) is Noun
     assert clause.subject is not None
     plural, woman = is_plural(clause.subject), sex_of(clause.subject) == "f" and said.feminine
@@ -349,7 +349,7 @@ def verb_second(clause: Clause) -> str:
     words += middle(clause)
     if last:
         words.append(last)
-    return " ".join(words)
+    return " ".join(words) + trailing(clause)
 
 
 def opening(clause: Clause) -> str:
@@ -377,16 +377,24 @@ def verb_last(clause: Clause, subject: Entity | None, head: str) -> str:
         words.append(clause.time.de)
     words += middle(clause)
     words += [last + verb] if joined else [last, verb] if last else [verb]
-    return " ".join(words)
+    return " ".join(words) + trailing(clause)
 
 
-def relative(clause: Clause, gender: str, head: Phrase) -> str:
+def relative(clause: Clause, head: Phrase) -> str:
+    """With the commas that enclose it."""
+    gender = "p" if is_plural(head) else head.noun.gender
     if type(clause.subject) is Gap:
-        return verb_last(clause, head, form(RELATIVE, gender, NOMINATIVE))
+        return f", {verb_last(clause, head, form(RELATIVE, gender, NOMINATIVE))},"
     assert type(clause.predicate) is Verb
     preposition, _, case = clause.predicate.de_object.rpartition(" ")
     pronoun = f"{preposition} {form(RELATIVE, gender, CASES[case])}".strip()
-    return verb_last(clause, clause.subject, pronoun)
+    return f", {verb_last(clause, clause.subject, pronoun)},"
+
+
+def trailing(clause: Clause) -> str:
+    """The relative clause of an object stands behind the verb: Er hat das Buch gelesen, das ich mag."""
+    said = clause.object
+    return relative(said.relative, said) if type(said) is Phrase and said.relative else ""
 
 
 # --- Sentences
@@ -425,7 +433,7 @@ def main(clause: Clause) -> str:
     words = [imperative(clause.predicate), *middle(clause)]
     if clause.predicate.de_prefix:
         words.append(clause.predicate.de_prefix)
-    return finished(" ".join(words), "!")
+    return finished(" ".join(words) + trailing(clause), "!")
 
 
 def reason(sentence: Because) -> str:

@@ -44,7 +44,7 @@ NIEUN, DIGEUT, RIEUL, BIEUP, SSANGSIOT = 4, 7, 8, 17, 20  # as final consonants
 A, AE, YA, YAE, EO, E, O, WA, OE, WAE, U, WO, EU, I = 0, 1, 2, 3, 4, 5, 8, 9, 11, 10, 13, 14, 18, 20
 YEO = 6
 BRIGHT = (A, YA, O)  # vowels that are followed by 아, the others by 어
-OUR = ("어머니", "아버지", "할머니", "할아버지", "남편", "집")
+OUR = ("어머니", "아버지", "할머니", "할아버지", "집")
 
 
 def final_of(text: str) -> int:
@@ -347,7 +347,7 @@ class Writer:
         words: list[str] = []
         verb, subject = clause.predicate, clause.subject
         if type(verb) is not Verb:
-            return words
+            return [clause.degree.ko] if clause.degree else words
         if clause.companion:
             words.append(particle(self.entity(clause.companion, subject), "과") + " 함께")
         if clause.asked == "where":

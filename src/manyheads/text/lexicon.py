@@ -28,14 +28,15 @@ MEASURES = {
     "bowl": ("bowl", "bowls", "그릇", "Schüssel", "Schüsseln"),
 }
 
-DEFAULT_COUNTERS = {"person": "명", "kin": "명", "animal": "마리", "bird": "마리", "pet": "마리", "prey": "마리"}
+DEFAULT_COUNTERS = {"person": "명", "kin": "명"} | dict.fromkeys(
+    ("pet", "animal", "exotic", "livestock", "prey", "bird"), "마리"
+)
 
 NOUNS = {
     "person": """
         child/children | 아이 | das Kind/Kinder
         teacher | 선생님 | der Lehrer/Lehrer | fem=Lehrerin
         student | 학생 | der Student*/Studenten | fem=Studentin
-        friend | 친구 | der Freund/Freunde
         doctor | 의사 | der Arzt/Ärzte | fem=Ärztin
         girl | 소녀 | das Mädchen/Mädchen | sex=f
         boy | 소년 | der Junge*/Jungen | sex=m
@@ -43,7 +44,6 @@ NOUNS = {
         man/men | 남자 | der Mann/Männer | sex=m
         cook | 요리사 | der Koch/Köche | fem=Köchin
         singer | 가수 | der Sänger/Sänger | fem=Sängerin
-        neighbor | 이웃 | der Nachbar*/Nachbarn
         farmer | 농부 | der Bauer*/Bauern | fem=Bäuerin
         painter | 화가 | der Maler/Maler | fem=Malerin
         writer | 작가 | der Schriftsteller/Schriftsteller | fem=Schriftstellerin
@@ -60,7 +60,6 @@ NOUNS = {
         guest | 손님 | der Gast/Gäste
         tourist | 관광객 | der Tourist*/Touristen
         customer | 고객 | der Kunde*/Kunden
-        colleague | 동료 | der Kollege*/Kollegen
         waiter | 종업원 | der Kellner/Kellner | fem=Kellnerin
         dentist | 치과 의사 | der Zahnarzt/Zahnärzte | fem=Zahnärztin
         musician | 음악가 | der Musiker/Musiker | fem=Musikerin
@@ -72,11 +71,12 @@ NOUNS = {
         professor | 교수 | der Professor/Professoren | fem=Professorin
         judge | 판사 | der Richter/Richter | fem=Richterin
         soldier | 군인 | der Soldat*/Soldaten | fem=Soldatin
-        prince | 왕자 | der Prinz*/Prinzen | sex=m
-        king | 왕 | der König/Könige | sex=m
-        queen | 여왕 | die Königin/Königinnen | sex=f
+        tailor | 재단사 | der Schneider/Schneider | fem=Schneiderin
+        carpenter | 목수 | der Tischler/Tischler | fem=Tischlerin
+        hairdresser | 미용사 | der Friseur/Friseure | fem=Friseurin
     """,
     "kin": """
+        friend | 친구 | der Freund/Freunde
         mother | 어머니 | die Mutter/Mütter | sex=f
         father | 아버지 | der Vater/Väter | sex=m
         grandmother | 할머니 | die Großmutter/Großmütter | sex=f
@@ -87,29 +87,37 @@ NOUNS = {
         aunt | 이모 | die Tante/Tanten | sex=f
         grandson | 손자 | der Enkel/Enkel | sex=m
         granddaughter | 손녀 | die Enkelin/Enkelinnen | sex=f
-        husband | 남편 | der Ehemann/Ehemänner | sex=m
-        wife/wives | 아내 | die Ehefrau/Ehefrauen | sex=f
+        neighbor | 이웃 | der Nachbar*/Nachbarn
+        colleague | 동료 | der Kollege*/Kollegen
+        cousin | 사촌 | der Cousin/Cousins | sex=m
+        nephew | 조카 | der Neffe*/Neffen | sex=m
+        niece | 조카딸 | die Nichte/Nichten | sex=f
     """,
     "pet": """
         dog | 개 | der Hund/Hunde
         cat | 고양이 | die Katze/Katzen
         puppy | 강아지 | der Welpe*/Welpen
-        horse | 말 | das Pferd/Pferde
-        rabbit | 토끼 | das Kaninchen/Kaninchen
     """,
     "animal": """
         lion | 사자 | der Löwe*/Löwen
         tiger | 호랑이 | der Tiger/Tiger
         bear | 곰 | der Bär*/Bären
-        monkey | 원숭이 | der Affe*/Affen
         fox | 여우 | der Fuchs/Füchse
         wolf/wolves | 늑대 | der Wolf/Wölfe
+    """,
+    "exotic": """
+        monkey | 원숭이 | der Affe*/Affen
         elephant | 코끼리 | der Elefant*/Elefanten
+        snake | 뱀 | die Schlange/Schlangen
+        giraffe | 기린 | die Giraffe/Giraffen
+    """,
+    "livestock": """
+        horse | 말 | das Pferd/Pferde
         cow | 소 | die Kuh/Kühe
+        rabbit | 토끼 | das Kaninchen/Kaninchen
         pig | 돼지 | das Schwein/Schweine
         goat | 염소 | die Ziege/Ziegen
         donkey | 당나귀 | der Esel/Esel
-        snake | 뱀 | die Schlange/Schlangen
     """,
     "prey": """
         mouse/mice | 쥐 | die Maus/Mäuse
@@ -128,24 +136,31 @@ NOUNS = {
         apple | 사과 | der Apfel/Äpfel
         orange | 오렌지 | die Orange/Orangen
         banana | 바나나 | die Banane/Bananen
-        egg | 달걀 | das Ei/Eier
-        tomato/tomatoes | 토마토 | die Tomate/Tomaten
         pear | 배 | die Birne/Birnen
         peach | 복숭아 | der Pfirsich/Pfirsiche
         strawberry | 딸기 | die Erdbeere/Erdbeeren
+        mango/mangoes | 망고 | die Mango/Mangos
+    """,
+    "vegetable": """
+        tomato/tomatoes | 토마토 | die Tomate/Tomaten
+        egg | 달걀 | das Ei/Eier
         potato/potatoes | 감자 | die Kartoffel/Kartoffeln
         carrot | 당근 | die Karotte/Karotten
         cucumber | 오이 | die Gurke/Gurken
         onion | 양파 | die Zwiebel/Zwiebeln
         mushroom | 버섯 | der Pilz/Pilze
-        lemon | 레몬 | die Zitrone/Zitronen
     """,
     "dish": """
         soup/- | 수프 | die Suppe/Suppen | measure=bowl
         fish/- | 생선 | der Fisch/Fische
         meat/- | 고기 | das Fleisch/ | measure=piece
-        rice/- | 밥 | der Reis/ | measure=bowl
+        chicken/- | 닭고기 | das Hähnchen/
+        beef/- | 소고기 | das Rindfleisch/ | measure=piece
+        curry/- | 카레 | das Curry/
         noodles/+ | 국수 | die Nudel/Nudeln | measure=bowl
+    """,
+    "rice": """
+        rice/- | 밥 | der Reis/ | measure=bowl
     """,
     "baked": """
         cake | 케이크 | der Kuchen/Kuchen
@@ -153,23 +168,27 @@ NOUNS = {
         cookie | 쿠키 | der Keks/Kekse
         pizza | 피자/판 | die Pizza/Pizzen
     """,
-    "snack": """
+    "mixed": """
         salad/- | 샐러드 | der Salat/ | measure=bowl
-        cheese/- | 치즈 | der Käse/ | measure=piece
-        chocolate/- | 초콜릿 | die Schokolade/ | measure=piece
-        ice cream/- | 아이스크림 | das Eis/
-        kimchi/- | 김치 | das Kimchi/
         sandwich | 샌드위치 | das Sandwich/Sandwiches
+        kimchi/- | 김치 | das Kimchi/
+    """,
+    "snack": """
+        chocolate/- | 초콜릿 | die Schokolade/ | measure=piece
+        cheese/- | 치즈 | der Käse/ | measure=piece
+        ice cream/- | 아이스크림 | das Eis/
         honey/- | 꿀 | der Honig/
     """,
     "drink": """
         water/- | 물 | das Wasser/ | measure=glass
-        coffee/- | 커피 | der Kaffee/ | measure=cup
-        tea/- | 차 | der Tee/ | measure=cup
-        milk/- | 우유 | die Milch/ | measure=glass
         juice/- | 주스 | der Saft/ | measure=glass
         beer/- | 맥주 | das Bier/ | measure=glass
         wine/- | 포도주 | der Wein/ | measure=glass
+    """,
+    "hot_drink": """
+        coffee/- | 커피 | der Kaffee/ | measure=cup
+        tea/- | 차 | der Tee/ | measure=cup
+        milk/- | 우유 | die Milch/ | measure=glass
         cocoa/- | 코코아 | der Kakao/ | measure=cup
     """,
     "print": """
@@ -200,7 +219,7 @@ NOUNS = {
     "hat": """
         hat | 모자 | der Hut/Hüte
         helmet | 헬멧 | der Helm/Helme
-        mask | 가면 | die Maske/Masken
+        straw hat | 밀짚모자 | der Strohhut/Strohhüte
     """,
     "shoes": """
         shoes/+ | 신발 | der Schuh/Schuhe | measure=pair
@@ -273,7 +292,7 @@ NOUNS = {
     "opening": """
         window | 창문 | das Fenster/Fenster
         door | 문 | die Tür/Türen
-        gate | 대문 | das Tor/Tore
+        suitcase | 여행 가방 | der Koffer/Koffer
         drawer | 서랍 | die Schublade/Schubladen
     """,
     "picture": """
@@ -421,18 +440,19 @@ PRONOUNS = """
     you you your 너 2 - - du dich dir dein
 """
 
-GIFTS = "print writing item flower keepsake picture snack baked"
-WARES = f"{GIFTS} fruit dish drink clothes hat shoes device vehicle furniture crockery"
-BEASTS = "pet animal prey"
+FOOD = "fruit vegetable dish rice baked mixed snack"
+GIFTS = "print writing item flower keepsake picture"
+WARES = f"{GIFTS} {FOOD} drink hot_drink clothes hat shoes device vehicle furniture crockery"
+BEASTS = "pet animal exotic livestock prey"
 
 VERBS = f"""
     go went | 가 | gehen, ist gegangen | person | - | motion manners=go
     go went | 가 | fahren, fährt, ist gefahren | person | - | motion ride
-    eat ate | 먹 | essen, isst, gegessen | person | fruit dish baked snack | places=eat manners=eat please=드세요
+    eat ate | 먹 | essen, isst, gegessen | person | {FOOD} | places=eat manners=eat please=드세요
     read read | 읽 | lesen, liest, gelesen | person | print writing | places=read manners=read
-    drink drank | 마시 | trinken, getrunken | person | drink | places=eat manners=eat please=드세요
+    drink drank | 마시 | trinken, getrunken | person | drink hot_drink | places=eat manners=eat please=드세요
     buy bought | 사 | kaufen, gekauft | person | {WARES} | places=buy
-    like liked | 좋아하 | mögen, mag, gemocht | person | person pet animal fruit drink snack song show flower | state
+    like liked | 좋아하 | mögen, mag, gemocht | person | person pet livestock fruit drink hot_drink snack song show flower | state
     meet met | 만나 | treffen, trifft, getroffen | person | person | places=meet
     help helped | 돕:ㅂ | helfen, hilft, geholfen | person | person | de=dat
     sleep slept | 자 | schlafen, schläft, geschlafen | person {BEASTS} | - | manners=sleep please=주무세요 times=dusk
@@ -442,7 +462,7 @@ VERBS = f"""
     see saw | 보 | sehen, sieht, gesehen | person | person {BEASTS} bird tree building | sudden
     sing sang | 부르:르 | singen, gesungen | person | song | places=play manners=sing
     work worked | 일하 | arbeiten, gearbeitet | person | - | places=work manners=work long
-    live lived | 살 | wohnen, gewohnt | person | - | stays sudden long
+    live lived | 살 | wohnen, gewohnt | person | - | stays state
     open opened | 열 | öffnen, geöffnet | person | opening | manners=care
     close closed | 닫 | schließen, geschlossen | person | opening | manners=care
     walk walked | 걷:ㄷ | laufen, läuft, ist gelaufen | person | - | places=stroll manners=go
@@ -462,10 +482,10 @@ VERBS = f"""
     cry cried | 울 | weinen, geweint | person | - | manners=loud
     run ran | 달리 | rennen, ist gerannt | person {BEASTS} | - | places=stroll manners=fast
     show showed | 보여 주 | zeigen, gezeigt | person | {GIFTS} clothes | gives
-    make made | 만들 | machen, gemacht | person | snack baked dish | places=cook
+    make made | 만들 | machen, gemacht | person | mixed baked | places=cook
     clean cleaned | 청소하 | putzen, geputzt | person | room | manners=work
     visit visited | 방문하 | besuchen, besucht | person | person site | long
-    arrive arrived | 도착하 | an-kommen, ist angekommen | person | - | stays manners=early
+    arrive arrived | 도착하 | an-kommen, ist angekommen | person | - | sudden stays manners=early
     look_for looked | 찾 | suchen, gesucht | person | person pet item keepsake print | -
     call called | 전화하 | an-rufen, angerufen | person | person | ko=에게
     ask asked | 묻:ㄷ | fragen, gefragt | person | person | ko=에게
@@ -473,7 +493,7 @@ VERBS = f"""
     play played | 하 | spielen, gespielt | person | sport | places=sport manners=well
     play played | 치 | spielen, gespielt | person | instrument | manners=well
     learn learned | 배우 | lernen, gelernt | person | language | places=study manners=work long
-    speak spoke | 하 | sprechen, spricht, gesprochen | person | language | manners=speak
+    speak spoke | 하 | sprechen, spricht, gesprochen | person | language | state manners=speak
     teach taught | 가르치 | unterrichten, unterrichtet | person | subject | places=study long
     turn_on turned | 켜 | ein-schalten, eingeschaltet | person | device | -
     turn_off turned | 끄 | aus-schalten, ausgeschaltet | person | device | -
@@ -481,10 +501,10 @@ VERBS = f"""
     wear wore | 신 | tragen, trägt, getragen | person | shoes | -
     bake baked | 굽:ㅂ | backen, backt, gebacken | person | baked | places=cook
     sell sold | 팔 | verkaufen, verkauft | person | {WARES} | places=buy
-    lend lent | 빌려주 | leihen, geliehen | person | print clothes vehicle item | gives
-    borrow borrowed | 빌리 | aus-leihen, ausgeliehen | person | print vehicle item | -
-    bring brought | 가져오 | mit-bringen, mitgebracht | person | {GIFTS} drink fruit | -
-    draw drew | 그리 | zeichnen, gezeichnet | person | picture flower tree pet bird | manners=well
+    lend lent | 빌려주 | leihen, geliehen | person | print clothes vehicle | gives
+    borrow borrowed | 빌리 | aus-leihen, ausgeliehen | person | print vehicle | -
+    bring brought | 가져오 | mit-bringen, mitgebracht | person | {GIFTS} drink hot_drink fruit | -
+    draw drew | 그리 | zeichnen, gezeichnet | person | picture flower tree pet bird animal building | manners=well
     plant planted | 심 | pflanzen, gepflanzt | person | flower tree | places=plant long
     repair repaired | 고치 | reparieren, repariert | person | vehicle device furniture | manners=care
     dance danced | 춤추 | tanzen, getanzt | person | - | manners=well
@@ -494,11 +514,11 @@ VERBS = f"""
     invite invited | 초대하 | ein-laden, lädt, eingeladen | person | person | -
     thank thanked | 감사하 | danken, gedankt | person | person | de=dat ko=에게
     find found | 찾아내 | finden, gefunden | person | item keepsake pet | -
-    lose lost | 잃어버리 | verlieren, verloren | person | item keepsake | sudden
-    break broke | 깨뜨리 | zerbrechen, zerbricht, zerbrochen | person | crockery | sudden
+    lose lost | 잃어버리 | verlieren, verloren | person | item keepsake | sudden mishap
+    break broke | 깨뜨리 | zerbrechen, zerbricht, zerbrochen | person | crockery | sudden mishap
     have had | 가지고 있:있 | haben, hat, gehabt | person | vehicle item device print clothes keepsake | state
     use used | 사용하 | benutzen, benutzt | person | device vehicle | -
-    order ordered | 주문하 | bestellen, bestellt | person | dish baked snack drink | places=dine
+    order ordered | 주문하 | bestellen, bestellt | person | dish rice baked mixed drink hot_drink | places=dine
     collect collected | 모으 | sammeln, gesammelt | person | keepsake | long
     hide hid | 숨기 | verstecken, versteckt | person | item keepsake | -
     pull pulled | 당기 | ziehen, gezogen | person | furniture | -
@@ -515,7 +535,7 @@ VERBS = f"""
     wake_up woke | 깨어나 | auf-wachen, ist aufgewacht | person | - | sudden manners=early times=dawn
     stay stayed | 머무르:르 | bleiben, ist geblieben | person | - | stays long
     jump jumped | 뛰어오르:르 | springen, ist gesprungen | {BEASTS} | - | -
-    chase chased | 쫓 | jagen, gejagt | pet animal | prey bird | -
+    chase chased | 쫓 | jagen, gejagt | pet animal | prey bird livestock | -
     bite bit | 물 | beißen, gebissen | pet animal | person | -
     fly flew | 날 | fliegen, ist geflogen | bird | - | manners=fast
 """
@@ -527,41 +547,42 @@ REPORTING = """
     believe believed | 믿 | glauben, geglaubt | person | - | state
 """
 
-RAIN, SNOW = "rain rained | 비가 오 | regnen, geregnet | - | - | -", "snow snowed | 눈이 오 | schneien, geschneit | - | - | -"
+RAIN = "rain rained | 비가 오 | regnen, geregnet | - | - | -"
+SNOW = "snow snowed | 눈이 오 | schneien, geschneit | - | - | -"
 
 THINGS = "print writing item flower keepsake picture clothes hat shoes device vehicle furniture crockery"
 ADJECTIVES = f"""
-    big | 크 | groß | {BEASTS} bird fruit vehicle furniture crockery building place tree keepsake
-    small | 작 | klein | {BEASTS} bird fruit device vehicle furniture crockery building place tree item keepsake
-    beautiful | 아름답:ㅂ | schön | flower place song building picture tree
+    big | 크 | groß | {BEASTS} bird fruit vegetable vehicle furniture crockery building place tree
+    small | 작 | klein | {BEASTS} bird fruit vegetable device furniture crockery building place tree item keepsake
+    beautiful | 아름답:ㅂ | schön | flower site song building picture tree
     kind | 친절하 | freundlich | person kin
     happy | 행복하 | glücklich | person kin
-    tired | 피곤하 | müde | person kin
-    hungry | 배고프 | hungrig | person kin {BEASTS}
-    expensive | 비싸 | teuer/teur | clothes hat device vehicle furniture drink
-    delicious | 맛있:있 | lecker | fruit dish baked snack drink
-    interesting | 재미있:있 | interessant | print writing show place
+    tired | 피곤하 | müde/müd | person kin
+    hungry | 배고프 | hungrig | person kin pet animal
+    expensive | 비싸 | teuer/teur | clothes hat device vehicle furniture shoes
+    delicious | 맛있:있 | lecker | {FOOD} hot_drink
+    interesting | 재미있:있 | interessant | print writing show
     busy | 바쁘 | beschäftigt | person kin
     cold | 차갑:ㅂ | kalt | drink
-    heavy | 무겁:ㅂ | schwer | item furniture device
+    heavy | 무겁:ㅂ | schwer | furniture device
     young | 젊 | jung | person
     sad | 슬프 | traurig | person kin
-    cute | 귀엽:ㅂ | niedlich | pet prey
+    cute | 귀엽:ㅂ | niedlich | pet livestock
     new | 새:관 | neu | {THINGS} building | attributive
     old | 낡:낡 | alt | {THINGS} building | attributive
     long | 길 | lang | writing show
     pretty | 예쁘 | hübsch | clothes flower
-    sick | 아프 | krank | person kin pet
-    red | 빨갛:ㅎ | rot | clothes hat flower vehicle item furniture
-    sweet | 달 | süß | fruit baked snack
-    quiet | 조용하 | ruhig | place
-    famous | 유명하 | berühmt | person place building
+    sick | 아프 | krank | person kin pet livestock
+    red | 빨갛:ㅎ | rot | clothes hat flower vehicle
+    sweet | 달 | süß | fruit
+    quiet | 조용하 | ruhig | room site
+    famous | 유명하 | berühmt | site building
     cheap | 싸 | billig | clothes hat device furniture vehicle
-    clean | 깨끗하 | sauber | clothes shoes place crockery
+    clean | 깨끗하 | sauber | clothes shoes room crockery
     difficult | 어렵:ㅂ | schwierig | subject language
     easy | 쉽:ㅂ | einfach | subject language
-    spicy | 맵:ㅂ | scharf | dish
-    cold | 춥:ㅂ | kalt | place
+    spicy | 맵:ㅂ | scharf | dish mixed
+    cold | 춥:ㅂ | kalt | room
     fast | 빠르:르 | schnell | vehicle
     brave | 용감하 | mutig | person kin
     smart | 똑똑하 | klug | person kin
@@ -570,32 +591,32 @@ ADJECTIVES = f"""
     honest | 정직하 | ehrlich | person kin
     rich | 부유하 | reich | person
     poor | 가난하 | arm | person
-    healthy | 건강하 | gesund | person kin
+    healthy | 건강하 | gesund | person kin | predicative
     lonely | 외롭:ㅂ | einsam | person kin
     strict | 엄격하 | streng | person kin
     polite | 예의 바르:르 | höflich | person
     tall | 키가 크 | groß | person
     strong | 힘이 세 | stark | person animal
-    thirsty | 목마르:르 | durstig | person kin {BEASTS}
-    blue | 파랗:ㅎ | blau | clothes hat vehicle item
+    thirsty | 목마르:르 | durstig | person kin pet animal
+    blue | 파랗:ㅎ | blau | clothes hat vehicle
     yellow | 노랗:ㅎ | gelb | clothes flower bird
     white | 하얗:ㅎ | weiß | clothes flower pet
     black | 까맣:ㅎ | schwarz | clothes hat pet shoes
     dirty | 더럽:ㅂ | schmutzig | clothes shoes crockery
-    light | 가볍:ㅂ | leicht | item
-    warm | 따뜻하 | warm | clothes place
+    light | 가볍:ㅂ | leicht | clothes shoes
+    warm | 따뜻하 | warm | clothes room
     boring | 지루하 | langweilig | print writing show
-    fresh | 신선하 | frisch | fruit baked dish
-    hot | 뜨겁:ㅂ | heiß | drink dish
+    fresh | 신선하 | frisch | fruit vegetable
+    hot | 뜨겁:ㅂ | heiß | hot_drink dish
     sour | 시 | sauer/saur | fruit
-    salty | 짜 | salzig | dish snack
+    salty | 짜 | salzig | dish
     dangerous | 위험하 | gefährlich | animal
-    dark | 어둡:ㅂ | dunkel/dunkl | place
-    noisy | 시끄럽:ㅂ | laut | place
+    dark | 어둡:ㅂ | dunkel/dunkl | room
+    noisy | 시끄럽:ㅂ | laut | room site
     useful | 유용하 | nützlich | device print
     short | 짧 | kurz | writing show song
-    soft | 부드럽:ㅂ | weich | furniture
-    round | 둥글 | rund | furniture crockery
+    soft | 부드럽:ㅂ | weich | clothes
+    round | 둥글 | rund | crockery
     high | 높 | hoch/hoh | building tree
 """
 
@@ -660,6 +681,12 @@ SEASONS = "spring 봄 Frühling;summer 여름 Sommer;fall 가을 Herbst;winter �
 NUMBERS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 KOREAN_NUMBERS = tuple(" 한 두 세 네 다섯 여섯 일곱 여덟 아홉 열 열한 열두".split(" "))
 GERMAN_NUMBERS = tuple(" ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split(" "))
+
+DEGREES = """
+    very | 매우 | sehr
+    really | 정말 | wirklich
+    quite | 꽤 | ziemlich
+"""
 
 MANNERS = """
     slowly | 천천히 | langsam | go eat read write care speak
@@ -787,6 +814,7 @@ def verb(cells: list[str]) -> Verb:
         stays="stays" in chosen,
         rides="ride" in chosen,
         sudden="sudden" in chosen,
+        mishap="mishap" in chosen,
         long="long" in chosen,
         times=chosen.get("times", ""),
         state="state" in chosen,
@@ -805,6 +833,7 @@ def adjective(cells: list[str]) -> Adjective:
         de=german,
         de_stem=stem or german,
         kinds=tuple(cells[3].split()),
+        attributive=only != "predicative",
         predicative=only != "attributive",
     )
 
@@ -828,6 +857,23 @@ def calendar() -> list[Time]:
     return made
 
 
+def appointments() -> list[Time]:
+    """Yesterday at seven o'clock, on Monday at ten o'clock."""
+    days = [time for time in SIMPLE_TIMES if time.en in ("yesterday", "tomorrow") or time.en.startswith("on ")]
+    hours = [time for time in SIMPLE_TIMES if time.scale == "clock" and time.en.startswith("at ")]
+    return [
+        Time(
+            f"{day.en} {hour.en}",
+            f"{day.ko.removesuffix('에')} {hour.ko}",
+            f"{day.de} {hour.de}",
+            day.tenses,
+            scale="clock",
+        )
+        for day in days
+        for hour in hours
+    ]
+
+
 ALL_NOUNS = {kind: tuple(noun(row, kind) for row in rows(table)) for kind, table in NOUNS.items()}
 ALL_PLACES = tuple(place(row) for row in rows(PLACES))
 ALL_CITIES = tuple(city(line) for line in CITIES.strip().splitlines())
@@ -843,8 +889,9 @@ WEATHER_ADJECTIVES = tuple(
     for english, korean, german in (("cold", "춥", "kalt"), ("hot", "덥", "heiß"), ("warm", "따뜻하", "warm"))
 )
 ALL_MANNERS = tuple((Manner(*row[:3]), row[3].split()) for row in rows(MANNERS))
+ALL_DEGREES = tuple(Manner(*row) for row in rows(DEGREES))
 ALL_FREQUENCIES = tuple(Time(*row, ("present",), frequency=True) for row in rows(FREQUENCIES))
-ALL_TIMES = (
+SIMPLE_TIMES = (
     *(
         Time(*row[:3], (tense,), scale=row[3] if len(row) > 3 else "")
         for tense, table in TIMES.items()
@@ -853,6 +900,7 @@ ALL_TIMES = (
     *calendar(),
     *ALL_FREQUENCIES,
 )
+ALL_TIMES = (*SIMPLE_TIMES, *appointments())
 
 
 def named(english: str, kind: str | None = None) -> Noun:

@@ -93,6 +93,7 @@ class Verb:
     rides: bool = False  # by bus: German does not walk there
     state: bool = False  # lasts: no progressive, no command, no future, no time
     sudden: bool = False  # happens to one: no progressive, no command
+    mishap: bool = False  # and one tells it afterwards
     long: bool = False  # takes months rather than hours
     times: str = ""  # dawn, dusk
     ko_please: str = ""  # the polite command, where the verb has a courteous twin
@@ -174,6 +175,7 @@ class Clause:
     manner: Manner | None = None
     companion: Entity | None = None
     means: Noun | None = None
+    degree: Manner | None = None
 
 
 @dataclass(frozen=True, slots=True)
