@@ -67,24 +67,29 @@ PASSING = ("happy", "tired", "hungry", "busy", "sad", "sick", "thirsty", "lonely
 OWNED_PEOPLE = ("teacher", "doctor", "guest")
 AT_HOME = ("read", "eat", "study", "cook", "rest", "play", "stay", "arrive")
 SOCIAL = ("go", "eat", "work", "cook", "read", "sing", "alone", "together", "well")
+DAYS = ("", "yesterday ", "tomorrow ")
 PARTS_OF_DAY = {
     "dawn": (
-        "yesterday",
-        "tomorrow",
         "tomorrow morning",
         "every morning",
         "every day",
-        "every weekend",
-        *(f"at {hour} o'clock" for hour in ("five", "six", "seven", "eight")),
+        *(f"{day}at {hour} o'clock" for day in DAYS for hour in ("five", "six", "seven", "eight")),
     ),
     "dusk": (
-        "yesterday",
-        "tomorrow",
         "last night",
         "every day",
-        *(f"at {hour} o'clock" for hour in ("nine", "ten", "eleven")),
+        *(f"{day}at {hour} o'clock" for day in DAYS for hour in ("nine", "ten", "eleven")),
     ),
+    "mood": ("yesterday", "last night", "last week", "last weekend", "two days ago", "tomorrow"),
 }
+# What people do every day, or every week; of anything else one says at most that it happens often.
+HABITS = (
+    *("go", "eat", "read", "drink", "meet", "help", "sleep", "write", "come", "sing", "work", "walk", "get up"),
+    *("cook", "study", "watch", "run", "clean", "visit", "call", "play", "learn", "teach", "bake", "swim"),
+    *("talk with", "buy", "wash", "use", "dance", "wake up", "fall asleep", "wear", "travel", "turn on"),
+    *("turn off", "draw", "order", "wait for", "make"),
+)
+BULK = ("buy", "sell", "choose", "bring", "see", "draw", "plant", "bake", "make", "have")  # more than four
 DENS = {
     "pet": "play",
     "animal": "wild",
@@ -103,12 +108,12 @@ CONSEQUENCES = {
     "go restaurant; order noodles; order pizza; eat fish; eat soup; make sandwich; eat noodles; buy cake",
     "thirsty": "drink water; drink juice; drink milk; drink tea; drink beer; order juice; buy water; buy juice",
     "sick": "go hospital; stay home; not work; not dance; not come school; not come office; sleep; not eat meat",
-    "busy": "not play; not sleep; not go cinema; not go beach; not go park; not come museum; not dance; "
+    "busy": "not sleep; not go cinema; not go beach; not go park; not come museum; not dance; "
     "not watch movie; not cook soup; not go theater; not clean room; not bake cake",
     "sad": "cry; not laugh; not smile; not dance; not sing song",
     "happy": "laugh; sing song; dance; smile; buy flower; bake cake; plant tree; buy wine",
     "lonely": "cry; write letter; write poem; not laugh; watch movie",
-    "rain": "stay home; not go park; not go beach; not come market; not play; read book; not play soccer; watch movie",
+    "rain": "stay home; not go park; not go beach; not come market; read book; not play soccer; watch movie",
     "snow": "stay home; wear coat; wear boots; not go market; drink cocoa; not come school; not play tennis",
     "cold": "wear coat; wear sweater; close window; drink tea; drink cocoa; stay home; not swim; close door",
     "hot": "open window; drink water; drink juice; swim; eat ice cream; not wear coat; open door; not cook soup",
@@ -127,6 +132,8 @@ class Author:
         self.names = ALL_NAMES[:words]
         self.cities = ALL_CITIES[:words]
         self.reporting = ALL_REPORTING[:words]
+        young = ("child", "girl", "boy")
+        self.nouns["youth"] = tuple(noun for noun in self.nouns["person"] if noun.en in young)
         self.set_places(words)
         self.set_times(words)
         self.manners: dict[str, tuple[Manner, ...]] = {}
@@ -156,6 +163,7 @@ class Author:
         for tense in ("present", "progressive", "past", "future"):
             fitting = [time for time in ALL_TIMES if tense in time.tenses]
             capped += [time for time in fitting[:words] if time not in capped]
+        self.frequencies = tuple(time for time in capped if time.frequency)
         self.times: dict[tuple[str, Tense], tuple[Time, ...]] = {}
         tenses: tuple[Tense, ...] = ("present", "progressive", "past", "future")
         for tense in tenses:
@@ -184,7 +192,7 @@ class Author:
         self.with_thing = tuple(  # "what do you wear" would not tell 입다 from 신다
             verb
             for verb in human
-            if verb.objects and verb.objects[0] not in PEOPLE and spellings.count(verb.en) == 1
+            if verb.objects and verb.objects[0] not in PEOPLE and spellings.count(verb.en) == 1 and verb.en != "turn on"
         )
         self.with_person = tuple(verb for verb in human if "person" in verb.objects)
         self.located = tuple(verb for verb in human if self.places.get(verb.places) and verb.places != "buy")
@@ -252,7 +260,7 @@ class Author:
             (60, True, self.statement),
             (3, "adjective" in self.allowed, self.description),
             (0.7, bool(self.professions), self.profession),
-            (7.5, "question" in self.allowed, self.question),
+            (6.5, "question" in self.allowed, self.question),
             (1.6, "command" in self.allowed, self.command),
             (11, "coordination" in self.allowed, self.joined),
             (0.8, "subordinate" in self.allowed and bool(self.consequences), self.because),
@@ -317,7 +325,7 @@ class Author:
 
     def adjective_for(self, noun: Noun) -> Adjective | None:
         fitting = self.adjectives_for.get(noun.kind)
-        if fitting and self.may("adjective", 0.28):
+        if fitting and self.may("adjective", 0.33):
             return self.pick(fitting)
         return None
 
@@ -341,7 +349,7 @@ class Author:
         if self.may("number", 0.05):
             return Phrase(self.pick(self.nouns["person"]), "", count=2 + int(self.random() * 4))
         someone = self.person()
-        if type(someone) is Phrase and someone.determiner == "the" and self.may("relative", 0.12):
+        if type(someone) is Phrase and someone.determiner == "the" and self.may("relative", 0.18):
             return replace(someone, relative=self.relative_of_person(someone))
         return someone
 
@@ -360,9 +368,19 @@ class Author:
         return Phrase(noun, self.pick(("the", "the", "this")), plural=plural, adjective=adjective)
 
     def subject_for(self, verb: Verb) -> Entity:
+        if "youth" in verb.subjects:
+            return self.youngster()
         if "person" in verb.subjects and (len(verb.subjects) == 1 or self.random() < 0.6):
             return self.human_subject()
         return self.animal_subject(tuple(kind for kind in verb.subjects if kind != "person"))
+
+    def youngster(self) -> Entity:
+        if self.random() < 0.5 or not self.nouns["youth"]:
+            return self.pick((WE, THEY, HE, SHE, *self.names))
+        noun, draw = self.pick(self.nouns["youth"]), self.random()
+        if draw < 0.3 and "number" in self.allowed:
+            return Phrase(noun, "", count=2 + int(self.random() * 4))
+        return Phrase(noun, plural=draw < 0.5, adjective=self.adjective_for(noun))
 
     def object_for(self, verb: Verb, subject: Entity | None, negative: bool) -> Entity | None:
         if not verb.objects:
@@ -377,7 +395,7 @@ class Author:
 
     def person_object(self, subject: Entity | None) -> Entity:
         someone = self.person(subject)
-        if type(someone) is Phrase and someone.determiner == "the" and self.may("relative", 0.12):
+        if type(someone) is Phrase and someone.determiner == "the" and self.may("relative", 0.18):
             return replace(someone, relative=self.relative_of_person(someone))
         return someone
 
@@ -410,7 +428,8 @@ class Author:
         known = verb.en in TALKED_OF or verb.en in KNOWN
         countable = bool(noun.plural and not many) or noun.measure is not None
         if countable and not negative and not known and verb.en != "wear" and self.may("number", 0.18):
-            count = 1 + int(self.random() * 5) if self.random() < 0.8 else 6 + int(self.random() * 7)
+            many_more = verb.en in BULK and self.random() < 0.4
+            count = 5 + int(self.random() * 8) if many_more else 1 + int(self.random() * 4)
             return Phrase(noun, "", plural=many, count=count)
         adjective = self.adjective_for(noun)
         if noun.kind in FOOD or noun.kind in ("show", "song", "tree", "building", "opening"):
@@ -423,7 +442,7 @@ class Author:
             return Phrase(noun, "this", plural=many, adjective=adjective)
         if draw < 0.4:
             said = Phrase(noun, plural=many or (draw < 0.15 and bool(noun.plural)), adjective=adjective)
-            return self.with_relative(said, verb) if self.may("relative", 0.15) else said
+            return self.with_relative(said, verb) if self.may("relative", 0.2) else said
         if verb.en in KNOWN:
             return Phrase(noun, adjective=adjective)
         if verb.en == "wear" and subject is not None and is_plural(subject):
@@ -443,6 +462,8 @@ class Author:
         """The teacher who bought a car; whom we know."""
         if self.random() < 0.25 and self.with_person:
             verb = self.pick(self.with_person)
+            if verb.ko_particle != "을":
+                return None
             return self.object_relative(verb, self.pick((I, WE, self.pick(self.names))))
         verb = self.pick(self.human)
         if verb.stays or verb.motion or verb.rides:
@@ -464,7 +485,7 @@ class Author:
         if not fitting:
             return said
         verb = self.pick(fitting)
-        if verb.gives or verb is main:
+        if verb.gives or verb is main or verb.ko_particle != "을":
             return said
         subject = self.pick((I, HE, SHE, WE, self.pick(self.names), Phrase(self.pick(self.nouns["person"]))))
         return replace(said, relative=self.object_relative(verb, subject))
@@ -497,9 +518,11 @@ class Author:
         if verb.state or not self.may("time", 0.65):
             return None
         fitting = self.times[verb.times or ("long" if verb.long else ""), tense]
-        if not (verb.times or verb.long) and self.random() < 0.25:
+        if not (verb.times or verb.long) and self.random() < 0.35:
             fitting = self.times["clock", tense]
-        if not fitting or (negative and tense == "present"):
+        if tense == "present" and verb.en not in HABITS:
+            fitting = self.frequencies
+        if not fitting or (negative and tense in ("present", "progressive")):
             return None
         time = self.pick(fitting)
         if negative and (time.frequency or time.scale == "clock" or verb.mishap):
@@ -509,7 +532,8 @@ class Author:
     def clause(self, verb: Verb, subject: Entity, *, asked: Asked | None = None, bare: bool = False) -> Clause:
         """What the verb needs; unless `bare`, with when, where and how."""
         tense = self.tense_for(verb)
-        negative = asked in (None, "why") and self.may("negation", 0.16)
+        counted = type(subject) is Phrase and subject.count > 0
+        negative = asked in (None, "why") and not counted and self.may("negation", 0.16)
         modal = None if verb.state or verb.sudden or asked in ("when", "why") else self.modal(subject)
         if asked == "when" and tense == "progressive":
             tense = "past"
@@ -630,8 +654,7 @@ class Author:
         negative = self.may("negation", 0.16)
         time = None
         if passing and tense != "present" and self.may("time", 0.5):
-            time = self.pick(self.times["dawn", tense] or (None,))
-            time = None if time and (time.scale == "clock" or "morning" in time.en) else time
+            time = self.pick(self.times["mood", tense] or (None,))
         degree = None if negative or not self.may("adjective", 0.4) else self.pick(ALL_DEGREES)
         return self.fronting(
             Clause(adjective, subject, tense=tense, negative=negative, time=time, degree=degree)
@@ -750,7 +773,9 @@ class Author:
         cause, results = self.pick(self.consequences)
         subject: Entity = self.pick((I, HE, SHE, WE, THEY, self.pick(self.names)))
         if self.may("possessive", 0.3):
-            subject = Phrase(self.pick(self.nouns["kin"]), "", possessor=self.pick((I, HE, SHE)))
+            kin = tuple(noun for noun in self.nouns["kin"] if noun.sex) or self.nouns["kin"]
+            if kin[0].sex:
+                subject = Phrase(self.pick(kin), "", possessor=self.pick((I, HE, SHE)))
         tense: Tense = "past" if self.may("tense", 0.7) else "present"
         result = self.pick(results)
         if type(result.predicate) is Verb and result.predicate.en_past == result.predicate.en:

@@ -144,6 +144,8 @@ def negated(before: str, stem: str, stem_class: str, kind: str) -> Predicate:
         return f"{before}{particle(stem, '이')} ", "아니", "", ADJECTIVE
     if kind == BEING and stem == "있" and before.endswith(" 수 "):
         return before, "없", "", BEING
+    if stem == "이해하":  # not a choice: one fails to
+        return f"{before}{stem}지 ", "못하", "", VERB
     return f"{before}{stem}지 ", "않", "", VERB if kind == VERB else ADJECTIVE
 
 
@@ -220,6 +222,8 @@ def predicate(
     negative: bool,
     ending: str,
 ) -> str:
+    if negative and not modal and stem == "알":  # the opposite of knowing has its own verb
+        stem, stem_class, negative = "모르", "르", False
     said = start(stem, stem_class, kind)
     if modal:
         said = with_modal(modal, third_person, negative, stem, stem_class)

@@ -210,11 +210,12 @@ NOUNS = {
     "clothes": """
         coat | 코트/벌 | der Mantel/Mäntel
         shirt | 셔츠/벌 | das Hemd/Hemden
-        dress | 원피스/벌 | das Kleid/Kleider
-        skirt | 치마/벌 | der Rock/Röcke
+        uniform | 제복/벌 | die Uniform/Uniformen
+        vest | 조끼/벌 | die Weste/Westen
         sweater | 스웨터/벌 | der Pullover/Pullover
         jacket | 재킷/벌 | die Jacke/Jacken
         suit | 양복/벌 | der Anzug/Anzüge
+        raincoat | 비옷/벌 | der Regenmantel/Regenmäntel
     """,
     "hat": """
         hat | 모자 | der Hut/Hüte
@@ -229,6 +230,7 @@ NOUNS = {
     "device": """
         computer | 컴퓨터/대 | der Computer/Computer
         radio | 라디오/대 | das Radio/Radios
+        camera | 카메라/대 | die Kamera/Kameras
         lamp | 램프 | die Lampe/Lampen
         television | 텔레비전/대 | der Fernseher/Fernseher
         washing machine | 세탁기/대 | die Waschmaschine/Waschmaschinen
@@ -236,7 +238,6 @@ NOUNS = {
     "vehicle": """
         car | 자동차/대 | das Auto/Autos
         bicycle | 자전거/대 | das Fahrrad/Fahrräder
-        camera | 카메라/대 | die Kamera/Kameras
         motorcycle | 오토바이/대 | das Motorrad/Motorräder
     """,
     "item": """
@@ -477,7 +478,7 @@ VERBS = f"""
     know knew | 알 | kennen, kennt, gekannt | person | person | state
     choose chose | 고르:르 | aus-suchen, ausgesucht | person | {WARES} | manners=care
     watch watched | 보 | sehen, sieht, gesehen | person | show | manners=sleep
-    play played | 놀 | spielen, gespielt | person | - | places=play manners=together
+    play played | 놀 | spielen, gespielt | youth | - | places=play manners=together
     laugh laughed | 웃 | lachen, gelacht | person | - | manners=loud
     cry cried | 울 | weinen, geweint | person | - | manners=loud
     run ran | 달리 | rennen, ist gerannt | person {BEASTS} | - | places=stroll manners=fast
@@ -513,7 +514,7 @@ VERBS = f"""
     travel traveled | 여행하 | reisen, ist gereist | person | - | manners=alone long
     invite invited | 초대하 | ein-laden, lädt, eingeladen | person | person | -
     thank thanked | 감사하 | danken, gedankt | person | person | de=dat ko=에게
-    find found | 찾아내 | finden, gefunden | person | item keepsake pet | -
+    find found | 찾아내 | finden, gefunden | person | item keepsake pet | sudden
     lose lost | 잃어버리 | verlieren, verloren | person | item keepsake | sudden mishap
     break broke | 깨뜨리 | zerbrechen, zerbricht, zerbrochen | person | crockery | sudden mishap
     have had | 가지고 있:있 | haben, hat, gehabt | person | vehicle item device print clothes keepsake | state
@@ -589,11 +590,11 @@ ADJECTIVES = f"""
     lazy | 게으르:르 | faul | person
     diligent | 부지런하 | fleißig | person
     honest | 정직하 | ehrlich | person kin
-    rich | 부유하 | reich | person
-    poor | 가난하 | arm | person
+    rich | 부유하 | reich | person | predicative
+    poor | 가난하 | arm | person | predicative
     healthy | 건강하 | gesund | person kin | predicative
-    lonely | 외롭:ㅂ | einsam | person kin
-    strict | 엄격하 | streng | person kin
+    lonely | 외롭:ㅂ | einsam | person kin | predicative
+    strict | 엄격하 | streng | person kin | predicative
     polite | 예의 바르:르 | höflich | person
     tall | 키가 크 | groß | person
     strong | 힘이 세 | stark | person animal
@@ -607,7 +608,7 @@ ADJECTIVES = f"""
     warm | 따뜻하 | warm | clothes room
     boring | 지루하 | langweilig | print writing show
     fresh | 신선하 | frisch | fruit vegetable
-    hot | 뜨겁:ㅂ | heiß | hot_drink dish
+    hot | 뜨겁:ㅂ | heiß | hot_drink
     sour | 시 | sauer/saur | fruit
     salty | 짜 | salzig | dish
     dangerous | 위험하 | gefährlich | animal
@@ -625,7 +626,6 @@ FREQUENCIES = """
     always | 항상 | immer
     sometimes | 가끔 | manchmal
     usually | 보통 | normalerweise
-    rarely | 드물게 | selten
 """
 
 TIMES: dict[Tense, str] = {
@@ -689,12 +689,12 @@ DEGREES = """
 """
 
 MANNERS = """
-    slowly | 천천히 | langsam | go eat read write care speak
+    slowly | 천천히 | langsam | go eat read write care
     quickly | 빨리 | schnell | eat read write fast go
     alone | 혼자 | allein | go eat work alone build cook read
     hard | 열심히 | fleißig | work
     well | 잘 | gut | well sing sleep speak cook
-    quietly | 조용히 | leise | care sing loud speak
+    quietly | 조용히 | leise | care sing loud
     loudly | 큰 소리로 | laut | sing loud read
     carefully | 조심스럽게 | vorsichtig | care
     early | 일찍 | früh | early
