@@ -42,7 +42,6 @@ from manyheads.text.meaning import (
     Joined,
     Manner,
     Modal,
-    Name,
     Noun,
     Phrase,
     Place,
@@ -61,7 +60,11 @@ Option = TypeVar("Option")
 
 PEOPLE = ("person", "kin")
 FOOD = ("fruit", "vegetable", "dish", "rice", "baked", "mixed", "snack", "drink", "hot_drink")
-TALKED_OF = ("like", "love", "collect")  # whose object is known or a whole kind: never "a cat", never three of them
+TALKED_OF = (
+    "like",
+    "love",
+    "collect",
+)  # whose object is known or a whole kind: never "a cat", never three of them
 KNOWN = ("miss", "hug", "follow")  # whose object is always one that we know
 PASSING = ("happy", "tired", "hungry", "busy", "sad", "sick", "thirsty", "lonely")  # true for a while
 OWNED_PEOPLE = ("teacher", "doctor", "guest")
@@ -84,11 +87,27 @@ PARTS_OF_DAY = {
 }
 # What people do every day, or every week; of anything else one says at most that it happens often.
 HABITS = (
-    *("go", "eat", "read", "drink", "meet", "help", "sleep", "write", "come", "sing", "work", "walk", "get up"),
+    *(
+        "go",
+        "eat",
+        "read",
+        "drink",
+        "meet",
+        "help",
+        "sleep",
+        "write",
+        "come",
+        "sing",
+        "work",
+        "walk",
+        "get up",
+    ),
     *("cook", "study", "watch", "run", "clean", "visit", "call", "play", "learn", "teach", "bake", "swim"),
     *("talk with", "buy", "wash", "use", "dance", "wake up", "fall asleep", "wear", "travel", "turn on"),
     *("turn off", "draw", "order", "wait for", "make"),
 )
+COLORS = ("red", "blue", "yellow", "white", "black")  # no thing is very red here
+UNPLANNED = ("hug", "laugh", "cry", "smile", "follow", "hide")  # nobody has to, or wants to, or can
 BULK = ("buy", "sell", "choose", "bring", "see", "draw", "plant", "bake", "make", "have")  # more than four
 DENS = {
     "pet": "play",
@@ -103,25 +122,25 @@ LOCAL = ("bus", "subway", "bicycle", "taxi", "car")
 
 # What follows from a state or from the weather: a verb, with a noun or a place where it needs one.
 CONSEQUENCES = {
-    "tired": "sleep; go home; stay home; drink coffee; not work; not dance; not study mathematics; not cook soup",
+    "tired": "sleep; go home; stay home; drink coffee; not work; not dance; not cook soup",
     "hungry": "eat bread; eat rice; eat apple; eat sandwich; cook soup; cook fish; buy bread; buy pizza; "
     "go restaurant; order noodles; order pizza; eat fish; eat soup; make sandwich; eat noodles; buy cake",
-    "thirsty": "drink water; drink juice; drink milk; drink tea; drink beer; order juice; buy water; buy juice",
-    "sick": "go hospital; stay home; not work; not dance; not come school; not come office; sleep; not eat meat",
+    "thirsty": "drink water; drink juice; drink milk; drink tea; drink lemonade; order juice; buy water",
+    "sick": "go hospital; stay home; not work; not dance; not come school; not come office; sleep",
     "busy": "not sleep; not go cinema; not go beach; not go park; not come museum; not dance; "
     "not watch movie; not cook soup; not go theater; not clean room; not bake cake",
     "sad": "cry; not laugh; not smile; not dance; not sing song",
-    "happy": "laugh; sing song; dance; smile; buy flower; bake cake; plant tree; buy wine",
+    "happy": "laugh; sing song; dance; smile; buy flower; bake cake; plant tree",
     "lonely": "cry; write letter; write poem; not laugh; watch movie",
     "rain": "stay home; not go park; not go beach; not come market; read book; not play soccer; watch movie",
     "snow": "stay home; wear coat; wear boots; not go market; drink cocoa; not come school; not play tennis",
-    "cold": "wear coat; wear sweater; close window; drink tea; drink cocoa; stay home; not swim; close door",
-    "hot": "open window; drink water; drink juice; swim; eat ice cream; not wear coat; open door; not cook soup",
+    "cold": "wear coat; close window; drink tea; drink cocoa; stay home; not swim; close door",
+    "hot": "open window; drink water; drink juice; swim; eat ice cream; not wear coat; open door",
 }
 
 
 class Author:
-    """Writes meanings from a seed, with the constructions that are allowed and the first words of each class."""
+    """Writes meanings from a seed: with the constructions allowed, and the first words of each class."""
 
     def __init__(self, seed: int, constructions: frozenset[str], words: int | None) -> None:
         self.random = random.Random(seed).random
@@ -144,7 +163,7 @@ class Author:
         self.makers = self.weigh()
 
     def set_places(self, words: int | None) -> None:
-        self.places: dict[str, tuple[Place, ...]] = {group: (HOME,) for group in AT_HOME}
+        self.places: dict[str, tuple[Place, ...]] = dict.fromkeys(AT_HOME, (HOME,))
         for place, groups in ALL_PLACES[:words]:
             for group in groups:
                 self.places[group] = (*self.places.get(group, ()), place)
@@ -192,7 +211,10 @@ class Author:
         self.with_thing = tuple(  # "what do you wear" would not tell 입다 from 신다
             verb
             for verb in human
-            if verb.objects and verb.objects[0] not in PEOPLE and spellings.count(verb.en) == 1 and verb.en != "turn on"
+            if verb.objects
+            and verb.objects[0] not in PEOPLE
+            and spellings.count(verb.en) == 1
+            and verb.en != "turn on"
         )
         self.with_person = tuple(verb for verb in human if "person" in verb.objects)
         self.located = tuple(verb for verb in human if self.places.get(verb.places) and verb.places != "buy")
@@ -226,7 +248,9 @@ class Author:
 
     def known_consequences(self) -> tuple[tuple[Adjective | Verb, tuple[Clause, ...]], ...]:
         """Those whose words are all within the cap, as clauses that wait for a subject and a tense."""
-        causes: dict[str, Adjective | Verb] = {word.en: word for word in self.adjectives if word.en in PASSING}
+        causes: dict[str, Adjective | Verb] = {
+            word.en: word for word in self.adjectives if word.en in PASSING
+        }
         causes |= {word.en: word for word in WEATHER_ADJECTIVES if word.en in CONSEQUENCES}
         causes |= {"rain": RAINING, "snow": SNOWING}
         known = []
@@ -257,14 +281,14 @@ class Author:
     def weigh(self) -> tuple[tuple[float, Callable[[], Sentence]], ...]:
         """The kinds of sentences, each with the share of draws up to and with it."""
         shares: list[tuple[float, bool, Callable[[], Sentence]]] = [
-            (60, True, self.statement),
-            (3, "adjective" in self.allowed, self.description),
+            (57, True, self.statement),
+            (2.5, "adjective" in self.allowed, self.description),
             (0.7, bool(self.professions), self.profession),
-            (6.5, "question" in self.allowed, self.question),
-            (1.6, "command" in self.allowed, self.command),
-            (11, "coordination" in self.allowed, self.joined),
+            (6, "question" in self.allowed, self.question),
+            (1.3, "command" in self.allowed, self.command),
+            (13, "coordination" in self.allowed, self.joined),
             (0.8, "subordinate" in self.allowed and bool(self.consequences), self.because),
-            (12, "subordinate" in self.allowed, self.reported),
+            (13, "subordinate" in self.allowed, self.reported),
             (1.4, "place" in self.allowed, self.existence),
             (0.05, True, self.weather),
         ]
@@ -325,9 +349,10 @@ class Author:
 
     def adjective_for(self, noun: Noun) -> Adjective | None:
         fitting = self.adjectives_for.get(noun.kind)
-        if fitting and self.may("adjective", 0.33):
-            return self.pick(fitting)
-        return None
+        if not fitting or not self.may("adjective", 0.33):
+            return None
+        adjective = self.pick(fitting)
+        return None if adjective.en == "young" and noun in self.nouns["youth"] else adjective
 
     def relation(self, subject: Entity | None) -> Phrase:
         """My mother, Mina's friend."""
@@ -340,6 +365,8 @@ class Author:
         draw = self.random()
         if draw < 0.65:
             return self.pick((I, HE, SHE, WE, THEY))
+        if draw < 0.78:
+            return Phrase(self.pick(self.nouns["person"]))
         name = self.pick(self.names)
         return I if name is subject else name
 
@@ -355,7 +382,8 @@ class Author:
 
     def couple(self) -> Both:
         first: Entity = self.pick(self.names)
-        second = self.pick((I, self.pick(self.names), Phrase(self.pick(self.nouns["person"]))))
+        others: tuple[Entity, ...] = (I, self.pick(self.names), Phrase(self.pick(self.nouns["person"])))
+        second = self.pick(others)
         return Both(first, I if second is first else second)
 
     def animal_subject(self, kinds: tuple[str, ...]) -> Phrase:
@@ -376,7 +404,8 @@ class Author:
 
     def youngster(self) -> Entity:
         if self.random() < 0.5 or not self.nouns["youth"]:
-            return self.pick((WE, THEY, HE, SHE, *self.names))
+            anyone: tuple[Entity, ...] = (WE, THEY, HE, SHE, *self.names)
+            return self.pick(anyone)
         noun, draw = self.pick(self.nouns["youth"]), self.random()
         if draw < 0.3 and "number" in self.allowed:
             return Phrase(noun, "", count=2 + int(self.random() * 4))
@@ -464,7 +493,8 @@ class Author:
             verb = self.pick(self.with_person)
             if verb.ko_particle != "을":
                 return None
-            return self.object_relative(verb, self.pick((I, WE, self.pick(self.names))))
+            knowing: tuple[Entity, ...] = (I, WE, self.pick(self.names))
+            return self.object_relative(verb, self.pick(knowing))
         verb = self.pick(self.human)
         if verb.stays or verb.motion or verb.rides:
             goal = self.goal_for(verb)
@@ -487,8 +517,12 @@ class Author:
         verb = self.pick(fitting)
         if verb.gives or verb is main or verb.ko_particle != "을":
             return said
-        subject = self.pick((I, HE, SHE, WE, self.pick(self.names), Phrase(self.pick(self.nouns["person"]))))
-        return replace(said, relative=self.object_relative(verb, subject))
+        doers: tuple[Entity, ...] = (
+            *(I, HE, SHE, WE),
+            self.pick(self.names),
+            Phrase(self.pick(self.nouns["person"])),
+        )
+        return replace(said, relative=self.object_relative(verb, self.pick(doers)))
 
     # --- When, where, how
 
@@ -504,7 +538,7 @@ class Author:
             return "present"
         if draw < 0.66:
             return "past"
-        if draw < 0.85 or type(verb) is not Verb or verb.sudden:
+        if draw < 0.85 or type(verb) is not Verb or verb.sudden or verb.times == "dawn":
             return "future"
         return "progressive"
 
@@ -522,6 +556,8 @@ class Author:
             fitting = self.times["clock", tense]
         if tense == "present" and verb.en not in HABITS:
             fitting = self.frequencies
+        if verb.stays and tense == "present":
+            return None
         if not fitting or (negative and tense in ("present", "progressive")):
             return None
         time = self.pick(fitting)
@@ -529,17 +565,21 @@ class Author:
             return None
         return None if time.scale == "clock" and "person" not in verb.subjects else time
 
-    def clause(self, verb: Verb, subject: Entity, *, asked: Asked | None = None, bare: bool = False) -> Clause:
+    def clause(
+        self, verb: Verb, subject: Entity, *, asked: Asked | None = None, bare: bool = False
+    ) -> Clause:
         """What the verb needs; unless `bare`, with when, where and how."""
         tense = self.tense_for(verb)
         counted = type(subject) is Phrase and subject.count > 0
         negative = asked in (None, "why") and not counted and self.may("negation", 0.16)
-        modal = None if verb.state or verb.sudden or asked in ("when", "why") else self.modal(subject)
+        fated = verb.state or verb.sudden or verb.en in UNPLANNED
+        modal = None if fated or asked in ("when", "why") else self.modal(subject)
         if asked == "when" and tense == "progressive":
             tense = "past"
         if modal and tense in ("future", "progressive"):
             tense = "present"
-        said = None if asked in ("what", "whom") else self.object_for(verb, subject, negative)
+        plain = negative or asked is not None
+        said = None if asked in ("what", "whom") else self.object_for(verb, subject, plain)
         recipient = self.person(subject) if verb.gives else None
         goal = means = None
         if verb.motion or verb.stays:
@@ -654,8 +694,10 @@ class Author:
         negative = self.may("negation", 0.16)
         time = None
         if passing and tense != "present" and self.may("time", 0.5):
-            time = self.pick(self.times["mood", tense] or (None,))
-        degree = None if negative or not self.may("adjective", 0.4) else self.pick(ALL_DEGREES)
+            time = self.pick(self.times["mood", tense]) if self.times["mood", tense] else None
+        degree = None
+        if not negative and adjective.en not in COLORS and self.random() < 0.4:
+            degree = self.pick(ALL_DEGREES)
         return self.fronting(
             Clause(adjective, subject, tense=tense, negative=negative, time=time, degree=degree)
         )
@@ -663,7 +705,7 @@ class Author:
     def described(self, adjective: Adjective) -> Entity:
         kind = self.pick(adjective.kinds)
         if kind in PEOPLE:
-            someone = self.person() if adjective.en != "young" else self.somebody()
+            someone = self.person()
             return replace(someone, adjective=None) if type(someone) is Phrase else someone
         pool = self.nouns[kind]
         if kind in BARE:
@@ -690,11 +732,10 @@ class Author:
 
     def profession(self) -> Clause:
         noun = self.pick(self.professions)
-        subject: Entity = self.pick((I, HE, SHE, THEY, HE, SHE, self.pick(self.names), self.pick(self.names)))
+        people: tuple[Entity, ...] = (I, HE, SHE, THEY, HE, SHE, *self.names)
+        subject = self.pick(people)
         if self.may("possessive", 0.4):
-            subject = self.relation(None)
-            if subject.noun.kind != "kin":
-                subject = replace(subject, noun=self.pick(self.nouns["kin"]))
+            subject = replace(self.relation(None), noun=self.pick(self.nouns["kin"]))
         tense: Tense = "past" if self.may("tense", 0.3) else "present"
         return Clause(noun, subject, tense=tense, negative=self.may("negation", 0.2))
 
@@ -703,7 +744,8 @@ class Author:
         if draw < 0.45:
             return YOU
         if draw < 0.75:
-            return self.pick((HE, SHE, THEY, self.pick(self.names)))
+            others: tuple[Entity, ...] = (HE, SHE, THEY, self.pick(self.names))
+            return self.pick(others)
         return self.relation(None) if self.may("possessive", 0.5) else self.somebody()
 
     def question(self) -> Clause:
@@ -753,14 +795,20 @@ class Author:
         contrast = self.may("negation", 0.4)
         second_verb = first_verb
         if not contrast and first_verb in self.simple:
-            second_verb = self.pick(self.simple)
+            others = tuple(verb for verb in self.simple if verb is not first_verb)
+            second_verb = self.pick(others or self.simple)
         first = self.clause(first_verb, self.person(), bare=True)
-        second = self.clause(second_verb, self.person(first.subject), bare=True)
+        other = self.person(first.subject)
+        if type(other) is Pronoun and other.person == 3:  # who would seem to be the first one again
+            other = self.somebody(plain=False)
+        second = self.clause(second_verb, other, bare=True)
         tense = first.tense
         unheard = {verb.en_past == verb.en for verb in (first_verb, second_verb)}
         if True in unheard and tense == "past":
             tense = "present"
-        if tense in ("future", "progressive") and (second_verb.state or (second_verb.sudden and tense != "future")):
+        if tense in ("future", "progressive") and (
+            second_verb.state or (second_verb.sudden and tense != "future")
+        ):
             tense = "present"
         first = replace(first, tense=tense, modal=None, negative=False)
         second = replace(second, tense=tense, modal=None, negative=contrast)
@@ -771,7 +819,8 @@ class Author:
     def because(self) -> Because:
         """Somebody does what follows from how he feels, or from the weather."""
         cause, results = self.pick(self.consequences)
-        subject: Entity = self.pick((I, HE, SHE, WE, THEY, self.pick(self.names)))
+        people: tuple[Entity, ...] = (I, HE, SHE, WE, THEY, self.pick(self.names))
+        subject = self.pick(people)
         if self.may("possessive", 0.3):
             kin = tuple(noun for noun in self.nouns["kin"] if noun.sex) or self.nouns["kin"]
             if kin[0].sex:
@@ -813,11 +862,13 @@ class Author:
         return Existence(what, place, tense, negative, asked)
 
     def weather(self) -> Weather:
-        kind = self.pick((RAINING, SNOWING, *WEATHER_ADJECTIVES))
-        tense = self.pick(("past", "present", "future")) if "tense" in self.allowed else "present"
+        kinds: tuple[Verb | Adjective, ...] = (RAINING, SNOWING, *WEATHER_ADJECTIVES)
+        tenses: tuple[Tense, ...] = ("past", "present", "future") if "tense" in self.allowed else ("present",)
+        kind, tense = self.pick(kinds), self.pick(tenses)
+        fitting = self.times["", tense]
         time = None
-        if tense != "present" and self.may("time", 0.9):
-            time = self.pick(tuple(time for time in self.times["", tense] if time.scale == "") or (None,))
+        if fitting and tense != "present" and self.may("time", 0.9):
+            time = self.pick(fitting)
         return Weather(kind, time, tense, self.may("negation", 0.2))
 
 

@@ -1,12 +1,13 @@
 """German from a meaning.
 
-`you` is du, and a command is said to du, with an exclamation mark. The past is the Perfekt; of sein, haben, mögen
-and the modals it is the Präteritum. What is going on now is told with gerade, unless a time is named.
+`you` is du, and a command is said to du, with an exclamation mark. The past is the Perfekt; of sein, haben,
+mögen and the modals it is the Präteritum. What is going on now is told with gerade, unless a time is named.
 A name owns with -s (Minas Buch), everybody else in the genitive (das Buch des Lehrers).
 
 The middle of a clause, between the finite verb and the rest of it: pronouns and recipients, time, a definite
-object, with whom, with what, where, how, an indefinite object, whither. With nicht the definite objects go before the
-time; nicht goes before the how, where and whither. An indefinite object takes kein instead.
+object, with whom, with what, where, how, an indefinite object, whither. With nicht a definite object goes
+before the time; nicht goes before the how, where and whither. An indefinite object takes kein instead.
+The relative clause of an object stands behind the last verb.
 """
 
 from functools import lru_cache
@@ -225,7 +226,7 @@ def determiner(said: Phrase, gender: str, case: int, negative: bool) -> tuple[st
         return "", STRONG
     if said.determiner == "this":
         return "dies" + form(DIESER, gender, case), WEAK
-    if said.determiner == "the":
+    if said.determiner == "the" or owner:
         return form(DEFINITE, gender, case), WEAK
     if (said.determiner == "a" or said.count) and gender != "p":
         return ein("ein", gender, case), MIXED
@@ -345,11 +346,26 @@ def verb_second(clause: Clause) -> str:
     words = [first, verb] if first else [verb]
     if clause.subject and clause.asked != "who":
         subject = entity(clause.subject, NOMINATIVE)
-        words.insert(0 if not first and not clause.asked else len(words), subject)
-    words += middle(clause)
+        if not first and not clause.asked:
+            words = [subject, verb, *middle(clause)]
+        else:
+            words += behind_pronouns(subject, clause)
+    else:
+        words += middle(clause)
     if last:
         words.append(last)
     return " ".join(words) + trailing(clause)
+
+
+def behind_pronouns(subject: str, clause: Clause) -> list[str]:
+    """Gestern hat ihn der Lehrer gesehen; but: Gestern hat er ihn gesehen."""
+    words = middle(clause)
+    leading = 0
+    if type(clause.subject) is not Pronoun:
+        leading = sum(type(said) is Pronoun for said in (clause.recipient, clause.object))
+        if type(clause.predicate) is Verb and " " in clause.predicate.de_object:
+            leading = 0
+    return [*words[:leading], subject, *words[leading:]]
 
 
 def opening(clause: Clause) -> str:

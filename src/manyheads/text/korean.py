@@ -3,11 +3,12 @@
 Two registers, each with one set of endings:
   plain   해라체   나는 집에 간다.   너는 집에 가니?   집에 가라.
   polite  해요체   저는 집에 가요.   집에 가요?        집에 가세요.
-In the polite register the person addressed is not named, as in speech; there is no honorific -시- but in commands.
+In the polite register the person addressed is not named, as in speech. There is no honorific -시-, but in
+polite commands.
 
-Topic or subject: the subject of a main clause takes 은/는. It takes 이/가 where it is new or not the clause's
-topic: when it is counted (학생 두 명이), when its existence is told (고양이가 있다), when it is asked for (누가),
-and inside a relative, reported or causal clause.
+Topic or subject: the subject of a main clause takes 은/는. It takes 이/가 where it is no topic: when it
+is counted (학생 두 명이), when its existence is told (고양이가 있다), when it is asked for (누가), and
+inside a relative, reported or causal clause.
 
 A possessor that can only be the subject itself is 자신의; mine is 내 or 제, but parents and homes are 우리.
 A plural is said with 들 of people, and after 이 (these); never beside a number.
@@ -41,9 +42,9 @@ from manyheads.text.meaning import (
 
 FIRST_SYLLABLE, VOWELS, FINALS = 0xAC00, 21, 28
 NIEUN, DIGEUT, RIEUL, BIEUP, SSANGSIOT = 4, 7, 8, 17, 20  # as final consonants
-A, AE, YA, YAE, EO, E, O, WA, OE, WAE, U, WO, EU, I = 0, 1, 2, 3, 4, 5, 8, 9, 11, 10, 13, 14, 18, 20
-YEO = 6
-BRIGHT = (A, YA, O)  # vowels that are followed by 아, the others by 어
+(A, AE, YA, YAE, EO, E, YEO) = range(7)  # vowels
+O_, WA, WAE, OE, U, WO, EU, I_ = 8, 9, 10, 11, 13, 14, 18, 20
+BRIGHT = (A, YA, O_)  # vowels that are followed by 아, the others by 어
 OUR = ("어머니", "아버지", "할머니", "할아버지", "집")
 
 
@@ -124,7 +125,7 @@ def contract(stem: str) -> str:
     if vowel == EU:
         bright = len(stem) > 1 and stem[-2] != " " and vowel_of(stem[:-1]) in BRIGHT
         return with_vowel(stem, A if bright else EO)
-    melted = {O: WA, U: WO, I: YEO, OE: WAE}.get(vowel)
+    melted = {O_: WA, U: WO, I_: YEO, OE: WAE}.get(vowel)
     if melted is not None:
         return with_vowel(stem, melted)
     return stem if vowel in (A, AE, EO, E, YEO) else stem + "어"

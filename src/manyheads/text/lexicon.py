@@ -9,8 +9,9 @@ Verbs are written
 
     English past | Korean:class | German, third person, participle | subjects | objects | options
 
-where the class of a Korean stem is the consonant or syllable that it loses (ㅂ ㄷ ㅅ 르 ㅎ), the third person is
-left out of a regular German verb, "auf-stehen" parts, and "ist" before the participle is its auxiliary.
+where the class of a Korean stem is what it loses (ㅂ ㄷ ㅅ 르 ㅎ; 있 conjugates as 있다), the third
+person is left out of a regular German verb, "auf-stehen" parts, and "ist" before the participle
+is its auxiliary.
 """
 
 from typing import Literal
@@ -182,8 +183,8 @@ NOUNS = {
     "drink": """
         water/- | 물 | das Wasser/ | measure=glass
         juice/- | 주스 | der Saft/ | measure=glass
-        beer/- | 맥주 | das Bier/ | measure=glass
-        wine/- | 포도주 | der Wein/ | measure=glass
+        lemonade/- | 레모네이드 | die Limonade/ | measure=glass
+        apple juice/- | 사과 주스 | der Apfelsaft/ | measure=glass
     """,
     "hot_drink": """
         coffee/- | 커피 | der Kaffee/ | measure=cup
@@ -247,6 +248,7 @@ NOUNS = {
         pencil | 연필/자루 | der Bleistift/Bleistifte
         knife/knives | 칼/자루 | das Messer/Messer
         spoon | 숟가락 | der Löffel/Löffel
+        clock | 시계 | die Uhr/Uhren
         ring | 반지 | der Ring/Ringe
         box | 상자 | die Kiste/Kisten
         basket | 바구니 | der Korb/Körbe
@@ -278,7 +280,6 @@ NOUNS = {
         table | 탁자 | der Tisch/Tische
         bed | 침대 | das Bett/Betten
         sofa | 소파 | das Sofa/Sofas
-        clock | 시계 | die Uhr/Uhren
     """,
     "flower": """
         flower | 꽃/송이 | die Blume/Blumen
@@ -442,6 +443,9 @@ PRONOUNS = """
 """
 
 FOOD = "fruit vegetable dish rice baked mixed snack"
+LIKED = "person pet livestock fruit drink hot_drink snack song show flower"
+DRAWN = "picture flower tree pet bird animal building"
+ORDERED = "dish rice baked mixed drink hot_drink"
 GIFTS = "print writing item flower keepsake picture"
 WARES = f"{GIFTS} {FOOD} drink hot_drink clothes hat shoes device vehicle furniture crockery"
 BEASTS = "pet animal exotic livestock prey"
@@ -453,10 +457,10 @@ VERBS = f"""
     read read | 읽 | lesen, liest, gelesen | person | print writing | places=read manners=read
     drink drank | 마시 | trinken, getrunken | person | drink hot_drink | places=eat manners=eat please=드세요
     buy bought | 사 | kaufen, gekauft | person | {WARES} | places=buy
-    like liked | 좋아하 | mögen, mag, gemocht | person | person pet livestock fruit drink hot_drink snack song show flower | state
+    like liked | 좋아하 | mögen, mag, gemocht | person | {LIKED} | state
     meet met | 만나 | treffen, trifft, getroffen | person | person | places=meet
     help helped | 돕:ㅂ | helfen, hilft, geholfen | person | person | de=dat
-    sleep slept | 자 | schlafen, schläft, geschlafen | person {BEASTS} | - | manners=sleep please=주무세요 times=dusk
+    sleep slept | 자 | schlafen, schläft, geschlafen | person {BEASTS} | - | please=주무세요 dusk
     give gave | 주 | geben, gibt, gegeben | person | {GIFTS} | gives
     write wrote | 쓰 | schreiben, geschrieben | person | writing | places=read manners=write
     come came | 오 | kommen, ist gekommen | person | - | motion
@@ -467,12 +471,12 @@ VERBS = f"""
     open opened | 열 | öffnen, geöffnet | person | opening | manners=care
     close closed | 닫 | schließen, geschlossen | person | opening | manners=care
     walk walked | 걷:ㄷ | laufen, läuft, ist gelaufen | person | - | places=stroll manners=go
-    get_up got | 일어나 | auf-stehen, ist aufgestanden | person | - | manners=early times=dawn
+    get_up got | 일어나 | auf-stehen, ist aufgestanden | person | - | manners=early dawn
     love loved | 사랑하 | lieben, geliebt | person | person pet | state
     cook cooked | 요리하 | kochen, gekocht | person | dish | places=cook manners=cook
     wear wore | 입 | tragen, trägt, getragen | person | clothes | -
     build built | 짓:ㅅ | bauen, gebaut | person | building | manners=build long
-    study studied | 공부하 | lernen, gelernt | person | subject | places=study manners=work long
+    study studied | 공부하 | lernen, gelernt | person | subject | places=study manners=alone long
     wait_for waited | 기다리 | warten, gewartet | person | person | de=auf+acc places=meet
     send sent | 보내 | schicken, geschickt | person | writing flower keepsake picture item | gives
     know knew | 알 | kennen, kennt, gekannt | person | person | state
@@ -483,8 +487,8 @@ VERBS = f"""
     cry cried | 울 | weinen, geweint | person | - | manners=loud
     run ran | 달리 | rennen, ist gerannt | person {BEASTS} | - | places=stroll manners=fast
     show showed | 보여 주 | zeigen, gezeigt | person | {GIFTS} clothes | gives
-    make made | 만들 | machen, gemacht | person | mixed baked | places=cook
-    clean cleaned | 청소하 | putzen, geputzt | person | room | manners=work
+    make made | 만들 | machen, gemacht | person | mixed | places=cook
+    clean cleaned | 청소하 | putzen, geputzt | person | room | manners=fast
     visit visited | 방문하 | besuchen, besucht | person | person site | long
     arrive arrived | 도착하 | an-kommen, ist angekommen | person | - | sudden stays manners=early
     look_for looked | 찾 | suchen, gesucht | person | person pet item keepsake print | -
@@ -493,7 +497,7 @@ VERBS = f"""
     wash washed | 빨 | waschen, wäscht, gewaschen | person | clothes shoes | -
     play played | 하 | spielen, gespielt | person | sport | places=sport manners=well
     play played | 치 | spielen, gespielt | person | instrument | manners=well
-    learn learned | 배우 | lernen, gelernt | person | language | places=study manners=work long
+    learn learned | 배우 | lernen, gelernt | person | language | places=study manners=alone long
     speak spoke | 하 | sprechen, spricht, gesprochen | person | language | state manners=speak
     teach taught | 가르치 | unterrichten, unterrichtet | person | subject | places=study long
     turn_on turned | 켜 | ein-schalten, eingeschaltet | person | device | -
@@ -505,7 +509,7 @@ VERBS = f"""
     lend lent | 빌려주 | leihen, geliehen | person | print clothes vehicle | gives
     borrow borrowed | 빌리 | aus-leihen, ausgeliehen | person | print vehicle | -
     bring brought | 가져오 | mit-bringen, mitgebracht | person | {GIFTS} drink hot_drink fruit | -
-    draw drew | 그리 | zeichnen, gezeichnet | person | picture flower tree pet bird animal building | manners=well
+    draw drew | 그리 | zeichnen, gezeichnet | person | {DRAWN} | manners=well
     plant planted | 심 | pflanzen, gepflanzt | person | flower tree | places=plant long
     repair repaired | 고치 | reparieren, repariert | person | vehicle device furniture | manners=care
     dance danced | 춤추 | tanzen, getanzt | person | - | manners=well
@@ -519,7 +523,7 @@ VERBS = f"""
     break broke | 깨뜨리 | zerbrechen, zerbricht, zerbrochen | person | crockery | sudden mishap
     have had | 가지고 있:있 | haben, hat, gehabt | person | vehicle item device print clothes keepsake | state
     use used | 사용하 | benutzen, benutzt | person | device vehicle | -
-    order ordered | 주문하 | bestellen, bestellt | person | dish rice baked mixed drink hot_drink | places=dine
+    order ordered | 주문하 | bestellen, bestellt | person | {ORDERED} | places=dine
     collect collected | 모으 | sammeln, gesammelt | person | keepsake | long
     hide hid | 숨기 | verstecken, versteckt | person | item keepsake | -
     pull pulled | 당기 | ziehen, gezogen | person | furniture | -
@@ -531,9 +535,9 @@ VERBS = f"""
     hug hugged | 안 | umarmen, umarmt | person | person pet | -
     answer answered | 대답하 | antworten, geantwortet | person | person | de=dat ko=에게
     follow followed | 따라가 | folgen, ist gefolgt | person | person pet | de=dat
-    talk_with talked | 이야기하 | sprechen, spricht, gesprochen | person | person | ko=과 de=mit+dat places=meet
-    fall_asleep fell | 잠들 | ein-schlafen, schläft, ist eingeschlafen | person | - | sudden manners=early times=dusk
-    wake_up woke | 깨어나 | auf-wachen, ist aufgewacht | person | - | sudden manners=early times=dawn
+    talk_with talked | 이야기하 | sprechen, spricht, gesprochen | person | person | ko=과 de=mit+dat
+    fall_asleep fell | 잠들 | ein-schlafen, schläft, ist eingeschlafen | person | - | sudden dusk
+    wake_up woke | 깨어나 | auf-wachen, ist aufgewacht | person | - | sudden manners=early dawn
     stay stayed | 머무르:르 | bleiben, ist geblieben | person | - | stays long
     jump jumped | 뛰어오르:르 | springen, ist gesprungen | {BEASTS} | - | -
     chase chased | 쫓 | jagen, gejagt | pet animal | prey bird livestock | -
@@ -554,7 +558,7 @@ SNOW = "snow snowed | 눈이 오 | schneien, geschneit | - | - | -"
 THINGS = "print writing item flower keepsake picture clothes hat shoes device vehicle furniture crockery"
 ADJECTIVES = f"""
     big | 크 | groß | {BEASTS} bird fruit vegetable vehicle furniture crockery building place tree
-    small | 작 | klein | {BEASTS} bird fruit vegetable device furniture crockery building place tree item keepsake
+    small | 작 | klein | {BEASTS} bird fruit vegetable device furniture crockery building tree item keepsake
     beautiful | 아름답:ㅂ | schön | flower site song building picture tree
     kind | 친절하 | freundlich | person kin
     happy | 행복하 | glücklich | person kin
@@ -566,7 +570,7 @@ ADJECTIVES = f"""
     busy | 바쁘 | beschäftigt | person kin
     cold | 차갑:ㅂ | kalt | drink
     heavy | 무겁:ㅂ | schwer | furniture device
-    young | 젊 | jung | person
+    young | 젊 | jung | person | attributive
     sad | 슬프 | traurig | person kin
     cute | 귀엽:ㅂ | niedlich | pet livestock
     new | 새:관 | neu | {THINGS} building | attributive
@@ -672,15 +676,25 @@ TIMES: dict[Tense, str] = {
     """,
 }
 
-DAYS = "Monday 월요일 Montag;Tuesday 화요일 Dienstag;Wednesday 수요일 Mittwoch;Thursday 목요일 Donnerstag;" + (
-    "Friday 금요일 Freitag;Saturday 토요일 Samstag;Sunday 일요일 Sonntag"
+DAYS = (
+    "Monday 월요일 Montag;Tuesday 화요일 Dienstag;Wednesday 수요일 Mittwoch;Thursday 목요일 Donnerstag;"
+    + ("Friday 금요일 Freitag;Saturday 토요일 Samstag;Sunday 일요일 Sonntag")
 )
 SEASONS = "spring 봄 Frühling;summer 여름 Sommer;fall 가을 Herbst;winter 겨울 Winter"
 
 # 1 to 12; Korean as it stands before a counter.
-NUMBERS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-KOREAN_NUMBERS = tuple(" 한 두 세 네 다섯 여섯 일곱 여덟 아홉 열 열한 열두".split(" "))
-GERMAN_NUMBERS = tuple(" ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split(" "))
+NUMBERS = (
+    *("", "one", "two", "three", "four", "five", "six"),
+    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
+)
+KOREAN_NUMBERS = (
+    *("", "한", "두", "세", "네", "다섯", "여섯"),
+    *("일곱", "여덟", "아홉", "열", "열한", "열두"),
+)
+GERMAN_NUMBERS = (
+    *("", "ein", "zwei", "drei", "vier", "fünf", "sechs"),
+    *("sieben", "acht", "neun", "zehn", "elf", "zwölf"),
+)
 
 DEGREES = """
     very | 매우 | sehr
@@ -816,7 +830,7 @@ def verb(cells: list[str]) -> Verb:
         sudden="sudden" in chosen,
         mishap="mishap" in chosen,
         long="long" in chosen,
-        times=chosen.get("times", ""),
+        times=next((part for part in ("dawn", "dusk") if part in chosen), ""),
         state="state" in chosen,
         ko_please=chosen.get("please", ""),
     )
@@ -859,7 +873,9 @@ def calendar() -> list[Time]:
 
 def appointments() -> list[Time]:
     """Yesterday at seven o'clock, on Monday at ten o'clock."""
-    days = [time for time in SIMPLE_TIMES if time.en in ("yesterday", "tomorrow") or time.en.startswith("on ")]
+    days = [
+        time for time in SIMPLE_TIMES if time.en in ("yesterday", "tomorrow") or time.en.startswith("on ")
+    ]
     hours = [time for time in SIMPLE_TIMES if time.scale == "clock" and time.en.startswith("at ")]
     return [
         Time(
@@ -877,9 +893,11 @@ def appointments() -> list[Time]:
 ALL_NOUNS = {kind: tuple(noun(row, kind) for row in rows(table)) for kind, table in NOUNS.items()}
 ALL_PLACES = tuple(place(row) for row in rows(PLACES))
 ALL_CITIES = tuple(city(line) for line in CITIES.strip().splitlines())
-HOME = Place(Noun("home", "", "집", "", "Hause", "", "n", "home"), "at home", "home", "zu", "nach", proper=True)
+HOME = Place(
+    Noun("home", "", "집", "", "Hause", "", "n", "home"), "at home", "home", "zu", "nach", proper=True
+)
 ALL_NAMES = tuple(Name(*line.split()) for line in NAMES.strip().splitlines())
-I, HE, SHE, WE, THEY, YOU = (pronoun(line) for line in PRONOUNS.strip().splitlines())
+I, HE, SHE, WE, THEY, YOU = (pronoun(line) for line in PRONOUNS.strip().splitlines())  # noqa: E741
 ALL_VERBS = tuple(verb(row) for row in rows(VERBS))
 ALL_REPORTING = tuple(verb(row) for row in rows(REPORTING))
 RAINING, SNOWING = verb(rows(RAIN)[0]), verb(rows(SNOW)[0])
@@ -890,12 +908,15 @@ WEATHER_ADJECTIVES = tuple(
 )
 ALL_MANNERS = tuple((Manner(*row[:3]), row[3].split()) for row in rows(MANNERS))
 ALL_DEGREES = tuple(Manner(*row) for row in rows(DEGREES))
-ALL_FREQUENCIES = tuple(Time(*row, ("present",), frequency=True) for row in rows(FREQUENCIES))
+ALL_FREQUENCIES = tuple(
+    Time(english, korean, german, ("present",), frequency=True)
+    for english, korean, german in rows(FREQUENCIES)
+)
 SIMPLE_TIMES = (
     *(
-        Time(*row[:3], (tense,), scale=row[3] if len(row) > 3 else "")
+        Time(english, korean, german, (tense,), scale="".join(scale))
         for tense, table in TIMES.items()
-        for row in rows(table)
+        for english, korean, german, *scale in rows(table)
     ),
     *calendar(),
     *ALL_FREQUENCIES,
@@ -913,7 +934,9 @@ def named(english: str, kind: str | None = None) -> Noun:
 
 
 def verb_named(english: str, korean: str | None = None) -> Verb:
-    return next(word for word in (*ALL_VERBS, *ALL_REPORTING) if word.en == english and korean in (None, word.ko))
+    return next(
+        word for word in (*ALL_VERBS, *ALL_REPORTING) if word.en == english and korean in (None, word.ko)
+    )
 
 
 def adjective_named(english: str, korean: str | None = None) -> Adjective:
@@ -932,5 +955,3 @@ def time_named(english: str) -> Time:
 
 def manner_named(english: str) -> Manner:
     return next(word for word, _ in ALL_MANNERS if word.en == english)
-
-

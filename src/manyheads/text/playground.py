@@ -1,7 +1,7 @@
 """The built-in corpus: English-Korean and English-German sentence pairs without end, from a seed.
 
-A meaning is drawn (author.py) and then said in two languages (english.py, korean.py, german.py). The target is a
-function of the source: the same English sentence has one Korean sentence in each register, and one German.
+A meaning is drawn (author.py) and then said in two languages (english.py, korean.py, german.py). The target
+is a function of the source: an English sentence has one Korean sentence in each register, and one German.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ from manyheads.text.english import english
 from manyheads.text.german import german
 from manyheads.text.korean import korean
 from manyheads.text.meaning import (
+    Adjective,
     Because,
     Both,
     Clause,
@@ -71,9 +72,9 @@ def examples(
 ) -> Iterator[Example]:
     """Pairs without end. The same pair may come again: who needs distinct ones keeps a set (see `corpus`).
 
-    `constructions` names those that may occur; without it, all. `words` is how many of each class of words may
-    occur (the first ones). `register` is of Korean: plain, polite, or tagged, which draws one of the two for each
-    sentence and says so at the head of the source: "<polite> I go home."
+    `constructions` names those that may occur; without it, all. `words` is how many of each class of words
+    may occur (the first ones). `register` is of Korean: plain, polite, or tagged, which draws one of the two
+    for each sentence and says so at the head of the source: "<polite> I go home."
     """
     check(pair, register, constructions, words)
     allowed = frozenset(CONSTRUCTIONS if constructions is None else constructions)
@@ -88,7 +89,7 @@ def check(pair: str, register: str, constructions: Collection[str] | None, words
     if pair == "en-de" and register != "plain":
         raise ConfigError(f'register is "{register}", but German has one here: leave it "plain"')
     if isinstance(constructions, str):
-        raise ConfigError(f'constructions is "{constructions}", but must be several names: ["{constructions}"]')
+        raise ConfigError(f'constructions is "{constructions}", but must be a list: ["{constructions}"]')
     for name in constructions or ():
         if name not in CONSTRUCTIONS:
             raise ConfigError(unknown("construction", name, list(CONSTRUCTIONS)))
@@ -181,6 +182,7 @@ def constructions_of(meaning: Sentence) -> frozenset[str]:
         in_entity(meaning.speaker, found)
         in_clause(meaning.content, found)
     else:
+        assert isinstance(meaning, Existence | Weather)
         in_scene(meaning, found)
     return frozenset(found)
 
@@ -217,7 +219,7 @@ def in_clause(clause: Clause, found: set[str]) -> None:
         found.add("place")
     if clause.manner or clause.companion or clause.means:
         found.add("manner")
-    if type(clause.predicate).__name__ == "Adjective":
+    if type(clause.predicate) is Adjective:
         found.add("adjective")
     for said in (clause.subject, clause.object, clause.recipient, clause.companion):
         if said is not None:
