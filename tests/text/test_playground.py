@@ -555,7 +555,7 @@ def content_words(index: int) -> set[str]:
     return found | {(word.en, word.ko, word.de)[index] for word in adverbs}
 
 
-@pytest.mark.parametrize(("index", "language"), enumerate(("en", "ko", "de")))
+@pytest.mark.parametrize(("index", "language"), list(enumerate(("en", "ko", "de"))))
 def test_each_language_has_three_hundred_content_words(index: int, language: str) -> None:
     assert len(content_words(index)) >= 300
 

@@ -90,7 +90,7 @@ def phrase(said: Phrase) -> str:
         text = indefinite(text)
     if said.relative:
         pronoun = "who" if said.noun.kind in ("person", "kin") else "that"
-        text = f"{text} {pronoun} {clause(said.relative)}"
+        text = f"{text} {pronoun} {clause(said.relative, said)}"
     return text
 
 
@@ -116,11 +116,6 @@ def possessive(owner: Entity) -> str:
 # --- Verbs: an auxiliary, which questions move, and the rest
 
 
-def be(said: Clause) -> str:
-    assert said.subject is not None
-    return be_form(said.subject, past=said.tense == "past")
-
-
 def be_form(subject: Entity, past: bool) -> str:
     many = is_plural(subject) or person_of(subject) == 2
     if past:
@@ -128,38 +123,38 @@ def be_form(subject: Entity, past: bool) -> str:
     return "are" if many else "am" if person_of(subject) == 1 else "is"
 
 
-def is_third_singular(subject: Entity | None) -> bool:
-    return subject is None or (person_of(subject) == 3 and not is_plural(subject))
+def is_third_singular(subject: Entity) -> bool:
+    return person_of(subject) == 3 and not is_plural(subject)
 
 
-def do(said: Clause) -> str:
-    return "did" if said.tense == "past" else "does" if is_third_singular(said.subject) else "do"
+def do(said: Clause, subject: Entity) -> str:
+    return "did" if said.tense == "past" else "does" if is_third_singular(subject) else "do"
 
 
-def verb_parts(said: Clause) -> tuple[str, str]:
+def verb_parts(said: Clause, subject: Entity) -> tuple[str, str]:
     """The auxiliary, or nothing where English needs none; and the verb that follows it."""
     verb, modal = said.predicate, said.modal
     if type(verb) is not Verb:
-        return ("will", "be") if said.tense == "future" else (be(said), "")
+        return ("will", "be") if said.tense == "future" else (be_form(subject, past=said.tense == "past"), "")
     needs_do = said.negative or (said.asked and said.asked != "who")
     if modal == "can":
         return ("could" if said.tense == "past" else "can"), verb.en
     if modal:
         start = "want" if modal == "want" else "have"
         if needs_do:
-            return do(said), f"{start} to {verb.en}"
+            return do(said, subject), f"{start} to {verb.en}"
         forms = {"want": ("want", "wants", "wanted"), "have": ("have", "has", "had")}[start]
-        finite = forms[2] if said.tense == "past" else forms[is_third_singular(said.subject)]
+        finite = forms[2] if said.tense == "past" else forms[is_third_singular(subject)]
         return "", f"{finite} to {verb.en}"
     if said.tense == "future":
         return "will", verb.en
     if said.tense == "progressive":
-        return be(said), present_participle(verb.en)
+        return be_form(subject, past=False), present_participle(verb.en)
     if needs_do:
-        return do(said), verb.en
+        return do(said, subject), verb.en
     if said.tense == "past":
         return "", past(verb)
-    return "", third_person(verb.en) if is_third_singular(said.subject) else verb.en
+    return "", third_person(verb.en) if is_third_singular(subject) else verb.en
 
 
 def negated(auxiliary: str) -> str:
@@ -194,10 +189,13 @@ def complements(said: Clause) -> list[str]:
     return words
 
 
-def clause(said: Clause) -> str:
-    """A statement, or a relative clause, whose head is missing from it."""
-    auxiliary, verb = verb_parts(said)
-    words = [] if said.subject is None or type(said.subject) is Gap else [entity(said.subject)]
+def clause(said: Clause, head: Entity | None = None) -> str:
+    """A statement, or the relative clause of a head, with which its verb agrees if it has no other subject."""
+    missing = said.subject is None or type(said.subject) is Gap
+    subject = head if missing else said.subject
+    assert subject is not None
+    auxiliary, verb = verb_parts(said, subject)
+    words = [] if missing else [entity(subject)]
     if said.asked == "who":
         words = ["who"]
     if auxiliary:
@@ -215,8 +213,8 @@ def clause(said: Clause) -> str:
 def question(said: Clause) -> str:
     if said.asked == "who":
         return clause(said)
-    auxiliary, verb = verb_parts(said)
     assert said.subject is not None
+    auxiliary, verb = verb_parts(said, said.subject)
     words = [] if said.asked in (None, "yes") else [WH[said.asked]]
     words += [auxiliary, entity(said.subject)]
     if said.negative:

@@ -333,6 +333,8 @@ class Writer:
             words.append("언제" if clause.asked == "when" else "왜")
         words += self.complements(clause)
         words.append(self.predicate(clause, ending))
+        if words[-2:-1] == ["잘"] and type(clause.predicate) is Verb and clause.predicate.ko == "하":
+            words[-2:] = ["잘" + words[-1]]  # 잘하다 is one word, 잘 치다 is two
         return " ".join(words)
 
     def subject(self, clause: Clause, subject_particle: str) -> str:

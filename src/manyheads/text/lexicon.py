@@ -555,7 +555,7 @@ REPORTING = """
 RAIN = "rain rained | 비가 오 | regnen, geregnet | - | - | -"
 SNOW = "snow snowed | 눈이 오 | schneien, geschneit | - | - | -"
 
-THINGS = "print writing item flower keepsake picture clothes hat shoes device vehicle furniture crockery"
+THINGS = "print writing item keepsake picture clothes hat shoes device vehicle furniture crockery"
 ADJECTIVES = f"""
     big | 크 | groß | {BEASTS} bird fruit vegetable vehicle furniture crockery building place tree
     small | 작 | klein | {BEASTS} bird fruit vegetable device furniture crockery building tree item keepsake
@@ -574,7 +574,7 @@ ADJECTIVES = f"""
     sad | 슬프 | traurig | person kin
     cute | 귀엽:ㅂ | niedlich | pet livestock
     new | 새:관 | neu | {THINGS} building | attributive
-    old | 낡:낡 | alt | {THINGS} building | attributive
+    old | 오래되 | alt | {THINGS} building | attributive
     long | 길 | lang | writing show
     pretty | 예쁘 | hübsch | clothes flower
     sick | 아프 | krank | person kin pet livestock
