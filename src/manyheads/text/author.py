@@ -103,10 +103,11 @@ HABITS = (
         "get up",
     ),
     *("cook", "study", "watch", "run", "clean", "visit", "call", "play", "learn", "teach", "bake", "swim"),
-    *("talk with", "buy", "wash", "use", "dance", "wake up", "fall asleep", "wear", "travel", "turn on"),
+    *("talk with", "buy", "wash", "use", "dance", "wake up", "fall asleep", "wear", "turn on"),
     *("turn off", "draw", "order", "wait for", "make"),
 )
 COLORS = ("red", "blue", "yellow", "white", "black")  # no thing is very red here
+MOMENTARY = ("thank", "answer", "ask", "invite")  # over before one can say that it goes on
 UNPLANNED = ("hug", "laugh", "cry", "smile", "follow", "hide")  # nobody has to, or wants to, or can
 BULK = ("buy", "sell", "choose", "bring", "see", "draw", "plant", "bake", "make", "have")  # more than four
 DENS = {
@@ -182,7 +183,7 @@ class Author:
         for tense in ("present", "progressive", "past", "future"):
             fitting = [time for time in ALL_TIMES if tense in time.tenses]
             capped += [time for time in fitting[:words] if time not in capped]
-        self.frequencies = tuple(time for time in capped if time.frequency)
+        self.frequencies = tuple(time for time in capped if time.en in ("often", "sometimes"))
         self.times: dict[tuple[str, Tense], tuple[Time, ...]] = {}
         tenses: tuple[Tense, ...] = ("present", "progressive", "past", "future")
         for tense in tenses:
@@ -233,7 +234,13 @@ class Author:
             for kind in adjective.kinds:
                 if adjective.attributive:
                     self.adjectives_for[kind] = (*self.adjectives_for.get(kind, ()), adjective)
-        self.predicative = tuple(adjective for adjective in self.adjectives if adjective.predicative)
+        self.kinds_of = {
+            adjective: tuple(kind for kind in adjective.kinds if self.nouns.get(kind))
+            for adjective in self.adjectives
+        }
+        self.predicative = tuple(
+            adjective for adjective in self.adjectives if adjective.predicative and self.kinds_of[adjective]
+        )
         self.relatives = self.nouns["kin"] + tuple(
             noun for noun in self.nouns["person"] if noun.en in OWNED_PEOPLE
         )
@@ -248,9 +255,9 @@ class Author:
 
     def known_consequences(self) -> tuple[tuple[Adjective | Verb, tuple[Clause, ...]], ...]:
         """Those whose words are all within the cap, as clauses that wait for a subject and a tense."""
-        causes: dict[str, Adjective | Verb] = {
-            word.en: word for word in self.adjectives if word.en in PASSING
-        }
+        causes: dict[str, Adjective | Verb] = {}
+        if "adjective" in self.allowed:
+            causes = {word.en: word for word in self.adjectives if word.en in PASSING}
         causes |= {word.en: word for word in WEATHER_ADJECTIVES if word.en in CONSEQUENCES}
         causes |= {"rain": RAINING, "snow": SNOWING}
         known = []
@@ -538,7 +545,8 @@ class Author:
             return "present"
         if draw < 0.66:
             return "past"
-        if draw < 0.85 or type(verb) is not Verb or verb.sudden or verb.times == "dawn":
+        momentary = type(verb) is not Verb or verb.sudden or verb.times == "dawn" or verb.en in MOMENTARY
+        if draw < 0.85 or momentary:
             return "future"
         return "progressive"
 
@@ -576,6 +584,8 @@ class Author:
         modal = None if fated or asked in ("when", "why") else self.modal(subject)
         if asked == "when" and tense == "progressive":
             tense = "past"
+        if modal and verb.times == "dawn":
+            modal = "must"
         if modal and tense in ("future", "progressive"):
             tense = "present"
         plain = negative or asked is not None
@@ -590,7 +600,7 @@ class Author:
         if asked not in ("when", "why") and not bare:
             # What one can, wants to or has to do lies ahead.
             time = self.time_for(verb, "future" if modal and tense == "present" else tense, negative)
-        if time and (time.frequency and asked):
+        if time and ((time.frequency and asked) or (modal and time.en in ("soon", "in an hour"))):
             time = None
         if time and tense == "present" and not time.frequency and is_animal(subject):
             time = None
@@ -703,7 +713,7 @@ class Author:
         )
 
     def described(self, adjective: Adjective) -> Entity:
-        kind = self.pick(adjective.kinds)
+        kind = self.pick(self.kinds_of[adjective])
         if kind in PEOPLE:
             someone = self.person()
             return replace(someone, adjective=None) if type(someone) is Phrase else someone
@@ -756,21 +766,25 @@ class Author:
                 past = self.may("tense", 0.3)
                 tense: Tense = "past" if past else "present"
                 return Clause(self.pick(people), self.asked_subject(), tense=tense, asked="yes")
+        asked, verbs = self.asking(draw)
+        if not verbs:
+            asked, verbs = "yes", self.human
+        subject = HE if asked == "who" else self.asked_subject()
+        return self.clause(self.pick(verbs), subject, asked=asked)
+
+    def asking(self, draw: float) -> tuple[Asked, tuple[Verb, ...]]:
+        """What is asked for, and the verbs that can be asked so."""
         if draw < 0.4:
-            return self.clause(self.pick(self.human), self.asked_subject(), asked="yes")
+            return "yes", self.human
         if draw < 0.5:
-            return self.clause(self.pick(self.human), HE, asked="who")
+            return "who", self.human
         if draw < 0.62:
-            return self.clause(self.pick(self.with_thing), self.asked_subject(), asked="what")
-        if draw < 0.7 and self.with_person:
-            return self.clause(self.pick(self.with_person), self.asked_subject(), asked="whom")
+            return "what", self.with_thing
+        if draw < 0.7:
+            return "whom", self.with_person
         if draw < 0.8:
-            pool = self.pick((self.located, self.staying, self.going)) or self.going or self.located
-            if pool:
-                return self.clause(self.pick(pool), self.asked_subject(), asked="where")
-        asked: Asked = "when" if draw < 0.9 else "why"
-        verb = self.pick(self.acts)
-        return self.clause(verb, self.asked_subject(), asked=asked)
+            return "where", self.pick((self.located, self.staying, self.going))
+        return ("when", self.acts) if draw < 0.9 else ("why", self.acts)
 
     def command(self) -> Clause:
         verb = self.pick(self.commanded)
@@ -839,8 +853,12 @@ class Author:
         if type(speaker) is Phrase:
             speaker = replace(speaker, relative=None)
         content = self.description() if self.may("adjective", 0.5) else self.statement()
-        if type(content.subject) is Phrase and content.subject.count:
-            content = replace(content, subject=self.pick((HE, SHE, THEY)))
+        subject = content.subject
+        if type(subject) is Phrase and subject.count:
+            subject = self.pick((HE, SHE, THEY))
+        if type(subject) is Pronoun and subject.person == 3 and person_of(speaker) == 3:
+            subject = Phrase(self.pick(self.nouns["person"]))  # he says that he ...: who?
+        content = replace(content, subject=subject)
         if content.fronted or (content.time and content.time.frequency):
             content = replace(content, time=None, fronted=False)
             if type(content.predicate) is Verb and content.predicate.en_past == content.predicate.en:

@@ -190,7 +190,7 @@ def complements(said: Clause) -> list[str]:
 
 
 def clause(said: Clause, head: Entity | None = None) -> str:
-    """A statement, or the relative clause of a head, with which its verb agrees if it has no other subject."""
+    """A statement, or the relative clause of a head, with which the verb agrees if there is no subject."""
     missing = said.subject is None or type(said.subject) is Gap
     subject = head if missing else said.subject
     assert subject is not None
