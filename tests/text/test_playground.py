@@ -274,6 +274,22 @@ KOREAN: list[tuple[Sentence, str, str]] = [
         "Mina says that he is a doctor.",
         "미나는 그가 의사라고 말한다.",
     ),
+    (
+        Reported(HE, verb_named("say"), be("dirty", my("cup", HE))),
+        "He says that his cup is dirty.",
+        "그는 자신의 컵이 더럽다고 말한다.",
+    ),
+    (
+        do("smile", the("child", plural=True, relative=do("read", GAP, some("book", plural=True)))),
+        "The children who read books smile.",
+        "책을 읽는 아이들은 미소 짓는다.",
+    ),
+    (
+        do("speak", SHE, some("German"), manner=manner_named("well")),
+        "She speaks German well.",
+        "그녀는 독일어를 잘한다.",
+    ),
+    (do("understand", HE, WE, negative=True), "He does not understand us.", "그는 우리를 이해하지 못한다."),
     # time and manner
     (
         do("meet", I, MINHO, tense="past", time=on("yesterday"), fronted=True),

@@ -219,7 +219,7 @@ class Author:
         )
         self.with_person = tuple(verb for verb in human if "person" in verb.objects)
         self.located = tuple(verb for verb in human if self.places.get(verb.places) and verb.places != "buy")
-        self.staying = tuple(verb for verb in human if verb.stays)
+        self.staying = tuple(verb for verb in human if verb.stays and verb.en != "arrive")
         self.going = tuple(verb for verb in human if verb.motion and not verb.rides and verb.en == "go")
         self.things_of = {
             verb: tuple(noun for kind in verb.objects if kind not in PEOPLE for noun in self.nouns[kind])
@@ -800,7 +800,7 @@ class Author:
         fitting = self.manners.get(verb.manners, ())
         if fitting and not negative and not has_relative(said) and self.may("manner", 0.3):
             manner = self.pick(fitting)
-            return clause if manner.en == "together" else replace(clause, manner=manner)
+            return clause if manner.en in ("together", "alone") else replace(clause, manner=manner)
         return clause
 
     def joined(self) -> Joined:
@@ -816,6 +816,8 @@ class Author:
         if type(other) is Pronoun and other.person == 3:  # who would seem to be the first one again
             other = self.somebody(plain=False)
         second = self.clause(second_verb, other, bare=True)
+        if second_verb is first_verb:
+            second = replace(second, object=self.counterpart(first, second, first_verb))
         tense = first.tense
         unheard = {verb.en_past == verb.en for verb in (first_verb, second_verb)}
         if True in unheard and tense == "past":
@@ -829,6 +831,18 @@ class Author:
         if contrast:
             second = replace(second, object=uncounted(second.object))
         return Joined(first, "but" if contrast else "and", second)
+
+    def counterpart(self, first: Clause, second: Clause, verb: Verb) -> Entity | None:
+        """Something of the kind of the first object, but not the same: coffee and tea, Mina and Peter."""
+        if first.object is None:
+            return None
+        if type(first.object) is not Phrase or first.object.noun.kind in PEOPLE:
+            return self.person(second.subject) if "person" in verb.objects else second.object
+        pool = self.nouns[first.object.noun.kind]
+        if first.object.noun not in pool:
+            return second.object
+        others = tuple(noun for noun in pool if noun is not first.object.noun)
+        return self.thing(self.pick(others or pool), verb, second.subject, second.negative)
 
     def because(self) -> Because:
         """Somebody does what follows from how he feels, or from the weather."""
@@ -863,7 +877,10 @@ class Author:
             content = replace(content, time=None, fronted=False)
             if type(content.predicate) is Verb and content.predicate.en_past == content.predicate.en:
                 content = replace(content, tense="present" if content.tense == "past" else content.tense)
-        return Reported(speaker, self.pick(self.reporting), content)
+        verbs = self.reporting
+        if person_of(speaker) == 1:  # I say that I ...: one just says it
+            verbs = tuple(verb for verb in verbs if verb.en != "say")
+        return Reported(speaker, self.pick(verbs), content)
 
     def existence(self) -> Existence:
         noun = self.pick(self.beings if self.random() < 0.6 else self.room_things)

@@ -319,12 +319,14 @@ class Writer:
 
     # --- Clauses
 
-    def clause(self, clause: Clause, ending: str, subject_particle: str = "은") -> str:
-        """Everything up to the predicate's ending, in the order of a verb-final language."""
+    def clause(
+        self, clause: Clause, ending: str, subject_particle: str = "은", speaker: Entity | None = None
+    ) -> str:
+        """In the order of a verb-final language. What a speaker reports of his own things is 자신의."""
         words = []
         if clause.time and clause.fronted:
             words.append(clause.time.ko)
-        subject = self.subject(clause, subject_particle)
+        subject = self.subject(clause, subject_particle, speaker)
         if subject:
             words.append(subject)
         if clause.time and not clause.fronted:
@@ -337,7 +339,7 @@ class Writer:
             words[-2:] = ["잘" + words[-1]]  # 잘하다 is one word, 잘 치다 is two
         return " ".join(words)
 
-    def subject(self, clause: Clause, subject_particle: str) -> str:
+    def subject(self, clause: Clause, subject_particle: str, speaker: Entity | None = None) -> str:
         subject = clause.subject
         if clause.asked == "who":
             return "누가"
@@ -347,7 +349,7 @@ class Writer:
             return ""
         if type(subject) is Phrase and subject.count:
             subject_particle = "이"
-        return particle(self.entity(subject), subject_particle)
+        return particle(self.entity(subject, speaker), subject_particle)
 
     def complements(self, clause: Clause) -> list[str]:
         """With whom, with what, where, to whom, what, whither, how."""
@@ -397,7 +399,7 @@ class Writer:
         if type(sentence) is Reported:
             speaker = particle(self.entity(sentence.speaker), "은")
             verb = predicate(sentence.verb.ko, "", VERB, "present", None, False, False, self.ending)
-            return f"{speaker} {self.clause(sentence.content, 'quote', '이')} {verb}."
+            return f"{speaker} {self.clause(sentence.content, 'quote', '이', sentence.speaker)} {verb}."
         if type(sentence) is Weather:
             return self.weather(sentence, self.ending) + "."
         assert type(sentence) is Existence

@@ -305,9 +305,11 @@ NOUNS = {
     "building": """
         house | 집/채 | das Haus/Häuser
         bridge | 다리 | die Brücke/Brücken
+        castle | 성 | das Schloss/Schlösser
+    """,
+    "height": """
         tower | 탑 | der Turm/Türme
         wall | 담 | die Mauer/Mauern
-        castle | 성 | das Schloss/Schlösser
     """,
     "song": """
         song | 노래/곡 | das Lied/Lieder
@@ -444,9 +446,9 @@ PRONOUNS = """
 
 FOOD = "fruit vegetable dish rice baked mixed snack"
 LIKED = "person pet livestock fruit drink hot_drink snack song show flower"
-DRAWN = "picture flower tree pet bird animal building"
+DRAWN = "picture flower tree pet bird animal building height"
 ORDERED = "dish rice baked mixed drink hot_drink"
-GIFTS = "print writing item flower keepsake picture"
+GIFTS = "print item flower keepsake picture"
 WARES = f"{GIFTS} {FOOD} drink hot_drink clothes hat shoes device vehicle furniture crockery"
 BEASTS = "pet animal exotic livestock prey"
 
@@ -461,7 +463,7 @@ VERBS = f"""
     meet met | 만나 | treffen, trifft, getroffen | person | person | places=meet
     help helped | 돕:ㅂ | helfen, hilft, geholfen | person | person | de=dat
     sleep slept | 자 | schlafen, schläft, geschlafen | person {BEASTS} | - | please=주무세요 dusk
-    give gave | 주 | geben, gibt, gegeben | person | {GIFTS} | gives
+    give gave | 주 | geben, gibt, gegeben | person | {GIFTS} writing | gives
     write wrote | 쓰 | schreiben, geschrieben | person | writing | places=read manners=write
     come came | 오 | kommen, ist gekommen | person | - | motion
     see saw | 보 | sehen, sieht, gesehen | person | person {BEASTS} bird tree building | sudden
@@ -475,10 +477,10 @@ VERBS = f"""
     love loved | 사랑하 | lieben, geliebt | person | person pet | state
     cook cooked | 요리하 | kochen, gekocht | person | dish | places=cook manners=cook
     wear wore | 입 | tragen, trägt, getragen | person | clothes | -
-    build built | 짓:ㅅ | bauen, gebaut | person | building | manners=build long
+    build built | 짓:ㅅ | bauen, gebaut | person | building height | manners=build long
     study studied | 공부하 | lernen, gelernt | person | subject | places=study manners=alone long
     wait_for waited | 기다리 | warten, gewartet | person | person | de=auf+acc places=meet
-    send sent | 보내 | schicken, geschickt | person | writing flower keepsake picture item | gives
+    send sent | 보내 | schicken, geschickt | person | writing flower keepsake picture | gives
     know knew | 알 | kennen, kennt, gekannt | person | person | state
     choose chose | 고르:르 | aus-suchen, ausgesucht | person | {WARES} | manners=care
     watch watched | 보 | sehen, sieht, gesehen | person | show | manners=sleep
@@ -486,7 +488,7 @@ VERBS = f"""
     laugh laughed | 웃 | lachen, gelacht | person | - | manners=loud
     cry cried | 울 | weinen, geweint | person | - | manners=loud
     run ran | 달리 | rennen, ist gerannt | person {BEASTS} | - | places=stroll manners=fast
-    show showed | 보여 주 | zeigen, gezeigt | person | {GIFTS} clothes | gives
+    show showed | 보여 주 | zeigen, gezeigt | person | {GIFTS} writing clothes | gives
     make made | 만들 | machen, gemacht | person | mixed | places=cook
     clean cleaned | 청소하 | putzen, geputzt | person | room | manners=fast
     visit visited | 방문하 | besuchen, besucht | person | person site | long
@@ -526,7 +528,7 @@ VERBS = f"""
     order ordered | 주문하 | bestellen, bestellt | person | {ORDERED} | places=dine
     collect collected | 모으 | sammeln, gesammelt | person | keepsake | long
     hide hid | 숨기 | verstecken, versteckt | person | item keepsake | -
-    pull pulled | 당기 | ziehen, gezogen | person | furniture | -
+    paint painted | 칠하 | streichen, gestrichen | person | furniture | -
     push pushed | 밀 | schieben, geschoben | person | furniture vehicle | manners=care
     understand understood | 이해하 | verstehen, verstanden | person | person | state
     trust trusted | 믿 | vertrauen, vertraut | person | person | de=dat state
@@ -539,7 +541,7 @@ VERBS = f"""
     fall_asleep fell | 잠들 | ein-schlafen, schläft, ist eingeschlafen | person | - | sudden dusk
     wake_up woke | 깨어나 | auf-wachen, ist aufgewacht | person | - | sudden manners=early dawn
     stay stayed | 머무르:르 | bleiben, ist geblieben | person | - | stays long
-    jump jumped | 뛰어오르:르 | springen, ist gesprungen | {BEASTS} | - | -
+    jump jumped | 뛰어오르:르 | springen, ist gesprungen | pet animal prey | - | -
     chase chased | 쫓 | jagen, gejagt | pet animal | prey bird livestock | -
     bite bit | 물 | beißen, gebissen | pet animal | person | -
     fly flew | 날 | fliegen, ist geflogen | bird | - | manners=fast
@@ -586,7 +588,7 @@ ADJECTIVES = f"""
     clean | 깨끗하 | sauber | clothes shoes room crockery
     difficult | 어렵:ㅂ | schwierig | subject language
     easy | 쉽:ㅂ | einfach | subject language
-    spicy | 맵:ㅂ | scharf | dish mixed
+    spicy | 맵:ㅂ | scharf | dish
     cold | 춥:ㅂ | kalt | room
     fast | 빠르:르 | schnell | vehicle
     brave | 용감하 | mutig | person kin
@@ -622,7 +624,7 @@ ADJECTIVES = f"""
     short | 짧 | kurz | writing show song
     soft | 부드럽:ㅂ | weich | clothes
     round | 둥글 | rund | crockery
-    high | 높 | hoch/hoh | building tree
+    high | 높 | hoch/hoh | height
 """
 
 FREQUENCIES = """
