@@ -68,7 +68,7 @@ TALKED_OF = (
 KNOWN = ("miss", "hug", "follow")  # whose object is always one that we know
 PASSING = ("happy", "tired", "hungry", "busy", "sad", "sick", "thirsty", "lonely")  # true for a while
 OWNED_PEOPLE = ("teacher", "doctor", "guest")
-AT_HOME = ("read", "eat", "study", "cook", "rest", "play", "stay", "arrive")
+AT_HOME = ("read", "eat", "study", "cook", "rest", "play", "stay")
 SOCIAL = ("go", "eat", "work", "cook", "read", "sing", "alone", "together", "well")
 DAYS = ("", "yesterday ", "tomorrow ")
 PARTS_OF_DAY = {
@@ -107,6 +107,7 @@ HABITS = (
     *("turn off", "draw", "order", "wait for", "make"),
 )
 COLORS = ("red", "blue", "yellow", "white", "black")  # no thing is very red here
+OBSERVED = ("yesterday", "last night", "two days ago", "now")  # when one saw what an animal did
 MOMENTARY = ("thank", "answer", "ask", "invite")  # over before one can say that it goes on
 UNPLANNED = ("hug", "laugh", "cry", "smile", "follow", "hide")  # nobody has to, or wants to, or can
 BULK = ("buy", "sell", "choose", "bring", "see", "draw", "plant", "bake", "make", "have")  # more than four
@@ -334,7 +335,10 @@ class Author:
             return self.somebody() if name is subject or type(subject) is Both else name
         if draw < 0.6 and "possessive" in self.allowed:
             return self.relation(subject)
-        return self.somebody(plain=False)
+        someone = self.somebody(plain=False)
+        if type(subject) is Phrase and subject.noun is someone.noun:
+            return self.pick(self.names)  # the baker helps another baker: who is who?
+        return someone
 
     def clashes(self, pronoun: Pronoun, subject: Entity | None) -> bool:
         if subject is None:
@@ -483,7 +487,7 @@ class Author:
             return Phrase(noun, adjective=adjective)
         if verb.en == "wear" and subject is not None and is_plural(subject):
             known = True
-        if known or many or not noun.plural or draw < 0.5:
+        if known or many or not noun.plural or (draw < 0.5 and verb.en != "wear"):
             return Phrase(noun, "", plural=bool(noun.plural), adjective=adjective)
         return Phrase(noun, "a", adjective=adjective)
 
@@ -602,7 +606,9 @@ class Author:
             time = self.time_for(verb, "future" if modal and tense == "present" else tense, negative)
         if time and ((time.frequency and asked) or (modal and time.en in ("soon", "in an hour"))):
             time = None
-        if time and tense == "present" and not time.frequency and is_animal(subject):
+        if time and is_animal(subject) and not (time.frequency or time.en in OBSERVED):
+            time = None
+        if time and time.frequency and type(said) is Phrase and said.count:
             time = None
         if verb.en_past == verb.en and tense == "past" and (time is None or time.scale == "clock"):
             tense, time = "present", None  # otherwise nobody could hear the tense
@@ -664,6 +670,8 @@ class Author:
         if (manner.en == "together" and not many) or (manner.en == "alone" and many):
             return clause
         if manner.en in ("early", "late") and clause.time and clause.time.scale == "clock":
+            return clause
+        if manner.en == "well" and clause.time:
             return clause
         return replace(clause, manner=manner)
 

@@ -483,7 +483,7 @@ VERBS = f"""
     send sent | 보내 | schicken, geschickt | person | writing flower keepsake picture | gives
     know knew | 알 | kennen, kennt, gekannt | person | person | state
     choose chose | 고르:르 | aus-suchen, ausgesucht | person | {WARES} | manners=care
-    watch watched | 보 | sehen, sieht, gesehen | person | show | manners=sleep
+    watch watched | 보 | sehen, sieht, gesehen | person | show | manners=alone
     play played | 놀 | spielen, gespielt | youth | - | places=play manners=together
     laugh laughed | 웃 | lachen, gelacht | person | - | manners=loud
     cry cried | 울 | weinen, geweint | person | - | manners=loud
@@ -511,7 +511,7 @@ VERBS = f"""
     lend lent | 빌려주 | leihen, geliehen | person | print clothes vehicle | gives
     borrow borrowed | 빌리 | aus-leihen, ausgeliehen | person | print vehicle | -
     bring brought | 가져오 | mit-bringen, mitgebracht | person | {GIFTS} drink hot_drink fruit | -
-    draw drew | 그리 | zeichnen, gezeichnet | person | {DRAWN} | manners=well
+    draw drew | 그리 | zeichnen, gezeichnet | person | {DRAWN} | manners=alone
     plant planted | 심 | pflanzen, gepflanzt | person | flower tree | places=plant long
     repair repaired | 고치 | reparieren, repariert | person | vehicle device furniture | manners=care
     dance danced | 춤추 | tanzen, getanzt | person | - | manners=well
