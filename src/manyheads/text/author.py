@@ -289,14 +289,14 @@ class Author:
     def weigh(self) -> tuple[tuple[float, Callable[[], Sentence]], ...]:
         """The kinds of sentences, each with the share of draws up to and with it."""
         shares: list[tuple[float, bool, Callable[[], Sentence]]] = [
-            (57, True, self.statement),
-            (2.5, "adjective" in self.allowed, self.description),
+            (55, True, self.statement),
+            (2.2, "adjective" in self.allowed, self.description),
             (0.7, bool(self.professions), self.profession),
-            (6, "question" in self.allowed, self.question),
-            (1.3, "command" in self.allowed, self.command),
-            (13, "coordination" in self.allowed, self.joined),
+            (5.5, "question" in self.allowed, self.question),
+            (1.2, "command" in self.allowed, self.command),
+            (14.5, "coordination" in self.allowed, self.joined),
             (0.8, "subordinate" in self.allowed and bool(self.consequences), self.because),
-            (13, "subordinate" in self.allowed, self.reported),
+            (14, "subordinate" in self.allowed, self.reported),
             (1.4, "place" in self.allowed, self.existence),
             (0.05, True, self.weather),
         ]
@@ -564,7 +564,7 @@ class Author:
         if verb.state or not self.may("time", 0.65):
             return None
         fitting = self.times[verb.times or ("long" if verb.long else ""), tense]
-        if not (verb.times or verb.long) and self.random() < 0.35:
+        if not (verb.times or verb.long) and self.random() < 0.45:
             fitting = self.times["clock", tense]
         if tense == "present" and verb.en not in HABITS:
             fitting = self.frequencies
@@ -845,7 +845,10 @@ class Author:
         if first.object is None:
             return None
         if type(first.object) is not Phrase or first.object.noun.kind in PEOPLE:
-            return self.person(second.subject) if "person" in verb.objects else second.object
+            if "person" not in verb.objects:
+                return second.object
+            other = self.person(second.subject)
+            return self.somebody(plain=False) if other == first.object else other
         pool = self.nouns[first.object.noun.kind]
         if first.object.noun not in pool:
             return second.object

@@ -296,7 +296,8 @@ class Writer:
         if phrase.adjective:
             text = f"{adjective_before_noun(phrase.adjective)} {text}"
         if phrase.possessor:
-            text = f"{self.possessor(phrase.possessor, noun, subject)} {text}"
+            owner = self.possessor(phrase.possessor, noun, subject)
+            text = f"{'우리의' if owner == '우리' and phrase.adjective else owner} {text}"
         elif phrase.determiner == "this":
             text = f"이 {text}"
         if phrase.relative:

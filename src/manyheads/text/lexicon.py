@@ -496,7 +496,7 @@ VERBS = f"""
     look_for looked | 찾 | suchen, gesucht | person | person pet item keepsake print | -
     call called | 전화하 | an-rufen, angerufen | person | person | ko=에게
     ask asked | 묻:ㄷ | fragen, gefragt | person | person | ko=에게
-    wash washed | 빨 | waschen, wäscht, gewaschen | person | clothes shoes | -
+    wash washed | 빨 | waschen, wäscht, gewaschen | person | clothes | -
     play played | 하 | spielen, gespielt | person | sport | places=sport manners=well
     play played | 치 | spielen, gespielt | person | instrument | manners=well
     learn learned | 배우 | lernen, gelernt | person | language | places=study manners=alone long
