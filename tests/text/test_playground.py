@@ -391,6 +391,10 @@ GERMAN: list[tuple[Sentence, str]] = [
         do("see", the("teacher"), HE, tense="past", time=on("yesterday"), fronted=True),
         "Gestern hat ihn der Lehrer gesehen.",
     ),
+    (
+        do("see", the("teacher"), SHE, tense="past", time=on("yesterday"), fronted=True),
+        "Gestern hat der Lehrer sie gesehen.",
+    ),
     (do("invite", HE, SHE, time=on("often")), "Er lädt sie oft ein."),
     (do("play", MINA, Phrase(named("piano")), ko="치"), "Mina spielt Klavier."),
     # two-way prepositions and contractions

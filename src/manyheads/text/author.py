@@ -60,15 +60,12 @@ Option = TypeVar("Option")
 
 PEOPLE = ("person", "kin")
 FOOD = ("fruit", "vegetable", "dish", "rice", "baked", "mixed", "snack", "drink", "hot_drink")
-TALKED_OF = (
-    "like",
-    "love",
-    "collect",
-)  # whose object is known or a whole kind: never "a cat", never three of them
+# Whose object is known or a whole kind: never "a cat", never three of them.
+TALKED_OF = ("like", "love", "collect")
 KNOWN = ("miss", "hug", "follow")  # whose object is always one that we know
 PASSING = ("happy", "tired", "hungry", "busy", "sad", "sick", "thirsty", "lonely")  # true for a while
 OWNED_PEOPLE = ("teacher", "doctor", "guest")
-AT_HOME = ("read", "eat", "study", "cook", "rest", "play", "stay")
+AT_HOME = ("read", "eat", "study", "cook", "play", "stay")
 SOCIAL = ("go", "eat", "work", "cook", "read", "sing", "alone", "together", "well")
 DAYS = ("", "yesterday ", "tomorrow ")
 PARTS_OF_DAY = {
@@ -87,24 +84,10 @@ PARTS_OF_DAY = {
 }
 # What people do every day, or every week; of anything else one says at most that it happens often.
 HABITS = (
-    *(
-        "go",
-        "eat",
-        "read",
-        "drink",
-        "meet",
-        "help",
-        "sleep",
-        "write",
-        "come",
-        "sing",
-        "work",
-        "walk",
-        "get up",
-    ),
-    *("cook", "study", "watch", "run", "clean", "visit", "call", "play", "learn", "teach", "bake", "swim"),
-    *("talk with", "buy", "wash", "use", "dance", "wake up", "fall asleep", "wear", "turn on"),
-    *("turn off", "draw", "order", "wait for", "make"),
+    *("go", "eat", "read", "drink", "meet", "help", "sleep", "write", "come", "sing", "work", "walk"),
+    *("get up", "cook", "study", "watch", "run", "clean", "visit", "call", "play", "learn", "teach"),
+    *("bake", "swim", "talk with", "buy", "wash", "use", "dance", "wake up", "fall asleep", "wear"),
+    *("turn on", "turn off", "draw", "order", "wait for", "make"),
 )
 COLORS = ("red", "blue", "yellow", "white", "black")  # no thing is very red here
 OBSERVED = ("yesterday", "last night", "two days ago", "now")  # when one saw what an animal did
@@ -161,7 +144,9 @@ class Author:
         for manner, groups in ALL_MANNERS[:words]:
             for group in groups:
                 self.manners[group] = (*self.manners.get(group, ()), manner)
-        self.set_pools()
+        self.set_verbs()
+        self.set_words()
+        self.consequences = self.known_consequences()
         self.makers = self.weigh()
 
     def set_places(self, words: int | None) -> None:
@@ -170,7 +155,7 @@ class Author:
             for group in groups:
                 self.places[group] = (*self.places.get(group, ()), place)
         for den, names in (("wild", ("zoo", "forest")), ("zoo", ("zoo",)), ("farm", ("farm",))):
-            self.places[den] = tuple(place for place, _ in ALL_PLACES if place.noun.en in names)
+            self.places[den] = tuple(place for place, _ in ALL_PLACES[:words] if place.noun.en in names)
         for group in ("live", "arrive", "stay"):
             self.places[group] = (*self.places.get(group, ()), *self.cities)
         self.places["go"] = (HOME, *self.places.get("go", ()))
@@ -198,7 +183,7 @@ class Author:
                     time for time in fitting if time.en in names and time.scale != "long"
                 )
 
-    def set_pools(self) -> None:
+    def set_verbs(self) -> None:
         def can(verb: Verb) -> bool:
             return not verb.objects or any(self.nouns[kind] for kind in verb.objects)
 
@@ -230,6 +215,8 @@ class Author:
         for verb in human:
             for kind in verb.objects:
                 self.verbs_for[kind] = (*self.verbs_for.get(kind, ()), verb)
+
+    def set_words(self) -> None:
         self.adjectives_for: dict[str, tuple[Adjective, ...]] = {}
         for adjective in self.adjectives:
             for kind in adjective.kinds:
@@ -246,13 +233,17 @@ class Author:
             noun for noun in self.nouns["person"] if noun.en in OWNED_PEOPLE
         )
         self.professions = tuple(noun for noun in self.nouns["person"] if noun.feminine)
-        self.beings = tuple(
-            noun for kind in ("pet", "animal", "prey", "bird", "person") for noun in self.nouns[kind]
+        self.found_somewhere = self.inhabitants()
+
+    def inhabitants(self) -> tuple[tuple[Noun, tuple[Place, ...]], ...]:
+        """Who and what can be where, of those whose place is known."""
+        homes = DENS | dict.fromkeys(("furniture", "item", "print", "keepsake"), "room") | {"person": "meet"}
+        return tuple(
+            (noun, self.places[home])
+            for kind, home in homes.items()
+            for noun in self.nouns[kind]
+            if self.places.get(home)
         )
-        self.room_things = tuple(
-            noun for kind in ("furniture", "item", "print", "keepsake") for noun in self.nouns[kind]
-        )
-        self.consequences = self.known_consequences()
 
     def known_consequences(self) -> tuple[tuple[Adjective | Verb, tuple[Clause, ...]], ...]:
         """Those whose words are all within the cap, as clauses that wait for a subject and a tense."""
@@ -297,7 +288,7 @@ class Author:
             (14.5, "coordination" in self.allowed, self.joined),
             (0.8, "subordinate" in self.allowed and bool(self.consequences), self.because),
             (14, "subordinate" in self.allowed, self.reported),
-            (1.4, "place" in self.allowed, self.existence),
+            (1.4, "place" in self.allowed and bool(self.found_somewhere), self.existence),
             (0.05, True, self.weather),
         ]
         shares = [share for share in shares if share[1]]
@@ -377,7 +368,8 @@ class Author:
         if draw < 0.65:
             return self.pick((I, HE, SHE, WE, THEY))
         if draw < 0.78:
-            return Phrase(self.pick(self.nouns["person"]))
+            noun = self.pick(self.nouns["person"])
+            return I if noun in self.nouns["youth"] else Phrase(noun)
         name = self.pick(self.names)
         return I if name is subject else name
 
@@ -894,9 +886,7 @@ class Author:
         return Reported(speaker, self.pick(verbs), content)
 
     def existence(self) -> Existence:
-        noun = self.pick(self.beings if self.random() < 0.6 else self.room_things)
-        group = DENS.get(noun.kind, "meet" if noun.kind == "person" else "room")
-        spots = self.places.get(group) or self.places["go"][1:] or (HOME,)
+        noun, spots = self.pick(self.found_somewhere)
         place = self.pick(spots)
         tense: Tense = "past" if self.may("tense", 0.35) else "present"
         negative, adjective = self.may("negation", 0.15), self.adjective_for(noun)

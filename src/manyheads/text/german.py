@@ -57,6 +57,7 @@ CONTRACTIONS = {
     "zu der": "zur",
 }
 MEASURE_GENDERS = {"Tasse": "f", "Glas": "n", "Paar": "n", "Stück": "n", "Schüssel": "f"}
+UNMISTAKABLE = ("mich", "mir", "ihn", "ihm", "ihr", "uns", "ihnen")  # sie could be the subject
 PART_OF_THE_VERB = ("sport", "instrument")  # Fußball spielen, Klavier spielen: nicht, never kein
 
 # ich du er wir sie
@@ -359,12 +360,11 @@ def verb_second(clause: Clause) -> str:
 
 def behind_pronouns(subject: str, clause: Clause) -> list[str]:
     """Gestern hat ihn der Lehrer gesehen; but: Gestern hat er ihn gesehen."""
-    words = middle(clause)
-    leading = 0
+    words, leading = middle(clause), 0
     if type(clause.subject) is not Pronoun:
-        leading = sum(type(said) is Pronoun for said in (clause.recipient, clause.object))
-        if type(clause.predicate) is Verb and " " in clause.predicate.de_object:
-            leading = 0
+        said = [each for each in (clause.recipient, clause.object) if type(each) is Pronoun]
+        while leading < len(said) and words[leading] in UNMISTAKABLE:
+            leading += 1
     return [*words[:leading], subject, *words[leading:]]
 
 

@@ -378,9 +378,9 @@ PLACES = """
     market | 시장 | der Markt/Märkte | at | auf auf | go buy meet
     store | 가게 | das Geschäft/Geschäfte | in | in in | go buy work
     café | 카페 | das Café/Cafés | in | in in | go eat dine read meet work
-    garden | 정원 | der Garten/Gärten | in | in in | go play read rest eat plant
+    garden | 정원 | der Garten/Gärten | in | in in | go play read eat plant
     kitchen | 부엌 | die Küche/Küchen | in | in in | room cook eat
-    room | 방 | das Zimmer/Zimmer | in | in in | room read study rest
+    room | 방 | das Zimmer/Zimmer | in | in in | room read study
     office | 사무실 | das Büro/Büros | in | in in | go room work
     station | 기차역 | der Bahnhof/Bahnhöfe | at | an zu | go meet arrive
     airport | 공항 | der Flughafen/Flughäfen | at | an zu | go meet arrive work
@@ -391,11 +391,11 @@ PLACES = """
     cinema | 영화관 | das Kino/Kinos | in | in in | go meet
     supermarket | 슈퍼마켓 | der Supermarkt/Supermärkte | in | in in | go buy work
     university | 대학교 | die Universität/Universitäten | at | an zu | go study work visit
-    beach | 해변 | der Strand/Strände | on | an an | go play rest meet stroll
-    forest | 숲 | der Wald/Wälder | in | in in | go stroll rest
+    beach | 해변 | der Strand/Strände | on | an an | go play meet stroll
+    forest | 숲 | der Wald/Wälder | in | in in | go stroll
     village | 마을 | das Dorf/Dörfer | in | in in | live visit
     city | 도시 | die Stadt/Städte | in | in in | go live visit stroll
-    hotel | 호텔 | das Hotel/Hotels | in | in in | work stay rest eat
+    hotel | 호텔 | das Hotel/Hotels | in | in in | work stay eat
     factory | 공장 | die Fabrik/Fabriken | in | in in | work visit
     bookstore | 서점 | die Buchhandlung/Buchhandlungen | in | in in | go meet work
     bakery | 빵집 | die Bäckerei/Bäckereien | in | in in | go work
@@ -407,7 +407,7 @@ PLACES = """
     zoo | 동물원 | der Zoo/Zoos | in | in in | go work visit
     farm | 농장 | der Bauernhof/Bauernhöfe | on | auf auf | live work visit
     church | 교회 | die Kirche/Kirchen | in | in in | go meet
-    living room | 거실 | das Wohnzimmer/Wohnzimmer | in | in in | room read rest
+    living room | 거실 | das Wohnzimmer/Wohnzimmer | in | in in | room read
     island | 섬 | die Insel/Inseln | on | auf auf | live visit
     castle | 성 | das Schloss/Schlösser | in | in in | live visit
 """
@@ -709,7 +709,7 @@ MANNERS = """
     quickly | 빨리 | schnell | eat read write fast go
     alone | 혼자 | allein | go eat work alone build cook read
     hard | 열심히 | fleißig | work
-    well | 잘 | gut | well sing sleep speak cook
+    well | 잘 | gut | well sing speak cook
     quietly | 조용히 | leise | care sing loud
     loudly | 큰 소리로 | laut | sing loud read
     carefully | 조심스럽게 | vorsichtig | care
