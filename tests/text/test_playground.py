@@ -533,6 +533,15 @@ def test_a_source_has_one_target(pair: str, register: str) -> None:
             assert known.setdefault(example.source, example.target) == example.target
 
 
+@pytest.mark.parametrize("words", [4, 12])
+def test_a_source_has_one_target_where_sentences_meet_often(words: int) -> None:
+    """Few words bring the same sentence from many meanings: I read (today), I read (yesterday)."""
+    for pair in ("en-ko", "en-de"):
+        known: dict[str, str] = {}
+        for example in draw(15_000, pair, words=words):
+            assert known.setdefault(example.source, example.target) == example.target
+
+
 def test_the_first_sentences_of_a_seed_are_fixed() -> None:
     assert [(example.source, example.target) for example in draw(3)] == [
         (
