@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tarfile
 import threading
-import types
 import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -752,22 +751,19 @@ def test_a_test_set_without_the_file_it_should_have_is_damaged(
         get("sacrebleu/toy", "en-de", tmp_path)
 
 
-def test_the_playground_is_written_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[dict[str, Any]] = []
+def test_the_playground_is_written_without_a_network(tmp_path: Path) -> None:
+    from manyheads.text import playground
 
-    def corpus(pair: str, **sizes: int) -> dict[str, list[tuple[str, str]]]:
-        calls.append({"pair": pair, **sizes})
-        return {name: [(f"{name} {n}", f"{n} 번") for n in range(size)] for name, size in sizes.items()}
-
-    module = types.ModuleType("manyheads.text.playground")
-    module.corpus = corpus  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "manyheads.text.playground", module)
     got = get("playground", "en-ko", tmp_path)
     counts = {name: split.pairs for name, split in got.splits.items()}
     assert counts == {"train": 20_000, "valid": 500, "test": 500}
-    assert all(call == {"pair": "en-ko", **counts, "seed": 1} for call in calls)
-    assert text(tmp_path, "valid.ko").splitlines()[499] == "499 번"
+    expected = playground.corpus("en-ko", **counts, seed=1)
+    for name, pairs in expected.items():
+        lines = [text(tmp_path, f"{name}.{code}").split("\n")[:-1] for code in ("en", "ko")]
+        assert list(zip(*lines, strict=True)) == pairs
     assert got.sha256 == {}
+    with pytest.raises(ConfigError, match="unknown pair ko-en"):
+        get("playground", "ko-en", tmp_path / "turned")
 
 
 # The table

@@ -4,7 +4,6 @@ import copy
 import datetime
 import fnmatch
 import hashlib
-import importlib
 import json
 import os
 import re
@@ -17,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from manyheads.config import unknown
+from manyheads.config import SPLITS, unknown
 from manyheads.errors import DataError, RequestError
 from manyheads.progress import Progress
 from manyheads.text.known.archives import copy_lines, decompressed, members, whole
@@ -311,9 +310,12 @@ def copy_file(path: str, side: IO[bytes]) -> int:
 
 def write_playground(work: Work, split: str, part: Part, sides: Sides) -> tuple[int, int]:
     """The built-in grammar draws all splits together, so that none repeats another's sentences."""
-    playground = importlib.import_module("manyheads.text.playground")
+    from manyheads.text import playground
+
     sizes = {name: sum(part.playground or 0 for part in parts) for name, parts in work.splits.items()}
-    drawn = playground.corpus(str(work.pair), **sizes, seed=PLAYGROUND_SEED)[split]
+    train, valid, test = (sizes[name] for name in SPLITS)
+    every = playground.corpus(str(work.pair), train=train, valid=valid, test=test, seed=PLAYGROUND_SEED)
+    drawn = every[split]
     for sentences in drawn:
         for sentence, side in zip(sentences, sides, strict=True):
             side.write(sentence.encode() + b"\n")

@@ -1,0 +1,243 @@
+"""The built-in corpus: English-Korean and English-German sentence pairs without end, from a seed.
+
+A meaning is drawn (author.py) and then said in two languages (english.py, korean.py, german.py). The target
+is a function of the source: an English sentence has one Korean sentence in each register, and one German.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from manyheads.config import unknown
+from manyheads.errors import ConfigError, DataError
+from manyheads.text.playground.author import Author
+from manyheads.text.playground.english import english
+from manyheads.text.playground.german import german
+from manyheads.text.playground.korean import korean
+from manyheads.text.playground.meaning import (
+    Adjective,
+    Because,
+    Both,
+    Clause,
+    Entity,
+    Existence,
+    Joined,
+    Phrase,
+    Reported,
+    Sentence,
+    Weather,
+)
+
+PAIRS = ("en-ko", "en-de")
+REGISTERS = ("plain", "polite", "tagged")
+CONSTRUCTIONS = (
+    "tense",
+    "negation",
+    "question",
+    "command",
+    "coordination",
+    "relative",
+    "possessive",
+    "number",
+    "adjective",
+    "time",
+    "place",
+    "manner",
+    "modal",
+    "subordinate",
+)
+Split = Literal["train", "valid", "test"]
+
+HELD_OUT = 5  # per cent of all target sentences, for valid and again for test
+PATIENCE = 20_000  # draws without a new sentence, after which there are no more
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A sentence pair, and which constructions it is an example of."""
+
+    source: str
+    target: str
+    constructions: frozenset[str]
+
+
+def examples(
+    pair: str = "en-ko",
+    *,
+    seed: int = 0,
+    register: str = "plain",
+    constructions: Collection[str] | None = None,
+    words: int | None = None,
+) -> Iterator[Example]:
+    """Pairs without end. The same pair may come again: who needs distinct ones keeps a set (see `corpus`).
+
+    `constructions` names those that may occur; without it, all. `words` is how many of each class of words
+    may occur (the first ones). `register` is of Korean: plain, polite, or tagged, which draws one of the two
+    for each sentence and says so at the head of the source: "<polite> I go home."
+    """
+    check(pair, register, constructions, words)
+    allowed = frozenset(CONSTRUCTIONS if constructions is None else constructions)
+    return write(pair, register, Author(seed, allowed, words))
+
+
+def check(pair: str, register: str, constructions: Collection[str] | None, words: int | None) -> None:
+    if pair not in PAIRS:
+        raise ConfigError(unknown("pair", pair, list(PAIRS)))
+    if register not in REGISTERS:
+        raise ConfigError(unknown("register", register, list(REGISTERS)))
+    if pair == "en-de" and register != "plain":
+        raise ConfigError(f'register is "{register}", but German has one here: leave it "plain"')
+    if isinstance(constructions, str):
+        raise ConfigError(f'constructions is "{constructions}", but must be a list: ["{constructions}"]')
+    for name in constructions or ():
+        if name not in CONSTRUCTIONS:
+            raise ConfigError(unknown("construction", name, list(CONSTRUCTIONS)))
+    if words is not None and words < 2:
+        raise ConfigError(f"words is {words}, but must be at least 2 of each class")
+
+
+def write(pair: str, register: str, author: Author) -> Iterator[Example]:
+    while True:
+        meaning = author.sentence()
+        source = english(meaning)
+        if pair == "en-de":
+            target = german(meaning)
+        elif register == "tagged":
+            drawn = "plain" if author.random() < 0.5 else "polite"
+            source, target = f"<{drawn}> {source}", korean(meaning, drawn)
+        else:
+            target = korean(meaning, register)
+        yield Example(source, target, constructions_of(meaning))
+
+
+def split_of(example_or_target: Example | str) -> Split:
+    """Where a pair belongs, by its target alone: neither its source nor its target is in another split."""
+    target = example_or_target if isinstance(example_or_target, str) else example_or_target.target
+    digest = hashlib.blake2b(target.encode(), digest_size=8).digest()
+    hundredth = int.from_bytes(digest, "big") % 100
+    return "test" if hundredth < HELD_OUT else "valid" if hundredth < 2 * HELD_OUT else "train"
+
+
+def corpus(
+    pair: str,
+    *,
+    train: int,
+    valid: int,
+    test: int,
+    seed: int = 0,
+    register: str = "plain",
+    constructions: Collection[str] | None = None,
+    words: int | None = None,
+) -> dict[str, list[tuple[str, str]]]:
+    """So many distinct pairs for each split. Larger corpora of a seed begin with the smaller ones."""
+    wanted: dict[str, int] = {"train": train, "valid": valid, "test": test}
+    for name, count in wanted.items():
+        if count < 0:
+            raise ConfigError(f"{name} is {count}, but must be at least 0")
+    made: dict[str, list[tuple[str, str]]] = {name: [] for name in wanted}
+    seen: set[str] = set()
+    stream = examples(pair, seed=seed, register=register, constructions=constructions, words=words)
+    missing, fruitless = sum(wanted.values()), 0
+    while missing:
+        example = next(stream)
+        split = split_of(example)
+        if len(made[split]) < wanted[split] and example.source not in seen:
+            seen.add(example.source)
+            made[split].append((example.source, example.target))
+            missing, fruitless = missing - 1, 0
+            continue
+        fruitless += 1
+        if fruitless == PATIENCE:
+            raise DataError(too_few(wanted, made))
+    return made
+
+
+def too_few(wanted: dict[str, int], made: dict[str, list[tuple[str, str]]]) -> str:
+    name = next(name for name in wanted if len(made[name]) < wanted[name])
+    return (
+        f"{name} is {wanted[name]}, but only {len(made[name])} distinct pairs were found in it, and none in "
+        f"the last {PATIENCE} draws: ask for fewer, allow more constructions, or raise words"
+    )
+
+
+# --- Which constructions a meaning shows
+
+
+def constructions_of(meaning: Sentence) -> frozenset[str]:
+    found: set[str] = set()
+    if type(meaning) is Clause:
+        in_clause(meaning, found)
+    elif type(meaning) is Joined:
+        found.add("coordination")
+        in_clause(meaning.first, found)
+        in_clause(meaning.second, found)
+    elif type(meaning) is Because:
+        found.add("subordinate")
+        in_clause(meaning.result, found)
+        if type(meaning.reason) is Clause:
+            in_clause(meaning.reason, found)
+    elif type(meaning) is Reported:
+        found.add("subordinate")
+        in_entity(meaning.speaker, found)
+        in_clause(meaning.content, found)
+    else:
+        assert isinstance(meaning, Existence | Weather)
+        in_scene(meaning, found)
+    return frozenset(found)
+
+
+def in_scene(meaning: Existence | Weather, found: set[str]) -> None:
+    if meaning.tense != "present":
+        found.add("tense")
+    if meaning.negative:
+        found.add("negation")
+    if type(meaning) is Weather:
+        if meaning.time:
+            found.add("time")
+    elif type(meaning) is Existence:
+        found.add("place")
+        if meaning.asked:
+            found.add("question")
+        in_entity(meaning.what, found)
+
+
+def in_clause(clause: Clause, found: set[str]) -> None:
+    if clause.tense != "present":
+        found.add("tense")
+    if clause.negative:
+        found.add("negation")
+    if clause.modal:
+        found.add("modal")
+    if clause.asked:
+        found.add("question")
+    if clause.subject is None:
+        found.add("command")
+    if clause.time:
+        found.add("time")
+    if clause.place:
+        found.add("place")
+    if clause.manner or clause.companion or clause.means:
+        found.add("manner")
+    if type(clause.predicate) is Adjective:
+        found.add("adjective")
+    for said in (clause.subject, clause.object, clause.recipient, clause.companion):
+        if said is not None:
+            in_entity(said, found)
+
+
+def in_entity(said: Entity, found: set[str]) -> None:
+    if type(said) is Phrase:
+        if said.adjective:
+            found.add("adjective")
+        if said.count:
+            found.add("number")
+        if said.possessor:
+            found.add("possessive")
+        if said.relative:
+            found.add("relative")
+            in_clause(said.relative, found)
+    elif type(said) is Both:
+        found.add("coordination")
+        in_entity(said.first, found)
+        in_entity(said.second, found)

@@ -1,0 +1,258 @@
+"""What a sentence means, in no language: the three realisers turn the same meaning into three sentences.
+
+A word knows its three spellings; everything else (case, particle, word order, ending) is the realiser's work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Tense = Literal["present", "progressive", "past", "future"]
+Modal = Literal["can", "want", "must"]
+Asked = Literal["yes", "who", "what", "whom", "where", "when", "why"]
+Determiner = Literal["the", "a", "this", ""]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Noun:
+    """`plural` is empty where English has none; `measure` counts what cannot be counted by itself."""
+
+    en: str
+    plural: str
+    ko: str
+    counter: str
+    de: str
+    de_plural: str
+    gender: Literal["m", "f", "n"]
+    kind: str
+    weak: bool = False
+    feminine: str = ""  # German: the word for a woman of this profession
+    sex: str = ""
+    measure: tuple[str, str, str, str] | None = None  # cup, cups, Tasse, Tassen
+    de_bare: bool = False  # German says Klavier, where English says the piano
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Name:
+    en: str
+    ko: str
+    de: str
+    sex: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pronoun:
+    """`you` is one person whom the speaker knows well: du, 너."""
+
+    en: str
+    en_object: str
+    en_possessive: str
+    ko: str
+    person: int
+    plural: bool
+    sex: str
+    de: tuple[str, str, str]  # nominative, accusative, dative
+    de_possessive: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Adjective:
+    en: str
+    ko: str
+    ko_class: str
+    de: str
+    de_stem: str
+    kinds: tuple[str, ...]
+    attributive: bool = True
+    predicative: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verb:
+    """A predicate and whom it can be said of: `subjects` and `objects` are kinds of nouns."""
+
+    en: str  # "wait for": the first word is inflected
+    en_past: str
+    ko: str
+    ko_class: str
+    ko_particle: str  # of the object, written after a consonant: 을, 과, or 에게
+    de: str
+    de_prefix: str
+    de_third: str
+    de_participle: str
+    de_is: bool  # Perfekt with sein
+    de_object: str  # acc, dat, or a preposition with its case: "auf acc"
+    subjects: tuple[str, ...]
+    objects: tuple[str, ...] = ()
+    places: str = ""
+    manners: str = ""
+    gives: bool = False
+    motion: bool = False  # takes a goal
+    stays: bool = False  # takes a place as its complement, in Korean with 에
+    rides: bool = False  # by bus: German does not walk there
+    state: bool = False  # lasts: no progressive, no command, no future, no time
+    sudden: bool = False  # happens to one: no progressive, no command
+    mishap: bool = False  # and one tells it afterwards
+    long: bool = False  # takes months rather than hours
+    times: str = ""  # dawn, dusk
+    ko_please: str = ""  # the polite command, where the verb has a courteous twin
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """`at` and `to` are whole English phrases; German contracts its own."""
+
+    noun: Noun
+    at: str
+    to: str
+    de_at: str
+    de_to: str
+    proper: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Time:
+    en: str
+    ko: str
+    de: str
+    tenses: tuple[Tense, ...]
+    frequency: bool = False  # often: English sets it before the verb
+    scale: str = ""  # clock: for what takes hours; long: for what takes months
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Manner:
+    en: str
+    ko: str
+    de: str
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A noun with what belongs to it. `count` is a number that is said; `plural` is one that is not."""
+
+    noun: Noun
+    determiner: Determiner = "the"
+    plural: bool = False
+    count: int = 0
+    adjective: Adjective | None = None
+    possessor: Entity | None = None
+    relative: Clause | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    first: Entity
+    second: Entity
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Where the head of a relative clause is missing from it."""
+
+
+GAP = Gap()
+Entity = Phrase | Both | Name | Pronoun | Gap
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """`predicate` is what is said of the subject. A clause without a subject is a command."""
+
+    predicate: Verb | Adjective | Noun
+    subject: Entity | None = None
+    object: Entity | None = None
+    recipient: Entity | None = None
+    goal: Place | None = None
+    place: Place | None = None
+    tense: Tense = "present"
+    negative: bool = False
+    modal: Modal | None = None
+    asked: Asked | None = None
+    time: Time | None = None
+    fronted: bool = False
+    manner: Manner | None = None
+    companion: Entity | None = None
+    means: Noun | None = None
+    degree: Manner | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Existence:
+    """There are three cats in the garden."""
+
+    what: Phrase
+    place: Place
+    tense: Tense = "present"
+    negative: bool = False
+    asked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """It is cold today. Each kind of weather has its own words, so a kind is all that is said."""
+
+    kind: Verb | Adjective
+    time: Time | None = None
+    tense: Tense = "present"
+    negative: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    first: Clause
+    conjunction: Literal["and", "but"]
+    second: Clause
+
+
+@dataclass(frozen=True, slots=True)
+class Because:
+    """`reason` may share its subject with `result`; English then says a pronoun, Korean nothing."""
+
+    result: Clause
+    reason: Clause | Weather
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """The child says that the house is big."""
+
+    speaker: Entity
+    verb: Verb
+    content: Clause
+
+
+Sentence = Clause | Existence | Weather | Joined | Because | Reported
+
+
+def is_plural(entity: Entity) -> bool:
+    if type(entity) is Phrase:
+        return entity.plural or entity.count > 1
+    if type(entity) is Pronoun:
+        return entity.plural
+    return type(entity) is Both
+
+
+def person_of(entity: Entity) -> int:
+    """1, 2 or 3; of a couple with me in it, 1."""
+    if type(entity) is Pronoun:
+        return entity.person
+    if type(entity) is Both:
+        return min(person_of(entity.first), person_of(entity.second))
+    return 3
+
+
+def sex_of(entity: Entity) -> str:
+    if type(entity) is Phrase:
+        return entity.noun.sex
+    return entity.sex if isinstance(entity, Name | Pronoun) else ""
+
+
+def refers_back(possessor: Entity | None, subject: Entity | None) -> bool:
+    """Whether a possessor can only be read as the subject itself: he ... his, Mina ... her."""
+    if type(possessor) is not Pronoun or possessor.person != 3 or subject is None or type(subject) is Gap:
+        return False
+    if person_of(subject) != 3 or is_plural(subject) != possessor.plural:
+        return False
+    return possessor.plural or sex_of(subject) == possessor.sex
