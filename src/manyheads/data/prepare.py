@@ -26,7 +26,6 @@ from manyheads.data.report import LENGTH_BOUNDS
 from manyheads.data.store import (
     SideWriter,
     Store,
-    map_array,
     write_manifest,
     written_aside,
 )
@@ -35,7 +34,7 @@ from manyheads.progress import Progress, Tell, counted
 from manyheads.text import corpus as readers
 from manyheads.text.clean import DUPLICATE, Cleaner, Seen, pair_keys
 from manyheads.text.corpus import NO_COUNTERPART, STRUCTURAL, Bad, Pair
-from manyheads.text.subwords import SubwordPair
+from manyheads.text.subwords import Pieces, SubwordPair
 
 CHUNK = 20_000  # pairs handled together
 HELD_OUT = "set apart for valid or test"
@@ -54,13 +53,13 @@ def prepare(recipe: Recipe, folder: Path, *, force: bool = False, tell: Tell = S
                 reports["train"] = read_training(recipe, held, gate, spool, tell)
         subwords = learn_subwords(recipe, spool, tell)
         subwords.save(aside)
-        encode(aside, "train", subwords, spool.pairs(), spool.count, tell)
+        tallies = {"train": encode(aside, "train", subwords, spool.pairs(), spool.count, tell)}
         for split, pairs in held.items():
-            encode(aside, split, subwords, iter(pairs), len(pairs), tell)
+            tallies[split] = encode(aside, split, subwords, iter(pairs), len(pairs), tell)
             write_text(aside, split, recipe.corpus, pairs)
         spool.remove()
         tell("taking checksums", 0, None)
-        write_manifest(aside, describe(aside, recipe, subwords, reports))
+        write_manifest(aside, describe(recipe, subwords, reports, tallies))
     return Store.open(folder)
 
 
@@ -376,21 +375,42 @@ def learn_subwords(recipe: Recipe, spool: Spool, tell: Tell) -> SubwordPair:
 # ---- tokens
 
 
+@dataclass
+class Tally:
+    """What is counted of a side as it is written."""
+
+    tokens: int = 0
+    unknown: int = 0
+    longest: int = 0
+    lengths: list[int] = field(default_factory=lambda: [0] * (len(LENGTH_BOUNDS) + 1))
+
+    def add(self, pieces: Pieces) -> None:
+        sizes = np.diff(pieces.offsets)
+        spans = np.bincount(np.searchsorted(LENGTH_BOUNDS, sizes), minlength=len(self.lengths))
+        self.tokens += len(pieces.ids)
+        self.unknown += int((pieces.ids == UNKNOWN).sum())
+        self.longest = max(self.longest, int(sizes.max(initial=0)))
+        self.lengths = [one + int(more) for one, more in zip(self.lengths, spans, strict=True)]
+
+
 def encode(
     folder: Path, split: str, subwords: SubwordPair, pairs: Iterator[Any], count: int, tell: Tell
-) -> None:
-    writers = [
-        SideWriter(folder, split, "source", len(subwords.source)),
-        SideWriter(folder, split, "target", len(subwords.target)),
-    ]
+) -> dict[str, Tally]:
+    """Writes the tokens of both sides, and counts them."""
+    sides = {"source": subwords.source, "target": subwords.target}
+    writers = {side: SideWriter(folder, split, side, len(own)) for side, own in sides.items()}
+    tallies = {side: Tally() for side in sides}
     done = 0
     while chunk := list(islice(pairs, CHUNK)):
-        writers[0].write(subwords.source.encode_many([pair[0] for pair in chunk]))
-        writers[1].write(subwords.target.encode_many([pair[1] for pair in chunk]))
+        for place, (side, own) in enumerate(sides.items()):
+            pieces = own.encode_many([pair[place] for pair in chunk])
+            writers[side].write(pieces)
+            tallies[side].add(pieces)
         done += len(chunk)
         tell(f"encoding {split}", done, count)
-    for writer in writers:
+    for writer in writers.values():
         writer.close()
+    return tallies
 
 
 def write_text(folder: Path, split: str, corpus: CorpusConfig, pairs: list[Pair]) -> None:
@@ -403,17 +423,25 @@ def write_text(folder: Path, split: str, corpus: CorpusConfig, pairs: list[Pair]
 
 
 def describe(
-    folder: Path, recipe: Recipe, subwords: SubwordPair, reports: dict[str, list[Report]]
+    recipe: Recipe,
+    subwords: SubwordPair,
+    reports: dict[str, list[Report]],
+    tallies: dict[str, dict[str, Tally]],
 ) -> dict[str, Any]:
+    taken = recipe.subwords.take_from
     return {
         "languages": {"source": recipe.corpus.source, "target": recipe.corpus.target},
         "splits": {
-            split: describe_split(folder, split, reports[split]) for split in SPLITS if split in reports
+            split: {
+                "pairs": sum(report.kept for report in reports[split]),
+                **{side: asdict(tally) for side, tally in tallies[split].items()},
+                "inputs": [report.as_dict() for report in reports[split]],
+            }
+            for split in SPLITS
+            if split in reports
         },
         "subwords": {
-            "kind": recipe.subwords.kind
-            if not recipe.subwords.take_from
-            else f"from {recipe.subwords.take_from}",
+            "kind": f"from {taken}" if taken else recipe.subwords.kind,
             "joint": subwords.joint,
             "source_vocabulary": len(subwords.source),
             "target_vocabulary": len(subwords.target),
@@ -421,22 +449,3 @@ def describe(
         },
         "recipe": asdict(recipe),
     }
-
-
-def describe_split(folder: Path, split: str, reports: list[Report]) -> dict[str, Any]:
-    described: dict[str, Any] = {"pairs": sum(report.kept for report in reports)}
-    for side in ("source", "target"):
-        lengths = np.diff(map_array(f"{folder}/{split}.{side}.offsets.npy"))
-        tokens = map_array(f"{folder}/{split}.{side}.tokens.npy")
-        described[side] = {
-            "tokens": len(tokens),
-            "unknown": sum(
-                int((part == UNKNOWN).sum()) for part in np.array_split(tokens, 1 + len(tokens) // 10**6)
-            ),
-            "longest": int(lengths.max(initial=0)),
-            "lengths": np.bincount(
-                np.searchsorted(LENGTH_BOUNDS, lengths), minlength=len(LENGTH_BOUNDS) + 1
-            ).tolist(),
-        }
-    described["inputs"] = [report.as_dict() for report in reports]
-    return described
