@@ -2,6 +2,7 @@
 
 python bench/pipeline.py DATA          a folder that `manyheads prepare` made
 python bench/pipeline.py               the benchmark workload, drawn from a seed
+python bench/pipeline.py --plan 36000000      the order of an epoch of so many pairs, without their tokens
 """
 
 import argparse
