@@ -117,6 +117,10 @@ def prepare(
     pair: Annotated[
         str | None, typer.Option(help="Languages, such as en-ko; file names like train.en tell them too.")
     ] = None,
+    fields: Annotated[
+        str | None,
+        typer.Option(help="Of a TSV or JSONL: source and target, as columns 2,4 or names en,ko."),
+    ] = None,
     recipe: Annotated[
         Path | None, typer.Option(help="A TOML file of all this, with a name and a weight for each input.")
     ] = None,
@@ -143,7 +147,7 @@ def prepare(
     """
     base = Recipe.load(recipe) if recipe else Recipe()
     texts = zip(SPLITS, (train, valid, test), strict=True)
-    given: dict[str, Any] = {split: inputs_of(files) for split, files in texts if files}
+    given: dict[str, Any] = {split: inputs_of(files, fields) for split, files in texts if files}
     languages = dict(zip(("source", "target"), pair_of(pair), strict=True)) if pair else {}
     policy = {"on_bad": on_bad} if on_bad else {}
     corpus: Any = {**languages, **policy}
@@ -165,7 +169,7 @@ def prepare(
         print(f"\n{folder}: ready. What was left out is listed in {folder / preparing.DROPPED}")
 
 
-def inputs_of(files: list[str]) -> tuple[InputConfig, ...]:
+def inputs_of(files: list[str], fields: str | None) -> tuple[InputConfig, ...]:
     """Plain files stand in twos; a file that holds both sides stands alone."""
     from manyheads.text.corpus import format_of
 
@@ -173,7 +177,9 @@ def inputs_of(files: list[str]) -> tuple[InputConfig, ...]:
     waiting: list[str] = []
     for file in files:
         alone = InputConfig(files=(file,))
-        if format_of(alone) != "plain":
+        if format_of(alone) in ("tsv", "jsonl") and fields:
+            inputs.append(replace(alone, fields=tuple(fields.split(","))))
+        elif format_of(alone) != "plain":
             inputs.append(alone)
         elif waiting:
             inputs.append(InputConfig(files=(waiting.pop(), file)))

@@ -162,6 +162,16 @@ def test_a_wrong_prepare_is_one_clear_line(arguments: list[str], code: int, mess
     assert done.stderr.count("\n") == 1
 
 
+def test_prepare_takes_the_columns_of_a_table(tmp_path: Path) -> None:
+    rows = "".join(f"{n}\t{english}\t{korean}\n" for n, (english, korean) in enumerate(PAIRS))
+    (tmp_path / "a.tsv").write_text("id\tenglish\tkorean\n" + rows, encoding="utf-8")
+    small = ["--pair=en-ko", "subwords.vocabulary=320", "--json"]
+    for fields in ("2,3", "english,korean"):
+        folder = tmp_path / fields
+        done = manyheads("prepare", str(folder), f"--train={tmp_path}/a.tsv", f"--fields={fields}", *small)
+        assert json.loads(done.stdout)["splits"]["train"]["pairs"] >= 90, done.stderr
+
+
 def test_prepare_does_not_overwrite(prepared: Path) -> None:
     done = prepare(prepared)
     assert done.returncode == 3
