@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "manyheads"
 
-GROUND = {"errors", "config", "packed", "progress"}  # that every room may import
+GROUND = {"errors", "config", "packed", "progress", "folders"}  # that every room may import
 FIRST_ROOMS = {"text", "data", "model", "search", "checkpoint", "engines", "translate", "evaluate"}
 UPPER_ROOMS = {"train", "export", "look", "serve"}
 EVERYTHING = {"presets", *FIRST_ROOMS, *UPPER_ROOMS}
@@ -19,6 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "presets": set(),
     "packed": set(),
     "progress": set(),
+    "folders": set(),
     "text": set(),
     "data": {"text"},
     "model": set(),

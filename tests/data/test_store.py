@@ -13,7 +13,8 @@ import pytest
 import manyheads as mh
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
-from manyheads.data.store import ArrayWriter, SideWriter, Store, written_aside
+from manyheads.data.store import MANIFEST, ArrayWriter, SideWriter, Store
+from manyheads.folders import written_aside
 from manyheads.text.subwords import Pieces
 
 SENTENCES = [(f"word{i % 7} and {i}", f"말{i % 7} 그리고 {i}") for i in range(60)]
@@ -152,35 +153,35 @@ def test_a_store_of_any_size_opens_without_reading_it(data: Path) -> None:
 
 
 def test_a_folder_that_exists_is_not_overwritten_unless_asked(tmp_path: Path, data: Path) -> None:
-    with pytest.raises(mh.DataError, match="data: exists already"), written_aside(data):
+    with pytest.raises(mh.DataError, match="data: exists already"), written_aside(data, MANIFEST):
         pass
     before = (data / "corpus.json").read_bytes()
-    with pytest.raises(RuntimeError, match="midway"), written_aside(data, replace=True):
+    with pytest.raises(RuntimeError, match="midway"), written_aside(data, MANIFEST, replace=True):
         raise RuntimeError("midway")
     assert (data / "corpus.json").read_bytes() == before
-    with written_aside(data, replace=True) as aside:
+    with written_aside(data, MANIFEST, replace=True) as aside:
         (aside / "corpus.json").write_text("new")
     assert [path.name for path in data.iterdir()] == ["corpus.json"]
     (tmp_path / "photos").mkdir()
     with (
-        pytest.raises(mh.DataError, match="is no data folder"),
-        written_aside(tmp_path / "photos", replace=True),
+        pytest.raises(mh.DataError, match="is no folder of ours"),
+        written_aside(tmp_path / "photos", MANIFEST, replace=True),
     ):
         pass
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), written_aside(tmp_path / "data") as aside:
+    with pytest.raises(ZeroDivisionError), written_aside(tmp_path / "data", MANIFEST) as aside:
         (aside / "half").write_text(str(1 / 0))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_two_writers_of_one_folder_do_not_meet(tmp_path: Path) -> None:
-    with written_aside(tmp_path / "data") as aside:
+    with written_aside(tmp_path / "data", MANIFEST) as aside:
         (aside / "corpus.json").write_text("{}")
         with (
             pytest.raises(mh.DataError, match="another process is writing it"),
-            written_aside(tmp_path / "data"),
+            written_aside(tmp_path / "data", MANIFEST),
         ):
             pass
     assert (tmp_path / "data" / "corpus.json").exists()
@@ -188,8 +189,8 @@ def test_two_writers_of_one_folder_do_not_meet(tmp_path: Path) -> None:
 
 def test_killed_midway_leaves_no_data_folder_and_the_next_run_clears_up(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from manyheads.data.store import written_aside\n"
-        f"with written_aside(Path({str(tmp_path / 'data')!r})) as aside:\n"
+        "import sys, time; from pathlib import Path; from manyheads.folders import written_aside\n"
+        f"with written_aside(Path({str(tmp_path / 'data')!r}), 'corpus.json') as aside:\n"
         "    (aside / 'half').write_text('half'); print('there', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
@@ -197,7 +198,7 @@ def test_killed_midway_leaves_no_data_folder_and_the_next_run_clears_up(tmp_path
         assert child.stdout.readline() == "there\n"
         child.send_signal(signal.SIGKILL)
     assert not (tmp_path / "data").exists()
-    with written_aside(tmp_path / "data") as aside:
+    with written_aside(tmp_path / "data", MANIFEST) as aside:
         assert list(aside.iterdir()) == []
         (aside / "corpus.json").write_text("{}")
     assert sorted(os.listdir(tmp_path)) == ["data"]
@@ -212,7 +213,7 @@ def test_files_and_folder_are_synced_before_they_get_their_name(
     monkeypatch.setattr(
         Path, "rename", lambda path, to: (events.append(f"rename {to.name}"), rename(path, to))[1]
     )
-    with written_aside(tmp_path / "data") as aside:
+    with written_aside(tmp_path / "data", MANIFEST) as aside:
         (aside / "one").write_text("1")
         (aside / "two").write_text("2")
     assert events == ["sync", "sync", "sync", "rename data", "sync"]

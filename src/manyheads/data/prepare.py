@@ -24,12 +24,13 @@ from manyheads.config import (
 )
 from manyheads.data.report import LENGTH_BOUNDS
 from manyheads.data.store import (
+    MANIFEST,
     SideWriter,
     Store,
     write_manifest,
-    written_aside,
 )
 from manyheads.errors import ConfigError, DataError
+from manyheads.folders import written_aside
 from manyheads.progress import Progress, Tell, counted
 from manyheads.text import corpus as readers
 from manyheads.text.clean import DUPLICATE, Cleaner, Seen, pair_keys
@@ -45,7 +46,7 @@ SILENT = Progress()
 def prepare(recipe: Recipe, folder: Path, *, force: bool = False, tell: Tell = SILENT.tell) -> Store:
     """A data folder made by a recipe. `force` replaces one that is there."""
     recipe = completed(recipe)
-    with written_aside(folder, force) as aside:
+    with written_aside(folder, MANIFEST, force) as aside:
         with (aside / DROPPED).open("w", encoding="utf-8", newline="\n") as listed:
             gate = Gate(recipe.corpus.on_bad, listed)
             held, reports = held_out(recipe, gate, tell)

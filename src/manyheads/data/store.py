@@ -9,13 +9,9 @@ file), the subwords, and for each split and side two arrays in NumPy's own forma
 With valid and test lie their texts, `valid.en` and `valid.ko`, as plain lines.
 """
 
-import errno
-import hashlib
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.errors import DataError
+from manyheads.folders import fingerprint, fingerprints
 from manyheads.text.subwords import Pieces, SubwordPair
 
 FORMAT = 1
@@ -75,83 +72,12 @@ class SideWriter:
         self.offsets.close()
 
 
-@contextmanager
-def written_aside(folder: Path, replace: bool = False) -> Iterator[Path]:
-    """A folder to write into, which takes the name asked for when all is done, synced; or leaves nothing."""
-    if folder.exists() and not replace:
-        raise DataError(f"{folder}: exists already; choose another folder, or replace it with --force")
-    if folder.exists() and not (folder / MANIFEST).exists():
-        raise DataError(f"{folder}: is no data folder (no {MANIFEST} in it), and will not be replaced")
-    folder.absolute().parent.mkdir(parents=True, exist_ok=True)
-    aside = folder.with_name(f"{folder.name}.part")
-    with locked(aside):
-        try:
-            yield aside
-            for path in (*sorted(aside.iterdir()), aside):
-                sync(path)
-            put_in_place(aside, folder)
-        except BaseException:
-            shutil.rmtree(aside, ignore_errors=True)
-            raise
-
-
-@contextmanager
-def locked(aside: Path) -> Iterator[None]:
-    """What a killed run left behind is cleared away; what a running one writes is left alone."""
-    import fcntl
-
-    lock = aside.with_name(f"{aside.name}.lock")
-    with lock.open("w") as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as fault:
-            if fault.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
-            raise DataError(
-                f"{aside}: another process is writing it; wait for it, or choose another"
-            ) from None
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir()
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
-
-
-def sync(path: Path) -> None:
-    """A file or a folder, out of the machine's memory and onto the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def put_in_place(aside: Path, folder: Path) -> None:
-    old = folder.with_name(f"{folder.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        folder.rename(old)
-    aside.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
-    sync(folder.absolute().parent)
-
-
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     """Last of all: the description, with the size and SHA-256 of every file."""
-    files = {path.name: fingerprint(path) for path in sorted(folder.iterdir())}
-    text = json.dumps({"format": FORMAT, **manifest, "files": files}, ensure_ascii=False, indent=1)
+    text = json.dumps(
+        {"format": FORMAT, **manifest, "files": fingerprints(folder)}, ensure_ascii=False, indent=1
+    )
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
-
-
-def fingerprint(path: Path, progress: Callable[[int], None] = lambda size: None) -> dict[str, Any]:
-    digest, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-            size += len(block)
-            progress(len(block))
-    return {"bytes": size, "sha256": digest.hexdigest()}
 
 
 # ---- reading
