@@ -38,13 +38,11 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as fault:
-        if fault.filename is None and fault.errno not in NO_ROOM:
-            raise
         at = f"{fault.filename}: " if fault.filename else ""
-        leave(f"{at}{fault.strerror}", 4 if fault.errno in NO_ROOM else 3)
+        leave(f"{at}{fault.strerror or fault}", 4 if fault.errno in NO_ROOM else 3)
 
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def leave(message: str, code: int) -> None:
@@ -110,10 +108,17 @@ def prepare(
     ] = None,
     train: Annotated[
         list[str] | None,
-        typer.Option(help="Training text: two plain files, source and target, or one of both; may repeat."),
+        typer.Option(
+            help="Training text: two plain files, source and target, or one of both; may repeat.",
+            metavar="FILE",
+        ),
     ] = None,
-    valid: Annotated[list[str] | None, typer.Option(help="Text to choose the best model by.")] = None,
-    test: Annotated[list[str] | None, typer.Option(help="Text to judge the model by at the end.")] = None,
+    valid: Annotated[
+        list[str] | None, typer.Option(help="Text to choose the best model by.", metavar="FILE")
+    ] = None,
+    test: Annotated[
+        list[str] | None, typer.Option(help="Text to judge the model by at the end.", metavar="FILE")
+    ] = None,
     pair: Annotated[
         str | None, typer.Option(help="Languages, such as en-ko; file names like train.en tell them too.")
     ] = None,
@@ -122,7 +127,10 @@ def prepare(
         typer.Option(help="Of a TSV or JSONL: source and target, as columns 2,4 or names en,ko."),
     ] = None,
     recipe: Annotated[
-        Path | None, typer.Option(help="A TOML file of all this, with a name and a weight for each input.")
+        Path | None,
+        typer.Option(
+            help="A TOML file of all this, a weight for each input too; --train and the like replace its."
+        ),
     ] = None,
     on_bad: Annotated[
         str | None,
@@ -145,10 +153,13 @@ def prepare(
     set apart for valid and test. Example: manyheads prepare data --train=train.{en,ko} --valid=valid.{en,ko}
     subwords.vocabulary=16000
     """
+    from manyheads.text.languages import split_pair
+
+    check_no_file_stands_alone(changes or [])
     base = Recipe.load(recipe) if recipe else Recipe()
     texts = zip(SPLITS, (train, valid, test), strict=True)
     given: dict[str, Any] = {split: inputs_of(files, fields) for split, files in texts if files}
-    languages = dict(zip(("source", "target"), pair_of(pair), strict=True)) if pair else {}
+    languages = dict(zip(("source", "target"), split_pair(pair), strict=True)) if pair else {}
     policy = {"on_bad": on_bad} if on_bad else {}
     corpus: Any = {**languages, **policy}
     whole = replace(base, corpus=replace(base.corpus, **corpus), **given).override(changes or [])
@@ -158,15 +169,19 @@ def prepare(
 
     from manyheads.data import prepare as preparing
     from manyheads.data.report import report
+    from manyheads.data.store import DROPPED
     from manyheads.progress import watched
 
-    with watched(sys.stderr) as progress:
-        store = preparing.prepare(whole, folder, force=force, tell=progress.tell)
+    try:
+        with watched(sys.stderr) as progress:
+            store = preparing.prepare(whole, folder, force=force, tell=progress.tell)
+    except KeyboardInterrupt:
+        leave("interrupted; nothing was written", 130)
     if as_json:
         print(json.dumps(store.manifest, ensure_ascii=False, indent=1))
     else:
         print(report(store.manifest))
-        print(f"\n{folder}: ready. What was left out is listed in {folder / preparing.DROPPED}")
+        print(f"\n{folder}: ready. What was left out is listed in {folder / DROPPED}")
 
 
 def inputs_of(files: list[str], fields: str | None) -> tuple[InputConfig, ...]:
@@ -193,11 +208,13 @@ def inputs_of(files: list[str], fields: str | None) -> tuple[InputConfig, ...]:
     return tuple(inputs)
 
 
-def pair_of(text: str) -> tuple[str, str]:
-    source, dash, target = text.partition("-")
-    if not (source and dash and target):
-        raise ConfigError(f"--pair is {text!r}, but must be two languages with a dash, such as en-ko")
-    return source, target
+def check_no_file_stands_alone(changes: list[str]) -> None:
+    for change in changes:
+        if "=" not in change and os.path.exists(change):
+            raise ConfigError(
+                f"{change} stands alone: each file has an option of its own, --train=a.en --train=a.ko, "
+                f"which a shell also makes of --train=a.{{en,ko}}"
+            )
 
 
 @app.command(epilog=f"Presets: {', '.join(PRESETS)}.")
@@ -224,8 +241,12 @@ def inspect(
     dropped, examples, and how a sentence is split. Example: manyheads inspect base model.layers=12 > run.toml
     """
     if os.path.isdir(what):
+        if changes:
+            raise ConfigError(f"{changes[0]}: {what} is a data folder, whose settings can only be looked at")
         inspect_data(what, sentence or [], examples, verify, as_json)
         return
+    if sentence or verify:
+        raise ConfigError(f"--sentence and --verify are of a data folder, and {what} is none")
     is_file = what.endswith(".toml") or (what not in PRESETS and os.path.exists(what))
     config = (Config.load(what) if is_file else preset(what)).override(changes or [])
 
@@ -251,5 +272,6 @@ def inspect_data(folder: str, sentences: list[str], examples: int, verify: bool,
 
         with watched(sys.stderr) as progress:
             store.verify(counted(progress.tell, "checking sums", store.total_bytes))
+        print(f"{folder}: every byte is as it was written", file=sys.stderr)
     told = report.summary(store, examples, sentences)
     print(json.dumps(told, ensure_ascii=False, indent=1) if as_json else report.described(told))

@@ -38,9 +38,10 @@ def setting(
     at_least: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    at_most: float | None = None,
 ) -> Value:
     """One key: its default, what it means, and the limits that its value must keep."""
-    limits = {"at_least": at_least, "above": above, "below": below}
+    limits = {"at_least": at_least, "above": above, "below": below, "at_most": at_most}
     made: Value = field(default=default, metadata={"meaning": meaning, **limits})
     return made
 
@@ -61,7 +62,7 @@ class Section:
 
     @classmethod
     def _unknown_key(cls, key: str, known: list[str]) -> str:
-        for other in Section.__subclasses__():
+        for other in sections_beside(cls):
             if key in [field.name for field in fields(other)]:
                 return f"unknown key {cls.table}.{key}; did you mean {other.table}.{key}?"
         return unknown("key", key, known, prefix=f"{cls.table}.")
@@ -244,7 +245,9 @@ class CorpusConfig(Section):
         "bad text: stop at the first, or skip and list it; by default lines are skipped, broken files stop",
     )
     hold_out: int = setting(
-        2000, "pairs set apart for valid and for test where no valid files are given", at_least=0
+        2000,
+        "pairs set apart for valid and for test where none is given, at most 5 %",
+        at_least=0,
     )
     seed: int = setting(0, "of every random choice", at_least=0)
 
@@ -265,8 +268,12 @@ class CleanConfig(Section):
 
     table: ClassVar[str] = "clean"
 
-    nfc: bool = setting(True, "compose characters (Unicode NFC); decomposed Hangul is common in some files")
-    whitespace: bool = setting(True, "one space for each run of white space, none at the ends")
+    nfc: bool = setting(
+        True, "compose characters (Unicode NFC) before anything is compared; subwords do it in any case"
+    )
+    whitespace: bool = setting(
+        True, "one space for each run of white space, none at the ends; subwords do it in any case"
+    )
     markup: Literal["keep", "drop", "ignore"] = setting(
         "keep",
         "%s, {name}, <b>: whole pieces, the same on both sides; drop pairs that have any; do not look",
@@ -294,7 +301,7 @@ class SubwordConfig(Section):
     joint: bool = setting(True, "one vocabulary for both languages (5.1)")
     byte_fallback: bool = setting(True, "what no piece covers is spelt in bytes, so that nothing is unknown")
     coverage: float = setting(
-        0.9995, "share of the characters that get a piece of their own", above=0, below=1.0000001
+        0.9995, "share of the characters that get a piece of their own", above=0, at_most=1
     )
     sample: int = setting(
         1_000_000, "sentences, of both languages together, that the pieces learn from", at_least=1
@@ -307,10 +314,11 @@ class SubwordConfig(Section):
 
     def check_together(self) -> None:
         for symbol in self.reserved:
-            if not symbol or symbol != "".join(symbol.split()) or "\u2581" in symbol:
+            own = re.fullmatch(r"</?s>|<unk>|<pad>|<0x[0-9A-F]{2}>", symbol)  # SentencePiece's
+            if not symbol or symbol != "".join(symbol.split()) or "\u2581" in symbol or own:
                 raise ConfigError(
-                    f"subwords.reserved holds {symbol!r}, but a symbol is not empty and has no white space "
-                    f"and no U+2581, which SentencePiece writes for a space"
+                    f"subwords.reserved holds {symbol!r}, but a symbol is not empty, has no white space and "
+                    f"no U+2581, and is none of SentencePiece's own (<s>, </s>, <unk>, <0x41>)"
                 )
 
 
@@ -336,6 +344,8 @@ class InputConfig(Section):
                 f"an input has {len(self.files)} files ({', '.join(self.files)}), but must have "
                 f"two plain ones, source and target, or one that holds both"
             )
+        if self.name != " ".join(self.name.split()):
+            raise ConfigError(f"an input's name is {self.name!r}, but must be one line, without tabs")
         if self.fields and (len(self.fields) != 2 or "" in self.fields):
             raise ConfigError(
                 f"fields are {', '.join(self.fields)!r}, but must be two: the source's and the target's"
@@ -362,9 +372,11 @@ class Tables:
     @classmethod
     def _section(cls, name: str) -> type[Section]:
         sections = cls._sections()
-        if name not in sections:
-            raise ConfigError(unknown("table", name, [key.name for key in fields(cls)]))
-        return sections[name]
+        if name in sections:
+            return sections[name]
+        if name in [key.name for key in fields(cls)]:
+            raise ConfigError(f"{name} is a list of inputs, [[{name}]] in a file, and has no keys of its own")
+        raise ConfigError(unknown("table", name, [key.name for key in fields(cls)]))
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
@@ -447,6 +459,12 @@ class Recipe(Tables):
         return "\n".join([super().to_toml(), *inputs])
 
 
+def sections_beside(section: type[Section]) -> list[type[Section]]:
+    """The sections of the file that this one stands in."""
+    files = [list(kind._sections().values()) for kind in Tables.__subclasses__()]
+    return next((sections for sections in files if section in sections), [])
+
+
 def checked_table(name: str, table: Any) -> Mapping[str, Any]:
     if not isinstance(table, Mapping):
         raise ConfigError(f"{name} is {table!r}, but must be a table: [{name}] and its keys")
@@ -496,7 +514,7 @@ def check_type(key: str, value: Any, hint: Any) -> Any:
 def check_limits(key: str, value: Any, limits: Mapping[str, Any]) -> None:
     if not isinstance(value, int | float):
         return
-    rules = {"at_least": operator.ge, "above": operator.gt, "below": operator.lt}
+    rules = {"at_least": operator.ge, "above": operator.gt, "below": operator.lt, "at_most": operator.le}
     stated = {name: limits[name] for name in rules if limits[name] is not None}
     if not math.isfinite(value):
         raise ConfigError(f"{key} is {value!r}, but must be finite")

@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -16,16 +17,15 @@ from manyheads.errors import DataError
 def written_aside(folder: Path, marker: str, replace: bool = False) -> Iterator[Path]:
     """A folder to write into, which takes the name asked for when all is done, synced; or leaves nothing.
 
-    Only a folder of ours, which holds the file `marker`, is replaced.
+    Only a folder of ours is replaced: one that holds the file `marker` and nothing that it does not name.
     """
-    if folder.exists() and not replace:
-        raise DataError(f"{folder}: exists already; choose another folder, or replace it with --force")
-    if folder.exists() and not (folder / marker).exists():
-        raise DataError(f"{folder}: is no folder of ours (no {marker} in it), and will not be replaced")
-    folder.absolute().parent.mkdir(parents=True, exist_ok=True)
-    aside = folder.with_name(f"{folder.name}.part")
+    folder = Path(os.path.realpath(folder))
+    check_free(folder, marker, replace)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = folder.with_name(f".{folder.name}.manyheads-part")
     with locked(aside):
         try:
+            check_free(folder, marker, replace)  # another process may have finished meanwhile
             yield aside
             for path in (*sorted(aside.iterdir()), aside):
                 sync(path)
@@ -35,27 +35,60 @@ def written_aside(folder: Path, marker: str, replace: bool = False) -> Iterator[
             raise
 
 
+def check_free(folder: Path, marker: str, replace: bool) -> None:
+    if not folder.exists():
+        return
+    if not replace:
+        raise DataError(f"{folder}: exists already; choose another folder, or replace it with --force")
+    try:
+        named = json.loads((folder / marker).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise DataError(
+            f"{folder}: is no folder of ours (no sound {marker}), and will not be replaced"
+        ) from None
+    foreign = sorted({path.name for path in folder.iterdir()} - {marker, *named})
+    if foreign:
+        raise DataError(f"{folder}: holds {foreign[0]}, which is not ours to delete; choose another folder")
+
+
 @contextmanager
 def locked(aside: Path) -> Iterator[None]:
-    """What a killed run left behind is cleared away; what a running one writes is left alone."""
-    import fcntl
-
-    lock = aside.with_name(f"{aside.name}.lock")
-    with lock.open("w") as held:
+    """An empty folder that no other process writes. What a killed one left in it is cleared away."""
+    while True:
+        aside.mkdir(exist_ok=True)
+        handle = os.open(aside, os.O_RDONLY)
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as fault:
-            if fault.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
+            take_lock(handle, aside)
+            if same_folder(handle, aside):  # and not one that was renamed while we waited
+                for path in aside.iterdir():
+                    path.unlink()
+                yield
+                return
+        finally:
+            os.close(handle)
+
+
+def take_lock(handle: int, aside: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # a system without such locks
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as fault:
+        if fault.errno in (errno.EAGAIN, errno.EACCES):
             raise DataError(
                 f"{aside}: another process is writing it; wait for it, or choose another"
             ) from None
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir()
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
+        if fault.errno not in (errno.ENOLCK, errno.ENOTSUP):
+            raise
+
+
+def same_folder(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def sync(path: Path) -> None:
@@ -68,13 +101,20 @@ def sync(path: Path) -> None:
 
 
 def put_in_place(aside: Path, folder: Path) -> None:
-    old = folder.with_name(f"{folder.name}.old")
+    """The new folder under its name; the old one goes only then, and comes back if that fails."""
+    old = folder.with_name(f".{folder.name}.manyheads-old")
     shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
+    there = folder.exists()
+    if there:
         folder.rename(old)
-    aside.rename(folder)
+    try:
+        aside.rename(folder)
+    except BaseException:
+        if there:
+            old.rename(folder)
+        raise
+    sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
-    sync(folder.absolute().parent)
 
 
 def fingerprints(folder: Path) -> dict[str, dict[str, Any]]:

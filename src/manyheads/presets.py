@@ -61,5 +61,5 @@ PRESETS = {
 def preset(name: str) -> Config:
     """The preset of that name: `base`, `big`, `tiny`, `small`, `parsing`, or a row of Table 3."""
     if name not in PRESETS:
-        raise ConfigError(unknown("preset", name, list(PRESETS)))
+        raise ConfigError(f"{name}: no file or folder, and {unknown('preset', name, list(PRESETS))}")
     return PRESETS[name]

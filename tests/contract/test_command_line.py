@@ -58,7 +58,11 @@ def test_inspect_prints_a_file_to_start_from(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["inspect", "bse"], "unknown preset bse; did you mean base?"),
+        (["inspect", "bse"], "bse: no file or folder, and unknown preset bse; did you mean base?"),
+        (
+            ["inspect", "base", "--sentence", "x"],
+            "--sentence and --verify are of a data folder, and base is none",
+        ),
         (["inspect", "base", "model.haeds=4"], "unknown key model.haeds; did you mean model.heads?"),
         (["inspect", "base", "model.heads=0"], "model.heads is 0, but must be at least 1 and below 1048576"),
         (["inspect", "base", "heads"], "'heads' is not an assignment: write section.key=value"),
@@ -143,9 +147,9 @@ def test_inspect_finds_damage(prepared: Path, tmp_path: Path) -> None:
         (
             ["data", "--train=a.tmx"],
             2,
-            "the languages are not known, and a.tmx does not tell them: give --pair",
+            "the languages are not known, and no file name tells them: give --pair",
         ),
-        (["data", "--train=a.tmx", "--pair", "enko"], 2, "--pair is 'enko', but must be two languages"),
+        (["data", "--train=a.tmx", "--pair", "enko"], 2, "the pair is 'enko', but must be two languages"),
         (["data", "clean.rato=3"], 2, "unknown key clean.rato; did you mean clean.ratio?"),
         (
             ["data", "--on-bad", "cry"],
@@ -155,7 +159,10 @@ def test_inspect_finds_damage(prepared: Path, tmp_path: Path) -> None:
         (["data", "--recipe", "gone.toml"], 2, "gone.toml: No such file or directory"),
     ],
 )
-def test_a_wrong_prepare_is_one_clear_line(arguments: list[str], code: int, message: str) -> None:
+def test_a_wrong_prepare_is_one_clear_line(
+    arguments: list[str], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     done = manyheads("prepare", *arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.startswith(f"manyheads: {message}")

@@ -206,6 +206,35 @@ def test_more_ranks_than_pairs_leave_some_with_an_empty_batch() -> None:
     assert [len(share.labels.tokens) for share in shares] == [3, 3, 0, 0, 0, 0, 0, 0]
 
 
+def test_purposes_seeds_and_epochs_have_randomness_of_their_own() -> None:
+    split = split_of([(5, 5)] * 50)
+    far = [
+        Batches(split, config(), seed=seed).plan(epoch).order.tolist() for seed, epoch in ((2**32, 0), (0, 1))
+    ]
+    assert far[0] != far[1]
+    batches = Batches(split, config(), seed=3)
+    assert batches._chance("order", 1).random() != batches._chance("phases", 1).random()
+
+
+def test_what_is_no_batch_is_refused() -> None:
+    batches = Batches(split_of([(3, 3)]), config())
+    for epoch, index in ((0, 1), (0, -1), (-1, 0)):
+        with pytest.raises(mh.DataError, match=f"batch {index} of epoch {epoch}, which has 1 of them"):
+            batches.batch(epoch, index)
+    with pytest.raises(mh.DataError, match="seed -1"):
+        Batches(split_of([(3, 3)]), config(), seed=-1)
+
+
+def test_a_stream_that_is_forgotten_ends_too() -> None:
+    before = threading.active_count()
+    stream = Batches(split_of([(3, 3)] * 50), config()).start()
+    thread = stream.thread
+    next(stream)
+    del stream
+    thread.join(5)
+    assert threading.active_count() == before
+
+
 def test_a_wrong_rank_is_refused() -> None:
     with pytest.raises(mh.DataError, match="rank 2 of 2"):
         Batches(split_of([(3, 3)]), config(), rank=2, world=2)
@@ -281,6 +310,23 @@ def test_a_sentence_is_split_anew_each_epoch() -> None:
     seen = {tuple(batches.batch(epoch, 0).source.tokens.tolist()) for epoch in range(6)}
     assert len(seen) > 2
     assert batches.batch(0, 0).source.tokens.tolist() != batches.batch(0, 0).labels.tokens.tolist()
+
+
+def test_splits_drawn_by_chance_do_not_depend_on_ranks_and_keep_the_limit() -> None:
+    split, subwords, _ = words(Path())
+    sampling = config(tokens=1000, longest=16, subword_sampling=0.5)
+
+    def read(world: int) -> dict[int, list[int]]:
+        ranks = [Batches(split, sampling, rank=rank, world=world, subwords=subwords) for rank in range(world)]
+        batches = [rank.batch(0, 0) for rank in ranks]
+        return {
+            int(pair): tokens.tolist()
+            for batch in batches
+            for pair, tokens in zip(batch.pairs, batch.source.split(), strict=True)
+        }
+
+    assert read(1) == read(3)
+    assert max(map(len, read(1).values())) <= 16
 
 
 def test_sampling_asks_for_the_subwords(tmp_path: Path) -> None:

@@ -202,6 +202,10 @@ def test_without_valid_pairs_are_set_apart(tmp_path: Path) -> None:
     assert (len(texts(store, "valid")), len(texts(store, "test")), len(set(held))) == (5, 5, 10)
     assert sorted(texts(store) + held) == sorted(SENTENCES)
     assert the_input(store)["dropped"][HELD_OUT] >= 10
+    assert {row["detail"] for row in listed(tmp_path / "data") if row["reason"] == HELD_OUT} == {
+        "valid",
+        "test",
+    }
     assert_nothing_is_lost(store)
     again = prepare(made, tmp_path / "again")
     assert texts(again, "valid") == texts(store, "valid")
@@ -242,13 +246,14 @@ def test_what_was_mended_is_counted_for_each_input(tmp_path: Path) -> None:
     assert [the_input(store, number=number)["mended"] for number in (0, 1)] == [{}, {"white space": 2}]
 
 
-def test_the_list_of_what_was_dropped_has_five_cells_a_line(tmp_path: Path) -> None:
+def test_the_list_of_what_was_dropped_has_seven_cells_a_line(tmp_path: Path) -> None:
     odd = [("see <a\tb>", "본다"), ("x" * 30, "same"), ("same", "same")]
     made = recipe(write(tmp_path, "a", SENTENCES + odd), clean={"whitespace": False})
     prepare(made, tmp_path / "data")
     rows = (tmp_path / "data" / "dropped.tsv").read_text(encoding="utf-8").split("\n")[:-1]
     assert len(rows) == 4
-    assert {row.count("\t") for row in rows} == {4}
+    assert {row.count("\t") for row in rows} == {6}
+    assert rows[1].split("\t")[2:] == ["151", clean.MARKUP_DIFFERS, "<a b> / none", "see <a b>", "본다"]
 
 
 def test_no_more_than_a_twentieth_is_set_apart(tmp_path: Path) -> None:
@@ -312,7 +317,7 @@ def test_the_sample_is_of_the_size_stated(tmp_path: Path, monkeypatch: pytest.Mo
     ("tables", "error", "message"),
     [
         ({}, mh.ConfigError, "no training text: give --train"),
-        ({"train": [{"files": ["a.tmx"]}]}, mh.ConfigError, r"a\.tmx does not tell them: give --pair en-ko"),
+        ({"train": [{"files": ["a.tmx"]}]}, mh.ConfigError, "no file name tells them: give --pair en-ko"),
         ({"train": [{"files": ["x/a.en", "x/b.en"]}]}, mh.ConfigError, "languages are not known"),
         (
             {"train": [{"files": ["gone.en", "gone.ko"]}]},
@@ -340,10 +345,50 @@ def test_a_wrong_recipe_says_what_is_wrong(
 
 def test_when_nothing_is_left_the_reasons_are_counted(tmp_path: Path) -> None:
     files = write(tmp_path, "a", [("same", "same"), ("", "x"), ("other", "other")])
-    with pytest.raises(
-        mh.DataError, match="no training pair is left: 3 read; wrong script 2, empty source 1"
-    ):
+    message = (
+        r"no training pair is left: 3 read; identical sides 2, empty source 1\. The first: .*a\.en:1: ident"
+    )
+    with pytest.raises(mh.DataError, match=message):
         prepare(recipe(files), tmp_path / "data")
+    swapped = recipe(write(tmp_path, "b", [(korean, english) for english, korean in SENTENCES]))
+    with pytest.raises(mh.DataError, match="wrong script 150.* Are source and target swapped"):
+        prepare(swapped, tmp_path / "data")
+
+
+def test_files_whose_names_contradict_the_languages_are_refused(tmp_path: Path) -> None:
+    files = write(tmp_path, "a", SENTENCES)
+    message = r"a\.ko is given where en belongs, but its name says ko"
+    for tables in (
+        {"corpus": {"source": "en", "target": "ko"}, "train": [{"files": files[::-1]}]},
+        {"train": [{"files": files}, {"files": files[::-1]}]},
+        {"train": [{"files": files}], "valid": [{"files": files[::-1]}]},
+    ):
+        with pytest.raises(mh.ConfigError, match=message):
+            prepare(Recipe.from_mapping(tables), tmp_path / "data")
+    with pytest.raises(mh.ConfigError, match="'kr' is not a language's code here; did you mean ko"):
+        prepare(recipe(files, corpus={"source": "en", "target": "kr"}), tmp_path / "data")
+    unnamed = [shutil.copy(file, f"{file}.txt") for file in files]
+    named = recipe(unnamed, corpus={"source": "en", "target": "ko", "hold_out": 0})
+    assert texts(prepare(named, tmp_path / "data")) == SENTENCES
+
+
+def test_a_pipe_cannot_be_read_twice_and_says_so(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.en")
+    os.mkfifo(tmp_path / "a.ko")
+    piped = recipe([f"{tmp_path}/a.en", f"{tmp_path}/a.ko"], corpus={"hold_out": 5})
+    with pytest.raises(mh.DataError, match=r"a\.en: not a file that can be read twice.*corpus\.hold_out=0"):
+        prepare(piped, tmp_path / "data")
+
+
+def test_a_text_too_small_to_set_pairs_apart_has_no_valid(tmp_path: Path) -> None:
+    small = recipe(write(tmp_path, "a", SENTENCES[:19]), corpus={"seed": 0}, subwords={"vocabulary": 310})
+    assert prepare(small, tmp_path / "data").splits == ["train"]
+
+
+def test_foreign_subwords_are_found_out_before_anything_is_read(tmp_path: Path) -> None:
+    wrong = recipe(["gone.en", "gone.ko"], subwords={"take_from": str(tmp_path)})
+    with pytest.raises(mh.DataError, match="no subwords"):
+        prepare(wrong, tmp_path / "data")
 
 
 def test_a_recipe_goes_through_a_file(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_every_damaged_byte_is_found(data: Path) -> None:
         ("{", "not the description of a data folder"),
         ("[]", "not the description of a data folder"),
         ('{"format": 99}', "written in format 99, but this version reads up to 1: update manyheads"),
-        ('{"format": 1}', "lacks files, languages, splits"),
+        ('{"format": 1}', "has no sound languages, splits, subwords, files"),
     ],
 )
 def test_a_foreign_description_is_refused(data: Path, text: str, message: str) -> None:
@@ -160,14 +160,33 @@ def test_a_folder_that_exists_is_not_overwritten_unless_asked(tmp_path: Path, da
         raise RuntimeError("midway")
     assert (data / "corpus.json").read_bytes() == before
     with written_aside(data, MANIFEST, replace=True) as aside:
-        (aside / "corpus.json").write_text("new")
+        (aside / "corpus.json").write_text('{"files": {}}')
     assert [path.name for path in data.iterdir()] == ["corpus.json"]
+    (data / "thesis.txt").write_text("mine")
+    with pytest.raises(mh.DataError, match=r"holds thesis\.txt, which is not ours to delete"):
+        with_replacing(data)
     (tmp_path / "photos").mkdir()
     with (
         pytest.raises(mh.DataError, match="is no folder of ours"),
         written_aside(tmp_path / "photos", MANIFEST, replace=True),
     ):
         pass
+
+
+def with_replacing(folder: Path) -> None:
+    with written_aside(folder, MANIFEST, replace=True):
+        pass
+
+
+def test_neighbours_with_like_names_are_left_alone(tmp_path: Path) -> None:
+    for name in ("data.old", "data.part"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "precious").write_text("mine")
+    for replace in (False, True):
+        with written_aside(tmp_path / "data", MANIFEST, replace=replace) as aside:
+            (aside / MANIFEST).write_text('{"files": {}}')
+    assert sorted(os.listdir(tmp_path)) == ["data", "data.old", "data.part"]
+    assert (tmp_path / "data.old" / "precious").read_text() == "mine"
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -72,11 +72,23 @@ def test_a_truncated_file_gives_what_stands_before_the_break_and_then_says_so(
     whole = Path(names[side]).read_bytes()
     Path(names[side]).write_bytes(whole[: len(whole) // 2])
     found = list(read(InputConfig(files=tuple(names)), ENGLISH_KOREAN))
-    *pairs, last = found
-    assert isinstance(last, Bad)
-    assert (last.file, last.line, last.reason) == (names[side], len(pairs) + 1, corpus.BROKEN_FILE)
-    assert len(pairs) > 1000 or suffix == ".zst"  # zstd's blocks are large
+    pairs = [one for one in found if isinstance(one, Pair)]
+    broken, *rest = found[len(pairs) :]
+    assert isinstance(broken, Bad)
+    assert (broken.file, broken.line, broken.reason) == (names[side], len(pairs) + 1, corpus.BROKEN_FILE)
+    assert len(pairs) > 10_000 or suffix == ".zst"  # zstd's blocks are large
     assert texts(pairs) == [(line, line) for line in lines.decode().split("\n")[: len(pairs)]]
+    facing = [(one.file, one.line, one.reason) for one in rest if isinstance(one, Bad)]
+    lost = range(len(pairs) + 1, 40_001)
+    assert facing == [(names[1 - side], line, corpus.NO_COUNTERPART) for line in lost]
+
+
+def test_garbage_behind_a_compressed_file_loses_nothing_before_it(tmp_path: Path) -> None:
+    (tmp_path / "a.en.gz").write_bytes(gzip.compress(b"one\ntwo\n") + b"garbage")
+    (tmp_path / "a.ko").write_text("하나\n둘\n", encoding="utf-8")
+    found = list(read(InputConfig(files=(f"{tmp_path}/a.en.gz", f"{tmp_path}/a.ko")), ENGLISH_KOREAN))
+    assert texts(found) == [("one", "하나"), ("two", "둘")]
+    assert [one.reason for one in found if isinstance(one, Bad)] == [corpus.BROKEN_FILE]
 
 
 def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
@@ -115,6 +127,7 @@ def test_utf_16_is_refused_with_the_remedy(tmp_path: Path) -> None:
         (b"x", b"", "a.ko", "empty target", ""),
         (b"x", b" \t\xc2\xa0", "a.ko", "empty target", ""),
         (b"", b"", "a.en", "both sides empty", ""),
+        (b"a" + "\u0301".encode() * 501, b"x", "a.en", "run of combining marks", "more than 500 in a row"),
         (b"y" * 1_000_000, b"x", "a.en", "line of a megabyte or more", ""),
     ],
 )
@@ -254,6 +267,22 @@ def test_the_very_language_goes_before_its_relatives(tmp_path: Path) -> None:
     wanted = CorpusConfig(source="en", target="zh-TW")
     found = list(read(InputConfig(files=(f"{tmp_path}/a.tmx",)), wanted))
     assert texts(found) == [("only", "屋")]
+    kin = text.replace('xml:lang="zh-TW"', 'xml:lang="zh-HK"')
+    (tmp_path / "a.tmx").write_text(kin, encoding="utf-8")
+    assert (
+        texts(list(read(InputConfig(files=(f"{tmp_path}/a.tmx",)), wanted))) == []
+    )  # a neighbour's is not it
+
+
+def test_of_two_segments_in_one_language_the_first_counts(tmp_path: Path) -> None:
+    again = '<tuv xml:lang="fr"><seg>seul</seg></tuv>'
+    twice = '<tuv xml:lang="ko"><seg>하나</seg></tuv><tuv xml:lang="ko"><seg>둘</seg></tuv>'
+    assert texts(read_one(tmp_path / "a.tmx", TMX.replace(again, twice)))[2] == ("only", "하나")
+
+
+def test_tmx_in_utf_16_is_read_as_it_says(tmp_path: Path) -> None:
+    text = TMX.replace('encoding="utf-8"', 'encoding="utf-16"').encode("utf-16")
+    assert texts(read_one(tmp_path / "a.tmx", text)) == texts(read_one(tmp_path / "b.tmx", TMX))
 
 
 def test_unbalanced_xml_names_its_line_and_keeps_what_was_read(tmp_path: Path) -> None:
@@ -321,7 +350,7 @@ def test_xliff_1_gives_finished_units(tmp_path: Path, version: str | None) -> No
     found = read_one(tmp_path / "a.xlf", text)
     file = f"{tmp_path}/a.xlf"
     assert found == [
-        Pair("Hello there", "안녕", 2),
+        Pair("Hello <g1>there</g1>", "안녕", 2),
         Bad(file, 3, corpus.UNFINISHED),
         Bad(file, 4, corpus.EMPTY_TARGET),
         Bad(file, 5, corpus.UNFINISHED),
@@ -330,16 +359,38 @@ def test_xliff_1_gives_finished_units(tmp_path: Path, version: str | None) -> No
 
 def test_xliff_of_the_other_direction_is_turned_round_and_of_other_languages_refused(tmp_path: Path) -> None:
     turned = read_one(tmp_path / "a.xliff", xliff_1("", 'source-language="ko" target-language="en"'))
-    assert turned[0] == Pair("안녕", "Hello there", 2)
-    with pytest.raises(mh.DataError, match="translates en into fr, but en into ko is asked for"):
-        read_one(tmp_path / "a.xliff", xliff_1("", 'source-language="en" target-language="fr"'))
+    assert turned[0] == Pair("안녕", "Hello <g1>there</g1>", 2)
+    foreign = read_one(tmp_path / "a.xliff", xliff_1("", 'source-language="en" target-language="fr"'))
+    assert foreign[0] == Bad(f"{tmp_path}/a.xliff", 2, corpus.NO_LANGUAGE, "translates en into fr")
+    regions = xliff_1("", 'source-language="en_US" target-language="ko-KR"')
+    assert read_one(tmp_path / "a.xliff", regions)[0] == Pair("Hello <g1>there</g1>", "안녕", 2)
+
+
+def test_what_stands_for_code_in_xliff_becomes_a_tag_and_code_itself_is_text(tmp_path: Path) -> None:
+    inline = 'mails <x id="2"/><ph id="3">%s</ph> <bpt id="4">&lt;b></bpt>b<ept id="4"/>'
+    text = xliff_1("", 'source-language="en" target-language="ko"').replace("Never", inline)
+    file = text.replace("</source></trans-unit>", "</source><target>우편</target></trans-unit>")
+    assert texts(read_one(tmp_path / "a.xlf", file))[1] == ("mails <x2/>%s <b>b<ept4/>", "우편")
+
+
+def test_groups_and_units_are_forgotten_too() -> None:
+    from io import BytesIO
+
+    from manyheads.text.containers import elements
+
+    unit = b"<unit><notes><note>n</note></notes><segment><source>s</source></segment></unit>"
+    left = []
+    for element in elements(BytesIO(b"<xliff><file>" + unit * 200 + b"</file></xliff>"), "a", "{*}segment"):
+        left.append(len(list(element.getparent().itersiblings(preceding=True))))
+    assert len(left) == 200
+    assert max(left) <= 1
 
 
 def test_xliff_2_gives_its_segments(tmp_path: Path) -> None:
     text = """<xliff version="2.0" srcLang="en" trgLang="ko" xmlns="urn:oasis:names:tc:xliff:document:2.0">
 <file id="f"><unit id="1"><segment><source>Hi <pc id="1">there</pc></source><target>안녕</target></segment>
 </unit></file></xliff>"""
-    assert read_one(tmp_path / "a.xlf", text) == [Pair("Hi there", "안녕", 2)]
+    assert read_one(tmp_path / "a.xlf", text) == [Pair("Hi <pc1>there</pc1>", "안녕", 2)]
 
 
 PO = """# a comment
@@ -408,11 +459,12 @@ def test_po_is_read_in_the_charset_that_it_states(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ['msgid "open\nmsgstr "x"', "nonsense", 'msgid "alone"'])
-def test_a_broken_message_breaks_the_file_at_its_line(tmp_path: Path, broken: str) -> None:
-    found = read_one(tmp_path / "a.po", f'msgid "a"\nmsgstr "ㄱ"\n\n{broken}\n')
-    last = found[-1]
-    assert isinstance(last, Bad)
-    assert (found[0], last.line, last.reason) == (Pair("a", "ㄱ", 1), 4, corpus.BROKEN_FILE)
+def test_a_broken_message_is_named_by_its_line_and_the_next_arrives(tmp_path: Path, broken: str) -> None:
+    text = f'msgid "a"\nmsgstr "ㄱ"\n\n{broken}\n\nmsgid "b"\nmsgstr "ㄴ"\n'
+    first, bad, last = read_one(tmp_path / "a.po", text)
+    assert isinstance(bad, Bad)
+    assert (bad.line, bad.reason) == (4, corpus.BROKEN_FILE)
+    assert (first, last.source) == (Pair("a", "ㄱ", 1), "b")
 
 
 # ---- wrong calls

@@ -762,8 +762,32 @@ def test_the_playground_is_written_without_a_network(tmp_path: Path) -> None:
         lines = [text(tmp_path, f"{name}.{code}").split("\n")[:-1] for code in ("en", "ko")]
         assert list(zip(*lines, strict=True)) == pairs
     assert got.sha256 == {}
-    with pytest.raises(ConfigError, match="unknown pair ko-en"):
-        get("playground", "ko-en", tmp_path / "turned")
+    get("playground", "ko-en", tmp_path / "turned")
+    assert text(tmp_path / "turned", "valid.ko") == text(tmp_path, "valid.ko")
+
+
+def test_files_of_ones_own_are_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "train.en").write_text("mine")
+    with pytest.raises(RequestError, match="is there and is not from get"):
+        get("playground", "en-ko", tmp_path)
+    assert (tmp_path / "train.en").read_text() == "mine"
+
+
+def test_a_call_that_fails_leaves_the_corpus_that_was_there_and_no_trace_of_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get("playground", "en-ko", tmp_path / "old")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir() if path.is_file()}
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise DataError("no network")
+
+    monkeypatch.setattr("manyheads.text.playground.corpus", fail)
+    for folder in ("old", "new"):
+        with pytest.raises(DataError, match="no network"):
+            get("playground", "en-ko", tmp_path / folder, again=True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir() if path.is_file()} == before
+    assert not (tmp_path / "new").exists()
 
 
 # The table

@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,8 +92,24 @@ def test_training_is_deterministic(kind: str) -> None:
 def test_reserved_symbols_are_one_piece_wherever_they_stand() -> None:
     subwords = trained(reserved=("<polite>",))
     assert subwords.pieces("<polite> a%sb<b>") == ["▁", "<polite>", "▁a", "%s", "b", "<b>"]
-    with pytest.raises(mh.ConfigError, match=r"subwords\.reserved holds 'a b'"):
-        SubwordConfig(reserved=("a b",))
+    for wrong in ("a b", "", "<s>", "</s>", "<unk>", "<0x41>", "a\u2581"):
+        with pytest.raises(mh.ConfigError, match=r"subwords\.reserved holds"):
+            SubwordConfig(reserved=(wrong,))
+
+
+def test_text_that_speaks_of_sentence_ends_can_be_learnt_from() -> None:
+    texts = [f"<s> {text} </s> <unk>" for text in ENGLISH]
+    pair = SubwordPair.train(lambda: iter(zip(texts, KOREAN, strict=True)), replace(SMALL, vocabulary=360))
+    assert pair.source.decode(pair.source.encode(texts[0])) == texts[0]
+
+
+def test_what_goes_wrong_in_the_sentences_is_told_as_it_is() -> None:
+    def torn() -> Iterator[str]:
+        yield "one"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Subwords.train(torn(), SMALL)
 
 
 def test_many_texts_are_encoded_as_each_alone_and_closed_with_end() -> None:
@@ -187,7 +204,7 @@ def test_without_chance_our_splits_are_sentencepieces(kind: str, text: str) -> N
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=ANY_TEXT, seed=st.integers(0, 1000))
 def test_a_split_drawn_by_chance_is_of_the_same_text(kind: str, text: str, seed: int) -> None:
-    drawn = Sampler(SUBWORDS[kind], 0.3).sample_many([text], seed).ids.tolist()
+    drawn = Sampler(SUBWORDS[kind], 0.3).sample(text, random.Random(seed))
     assert SUBWORDS[kind].decode(drawn) == normalise(text)
 
 
@@ -254,8 +271,9 @@ def test_sampling_is_the_same_in_another_process() -> None:
     """SentencePiece's own is not: a resumed run would read other splits."""
     code = (
         "import sys; sys.path.insert(0, 'tests/text')\n"
-        "from test_subwords import SUBWORDS, Sampler, KOREAN\n"
-        "print([Sampler(SUBWORDS[k], 0.2).sample_many(KOREAN, 7).ids.tolist() for k in ('bpe', 'unigram')])"
+        "import random; from test_subwords import SUBWORDS, Sampler, KOREAN, KINDS\n"
+        "s = [Sampler(SUBWORDS[kind], 0.2) for kind in KINDS]\n"
+        "print([[one.sample(text, random.Random(7)) for text in KOREAN[:8]] for one in s])"
     )
     outputs = {
         subprocess.run(
@@ -267,7 +285,8 @@ def test_sampling_is_the_same_in_another_process() -> None:
         ).stdout
         for _ in range(2)
     }
-    here = [Sampler(SUBWORDS[kind], 0.2).sample_many(KOREAN, 7).ids.tolist() for kind in KINDS]
+    samplers = [Sampler(SUBWORDS[kind], 0.2) for kind in KINDS]
+    here = [[one.sample(text, random.Random(7)) for text in KOREAN[:8]] for one in samplers]
     assert outputs == {f"{here}\n"}
 
 

@@ -6,13 +6,14 @@ ranks; each takes every world-th pair of it, and as these are of like length, al
 """
 
 import queue
+import random
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,9 +24,10 @@ from manyheads.data.store import Side, Split
 from manyheads.errors import DataError
 from manyheads.packed import Packed
 from manyheads.text.sampling import Sampler
-from manyheads.text.subwords import Pieces, SubwordPair
+from manyheads.text.subwords import Pieces, SubwordPair, Subwords, laid_end_to_end
 
 AHEAD = 4  # batches made ready while the model works
+PURPOSES = ("order", "phases")  # of random numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +85,8 @@ class Batches:
     ) -> None:
         if not 0 <= rank < world:
             raise DataError(f"rank {rank} of {world}: ranks run from 0 to one below their number")
+        if seed < 0:
+            raise DataError(f"seed {seed}: seeds are not negative")
         self.split, self.config, self.seed, self.rank, self.world = split, config, seed, rank, world
         self.samplers = samplers(subwords, config.subword_sampling)
         longest = min(config.longest, config.batch_tokens)
@@ -98,12 +102,17 @@ class Batches:
 
     def _plan(self, epoch: int) -> Plan:
         """Pairs are shuffled, sorted by length, cut into batches, and the batches shuffled."""
-        chance = np.random.default_rng([self.seed, epoch])
+        chance = self._chance("order", epoch)
         readings = self._readings(epoch)
         shuffled = readings[chance.permutation(len(readings))]
         ordered = shuffled[by_length(self.split, shuffled)]
         bounds = cut(self.split, ordered, self.config.batch_tokens)
         return shuffle_batches(ordered, bounds, chance)
+
+    def _chance(self, purpose: str, number: int) -> np.random.Generator:
+        """Randomness of its own for each purpose, by the seed."""
+        key = (PURPOSES.index(purpose), number)
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
 
     def _readings(self, epoch: int) -> NDArray[np.int64]:
         """Every pair as often as its input's weight says: n w times in n epochs, rounded either way.
@@ -114,7 +123,7 @@ class Batches:
         readings = []
         for number, (_, weight, _) in enumerate(self.split.parts):
             own = self.usable[edges[number] : edges[number + 1]]
-            phases = np.random.default_rng([self.seed, number]).permutation(len(own)) / max(1, len(own))
+            phases = self._chance("phases", number).permutation(len(own)) / max(1, len(own))
             times = np.floor((epoch + 1) * weight + phases) - np.floor(epoch * weight + phases)
             readings.append(own if weight == 1 else np.repeat(own, times.astype(np.int64)))
         return np.concatenate(readings)
@@ -125,13 +134,19 @@ class Batches:
 
     def batch(self, epoch: int, index: int) -> Batch:
         """This rank's share of a batch."""
+        if not (epoch >= 0 and 0 <= index < self.count(epoch)):
+            raise DataError(
+                f"batch {index} of epoch {epoch}, which has {self.count(max(0, epoch)):,} of them"
+            )
         share = self.plan(epoch).pairs(index)[self.rank :: self.world]
         source = gathered(self.split.source, share)
         target = gathered(self.split.target, share)
         if self.samplers:
-            seeds = np.random.default_rng([self.seed, epoch, index, self.rank]).integers(1 << 62, size=2)
-            source = resampled(source, *self.samplers[0], int(seeds[0]))
-            target = resampled(target, *self.samplers[1], int(seeds[1]))
+            seeds = [f"{self.seed} {epoch} {pair}" for pair in share.tolist()]
+            source = resampled(source, *self.samplers[0], seeds, self.config.longest)
+            target = resampled(
+                target, *self.samplers[1], [f"{seed} target" for seed in seeds], self.config.longest
+            )
         labels = Packed.from_arrays(target.ids, target.offsets)
         inputs = Packed(torch.from_numpy(shifted(target)), labels.offsets, labels.longest)
         return Batch(Packed.from_arrays(source.ids, source.offsets), inputs, labels, share, epoch, index)
@@ -206,7 +221,7 @@ def shifted(target: Pieces) -> NDArray[np.int64]:
     return inputs
 
 
-def samplers(subwords: SubwordPair | None, rate: float) -> list[tuple[Any, Sampler]]:
+def samplers(subwords: SubwordPair | None, rate: float) -> list[tuple[Subwords, Sampler]]:
     if rate == 0:
         return []
     if subwords is None:
@@ -216,10 +231,17 @@ def samplers(subwords: SubwordPair | None, rate: float) -> list[tuple[Any, Sampl
     return [(side, Sampler(side, rate)) for side in (subwords.source, subwords.target)]
 
 
-def resampled(pieces: Pieces, subwords: Any, sampler: Sampler, seed: int) -> Pieces:
-    """The same texts, split anew: the ids give the texts back without loss."""
-    sentences = np.split(pieces.ids, pieces.offsets[1:-1])
-    return sampler.sample_many([subwords.decode(ids.tolist()) for ids in sentences if len(ids)], seed)
+def resampled(pieces: Pieces, subwords: Subwords, sampler: Sampler, seeds: list[str], longest: int) -> Pieces:
+    """The same texts, each split anew by a seed of its own: the ids give the texts back without loss.
+
+    A split that would be too long gives way to the one that is stored.
+    """
+    drawn: list[list[int]] = []
+    for seed, start, end in zip(seeds, pieces.offsets, pieces.offsets[1:], strict=False):
+        stored = pieces.ids[start : end - 1].tolist()
+        split = sampler.sample(subwords.decode(stored), random.Random(seed))
+        drawn.append(split if len(split) < longest else stored)
+    return laid_end_to_end(drawn)
 
 
 # ---- ahead of the model
@@ -229,25 +251,13 @@ class Stream:
     """Batches from some point on, a few of them ready before they are asked for. Close it, or use `with`."""
 
     def __init__(self, batches: Batches, epoch: int, index: int, pin: bool) -> None:
-        self.ready: queue.Queue[Batch | BaseException] = queue.Queue(AHEAD)
+        self.ready: Ready = queue.Queue(AHEAD)
         self.closed = threading.Event()
-        self.thread = threading.Thread(target=self._fill, args=(batches, epoch, index, pin), daemon=True)
+        # The thread knows the queue and not the stream, which can therefore be forgotten unclosed.
+        work = (onwards(batches, epoch, index), pin, self.ready, self.closed)
+        self.thread = threading.Thread(target=fill, args=work, daemon=True)
         self.thread.start()
-
-    def _fill(self, batches: Batches, epoch: int, index: int, pin: bool) -> None:
-        try:
-            for batch in onwards(batches, epoch, index):
-                self._put(batch.pinned() if pin else batch)
-                if self.closed.is_set():
-                    return
-        except BaseException as fault:  # it belongs to whoever asks for the next batch
-            self._put(fault)
-
-    def _put(self, item: Batch | BaseException) -> None:
-        while not self.closed.is_set():
-            with suppress(queue.Full):
-                self.ready.put(item, timeout=0.1)
-                break
+        weakref.finalize(self, self.closed.set)
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -270,6 +280,27 @@ class Stream:
     def close(self) -> None:
         self.closed.set()
         self.thread.join()
+
+
+Ready = queue.Queue[Batch | BaseException]
+
+
+def fill(batches: Iterator[Batch], pin: bool, ready: Ready, closed: threading.Event) -> None:
+    """The background thread's work. Its faults belong to whoever asks for the next batch."""
+    try:
+        for batch in batches:
+            put(batch.pinned() if pin else batch, ready, closed)
+            if closed.is_set():
+                return
+    except BaseException as fault:
+        put(fault, ready, closed)
+
+
+def put(item: Batch | BaseException, ready: Ready, closed: threading.Event) -> None:
+    while not closed.is_set():
+        with suppress(queue.Full):
+            ready.put(item, timeout=0.1)
+            break
 
 
 def onwards(batches: Batches, epoch: int, index: int) -> Iterator[Batch]:

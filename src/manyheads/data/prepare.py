@@ -15,7 +15,6 @@ from typing import IO, Any, Self
 import numpy as np
 
 from manyheads.config import (
-    LANGUAGE,
     SPLITS,
     UNKNOWN,
     CorpusConfig,
@@ -24,6 +23,7 @@ from manyheads.config import (
 )
 from manyheads.data.report import LENGTH_BOUNDS
 from manyheads.data.store import (
+    DROPPED,
     MANIFEST,
     SideWriter,
     Store,
@@ -33,26 +33,37 @@ from manyheads.errors import ConfigError, DataError
 from manyheads.folders import written_aside
 from manyheads.progress import Progress, Tell, counted
 from manyheads.text import corpus as readers
-from manyheads.text.clean import DUPLICATE, Cleaner, Seen, pair_keys
-from manyheads.text.corpus import NO_COUNTERPART, STRUCTURAL, Bad, Pair
+from manyheads.text.clean import DUPLICATE, LEAKAGE, RATIO, WRONG_SCRIPT, Cleaner, Seen, pair_keys
+from manyheads.text.corpus import (
+    INVALID_UTF8,
+    NO_COUNTERPART,
+    NO_LANGUAGE,
+    STRUCTURAL,
+    WRONG_COLUMNS,
+    WRONG_JSON,
+    Bad,
+    Pair,
+)
+from manyheads.text.languages import base, check_language, is_known
 from manyheads.text.subwords import Pieces, SubwordPair
 
 CHUNK = 20_000  # pairs handled together
 HELD_OUT = "set apart for valid or test"
-DROPPED = "dropped.tsv"
+SHOWN = 100  # characters of a dropped side in the list
 SILENT = Progress()
 
 
 def prepare(recipe: Recipe, folder: Path, *, force: bool = False, tell: Tell = SILENT.tell) -> Store:
     """A data folder made by a recipe. `force` replaces one that is there."""
     recipe = completed(recipe)
+    ready_made = SubwordPair.load(recipe.subwords.take_from) if recipe.subwords.take_from else None
     with written_aside(folder, MANIFEST, force) as aside:
-        with (aside / DROPPED).open("w", encoding="utf-8", newline="\n") as listed:
+        with (aside / DROPPED).open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as listed:
             gate = Gate(recipe.corpus.on_bad, listed)
             held, reports = held_out(recipe, gate, tell)
             with Spool(aside) as spool:
                 reports["train"] = read_training(recipe, held, gate, spool, tell)
-        subwords = learn_subwords(recipe, spool, tell)
+        subwords = ready_made or learn_subwords(recipe, spool, tell)
         subwords.save(aside)
         tallies = {"train": encode(aside, "train", subwords, spool.pairs(), spool.count, tell)}
         for split, pairs in held.items():
@@ -73,20 +84,42 @@ def completed(recipe: Recipe) -> Recipe:
         raise ConfigError("no training text: give --train FILE twice, source and target, or one file of both")
     source, target = recipe.corpus.source, recipe.corpus.target
     if not (source and target):
-        source, target = languages_of(recipe.train[0])
-    named: dict[str, Any] = {split: tuple(names_given(getattr(recipe, split))) for split in SPLITS}
+        told = languages_of(recipe.train)
+        source, target = source or told[0], target or told[1]
     corpus = replace(recipe.corpus, source=source, target=target)
+    for split in SPLITS:
+        for given in getattr(recipe, split):
+            check_names(given, corpus)
+    named: dict[str, Any] = {split: tuple(names_given(getattr(recipe, split))) for split in SPLITS}
     return replace(recipe, corpus=corpus, **named)
 
 
-def languages_of(given: InputConfig) -> tuple[str, str]:
+def languages_of(inputs: Iterable[InputConfig]) -> tuple[str, str]:
     """train.en.xz and train.ko.xz are English and Korean."""
-    codes = [readers.bare_name(file).suffix[1:] for file in given.files]
-    if len(codes) == 2 and codes[0] != codes[1] and all(LANGUAGE.fullmatch(code) for code in codes):
-        return codes[0], codes[1]
-    raise ConfigError(
-        f"the languages are not known, and {', '.join(given.files)} does not tell them: give --pair en-ko"
-    )
+    for given in inputs:
+        codes = name_codes(given)
+        if len(codes) == 2 and codes[0] != codes[1] and all(map(is_known, codes)):
+            return codes[0], codes[1]
+    raise ConfigError("the languages are not known, and no file name tells them: give --pair en-ko")
+
+
+def name_codes(given: InputConfig) -> list[str]:
+    """What stands behind the last dot of each name: en of train.en.xz."""
+    return [readers.bare_name(file).suffix[1:] for file in given.files]
+
+
+def check_names(given: InputConfig, corpus: CorpusConfig) -> None:
+    """Wrong codes, and files whose names say that they are of another language than they are given for."""
+    for code in (corpus.source, corpus.target):
+        check_language(code)
+    for file, code, wanted in zip(
+        given.files, name_codes(given), (corpus.source, corpus.target), strict=False
+    ):
+        if len(given.files) == 2 and is_known(code) and base(code) != base(wanted):
+            raise ConfigError(
+                f"{file} is given where {wanted} belongs, but its name says {code}: give the source "
+                f"first, then the target; the languages are {corpus.source} and {corpus.target} (--pair)"
+            )
 
 
 def names_given(inputs: Iterable[InputConfig]) -> Iterator[InputConfig]:
@@ -112,6 +145,7 @@ class Report:
     dropped: Counter[str] = field(default_factory=Counter)
     mended: Counter[str] = field(default_factory=Counter)
     kept: int = 0
+    first: dict[str, str] = field(default_factory=dict)  # of each reason, where it was met first
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; what was most often the case stands first."""
@@ -125,17 +159,20 @@ class Gate:
 
     def __init__(self, policy: str, listed: IO[str] | None) -> None:
         self.policy, self.listed = policy, listed
-        self._write("split", "file", "line", "reason", "detail")
+        self._write("split", "file", "line", "reason", "detail", "source", "target")
 
     def bad(self, split: str, bad: Bad, report: Report) -> None:
         if self.policy == "stop" or (self.policy == "default" and bad.reason in STRUCTURAL):
             raise DataError(f"{bad}. {remedy(bad)}")
         report.bad[bad.reason] += 1
-        self._write(split, bad.file, str(bad.line), bad.reason, bad.detail)
+        report.first.setdefault(bad.reason, str(bad))
+        self._write(split, bad.file, str(bad.line), bad.reason, bad.detail, "", "")
 
     def dropped(self, split: str, pair: Pair, reason: str, detail: str, report: Report) -> None:
         report.dropped[reason] += 1
-        self._write(split, report.files[0], str(pair.line), reason, detail)
+        file = report.files[-1 if detail.startswith("target") else 0]
+        report.first.setdefault(reason, f"{file}:{pair.line}: {reason}" + (f" ({detail})" if detail else ""))
+        self._write(split, file, str(pair.line), reason, detail, pair.source[:SHOWN], pair.target[:SHOWN])
 
     def _write(self, *cells: str) -> None:
         if self.listed:
@@ -196,20 +233,21 @@ def held_out(recipe: Recipe, gate: Gate, tell: Tell) -> tuple[dict[str, list[Pai
             held[split], reports[split] = read_split(recipe, split, gate, tell)
     if "valid" not in held and recipe.corpus.hold_out:
         wanted = [split for split in ("valid", "test") if split not in held]
-        drawn = draw_held_out(recipe, len(wanted), held.get("test", []), tell)
-        for number, split in enumerate(wanted):
+        drawn = draw_held_out(recipe, len(wanted), held, tell)
+        for number, split in enumerate(wanted if drawn else []):
             held[split] = drawn[number :: len(wanted)]
-            reports[split] = [Report(HELD_OUT, (), 1.0, len(held[split]), kept=len(held[split]))]
+            reports[split] = [Report("out of train", (), 1.0, len(held[split]), kept=len(held[split]))]
     return held, reports
 
 
-def draw_held_out(recipe: Recipe, splits: int, given: list[Pair], tell: Tell) -> list[Pair]:
+def draw_held_out(recipe: Recipe, splits: int, given: dict[str, list[Pair]], tell: Tell) -> list[Pair]:
     """Some good pairs of the training text, by the seed, all sides of which differ: a reading beforehand.
 
     So many as the recipe says for each split, but no more than a twentieth of the text.
     """
     cleaner, chance = Cleaner(recipe.clean, recipe.corpus, sides(given)), random.Random(recipe.corpus.seed)
     quiet = Gate(recipe.corpus.on_bad, None)
+    check_readable_twice(recipe.train)
     progress = byte_progress("setting pairs apart", recipe.train, tell)
     good = (
         pair
@@ -246,18 +284,20 @@ def distinct(pairs: list[Pair]) -> list[Pair]:
     return kept
 
 
-def sides(pairs: Iterable[Pair]) -> frozenset[str]:
-    return frozenset(text for pair in pairs for text in (pair.source, pair.target))
+def sides(held: dict[str, list[Pair]]) -> dict[str, str]:
+    """Every side of the pairs held out, and the split that it stands in."""
+    return {
+        text: split for split, pairs in held.items() for pair in pairs for text in (pair.source, pair.target)
+    }
 
 
 def read_training(
     recipe: Recipe, held: dict[str, list[Pair]], gate: Gate, spool: "Spool", tell: Tell
 ) -> list[Report]:
     """Reads, filters and spools the training pairs."""
-    apart = {
-        (pair.source, pair.target) for split in held if not getattr(recipe, split) for pair in held[split]
-    }
-    cleaner = Cleaner(recipe.clean, recipe.corpus, sides(pair for pairs in held.values() for pair in pairs))
+    drawn = [split for split in held if not getattr(recipe, split)]
+    apart = {(pair.source, pair.target): split for split in drawn for pair in held[split]}
+    cleaner = Cleaner(recipe.clean, recipe.corpus, sides(held))
     seen = Seen() if recipe.clean.duplicates else None
     progress = byte_progress("reading train", recipe.train, tell)
     reports = []
@@ -277,11 +317,11 @@ def read_training(
 
 
 def filtered(
-    chunk: list[Pair], cleaner: Cleaner, apart: set[tuple[str, str]], gate: Gate, report: Report
+    chunk: list[Pair], cleaner: Cleaner, apart: dict[tuple[str, str], str], gate: Gate, report: Report
 ) -> Iterator[Pair]:
     for pair in chunk:
-        if (pair.source, pair.target) in apart:
-            gate.dropped("train", pair, HELD_OUT, "", report)
+        if split := apart.get((pair.source, pair.target)):
+            gate.dropped("train", pair, HELD_OUT, split, report)
         elif fault := cleaner.fault(pair.source, pair.target):
             gate.dropped("train", pair, *fault, report)
         else:
@@ -298,14 +338,42 @@ def without_duplicates(chunk: list[Pair], seen: Seen, gate: Gate, report: Report
 
 
 def why_none(reports: list[Report]) -> str:
+    """The reasons counted, the first case of the commonest, and what may be done about it."""
     read = sum(report.read for report in reports)
     reasons: Counter[str] = sum((report.bad + report.dropped for report in reports), Counter())
+    if not reasons:
+        return f"{read:,} read; the files are empty"
     counted = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
-    return f"{read:,} read" + (f"; {counted}. Filters are switched by clean.KEY=VALUE" if reasons else "")
+    most = reasons.most_common(1)[0][0]
+    first = next(report.first[most] for report in reports if most in report.first)
+    hint = HINTS.get(most, "Filters are set by clean.KEY=VALUE")
+    return f"{read:,} read; {counted}. The first: {first}. {hint}"
+
+
+HINTS = {
+    WRONG_COLUMNS: "Columns are chosen by --fields 2,4 or by their names, --fields en,ko",
+    WRONG_JSON: "Keys are chosen by --fields, such as translation.en,translation.ko",
+    INVALID_UTF8: "If the file has another encoding: iconv -f EUC-KR -t UTF-8 converts it",
+    NO_LANGUAGE: "Languages are chosen by --pair, or corpus.source and corpus.target",
+    WRONG_SCRIPT: "Are source and target swapped, or the languages others (--pair)?",
+    RATIO: "Are source and target the right columns (--fields)? Or set clean.ratio",
+    LEAKAGE: "Is valid or test the same text? clean.leakage=false keeps it",
+    HELD_OUT: "The text is too small to set pairs apart: corpus.hold_out=0",
+}
 
 
 def byte_progress(stage: str, inputs: Iterable[InputConfig], tell: Tell) -> Callable[[int], None]:
     return counted(tell, stage, sum(size_of(file) for given in inputs for file in given.files))
+
+
+def check_readable_twice(inputs: Iterable[InputConfig]) -> None:
+    """A pipe is empty after the first reading."""
+    for file in (file for given in inputs for file in given.files):
+        if Path(file).exists() and not Path(file).is_file():
+            raise DataError(
+                f"{file}: not a file that can be read twice, which setting pairs apart needs: give --valid, "
+                f"set corpus.hold_out=0, or write it to a file first"
+            )
 
 
 def size_of(file: str) -> int:
@@ -363,8 +431,6 @@ class Spool:
 
 
 def learn_subwords(recipe: Recipe, spool: Spool, tell: Tell) -> SubwordPair:
-    if recipe.subwords.take_from:
-        return SubwordPair.load(recipe.subwords.take_from)
     tell("learning subwords", 0, None)
     pairs = (recipe.subwords.sample + 1) // 2
     config = recipe.subwords

@@ -21,6 +21,9 @@ def split_lines(split: str, told: dict[str, Any]) -> Iterator[str]:
     yield f"{split}: {told['pairs']:,} pairs, {tokens} tokens (source / target, ends included)"
     for part in told["inputs"]:
         yield from input_lines(part)
+    left_out = sum(sum(part["bad"].values()) for part in told["inputs"])
+    if split != "train" and left_out:
+        yield f"  note: {left_out:,} bad lines of {split} are left out: a score will not be of the whole set"
 
 
 def input_lines(part: dict[str, Any]) -> Iterator[str]:
@@ -43,7 +46,8 @@ def histogram(told: dict[str, Any]) -> Iterator[str]:
     names, counts = length_names(), [told[side]["lengths"] for side in ("source", "target")]
     most = max(1, *counts[0], *counts[1])
     yield f"{'tokens':>9}  {'source':>11}  {'target':>11}"
-    for name, source, target in zip(names, *counts, strict=True):
+    last = max(place for place, both in enumerate(zip(*counts, strict=True)) if any(both))
+    for name, source, target in list(zip(names, *counts, strict=True))[: last + 1]:
         bars = [mark * round(BAR * number / most) for mark, number in (("▒", source), ("░", target))]
         yield f"{name:>9}  {source:>11,}  {target:>11,}  {bars[0]:{BAR}} {bars[1]}".rstrip()
 
@@ -90,6 +94,6 @@ def described(told: dict[str, Any]) -> str:
     for pair in told["examples"]:
         lines += ["", " ".join(pair["source"]), " ".join(pair["target"])]
     for split in told["sentences"]:
-        lines += ["", split.pop("sentence")]
-        lines += [f"{way}: {' '.join(pieces)}" for way, pieces in split.items()]
+        lines += ["", split["sentence"]]
+        lines += [f"{way}: {' '.join(pieces)}" for way, pieces in split.items() if way != "sentence"]
     return "\n".join(lines)

@@ -25,7 +25,7 @@ from manyheads.folders import fingerprint, fingerprints
 from manyheads.text.subwords import Pieces, SubwordPair
 
 FORMAT = 1
-MANIFEST = "corpus.json"
+MANIFEST, DROPPED = "corpus.json", "dropped.tsv"
 SIDES = ("source", "target")
 
 
@@ -77,7 +77,7 @@ def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     text = json.dumps(
         {"format": FORMAT, **manifest, "files": fingerprints(folder)}, ensure_ascii=False, indent=1
     )
-    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    (folder / MANIFEST).write_bytes((text + "\n").encode("utf-8", "backslashreplace"))  # odd file names
 
 
 # ---- reading
@@ -204,7 +204,22 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise DataError(
             f"{folder}: written in format {number}, but this version reads up to {FORMAT}: update manyheads"
         )
-    missing = {"languages", "splits", "files"} - manifest.keys()
-    if missing:
-        raise DataError(f"{folder / MANIFEST}: lacks {', '.join(sorted(missing))}: prepare the data again")
+    sound = {
+        "languages": is_table(manifest.get("languages"), "source", "target"),
+        "splits": is_table(manifest.get("splits"), "train"),
+        "subwords": is_table(manifest.get("subwords"), "joint"),
+        "files": is_table(manifest.get("files"), DROPPED)
+        and all(map(is_fingerprint, manifest["files"].values())),
+    }
+    wrong = [name for name, good in sound.items() if not good]
+    if wrong:
+        raise DataError(f"{folder / MANIFEST}: has no sound {', '.join(wrong)}: prepare the data again")
     return dict(manifest)
+
+
+def is_table(found: Any, *keys: str) -> bool:
+    return isinstance(found, dict) and all(key in found for key in keys)
+
+
+def is_fingerprint(found: Any) -> bool:
+    return is_table(found, "bytes", "sha256") and isinstance(found["bytes"], int)

@@ -3,14 +3,15 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.config import CleanConfig, CorpusConfig
+from manyheads.text.languages import letters_of
 
 # Reasons, as reports count them; a pair is dropped for the first that holds, in this order.
 MARKUP = "placeholders or tags"
@@ -24,76 +25,17 @@ DUPLICATE = "duplicate"
 
 RATIO_SLACK = 20  # bytes added to each side: "Hi." may well be "안녕하세요."
 
-# %s, %1$d, %(name)s, {name}, {0:.2f}, {{name}}, ${name}, <b>, </b>, <br/>. A space is no flag of a
-# percentage, and a digit before it makes it one: "50 % des", "100%ige".
+# %s, %1$d, %(name)s, %.2f, {name}, {0:.2f}, {{name}}, ${name}, <b>, </b>, <br/>. Korean writes its particles
+# behind them (%s를, %d개); a Latin letter there makes a word of a bare one (%sure), and a digit before it a
+# percentage (100%ige). A space is no flag: "50 % des".
+CONVERSION = r"(?:hh|h|ll|l|z|L)?[diouxXeEfgGcrs@]"
 PLACEHOLDER = re.compile(
-    r"(?<![\d%])%(?:\d+\$|\(\w+\))?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|z|L)?[diouxXeEfgGcrs@](?![^\W\d_])"
+    rf"(?<![\d%])%(?:\d{{1,2}}\$|\(\w{{1,60}}\))[-+#0]{{0,4}}(?:[1-9]\d?)?(?:\.\d{{1,2}})?{CONVERSION}"
+    rf"|(?<![\d%])%[-+#0]{{0,4}}(?:[1-9]\d?(?:\.\d{{1,2}})?|\.\d{{1,2}}){CONVERSION}"
+    rf"|(?<![\d%])%[-+#0]{{0,4}}{CONVERSION}(?![A-Za-z])"
     r"|\$?\{\{?[\w.:!\[\]%-]*\}\}?"
     r"|</?[A-Za-z][^<>]*>"
 )
-
-# The letters of each script, by Unicode blocks.
-SCRIPTS = {
-    "Latin": r"A-Za-z\u00AA\u00BA\u00C0-\u00D6\u00D8-\u00F6\u00F8-\u02AF\u1E00-\u1EFF\u2C60-\u2C7F",
-    "Greek": r"\u0370-\u03FF\u1F00-\u1FFF",
-    "Cyrillic": r"\u0400-\u052F\u1C80-\u1C8F\u2DE0-\u2DFF\uA640-\uA69F",
-    "Armenian": r"\u0530-\u058F",
-    "Hebrew": r"\u05D0-\u05F4\uFB1D-\uFB4F",
-    "Arabic": r"\u0620-\u06FF\u0750-\u077F\u08A0-\u08FF\uFB50-\uFDFF\uFE70-\uFEFC",
-    "Devanagari": r"\u0900-\u097F",
-    "Bengali": r"\u0980-\u09FF",
-    "Gurmukhi": r"\u0A00-\u0A7F",
-    "Gujarati": r"\u0A80-\u0AFF",
-    "Tamil": r"\u0B80-\u0BFF",
-    "Telugu": r"\u0C00-\u0C7F",
-    "Kannada": r"\u0C80-\u0CFF",
-    "Malayalam": r"\u0D00-\u0D7F",
-    "Sinhala": r"\u0D80-\u0DFF",
-    "Thai": r"\u0E00-\u0E7F",
-    "Lao": r"\u0E80-\u0EFF",
-    "Burmese": r"\u1000-\u109F",
-    "Georgian": r"\u10A0-\u10FF\u1C90-\u1CBF",
-    "Ethiopic": r"\u1200-\u139F",
-    "Khmer": r"\u1780-\u17FF",
-    "Hangul": r"\u1100-\u11FF\u3130-\u318F\uA960-\uA97F\uAC00-\uD7FF",
-    "Japanese": r"\u3040-\u30FF\u31F0-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uF900-\uFAFF\uFF66-\uFF9F",
-    "Han": r"\u3400-\u4DBF\u4E00-\u9FFF\uF900-\uFAFF\U00020000-\U000323AF",
-}
-LANGUAGES = {
-    "Greek": "el",
-    "Cyrillic": "ru uk be bg mk mn ky kk tg",
-    "Armenian": "hy",
-    "Hebrew": "he yi",
-    "Arabic": "ar fa ur ps ug",
-    "Devanagari": "hi mr ne sa",
-    "Bengali": "bn as",
-    "Gurmukhi": "pa",
-    "Gujarati": "gu",
-    "Tamil": "ta",
-    "Telugu": "te",
-    "Kannada": "kn",
-    "Malayalam": "ml",
-    "Sinhala": "si",
-    "Thai": "th",
-    "Lao": "lo",
-    "Burmese": "my",
-    "Georgian": "ka",
-    "Ethiopic": "am ti",
-    "Khmer": "km",
-    "Hangul": "ko",
-    "Japanese": "ja",
-    "Han": "zh",
-    "Latin": "en de fr es pt it nl sv da no nb nn fi is et lv lt pl cs sk sl hr bs hu ro sq tr ca gl eu ga "
-    "cy mt id ms tl vi sw af eo la",
-}
-SCRIPT_OF = {code: script for script, codes in LANGUAGES.items() for code in codes.split()}
-
-
-def letters_of(language: str) -> re.Pattern[str] | None:
-    """What finds a letter of the language's script; None where a language has several, or is not known."""
-    script = SCRIPT_OF.get(re.split("[-_]", language)[0].lower())
-    return re.compile(f"[{SCRIPTS[script]}]") if script else None
-
 
 ANY_LETTER = re.compile(r"[^\W\d_]")
 
@@ -105,11 +47,11 @@ def normalise(text: str) -> str:
 
 @dataclass
 class Cleaner:
-    """Mends sides and judges pairs by a CleanConfig. `held_out`: every side of valid and test, mended."""
+    """Mends sides and judges pairs by a CleanConfig. `held_out`: every side of valid and test, and which."""
 
     config: CleanConfig
     corpus: CorpusConfig
-    held_out: Collection[str] = frozenset()
+    held_out: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.mended: Counter[str] = Counter()
@@ -127,7 +69,7 @@ class Cleaner:
 
     def fault(self, source: str, target: str) -> tuple[str, str] | None:
         """Why a mended pair is dropped, and a detail; None where it is kept."""
-        for check in (self._markup, self._length, self._script, self._identical, self._leakage):
+        for check in (self._length, self._identical, self._markup, self._script, self._leakage):
             if found := check(source, target):
                 return found
         return None
@@ -164,10 +106,9 @@ class Cleaner:
 
     def _leakage(self, source: str, target: str) -> tuple[str, str] | None:
         if self.config.leakage:
-            if source in self.held_out:
-                return LEAKAGE, "source"
-            if target in self.held_out:
-                return LEAKAGE, "target"
+            for side, text in (("source", source), ("target", target)):
+                if text in self.held_out:
+                    return LEAKAGE, f"{side} in {self.held_out[text]}"
         return None
 
 
@@ -225,4 +166,11 @@ def frequent_placeholders(texts: Iterator[str], most: int) -> list[str]:
     """The most frequent placeholders and tags, those of equal number in the order of the alphabet."""
     counts = Counter(found for text in texts for found in placeholders(text))
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return [symbol for symbol, _ in ranked if not any(map(str.isspace, symbol))][:most]
+    return [symbol for symbol, _ in ranked if may_be_reserved(symbol)][:most]
+
+
+def may_be_reserved(symbol: str) -> bool:
+    """Not what has a space in it, nor what SentencePiece itself calls its ends, the unknown and bytes."""
+    return "".join(symbol.split()) == symbol and not re.fullmatch(
+        r"</?s>|<unk>|<pad>|<0x[0-9A-F]{2}>", symbol
+    )

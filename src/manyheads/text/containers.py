@@ -11,6 +11,7 @@ from typing import IO, Any
 from manyheads.config import CorpusConfig
 from manyheads.errors import DataError
 from manyheads.text.corpus import (
+    BROKEN_FILE,
     INVALID_UTF8,
     LONGEST_LINE,
     NO_LANGUAGE,
@@ -19,20 +20,25 @@ from manyheads.text.corpus import (
     Unreadable,
     lines_of,
 )
+from manyheads.text.languages import base
 
 Unit = tuple[int, tuple[str, str] | BadText]
 
 
 def elements(stream: IO[bytes], file: str, *tags: str) -> Iterator[Any]:
-    """Elements as they close, each forgotten after use. No entity is resolved and nothing outside is read."""
+    """Elements as they close, each forgotten after use with all that stands before it.
+
+    Nothing outside of the file is read: an entity may stand for text, not for a file.
+    """
     from lxml import etree
 
     try:
         for _, element in etree.iterparse(stream, tag=tags, resolve_entities=False, no_network=True):
             yield element
             element.clear()
-            while element.getprevious() is not None:
-                del element.getparent()[0]
+            for node in (element, *element.iterancestors()):
+                while node.getprevious() is not None:
+                    del node.getparent()[0]
     except etree.XMLSyntaxError as fault:
         raise Unreadable(file, fault, fault.lineno) from None
 
@@ -43,7 +49,9 @@ def tmx(stream: IO[bytes], file: str, corpus: CorpusConfig) -> Iterator[Unit]:
     for element in elements(stream, file, "{*}tu"):
         unit = tmxunit.createfromxmlElement(element)
         unit.namespace = namespace_of(element)
-        texts = {language_of(node): unit.getNodeText(node) or "" for node in unit.getlanguageNodes()}
+        texts: dict[str, str] = {}
+        for node in unit.getlanguageNodes():  # of two in one language, the first
+            texts.setdefault(language_of(node), unit.getNodeText(node) or "")
         source, target = (nearest(texts, language) for language in (corpus.source, corpus.target))
         if source is None or target is None:
             yield element.sourceline, BadText(NO_LANGUAGE, f"has {', '.join(texts) or 'none'}")
@@ -63,10 +71,10 @@ def language_of(node: Any) -> str:
 
 
 def nearest(languages: dict[str, str], wanted: str) -> str | None:
-    """The language itself, or the first of its regions: en finds en-US, en-GB finds en."""
+    """The language itself, or its nearest kin: en finds en-US, en-GB finds en, but pt-BR never pt-PT."""
     wanted = wanted.replace("_", "-").lower()
-    same = [code for code in languages if code.partition("-")[0] == wanted.partition("-")[0]]
-    return wanted if wanted in languages else next(iter(same), None)
+    kin = [code for code in languages if base(code) == wanted or code == base(wanted)]
+    return wanted if wanted in languages else next(iter(kin), None)
 
 
 def xliff(stream: IO[bytes], file: str, corpus: CorpusConfig) -> Iterator[Unit]:
@@ -78,13 +86,34 @@ def xliff(stream: IO[bytes], file: str, corpus: CorpusConfig) -> Iterator[Unit]:
         kind: Any = Xliff1Unit if element.tag.endswith("trans-unit") else Xliff2Unit
         unit = kind.createfromxmlElement(element)
         unit.namespace = namespace_of(element)
-        source, target = unit.source or "", unit.target or ""
+        source, target = text_of(unit.source_dom), text_of(unit.get_target_dom())
+        stated = stated_languages(element)
+        wanted = [base(corpus.source), base(corpus.target)]
         if target and unfinished(element):
             yield element.sourceline, BadText(UNFINISHED)
-        elif turned_round(element, file, corpus):
+        elif [base(code) for code in stated] == wanted[::-1]:
             yield element.sourceline, (target, source)
+        elif stated and [base(code) for code in stated] != wanted:
+            yield element.sourceline, BadText(NO_LANGUAGE, f"translates {' into '.join(stated)}")
         else:
             yield element.sourceline, (source, target)
+
+
+def text_of(node: Any) -> str:
+    """The text of a source or target. Native code in it (%s, <b>) is text; what stands for code, a tag."""
+    if node is None:
+        return ""
+    parts = [node.text or ""]
+    for child in node:
+        name = child.tag.rpartition("}")[2] if isinstance(child.tag, str) else ""
+        mark = f"{name}{child.get('id') or ''}"
+        inside = text_of(child)
+        if name in ("g", "pc"):
+            inside = f"<{mark}>{inside}</{mark}>"
+        elif not inside and name in ("x", "bx", "ex", "ph", "bpt", "ept", "it", "sc", "ec"):
+            inside = f"<{mark}/>"
+        parts += [inside, child.tail or ""]
+    return "".join(parts)
 
 
 def unfinished(element: Any) -> bool:
@@ -94,27 +123,16 @@ def unfinished(element: Any) -> bool:
     return state in ("new", "initial") or state.startswith("needs-") or element.get("approved") == "no"
 
 
-def turned_round(element: Any, file: str, corpus: CorpusConfig) -> bool:
-    """Whether the file translates the other way; one of other languages is refused."""
-    stated = [language for node in element.iterancestors() for language in languages_stated(node)]
-    pair = [language.partition("-")[0].lower() for language in stated]
-    wanted = [code.partition("-")[0].lower() for code in (corpus.source, corpus.target)]
-    if not pair or pair == wanted:
-        return False
-    if pair == wanted[::-1]:
-        return True
-    raise DataError(
-        f"{file}:{element.sourceline}: translates {' into '.join(stated)}, "
-        f"but {corpus.source} into {corpus.target} is asked for"
-    )
-
-
-def languages_stated(node: Any) -> list[str]:
-    found = [
-        node.get("source-language") or node.get("srcLang"),
-        node.get("target-language") or node.get("trgLang"),
-    ]
-    return [str(code) for code in found] if all(found) else []
+def stated_languages(element: Any) -> list[str]:
+    """What the file says that it translates from and into; nothing where it does not say both."""
+    for node in element.iterancestors():
+        found = [
+            node.get("source-language") or node.get("srcLang"),
+            node.get("target-language") or node.get("trgLang"),
+        ]
+        if all(found):
+            return [str(code) for code in found]
+    return []
 
 
 def po(stream: IO[bytes], file: str, corpus: CorpusConfig) -> Iterator[Unit]:
@@ -135,9 +153,10 @@ def po(stream: IO[bytes], file: str, corpus: CorpusConfig) -> Iterator[Unit]:
         try:
             units = pofile.parsestring(CHARSET.sub(r"\1utf-8", text).encode()).units
         except (PoParseError, ValueError) as fault:
-            raise Unreadable(file, fault, line) from None
+            yield line, BadText(BROKEN_FILE, str(fault))
+            continue
         if not units and any(row and not row.startswith("#") for row in text.splitlines()):
-            raise Unreadable(file, ValueError("a message without msgid or msgstr"), line)
+            yield line, BadText(BROKEN_FILE, "a message without msgid or msgstr")
         for unit in units:
             yield from ((line, found) for found in message_pairs(unit))
 
@@ -150,7 +169,7 @@ def known_charset(name: str, file: str, line: int) -> str:
         return "utf-8"
     try:
         "".encode(name)
-    except LookupError:
+    except (LookupError, UnicodeError):
         raise DataError(
             f"{file}:{line}: unknown charset {name!r}: msgconv -t UTF-8 converts the file"
         ) from None

@@ -9,6 +9,7 @@ import io
 import json
 import lzma
 import re
+import unicodedata
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,6 +44,7 @@ UNFINISHED = "fuzzy or obsolete translation"
 NO_LANGUAGE = "unit without the language"
 
 NEVER_IN_A_LINE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffd\ufffe\uffff]")
+MANY_MARKS = 500  # in a row: no writing has them, and Unicode's normal forms take their square in time
 HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
 NAMES = {
     "\x00": "NUL",
@@ -135,6 +137,26 @@ class Counted(io.RawIOBase):
         super().close()
 
 
+class Piecewise(io.RawIOBase):
+    """A compressed stream read a piece at a time, so that a break loses no more than the piece it is in."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.read_piece = getattr(stream, "read1", stream.read)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self.read_piece(len(buffer))
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def close(self) -> None:
+        self.stream.close()
+        super().close()
+
+
 class Unreadable(Exception):
     """A file that breaks in the middle: what was read before it stands, the rest is lost."""
 
@@ -156,16 +178,17 @@ def damage_named(file: str) -> Iterator[None]:
 
 
 @contextmanager
-def opened(file: str, progress: Callable[[int], None]) -> Iterator[IO[bytes]]:
-    """The bytes of a file, uncompressed, after the byte order mark if there is one."""
+def opened(file: str, progress: Callable[[int], None], is_xml: bool = False) -> Iterator[IO[bytes]]:
+    """The bytes of a file, uncompressed, after the byte order mark if there is one. XML reads its own."""
     try:
         disk = io.BufferedReader(Counted(file, progress), 1 << 20)
     except OSError as fault:
         raise DataError(f"{file}: {fault.strerror}") from None
     with disk, damage_named(file):
         stream = uncompressed(disk, Path(file).suffix.lower())
-        with disk if stream is disk else io.BufferedReader(stream, 1 << 18) as lines:
-            skip_byte_order_mark(lines, file)
+        with disk if stream is disk else io.BufferedReader(Piecewise(stream), 1 << 16) as lines:
+            if not is_xml:
+                skip_byte_order_mark(lines, file)
             yield lines
 
 
@@ -224,11 +247,22 @@ def decoded(line: bytes | None) -> str:
 
 def checked(text: str) -> str:
     """The text, unless it holds what no line of text holds."""
+    if len(text) > MANY_MARKS and not text.isascii() and has_many_marks(text):
+        raise BadText("run of combining marks", f"more than {MANY_MARKS} in a row")
     if found := NEVER_IN_A_LINE.search(text):
         character = found.group()
         detail = f"U+{ord(character):04X} at character {found.start() + 1}"
         raise BadText(NAMES.get(character, "control character"), detail)
     return text
+
+
+def has_many_marks(text: str) -> bool:
+    run = 0
+    for character in text:
+        run = run + 1 if unicodedata.combining(character) else 0
+        if run > MANY_MARKS:
+            return True
+    return False
 
 
 def pair(source: str, target: str, line: int) -> Pair:
@@ -248,14 +282,31 @@ def read_plain(given: InputConfig, corpus: CorpusConfig, progress: Callable[[int
     number = 0
     try:
         with opened(source, progress) as left, opened(target, progress) as right:
-            sides = zip_longest(lines_of(left, source), lines_of(right, target), fillvalue=NO_COUNTERPART)
-            for number, (one, other) in enumerate(sides, 1):
-                if isinstance(one, str) or isinstance(other, str):
-                    yield from without_counterpart(given.files, number, 1 + sum(1 for _ in sides), one)
-                    return
-                yield plain_pair(given.files, one, other, number)
-    except Unreadable as fault:
+            streams = {source: lines_of(left, source), target: lines_of(right, target)}
+            sides = zip_longest(streams[source], streams[target], fillvalue=NO_COUNTERPART)
+            try:
+                for number, (one, other) in enumerate(sides, 1):
+                    if isinstance(one, str) or isinstance(other, str):
+                        yield from without_counterpart(given.files, number, 1 + sum(1 for _ in sides), one)
+                        return
+                    yield plain_pair(given.files, one, other, number)
+            except Unreadable as fault:
+                yield from after_the_break(fault, number, given.files, streams)
+    except Unreadable as fault:  # in both files, or at the very start
         yield Bad(fault.file, number + 1, BROKEN_FILE, str(fault))
+
+
+def after_the_break(
+    fault: Unreadable, number: int, files: tuple[str, ...], streams: dict[str, Iterator[bytes | None]]
+) -> Iterator[Bad]:
+    """Where a file breaks off, every line that its counterpart still has is named."""
+    yield Bad(fault.file, number + 1, BROKEN_FILE, str(fault))
+    other = files[1] if fault.file == files[0] else files[0]
+    if fault.file == files[1]:  # the source's line had been read already
+        yield Bad(other, number + 1, NO_COUNTERPART, f"{fault.file} breaks off")
+        number += 1
+    for line, _ in enumerate(streams[other], number + 1):
+        yield Bad(other, line, NO_COUNTERPART, f"{fault.file} breaks off")
 
 
 def plain_pair(files: tuple[str, ...], one: bytes | None, other: bytes | None, line: int) -> Pair | Bad:
@@ -373,7 +424,7 @@ def read_container(given: InputConfig, corpus: CorpusConfig, progress: Callable[
     reader = {"tmx": containers.tmx, "po": containers.po, "xliff": containers.xliff}[format_of(given)]
     line = 1
     try:
-        with opened(file, progress) as stream:
+        with opened(file, progress, is_xml=format_of(given) != "po") as stream:
             for line, found in reader(stream, file, corpus):
                 yield contained_pair(file, line, found)
     except Unreadable as fault:

@@ -10,11 +10,11 @@ splits. Here they are a function of the seed alone; without dropout they are Sen
 import math
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from manyheads.config import SPECIAL_TOKENS
 from manyheads.errors import DataError
-from manyheads.text.subwords import WORD_START, Pieces, Subwords, laid_end_to_end, normalise
+from manyheads.text.subwords import WORD_START, Subwords, normalise
 
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 UNKNOWN_PENALTY = 10.0  # below the least likely piece, as SentencePiece has it
@@ -47,12 +47,8 @@ class Sampler:
         self.reserved = re.compile(f"({'|'.join(map(re.escape, longest_first))})") if reserved else None
         self._split: Callable[[str, random.Random], list[str]] = self._merge if is_bpe else self._walk
 
-    def sample_many(self, texts: Sequence[str], seed: int) -> Pieces:
-        """Ids of many texts, each followed by end."""
-        chance = random.Random(seed)
-        return laid_end_to_end([self.sample(text, chance) for text in texts])
-
     def sample(self, text: str, chance: random.Random) -> list[int]:
+        """Ids of a text, without begin and end."""
         mended = normalise(text)
         words = (WORD_START + word for word in mended.split(" ")) if mended else ()
         return [one for word in words for part in self._parts(word) for one in self._ids_of(part, chance)]

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from manyheads.config import BEGIN, END, SPECIAL_TOKENS, UNKNOWN, SubwordConfig
 from manyheads.errors import DataError
 from manyheads.text import clean
+from manyheads.text.corpus import HALF_A_CHARACTER
 
-HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
 WORD_START = "\u2581"  # how SentencePiece writes a space; it decodes the character itself to a space too
 TRAINING_THREADS = 4  # fixed: the unigram model's sums depend on their number
 LONGEST_SENTENCE = 1 << 24  # bytes; SentencePiece would skip longer ones silently, and ours are shorter
@@ -76,11 +76,11 @@ class Subwords:
         found: Sequence[str] = (),
     ) -> Self:
         """Pieces learnt from sentences. `found`: symbols to reserve beside those that the config names."""
-        model = io.BytesIO()
+        model, source = io.BytesIO(), Remembering(sentences)
         reserved = list(dict.fromkeys([*config.reserved, *found]))
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=map(normalise, sentences),
+                sentence_iterator=map(normalise, source),
                 model_writer=model,
                 model_type=config.kind,
                 vocab_size=config.vocabulary,
@@ -98,6 +98,8 @@ class Subwords:
                 minloglevel=2,
             )
         except (RuntimeError, OSError) as fault:
+            if source.fault is not None:
+                raise source.fault from None
             raise DataError(why_training_failed(str(fault), config, len(reserved))) from None
         return cls(model.getvalue())
 
@@ -145,6 +147,22 @@ class Subwords:
         """Ids of many texts, each followed by end. `threads`: by default as many as there are cores."""
         mended = [normalise(text) for text in texts]
         return laid_end_to_end(self._processor.encode(mended, num_threads=threads or core_count()))
+
+
+class Remembering:
+    """An iterable that keeps what went wrong in it, for SentencePiece makes another error of it."""
+
+    def __init__(self, sentences: Iterable[str]) -> None:
+        self.sentences, self.fault = sentences, None
+
+    fault: BaseException | None
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            yield from self.sentences
+        except BaseException as fault:
+            self.fault = fault
+            raise
 
 
 def laid_end_to_end(sentences: list[list[int]]) -> Pieces:

@@ -99,12 +99,36 @@ def get(
     if not again and (there := already_there(folder, name, languages)):
         return there
     progress.say(f"{corpus.title}\nlicence: {corpus.licence} ({corpus.licence_at})")
-    folder.mkdir(parents=True, exist_ok=True)
-    clear(folder)
     shelf = Shelf(Path(cache or folder / "downloads"), again, progress, waits)
     work = Work(corpus, member, languages, table, shelf)
-    splits = {split: write_split(work, split, parts, folder) for split, parts in work.splits.items()}
+    check_unowned(folder, work)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        splits = {split: write_split(work, split, parts, folder) for split, parts in work.splits.items()}
+    except BaseException:
+        leave_no_trace(folder)
+        raise
+    clear(folder)
     return finish(name, work, folder, splits)
+
+
+def check_unowned(folder: Path, work: "Work") -> None:
+    """Files of these names that no earlier call wrote are someone's own."""
+    ours = [path.name for path in read_record(folder).files] if (folder / RECORD).exists() else []
+    for split in work.splits:
+        for language in work.pair.languages:
+            name = f"{split}.{language}"
+            if (folder / name).exists() and name not in ours:
+                raise RequestError(f"{folder / name} is there and is not from get; give another --out")
+
+
+def leave_no_trace(folder: Path) -> None:
+    """Of a call that failed: downloads are kept to go on with, an empty folder is not."""
+    for part in folder.glob("*.part"):
+        part.unlink()
+    for empty in (folder / "downloads", folder):
+        if empty.is_dir() and not any(empty.iterdir()):
+            empty.rmdir()
 
 
 def finish(name: str, work: "Work", folder: Path, splits: dict[str, Split]) -> Got:
@@ -313,9 +337,11 @@ def write_playground(work: Work, split: str, part: Part, sides: Sides) -> tuple[
     from manyheads.text import playground
 
     sizes = {name: sum(part.playground or 0 for part in parts) for name, parts in work.splits.items()}
-    train, valid, test = (sizes[name] for name in SPLITS)
-    every = playground.corpus(str(work.pair), train=train, valid=valid, test=test, seed=PLAYGROUND_SEED)
-    drawn = every[split]
+    train, valid, test = (sizes.get(name, 0) for name in SPLITS)
+    turned = str(work.pair) not in playground.PAIRS  # it is written from English, and read from either side
+    pair = "-".join(work.pair.languages[::-1]) if turned else str(work.pair)
+    every = playground.corpus(pair, train=train, valid=valid, test=test, seed=PLAYGROUND_SEED)
+    drawn = [sentences[::-1] if turned else sentences for sentences in every[split]]
     for sentences in drawn:
         for sentence, side in zip(sentences, sides, strict=True):
             side.write(sentence.encode() + b"\n")

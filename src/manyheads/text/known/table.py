@@ -175,13 +175,15 @@ class Table:
             f"{row['name']}\n  {row['title']}\n  licence: {row['licence']} ({row['licence_at']})\n"
             f"  pairs: {', '.join(row['pairs']) or 'any that its source has'}\n"
             f"  splits: {', '.join(row['splits'])}; "
-            f"download: {least_megabytes(row['bytes'])}"
+            f"download: {least_megabytes(row)}"
             for row in self.rows()
         )
 
 
-def least_megabytes(size: int | None) -> str:
-    return f"at least {size / 1e6:,.1f} MB" if size else "size not published"
+def least_megabytes(row: dict[str, Any]) -> str:
+    if row["name"] == "playground":
+        return "none"
+    return f"at least {row['bytes'] / 1e6:,.1f} MB" if row["bytes"] else "size not published"
 
 
 def fill(pattern: str, known: Mapping[str, str]) -> str:
@@ -212,7 +214,7 @@ def load_table(own: str | Path | None = None) -> Table:
         written = tomllib.loads(Path(own).read_text(encoding="utf-8"))
     except OSError as fault:
         raise ConfigError(f"{own} cannot be read: {fault.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
+    except (ValueError, RecursionError) as fault:
         raise ConfigError(f"{own} is not TOML: {fault}") from None
     mine = read_table(written, str(own))
     return Table(table.addresses | mine.addresses, table.corpora | mine.corpora)
