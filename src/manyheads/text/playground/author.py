@@ -64,7 +64,9 @@ FOOD = ("fruit", "vegetable", "dish", "rice", "baked", "mixed", "snack", "drink"
 TALKED_OF = ("like", "love", "collect")
 KNOWN = ("miss", "hug", "follow")  # whose object is always one that we know
 PASSING = ("happy", "tired", "hungry", "busy", "sad", "sick", "thirsty", "lonely")  # true for a while
-OWNED_PEOPLE = ("teacher", "doctor", "guest")
+OWNED_PEOPLE = ("teacher", "guest")
+CREATING = ("write", "build", "bake", "make", "cook")  # whose object is not there before: not old, nobody's
+ACQUIRING = ("buy", "borrow", "order", "choose")  # whose object is not one's own
 AT_HOME = ("read", "eat", "study", "cook", "play", "stay")
 SOCIAL = ("go", "eat", "work", "cook", "read", "sing", "alone", "together", "well")
 DAYS = ("", "yesterday ", "tomorrow ")
@@ -102,7 +104,7 @@ DENS = {
     "prey": "stroll",
     "bird": "stroll",
 }
-BARE = ("sport", "subject", "language")  # said without an article
+BARE = ("sport", "racket", "board", "subject", "language")  # said without an article
 LOCAL = ("bus", "subway", "bicycle", "taxi", "car")
 
 # What follows from a state or from the weather: a verb, with a noun or a place where it needs one.
@@ -176,6 +178,9 @@ class Author:
             fitting = [time for time in capped if tense in time.tenses]
             self.times["long", tense] = tuple(time for time in fitting if time.scale != "clock")
             self.times["", tense] = tuple(time for time in fitting if time.scale == "")
+            self.times["years", tense] = tuple(
+                time for time in fitting if time.scale == "long" or tense == "progressive"
+            )
             told_by_hour = tuple(time for time in fitting if time.scale == "clock" and tense != "present")
             self.times["clock", tense] = told_by_hour or self.times["", tense]
             for part, names in PARTS_OF_DAY.items():
@@ -192,7 +197,7 @@ class Author:
         self.simple = tuple(verb for verb in human if not (verb.objects or verb.motion or verb.stays))
         self.acts = tuple(verb for verb in human if not verb.state and not verb.sudden)
         self.human = tuple(human)
-        unasked = ("travel",) if "negation" in self.allowed else ("travel", "cry")
+        unasked = ("travel", "look for", *(() if "negation" in self.allowed else ("cry",)))
         self.commanded = tuple(verb for verb in self.acts if verb.en not in unasked)
         spellings = [verb.en for verb in ALL_VERBS]
         self.with_thing = tuple(  # "what do you wear" would not tell 입다 from 신다
@@ -205,7 +210,7 @@ class Author:
         )
         self.with_person = tuple(verb for verb in human if "person" in verb.objects)
         self.located = tuple(verb for verb in human if self.places.get(verb.places) and verb.places != "buy")
-        self.staying = tuple(verb for verb in human if verb.stays and verb.en != "arrive")
+        self.staying = tuple(verb for verb in human if verb.en == "live")
         self.going = tuple(verb for verb in human if verb.motion and not verb.rides and verb.en == "go")
         self.things_of = {
             verb: tuple(noun for kind in verb.objects if kind not in PEOPLE for noun in self.nouns[kind])
@@ -320,16 +325,13 @@ class Author:
         draw = self.random()
         if draw < 0.3:
             pronoun = self.pick((I, HE, SHE, WE, THEY))
-            return self.somebody() if self.clashes(pronoun, subject) else pronoun
+            return self.somebody(besides=subject) if self.clashes(pronoun, subject) else pronoun
         if draw < 0.45:
             name = self.pick(self.names)
             return self.somebody() if name is subject or type(subject) is Both else name
         if draw < 0.6 and "possessive" in self.allowed:
             return self.relation(subject)
-        someone = self.somebody(plain=False)
-        if type(subject) is Phrase and subject.noun is someone.noun:
-            return self.pick(self.names)  # the baker helps another baker: who is who?
-        return someone
+        return self.somebody(plain=False, besides=subject)
 
     def clashes(self, pronoun: Pronoun, subject: Entity | None) -> bool:
         if subject is None:
@@ -338,8 +340,11 @@ class Author:
             return person_of(subject) == pronoun.person or type(subject) is Both
         return subject is pronoun
 
-    def somebody(self, plain: bool = True) -> Phrase:
+    def somebody(self, plain: bool = True, besides: Entity | None = None) -> Phrase:
+        """Not the same word as `besides`: the baker helps the baker, and who is who?"""
         noun = self.pick(self.nouns["person"])
+        if type(besides) is Phrase and besides.noun is noun:
+            noun = self.nouns["person"][self.nouns["person"].index(noun) - 1]
         if plain:
             return Phrase(noun)
         draw, adjective = self.random(), self.adjective_for(noun)
@@ -437,7 +442,7 @@ class Author:
         if other is noun or other.kind != noun.kind:
             return self.definite(noun)
         whole_kind = verb.en in TALKED_OF or noun.plural in ("", noun.en)
-        if noun.de_bare or (self.random() < 0.5 and noun.kind not in BARE):
+        if noun.de_bare or (verb.en not in TALKED_OF and self.random() < 0.5 and noun.kind not in BARE):
             return Both(self.definite(noun), self.definite(other))
         return Both(self.any_of(noun, whole_kind), self.any_of(other, whole_kind))
 
@@ -456,7 +461,8 @@ class Author:
             return Phrase(noun, "the" if noun.de_bare else "")
         if noun.kind in ("place", "city"):
             return Phrase(noun)
-        draw, many = self.random(), noun.plural == noun.en or verb.en == "collect"
+        one_each = verb.en == "wear" and subject is not None and is_plural(subject)
+        draw, many = self.random(), noun.plural == noun.en or verb.en == "collect" or one_each
         known = verb.en in TALKED_OF or verb.en in KNOWN
         countable = bool(noun.plural and not many) or noun.measure is not None
         if countable and not negative and not known and verb.en != "wear" and self.may("number", 0.18):
@@ -464,24 +470,35 @@ class Author:
             count = 5 + int(self.random() * 8) if many_more else 1 + int(self.random() * 4)
             return Phrase(noun, "", plural=many, count=count)
         adjective = self.adjective_for(noun)
-        if noun.kind in FOOD or noun.kind in ("show", "song", "tree", "building", "opening"):
-            possessed = 0.03
-        else:
-            possessed = 0.22
-        if noun.kind not in ("animal", "prey", "bird") and self.may("possessive", possessed):
-            return Phrase(noun, "", plural=many, adjective=adjective, possessor=self.owner(subject))
+        if adjective and adjective.en == "old" and verb.en in CREATING:
+            adjective = None
+        owner = self.owner_of(noun, verb, subject)
+        if owner:
+            return Phrase(noun, "", plural=many, adjective=adjective, possessor=owner)
         if draw < 0.1:
             return Phrase(noun, "this", plural=many, adjective=adjective)
         if draw < 0.4:
-            said = Phrase(noun, plural=many or (draw < 0.15 and bool(noun.plural)), adjective=adjective)
+            said = Phrase(
+                noun,
+                plural=many or (draw < 0.15 and bool(noun.plural) and verb.en != "wear"),
+                adjective=adjective,
+            )
             return self.with_relative(said, verb) if self.may("relative", 0.2) else said
         if verb.en in KNOWN:
             return Phrase(noun, adjective=adjective)
-        if verb.en == "wear" and subject is not None and is_plural(subject):
-            known = True
         if known or many or not noun.plural or (draw < 0.5 and verb.en != "wear"):
             return Phrase(noun, "", plural=bool(noun.plural), adjective=adjective)
         return Phrase(noun, "a", adjective=adjective)
+
+    def owner_of(self, noun: Noun, verb: Verb, subject: Entity | None) -> Entity | None:
+        if noun.kind in ("animal", "prey", "bird") or verb.en in CREATING:
+            return None
+        seldom = (*FOOD, "show", "song", "tree", "building", "height", "opening")
+        if not self.may("possessive", 0.03 if noun.kind in seldom else 0.22):
+            return None
+        owner = self.owner(subject)
+        own = type(owner) is Pronoun and subject is not None and owner.person == person_of(subject)
+        return None if own and verb.en in ACQUIRING else owner
 
     # --- Relative clauses: short, so that what follows in English belongs to the main clause
 
@@ -521,7 +538,7 @@ class Author:
         if verb.gives or verb is main or verb.ko_particle != "을":
             return said
         doers: tuple[Entity, ...] = (
-            *(I, HE, SHE, WE),
+            *(I, WE),  # he could be the subject
             self.pick(self.names),
             Phrase(self.pick(self.nouns["person"])),
         )
@@ -542,6 +559,7 @@ class Author:
         if draw < 0.66:
             return "past"
         momentary = type(verb) is not Verb or verb.sudden or verb.times == "dawn" or verb.en in MOMENTARY
+        momentary = momentary or (type(verb) is Verb and verb.stays)
         if draw < 0.85 or momentary:
             return "future"
         return "progressive"
@@ -560,7 +578,7 @@ class Author:
             fitting = self.times["clock", tense]
         if tense == "present" and verb.en not in HABITS:
             fitting = self.frequencies
-        if verb.stays and tense == "present":
+        if (verb.stays or verb.times == "years") and tense == "present":
             return None
         if not fitting or (negative and tense in ("present", "progressive")):
             return None
@@ -663,7 +681,7 @@ class Author:
             return clause
         if manner.en in ("early", "late") and clause.time and clause.time.scale == "clock":
             return clause
-        if manner.en == "well" and clause.time:
+        if manner.en == "well" and (clause.time or clause.tense == "progressive"):
             return clause
         return replace(clause, manner=manner)
 
@@ -725,7 +743,7 @@ class Author:
         noun = self.pick(pool)
         many = noun.plural == noun.en
         spot = noun.kind == "place"
-        owned = not spot and kind not in (*FOOD, "building", "tree", "song", "show", "flower")
+        owned = not spot and kind not in (*FOOD, "building", "height", "tree", "song", "show", "flower")
         if owned and self.may("possessive", 0.4):
             return Phrase(noun, "", plural=many, possessor=self.owner(None))
         plural = many or (bool(noun.plural) and not spot and self.random() < 0.2)
@@ -814,7 +832,7 @@ class Author:
         first = self.clause(first_verb, self.person(), bare=True)
         other = self.person(first.subject)
         if type(other) is Pronoun and other.person == 3:  # who would seem to be the first one again
-            other = self.somebody(plain=False)
+            other = self.somebody(plain=False, besides=first.subject)
         second = self.clause(second_verb, other, bare=True)
         if second_verb is first_verb:
             second = replace(second, object=self.counterpart(first, second, first_verb))
@@ -841,7 +859,7 @@ class Author:
                 return second.object
             other = self.person(second.subject)
             return self.somebody(plain=False) if other == first.object else other
-        pool = self.nouns[first.object.noun.kind]
+        pool = tuple(noun for noun in self.things_of[verb] if noun.kind == first.object.noun.kind)
         if first.object.noun not in pool:
             return second.object
         others = tuple(noun for noun in pool if noun is not first.object.noun)
@@ -860,7 +878,7 @@ class Author:
         result = self.pick(results)
         if type(result.predicate) is Verb and result.predicate.en_past == result.predicate.en:
             tense = "present"
-        result = replace(result, subject=subject, tense=tense)
+        result = replace(result, subject=subject, tense=tense, object=for_each(result, subject))
         if type(cause) is Adjective and cause.kinds != ("weather",):
             return Because(result, Clause(cause, subject, tense=tense))
         return Because(result, Weather(cause, tense=tense))
@@ -870,12 +888,9 @@ class Author:
         if type(speaker) is Phrase:
             speaker = replace(speaker, relative=None)
         content = self.description() if self.may("adjective", 0.5) else self.statement()
-        subject = content.subject
-        if type(subject) is Phrase and subject.count:
-            subject = self.pick((HE, SHE, THEY))
-        if type(subject) is Pronoun and subject.person == 3 and person_of(speaker) == 3:
-            subject = Phrase(self.pick(self.nouns["person"]))  # he says that he ...: who?
-        content = replace(content, subject=subject)
+        content = replace(content, subject=self.told_of(content, speaker))
+        if content.object is speaker:
+            content = replace(content, object=self.somebody(besides=content.subject))
         if content.fronted or (content.time and content.time.frequency):
             content = replace(content, time=None, fronted=False)
             if type(content.predicate) is Verb and content.predicate.en_past == content.predicate.en:
@@ -884,6 +899,20 @@ class Author:
         if person_of(speaker) == 1:  # I say that I ...: one just says it
             verbs = tuple(verb for verb in verbs if verb.en != "say")
         return Reported(speaker, self.pick(verbs), content)
+
+    def told_of(self, content: Clause, speaker: Entity) -> Entity | None:
+        """The subject of what is said: somebody who is not taken for the speaker."""
+        subject = content.subject
+        assert subject is not None
+        if type(subject) is Phrase and subject.count:
+            subject = replace(subject, determiner="the", plural=True, count=0)
+        third = type(subject) is Pronoun and subject.person == person_of(speaker) == 3
+        if third or subject is speaker or same_word(subject, speaker):  # he says that he ...: who?
+            young = type(content.predicate) is Verb and "youth" in content.predicate.subjects
+            someone = self.somebody(besides=speaker)
+            noun = self.pick(self.nouns["youth"]) if young else someone.noun
+            return Phrase(noun, plural=is_plural(subject))
+        return subject
 
     def existence(self) -> Existence:
         noun, spots = self.pick(self.found_somewhere)
@@ -914,6 +943,20 @@ def is_animal(said: Entity | None) -> bool:
 
 def has_relative(said: Entity | None) -> bool:
     return type(said) is Phrase and said.relative is not None
+
+
+def same_word(said: Entity, other: Entity) -> bool:
+    """The journalist, the sick journalists; but my guest is not the guest."""
+    both = type(said) is Phrase and type(other) is Phrase and said.noun is other.noun
+    return both and type(said) is Phrase and said.possessor is None
+
+
+def for_each(result: Clause, subject: Entity) -> Entity | None:
+    """We wear coats, not all of us one."""
+    verb, said = result.predicate, result.object
+    if type(verb) is Verb and verb.en == "wear" and type(said) is Phrase and is_plural(subject):
+        return replace(said, determiner="", plural=True)
+    return said
 
 
 def is_food(said: Entity | None) -> bool:

@@ -10,7 +10,7 @@ Topic or subject: the subject of a main clause takes 은/는. It takes 이/가 w
 is counted (학생 두 명이), when its existence is told (고양이가 있다), when it is asked for (누가), and
 inside a relative, reported or causal clause.
 
-A possessor that can only be the subject itself is 자신의; mine is 내 or 제, but parents and homes are 우리.
+A possessor that can only be the subject itself is 자신의; mine is 내 or 제, but elders and homes are 우리.
 A plural is said with 들 of people, and after 이 (these); never beside a number.
 """
 
@@ -45,7 +45,7 @@ NIEUN, DIGEUT, RIEUL, BIEUP, SSANGSIOT = 4, 7, 8, 17, 20  # as final consonants
 (A, AE, YA, YAE, EO, E, YEO) = range(7)  # vowels
 O_, WA, WAE, OE, U, WO, EU, I_ = 8, 9, 10, 11, 13, 14, 18, 20
 BRIGHT = (A, YA, O_)  # vowels that are followed by 아, the others by 어
-OUR = ("어머니", "아버지", "할머니", "할아버지", "집")
+OUR = ("어머니", "아버지", "할머니", "할아버지", "삼촌", "이모", "선생님", "집")
 
 
 def final_of(text: str) -> int:
@@ -73,8 +73,9 @@ PRONOUN_SUBJECTS = {"나": "내가", "저": "제가", "너": "네가", "누구":
 @lru_cache(maxsize=65536)
 def particle(text: str, after_consonant: str) -> str:
     """The text with its particle, which is named as it stands after a consonant."""
-    if after_consonant == "이" and text in PRONOUN_SUBJECTS:
-        return PRONOUN_SUBJECTS[text]
+    before, space, last = text.rpartition(" ")
+    if after_consonant == "이" and last in PRONOUN_SUBJECTS:  # 내가; 민호와 내가
+        return before + space + PRONOUN_SUBJECTS[last]
     final = final_of(text)
     open_ = final == 0 or (after_consonant == "으로" and final == RIEUL)
     return text + (AFTER_VOWEL.get(after_consonant, after_consonant) if open_ else after_consonant)
@@ -145,7 +146,7 @@ def negated(before: str, stem: str, stem_class: str, kind: str) -> Predicate:
         return f"{before}{particle(stem, '이')} ", "아니", "", ADJECTIVE
     if kind == BEING and stem == "있" and before.endswith(" 수 "):
         return before, "없", "", BEING
-    if stem == "이해하":  # not a choice: one fails to
+    if stem_class == "못":  # not a choice: one fails to
         return f"{before}{stem}지 ", "못하", "", VERB
     return f"{before}{stem}지 ", "않", "", VERB if kind == VERB else ADJECTIVE
 
@@ -363,7 +364,7 @@ class Writer:
         if clause.asked == "where":
             words.append("어디에" if verb.motion or verb.stays else "어디에서")
         if clause.place:
-            words.append(clause.place.noun.ko + "에서")
+            words.append(clause.place.noun.ko + ("에" if verb.places == "plant" else "에서"))
         if clause.recipient:
             words.append(self.entity(clause.recipient, subject) + "에게")
         if clause.means:
@@ -385,6 +386,8 @@ class Writer:
         if type(said) is Noun:
             return predicate(said.ko, "", COPULA, *rest)
         assert not isinstance(said, Noun)
+        if type(said) is Verb and said.state and clause.tense == "past" and ending == "attribute":
+            return said.ko + "던"  # 우리가 알던 사람: it lasted
         return predicate(said.ko, said.ko_class, VERB if type(said) is Verb else ADJECTIVE, *rest)
 
     # --- Sentences

@@ -95,7 +95,7 @@ class Verb:
     sudden: bool = False  # happens to one: no progressive, no command
     mishap: bool = False  # and one tells it afterwards
     long: bool = False  # takes months rather than hours
-    times: str = ""  # dawn, dusk
+    times: str = ""  # dawn, dusk, years
     ko_please: str = ""  # the polite command, where the verb has a courteous twin
 
 
