@@ -255,6 +255,23 @@ KOREAN: list[tuple[Sentence, str, str]] = [
         "She bought the bag that I chose.",
         "그녀는 내가 고른 가방을 샀다.",
     ),
+    # and catch neither the time nor the recipient of the main clause
+    (
+        do(
+            "sleep",
+            the("man", relative=do("live", GAP, goal=place("Busan"), tense="past")),
+            time=on("yesterday"),
+            fronted=True,
+            tense="past",
+        ),
+        "Yesterday the man who lived in Busan slept.",
+        "부산에 살던 남자는 어제 잤다.",
+    ),
+    (
+        do("lend", I, the("book", relative=do("borrow", MINHO, GAP, tense="past")), recipient=MINA),
+        "I lend Mina the book that Minho borrowed.",
+        "나는 민호가 빌린 책을 미나에게 빌려준다.",
+    ),
     # two clauses
     (
         Joined(do("drink", MINA, some("tea")), "and", do("drink", MINHO, some("coffee"))),

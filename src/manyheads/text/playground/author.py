@@ -52,6 +52,7 @@ from manyheads.text.playground.meaning import (
     Time,
     Verb,
     Weather,
+    has_relative,
     is_plural,
     person_of,
 )
@@ -285,14 +286,14 @@ class Author:
     def weigh(self) -> tuple[tuple[float, Callable[[], Sentence]], ...]:
         """The kinds of sentences, each with the share of draws up to and with it."""
         shares: list[tuple[float, bool, Callable[[], Sentence]]] = [
-            (55, True, self.statement),
+            (52, True, self.statement),
             (2.2, "adjective" in self.allowed, self.description),
             (0.7, bool(self.professions), self.profession),
             (5.5, "question" in self.allowed, self.question),
             (1.2, "command" in self.allowed, self.command),
-            (14.5, "coordination" in self.allowed, self.joined),
+            (16, "coordination" in self.allowed, self.joined),
             (0.8, "subordinate" in self.allowed and bool(self.consequences), self.because),
-            (14, "subordinate" in self.allowed, self.reported),
+            (15.5, "subordinate" in self.allowed, self.reported),
             (1.4, "place" in self.allowed and bool(self.found_somewhere), self.existence),
             (0.05, True, self.weather),
         ]
@@ -426,7 +427,7 @@ class Author:
         if "person" in verb.objects and (not things or self.random() < 0.6):
             return self.person_object(subject)
         noun = self.pick(things)
-        if not negative and self.may("coordination", 0.06):
+        if not negative and verb.en != "wear" and self.may("coordination", 0.06):
             return self.pair_of(noun, things, verb)
         return self.thing(noun, verb, subject, negative)
 
@@ -435,6 +436,12 @@ class Author:
         if type(someone) is Phrase and someone.determiner == "the" and self.may("relative", 0.18):
             return replace(someone, relative=self.relative_of_person(someone))
         return someone
+
+    def recipient(self, said: Entity | None, subject: Entity) -> Entity:
+        """Somebody who does not own it already: not Anna, if it is Anna's."""
+        someone = self.person(subject)
+        owned = type(said) is Phrase and type(someone) is not Pronoun and said.possessor is someone
+        return self.somebody(besides=subject) if owned else someone
 
     def pair_of(self, noun: Noun, things: tuple[Noun, ...], verb: Verb) -> Entity:
         """Two of one kind, with the same article: an apple and a pear."""
@@ -503,7 +510,9 @@ class Author:
     # --- Relative clauses: short, so that what follows in English belongs to the main clause
 
     def relative_tense(self, verb: Verb) -> Tense:
-        if verb.en_past == verb.en or not self.may("tense", 0.75):
+        """Mostly what has been: one who hides a ring just now is hardly known by that."""
+        usual = verb.state or (verb.en in HABITS and verb.en not in ACQUIRING)
+        if verb.en_past == verb.en or not self.may("tense", 0.75 if usual else 1.0):
             return "present"
         return "past"
 
@@ -604,7 +613,7 @@ class Author:
             tense = "present"
         plain = negative or asked is not None
         said = None if asked in ("what", "whom") else self.object_for(verb, subject, plain)
-        recipient = self.person(subject) if verb.gives else None
+        recipient = self.recipient(said, subject) if verb.gives else None
         goal = means = None
         if verb.motion or verb.stays:
             goal = None if asked == "where" else self.goal_for(verb)
@@ -681,7 +690,8 @@ class Author:
             return clause
         if manner.en in ("early", "late") and clause.time and clause.time.scale == "clock":
             return clause
-        if manner.en == "well" and (clause.time or clause.tense == "progressive"):
+        unsettled = clause.time or clause.tense == "progressive" or is_any(clause.object)
+        if manner.en == "well" and unsettled:
             return clause
         return replace(clause, manner=manner)
 
@@ -691,9 +701,9 @@ class Author:
             return None
         if verb.en == "write":
             return self.pick(self.nouns["pen"]) if self.random() < 0.5 and said.noun.en != "email" else None
-        if verb.en == "eat" and said.noun.kind == "dish":
+        if verb.en == "eat" and said.noun.kind in ("dish", "rice"):
             cutlery = self.nouns["cutlery"]
-            return cutlery[0] if said.noun.en in ("soup", "rice") else cutlery[-1]
+            return cutlery[0] if said.noun.en in ("soup", "curry", "rice") else cutlery[-1]
         return None
 
     def fronting(self, clause: Clause) -> Clause:
@@ -808,7 +818,7 @@ class Author:
         verb = self.pick(self.commanded)
         negative = verb.en == "cry" or self.may("negation", 0.3)
         said = self.object_for(verb, YOU, negative)
-        recipient = self.person(I) if verb.gives else None
+        recipient = self.recipient(said, I) if verb.gives else None
         goal = means = None
         if verb.rides:
             goal, means = self.ride()
@@ -941,8 +951,11 @@ def is_animal(said: Entity | None) -> bool:
     return type(said) is Phrase and said.noun.kind in DENS
 
 
-def has_relative(said: Entity | None) -> bool:
-    return type(said) is Phrase and said.relative is not None
+def is_any(said: Entity | None) -> bool:
+    """A song, two songs, soup; but not the song, and not English."""
+    if type(said) is not Phrase:
+        return said is not None
+    return not (said.determiner in ("the", "this") or said.possessor or said.noun.kind in BARE)
 
 
 def same_word(said: Entity, other: Entity) -> bool:

@@ -35,6 +35,7 @@ from manyheads.text.playground.meaning import (
     Tense,
     Verb,
     Weather,
+    has_relative,
     is_plural,
     person_of,
     refers_back,
@@ -326,12 +327,13 @@ class Writer:
     ) -> str:
         """In the order of a verb-final language. What a speaker reports of his own things is 자신의."""
         words = []
-        if clause.time and clause.fronted:
+        fronted = clause.fronted and not has_relative(clause.subject)  # which would catch the time
+        if clause.time and fronted:
             words.append(clause.time.ko)
         subject = self.subject(clause, subject_particle, speaker)
         if subject:
             words.append(subject)
-        if clause.time and not clause.fronted:
+        if clause.time and not fronted:
             words.append(clause.time.ko)
         if clause.asked in ("when", "why"):
             words.append("언제" if clause.asked == "when" else "왜")
@@ -365,14 +367,17 @@ class Writer:
             words.append("어디에" if verb.motion or verb.stays else "어디에서")
         if clause.place:
             words.append(clause.place.noun.ko + ("에" if verb.places == "plant" else "에서"))
-        if clause.recipient:
-            words.append(self.entity(clause.recipient, subject) + "에게")
+        to_whom = [self.entity(clause.recipient, subject) + "에게"] if clause.recipient else []
+        if not has_relative(clause.object):
+            words += to_whom
         if clause.means:
             words.append(particle(clause.means.ko, "으로"))
         if clause.asked in ("what", "whom"):
             words.append(particle("무엇" if clause.asked == "what" else "누구", verb.ko_particle))
         elif clause.object and type(clause.object) is not Gap:
             words.append(particle(self.entity(clause.object, subject), verb.ko_particle))
+        if has_relative(clause.object):  # which would catch the recipient
+            words += to_whom
         if clause.goal:
             words.append(clause.goal.noun.ko + "에")
         if clause.manner:

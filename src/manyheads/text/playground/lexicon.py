@@ -304,7 +304,7 @@ NOUNS = {
     """,
     "building": """
         house | 집/채 | das Haus/Häuser
-        castle | 성 | das Schloss/Schlösser
+        castle | 성/채 | das Schloss/Schlösser
     """,
     "height": """
         tower | 탑 | der Turm/Türme
@@ -427,6 +427,10 @@ CITIES = """
     London 런던 London
     Munich 뮌헨 München
     Hamburg 함부르크 Hamburg
+    Vienna 빈 Wien
+    Cologne 쾰른 Köln
+    Daegu 대구 Daegu
+    Rome 로마 Rom
 """
 
 NAMES = """
@@ -440,6 +444,11 @@ NAMES = """
     Paul 파울 Paul m
     Emma 에마 Emma f
     Daniel 다니엘 Daniel m
+    Julia 율리아 Julia f
+    Martin 마르틴 Martin m
+    Yuna 유나 Yuna f
+    Seojun 서준 Seojun m
+    Lena 레나 Lena f
 """
 
 PRONOUNS = """
@@ -553,7 +562,7 @@ VERBS = f"""
     stay stayed | 머무르:르 | bleiben, ist geblieben | person | - | stays long
     jump jumped | 뛰어오르:르 | springen, ist gesprungen | pet animal prey | - | -
     chase chased | 쫓 | jagen, gejagt | pet animal | prey bird livestock | -
-    bite bit | 물 | beißen, gebissen | pet animal | person | -
+    bite bit | 물 | beißen, gebissen | pet animal | person | sudden mishap
     fly flew | 날 | fliegen, ist geflogen | bird | - | manners=fast
 """
 

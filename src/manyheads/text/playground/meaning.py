@@ -234,6 +234,10 @@ def is_plural(entity: Entity) -> bool:
     return type(entity) is Both
 
 
+def has_relative(said: Entity | None) -> bool:
+    return type(said) is Phrase and said.relative is not None
+
+
 def person_of(entity: Entity) -> int:
     """1, 2 or 3; of a couple with me in it, 1."""
     if type(entity) is Pronoun:
