@@ -1,7 +1,7 @@
 """Draws meanings that make sense: who can do what to what, where, when and how.
 
-An author has words (vocabulary.py), says who and what (phrases.py), makes clauses of them with when, where and
-how (clauses.py), and sentences of those: here. The draw is a function of the seed alone, on every Python:
+An author has words (vocabulary.py), says who and what (phrases.py), makes clauses of them with when, where
+and how (clauses.py), and sentences of those: here. The draw is a function of the seed alone, on every Python:
 `random.Random(seed).random` and nothing else.
 """
 
@@ -247,7 +247,7 @@ class Author(Clauses):
         fitting = self.manners.get(verb.manners, ())
         if fitting and not negative and not has_relative(said) and self.may("manner", 0.3):
             manner = self.pick(fitting)
-            return clause if manner.en in ("together", "alone") else replace(clause, manner=manner)
+            return clause if manner.en in ("together", "alone", "well") else replace(clause, manner=manner)
         return clause
 
     def joined(self) -> Joined:
