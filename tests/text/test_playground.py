@@ -255,6 +255,23 @@ KOREAN: list[tuple[Sentence, str, str]] = [
         "She bought the bag that I chose.",
         "그녀는 내가 고른 가방을 샀다.",
     ),
+    # and catch neither the time nor the recipient of the main clause
+    (
+        do(
+            "sleep",
+            the("man", relative=do("live", GAP, goal=place("Busan"), tense="past")),
+            time=on("yesterday"),
+            fronted=True,
+            tense="past",
+        ),
+        "Yesterday the man who lived in Busan slept.",
+        "부산에 살던 남자는 어제 잤다.",
+    ),
+    (
+        do("lend", I, the("book", relative=do("borrow", MINHO, GAP, tense="past")), recipient=MINA),
+        "I lend Mina the book that Minho borrowed.",
+        "나는 민호가 빌린 책을 미나에게 빌려준다.",
+    ),
     # two clauses
     (
         Joined(do("drink", MINA, some("tea")), "and", do("drink", MINHO, some("coffee"))),
@@ -301,7 +318,69 @@ KOREAN: list[tuple[Sentence, str, str]] = [
         "She speaks German well.",
         "그녀는 독일어를 잘한다.",
     ),
+    # what one does not choose to do, one fails to do
     (do("understand", HE, WE, negative=True), "He does not understand us.", "그는 우리를 이해하지 못한다."),
+    (
+        do("see", HE, I, negative=True, tense="past"),
+        "He did not see me.",
+        "그는 나를 보지 못했다.",
+    ),
+    (
+        do("find", HE, the("key"), negative=True, tense="past"),
+        "He did not find the key.",
+        "그는 열쇠를 찾아내지 못했다.",
+    ),
+    (
+        do("speak", HE, some("English"), negative=True),
+        "He does not speak English.",
+        "그는 영어를 하지 못한다.",
+    ),
+    (
+        do("watch", HE, the("movie"), negative=True, tense="past"),
+        "He did not watch the movie.",
+        "그는 영화를 보지 않았다.",
+    ),
+    # each thing with its verb
+    (
+        do("look for", HE, the("key"), tense="past"),
+        "He looked for the key.",
+        "그는 열쇠를 찾아다녔다.",
+    ),
+    (do("play", HE, some("soccer"), ko="하"), "He plays soccer.", "그는 축구를 한다."),
+    (do("play", HE, some("tennis"), ko="치"), "He plays tennis.", "그는 테니스를 친다."),
+    (do("play", HE, some("chess"), ko="두", tense="past"), "He played chess.", "그는 체스를 뒀다."),
+    (do("play", HE, the("drums"), ko="치"), "He plays the drums.", "그는 드럼을 친다."),
+    (do("build", HE, a("bridge"), ko="세우", tense="past"), "He built a bridge.", "그는 다리를 세웠다."),
+    (do("ask", HE, MINA, tense="future"), "He will ask Mina.", "그는 미나에게 물어볼 것이다."),
+    (
+        do("plant", SHE, a("tree"), place=place("garden"), tense="past"),
+        "She planted a tree in the garden.",
+        "그녀는 정원에 나무를 심었다.",
+    ),
+    # a couple with me in it; what lasted; elders
+    (
+        Reported(SHE, verb_named("say"), do("dance", Both(MINHO, I), tense="past")),
+        "She says that Minho and I danced.",
+        "그녀는 민호와 내가 춤췄다고 말한다.",
+    ),
+    (
+        Reported(SHE, verb_named("say"), do("dance", Both(MINHO, ANNA), tense="past")),
+        "She says that Minho and Anna danced.",
+        "그녀는 민호와 안나가 춤췄다고 말한다.",
+    ),
+    (
+        do("smile", the("man", relative=do("know", WE, GAP, tense="past"))),
+        "The man who we knew smiles.",
+        "우리가 알던 남자는 미소 짓는다.",
+    ),
+    (do("call", I, my("aunt")), "I call my aunt.", "나는 우리 이모에게 전화한다."),
+    # a and an
+    (do("wash", HE, a("uniform")), "He washes a uniform.", "그는 제복을 빤다."),
+    (
+        Existence(a("doctor", adjective=adjective("honest")), place("hospital")),
+        "There is an honest doctor in the hospital.",
+        "병원에 정직한 의사가 있다.",
+    ),
     # time and manner
     (
         do("meet", I, MINHO, tense="past", time=on("yesterday"), fronted=True),
@@ -332,6 +411,8 @@ POLITE: list[tuple[Sentence, str]] = [
     (do("sell", I, my("car")), "저는 제 자동차를 팔아요."),
     (be("lonely", SHE), "그녀는 외로워요."),
     (Reported(HE, verb_named("say"), replace(GO_HOME, tense="past")), "그는 제가 집에 갔다고 말해요."),
+    (Reported(HE, verb_named("say"), do("dance", Both(MINHO, I))), "그는 민호와 제가 춤춘다고 말해요."),
+    (do("ask", None, the("teacher")), "선생님에게 물어보세요."),
 ]
 
 GERMAN: list[tuple[Sentence, str]] = [
@@ -343,6 +424,7 @@ GERMAN: list[tuple[Sentence, str]] = [
     (replace(READ_BOOK, tense="past"), "Ich habe ein Buch gelesen."),
     (do("have", WE, a("car"), tense="past"), "Wir hatten ein Auto."),
     (do("like", HE, some("cat", plural=True), tense="past"), "Er mochte Katzen."),
+    (do("know", THEY, the("man"), tense="past"), "Sie kannten den Mann."),
     (be("tired", WE, tense="past"), "Wir waren müde."),
     (be("happy", SHE, tense="future"), "Sie wird glücklich sein."),
     # cases and weak nouns
@@ -366,6 +448,8 @@ GERMAN: list[tuple[Sentence, str]] = [
     (do("help", I, my("friend", adjective=adjective("sick"))), "Ich helfe meinem kranken Freund."),
     (do("eat", I, count(3, "apple", adjective=adjective("sweet"))), "Ich esse drei süße Äpfel."),
     (do("hug", the("singer", adjective=adjective("tired")), I), "Der müde Sänger umarmt mich."),
+    (be("busy", the("singer")), "Der Sänger ist beschäftigt."),
+    (do("see", I, the("singer", adjective=adjective("busy"))), "Ich sehe den vielbeschäftigten Sänger."),
     (be("expensive", the("car")), "Das Auto ist teuer."),
     (do("buy", HE, a("car", adjective=adjective("expensive"))), "Er kauft ein teures Auto."),
     (do("sell", I, my("car", MINA, adjective=adjective("old"))), "Ich verkaufe Minas altes Auto."),
@@ -420,6 +504,7 @@ GERMAN: list[tuple[Sentence, str]] = [
         do("play", HE, Phrase(named("piano")), ko="치", negative=True, modal="can"),
         "Er kann nicht Klavier spielen.",
     ),
+    (do("play", HE, some("chess"), ko="두", negative=True), "Er spielt nicht Schach."),
     # professions
     (Clause(named("doctor"), SHE), "Sie ist Ärztin."),
     (Clause(named("doctor"), SHE, negative=True), "Sie ist keine Ärztin."),
@@ -561,6 +646,33 @@ def test_the_first_sentences_of_a_seed_are_fixed() -> None:
         "Der Richter vermisst den Welpen, aber die Wissenschaftler vermissen den schwarzen Hund nicht.",
         "Das Mädchen wird morgen um acht Uhr den Gast treffen.",
     ]
+
+
+def test_what_is_drawn_makes_sense() -> None:
+    """What readers once found: a waiter who flies, a forest that is cleaned, Maria who speaks of Maria."""
+    author = Author(5, frozenset(CONSTRUCTIONS), None)
+    for _ in range(60_000):
+        meaning = author.sentence()
+        clauses = [meaning] if type(meaning) is Clause else []
+        if type(meaning) is Joined:
+            clauses = [meaning.first, meaning.second]
+            if isinstance(meaning.first.subject, Phrase) and isinstance(meaning.second.subject, Phrase):
+                first, second = meaning.first.subject, meaning.second.subject
+                assert first.possessor or second.possessor or first.noun is not second.noun
+        if type(meaning) is Reported:
+            clauses = [meaning.content]
+            assert meaning.content.subject is not meaning.speaker
+            assert meaning.content.object is not meaning.speaker
+        for clause in clauses:
+            verb, subject, said = clause.predicate, clause.subject, clause.object
+            if type(verb) is not Verb:
+                continue
+            if type(subject) is Phrase and subject.noun.kind not in ("person", "kin"):
+                assert subject.noun.kind in verb.subjects
+            if type(subject) is Phrase and subject.noun.kind == "person":
+                assert {"person", "youth"} & set(verb.subjects)
+            if verb.en in ("clean", "paint") and type(said) is Phrase and said.noun.kind == "place":
+                assert said.noun in author.nouns["room"]
 
 
 def test_i_go_home_is_drawn() -> None:

@@ -29,7 +29,8 @@ from manyheads.text.playground.meaning import (
 )
 
 DOUBLING = ("run", "swim", "get", "hug")
-SOUNDED_AS_CONSONANT = ("university", "useful")
+SOUNDED_AS_CONSONANT = ("university", "useful", "uniform")
+SOUNDED_AS_VOWEL = ("honest",)
 WH = {"who": "who", "whom": "who", "what": "what", "where": "where", "when": "when", "why": "why"}
 
 
@@ -61,7 +62,7 @@ def past(verb: Verb) -> str:
 
 def indefinite(words: str) -> str:
     vowel = words[0] in "aeiou" and not words.startswith(SOUNDED_AS_CONSONANT)
-    return ("an " if vowel else "a ") + words
+    return ("an " if vowel or words.startswith(SOUNDED_AS_VOWEL) else "a ") + words
 
 
 # --- Phrases

@@ -1,8 +1,8 @@
 """German from a meaning.
 
 `you` is du, and a command is said to du, with an exclamation mark. The past is the Perfekt; of sein, haben,
-mögen and the modals it is the Präteritum. What is going on now is told with gerade, unless a time is named.
-A name owns with -s (Minas Buch), everybody else in the genitive (das Buch des Lehrers).
+mögen, kennen and the modals it is the Präteritum. What is going on now is told with gerade, unless a time is
+named. A name owns with -s (Minas Buch), everybody else in the genitive (das Buch des Lehrers).
 
 The middle of a clause, between the finite verb and the rest of it: pronouns and recipients, time, a definite
 object, with whom, with what, where, how, an indefinite object, whither. With nicht a definite object goes
@@ -58,7 +58,8 @@ CONTRACTIONS = {
 }
 MEASURE_GENDERS = {"Tasse": "f", "Glas": "n", "Paar": "n", "Stück": "n", "Schüssel": "f"}
 UNMISTAKABLE = ("mich", "mir", "ihn", "ihm", "ihr", "uns", "ihnen")  # sie could be the subject
-PART_OF_THE_VERB = ("sport", "instrument")  # Fußball spielen, Klavier spielen: nicht, never kein
+# Fußball spielen, Schach spielen, Klavier spielen: nicht, never kein.
+PART_OF_THE_VERB = ("sport", "racket", "board", "instrument")
 
 # ich du er wir sie
 IRREGULAR = {
@@ -77,6 +78,7 @@ PRETERITE = {
     "wollen": "wollte",
     "müssen": "musste",
     "mögen": "mochte",
+    "kennen": "kannte",
 }
 MODALS = {"can": "können", "want": "wollen", "must": "müssen"}
 

@@ -10,7 +10,7 @@ Topic or subject: the subject of a main clause takes 은/는. It takes 이/가 w
 is counted (학생 두 명이), when its existence is told (고양이가 있다), when it is asked for (누가), and
 inside a relative, reported or causal clause.
 
-A possessor that can only be the subject itself is 자신의; mine is 내 or 제, but parents and homes are 우리.
+A possessor that can only be the subject itself is 자신의; mine is 내 or 제, but elders and homes are 우리.
 A plural is said with 들 of people, and after 이 (these); never beside a number.
 """
 
@@ -35,6 +35,7 @@ from manyheads.text.playground.meaning import (
     Tense,
     Verb,
     Weather,
+    has_relative,
     is_plural,
     person_of,
     refers_back,
@@ -45,7 +46,7 @@ NIEUN, DIGEUT, RIEUL, BIEUP, SSANGSIOT = 4, 7, 8, 17, 20  # as final consonants
 (A, AE, YA, YAE, EO, E, YEO) = range(7)  # vowels
 O_, WA, WAE, OE, U, WO, EU, I_ = 8, 9, 10, 11, 13, 14, 18, 20
 BRIGHT = (A, YA, O_)  # vowels that are followed by 아, the others by 어
-OUR = ("어머니", "아버지", "할머니", "할아버지", "집")
+OUR = ("어머니", "아버지", "할머니", "할아버지", "삼촌", "이모", "선생님", "집")
 
 
 def final_of(text: str) -> int:
@@ -73,8 +74,9 @@ PRONOUN_SUBJECTS = {"나": "내가", "저": "제가", "너": "네가", "누구":
 @lru_cache(maxsize=65536)
 def particle(text: str, after_consonant: str) -> str:
     """The text with its particle, which is named as it stands after a consonant."""
-    if after_consonant == "이" and text in PRONOUN_SUBJECTS:
-        return PRONOUN_SUBJECTS[text]
+    before, space, last = text.rpartition(" ")
+    if after_consonant == "이" and last in PRONOUN_SUBJECTS:  # 내가; 민호와 내가
+        return before + space + PRONOUN_SUBJECTS[last]
     final = final_of(text)
     open_ = final == 0 or (after_consonant == "으로" and final == RIEUL)
     return text + (AFTER_VOWEL.get(after_consonant, after_consonant) if open_ else after_consonant)
@@ -145,7 +147,7 @@ def negated(before: str, stem: str, stem_class: str, kind: str) -> Predicate:
         return f"{before}{particle(stem, '이')} ", "아니", "", ADJECTIVE
     if kind == BEING and stem == "있" and before.endswith(" 수 "):
         return before, "없", "", BEING
-    if stem == "이해하":  # not a choice: one fails to
+    if stem_class == "못":  # not a choice: one fails to
         return f"{before}{stem}지 ", "못하", "", VERB
     return f"{before}{stem}지 ", "않", "", VERB if kind == VERB else ADJECTIVE
 
@@ -325,12 +327,13 @@ class Writer:
     ) -> str:
         """In the order of a verb-final language. What a speaker reports of his own things is 자신의."""
         words = []
-        if clause.time and clause.fronted:
+        fronted = clause.fronted and not has_relative(clause.subject)  # which would catch the time
+        if clause.time and fronted:
             words.append(clause.time.ko)
         subject = self.subject(clause, subject_particle, speaker)
         if subject:
             words.append(subject)
-        if clause.time and not clause.fronted:
+        if clause.time and not fronted:
             words.append(clause.time.ko)
         if clause.asked in ("when", "why"):
             words.append("언제" if clause.asked == "when" else "왜")
@@ -363,15 +366,18 @@ class Writer:
         if clause.asked == "where":
             words.append("어디에" if verb.motion or verb.stays else "어디에서")
         if clause.place:
-            words.append(clause.place.noun.ko + "에서")
-        if clause.recipient:
-            words.append(self.entity(clause.recipient, subject) + "에게")
+            words.append(clause.place.noun.ko + ("에" if verb.places == "plant" else "에서"))
+        to_whom = [self.entity(clause.recipient, subject) + "에게"] if clause.recipient else []
+        if not has_relative(clause.object):
+            words += to_whom
         if clause.means:
             words.append(particle(clause.means.ko, "으로"))
         if clause.asked in ("what", "whom"):
             words.append(particle("무엇" if clause.asked == "what" else "누구", verb.ko_particle))
         elif clause.object and type(clause.object) is not Gap:
             words.append(particle(self.entity(clause.object, subject), verb.ko_particle))
+        if has_relative(clause.object):  # which would catch the recipient
+            words += to_whom
         if clause.goal:
             words.append(clause.goal.noun.ko + "에")
         if clause.manner:
@@ -385,6 +391,8 @@ class Writer:
         if type(said) is Noun:
             return predicate(said.ko, "", COPULA, *rest)
         assert not isinstance(said, Noun)
+        if type(said) is Verb and said.state and clause.tense == "past" and ending == "attribute":
+            return said.ko + "던"  # 우리가 알던 사람: it lasted
         return predicate(said.ko, said.ko_class, VERB if type(said) is Verb else ADJECTIVE, *rest)
 
     # --- Sentences

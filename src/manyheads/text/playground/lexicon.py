@@ -9,9 +9,9 @@ Verbs are written
 
     English past | Korean:class | German, third person, participle | subjects | objects | options
 
-where the class of a Korean stem is what it loses (ㅂ ㄷ ㅅ 르 ㅎ; 있 conjugates as 있다), the third
-person is left out of a regular German verb, "auf-stehen" parts, and "ist" before the participle
-is its auxiliary.
+where the class of a Korean stem is what it loses (ㅂ ㄷ ㅅ 르 ㅎ; 있 conjugates as 있다; what one does
+not choose to do is 못: 보지 못하다), the third person is left out of a regular German verb, "auf-stehen"
+parts, and "ist" before the participle is its auxiliary.
 """
 
 from typing import Literal
@@ -111,6 +111,7 @@ NOUNS = {
         elephant | 코끼리 | der Elefant*/Elefanten
         snake | 뱀 | die Schlange/Schlangen
         giraffe | 기린 | die Giraffe/Giraffen
+        turtle | 거북이 | die Schildkröte/Schildkröten
     """,
     "livestock": """
         horse | 말 | das Pferd/Pferde
@@ -124,7 +125,6 @@ NOUNS = {
         mouse/mice | 쥐 | die Maus/Mäuse
         frog | 개구리 | der Frosch/Frösche
         squirrel | 다람쥐 | das Eichhörnchen/Eichhörnchen
-        turtle | 거북이 | die Schildkröte/Schildkröten
     """,
     "bird": """
         bird | 새 | der Vogel/Vögel
@@ -304,12 +304,12 @@ NOUNS = {
     """,
     "building": """
         house | 집/채 | das Haus/Häuser
-        bridge | 다리 | die Brücke/Brücken
-        castle | 성 | das Schloss/Schlösser
+        castle | 성/채 | das Schloss/Schlösser
     """,
     "height": """
         tower | 탑 | der Turm/Türme
-        wall | 담 | die Mauer/Mauern
+        wall | 벽 | die Mauer/Mauern
+        bridge | 다리 | die Brücke/Brücken
     """,
     "song": """
         song | 노래/곡 | das Lied/Lieder
@@ -323,16 +323,23 @@ NOUNS = {
     """,
     "sport": """
         soccer/- | 축구 | der Fußball/
-        tennis/- | 테니스 | das Tennis/
         basketball/- | 농구 | der Basketball/
         baseball/- | 야구 | der Baseball/
-        chess/- | 체스 | das Schach/
         volleyball/- | 배구 | der Volleyball/
+    """,
+    "racket": """
+        tennis/- | 테니스 | das Tennis/
+        badminton/- | 배드민턴 | das Badminton/
+        table tennis/- | 탁구 | das Tischtennis/
+    """,
+    "board": """
+        chess/- | 체스 | das Schach/
+        Go/- | 바둑 | das Go/
     """,
     "instrument": """
         piano | 피아노 | das Klavier/Klaviere
         guitar | 기타 | die Gitarre/Gitarren
-        drum kit | 드럼 | das Schlagzeug/Schlagzeuge
+        drums/- | 드럼 | das Schlagzeug/Schlagzeuge
     """,
     "subject": """
         Korean/- | 한국어 | das Koreanisch/
@@ -420,6 +427,10 @@ CITIES = """
     London 런던 London
     Munich 뮌헨 München
     Hamburg 함부르크 Hamburg
+    Vienna 빈 Wien
+    Cologne 쾰른 Köln
+    Daegu 대구 Daegu
+    Rome 로마 Rom
 """
 
 NAMES = """
@@ -433,6 +444,11 @@ NAMES = """
     Paul 파울 Paul m
     Emma 에마 Emma f
     Daniel 다니엘 Daniel m
+    Julia 율리아 Julia f
+    Martin 마르틴 Martin m
+    Yuna 유나 Yuna f
+    Seojun 서준 Seojun m
+    Lena 레나 Lena f
 """
 
 PRONOUNS = """
@@ -446,7 +462,7 @@ PRONOUNS = """
 
 FOOD = "fruit vegetable dish rice baked mixed snack"
 LIKED = "person pet livestock fruit drink hot_drink snack song show flower"
-DRAWN = "picture flower tree pet bird animal building height"
+DRAWN = "picture flower tree pet bird animal exotic building height"
 ORDERED = "dish rice baked mixed drink hot_drink"
 GIFTS = "print item flower keepsake picture"
 WARES = f"{GIFTS} {FOOD} drink hot_drink clothes hat shoes device vehicle furniture crockery"
@@ -463,10 +479,10 @@ VERBS = f"""
     meet met | 만나 | treffen, trifft, getroffen | person | person | places=meet
     help helped | 돕:ㅂ | helfen, hilft, geholfen | person | person | de=dat
     sleep slept | 자 | schlafen, schläft, geschlafen | person {BEASTS} | - | please=주무세요 dusk
-    give gave | 주 | geben, gibt, gegeben | person | {GIFTS} writing | gives
+    give gave | 주 | geben, gibt, gegeben | person | {GIFTS} | gives
     write wrote | 쓰 | schreiben, geschrieben | person | writing | places=read manners=write
     come came | 오 | kommen, ist gekommen | person | - | motion
-    see saw | 보 | sehen, sieht, gesehen | person | person {BEASTS} bird tree building | sudden
+    see saw | 보:못 | sehen, sieht, gesehen | person | person {BEASTS} bird tree building height | sudden
     sing sang | 부르:르 | singen, gesungen | person | song | places=play manners=sing
     work worked | 일하 | arbeiten, gearbeitet | person | - | places=work manners=work long
     live lived | 살 | wohnen, gewohnt | person | - | stays state
@@ -477,30 +493,33 @@ VERBS = f"""
     love loved | 사랑하 | lieben, geliebt | person | person pet | state
     cook cooked | 요리하 | kochen, gekocht | person | dish | places=cook manners=cook
     wear wore | 입 | tragen, trägt, getragen | person | clothes | -
-    build built | 짓:ㅅ | bauen, gebaut | person | building height | manners=build long
+    build built | 짓:ㅅ | bauen, gebaut | person | building | manners=build years
     study studied | 공부하 | lernen, gelernt | person | subject | places=study manners=alone long
     wait_for waited | 기다리 | warten, gewartet | person | person | de=auf+acc places=meet
     send sent | 보내 | schicken, geschickt | person | writing flower keepsake picture | gives
     know knew | 알 | kennen, kennt, gekannt | person | person | state
-    choose chose | 고르:르 | aus-suchen, ausgesucht | person | {WARES} | manners=care
+    choose chose | 고르:르 | aus-suchen, ausgesucht | person | {WARES} | -
     watch watched | 보 | sehen, sieht, gesehen | person | show | manners=alone
     play played | 놀 | spielen, gespielt | youth | - | places=play manners=together
     laugh laughed | 웃 | lachen, gelacht | person | - | manners=loud
     cry cried | 울 | weinen, geweint | person | - | manners=loud
-    run ran | 달리 | rennen, ist gerannt | person {BEASTS} | - | places=stroll manners=fast
+    run ran | 달리 | rennen, ist gerannt | person pet animal livestock | - | places=stroll manners=fast
     show showed | 보여 주 | zeigen, gezeigt | person | {GIFTS} writing clothes | gives
     make made | 만들 | machen, gemacht | person | mixed | places=cook
     clean cleaned | 청소하 | putzen, geputzt | person | room | manners=fast
     visit visited | 방문하 | besuchen, besucht | person | person site | long
     arrive arrived | 도착하 | an-kommen, ist angekommen | person | - | sudden stays manners=early
-    look_for looked | 찾 | suchen, gesucht | person | person pet item keepsake print | -
+    look_for looked | 찾아다니 | suchen, gesucht | person | person pet item keepsake print | -
     call called | 전화하 | an-rufen, angerufen | person | person | ko=에게
-    ask asked | 묻:ㄷ | fragen, gefragt | person | person | ko=에게
+    ask asked | 물어보 | fragen, gefragt | person | person | ko=에게
     wash washed | 빨 | waschen, wäscht, gewaschen | person | clothes | -
     play played | 하 | spielen, gespielt | person | sport | places=sport manners=well
     play played | 치 | spielen, gespielt | person | instrument | manners=well
+    play played | 치 | spielen, gespielt | person | racket | places=sport manners=well
+    play played | 두 | spielen, gespielt | person | board | manners=well
+    build built | 세우 | bauen, gebaut | person | height | manners=build years
     learn learned | 배우 | lernen, gelernt | person | language | places=study manners=alone long
-    speak spoke | 하 | sprechen, spricht, gesprochen | person | language | state manners=speak
+    speak spoke | 하:못 | sprechen, spricht, gesprochen | person | language | state manners=speak
     teach taught | 가르치 | unterrichten, unterrichtet | person | subject | places=study long
     turn_on turned | 켜 | ein-schalten, eingeschaltet | person | device | -
     turn_off turned | 끄 | aus-schalten, ausgeschaltet | person | device | -
@@ -513,14 +532,14 @@ VERBS = f"""
     bring brought | 가져오 | mit-bringen, mitgebracht | person | {GIFTS} drink hot_drink fruit | -
     draw drew | 그리 | zeichnen, gezeichnet | person | {DRAWN} | manners=alone
     plant planted | 심 | pflanzen, gepflanzt | person | flower tree | places=plant long
-    repair repaired | 고치 | reparieren, repariert | person | vehicle device furniture | manners=care
-    dance danced | 춤추 | tanzen, getanzt | person | - | manners=well
+    repair repaired | 고치 | reparieren, repariert | person | vehicle device furniture | manners=alone
+    dance danced | 춤추 | tanzen, getanzt | person | - | manners=together
     swim swam | 수영하 | schwimmen, ist geschwommen | person | - | places=swim manners=well long
     smile smiled | 미소 짓:ㅅ | lächeln, gelächelt | person | - | -
     travel traveled | 여행하 | reisen, ist gereist | person | - | manners=alone long
     invite invited | 초대하 | ein-laden, lädt, eingeladen | person | person | -
     thank thanked | 감사하 | danken, gedankt | person | person | de=dat ko=에게
-    find found | 찾아내 | finden, gefunden | person | item keepsake pet | sudden
+    find found | 찾아내:못 | finden, gefunden | person | item keepsake pet | sudden
     lose lost | 잃어버리 | verlieren, verloren | person | item keepsake | sudden mishap
     break broke | 깨뜨리 | zerbrechen, zerbricht, zerbrochen | person | crockery | sudden mishap
     have had | 가지고 있:있 | haben, hat, gehabt | person | vehicle item device print clothes keepsake | state
@@ -528,9 +547,9 @@ VERBS = f"""
     order ordered | 주문하 | bestellen, bestellt | person | {ORDERED} | places=dine
     collect collected | 모으 | sammeln, gesammelt | person | keepsake | long
     hide hid | 숨기 | verstecken, versteckt | person | item keepsake | -
-    paint painted | 칠하 | streichen, gestrichen | person | furniture | -
+    paint painted | 칠하 | streichen, gestrichen | person | height room | -
     push pushed | 밀 | schieben, geschoben | person | furniture vehicle | manners=care
-    understand understood | 이해하 | verstehen, verstanden | person | person | state
+    understand understood | 이해하:못 | verstehen, verstanden | person | person | state
     trust trusted | 믿 | vertrauen, vertraut | person | person | de=dat state
     miss missed | 그리워하 | vermissen, vermisst | person | person pet | state
     respect respected | 존경하 | respektieren, respektiert | person | person | state
@@ -543,7 +562,7 @@ VERBS = f"""
     stay stayed | 머무르:르 | bleiben, ist geblieben | person | - | stays long
     jump jumped | 뛰어오르:르 | springen, ist gesprungen | pet animal prey | - | -
     chase chased | 쫓 | jagen, gejagt | pet animal | prey bird livestock | -
-    bite bit | 물 | beißen, gebissen | pet animal | person | -
+    bite bit | 물 | beißen, gebissen | pet animal | person | sudden mishap
     fly flew | 날 | fliegen, ist geflogen | bird | - | manners=fast
 """
 
@@ -559,9 +578,9 @@ SNOW = "snow snowed | 눈이 오 | schneien, geschneit | - | - | -"
 
 THINGS = "print writing item keepsake picture clothes hat shoes device vehicle furniture crockery"
 ADJECTIVES = f"""
-    big | 크 | groß | {BEASTS} bird fruit vegetable vehicle furniture crockery building place tree
+    big | 크 | groß | {BEASTS} bird fruit vegetable vehicle furniture crockery building height place tree
     small | 작 | klein | {BEASTS} bird fruit vegetable device furniture crockery building tree item keepsake
-    beautiful | 아름답:ㅂ | schön | flower site song building picture tree
+    beautiful | 아름답:ㅂ | schön | flower site song building height picture tree
     kind | 친절하 | freundlich | person kin
     happy | 행복하 | glücklich | person kin
     tired | 피곤하 | müde/müd | person kin
@@ -569,21 +588,21 @@ ADJECTIVES = f"""
     expensive | 비싸 | teuer/teur | clothes hat device vehicle furniture shoes
     delicious | 맛있:있 | lecker | {FOOD} hot_drink
     interesting | 재미있:있 | interessant | print writing show
-    busy | 바쁘 | beschäftigt | person kin
+    busy | 바쁘 | beschäftigt/vielbeschäftigt | person kin
     cold | 차갑:ㅂ | kalt | drink
     heavy | 무겁:ㅂ | schwer | furniture device
     young | 젊 | jung | person | attributive
     sad | 슬프 | traurig | person kin
     cute | 귀엽:ㅂ | niedlich | pet livestock
-    new | 새:관 | neu | {THINGS} building | attributive
-    old | 오래되 | alt | {THINGS} building | attributive
+    new | 새:관 | neu | {THINGS} building height | attributive
+    old | 오래되 | alt | {THINGS} building height | attributive
     long | 길 | lang | writing show
     pretty | 예쁘 | hübsch | clothes flower
     sick | 아프 | krank | person kin pet livestock
     red | 빨갛:ㅎ | rot | clothes hat flower vehicle
     sweet | 달 | süß | fruit
     quiet | 조용하 | ruhig | room site
-    famous | 유명하 | berühmt | site building
+    famous | 유명하 | berühmt | site building height
     cheap | 싸 | billig | clothes hat device furniture vehicle
     clean | 깨끗하 | sauber | clothes shoes room crockery
     difficult | 어렵:ㅂ | schwierig | subject language
@@ -832,7 +851,7 @@ def verb(cells: list[str]) -> Verb:
         sudden="sudden" in chosen,
         mishap="mishap" in chosen,
         long="long" in chosen,
-        times=next((part for part in ("dawn", "dusk") if part in chosen), ""),
+        times=next((part for part in ("dawn", "dusk", "years") if part in chosen), ""),
         state="state" in chosen,
         ko_please=chosen.get("please", ""),
     )

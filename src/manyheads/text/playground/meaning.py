@@ -95,7 +95,7 @@ class Verb:
     sudden: bool = False  # happens to one: no progressive, no command
     mishap: bool = False  # and one tells it afterwards
     long: bool = False  # takes months rather than hours
-    times: str = ""  # dawn, dusk
+    times: str = ""  # dawn, dusk, years
     ko_please: str = ""  # the polite command, where the verb has a courteous twin
 
 
@@ -232,6 +232,10 @@ def is_plural(entity: Entity) -> bool:
     if type(entity) is Pronoun:
         return entity.plural
     return type(entity) is Both
+
+
+def has_relative(said: Entity | None) -> bool:
+    return type(said) is Phrase and said.relative is not None
 
 
 def person_of(entity: Entity) -> int:
