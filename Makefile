@@ -28,8 +28,8 @@ demo: $(READY)       ## a small Transformer learns a little Korean on this machi
 	$(BIN)/python examples/i_go_home.py
 
 lint: $(READY)       ## ruff and mypy
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check src tests bench examples
+	$(BIN)/ruff format --check src tests bench examples
 	$(BIN)/mypy
 
 test: lint           ## what every change must pass

@@ -33,7 +33,7 @@ def run(folder: Path, files: list[str], changes: list[str]) -> tuple[float, floa
     trains = [f"--train={file}" for file in files]
     command = [sys.executable, "-m", "manyheads", "prepare", str(folder), "--force", *trains, *changes]
     start = time.perf_counter()
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
     if status:
         sys.exit(f"{' '.join(command)} failed")
@@ -50,9 +50,9 @@ def main() -> None:
     table = Table("pairs", "seconds", "pairs/s", "peak GiB")
     with tempfile.TemporaryDirectory() as place:
         files = [f"{place}/{bare_name(file).name}" for file in given.files]
-        whole = 0
-        for share in (0, 10, 100):
-            lines = whole // share if share else None
+        whole = None
+        for share in (1, 10, 100):
+            lines = whole // share if whole else None
             for source, file in zip(given.files, files, strict=True):
                 count = write_head(source, Path(file), lines)
             whole = whole or count

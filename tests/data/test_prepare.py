@@ -2,7 +2,9 @@
 
 import csv
 import json
+import os
 import random
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -351,7 +353,7 @@ def test_when_nothing_is_left_the_reasons_are_counted(tmp_path: Path) -> None:
     with pytest.raises(mh.DataError, match=message):
         prepare(recipe(files), tmp_path / "data")
     swapped = recipe(write(tmp_path, "b", [(korean, english) for english, korean in SENTENCES]))
-    with pytest.raises(mh.DataError, match="wrong script 150.* Are source and target swapped"):
+    with pytest.raises(mh.DataError, match=r"wrong script 150.* Are source and target swapped"):
         prepare(swapped, tmp_path / "data")
 
 
