@@ -55,7 +55,8 @@ def throughput(batches: Batches, seconds: float) -> dict[str, float]:
 def real_share(batches: Batches) -> dict[str, float]:
     """Real tokens out of those paid for: in our batches, in the same padded, and in random ones padded.
 
-    Packed, the two are one by construction: what is counted is that nothing is added on the way. `filled` is how near the fuller side of a batch comes to its budget.
+    Of ours the two are one by construction; what is counted is that nothing is added on the way. `filled` is
+    how near the fuller side of a batch comes to its budget.
     """
     plan = batches.plan(0)
     shuffled = np.random.default_rng(0).permutation(plan.order)
