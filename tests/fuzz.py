@@ -8,6 +8,7 @@ from pathlib import Path
 from manyheads.text import corpus
 
 SOURCE, TARGET = 0, 1
+EXTRA = 3  # lines that one file has more
 
 
 @dataclass
@@ -51,7 +52,7 @@ WAYS: list[tuple[str, Spoiler]] = [
 
 
 def write(folder: Path, lines: int, bad_share: float, seed: int, longest: int = 20) -> Fuzzed:
-    """Two aligned files. At most `longest` lines are of a megabyte, so that they fit on a disk."""
+    """Two files, the second some lines longer; no more than `longest` lines are of a megabyte, to fit a disk."""
     chance = random.Random(seed)
     made = Fuzzed((f"{folder}/fuzzed.en", f"{folder}/fuzzed.ko"))
     with open(made.files[0], "wb") as source, open(made.files[1], "wb") as target:
@@ -65,7 +66,43 @@ def write(folder: Path, lines: int, bad_share: float, seed: int, longest: int = 
                 made.good[line] = (pair[0], pair[1])
             source.write(raw[SOURCE] + b"\n")
             target.write(raw[TARGET] + b"\n")
+        target.write("남은 줄\n".encode() * EXTRA)
+    made.bad |= dict.fromkeys(range(lines + 1, lines + 1 + EXTRA), corpus.NO_COUNTERPART)
     return made
+
+
+def write_tmx(folder: Path, units: int, seed: int) -> Fuzzed:
+    """A translation memory, a unit a line, some of them bad, whose end is torn off in the middle of a tag."""
+    chance = random.Random(seed)
+    made = Fuzzed((f"{folder}/fuzzed.tmx", ""))
+    with open(made.files[0], "w", encoding="utf-8") as file:
+        file.write("<tmx><body>\n")
+        for line in range(2, units + 2):
+            texts = {"en": f"Unit {line} of the memory.", "ko": f"기억의 단위 {line} 번."}
+            if chance.random() < 0.1:
+                made.bad[line] = spoil_unit(texts, chance)
+            else:
+                made.good[line] = (texts["en"], texts["ko"])
+            sides = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in texts.items())
+            file.write(f"<tu>{sides}</tu>\n")
+        file.write('<tu><tuv xml:lang="en"><seg>torn')
+    made.bad[units + 2] = corpus.BROKEN_FILE
+    return made
+
+
+def spoil_unit(texts: dict[str, str], chance: random.Random) -> str:
+    way = int(chance.random() * 4)
+    if way == 0:
+        texts["en"] = ""
+        return corpus.EMPTY_SOURCE
+    if way == 1:
+        texts["fr"] = texts.pop("ko")
+        return corpus.NO_LANGUAGE
+    if way == 2:
+        texts["ko"] += "&#x2028;x"
+        return "line separator inside a line"
+    texts["ko"] += "\ufeff"
+    return "byte order mark inside a line"
 
 
 def spoil(raw: list[bytes], chance: random.Random, may_be_long: bool) -> str:

@@ -456,6 +456,9 @@ class Recipe(Tables):
 
     def to_toml(self) -> str:
         inputs = [one.to_toml(f"[[{split}]]") for split in SPLITS for one in getattr(self, split)]
+        if not inputs:
+            example = InputConfig(files=("train.en", "train.ko")).to_toml("[[train]]")
+            inputs = ["".join(f"# {line}\n" for line in example.splitlines())]
         return "\n".join([super().to_toml(), *inputs])
 
 

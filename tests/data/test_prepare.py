@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import random
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -78,12 +79,17 @@ def test_good_text_arrives_whole_and_in_order(tmp_path: Path) -> None:
 
 def check_fuzzed(folder: Path, lines: int) -> None:
     made = fuzz.write(folder, lines, bad_share=0.01 if lines > 100_000 else 0.1, seed=5)
-    store = prepare(recipe(list(made.files)), folder / "data")
+    memory = fuzz.write_tmx(folder, lines // 20, seed=6)
+    inputs = [{"files": list(made.files)}, {"files": [memory.files[0]]}]
+    skipping = {"hold_out": 0, "on_bad": "skip", "source": "en", "target": "ko"}
+    store = prepare(recipe(inputs, corpus=skipping), folder / "data")
     ways = {reason for reason, _ in fuzz.WAYS if reason != "empty"}
-    assert set(made.bad.values()) == ways | {corpus.EMPTY_SOURCE, corpus.EMPTY_TARGET}
-    assert {int(row["line"]): row["reason"] for row in listed(folder / "data")} == made.bad
-    assert all(row["file"] in made.files for row in listed(folder / "data"))
-    assert texts(store) == list(made.good.values())
+    assert set(made.bad.values()) == ways | {corpus.EMPTY_SOURCE, corpus.EMPTY_TARGET, corpus.NO_COUNTERPART}
+    for one in (made, memory):
+        rows = [row for row in listed(folder / "data") if row["file"] in one.files]
+        assert {int(row["line"]): row["reason"] for row in rows} == one.bad
+        assert len(rows) == len(one.bad)
+    assert texts(store) == [*made.good.values(), *memory.good.values()]
     assert_nothing_is_lost(store)
 
 
@@ -404,6 +410,14 @@ def test_a_recipe_goes_through_a_file(tmp_path: Path) -> None:
     )
     made.save(tmp_path / "recipe.toml")
     assert Recipe.load(tmp_path / "recipe.toml") == made
+
+
+def test_a_recipe_without_inputs_shows_how_one_is_written() -> None:
+    shown = Recipe().to_toml()
+    assert "# [[train]]\n# files = [" in shown
+    assert Recipe.from_toml(shown) == Recipe()
+    example = shown[shown.index("# [[train]]") :]
+    assert Recipe.from_toml(re.sub(r"^# ", "", example, flags=re.M)).train[0].files == ("train.en", "train.ko")
 
 
 def test_the_description_says_what_was_done(tmp_path: Path) -> None:
