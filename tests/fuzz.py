@@ -52,7 +52,7 @@ WAYS: list[tuple[str, Spoiler]] = [
 
 
 def write(folder: Path, lines: int, bad_share: float, seed: int, longest: int = 20) -> Fuzzed:
-    """Two files, the second some lines longer; no more than `longest` lines are of a megabyte, to fit a disk."""
+    """Two files, the second some lines longer; at most `longest` lines are of a megabyte."""
     chance = random.Random(seed)
     made = Fuzzed((f"{folder}/fuzzed.en", f"{folder}/fuzzed.ko"))
     with open(made.files[0], "wb") as source, open(made.files[1], "wb") as target:

@@ -417,7 +417,8 @@ def test_a_recipe_without_inputs_shows_how_one_is_written() -> None:
     assert "# [[train]]\n# files = [" in shown
     assert Recipe.from_toml(shown) == Recipe()
     example = shown[shown.index("# [[train]]") :]
-    assert Recipe.from_toml(re.sub(r"^# ", "", example, flags=re.M)).train[0].files == ("train.en", "train.ko")
+    (given,) = Recipe.from_toml(re.sub(r"^# ", "", example, flags=re.M)).train
+    assert given.files == ("train.en", "train.ko")
 
 
 def test_the_description_says_what_was_done(tmp_path: Path) -> None:
