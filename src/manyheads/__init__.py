@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         DataError,
         ManyheadsError,
         RequestError,
+        TrainingError,
     )
     from manyheads.model.transformer import Trace, Transformer
     from manyheads.packed import Packed
@@ -39,6 +40,7 @@ _HOMES = {
     "SearchConfig": "manyheads.config",
     "Trace": "manyheads.model.transformer",
     "TrainConfig": "manyheads.config",
+    "TrainingError": "manyheads.errors",
     "Transformer": "manyheads.model.transformer",
 }
 
@@ -55,6 +57,7 @@ __all__ = [
     "SearchConfig",
     "Trace",
     "TrainConfig",
+    "TrainingError",
     "Transformer",
     "presets",
 ]

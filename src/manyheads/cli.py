@@ -43,6 +43,7 @@ def main() -> None:
 
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+PREEMPTED = 75
 
 
 def leave(message: str, code: int) -> None:
@@ -215,6 +216,44 @@ def check_no_file_stands_alone(changes: list[str]) -> None:
                 f"{change} stands alone: each file has an option of its own, --train=a.en --train=a.ko, "
                 f"which a shell also makes of --train=a.{{en,ko}}"
             )
+
+
+@app.command()
+def train(
+    config: Annotated[Path, typer.Argument(help="The run's TOML file.", metavar="RUN.TOML")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(help="Keys to change, such as train.steps=2000.", metavar="SECTION.KEY=VALUE"),
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="The run's folder; without it RUN beside RUN.TOML.")
+    ] = None,
+    change_config: Annotated[
+        bool, typer.Option("--change-config", help="Go on though the configuration is another one now.")
+    ] = False,
+    gpus: Annotated[
+        int | None, typer.Option(help="So many GPUs of this machine, by torchrun.", min=1)
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu or cuda; without it cuda where there is one.")
+    ] = None,
+) -> None:
+    """Train a model on prepared data; begun again, it goes on where it was.
+
+    SIGTERM or Ctrl-C ends the step, saves and exits with 75; asked twice, it leaves at once.
+    Example: manyheads train run.toml train.steps=2000
+    """
+    whole, folder = Config.load(config).override(changes or []), run or config.with_suffix("")
+    if gpus:
+        from manyheads.train.launch import launch
+
+        sys.exit(launch(gpus, [str(config), *(changes or []), "--run", str(folder)], change_config))
+
+    from manyheads.train.run import train as train_run
+
+    reason = train_run(whole, folder, change_config=change_config, device=device)
+    if reason == "asked":
+        leave(f"{folder}: stopped as asked; the same command goes on", PREEMPTED)
 
 
 @app.command(epilog=f"Presets: {', '.join(PRESETS)}.")

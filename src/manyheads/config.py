@@ -203,6 +203,22 @@ class TrainConfig(Section):
     table: ClassVar[str] = "train"
 
     steps: int = setting(100_000, "updates (5.2)", at_least=1)
+    seconds: float | None = setting(None, "stop after so long too, earlier runs of it included", above=0)
+    seed: int = setting(1, "of weights, order and dropout", at_least=0)
+    start_from: str | None = setting(None, "a model folder whose weights and subwords it begins with")
+    optimiser: Literal["adam", "adamw", "muon"] = setting(
+        "adam", "Adam (5.3); AdamW; Muon for matrices inside, AdamW for the rest"
+    )
+    weight_decay: float = setting(0.0, "of AdamW and Muon; the paper has none", at_least=0)
+    clip: float | None = setting(None, "largest norm of the gradient; the paper has no limit", above=0)
+    micro_tokens: int | None = setting(
+        None, "tokens of a side that are computed at once; a batch is summed up out of such parts", at_least=1
+    )
+    precision: Literal["auto", "float32", "bfloat16"] = setting(
+        "auto", "of products; bfloat16 on a GPU by default, weights stay float32"
+    )
+    compile: bool = setting(False, "let torch.compile make one program of the model")
+    deterministic: bool = setting(False, "on a GPU, the same bits each time, at some cost in speed")
     schedule: Literal["paper", "linear", "cosine", "constant"] = setting(
         "paper", "how the learning rate runs after the warm-up (5.3)"
     )
@@ -219,6 +235,17 @@ class TrainConfig(Section):
     smoothing_over: Literal["all", "others"] = setting(
         "all", "who gets that share: all K words (e/K), or the K - 1 others"
     )
+    log_every: int = setting(50, "steps between lines of the log", at_least=1)
+    validate_every: int = setting(1000, "steps between validations", at_least=1)
+    bleu_sentences: int = setting(
+        200, "of valid, translated greedily at each validation; 0 is none", at_least=0
+    )
+    patience: int | None = setting(
+        None, "stop after so many validations without a better loss; without it never", at_least=1
+    )
+    checkpoint_every: int = setting(1000, "steps between checkpoints", at_least=1)
+    keep: int = setting(5, "checkpoints kept, beside the best", at_least=1)
+    average: int = setting(5, "last checkpoints that the final model is the mean of (6.1)", at_least=1)
 
 
 @dataclass(frozen=True, kw_only=True)

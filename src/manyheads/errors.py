@@ -25,6 +25,10 @@ class CheckpointError(ManyheadsError):
     exit_code = 3
 
 
+class TrainingError(ManyheadsError):
+    """A run cannot go on: its gradients are not finite."""
+
+
 class RequestError(ManyheadsError):
     """A call asks for what the model or the engine cannot do."""
 

@@ -68,6 +68,13 @@ class Packed:
             self.longest,
         )
 
+    def sentences(self, start: int, end: int) -> Self:
+        """Some of the sentences, one behind the other; on the host."""
+        first, last = int(self.offsets[start]), int(self.offsets[end])
+        offsets = self.offsets[start : end + 1] - first
+        longest = int(offsets.diff().max()) if end > start else 0
+        return type(self)(self.tokens[first:last], offsets, longest)
+
     def pinned(self) -> Self:
         """In page-locked memory, out of which a GPU copies while it computes."""
         return type(self)(self.tokens.pin_memory(), self.offsets.pin_memory(), self.longest)

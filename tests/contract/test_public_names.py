@@ -18,6 +18,7 @@ NAMES = {
     "SearchConfig",
     "Trace",
     "TrainConfig",
+    "TrainingError",
     "Transformer",
     "presets",
 }

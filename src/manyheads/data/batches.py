@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 
 import numpy as np
@@ -47,6 +47,18 @@ class Batch:
     def pinned(self) -> "Batch":
         """In page-locked memory, out of which a GPU copies while it computes."""
         return self._each(Packed.pinned)
+
+    def parts(self, tokens: int | None) -> Iterator["Batch"]:
+        """The batch in parts of at most so many tokens a side (or a single pair), in its order."""
+        sides = [self.source.offsets.numpy(), self.labels.offsets.numpy()]
+        start = 0
+        while start < len(self.source) or start == 0:
+            end = len(self.source)
+            if tokens is not None:
+                fits = [np.searchsorted(side, side[start] + tokens, side="right") - 1 for side in sides]
+                end = max(int(min(fits)), min(start + 1, end))
+            yield self._each(partial(Packed.sentences, start=start, end=end))
+            start = max(end, 1)
 
     def _each(self, change: Callable[[Packed], Packed]) -> "Batch":
         source, inputs, labels = change(self.source), change(self.inputs), change(self.labels)

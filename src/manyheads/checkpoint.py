@@ -1,0 +1,209 @@
+"""Model folders: weights, configuration and subwords together, complete or absent, nothing pickled.
+
+manyheads.json         format number, configuration, step, languages, versions, SHA-256 of the rest
+weights.safetensors    every parameter once, by its name in the model
+subwords.model         or subwords.source.model and subwords.target.model
+optimiser.safetensors  in a checkpoint of a run only: what training needs to go on
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.config import Config
+from manyheads.errors import CheckpointError, ConfigError, DataError
+from manyheads.folders import fingerprint, fingerprints, written_aside
+from manyheads.model.transformer import Transformer
+from manyheads.text.subwords import SubwordPair
+
+FORMAT = 1
+MANIFEST, WEIGHTS, OPTIMISER = "manyheads.json", "weights.safetensors", "optimiser.safetensors"
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a model folder says of itself."""
+
+    config: Config
+    step: int
+    languages: dict[str, str]  # source and target
+    training: dict[str, Any]  # where a run stands; empty where it is over
+    folder: Path
+
+
+def save(
+    folder: Path,
+    weights: Mapping[str, Tensor],
+    subwords: SubwordPair,
+    config: Config,
+    *,
+    step: int,
+    languages: dict[str, str],
+    training: dict[str, Any] | None = None,
+    optimiser: Mapping[str, Tensor] | None = None,
+) -> None:
+    """Written aside, synced and renamed; one that is there is replaced."""
+    with written_aside(folder, MANIFEST, replace=True) as aside:
+        write_tensors(aside / WEIGHTS, weights)
+        if optimiser is not None:
+            write_tensors(aside / OPTIMISER, optimiser)
+        subwords.save(aside)
+        told = {
+            "format": FORMAT,
+            "step": step,
+            "languages": languages,
+            "training": training or {},
+            "config": asdict(config),
+            "versions": versions(),
+            "files": fingerprints(aside),
+        }
+        (aside / MANIFEST).write_text(json.dumps(told, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def versions() -> dict[str, str]:
+    from manyheads import __version__
+
+    return {"manyheads": __version__, "torch": torch.__version__}
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    from safetensors.torch import save
+
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    path.write_bytes(save(plain))
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and running statistics, each once: tied matrices have one name."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+# ---- reading
+
+
+def describe(folder: str | os.PathLike[str]) -> Description:
+    """What the folder is; every file in it is compared with its checksum."""
+    here = Path(folder)
+    told = read_manifest(here)
+    for name, stated in told["files"].items():
+        if not (here / name).exists():
+            raise CheckpointError(f"{here / name}: is missing, and {MANIFEST} names it")
+        if fingerprint(here / name) != stated:
+            raise CheckpointError(f"{here / name}: damaged, its SHA-256 is not that of {MANIFEST}")
+    try:
+        config = Config.from_mapping(told["config"])
+    except ConfigError as fault:
+        raise CheckpointError(f"{here / MANIFEST}: {fault}") from None
+    return Description(config, told["step"], told["languages"], told["training"], here)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        number = told["format"]
+    except OSError as fault:
+        raise CheckpointError(f"{folder}: no model folder ({MANIFEST}: {fault.strerror})") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise CheckpointError(f"{path}: not the description of a model folder") from None
+    if type(number) is not int or number > FORMAT:
+        raise CheckpointError(
+            f"{folder}: format {number}, but this version reads up to {FORMAT}: update manyheads"
+        )
+    kinds = {"step": int, "languages": dict, "training": dict, "config": dict, "files": dict}
+    wrong = [key for key, kind in kinds.items() if type(told.get(key)) is not kind]
+    if wrong:
+        raise CheckpointError(f"{path}: has no sound {', '.join(wrong)}")
+    return dict(told)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        return load(path.read_bytes())
+    except OSError as fault:
+        raise CheckpointError(f"{path}: {fault.strerror}") from None
+    except (SafetensorError, ValueError, KeyError) as fault:
+        raise CheckpointError(f"{path}: not safetensors ({fault}); nothing else is read") from None
+
+
+def read_subwords(folder: Path) -> SubwordPair:
+    try:
+        return SubwordPair.load(folder)
+    except DataError as fault:
+        raise CheckpointError(str(fault)) from None
+
+
+def read_weights(model: nn.Module, folder: Path) -> None:
+    """Into a model of the same shape, in place."""
+    put_weights(model, read_tensors(folder / WEIGHTS), str(folder / WEIGHTS))
+
+
+@torch.no_grad()
+def put_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
+    wanted = weights_of(model)
+    missing, foreign = wanted.keys() - weights.keys(), weights.keys() - wanted.keys()
+    if missing or foreign:
+        name = sorted(missing or foreign)[0]
+        raise CheckpointError(
+            f"{where}: {'lacks' if missing else 'has a foreign'} {name}: another model's weights"
+        )
+    for name, own in wanted.items():
+        if own.shape != weights[name].shape:
+            raise CheckpointError(
+                f"{where}: {name} is {list(weights[name].shape)}, but the model's is {list(own.shape)}"
+            )
+        own.copy_(weights[name])
+
+
+def load_model(
+    folder: str | os.PathLike[str], device: str = "cpu"
+) -> tuple[Transformer, SubwordPair, Description]:
+    """The model of a folder, ready to translate."""
+    told = describe(folder)
+    model = Transformer(told.config.model)
+    read_weights(model, told.folder)
+    return model.to(device).eval(), read_subwords(told.folder), told
+
+
+# ---- averaging (6.1)
+
+
+def average(folders: Iterable[Path]) -> dict[str, Tensor]:
+    """The mean of the weights of several checkpoints of one run, summed in float64."""
+    sums: dict[str, Tensor] = {}
+    dtypes: dict[str, torch.dtype] = {}
+    count = 0
+    for folder in folders:
+        weights = read_tensors(folder / WEIGHTS)
+        if count and {name: one.shape for name, one in weights.items()} != {
+            n: s.shape for n, s in sums.items()
+        }:
+            raise CheckpointError(f"{folder}: its weights have other names or shapes than those before it")
+        for name, tensor in weights.items():
+            dtypes[name] = tensor.dtype
+            sums[name] = sums[name] + tensor.double() if count else tensor.double()
+        count += 1
+    if not count:
+        raise CheckpointError("no checkpoint to average")
+    return {name: (total / count).to(dtypes[name]) for name, total in sums.items()}
+
+
+# ---- the checkpoints of a run
+
+
+def checkpoint_folder(run: Path, step: int) -> Path:
+    return run / "checkpoints" / f"step-{step:08d}"
+
+
+def checkpoints(run: Path) -> list[Path]:
+    """Oldest first; what is still being written does not count."""
+    return sorted(path for path in (run / "checkpoints").glob("step-????????") if path.is_dir())

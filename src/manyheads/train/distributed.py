@@ -1,0 +1,74 @@
+"""Several processes that train one model, each on its share of every batch; or one, that knows no others.
+
+torchrun starts them and tells each its rank; nothing here starts a process.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+@dataclass(frozen=True)
+class World:
+    """Who takes part: this process is number `rank` of `size`, and computes on `device`."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    def sum(self, *numbers: float) -> list[float]:
+        """Of each number, the sum over all ranks."""
+        if self.size == 1:
+            return list(numbers)
+        total = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        distributed.all_reduce(total)
+        return total.tolist()
+
+    def any(self, flag: bool) -> bool:
+        """Whether it holds for some rank."""
+        return self.sum(float(flag))[0] > 0
+
+    def wait(self) -> None:
+        if self.size > 1:
+            distributed.barrier()
+
+    def share(self, module: nn.Module) -> nn.Module:
+        """The module with its gradients averaged over the ranks at the end of each backward pass."""
+        if self.size == 1:
+            return module
+        places = [self.device] if self.device.type == "cuda" else None
+        return DistributedDataParallel(module, device_ids=places, gradient_as_bucket_view=True)
+
+    def spread(self, tensors: list[Tensor]) -> None:
+        """The first rank's tensors, to all."""
+        if self.size > 1:
+            for tensor in tensors:
+                distributed.broadcast(tensor, 0)
+
+
+@contextmanager
+def joined(device: str) -> Iterator[World]:
+    """The world that torchrun has started, or a world of one."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield World(0, 1, torch.device(device))
+        return
+    if device.startswith("cuda"):
+        own = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(own)
+    else:
+        own = torch.device("cpu")
+    distributed.init_process_group("nccl" if own.type == "cuda" else "gloo")
+    try:
+        yield World(distributed.get_rank(), size, own)
+    finally:
+        distributed.destroy_process_group()

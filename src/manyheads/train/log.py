@@ -1,0 +1,142 @@
+"""What a run says: lines of `log.jsonl`, TensorBoard, and what a person sees while it trains."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+from manyheads.errors import DataError
+
+LOG = "log.jsonl"
+
+
+class RunLog:
+    """The log of a run. Lines of steps that a resumed run will do again are taken out first."""
+
+    def __init__(self, run: Path, step: int) -> None:
+        self.path = run / LOG
+        cut(self.path, step)
+        self.file: IO[str] = self.path.open("a", encoding="utf-8")
+        self.board = board(run, step)
+
+    def write(self, kind: str, step: int, numbers: dict[str, Any]) -> None:
+        line = {"kind": kind, "step": step, **numbers}
+        self.file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self.file.flush()
+        if self.board is not None:
+            for name, value in numbers.items():
+                if isinstance(value, int | float):
+                    self.board.add_scalar(f"{kind}/{name}", value, step)
+
+    def close(self) -> None:
+        self.file.close()
+        if self.board is not None:
+            self.board.close()
+
+
+def board(run: Path, step: int) -> Any:
+    """TensorBoard's writer, where it is installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(run / "tensorboard"), purge_step=step + 1)
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """Its lines; a last one that was cut short by a kill does not count."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    try:
+        return [json.loads(line) for line in lines[:-1]]
+    except ValueError:
+        raise DataError(f"{path}: a line is not JSON; it is not a log of ours") from None
+
+
+def cut(path: Path, step: int) -> None:
+    """Without what was written after that step. Written aside and renamed."""
+    if not path.exists():
+        return
+    kept = [line for line in read_log(path) if line["step"] <= step]
+    aside = path.with_name(f"{path.name}.part")
+    with aside.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in kept)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+
+
+# ---- the screen
+
+
+class Screen:
+    """A line now and then: for logs and pipes."""
+
+    def __init__(self, stream: IO[str] | None) -> None:
+        self.stream = stream  # None: a rank that nobody watches
+
+    def say(self, text: str) -> None:
+        if self.stream is not None:
+            print(text, file=self.stream, flush=True)
+
+    def step(self, done: int, total: int, numbers: dict[str, Any]) -> None:
+        """After each step; shown only when there is something new."""
+
+    def log(self, step: int, total: int, numbers: dict[str, Any]) -> None:
+        self.say(f"step {step:,} of {total:,}  {told(numbers)}")
+
+    def close(self) -> None:
+        pass
+
+
+class Bar(Screen):
+    """For a terminal: one bar with the latest numbers beside it."""
+
+    def __init__(self, stream: IO[str], total: int) -> None:
+        from rich import progress as rich
+        from rich.console import Console
+
+        super().__init__(stream)
+        self.bar = rich.Progress(
+            rich.TextColumn("step"),
+            rich.MofNCompleteColumn(),
+            rich.BarColumn(bar_width=24),
+            rich.TimeElapsedColumn(),
+            rich.TextColumn("left"),
+            rich.TimeRemainingColumn(),
+            rich.TextColumn("{task.description}", markup=False),
+            console=Console(file=stream),
+        )
+        self.task = self.bar.add_task("", total=total)
+        self.bar.start()
+
+    def say(self, text: str) -> None:
+        self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def step(self, done: int, total: int, numbers: dict[str, Any]) -> None:
+        self.bar.update(self.task, completed=done, total=total)
+
+    def log(self, step: int, total: int, numbers: dict[str, Any]) -> None:
+        self.bar.update(self.task, completed=step, total=total, description=told(numbers))
+
+    def close(self) -> None:
+        self.bar.stop()
+
+
+def told(numbers: dict[str, Any]) -> str:
+    """The numbers of a log line, for people."""
+    forms = {
+        "loss": "loss {:.3f}",
+        "perplexity": "perplexity {:.2f}",
+        "learning_rate": "rate {:.2e}",
+        "tokens_per_second": "{:,.0f} tokens/s",
+        "share_of_peak": "{:.0%} of peak",
+        "bleu": "BLEU {:.2f}",
+    }
+    return "  ".join(form.format(numbers[key]) for key, form in forms.items() if numbers.get(key) is not None)
+
+
+def screen(total: int) -> Screen:
+    return Bar(sys.stderr, total) if sys.stderr.isatty() else Screen(sys.stderr)

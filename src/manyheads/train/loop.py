@@ -1,0 +1,420 @@
+"""Training (section 5): read a batch, sum up its gradient, update; now and then validate and save.
+
+Everything that a step does is a function of (config, step): the order of the data of (seed, epoch), dropout
+of (seed, step, rank, part of the batch). So a run that was cut anywhere goes on as if nothing had happened.
+"""
+
+import contextlib
+import hashlib
+import math
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from manyheads import checkpoint
+from manyheads.config import Config, DataConfig, ModelConfig
+from manyheads.data.batches import Batch, Batches, Stream
+from manyheads.data.store import Store
+from manyheads.errors import CheckpointError, ConfigError, TrainingError
+from manyheads.evaluate import Score, greedy_bleu
+from manyheads.model.transformer import Transformer
+from manyheads.packed import Packed
+from manyheads.text.subwords import SubwordPair
+from manyheads.train.distributed import World
+from manyheads.train.log import RunLog, Screen
+from manyheads.train.loss import chunked_loss
+from manyheads.train.optimiser import Optimiser, gradient_norm
+from manyheads.train.schedule import learning_rate
+
+FAULTS_IN_A_ROW = 5  # steps without a finite gradient, after which something is wrong
+SHOWN = 3  # translations printed at a validation
+
+
+@dataclass
+class Place:
+    """Where a run stands: what a checkpoint keeps beside weights and moments."""
+
+    step: int = 0  # updates done
+    epoch: int = 0
+    index: int = 0  # of the next batch
+    seconds: float = 0.0
+    skipped: int = 0  # steps without a finite gradient
+    faults: int = 0  # of these, the latest in a row
+    went_back: bool = False
+    best_loss: float | None = None
+    best_step: int = 0
+    worse: int = 0  # validations since the best
+
+
+class Objective(nn.Module):
+    """The loss as a module, which torch's wrappers for several ranks and for compilation take hold of."""
+
+    def __init__(self, model: Transformer, config: Config) -> None:
+        super().__init__()
+        self.model, self.train_config = model, config.train
+
+    def forward(self, source: Packed, inputs: Packed, labels_T: Tensor) -> tuple[Tensor, Tensor]:
+        loss = chunked_loss(self.model.hidden(source, inputs), self.model.output, labels_T, self.train_config)
+        return loss.total, loss.nll
+
+
+class Trainer:
+    """One rank of a run."""
+
+    def __init__(self, config: Config, run: Path, world: World, screen: Screen) -> None:
+        self.run, self.world, self.screen = run, world, screen
+        self.store = Store.open(config.data.folder)
+        self.subwords = self.store.subwords
+        self.config = replace(config, model=fitted(config.model, self.subwords))
+        torch.manual_seed(self.config.train.seed)
+        if self.config.train.deterministic:
+            torch.use_deterministic_algorithms(True)
+        self.model = Transformer(self.config.model)
+        if self.config.train.start_from:
+            begin_with(self.model, self.subwords, Path(self.config.train.start_from))
+        self.model.to(world.device)
+        self.optimiser = Optimiser(self.model, self.config.train)
+        self.batches = self._batches("train", self.config.data)
+        self.place = Place()
+
+    def _batches(self, split: str, data: DataConfig) -> Batches:
+        return Batches(
+            self.store.split(split),
+            data,
+            seed=self.config.train.seed,
+            rank=self.world.rank,
+            world=self.world.size,
+            subwords=self.subwords,
+        )
+
+    # ---- the run
+
+    def train(self) -> str:
+        """Until something ends it; what that was."""
+        if len(self.batches.too_long):
+            limit = min(self.config.data.longest, self.config.data.batch_tokens)
+            self.screen.say(
+                f"{len(self.batches.too_long):,} pairs of more than {limit} tokens a side are left out"
+            )
+        objective: nn.Module = Objective(self.model, self.config)
+        if self.config.train.compile:
+            objective = torch.compile(objective, dynamic=True)  # type: ignore[assignment]
+        self.objective = self.world.share(objective)
+        log = RunLog(self.run, self.place.step) if self.world.is_first else None
+        try:
+            with stop_asked() as asked:
+                return self._train(log, asked)
+        finally:
+            if log:
+                log.close()
+
+    def _train(self, log: RunLog | None, asked: Callable[[], bool]) -> str:
+        while True:
+            with self._stream() as stream:
+                for batch in stream:
+                    if reason := self._reason_to_stop(asked):
+                        return self._end(reason, log)
+                    self._step(batch, log)
+                    if self.place.faults >= FAULTS_IN_A_ROW:
+                        self._go_back()
+                        break
+
+    def _stream(self) -> Stream:
+        return self.batches.start(self.place.epoch, self.place.index, pin=self.world.device.type == "cuda")
+
+    def _reason_to_stop(self, asked: Callable[[], bool]) -> str | None:
+        train, place = self.config.train, self.place
+        if self.world.any(asked()):
+            return "asked"
+        if place.step >= train.steps:
+            return "steps"
+        if train.seconds is not None and self.world.any(place.seconds >= train.seconds):
+            return "seconds"
+        if train.patience is not None and place.worse >= train.patience:
+            return "patience"
+        return None
+
+    def _step(self, batch: Batch, log: RunLog | None) -> None:
+        """One update, and what is due after it."""
+        train, place = self.config.train, self.place
+        began = time.monotonic()
+        numbers = self._update(batch)
+        place.epoch, place.index = batch.epoch, batch.index + 1
+        if place.index == self.batches.count(batch.epoch):
+            place.epoch, place.index = batch.epoch + 1, 0
+        numbers["seconds"] = time.monotonic() - began
+        numbers["tokens_per_second"] = numbers["tokens"] / numbers["seconds"]
+        place.seconds += numbers["seconds"]
+        self.screen.step(place.step, train.steps, numbers)
+        if log and (place.step % train.log_every == 0 or place.step == 1):
+            log.write("train", place.step, numbers)
+            self.screen.log(place.step, train.steps, numbers)
+        if place.step % train.validate_every == 0:
+            self._validate(log)
+        if place.step % train.checkpoint_every == 0:
+            self.save()
+
+    def _update(self, batch: Batch) -> dict[str, Any]:
+        """The gradient of the whole batch, over its parts and all ranks, then the optimiser's step (5.3)."""
+        train, place = self.config.train, self.place
+        source_tokens, tokens = self.world.sum(len(batch.source.tokens), len(batch.labels.tokens))
+        step = place.step + 1
+        self.model.train()
+        self.optimiser.zero_grad()
+        total = nll = torch.zeros((), device=self.world.device)
+        parts = list(batch.parts(train.micro_tokens))
+        for number, part in enumerate(parts):
+            torch.manual_seed(dropout_seed(train.seed, step, self.world.rank, number))
+            with self._synced(number == len(parts) - 1):
+                part_total, part_nll = self._loss(part)
+                (part_total * (self.world.size / tokens)).backward()
+            total, nll = total + part_total.detach(), nll + part_nll
+        norm = gradient_norm(self.model, train.clip)
+        rate = learning_rate(step, train, self.config.model.d_model)
+        finite = math.isfinite(norm)
+        if finite:
+            self.optimiser.step(rate)
+        place.step = step
+        place.faults = 0 if finite else place.faults + 1
+        place.skipped += not finite
+        all_total, all_nll = self.world.sum(total.item(), nll.item())
+        return {
+            "loss": all_total / tokens,
+            "perplexity": perplexity(all_nll / tokens),
+            "learning_rate": rate,
+            "gradient_norm": norm,
+            "tokens": source_tokens + tokens,
+            "epoch": batch.epoch,
+            "skipped": place.skipped,
+        }
+
+    def _synced(self, last: bool) -> contextlib.AbstractContextManager[Any]:
+        """Gradients travel between ranks once an update, with its last part."""
+        if last or self.world.size == 1:
+            return contextlib.nullcontext()
+        return self.objective.no_sync()  # type: ignore[operator, no-any-return]
+
+    def _loss(self, part: Batch) -> tuple[Tensor, Tensor]:
+        moved = part.to(self.world.device)
+        with self._precision():
+            total, nll = self.objective(moved.source, moved.inputs, moved.labels.tokens)
+        return total, nll
+
+    def _precision(self) -> torch.autocast:
+        kind, wanted = self.world.device.type, self.config.train.precision
+        low = wanted == "bfloat16" or (wanted == "auto" and kind == "cuda")
+        return torch.autocast(kind, torch.bfloat16, enabled=low)
+
+    # ---- validation
+
+    def _validate(self, log: RunLog | None) -> None:
+        if "valid" not in self.store.splits:
+            return
+        place = self.place
+        loss = self.valid_loss()
+        better = place.best_loss is None or loss < place.best_loss
+        if better:
+            place.best_loss, place.best_step, place.worse = loss, place.step, 0
+        else:
+            place.worse += 1
+        if log:
+            numbers: dict[str, Any] = {"loss": loss, "perplexity": perplexity(loss)}
+            if score := self._bleu():
+                numbers |= {"bleu": score.value, "signature": score.signature}
+            log.write("valid", place.step, numbers)
+            best = ", the best so far" if better else ""
+            self.screen.say(f"valid at step {place.step:,}: {told_validation(numbers)}{best}")
+        self.world.wait()
+
+    @torch.no_grad()
+    def valid_loss(self) -> float:
+        """The mean negative log-likelihood of valid's tokens, unsmoothed."""
+        self.model.eval()
+        data = replace(self.config.data, subword_sampling=0.0, longest=self.config.data.batch_tokens)
+        valid = self._batches("valid", data)
+        nll, tokens = 0.0, 0
+        for index in range(valid.count(0)):
+            batch = valid.batch(0, index).to(self.world.device)
+            with self._precision():
+                hidden = self.model.hidden(batch.source, batch.inputs)
+                nll += chunked_loss(
+                    hidden, self.model.output, batch.labels.tokens, self.config.train
+                ).nll.item()
+            tokens += len(batch.labels.tokens)
+        total, count = self.world.sum(nll, tokens)
+        return total / max(1.0, count)
+
+    def _bleu(self) -> Score | None:
+        """Of some sentences of valid, by greedy search; a few are shown."""
+        count = self.config.train.bleu_sentences
+        if not count:
+            return None
+        sources, references = (lines[:count] for lines in self.store.text("valid"))
+        self.model.eval()
+        score, translations = greedy_bleu(
+            self.model, self.subwords, sources, references, self.store.target_language, self.world.device
+        )
+        for source, translation in list(zip(sources, translations, strict=True))[:SHOWN]:
+            self.screen.say(f"  {source}\n  -> {translation}")
+        return score
+
+    # ---- checkpoints
+
+    def save(self) -> None:
+        """A checkpoint of this step, by the first rank; the others wait."""
+        if self.world.is_first:
+            self._write(checkpoint.checkpoint_folder(self.run, self.place.step), asdict(self.place))
+            self._forget_old()
+        self.world.wait()
+
+    def _write(
+        self, folder: Path, training: dict[str, Any] | None, weights: dict[str, Tensor] | None = None
+    ) -> None:
+        checkpoint.save(
+            folder,
+            checkpoint.weights_of(self.model) if weights is None else weights,
+            self.subwords,
+            self.config,
+            step=self.place.step,
+            languages=self.store.manifest["languages"],
+            training=training,
+            optimiser=self.optimiser.state() if training is not None else None,
+        )
+
+    def _forget_old(self) -> None:
+        """All but the last few and the best. Renamed first: a half-deleted one must not look like one."""
+        best = checkpoint.checkpoint_folder(self.run, self.place.best_step)
+        kept = max(self.config.train.keep, self.config.train.average)
+        for old in checkpoint.checkpoints(self.run)[:-kept]:
+            if old != best:
+                gone = old.with_name(f"{old.name}.gone")
+                old.rename(gone)
+                shutil.rmtree(gone, ignore_errors=True)
+
+    def resume(self, folder: Path) -> None:
+        """As the checkpoint left it."""
+        told = checkpoint.describe(folder)
+        checkpoint.read_weights(self.model, folder)
+        self.optimiser.restore(checkpoint.read_tensors(folder / checkpoint.OPTIMISER), str(folder))
+        self.place = Place(**told.training)
+
+    def _go_back(self) -> None:
+        """Several faults in a row: once to the last checkpoint, then the end."""
+        place = self.place
+        diagnosis = (
+            f"{place.faults} steps in a row had no finite gradient, the last of them step {place.step} "
+            f"(learning rate {learning_rate(place.step, self.config.train, self.config.model.d_model):.2e})"
+        )
+        found = newest_sound(self.run, self.screen)
+        if place.went_back or found is None:
+            raise TrainingError(
+                f"{diagnosis}: lower train.learning_rate or raise train.warmup, set train.clip=1, "
+                f'or look at the batch; train.precision="float32" tells whether rounding is at fault'
+            )
+        self.screen.say(f"{diagnosis}: back to {found.name}")
+        self.resume(found)
+        self.place.went_back, self.place.faults = True, 0
+
+    def _end(self, reason: str, log: RunLog | None) -> str:
+        """A last checkpoint; when the run is over, the model that came of it."""
+        if not checkpoint.checkpoint_folder(self.run, self.place.step).exists():
+            self.save()
+        if reason != "asked":
+            self._choose_model(log)
+        return reason
+
+    def _choose_model(self, log: RunLog | None) -> None:
+        """The mean of the last checkpoints (6.1), or the best single one, whichever valid prefers."""
+        last = checkpoint.checkpoints(self.run)[-self.config.train.average :]
+        candidates = {f"mean of {len(last)}": checkpoint.average(last)}
+        best = checkpoint.checkpoint_folder(self.run, self.place.best_step)
+        if best.exists() and len(last) > 1:
+            candidates[f"best, {best.name}"] = checkpoint.read_tensors(best / checkpoint.WEIGHTS)
+        losses: dict[str, float] = {}
+        for name, weights in candidates.items():
+            checkpoint.put_weights(self.model, weights, name)
+            losses[name] = self.valid_loss() if "valid" in self.store.splits else 0.0
+        chosen = min(losses, key=losses.__getitem__)
+        checkpoint.put_weights(self.model, candidates[chosen], chosen)
+        if self.world.is_first:
+            self._write(self.run / "model", None)
+            self.screen.say(f"{self.run / 'model'}: {chosen}")
+        if log:
+            log.write("end", self.place.step, {"model": chosen, "loss": losses[chosen]})
+        self.world.wait()
+
+
+def perplexity(nll: float) -> float:
+    """Per subword, of the mean negative log-likelihood; infinite rather than an overflow."""
+    return math.exp(nll) if nll < 700 else math.inf if nll == nll else math.nan
+
+
+def told_validation(numbers: dict[str, Any]) -> str:
+    text = f"perplexity {numbers['perplexity']:.2f}"
+    return f"{text}, BLEU {numbers['bleu']:.2f} ({numbers['signature']})" if "bleu" in numbers else text
+
+
+def dropout_seed(seed: int, step: int, rank: int, part: int) -> int:
+    digest = hashlib.blake2b(f"{seed} {step} {rank} {part}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+def fitted(model: ModelConfig, subwords: SubwordPair) -> ModelConfig:
+    """The model with the vocabulary that the data has."""
+    if subwords.joint:
+        return replace(model, vocabulary=len(subwords.source), source_vocabulary=None, target_vocabulary=None)
+    ties = "two-way" if model.ties == "three-way" else model.ties
+    sizes = {"source_vocabulary": len(subwords.source), "target_vocabulary": len(subwords.target)}
+    return replace(model, ties=ties, **sizes)  # type: ignore[arg-type]
+
+
+def begin_with(model: Transformer, subwords: SubwordPair, folder: Path) -> None:
+    """Another model's weights, whose subwords must be the data's: fine-tuning."""
+    told = checkpoint.describe(folder)
+    theirs = checkpoint.read_subwords(told.folder)
+    if (theirs.source.sha256, theirs.target.sha256) != (subwords.source.sha256, subwords.target.sha256):
+        raise ConfigError(
+            f"train.start_from is {folder}, whose subwords are not the data's: "
+            f"prepare the data with subwords.take_from={folder}"
+        )
+    checkpoint.read_weights(model, folder)
+
+
+def newest_sound(run: Path, screen: Screen) -> Path | None:
+    """The newest checkpoint that is whole; a damaged one is named and passed over."""
+    for folder in reversed(checkpoint.checkpoints(run)):
+        try:
+            checkpoint.describe(folder)
+        except CheckpointError as fault:
+            screen.say(f"{fault}; an older checkpoint is used")
+        else:
+            return folder
+    return None
+
+
+@contextlib.contextmanager
+def stop_asked() -> Iterator[Callable[[], bool]]:
+    """Whether someone asked us to stop: SIGTERM or Ctrl-C. Asked twice, we leave at once."""
+    asked = False
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            os._exit(75)
+        asked = True
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

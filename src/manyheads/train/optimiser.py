@@ -1,0 +1,82 @@
+"""Adam with the paper's numbers (5.3), AdamW and Muon; their state as named tensors that can be kept."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn, optim
+
+from manyheads.config import TrainConfig
+from manyheads.errors import CheckpointError
+
+
+class Optimiser:
+    """One or two of torch's, over the parameters of a model by their names."""
+
+    def __init__(self, model: nn.Module, train: TrainConfig) -> None:
+        self.names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
+        self.parts = make_parts(model, train)
+
+    def step(self, learning_rate: float) -> None:
+        for part in self.parts:
+            for group in part.param_groups:
+                group["lr"] = learning_rate
+            part.step()
+
+    def zero_grad(self) -> None:
+        for part in self.parts:
+            part.zero_grad(set_to_none=True)
+
+    def state(self) -> dict[str, Tensor]:
+        """By parameter and quantity: decoder.0.norm.weight/exp_avg."""
+        return {
+            f"{self.names[parameter]}/{key}": value
+            for part in self.parts
+            for parameter, kept in part.state.items()
+            for key, value in kept.items()
+            if isinstance(value, Tensor)
+        }
+
+    def restore(self, state: Mapping[str, Tensor], where: str) -> None:
+        """What `state` gave, put back."""
+        left = dict(state)
+        for part in self.parts:
+            for group in part.param_groups:
+                for parameter in group["params"]:
+                    prefix = f"{self.names[parameter]}/"
+                    own = {key for key in left if key.startswith(prefix)}
+                    part.state[parameter] = {
+                        key.removeprefix(prefix): placed(left.pop(key), parameter) for key in sorted(own)
+                    }
+        if left:
+            raise CheckpointError(f"{where}: holds {sorted(left)[0]}, which this model does not have")
+
+
+def placed(value: Tensor, parameter: Tensor) -> Tensor:
+    """Moments lie beside their parameter; a step count is a number of its own."""
+    return value.to(parameter.device) if value.dim() else value.clone().to(parameter.device)
+
+
+def make_parts(model: nn.Module, train: TrainConfig) -> list[optim.Optimizer]:
+    betas, epsilon = (train.beta1, train.beta2), train.epsilon
+    parameters = list(model.parameters())
+    if train.optimiser == "adam":
+        return [optim.Adam(parameters, lr=0.0, betas=betas, eps=epsilon, fused=True)]
+    decay = train.weight_decay
+    if train.optimiser == "adamw":
+        return [optim.AdamW(parameters, lr=0.0, betas=betas, eps=epsilon, weight_decay=decay, fused=True)]
+    looked_up = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
+    inside = [one for one in parameters if one.dim() == 2 and one not in looked_up]
+    rest = [one for one in parameters if one.dim() != 2 or one in looked_up]
+    return [
+        optim.Muon(inside, lr=0.0, weight_decay=decay),
+        optim.AdamW(rest, lr=0.0, betas=betas, eps=epsilon, weight_decay=decay, fused=True),
+    ]
+
+
+def gradient_norm(model: nn.Module, limit: float | None) -> float:
+    """The norm of the whole gradient, before it is scaled down to the limit."""
+    gradients = [one.grad for one in model.parameters() if one.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients)
+    if limit is not None:
+        torch.nn.utils.clip_grads_with_norm_(model.parameters(), limit, norm)
+    return norm.item()
