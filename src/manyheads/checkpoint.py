@@ -9,14 +9,14 @@ optimiser.safetensors  in a checkpoint of a run only: what training needs to go 
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from manyheads.config import Config
+from manyheads.config import Config, ModelConfig
 from manyheads.errors import CheckpointError, ConfigError, DataError
 from manyheads.folders import fingerprint, fingerprints, written_aside
 from manyheads.model.transformer import Transformer
@@ -172,6 +172,30 @@ def load_model(
     model = Transformer(told.config.model)
     read_weights(model, told.folder)
     return model.to(device).eval(), read_subwords(told.folder), told
+
+
+# ---- models and subwords that fit each other
+
+
+def fitted(model: ModelConfig, subwords: SubwordPair) -> ModelConfig:
+    """The model with the vocabulary that the data has."""
+    if subwords.joint:
+        return replace(model, vocabulary=len(subwords.source), source_vocabulary=None, target_vocabulary=None)
+    ties = "two-way" if model.ties == "three-way" else model.ties
+    sizes = {"source_vocabulary": len(subwords.source), "target_vocabulary": len(subwords.target)}
+    return replace(model, ties=ties, **sizes)  # type: ignore[arg-type]
+
+
+def begin_with(model: Transformer, subwords: SubwordPair, folder: Path) -> None:
+    """Another model's weights, whose subwords must be the data's: fine-tuning."""
+    told = describe(folder)
+    theirs = read_subwords(told.folder)
+    if (theirs.source.sha256, theirs.target.sha256) != (subwords.source.sha256, subwords.target.sha256):
+        raise ConfigError(
+            f"train.start_from is {folder}, whose subwords are not the data's: "
+            f"prepare the data with subwords.take_from={folder}"
+        )
+    read_weights(model, folder)
 
 
 # ---- averaging (6.1)

@@ -21,14 +21,13 @@ import torch
 from torch import Tensor, nn
 
 from manyheads import checkpoint
-from manyheads.config import Config, DataConfig, ModelConfig
+from manyheads.config import Config, DataConfig
 from manyheads.data.batches import Batch, Batches, Stream
 from manyheads.data.store import Store
-from manyheads.errors import CheckpointError, ConfigError, TrainingError
+from manyheads.errors import CheckpointError, TrainingError
 from manyheads.evaluate import Score, greedy_bleu
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
-from manyheads.text.subwords import SubwordPair
 from manyheads.train.distributed import World
 from manyheads.train.log import RunLog, Screen
 from manyheads.train.loss import chunked_loss
@@ -74,13 +73,13 @@ class Trainer:
         self.run, self.world, self.screen = run, world, screen
         self.store = Store.open(config.data.folder)
         self.subwords = self.store.subwords
-        self.config = replace(config, model=fitted(config.model, self.subwords))
+        self.config = replace(config, model=checkpoint.fitted(config.model, self.subwords))
         torch.manual_seed(self.config.train.seed)
         if self.config.train.deterministic:
             torch.use_deterministic_algorithms(True)
         self.model = Transformer(self.config.model)
         if self.config.train.start_from:
-            begin_with(self.model, self.subwords, Path(self.config.train.start_from))
+            checkpoint.begin_with(self.model, self.subwords, Path(self.config.train.start_from))
         self.model.to(world.device)
         self.optimiser = Optimiser(self.model, self.config.train)
         self.batches = self._batches("train", self.config.data)
@@ -366,27 +365,6 @@ def told_validation(numbers: dict[str, Any]) -> str:
 def dropout_seed(seed: int, step: int, rank: int, part: int) -> int:
     digest = hashlib.blake2b(f"{seed} {step} {rank} {part}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
-
-
-def fitted(model: ModelConfig, subwords: SubwordPair) -> ModelConfig:
-    """The model with the vocabulary that the data has."""
-    if subwords.joint:
-        return replace(model, vocabulary=len(subwords.source), source_vocabulary=None, target_vocabulary=None)
-    ties = "two-way" if model.ties == "three-way" else model.ties
-    sizes = {"source_vocabulary": len(subwords.source), "target_vocabulary": len(subwords.target)}
-    return replace(model, ties=ties, **sizes)  # type: ignore[arg-type]
-
-
-def begin_with(model: Transformer, subwords: SubwordPair, folder: Path) -> None:
-    """Another model's weights, whose subwords must be the data's: fine-tuning."""
-    told = checkpoint.describe(folder)
-    theirs = checkpoint.read_subwords(told.folder)
-    if (theirs.source.sha256, theirs.target.sha256) != (subwords.source.sha256, subwords.target.sha256):
-        raise ConfigError(
-            f"train.start_from is {folder}, whose subwords are not the data's: "
-            f"prepare the data with subwords.take_from={folder}"
-        )
-    checkpoint.read_weights(model, folder)
 
 
 def newest_sound(run: Path, screen: Screen) -> Path | None:

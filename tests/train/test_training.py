@@ -1,0 +1,295 @@
+"""A run can be cut anywhere, shared out and taken up again, and is the same run."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import manyheads as mh
+from manyheads import checkpoint
+from manyheads.config import Recipe
+from manyheads.data.prepare import prepare
+from manyheads.train import loop
+from manyheads.train.log import read_log
+from manyheads.train.run import train
+
+SENTENCES = [
+    (f"{who} {does} {n} {what}.", f"{누구} {무엇} {n} {하다}.")
+    for n in range(1, 13)
+    for who, 누구 in (("She", "그녀는"), ("He", "그는"), ("Mina", "미나는"))
+    for what, 무엇 in (("books", "책"), ("apples", "사과"))
+    for does, 하다 in (("sees", "본다"), ("buys", "산다"))
+]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    for side, code in enumerate(("en", "ko")):
+        text = "".join(f"{pair[side]}\n" for pair in SENTENCES)
+        (folder / f"a.{code}").write_text(text, encoding="utf-8")
+    files = [f"{folder}/a.en", f"{folder}/a.ko"]
+    tables = {"train": [{"files": files}], "subwords": {"vocabulary": 330}, "corpus": {"hold_out": 7}}
+    prepare(Recipe.from_mapping(tables), folder / "data")
+    return folder / "data"
+
+
+def config(data: Path, **changes: Any) -> mh.Config:
+    model = {"layers": 1, "d_model": 16, "d_ff": 32, "heads": 2, "dropout": 0.1}
+    training = {
+        "steps": 12,
+        "warmup": 4,
+        "learning_rate": 5e-3,
+        "log_every": 1,
+        "validate_every": 4,
+        "checkpoint_every": 3,
+        "bleu_sentences": 3,
+        "average": 2,
+        "keep": 2,
+    }
+    for table in (model, training):
+        table |= {key: changes.pop(key) for key in list(changes) if key in table}
+    return mh.Config(
+        model=mh.ModelConfig(**model),
+        data=mh.DataConfig(folder=str(data), batch_tokens=300),
+        train=mh.TrainConfig(**training, **changes),
+    )
+
+
+def weights(run: Path) -> dict[str, Tensor]:
+    return checkpoint.read_tensors(run / "model" / "weights.safetensors")
+
+
+def losses(run: Path, kind: str = "train") -> list[float]:
+    return [line["loss"] for line in read_log(run / "log.jsonl") if line["kind"] == kind]
+
+
+def without_times(run: Path) -> list[dict[str, Any]]:
+    times = ("seconds", "tokens_per_second")
+    return [
+        {key: value for key, value in line.items() if key not in times}
+        for line in read_log(run / "log.jsonl")
+    ]
+
+
+def identical(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nobody disturbed."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    assert train(config(data), run, device="cpu") == "steps"
+    return run
+
+
+def test_a_run_leaves_what_the_design_names(whole: Path) -> None:
+    assert {path.name for path in whole.iterdir()} == {
+        "config.toml",
+        "log.jsonl",
+        "tensorboard",
+        "checkpoints",
+        "model",
+    }
+    told = checkpoint.describe(whole / "model")
+    assert (told.step, told.languages) == (12, {"source": "en", "target": "ko"})
+    assert told.config.model.vocabulary == 330
+    kept = [path.name for path in checkpoint.checkpoints(whole)]
+    assert kept[-2:] == ["step-00000009", "step-00000012"]
+    valid = [line for line in read_log(whole / "log.jsonl") if line["kind"] == "valid"]
+    assert [line["step"] for line in valid] == [4, 8, 12]
+    assert all("tok:char" in line["signature"] for line in valid)
+    assert losses(whole)[-1] < losses(whole)[0]
+
+
+def test_the_same_run_twice_is_the_same_to_the_bit(data: Path, whole: Path, tmp_path: Path) -> None:
+    train(config(data), tmp_path / "run", device="cpu")
+    assert identical(weights(tmp_path / "run"), weights(whole))
+    assert without_times(tmp_path / "run") == without_times(whole)
+
+
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_a_run_cut_after_any_step_is_the_uninterrupted_one(
+    data: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    """Without a word of warning: nothing is saved at the cut."""
+    step = loop.Trainer._step
+
+    def falling(self: loop.Trainer, *rest: Any) -> None:
+        if self.place.step == cut:
+            raise ZeroDivisionError
+        step(self, *rest)
+
+    monkeypatch.setattr(loop.Trainer, "_step", falling)
+    with pytest.raises(ZeroDivisionError):
+        train(config(data), tmp_path / "run", device="cpu")
+    monkeypatch.undo()
+    assert train(config(data), tmp_path / "run", device="cpu") == "steps"
+    assert identical(weights(tmp_path / "run"), weights(whole))
+    assert without_times(tmp_path / "run") == without_times(whole)
+
+
+def test_a_finished_run_has_nothing_more_to_do(data: Path, whole: Path) -> None:
+    before = weights(whole)
+    assert train(config(data), whole, device="cpu") == "steps"
+    assert identical(weights(whole), before)
+
+
+@pytest.mark.parametrize("micro_tokens", [150, 75, 1])
+def test_a_batch_summed_up_of_parts_is_the_batch(data: Path, tmp_path: Path, micro_tokens: int) -> None:
+    plain, parts = config(data, dropout=0.0), config(data, dropout=0.0, micro_tokens=micro_tokens)
+    train(plain, tmp_path / "plain", device="cpu")
+    train(parts, tmp_path / "parts", device="cpu")
+    assert losses(tmp_path / "parts") == pytest.approx(losses(tmp_path / "plain"), abs=1e-5)
+
+
+def test_a_changed_configuration_is_refused_by_its_keys(data: Path, whole: Path, tmp_path: Path) -> None:
+    with pytest.raises(mh.ConfigError, match=r"train\.steps was 12, is 14.*--change-config"):
+        train(config(data, steps=14), whole, device="cpu")
+
+
+def test_a_changed_configuration_may_be_insisted_on(data: Path, tmp_path: Path) -> None:
+    train(config(data, steps=3), tmp_path / "run", device="cpu")
+    assert train(config(data, steps=5), tmp_path / "run", change_config=True, device="cpu") == "steps"
+    assert len(losses(tmp_path / "run")) == 5
+
+
+def test_patience_and_time_end_a_run(data: Path, tmp_path: Path) -> None:
+    stubborn = config(data, learning_rate=1e-12, validate_every=1, patience=2, steps=50)
+    assert train(stubborn, tmp_path / "patient", device="cpu") == "patience"
+    assert len(losses(tmp_path / "patient")) < 20
+    assert train(config(data, seconds=0.01, steps=10**6), tmp_path / "short", device="cpu") == "seconds"
+    assert (tmp_path / "short" / "model").exists()
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "adamw", "muon"])
+def test_every_optimiser_learns_and_resumes_to_the_bit(data: Path, tmp_path: Path, optimiser: str) -> None:
+    made = config(data, optimiser=optimiser, learning_rate=2e-3, clip=1.0, weight_decay=0.01)
+    train(made, tmp_path / "whole", device="cpu")
+    train(replace(made, train=replace(made.train, steps=6)), tmp_path / "cut", device="cpu")
+    train(made, tmp_path / "cut", change_config=True, device="cpu")
+    assert losses(tmp_path / "whole")[-1] < losses(tmp_path / "whole")[0]
+    assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
+
+
+# ---- faults
+
+
+def fail_gradients(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> None:
+    loss = loop.Trainer._loss
+
+    def spoilt(self: loop.Trainer, part: Any) -> tuple[Tensor, Tensor]:
+        total, nll = loss(self, part)
+        return (total * float("nan"), nll) if self.place.step + 1 in steps else (total, nll)
+
+    monkeypatch.setattr(loop.Trainer, "_loss", spoilt)
+
+
+def test_a_step_without_a_finite_gradient_is_skipped_and_counted(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_gradients(monkeypatch, {5, 6})
+    assert train(config(data), tmp_path / "run", device="cpu") == "steps"
+    lines = [line for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "train"]
+    assert [line["skipped"] for line in lines] == [0] * 4 + [1] + [2] * 7
+    assert all(torch.isfinite(one).all() for one in weights(tmp_path / "run").values())
+
+
+def test_several_in_a_row_go_back_once_and_then_end_with_the_diagnosis(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fail_gradients(monkeypatch, set(range(7, 30)))
+    with pytest.raises(
+        mh.TrainingError, match="5 steps in a row had no finite gradient, the last of them step 14"
+    ):
+        train(config(data, steps=30), tmp_path / "run", device="cpu")
+    assert "back to step-00000009" in capsys.readouterr().err
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
+    data: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(config(data, steps=9), tmp_path / "run", device="cpu")
+    newest = checkpoint.checkpoints(tmp_path / "run")[-1]
+    file = newest / "optimiser.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"\x01")
+    train(config(data), tmp_path / "run", change_config=True, device="cpu")
+    told = capsys.readouterr().err
+    assert "step-00000009/optimiser.safetensors: damaged" in told
+    assert "goes on after step 6" in told
+    assert identical(weights(tmp_path / "run"), weights(whole))
+
+
+# ---- from outside
+
+
+def command(data: Path, folder: Path, **changes: Any) -> list[str]:
+    config(data, **changes).save(folder / "run.toml")
+    return [sys.executable, "-m", "manyheads", "train", f"{folder}/run.toml", "--device", "cpu"]
+
+
+def test_asked_to_stop_it_saves_and_says_75_and_goes_on_as_if_nothing_had_happened(
+    data: Path, tmp_path: Path
+) -> None:
+    call = command(data, tmp_path, steps=400, checkpoint_every=100, validate_every=100)
+    with subprocess.Popen(call, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr is not None
+        while "step 5 of" not in child.stderr.readline():
+            pass
+        child.send_signal(signal.SIGTERM)
+        told = child.stderr.read()
+    assert child.returncode == 75
+    assert "stopped as asked; the same command goes on" in told
+    stopped = checkpoint.describe(checkpoint.checkpoints(tmp_path / "run")[-1]).step
+    assert 5 <= stopped < 400
+    again = subprocess.run(call, stderr=subprocess.PIPE, text=True)
+    assert again.returncode == 0, again.stderr
+    assert f"goes on after step {stopped}" in again.stderr
+    assert [
+        line["step"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "train"
+    ] == list(range(1, 401))
+
+
+def ranks(number: int, call: list[str]) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={number}"]
+    done = subprocess.run([*launcher, *call[1:]], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_two_ranks_are_one_run_and_their_number_may_change(data: Path, tmp_path: Path) -> None:
+    one = tmp_path / "one"
+    one.mkdir()
+    call = command(data, one, dropout=0.0, steps=50, checkpoint_every=25, validate_every=25)
+    assert subprocess.run(call, capture_output=True).returncode == 0
+    for first, then in ((2, 2), (2, 1), (1, 2)):
+        folder = tmp_path / f"{first}-{then}"
+        folder.mkdir()
+        half = command(data, folder, dropout=0.0, steps=25, checkpoint_every=25, validate_every=25)
+        ranks(first, half)
+        rest = command(data, folder, dropout=0.0, steps=50, checkpoint_every=25, validate_every=25)
+        ranks(then, [*rest, "--change-config"])
+        for kind in ("train", "valid"):
+            assert losses(folder / "run", kind) == pytest.approx(losses(one / "run", kind), abs=1e-5)
+
+
+def test_fine_tuning_begins_with_another_models_weights(data: Path, whole: Path, tmp_path: Path) -> None:
+    tuned = config(data, start_from=str(whole / "model"), steps=1, learning_rate=1e-9)
+    train(tuned, tmp_path / "run", device="cpu")
+    assert losses(tmp_path / "run")[0] < losses(whole)[0] - 0.3
+    other = data.parent / "other"
+    tables = json.loads((data / "corpus.json").read_text())["recipe"]
+    tables["subwords"]["vocabulary"] = 320
+    if not other.exists():
+        prepare(Recipe.from_mapping(tables), other)
+    with pytest.raises(mh.ConfigError, match=r"whose subwords are not the data's: prepare.*take_from="):
+        train(config(other, start_from=str(whole / "model")), tmp_path / "wrong", device="cpu")
