@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         ConfigError,
         DataError,
         ManyheadsError,
+        NoRoomError,
         RequestError,
         TrainingError,
     )
@@ -35,6 +36,7 @@ _HOMES = {
     "DataError": "manyheads.errors",
     "ManyheadsError": "manyheads.errors",
     "ModelConfig": "manyheads.config",
+    "NoRoomError": "manyheads.errors",
     "Packed": "manyheads.packed",
     "RequestError": "manyheads.errors",
     "SearchConfig": "manyheads.config",
@@ -52,6 +54,7 @@ __all__ = [
     "DataError",
     "ManyheadsError",
     "ModelConfig",
+    "NoRoomError",
     "Packed",
     "RequestError",
     "SearchConfig",

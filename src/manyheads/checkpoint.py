@@ -6,9 +6,12 @@ subwords.model         or subwords.source.model and subwords.target.model
 optimiser.safetensors  in a checkpoint of a run only: what training needs to go on
 """
 
+import errno
 import json
 import os
-from collections.abc import Iterable, Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.config import Config, ModelConfig
-from manyheads.errors import CheckpointError, ConfigError, DataError
+from manyheads.errors import CheckpointError, ConfigError, DataError, NoRoomError
 from manyheads.folders import fingerprint, fingerprints, written_aside
 from manyheads.model.transformer import Transformer
 from manyheads.text.subwords import SubwordPair
@@ -49,7 +52,8 @@ def save(
     optimiser: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Written aside, synced and renamed; one that is there is replaced."""
-    with written_aside(folder, MANIFEST, replace=True) as aside:
+    needed = sum(one.nbytes for part in (weights, optimiser or {}) for one in part.values())
+    with room_for(folder, needed), written_aside(folder, MANIFEST, replace=True) as aside:
         write_tensors(aside / WEIGHTS, weights)
         if optimiser is not None:
             write_tensors(aside / OPTIMISER, optimiser)
@@ -64,6 +68,21 @@ def save(
             "files": fingerprints(aside),
         }
         (aside / MANIFEST).write_text(json.dumps(told, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def room_for(folder: Path, needed: int) -> Iterator[None]:
+    """A full disk, said with the bytes that are missing. What was there before stays."""
+    try:
+        yield
+    except OSError as fault:
+        if fault.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        free = shutil.disk_usage(folder.parent).free
+        raise NoRoomError(
+            f"{folder}: no room; about {needed:,} bytes are needed and {free:,} are free. "
+            f"Earlier checkpoints are kept: make room, and the same command goes on"
+        ) from None
 
 
 def versions() -> dict[str, str]:
@@ -219,6 +238,25 @@ def average(folders: Iterable[Path]) -> dict[str, Tensor]:
     if not count:
         raise CheckpointError("no checkpoint to average")
     return {name: (total / count).to(dtypes[name]) for name, total in sums.items()}
+
+
+def average_run(run: Path, last: int, out: Path) -> str:
+    """The mean of a run's last checkpoints as a model folder; what was made of what."""
+    found = checkpoints(run)[-last:]
+    if len(found) < last:
+        raise CheckpointError(
+            f"{run}: has {len(found)} checkpoints, but {last} are asked for: --last {len(found)}"
+        )
+    told = [describe(folder) for folder in found]
+    save(
+        out,
+        average(found),
+        read_subwords(found[-1]),
+        told[-1].config,
+        step=told[-1].step,
+        languages=told[-1].languages,
+    )
+    return f"{out}: the mean of {', '.join(folder.name for folder in found)}"
 
 
 # ---- the checkpoints of a run

@@ -98,6 +98,60 @@ def get(
 
 
 @app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("manyheads-demo"),
+    pair: Annotated[str, typer.Option(help="en-ko or en-de.")] = "en-ko",
+    seconds: Annotated[float, typer.Option(help="Of training; the rest takes some 20 s.")] = 150,
+) -> None:
+    """Show the whole way on this machine's CPU in about three minutes: prepare, train, translate, score.
+
+    The corpus is built in, and the sentences that are translated at the end were never trained on.
+    Example: manyheads demo --pair en-de
+    """
+    from manyheads.demo import SHOWN
+    from manyheads.demo import demo as show
+    from manyheads.progress import watched
+
+    with watched(sys.stderr) as progress:
+        found = show(out, pair, seconds, progress)
+    for source, reference, translation in found.rows[:SHOWN]:
+        mark = "=" if translation == reference else "!"
+        print(f"{mark} {source}\n  {translation}" + ("" if mark == "=" else f"\n  {reference}  (reference)"))
+    print(f"\n{len(found.rows)} held-out sentences: {found.exact:.1%} exact, {found.bleu}")
+    print(f"model: {found.model}\nnext: manyheads inspect {out}/run")
+    print(f"      manyheads inspect {out}/data --sentence 'I go home.'")
+
+
+@app.command()
+def average(
+    run: Annotated[Path, typer.Argument(help="The run's folder.", metavar="RUN")],
+    last: Annotated[int, typer.Option(help="So many of its last checkpoints.", min=1)] = 5,
+    out: Annotated[Path | None, typer.Option(help="The folder to write; without it RUN/average.")] = None,
+) -> None:
+    """Average the weights of a run's last checkpoints into one model (6.1).
+
+    Example: manyheads average run --last 5
+    """
+    from manyheads.checkpoint import average_run
+
+    print(average_run(run, last, out or run / "average"))
+
+
+@app.command()
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False) -> None:
+    """Report versions, devices, the kernels in use, free disk, and what would go wrong.
+
+    Example: manyheads doctor --json
+    """
+    from manyheads.train.doctor import report
+
+    told = report()
+    print(
+        json.dumps(told, indent=1) if as_json else "\n".join(f"{key}: {value}" for key, value in told.items())
+    )
+
+
+@app.command()
 def prepare(
     folder: Annotated[Path, typer.Argument(help="The data folder to write.", metavar="DATA")],
     changes: Annotated[
@@ -259,7 +313,8 @@ def train(
 @app.command(epilog=f"Presets: {', '.join(PRESETS)}.")
 def inspect(
     what: Annotated[
-        str, typer.Argument(help="A preset, a TOML file, or a data folder.", metavar="PRESET|FILE|DATA")
+        str,
+        typer.Argument(help="A preset, a TOML file, a data folder or a run.", metavar="PRESET|FILE|DATA|RUN"),
     ],
     changes: Annotated[
         list[str] | None,
@@ -270,6 +325,9 @@ def inspect(
         list[str] | None, typer.Option(help="Of a data folder: show how this is split; may repeat.")
     ] = None,
     examples: Annotated[int, typer.Option(help="Of a data folder: so many pairs.", min=0)] = 3,
+    curves: Annotated[
+        Path | None, typer.Option(help="Of a run: draw its curves here, .svg, .png or .pdf.")
+    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Of a data folder: read it all, check every sum.")
     ] = False,
@@ -277,15 +335,16 @@ def inspect(
     """Show a configuration whole, with what each key means and the model's size; or a data folder.
 
     Of a configuration, the output is a TOML file to start from. Of a data folder: languages, sizes, what was
-    dropped, examples, and how a sentence is split. Example: manyheads inspect base model.layers=12 > run.toml
+    dropped, examples, and how a sentence is split. Of a run: where it stands, and its curves.
+    Example: manyheads inspect base model.layers=12 > run.toml
     """
     if os.path.isdir(what):
         if changes:
-            raise ConfigError(f"{changes[0]}: {what} is a data folder, whose settings can only be looked at")
-        inspect_data(what, sentence or [], examples, verify, as_json)
+            raise ConfigError(f"{changes[0]}: {what} is a folder, whose settings can only be looked at")
+        inspect_folder(what, sentence or [], examples, verify, curves, as_json)
         return
-    if sentence or verify:
-        raise ConfigError(f"--sentence and --verify are of a data folder, and {what} is none")
+    if sentence or verify or curves:
+        raise ConfigError(f"--sentence, --verify and --curves are of a folder, and {what} is none")
     is_file = what.endswith(".toml") or (what not in PRESETS and os.path.exists(what))
     config = (Config.load(what) if is_file else preset(what)).override(changes or [])
 
@@ -299,6 +358,20 @@ def inspect(
         f"{part.replace('_', ' ')} {size:,}" for part, size in sizes.items() if part != "total"
     )
     print(f"# {sizes['total']:,} parameters: {shares}\n\n{config.to_toml()}", end="")
+
+
+def inspect_folder(
+    folder: str, sentences: list[str], examples: int, verify: bool, curves: Path | None, as_json: bool
+) -> None:
+    from manyheads.train import state
+
+    run = Path(folder)
+    if not state.is_run(run):
+        inspect_data(folder, sentences, examples, verify, as_json)
+        return
+    if curves:
+        state.draw(run, curves)
+    print(json.dumps(state.summary(run), ensure_ascii=False, indent=1) if as_json else state.described(run))
 
 
 def inspect_data(folder: str, sentences: list[str], examples: int, verify: bool, as_json: bool) -> None:

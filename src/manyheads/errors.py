@@ -29,6 +29,12 @@ class TrainingError(ManyheadsError):
     """A run cannot go on: its gradients are not finite."""
 
 
+class NoRoomError(ManyheadsError):
+    """The disk is full. Nothing that was there is lost."""
+
+    exit_code = 4
+
+
 class RequestError(ManyheadsError):
     """A call asks for what the model or the engine cannot do."""
 

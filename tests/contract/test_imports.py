@@ -33,7 +33,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "look": {"translate"},
     "serve": {"translate", "evaluate", "look"},
     "paper": EVERYTHING,
-    "cli": {"paper", *EVERYTHING},
+    "demo": {"text", "data", "checkpoint", "translate", "evaluate", "train"},
+    "cli": {"paper", "demo", *EVERYTHING},
     "__main__": {"cli"},
     "__init__": {"presets", "model"},  # the public names, each imported when it is first used
 }

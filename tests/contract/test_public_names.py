@@ -13,6 +13,7 @@ NAMES = {
     "DataError",
     "ManyheadsError",
     "ModelConfig",
+    "NoRoomError",
     "Packed",
     "RequestError",
     "SearchConfig",

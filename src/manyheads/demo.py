@@ -1,0 +1,87 @@
+"""The whole way in about three minutes on a CPU: built-in corpus, training, translations, scores."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from manyheads import checkpoint
+from manyheads.config import Config, DataConfig, ModelConfig, Recipe, TrainConfig
+from manyheads.data.prepare import prepare
+from manyheads.data.store import Store
+from manyheads.errors import DataError
+from manyheads.evaluate import Score, bleu, exact_match
+from manyheads.progress import Progress
+from manyheads.text import playground
+from manyheads.train.run import train
+from manyheads.translate import translate_greedily
+
+SIZES = {"train": 40_000, "valid": 300, "test": 500}
+SHOWN = 10
+EXTRA_LENGTH = 50
+
+MODEL = ModelConfig(layers=2, d_model=128, d_ff=512, heads=4)
+TRAINING = TrainConfig(
+    steps=1_000_000,  # the time ends it
+    warmup=200,
+    learning_rate=2e-3,
+    log_every=50,
+    validate_every=250,
+    bleu_sentences=50,
+    checkpoint_every=125,
+    average=3,
+    keep=3,
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it: translations of sentences that training never saw."""
+
+    model: Path
+    rows: list[tuple[str, str, str]]  # source, reference, translation
+    exact: float
+    bleu: Score
+
+
+def demo(folder: Path, pair: str, seconds: float, progress: Progress) -> Outcome:
+    """Prepares, trains for so long, and translates the held-out sentences."""
+    if folder.exists():
+        raise DataError(f"{folder}: exists already; choose another folder with --out")
+    write_corpus(folder, pair)
+    store = prepare(recipe(folder, pair), folder / "data", tell=progress.tell)
+    progress.say(f"{len(store.split('train')):,} pairs to learn from, {len(store.split('test')):,} held out")
+    config = Config(
+        model=MODEL,
+        data=DataConfig(folder=str(folder / "data"), batch_tokens=3000),
+        train=replace(TRAINING, seconds=seconds),
+    )
+    train(config, folder / "run", device="cpu")
+    return judge(store, folder / "run" / "model")
+
+
+def write_corpus(folder: Path, pair: str) -> None:
+    corpus = playground.corpus(pair, train=SIZES["train"], valid=SIZES["valid"], test=SIZES["test"], seed=1)
+    folder.mkdir(parents=True)
+    for split, pairs in corpus.items():
+        for side, language in enumerate(pair.split("-")):
+            lines = "".join(f"{sentences[side]}\n" for sentences in pairs)
+            (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
+
+
+def recipe(folder: Path, pair: str) -> Recipe:
+    source, target = pair.split("-")
+    inputs = {
+        split: [{"files": [f"{folder}/{split}.{code}" for code in (source, target)]}] for split in SIZES
+    }
+    return Recipe.from_mapping({**inputs, "subwords": {"vocabulary": 2000}})
+
+
+def judge(store: Store, folder: Path) -> Outcome:
+    model, subwords, _ = checkpoint.load_model(folder)
+    sources, references = store.text("test")
+    found = translate_greedily(model, subwords, sources, EXTRA_LENGTH, torch.device("cpu"))
+    rows = list(zip(sources, references, found, strict=True))
+    return Outcome(
+        folder, rows, exact_match(found, references), bleu(found, references, store.target_language)
+    )

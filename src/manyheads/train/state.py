@@ -1,0 +1,86 @@
+"""The state of a run, for people: where it stands, its latest numbers, and its curves."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from manyheads import checkpoint
+from manyheads.errors import CheckpointError, RequestError
+from manyheads.train.log import LOG, read_log, told
+
+BARS = "▁▂▃▄▅▆▇█"
+COLUMNS = 60
+
+
+def is_run(folder: Path) -> bool:
+    return (folder / LOG).exists() or (folder / "checkpoints").is_dir()
+
+
+def summary(run: Path) -> dict[str, Any]:
+    """What `inspect RUN --json` gives."""
+    lines = read_log(run / LOG)
+    return {
+        "run": str(run),
+        "checkpoints": {folder.name: soundness(folder) for folder in checkpoint.checkpoints(run)},
+        "model": soundness(run / "model") if (run / "model").exists() else "not yet",
+        "latest": {kind: latest(lines, kind) for kind in ("train", "valid", "end")},
+        "lines": len(lines),
+    }
+
+
+def soundness(folder: Path) -> str:
+    try:
+        return f"sound, step {checkpoint.describe(folder).step:,}"
+    except CheckpointError as fault:
+        return str(fault)
+
+
+def latest(lines: list[dict[str, Any]], kind: str) -> dict[str, Any] | None:
+    return next((line for line in reversed(lines) if line["kind"] == kind), None)
+
+
+def described(run: Path) -> str:
+    found = summary(run)
+    lines = read_log(run / LOG)
+    rows = [f"{run}: {found['lines']:,} lines of log; model: {found['model']}"]
+    rows += [f"  {name}: {state}" for name, state in found["checkpoints"].items()]
+    for kind, name in (("train", "training"), ("valid", "validation")):
+        if last := found["latest"][kind]:
+            rows.append(f"{name}, step {last['step']:,}: {told(last)}")
+            rows.append(f"  loss {spark([line['loss'] for line in lines if line['kind'] == kind])}")
+    return "\n".join(rows)
+
+
+def spark(values: list[float]) -> str:
+    """A curve of one line: each column the mean of its share of the values."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return ""
+    step = max(1, math.ceil(len(finite) / COLUMNS))
+    means = [sum(part) / len(part) for part in (finite[i : i + step] for i in range(0, len(finite), step))]
+    low, high = min(means), max(means)
+    height = [round((value - low) / ((high - low) or 1) * (len(BARS) - 1)) for value in means]
+    return f"{''.join(BARS[one] for one in height)}  {means[0]:.3f} to {means[-1]:.3f}"
+
+
+def draw(run: Path, picture: Path) -> None:
+    """Loss, perplexity and BLEU against steps, as the picture's name says: .svg, .png or .pdf."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise RequestError("curves are drawn by matplotlib: pip install 'manyheads[figures]'") from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    lines = read_log(run / LOG)
+    figure, axes = pyplot.subplots(1, 3, figsize=(12, 3.5), constrained_layout=True)
+    for axis, key in zip(axes, ("loss", "perplexity", "bleu"), strict=True):
+        for kind in ("train", "valid"):
+            points = [(line["step"], line[key]) for line in lines if line["kind"] == kind and key in line]
+            if points:
+                axis.plot(*zip(*points, strict=True), label=kind, marker="." if kind == "valid" else None)
+        axis.set(title=key, xlabel="step", yscale="log" if key == "perplexity" else "linear")
+        if axis.has_data():
+            axis.legend()
+    figure.savefig(picture)
+    pyplot.close(figure)

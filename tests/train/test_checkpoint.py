@@ -1,0 +1,196 @@
+"""A model folder is complete or absent; the damaged and the foreign are refused by name, nothing is executed."""
+
+import errno
+import json
+import os
+import pickle
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import manyheads as mh
+from manyheads import checkpoint
+from manyheads.config import SubwordConfig
+from manyheads.text.subwords import SubwordPair, Subwords
+
+TEXTS = ["나는 집에 간다.", "I go home.", "우리는 학교에 간다."] * 10
+SUBWORDS = Subwords.train(TEXTS, SubwordConfig(vocabulary=300))
+PAIR = SubwordPair(SUBWORDS, SUBWORDS)
+CONFIG = mh.Config(model=mh.ModelConfig(vocabulary=300, layers=1, d_model=8, d_ff=8, heads=2))
+LANGUAGES = {"source": "en", "target": "ko"}
+
+
+def saved(folder: Path, seed: int = 0, config: mh.Config = CONFIG) -> mh.Transformer:
+    torch.manual_seed(seed)
+    model = mh.Transformer(config.model)
+    checkpoint.save(
+        folder,
+        checkpoint.weights_of(model),
+        PAIR,
+        config,
+        step=7,
+        languages=LANGUAGES,
+        training={"epoch": 2},
+        optimiser={"a/exp_avg": torch.ones(3), "a/step": torch.tensor(7.0)},
+    )
+    return model
+
+
+def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
+    model = saved(tmp_path / "model")
+    again, subwords, told = checkpoint.load_model(tmp_path / "model")
+    source, target = mh.Packed.of([[5, 2]]), mh.Packed.of([[1, 9]])
+    assert torch.equal(again(source, target), model.eval()(source, target))
+    assert not again.training
+    assert subwords.source.sha256 == SUBWORDS.sha256
+    assert (told.step, told.languages, told.training, told.config) == (7, LANGUAGES, {"epoch": 2}, CONFIG)
+    state = checkpoint.read_tensors(tmp_path / "model" / "optimiser.safetensors")
+    assert {name: one.tolist() for name, one in state.items()} == {
+        "a/exp_avg": [1.0, 1.0, 1.0],
+        "a/step": 7.0,
+    }
+
+
+@pytest.mark.parametrize("ties", ["three-way", "two-way", "none"])
+def test_tied_matrices_are_stored_once_and_stay_tied(tmp_path: Path, ties: Any) -> None:
+    config = mh.Config(model=replace(CONFIG.model, ties=ties, normalisation="batch"))
+    saved(tmp_path / "model", config=config)
+    stored = checkpoint.read_tensors(tmp_path / "model" / "weights.safetensors")
+    large = [name for name, one in stored.items() if one.shape == (300, 8)]
+    assert len(large) == {"three-way": 1, "two-way": 2, "none": 3}[ties]
+    model, _, _ = checkpoint.load_model(tmp_path / "model")
+    assert (model.output.weight is model.target_embedding.weight) == (ties != "none")
+
+
+def test_every_part_is_readable_by_whoever_the_umask_lets(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        saved(tmp_path / "model")
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "model").iterdir()} == {0o644}
+
+
+def test_damage_in_any_part_is_named(tmp_path: Path) -> None:
+    saved(tmp_path / "model")
+    for path in sorted((tmp_path / "model").iterdir()):
+        whole = path.read_bytes()
+        if path.name == checkpoint.MANIFEST:
+            continue
+        middle = len(whole) // 2
+        flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+        for damaged in (flipped, whole[:-1], whole + b"x", b""):
+            path.write_bytes(damaged)
+            with pytest.raises(mh.CheckpointError, match=f"{path.name}: damaged"):
+                checkpoint.load_model(tmp_path / "model")
+        path.unlink()
+        with pytest.raises(mh.CheckpointError, match=f"{path.name}: is missing"):
+            checkpoint.load_model(tmp_path / "model")
+        path.write_bytes(whole)
+    checkpoint.load_model(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not the description of a model folder"),
+        ("[1]", "not the description of a model folder"),
+        ('{"format": 9}', "format 9, but this version reads up to 1: update manyheads"),
+        ('{"format": "1"}', "format 1, but this version reads"),
+        ('{"format": 1, "step": 3}', "has no sound languages, training, config, files"),
+    ],
+)
+def test_a_foreign_description_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    saved(tmp_path / "model")
+    (tmp_path / "model" / checkpoint.MANIFEST).write_text(text)
+    with pytest.raises(mh.CheckpointError, match=message):
+        checkpoint.load_model(tmp_path / "model")
+
+
+class Trap:
+    """Unpickled, it would leave a mark."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.mark,)
+
+
+def test_a_pickle_in_place_of_weights_is_refused_and_not_executed(tmp_path: Path) -> None:
+    saved(tmp_path / "model")
+    weights = tmp_path / "model" / checkpoint.WEIGHTS
+    weights.write_bytes(pickle.dumps(Trap(tmp_path / "mark")))
+    told = json.loads((tmp_path / "model" / checkpoint.MANIFEST).read_text())
+    told["files"][weights.name] = checkpoint.fingerprint(weights)
+    (tmp_path / "model" / checkpoint.MANIFEST).write_text(json.dumps(told))
+    with pytest.raises(mh.CheckpointError, match=r"weights\.safetensors: not safetensors"):
+        checkpoint.load_model(tmp_path / "model")
+    assert not (tmp_path / "mark").exists()
+
+
+def test_weights_of_another_model_are_refused_by_name_or_shape(tmp_path: Path) -> None:
+    saved(tmp_path / "model")
+    for changes, message in (
+        ({"vocabulary": 301}, r"is \[300, 8\], but the model's is \[301, 8\]"),
+        ({"layers": 2}, r"lacks decoder\.1\."),
+        ({"positions": "learned"}, "lacks source_positions"),
+    ):
+        other = mh.Transformer(replace(CONFIG.model, **changes))
+        with pytest.raises(mh.CheckpointError, match=message):
+            checkpoint.read_weights(other, tmp_path / "model")
+
+
+def test_an_average_is_the_mean_of_each_weight(tmp_path: Path) -> None:
+    folders = [tmp_path / "run" / "checkpoints" / f"step-{n:08d}" for n in (1, 2, 3)]
+    models = [saved(folder, seed) for seed, folder in enumerate(folders)]
+    mean = checkpoint.average(folders[1:])
+    for name, one in mean.items():
+        expected = sum(checkpoint.weights_of(model)[name].double() for model in models[1:]) / 2
+        assert torch.equal(one, expected.to(one.dtype))
+    assert "the mean of step-00000002, step-00000003" in checkpoint.average_run(
+        tmp_path / "run", 2, tmp_path / "m"
+    )
+    assert checkpoint.load_model(tmp_path / "m")[2].step == 7
+    with pytest.raises(mh.CheckpointError, match="has 3 checkpoints, but 4 are asked for: --last 3"):
+        checkpoint.average_run(tmp_path / "run", 4, tmp_path / "m")
+
+
+@pytest.fixture
+def small_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A disk on which so many bytes can be written; then it is full, in the middle of whatever is written."""
+    write = Path.write_bytes
+
+    def limit(room: int) -> None:
+        left = [room]
+
+        def full(path: Path, data: bytes) -> int:
+            write(path, data[: max(0, left[0])])
+            left[0] -= len(data)
+            if left[0] < 0:
+                raise OSError(errno.ENOSPC, "No space left on device", str(path))
+            return len(data)
+
+        monkeypatch.setattr(Path, "write_bytes", full)
+
+    yield limit
+    monkeypatch.setattr(Path, "write_bytes", write)
+
+
+@pytest.mark.parametrize("share", range(20))
+def test_a_full_disk_keeps_the_checkpoint_before_and_says_what_is_missing(
+    tmp_path: Path, small_disk: Any, share: int
+) -> None:
+    saved(tmp_path / "model")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
+    size = sum(len(data) for name, data in before.items() if name != checkpoint.MANIFEST)
+    small_disk(size * share // 20)
+    with pytest.raises(mh.NoRoomError, match=r"model: no room; about [\d,]+ bytes are needed") as fault:
+        saved(tmp_path / "model", seed=1)
+    assert fault.value.exit_code == 4
+    assert {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()} == before
+    assert os.listdir(tmp_path) == ["model"]
