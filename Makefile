@@ -24,8 +24,9 @@ $(JUDGES): $(READY)
 	$(BIN)/python -m pip install --quiet --no-deps joeynmt importlib_metadata zipp
 	@touch $@
 
-demo: $(READY)       ## a small Transformer learns a little Korean on this machine (some seconds)
-	$(BIN)/python examples/i_go_home.py
+demo: $(READY)       ## prepare, train, translate, score: the built-in English-Korean corpus on this CPU, three minutes
+	rm -rf manyheads-demo
+	$(BIN)/manyheads demo
 
 lint: $(READY)       ## ruff and mypy
 	$(BIN)/ruff check src tests bench examples
@@ -45,4 +46,4 @@ wheel: $(READY)      ## dist/manyheads-*.whl
 	$(BIN)/python -m build --wheel
 
 clean:               ## everything that the other targets made
-	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) manyheads-demo dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis

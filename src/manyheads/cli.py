@@ -101,7 +101,7 @@ def get(
 def demo(
     out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("manyheads-demo"),
     pair: Annotated[str, typer.Option(help="en-ko or en-de.")] = "en-ko",
-    seconds: Annotated[float, typer.Option(help="Of training; the rest takes some 20 s.")] = 150,
+    seconds: Annotated[float, typer.Option(help="Training ends after so long at the latest.")] = 170,
 ) -> None:
     """Show the whole way on this machine's CPU in about three minutes: prepare, train, translate, score.
 

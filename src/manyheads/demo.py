@@ -20,17 +20,23 @@ SIZES = {"train": 40_000, "valid": 300, "test": 500}
 SHOWN = 10
 EXTRA_LENGTH = 50
 
-MODEL = ModelConfig(layers=2, d_model=128, d_ff=512, heads=4)
+CONSTRUCTIONS = playground.CONSTRUCTIONS
+VOCABULARY = 2000
+WORDS = 12  # of each class: a small world, in every construction of the grammar
+MODEL = ModelConfig(
+    layers=2, d_model=128, d_ff=512, heads=4, dropout=0.0
+)  # more sentences than it can learn by heart
 TRAINING = TrainConfig(
-    steps=1_000_000,  # the time ends it
-    warmup=200,
-    learning_rate=2e-3,
+    steps=950,
+    schedule="linear",
+    warmup=150,
+    learning_rate=3e-3,
     log_every=50,
-    validate_every=250,
+    validate_every=190,
     bleu_sentences=50,
-    checkpoint_every=125,
-    average=3,
-    keep=3,
+    checkpoint_every=95,
+    average=2,
+    keep=2,
 )
 
 
@@ -53,7 +59,7 @@ def demo(folder: Path, pair: str, seconds: float, progress: Progress) -> Outcome
     progress.say(f"{len(store.split('train')):,} pairs to learn from, {len(store.split('test')):,} held out")
     config = Config(
         model=MODEL,
-        data=DataConfig(folder=str(folder / "data"), batch_tokens=3000),
+        data=DataConfig(folder=str(folder / "data"), batch_tokens=2500),
         train=replace(TRAINING, seconds=seconds),
     )
     train(config, folder / "run", device="cpu")
@@ -61,7 +67,15 @@ def demo(folder: Path, pair: str, seconds: float, progress: Progress) -> Outcome
 
 
 def write_corpus(folder: Path, pair: str) -> None:
-    corpus = playground.corpus(pair, train=SIZES["train"], valid=SIZES["valid"], test=SIZES["test"], seed=1)
+    corpus = playground.corpus(
+        pair,
+        train=SIZES["train"],
+        valid=SIZES["valid"],
+        test=SIZES["test"],
+        seed=1,
+        constructions=CONSTRUCTIONS,
+        words=WORDS,
+    )
     folder.mkdir(parents=True)
     for split, pairs in corpus.items():
         for side, language in enumerate(pair.split("-")):
@@ -74,7 +88,7 @@ def recipe(folder: Path, pair: str) -> Recipe:
     inputs = {
         split: [{"files": [f"{folder}/{split}.{code}" for code in (source, target)]}] for split in SIZES
     }
-    return Recipe.from_mapping({**inputs, "subwords": {"vocabulary": 2000}})
+    return Recipe.from_mapping({**inputs, "subwords": {"vocabulary": VOCABULARY}})
 
 
 def judge(store: Store, folder: Path) -> Outcome:

@@ -53,7 +53,7 @@ def test_what_the_readme_does_with_text_runs_and_so_does_the_python_about_it(
     readme: Path, tmp_path: Path
 ) -> None:
     commands = re.findall(
-        r"^    (manyheads (?:get|prepare|inspect) .*)$", readme.read_text(encoding="utf-8"), flags=re.M
+        r"^    (manyheads (?:get|prepare|inspect data) .*)$", readme.read_text(encoding="utf-8"), flags=re.M
     )
     assert [command.split()[1] for command in commands] == ["get", "prepare", "inspect"]
     places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -1,4 +1,4 @@
-"""A model folder is complete or absent; the damaged and the foreign are refused by name, nothing is executed."""
+"""A model folder is complete or absent; damaged and foreign ones are refused by name; nothing is executed."""
 
 import errno
 import json

@@ -1,0 +1,29 @@
+"""Every recipe under runs/ loads, and says what it means to say."""
+
+from pathlib import Path
+
+import pytest
+
+import manyheads as mh
+from manyheads.presets import BASE, BIG
+
+RUNS = Path(__file__).parents[2] / "runs"
+
+
+@pytest.mark.parametrize("path", sorted(RUNS.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_recipe_loads(path: Path) -> None:
+    assert mh.Config.load(path).data.folder != "data"
+
+
+def test_base_and_big_are_the_papers() -> None:
+    base, big = (mh.Config.load(RUNS / f"{name}.toml") for name in ("base", "big"))
+    assert (base.model, big.model) == (BASE, BIG)
+    for config, steps, averaged in ((base, 100_000, 5), (big, 300_000, 20)):
+        assert (config.train.steps, config.train.average) == (steps, averaged)
+        assert (config.train.warmup, config.train.schedule, config.train.learning_rate) == (
+            4000,
+            "paper",
+            None,
+        )
+        assert (config.train.beta1, config.train.beta2, config.train.epsilon) == (0.9, 0.98, 1e-9)
+        assert (config.train.label_smoothing, config.data.batch_tokens) == (0.1, 25_000)
