@@ -25,7 +25,7 @@ from manyheads.errors import CheckpointError
 from manyheads.text import playground
 from manyheads.train.log import read_log
 
-TIMES = ("seconds", "tokens_per_second")
+TIMES = ("seconds", "tokens_per_second", "share_of_peak")
 
 
 def make_data(folder: Path) -> None:

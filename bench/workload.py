@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyheads.config import BEGIN, END, SPECIAL_TOKENS, ModelConfig
+from manyheads.train import speed
 
 MU, SIGMA = math.log(27) - 0.18 + 0.02, 0.6  # of the source's length
 RATIO_SIGMA = 0.18  # of the target's length against it
@@ -99,14 +100,6 @@ def sorted_and_random(
 
 
 def training_flops(config: ModelConfig, batch: Batch) -> int:
-    """Of a step, real tokens only: matrix parameters x 2, attention with the causal half, backward twice."""
-    head_widths = config.key_width + config.value_width
-    query_side = 2 * config.d_model * config.heads * head_widths  # W_Q and W_O; W_K and W_V cost the same
-    layer = 3 * query_side + 2 * 2 * config.d_model * config.d_ff  # cross-attention's W_K, W_V: by source
-    per_source = config.layers * layer
-    per_target = config.layers * layer + 2 * config.d_model * config.target_size
-    lengths = [(len(s), len(t)) for s, t in zip(batch.sources, batch.labels, strict=True)]
-    seen = sum(n * n + m * m / 2 + m * n for n, m in lengths)  # encoder, decoder, cross
-    attention = config.layers * 2 * config.heads * head_widths * seen
-    forward = per_source * batch.source_tokens + per_target * batch.target_tokens + attention
-    return round(3 * forward)
+    """Of a step, real tokens only."""
+    sources, targets = (np.array([len(one) for one in side]) for side in (batch.sources, batch.labels))
+    return speed.training_flops(config, sources, targets)

@@ -73,7 +73,7 @@ def losses(run: Path, kind: str = "train") -> list[float]:
 
 
 def without_times(run: Path) -> list[dict[str, Any]]:
-    times = ("seconds", "tokens_per_second")
+    times = ("seconds", "tokens_per_second", "share_of_peak")
     return [
         {key: value for key, value in line.items() if key not in times}
         for line in read_log(run / "log.jsonl")

@@ -33,6 +33,7 @@ from manyheads.train.log import RunLog, Screen
 from manyheads.train.loss import chunked_loss
 from manyheads.train.optimiser import Optimiser, gradient_norm
 from manyheads.train.schedule import learning_rate
+from manyheads.train.speed import batch_flops, peak
 
 FAULTS_IN_A_ROW = 5  # steps without a finite gradient, after which something is wrong
 SHOWN = 3  # translations printed at a validation
@@ -152,6 +153,8 @@ class Trainer:
             place.epoch, place.index = batch.epoch + 1, 0
         numbers["seconds"] = time.monotonic() - began
         numbers["tokens_per_second"] = numbers["tokens"] / numbers["seconds"]
+        if limit := peak(self.world.device):
+            numbers["share_of_peak"] = numbers["flops"] / numbers["seconds"] / limit / self.world.size
         place.seconds += numbers["seconds"]
         self.screen.step(place.step, train.steps, numbers)
         if log and (place.step % train.log_every == 0 or place.step == 1):
@@ -165,7 +168,9 @@ class Trainer:
     def _update(self, batch: Batch) -> dict[str, Any]:
         """The gradient of the whole batch, over its parts and all ranks, then the optimiser's step (5.3)."""
         train, place = self.config.train, self.place
-        source_tokens, tokens = self.world.sum(len(batch.source.tokens), len(batch.labels.tokens))
+        source_tokens, tokens, flops = self.world.sum(
+            len(batch.source.tokens), len(batch.labels.tokens), batch_flops(self.config.model, batch)
+        )
         step = place.step + 1
         self.model.train()
         self.optimiser.zero_grad()
@@ -192,6 +197,7 @@ class Trainer:
             "learning_rate": rate,
             "gradient_norm": norm,
             "tokens": source_tokens + tokens,
+            "flops": flops,
             "epoch": batch.epoch,
             "skipped": place.skipped,
         }
