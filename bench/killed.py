@@ -57,7 +57,7 @@ def write_config(folder: Path, steps: int) -> None:
 
 
 def start(folder: Path, run: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "manyheads", "train", f"{folder}/run.toml", "--run", f"{folder}/{run}"]
+    command = [sys.executable, "-m", "manyheads", "train", f"{folder}/run.toml", "--out", f"{folder}/{run}"]
     return subprocess.Popen([*command, "--device", "cpu"], stderr=subprocess.DEVNULL)
 
 

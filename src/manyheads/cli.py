@@ -279,7 +279,7 @@ def train(
         list[str] | None,
         typer.Argument(help="Keys to change, such as train.steps=2000.", metavar="SECTION.KEY=VALUE"),
     ] = None,
-    run: Annotated[
+    out: Annotated[
         Path | None, typer.Option(help="The run's folder; without it RUN beside RUN.TOML.")
     ] = None,
     change_config: Annotated[
@@ -297,11 +297,11 @@ def train(
     SIGTERM or Ctrl-C ends the step, saves and exits with 75; asked twice, it leaves at once.
     Example: manyheads train run.toml train.steps=2000
     """
-    whole, folder = Config.load(config).override(changes or []), run or config.with_suffix("")
+    whole, folder = Config.load(config).override(changes or []), out or config.with_suffix("")
     if gpus:
         from manyheads.train.launch import launch
 
-        sys.exit(launch(gpus, [str(config), *(changes or []), "--run", str(folder)], change_config))
+        sys.exit(launch(gpus, [str(config), *(changes or []), "--out", str(folder)], change_config))
 
     from manyheads.train.run import train as train_run
 

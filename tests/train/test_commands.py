@@ -1,0 +1,121 @@
+"""The verbs of training, as people call them."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import manyheads as mh
+from manyheads import checkpoint
+from manyheads.config import Recipe
+from manyheads.data.prepare import prepare
+from manyheads.train.run import train
+from manyheads.train.state import spark
+
+PAIRS = [(f"I have {n} books.", f"나는 책이 {n}권 있다.") for n in range(120)]
+
+
+def manyheads(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "manyheads", *arguments], capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data, a configuration, and a finished run."""
+    folder = tmp_path_factory.mktemp("place")
+    for side, code in enumerate(("en", "ko")):
+        text = "".join(f"{pair[side]}\n" for pair in PAIRS)
+        (folder / f"a.{code}").write_text(text, encoding="utf-8")
+    tables: dict[str, Any] = {"train": [{"files": [f"{folder}/a.en", f"{folder}/a.ko"]}]}
+    prepare(Recipe.from_mapping({**tables, "subwords": {"vocabulary": 320}}), folder / "data")
+    config = mh.Config(
+        model=mh.ModelConfig(layers=1, d_model=16, d_ff=16, heads=2),
+        data=mh.DataConfig(folder=str(folder / "data"), batch_tokens=300),
+        train=mh.TrainConfig(
+            steps=9, log_every=1, validate_every=3, checkpoint_every=3, bleu_sentences=2, warmup=3, average=2
+        ),
+    )
+    config.save(folder / "run.toml")
+    train(config, folder / "run", device="cpu")
+    return folder
+
+
+def test_inspect_tells_where_a_run_stands(place: Path) -> None:
+    done = manyheads("inspect", f"{place}/run")
+    assert done.returncode == 0, done.stderr
+    assert "model: sound, step 9" in done.stdout
+    assert "step-00000009: sound, step 9" in done.stdout
+    assert "validation, step 9: loss" in done.stdout
+    told = json.loads(manyheads("inspect", f"{place}/run", "--json").stdout)
+    assert told["latest"]["train"]["step"] == 9
+    assert told["latest"]["end"]["model"]
+
+
+def test_curves_are_drawn_or_their_absence_is_said(place: Path, tmp_path: Path) -> None:
+    done = manyheads("inspect", f"{place}/run", "--curves", f"{tmp_path}/run.svg")
+    drawn = (tmp_path / "run.svg").exists() and "<svg" in (tmp_path / "run.svg").read_text()
+    assert drawn or (done.returncode == 2 and "pip install 'manyheads[figures]'" in done.stderr)
+
+
+def test_a_curve_of_one_line_falls_from_left_to_right() -> None:
+    assert spark([4.0, 3.0, 2.0, 1.0]) == "█▆▃▁  4.000 to 1.000"
+    assert spark([]) == spark([float("nan")]) == ""
+    assert len(spark([float(n) for n in range(1000)]).split()[0]) <= 60
+
+
+def test_average_makes_a_model_of_the_last_checkpoints(place: Path, tmp_path: Path) -> None:
+    done = manyheads("average", f"{place}/run", "--last", "2", "--out", f"{tmp_path}/mean")
+    assert done.stdout == f"{tmp_path}/mean: the mean of step-00000006, step-00000009\n", done.stderr
+    assert checkpoint.describe(tmp_path / "mean").step == 9
+    wrong = manyheads("average", f"{place}/run", "--last", "50")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (3, 1)
+
+
+def test_doctor_tells_what_is_here() -> None:
+    told = json.loads(manyheads("doctor", "--json").stdout)
+    assert told["torch"].startswith("2.")
+    assert told["attention"].split()[0] in ("padded", "fused")
+    assert "free disk" in told
+    assert "torch: 2." in manyheads("doctor").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["gone.toml"], 2, "gone.toml: No such file or directory"),
+        (["{place}/run.toml", "train.stpes=3"], 2, "unknown key train.stpes; did you mean train.steps?"),
+        (["{place}/run.toml", "data.folder=gone", "--out", "{place}/x"], 3, "gone: no data folder"),
+        (
+            ["{place}/run.toml", "train.steps=10"],
+            2,
+            "{place}/run: began with another configuration (train.steps was 9",
+        ),
+        (["{place}/run.toml", "train.start_from=gone", "--out", "{place}/y"], 3, "gone: no model folder"),
+    ],
+)
+def test_a_wrong_call_is_one_clear_line(place: Path, arguments: list[str], code: int, message: str) -> None:
+    done = manyheads("train", *(one.format(place=place) for one in arguments))
+    assert done.returncode == code, done.stderr
+    assert done.stderr.splitlines()[-1].startswith(f"manyheads: {message.format(place=place)}")
+    assert "Traceback" not in done.stderr
+
+
+def test_gpus_calls_torchrun_and_answers_with_our_codes(place: Path, tmp_path: Path) -> None:
+    """Without a GPU the ranks compute on the CPU."""
+    call = [sys.executable, "-m", "manyheads", "train", f"{place}/run.toml", "--gpus", "2"]
+    done = subprocess.run([*call, "--out", f"{tmp_path}/run"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert checkpoint.describe(tmp_path / "run" / "model").step == 9
+    long = [*call, "train.steps=100000", "train.validate_every=100000", "--out", f"{tmp_path}/long"]
+    with subprocess.Popen(long, stderr=subprocess.DEVNULL) as child:
+        while not checkpoint.checkpoints(tmp_path / "long"):
+            time.sleep(0.2)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(60) == 75
+    stopped = checkpoint.checkpoints(tmp_path / "long")[-1]
+    assert checkpoint.describe(stopped).step > 0
