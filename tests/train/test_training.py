@@ -139,9 +139,31 @@ def test_a_run_cut_after_any_step_is_the_uninterrupted_one(
 
 
 def test_a_finished_run_has_nothing_more_to_do(data: Path, whole: Path) -> None:
-    before = weights(whole)
+    before, log = weights(whole), without_times(whole)
     assert train(config(data), whole, device="cpu") == "steps"
     assert identical(weights(whole), before)
+    assert without_times(whole) == log
+
+
+def test_a_run_that_was_asked_to_stop_ends_as_the_uninterrupted_one(
+    data: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoints that it wrote on being asked are not among those that are averaged."""
+    for stop in (5, 10, 11):
+        asking = lambda self, asked, stop=stop: "asked" if self.place.step == stop else None  # noqa: E731
+        monkeypatch.setattr(loop.Trainer, "_reason_to_stop", asking)
+        assert train(config(data), tmp_path / "run", device="cpu") == "asked"
+        monkeypatch.undo()
+    assert train(config(data), tmp_path / "run", device="cpu") == "steps"
+    assert identical(weights(tmp_path / "run"), weights(whole))
+    assert without_times(tmp_path / "run") == without_times(whole)
+
+
+def test_the_best_checkpoint_is_there_though_none_was_due(data: Path, tmp_path: Path) -> None:
+    train(config(data, validate_every=2, checkpoint_every=5), tmp_path / "run", device="cpu")
+    valid = [line for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "valid"]
+    best = min(valid, key=lambda line: line["loss"])["step"]
+    assert checkpoint.describe(checkpoint.checkpoint_folder(tmp_path / "run", best)).step == best
 
 
 @pytest.mark.parametrize("micro_tokens", [150, 75, 1])
@@ -225,7 +247,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
     train(config(data), tmp_path / "run", change_config=True, device="cpu")
     told = capsys.readouterr().err
     assert "step-00000009/optimiser.safetensors: damaged" in told
-    assert "goes on after step 6" in told
+    assert "goes on after step 8" in told
     assert identical(weights(tmp_path / "run"), weights(whole))
 
 

@@ -56,10 +56,10 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 
 def cut(path: Path, step: int) -> None:
-    """Without what was written after that step. Written aside and renamed."""
+    """Without what was written after that step, and without an end, for there will be one."""
     if not path.exists():
         return
-    kept = [line for line in read_log(path) if line["step"] <= step]
+    kept = [line for line in read_log(path) if line["step"] <= step and line["kind"] != "end"]
     aside = path.with_name(f"{path.name}.part")
     with aside.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in kept)

@@ -160,9 +160,8 @@ class Trainer:
         if log and (place.step % train.log_every == 0 or place.step == 1):
             log.write("train", place.step, numbers)
             self.screen.log(place.step, train.steps, numbers)
-        if place.step % train.validate_every == 0:
-            self._validate(log)
-        if place.step % train.checkpoint_every == 0:
+        better = place.step % train.validate_every == 0 and self._validate(log)
+        if better or place.step % train.checkpoint_every == 0:
             self.save()
 
     def _update(self, batch: Batch) -> dict[str, Any]:
@@ -221,9 +220,10 @@ class Trainer:
 
     # ---- validation
 
-    def _validate(self, log: RunLog | None) -> None:
+    def _validate(self, log: RunLog | None) -> bool:
+        """Whether it is the best so far."""
         if "valid" not in self.store.splits:
-            return
+            return False
         place = self.place
         loss = self.valid_loss()
         better = place.best_loss is None or loss < place.best_loss
@@ -239,6 +239,7 @@ class Trainer:
             best = ", the best so far" if better else ""
             self.screen.say(f"valid at step {place.step:,}: {told_validation(numbers)}{best}")
         self.world.wait()
+        return better
 
     @torch.no_grad()
     def valid_loss(self) -> float:
@@ -296,14 +297,26 @@ class Trainer:
         )
 
     def _forget_old(self) -> None:
-        """All but the last few and the best. Renamed first: a half-deleted one must not look like one."""
-        best = checkpoint.checkpoint_folder(self.run, self.place.best_step)
-        kept = max(self.config.train.keep, self.config.train.average)
-        for old in checkpoint.checkpoints(self.run)[:-kept]:
-            if old != best:
+        """All but the last few, the best and the newest. Renamed first: half a folder must not look whole."""
+        kept = self._regular()[-max(self.config.train.keep, self.config.train.average) :]
+        kept.append(checkpoint.checkpoint_folder(self.run, self.place.best_step))
+        for old in checkpoint.checkpoints(self.run)[:-1]:
+            if old not in kept:
                 gone = old.with_name(f"{old.name}.gone")
                 old.rename(gone)
                 shutil.rmtree(gone, ignore_errors=True)
+
+    def _regular(self) -> list[Path]:
+        """Checkpoints of every so many steps, oldest first.
+
+        Those that a run wrote on being asked to stop, or for the best alone, are not among them: the average at
+        the end must not depend on who interrupted the run.
+        """
+        every = self.config.train.checkpoint_every
+        due = [
+            checkpoint.checkpoint_folder(self.run, step) for step in range(every, self.place.step + 1, every)
+        ]
+        return [folder for folder in due if folder.exists()]
 
     def resume(self, folder: Path) -> None:
         """As the checkpoint left it."""
@@ -339,10 +352,11 @@ class Trainer:
 
     def _choose_model(self, log: RunLog | None) -> None:
         """The mean of the last checkpoints (6.1), or the best single one, whichever valid prefers."""
-        last = checkpoint.checkpoints(self.run)[-self.config.train.average :]
+        newest = checkpoint.checkpoint_folder(self.run, self.place.step)
+        last = sorted({*self._regular(), newest})[-self.config.train.average :]
         candidates = {f"mean of {len(last)}": checkpoint.average(last)}
         best = checkpoint.checkpoint_folder(self.run, self.place.best_step)
-        if best.exists() and len(last) > 1:
+        if self.place.best_step and best.exists() and [best] != last:
             candidates[f"best, {best.name}"] = checkpoint.read_tensors(best / checkpoint.WEIGHTS)
         losses: dict[str, float] = {}
         for name, weights in candidates.items():
