@@ -25,7 +25,6 @@ $(JUDGES): $(READY)
 	@touch $@
 
 demo: $(READY)       ## prepare, train, translate, score: the built-in English-Korean corpus on this CPU, three minutes
-	rm -rf manyheads-demo
 	$(BIN)/manyheads demo
 
 lint: $(READY)       ## ruff and mypy

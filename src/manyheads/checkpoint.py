@@ -205,6 +205,16 @@ def fitted(model: ModelConfig, subwords: SubwordPair) -> ModelConfig:
     return replace(model, ties=ties, **sizes)  # type: ignore[arg-type]
 
 
+def check_subwords(folder: Path, subwords: SubwordPair) -> None:
+    """A run goes on with the subwords that its weights were learnt with."""
+    theirs = read_subwords(folder)
+    if (theirs.source.sha256, theirs.target.sha256) != (subwords.source.sha256, subwords.target.sha256):
+        raise CheckpointError(
+            f"{folder}: was trained with other subwords than the data's: prepare the data with "
+            f"subwords.take_from={folder}, or begin another run"
+        )
+
+
 def begin_with(model: Transformer, subwords: SubwordPair, folder: Path) -> None:
     """Another model's weights, whose subwords must be the data's: fine-tuning."""
     told = describe(folder)
@@ -264,6 +274,40 @@ def average_run(run: Path, last: int, out: Path) -> str:
 
 def checkpoint_folder(run: Path, step: int) -> Path:
     return run / "checkpoints" / f"step-{step:08d}"
+
+
+def sweep(run: Path) -> list[str]:
+    """Clears away what a killed run left half done, and sets damaged checkpoints aside; says which and why.
+
+    Where there are checkpoints and not one is sound, nothing is touched: a run must not begin over them.
+    """
+    here = run / "checkpoints"
+    for left in (*here.glob("*.gone"), *here.glob(".*.manyheads-part"), *here.glob(".*.manyheads-old")):
+        shutil.rmtree(left, ignore_errors=True)
+    faults = {folder: why_unsound(folder) for folder in checkpoints(run)}
+    damaged = {folder: fault for folder, fault in faults.items() if fault}
+    if damaged and len(damaged) == len(faults):
+        raise CheckpointError(
+            f"{run}: not one checkpoint is sound ({'; '.join(map(str, damaged.values()))}); the run cannot go "
+            f"on from them, and will not begin anew over them: choose another folder, or move them away"
+        )
+    for folder in damaged:
+        aside = folder.with_name(f"{folder.name}.damaged")
+        shutil.rmtree(aside, ignore_errors=True)
+        folder.rename(aside)
+    return [f"{fault}; set aside" for fault in damaged.values()]
+
+
+def why_unsound(folder: Path) -> CheckpointError | None:
+    try:
+        describe(folder)
+    except CheckpointError as fault:
+        return fault
+    return None
+
+
+def step_of(folder: Path) -> int:
+    return int(folder.name.removeprefix("step-"))
 
 
 def checkpoints(run: Path) -> list[Path]:

@@ -37,6 +37,10 @@ def main() -> None:
     except BrokenPipeError:  # whoever read our output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except RuntimeError as fault:
+        if "out of memory" not in str(fault):
+            raise
+        leave(f"{str(fault).splitlines()[0]} Lower train.micro_tokens: the result is the same to rounding", 4)
     except OSError as fault:
         at = f"{fault.filename}: " if fault.filename else ""
         leave(f"{at}{fault.strerror or fault}", 4 if fault.errno in NO_ROOM else 3)
@@ -48,6 +52,10 @@ PREEMPTED = 75
 
 def leave(message: str, code: int) -> None:
     print(f"manyheads: {message}", file=sys.stderr)
+    if "MANYHEADS_EXIT_FILE" in os.environ:  # one of several ranks: torchrun would hide the code
+        from manyheads.train.launch import leave_code
+
+        leave_code(code)
     sys.exit(code)
 
 
@@ -112,8 +120,10 @@ def demo(
     from manyheads.demo import demo as show
     from manyheads.progress import watched
 
-    with watched(sys.stderr) as progress:
-        found = show(out, pair, seconds, progress)
+    found = show(out, pair, seconds, lambda: watched(sys.stderr))
+    if found is None:
+        leave(f"{out}: stopped as asked; the same command goes on", PREEMPTED)
+        return
     for source, reference, translation in found.rows[:SHOWN]:
         mark = "=" if translation == reference else "!"
         print(f"{mark} {source}\n  {translation}" + ("" if mark == "=" else f"\n  {reference}  (reference)"))

@@ -1,5 +1,6 @@
 """The whole way in about three minutes on a CPU: built-in corpus, training, translations, scores."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -50,20 +51,34 @@ class Outcome:
     bleu: Score
 
 
-def demo(folder: Path, pair: str, seconds: float, progress: Progress) -> Outcome:
-    """Prepares, trains for so long, and translates the held-out sentences."""
-    if folder.exists():
-        raise DataError(f"{folder}: exists already; choose another folder with --out")
-    write_corpus(folder, pair)
-    store = prepare(recipe(folder, pair), folder / "data", tell=progress.tell)
-    progress.say(f"{len(store.split('train')):,} pairs to learn from, {len(store.split('test')):,} held out")
+def demo(folder: Path, pair: str, seconds: float, watch: Callable[[], Progress]) -> Outcome | None:
+    """Prepares, trains, and translates the held-out sentences; begun again, it goes on. None: stopped."""
+    with watch() as progress:
+        store = prepared(folder, pair, progress)
+        progress.say(
+            f"{len(store.split('train')):,} pairs to learn from, {len(store.split('test')):,} held out"
+        )
     config = Config(
         model=MODEL,
         data=DataConfig(folder=str(folder / "data"), batch_tokens=2500),
         train=replace(TRAINING, seconds=seconds),
     )
-    train(config, folder / "run", device="cpu")
+    if train(config, folder / "run", device="cpu") == "asked":
+        return None
     return judge(store, folder / "run" / "model")
+
+
+def prepared(folder: Path, pair: str, progress: Progress) -> Store:
+    """The data, made now or by an earlier call."""
+    if (folder / "data").exists():
+        store = Store.open(folder / "data")
+        if f"{store.source_language}-{store.target_language}" != pair:
+            raise DataError(f"{folder}: holds another pair than {pair}; choose another folder with --out")
+        return store
+    if folder.exists():
+        raise DataError(f"{folder}: exists already; choose another folder with --out")
+    write_corpus(folder, pair)
+    return prepare(recipe(folder, pair), folder / "data", tell=progress.tell)
 
 
 def write_corpus(folder: Path, pair: str) -> None:

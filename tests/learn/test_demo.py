@@ -20,7 +20,8 @@ def test_a_small_world_is_learnt_to_the_letter(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(demo, "MODEL", replace(demo.MODEL, d_model=64, d_ff=256))
     small = replace(demo.TRAINING, steps=200, warmup=40, checkpoint_every=100, validate_every=100)
     monkeypatch.setattr(demo, "TRAINING", small)
-    found = demo.demo(tmp_path / "demo", "en-ko", 120, Progress())
+    found = demo.demo(tmp_path / "demo", "en-ko", 120, Progress)
+    assert found is not None
     assert found.exact >= 0.9, found.rows[:5]
     assert found.bleu.value > 90
     assert (found.model / "manyheads.json").exists()

@@ -247,8 +247,78 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
     train(config(data), tmp_path / "run", change_config=True, device="cpu")
     told = capsys.readouterr().err
     assert "step-00000009/optimiser.safetensors: damaged" in told
+    assert (tmp_path / "run" / "checkpoints" / "step-00000009.damaged").exists()
     assert "goes on after step 8" in told
     assert identical(weights(tmp_path / "run"), weights(whole))
+
+
+def test_a_damaged_description_is_no_obstacle(data: Path, whole: Path, tmp_path: Path) -> None:
+    train(config(data, steps=9), tmp_path / "run", device="cpu")
+    newest = checkpoint.checkpoints(tmp_path / "run")[-1]
+    (newest / "manyheads.json").write_text("{")
+    train(config(data), tmp_path / "run", change_config=True, device="cpu")
+    assert identical(weights(tmp_path / "run"), weights(whole))
+
+
+def test_where_no_checkpoint_is_sound_nothing_is_touched(data: Path, tmp_path: Path) -> None:
+    train(config(data, steps=6), tmp_path / "run", device="cpu")
+    for folder in checkpoint.checkpoints(tmp_path / "run"):
+        (folder / "manyheads.json").write_text('{"format": 2}')
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    with pytest.raises(
+        mh.CheckpointError, match="not one checkpoint is sound.*format 2.*will not begin anew"
+    ):
+        train(config(data, steps=6), tmp_path / "run", device="cpu")
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+
+
+def test_other_data_and_other_subwords_are_not_gone_on_with(data: Path, tmp_path: Path) -> None:
+    train(config(data, steps=3), tmp_path / "run", device="cpu")
+    tables = json.loads((data / "corpus.json").read_text())["recipe"]
+    other = dict(tables, corpus={**tables["corpus"], "hold_out": 5})
+    again = prepare(Recipe.from_mapping(other), tmp_path / "again")
+    made = config(tmp_path / "again", steps=3)
+    with pytest.raises(mh.ConfigError, match="were prepared anew"):
+        train(made, tmp_path / "run", device="cpu")
+    same_size = len(again.subwords.source) == 330
+    assert same_size
+    with pytest.raises(mh.CheckpointError, match="was trained with other subwords than the data's"):
+        train(made, tmp_path / "run", change_config=True, device="cpu")
+
+
+def test_what_a_killed_run_left_half_done_is_cleared_away(data: Path, tmp_path: Path) -> None:
+    train(config(data, steps=3), tmp_path / "run", device="cpu")
+    here = tmp_path / "run" / "checkpoints"
+    for name in ("step-00000001.gone", ".step-00000006.manyheads-part"):
+        (here / name).mkdir()
+        (here / name / "half").write_text("half")
+    train(config(data, steps=6), tmp_path / "run", change_config=True, device="cpu")
+    assert all(path.name.startswith("step-") and path.suffix == "" for path in here.iterdir())
+
+
+def test_two_processes_do_not_train_in_one_folder(data: Path, tmp_path: Path) -> None:
+    import fcntl
+
+    (tmp_path / "run").mkdir()
+    handle = os.open(tmp_path / "run", os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    with pytest.raises(mh.DataError, match="another process is writing it"):
+        train(config(data), tmp_path / "run", device="cpu")
+    os.close(handle)
+
+
+def test_the_optimiser_of_a_run_cannot_change(data: Path, tmp_path: Path) -> None:
+    train(config(data, steps=3), tmp_path / "run", device="cpu")
+    with pytest.raises(mh.CheckpointError, match="optimiser of a run cannot change"):
+        train(config(data, steps=6, optimiser="muon"), tmp_path / "run", change_config=True, device="cpu")
+
+
+def test_wrong_devices_and_lengths_are_refused(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(mh.ConfigError, match="'tpu', but must be cpu or cuda"):
+        train(config(data), tmp_path / "run", device="tpu")
+    learned = replace(config(data), model=mh.ModelConfig(layers=1, positions="learned", learned_length=100))
+    with pytest.raises(mh.ConfigError, match=r"data\.longest is 256, but learned positions reach 100"):
+        train(learned, tmp_path / "run", device="cpu")
 
 
 # ---- from outside

@@ -145,6 +145,11 @@ class Store:
                 raise DataError(f"{path}: damaged, {MANIFEST} has another SHA-256: prepare the data again")
 
     @property
+    def sha256(self) -> str:
+        """Of the description, and through it of everything."""
+        return str(fingerprint(self.folder / MANIFEST)["sha256"])
+
+    @property
     def total_bytes(self) -> int:
         return sum(stated["bytes"] for stated in self.manifest["files"].values())
 

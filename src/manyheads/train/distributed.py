@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -48,11 +48,13 @@ class World:
         places = [self.device] if self.device.type == "cuda" else None
         return DistributedDataParallel(module, device_ids=places, gradient_as_bucket_view=True)
 
-    def spread(self, tensors: list[Tensor]) -> None:
-        """The first rank's tensors, to all."""
-        if self.size > 1:
-            for tensor in tensors:
-                distributed.broadcast(tensor, 0)
+    def first(self, number: int) -> int:
+        """The first rank's number, for all: what is read off a disk is decided by one."""
+        if self.size == 1:
+            return number
+        told = torch.tensor(number, device=self.device)
+        distributed.broadcast(told, 0)
+        return int(told)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """What a run says: lines of `log.jsonl`, TensorBoard, and what a person sees while it trains."""
 
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -20,8 +21,13 @@ class RunLog:
         self.file: IO[str] = self.path.open("a", encoding="utf-8")
         self.board = board(run, step)
 
+    def rewind(self, step: int) -> None:
+        """As if what came after that step had not been."""
+        self.close()
+        RunLog.__init__(self, self.path.parent, step)
+
     def write(self, kind: str, step: int, numbers: dict[str, Any]) -> None:
-        line = {"kind": kind, "step": step, **numbers}
+        line = {"kind": kind, "step": step, **{key: told_finite(value) for key, value in numbers.items()}}
         self.file.write(json.dumps(line, ensure_ascii=False) + "\n")
         self.file.flush()
         if self.board is not None:
@@ -33,6 +39,11 @@ class RunLog:
         self.file.close()
         if self.board is not None:
             self.board.close()
+
+
+def told_finite(value: Any) -> Any:
+    """JSON has no word for infinity and for what is no number."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def board(run: Path, step: int) -> Any:

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from manyheads import checkpoint
-from manyheads.config import Config, DataConfig
+from manyheads.config import Config, DataConfig, ModelConfig
 from manyheads.data.batches import Batch, Batches, Stream
 from manyheads.data.store import Store
-from manyheads.errors import CheckpointError, TrainingError
+from manyheads.errors import CheckpointError, ConfigError, TrainingError
 from manyheads.evaluate import Score, greedy_bleu
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
@@ -79,12 +79,18 @@ class Trainer:
         if self.config.train.deterministic:
             torch.use_deterministic_algorithms(True)
         self.model = Transformer(self.config.model)
-        if self.config.train.start_from:
-            checkpoint.begin_with(self.model, self.subwords, Path(self.config.train.start_from))
+        check_reach(self.config)
         self.model.to(world.device)
         self.optimiser = Optimiser(self.model, self.config.train)
         self.batches = self._batches("train", self.config.data)
         self.place = Place()
+        self.saved_step = -1  # of the newest checkpoint; the same on every rank
+        self.mark = time.monotonic()  # up to which time is accounted for
+
+    def begin(self) -> None:
+        """A run that has no checkpoint yet, with another model's weights if it is told to."""
+        if self.config.train.start_from:
+            checkpoint.begin_with(self.model, self.subwords, Path(self.config.train.start_from))
 
     def _batches(self, split: str, data: DataConfig) -> Batches:
         return Batches(
@@ -118,6 +124,7 @@ class Trainer:
                 log.close()
 
     def _train(self, log: RunLog | None, asked: Callable[[], bool]) -> str:
+        self.mark = time.monotonic()
         while True:
             with self._stream() as stream:
                 for batch in stream:
@@ -125,7 +132,7 @@ class Trainer:
                         return self._end(reason, log)
                     self._step(batch, log)
                     if self.place.faults >= FAULTS_IN_A_ROW:
-                        self._go_back()
+                        self._go_back(log)
                         break
 
     def _stream(self) -> Stream:
@@ -146,23 +153,23 @@ class Trainer:
     def _step(self, batch: Batch, log: RunLog | None) -> None:
         """One update, and what is due after it."""
         train, place = self.config.train, self.place
-        began = time.monotonic()
         numbers = self._update(batch)
         place.epoch, place.index = batch.epoch, batch.index + 1
         if place.index == self.batches.count(batch.epoch):
             place.epoch, place.index = batch.epoch + 1, 0
-        numbers["seconds"] = time.monotonic() - began
+        numbers["seconds"] = time.monotonic() - self.mark  # since the last step ended: waiting for data too
         numbers["tokens_per_second"] = numbers["tokens"] / numbers["seconds"]
         if limit := peak(self.world.device):
             numbers["share_of_peak"] = numbers["flops"] / numbers["seconds"] / limit / self.world.size
-        place.seconds += numbers["seconds"]
         self.screen.step(place.step, train.steps, numbers)
         if log and (place.step % train.log_every == 0 or place.step == 1):
             log.write("train", place.step, numbers)
             self.screen.log(place.step, train.steps, numbers)
         better = place.step % train.validate_every == 0 and self._validate(log)
-        if better or place.step % train.checkpoint_every == 0:
-            self.save()
+        place.seconds += time.monotonic() - self.mark
+        self.mark = time.monotonic()
+        if (better or place.step % train.checkpoint_every == 0) and not place.faults:
+            self.save()  # never in the middle of faults, to which nobody wants to go back
 
     def _update(self, batch: Batch) -> dict[str, Any]:
         """The gradient of the whole batch, over its parts and all ranks, then the optimiser's step (5.3)."""
@@ -183,13 +190,13 @@ class Trainer:
             total, nll = total + part_total.detach(), nll + part_nll
         norm = gradient_norm(self.model, train.clip)
         rate = learning_rate(step, train, self.config.model.d_model)
-        finite = math.isfinite(norm)
+        all_total, all_nll = self.world.sum(total.item(), nll.item())
+        finite = math.isfinite(norm) and math.isfinite(all_total)
         if finite:
             self.optimiser.step(rate)
         place.step = step
         place.faults = 0 if finite else place.faults + 1
         place.skipped += not finite
-        all_total, all_nll = self.world.sum(total.item(), nll.item())
         return {
             "loss": all_total / tokens,
             "perplexity": perplexity(all_nll / tokens),
@@ -226,7 +233,7 @@ class Trainer:
             return False
         place = self.place
         loss = self.valid_loss()
-        better = place.best_loss is None or loss < place.best_loss
+        better = math.isfinite(loss) and (place.best_loss is None or loss < place.best_loss)
         if better:
             place.best_loss, place.best_step, place.worse = loss, place.step, 0
         else:
@@ -245,7 +252,8 @@ class Trainer:
     def valid_loss(self) -> float:
         """The mean negative log-likelihood of valid's tokens, unsmoothed."""
         self.model.eval()
-        data = replace(self.config.data, subword_sampling=0.0, longest=self.config.data.batch_tokens)
+        longest = reach(self.config.model, self.config.data.batch_tokens)
+        data = replace(self.config.data, subword_sampling=0.0, longest=longest)
         valid = self._batches("valid", data)
         nll, tokens = 0.0, 0
         for index in range(valid.count(0)):
@@ -278,9 +286,14 @@ class Trainer:
     def save(self) -> None:
         """A checkpoint of this step, by the first rank; the others wait."""
         if self.world.is_first:
-            self._write(checkpoint.checkpoint_folder(self.run, self.place.step), asdict(self.place))
+            self._write(checkpoint.checkpoint_folder(self.run, self.place.step), self._standing())
             self._forget_old()
+        self.saved_step = self.place.step
         self.world.wait()
+
+    def _standing(self) -> dict[str, Any]:
+        """The place, and of which data it is one."""
+        return {"place": asdict(self.place), "data": self.store.sha256}
 
     def _write(
         self, folder: Path, training: dict[str, Any] | None, weights: dict[str, Tensor] | None = None
@@ -309,8 +322,8 @@ class Trainer:
     def _regular(self) -> list[Path]:
         """Checkpoints of every so many steps, oldest first.
 
-        Those that a run wrote on being asked to stop, or for the best alone, are not among them: the average at
-        the end must not depend on who interrupted the run.
+        Those that a run wrote on being asked to stop, or for the best alone, are not among them: the average
+        at the end must not depend on who interrupted the run.
         """
         every = self.config.train.checkpoint_every
         due = [
@@ -321,30 +334,34 @@ class Trainer:
     def resume(self, folder: Path) -> None:
         """As the checkpoint left it."""
         told = checkpoint.describe(folder)
+        checkpoint.check_subwords(told.folder, self.subwords)
         checkpoint.read_weights(self.model, folder)
         self.optimiser.restore(checkpoint.read_tensors(folder / checkpoint.OPTIMISER), str(folder))
-        self.place = Place(**told.training)
+        self.place = place_of(told)
+        self.saved_step = self.place.step
 
-    def _go_back(self) -> None:
+    def _go_back(self, log: RunLog | None) -> None:
         """Several faults in a row: once to the last checkpoint, then the end."""
         place = self.place
         diagnosis = (
             f"{place.faults} steps in a row had no finite gradient, the last of them step {place.step} "
             f"(learning rate {learning_rate(place.step, self.config.train, self.config.model.d_model):.2e})"
         )
-        found = newest_sound(self.run, self.screen)
-        if place.went_back or found is None:
+        if place.went_back or self.saved_step < 0:
             raise TrainingError(
                 f"{diagnosis}: lower train.learning_rate or raise train.warmup, set train.clip=1, "
                 f'or look at the batch; train.precision="float32" tells whether rounding is at fault'
             )
+        found = checkpoint.checkpoint_folder(self.run, self.saved_step)
         self.screen.say(f"{diagnosis}: back to {found.name}")
         self.resume(found)
         self.place.went_back, self.place.faults = True, 0
+        if log:
+            log.rewind(self.place.step)
 
     def _end(self, reason: str, log: RunLog | None) -> str:
         """A last checkpoint; when the run is over, the model that came of it."""
-        if not checkpoint.checkpoint_folder(self.run, self.place.step).exists():
+        if self.saved_step != self.place.step:
             self.save()
         if reason != "asked":
             self._choose_model(log)
@@ -354,6 +371,8 @@ class Trainer:
         """The mean of the last checkpoints (6.1), or the best single one, whichever valid prefers."""
         newest = checkpoint.checkpoint_folder(self.run, self.place.step)
         last = sorted({*self._regular(), newest})[-self.config.train.average :]
+        for folder in last:
+            checkpoint.describe(folder)  # every byte, before it becomes part of a model
         candidates = {f"mean of {len(last)}": checkpoint.average(last)}
         best = checkpoint.checkpoint_folder(self.run, self.place.best_step)
         if self.place.best_step and best.exists() and [best] != last:
@@ -362,7 +381,7 @@ class Trainer:
         for name, weights in candidates.items():
             checkpoint.put_weights(self.model, weights, name)
             losses[name] = self.valid_loss() if "valid" in self.store.splits else 0.0
-        chosen = min(losses, key=losses.__getitem__)
+        chosen = min(losses, key=lambda name: losses[name] if math.isfinite(losses[name]) else math.inf)
         checkpoint.put_weights(self.model, candidates[chosen], chosen)
         if self.world.is_first:
             self._write(self.run / "model", None)
@@ -387,16 +406,26 @@ def dropout_seed(seed: int, step: int, rank: int, part: int) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
-def newest_sound(run: Path, screen: Screen) -> Path | None:
-    """The newest checkpoint that is whole; a damaged one is named and passed over."""
-    for folder in reversed(checkpoint.checkpoints(run)):
-        try:
-            checkpoint.describe(folder)
-        except CheckpointError as fault:
-            screen.say(f"{fault}; an older checkpoint is used")
-        else:
-            return folder
-    return None
+def place_of(told: checkpoint.Description) -> Place:
+    try:
+        return Place(**told.training["place"])
+    except (KeyError, TypeError):
+        raise CheckpointError(
+            f"{told.folder}: does not say where its run stood; it is a model to start from"
+        ) from None
+
+
+def reach(model: ModelConfig, tokens: int) -> int:
+    """So many tokens, or as many as learned positions go."""
+    return min(tokens, model.learned_length) if model.positions == "learned" else tokens
+
+
+def check_reach(config: Config) -> None:
+    if reach(config.model, config.data.longest) < config.data.longest:
+        raise ConfigError(
+            f"data.longest is {config.data.longest}, but learned positions reach {config.model.learned_length}: "
+            f"lower it, or raise model.learned_length"
+        )
 
 
 @contextlib.contextmanager

@@ -8,6 +8,12 @@ from torch import Tensor, nn, optim
 from manyheads.config import TrainConfig
 from manyheads.errors import CheckpointError
 
+QUANTITIES: dict[type[optim.Optimizer], set[str]] = {
+    optim.Adam: {"exp_avg", "exp_avg_sq", "step"},
+    optim.AdamW: {"exp_avg", "exp_avg_sq", "step"},
+    optim.Muon: {"momentum_buffer"},
+}
+
 
 class Optimiser:
     """One or two of torch's, over the parameters of a model by their names."""
@@ -43,10 +49,15 @@ class Optimiser:
             for group in part.param_groups:
                 for parameter in group["params"]:
                     prefix = f"{self.names[parameter]}/"
-                    own = {key for key in left if key.startswith(prefix)}
-                    part.state[parameter] = {
-                        key.removeprefix(prefix): placed(left.pop(key), parameter) for key in sorted(own)
-                    }
+                    own = {key.removeprefix(prefix) for key in left if key.startswith(prefix)}
+                    if own not in (set(), QUANTITIES[type(part)]):
+                        raise CheckpointError(
+                            f"{where}: keeps {', '.join(sorted(own))} of {prefix[:-1]}, but "
+                            f"{type(part).__name__} needs {', '.join(sorted(QUANTITIES[type(part)]))}: the "
+                            f"optimiser of a run cannot change; start another with train.start_from"
+                        )
+                    kept = {key: placed(left.pop(prefix + key), parameter) for key in sorted(own)}
+                    part.state[parameter] = kept
         if left:
             raise CheckpointError(f"{where}: holds {sorted(left)[0]}, which this model does not have")
 

@@ -1,5 +1,8 @@
 """A run folder: begun, or gone on with where it was left."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -7,17 +10,19 @@ import torch
 
 from manyheads import checkpoint
 from manyheads.config import Config
-from manyheads.errors import ConfigError
-from manyheads.train.distributed import joined
+from manyheads.errors import CheckpointError, ConfigError
+from manyheads.folders import take_lock
+from manyheads.train.distributed import World, joined
 from manyheads.train.log import Screen, screen
-from manyheads.train.loop import Trainer, newest_sound
+from manyheads.train.loop import Trainer
 
 CONFIG = "config.toml"
+NOTHING = -1
 
 
 def train(config: Config, run: Path, *, change_config: bool = False, device: str | None = None) -> str:
     """Trains in a folder, from its newest sound checkpoint if it has one. Returns what ended it."""
-    with joined(device or ("cuda" if torch.cuda.is_available() else "cpu")) as world:
+    with joined(known_device(device)) as world, owned(run, world):
         shown = screen(config.train.steps) if world.is_first else Screen(None)
         try:
             trainer = Trainer(config, run, world, shown)
@@ -27,29 +32,68 @@ def train(config: Config, run: Path, *, change_config: bool = False, device: str
             shown.close()
 
 
+def known_device(device: str | None) -> str:
+    if device is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device not in ("cpu", "cuda"):
+        raise ConfigError(f"the device is {device!r}, but must be cpu or cuda")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("the device is cuda, but there is no GPU here that torch can use: --device cpu")
+    return device
+
+
+@contextmanager
+def owned(run: Path, world: World) -> Iterator[None]:
+    """One run at a time in a folder: its first rank holds a lock on it."""
+    run.mkdir(parents=True, exist_ok=True)
+    handle = os.open(run, os.O_RDONLY)
+    try:
+        if world.is_first:
+            take_lock(handle, run)
+        yield
+    finally:
+        os.close(handle)
+
+
 def begin_or_go_on(trainer: Trainer, change_config: bool) -> None:
-    run = trainer.run
-    if begun := newest_sound(run, trainer.screen):
-        check_unchanged(trainer.config, begun, change_config)
-        trainer.resume(begun)
+    """The first rank looks for a checkpoint, and all take the same one."""
+    run, world = trainer.run, trainer.world
+    step = world.first(newest_step(trainer) if world.is_first else NOTHING)
+    if step == NOTHING:
+        trainer.begin()
+    else:
+        folder = checkpoint.checkpoint_folder(run, step)
+        if not folder.exists():
+            raise CheckpointError(f"{folder}: not on this machine; the ranks of a run share its folder")
+        check_unchanged(trainer, folder, change_config)
+        trainer.resume(folder)
         trainer.screen.say(f"{run}: goes on after step {trainer.place.step:,}")
-    trainer.world.wait()
-    if trainer.world.is_first:
-        run.mkdir(parents=True, exist_ok=True)
+    world.wait()
+    if world.is_first:
         trainer.config.save(run / CONFIG)
 
 
-def check_unchanged(config: Config, begun: Path, change_config: bool) -> None:
-    """A run goes on with the configuration that it began with, unless someone says that it should not."""
-    now, then = asdict(config), asdict(checkpoint.describe(begun).config)
+def newest_step(trainer: Trainer) -> int:
+    for told in checkpoint.sweep(trainer.run):
+        trainer.screen.say(told)
+    found = checkpoint.checkpoints(trainer.run)
+    return checkpoint.step_of(found[-1]) if found else NOTHING
+
+
+def check_unchanged(trainer: Trainer, begun: Path, change_config: bool) -> None:
+    """A run goes on with the configuration and the data that it began with, unless someone insists."""
+    told = checkpoint.describe(begun)
+    now, then = asdict(trainer.config), asdict(told.config)
     changed = [
         f"{table}.{key} was {then[table][key]!r}, is {value!r}"
         for table, keys in now.items()
         for key, value in keys.items()
         if then[table].get(key) != value
     ]
+    if told.training.get("data") != trainer.store.sha256:
+        changed.append(f"the data in {trainer.config.data.folder} were prepared anew")
     if changed and not change_config:
         raise ConfigError(
-            f"{begun.parent.parent}: began with another configuration ({'; '.join(changed)}); change it "
-            f"back, choose another folder, or go on with the new one by --change-config"
+            f"{trainer.run}: began with another configuration ({'; '.join(changed)}); change it back, choose "
+            f"another folder, or go on with the new one by --change-config"
         )
