@@ -288,8 +288,8 @@ def sweep(run: Path) -> list[str]:
     damaged = {folder: fault for folder, fault in faults.items() if fault}
     if damaged and len(damaged) == len(faults):
         raise CheckpointError(
-            f"{run}: not one checkpoint is sound ({'; '.join(map(str, damaged.values()))}); the run cannot go "
-            f"on from them, and will not begin anew over them: choose another folder, or move them away"
+            f"{run}: not one checkpoint is sound ({'; '.join(map(str, damaged.values()))}); the run cannot "
+            f"go on from them, and will not begin anew over them: choose another folder, or move them away"
         )
     for folder in damaged:
         aside = folder.with_name(f"{folder.name}.damaged")

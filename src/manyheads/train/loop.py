@@ -423,8 +423,8 @@ def reach(model: ModelConfig, tokens: int) -> int:
 def check_reach(config: Config) -> None:
     if reach(config.model, config.data.longest) < config.data.longest:
         raise ConfigError(
-            f"data.longest is {config.data.longest}, but learned positions reach {config.model.learned_length}: "
-            f"lower it, or raise model.learned_length"
+            f"data.longest is {config.data.longest}, but learned positions reach "
+            f"{config.model.learned_length}: lower it, or raise model.learned_length"
         )
 
 
