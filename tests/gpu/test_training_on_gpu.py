@@ -1,0 +1,97 @@
+"""Training on a CUDA device: it learns in bfloat16, and a cut run in deterministic mode is the uninterrupted one."""
+
+import os
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import manyheads as mh
+from manyheads import checkpoint
+from manyheads.config import Recipe
+from manyheads.data.prepare import prepare
+from manyheads.train import loop
+from manyheads.train.log import read_log
+from manyheads.train.run import train
+
+pytestmark = pytest.mark.gpu
+
+PAIRS = [(f"{who} has {n} {what}.", f"{누구} {무엇} {n}개 있다.") for n in range(40)
+         for who, 누구 in (("She", "그녀는"), ("He", "그는")) for what, 무엇 in (("books", "책이"), ("cups", "컵이"))]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    for side, code in enumerate(("en", "ko")):
+        (folder / f"a.{code}").write_text("".join(f"{pair[side]}\n" for pair in PAIRS), encoding="utf-8")
+    tables: dict[str, Any] = {"train": [{"files": [f"{folder}/a.en", f"{folder}/a.ko"]}]}
+    prepare(Recipe.from_mapping({**tables, "subwords": {"vocabulary": 340}}), folder / "data")
+    return folder / "data"
+
+
+@pytest.fixture(autouse=True)
+def reset() -> Iterator[None]:
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def config(data: Path, **changes: Any) -> mh.Config:
+    numbers: dict[str, Any] = {
+        "steps": 40,
+        "warmup": 10,
+        "learning_rate": 3e-3,
+        "log_every": 1,
+        "bleu_sentences": 2,
+    }
+    numbers |= {"validate_every": 20, "checkpoint_every": 10, "average": 2, **changes}
+    return mh.Config(
+        model=mh.ModelConfig(layers=2, d_model=64, d_ff=128, heads=4),
+        data=mh.DataConfig(folder=str(data), batch_tokens=600),
+        train=mh.TrainConfig(**numbers),
+    )
+
+
+def losses(run: Path) -> list[float]:
+    return [line["loss"] for line in read_log(run / "log.jsonl") if line["kind"] == "train"]
+
+
+def test_it_learns_in_half_precision_and_tells_its_share_of_the_peak(data: Path, tmp_path: Path) -> None:
+    assert train(config(data), tmp_path / "run", device="cuda") == "steps"
+    found = losses(tmp_path / "run")
+    assert found[-1] < 0.7 * found[0]
+    plain = config(data, precision="float32")
+    train(plain, tmp_path / "plain", device="cuda")
+    assert found[:5] == pytest.approx(losses(tmp_path / "plain")[:5], rel=0.02)
+    weights = checkpoint.read_tensors(tmp_path / "run" / "model" / "weights.safetensors")
+    assert {one.dtype for one in weights.values()} == {torch.float32}
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_in_deterministic_mode_a_cut_run_is_the_uninterrupted_one(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    made = config(data, deterministic=True, precision=precision)
+    train(made, tmp_path / "whole", device="cuda")
+    step = loop.Trainer._step
+
+    def falling(self: loop.Trainer, *rest: Any) -> None:
+        if self.place.step == 26:
+            raise ZeroDivisionError
+        step(self, *rest)
+
+    monkeypatch.setattr(loop.Trainer, "_step", falling)
+    with pytest.raises(ZeroDivisionError):
+        train(made, tmp_path / "cut", device="cuda")
+    monkeypatch.undo()
+    train(made, tmp_path / "cut", device="cuda")
+    assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
+    one, other = (
+        checkpoint.read_tensors(tmp_path / run / "model" / checkpoint.WEIGHTS) for run in ("whole", "cut")
+    )
+    assert all(torch.equal(one[name], other[name]) for name in one)
