@@ -1,4 +1,4 @@
-"""Training on a CUDA device: it learns in bfloat16, and a cut run in deterministic mode is the uninterrupted one."""
+"""Training on a CUDA device: it learns in bfloat16; cut in deterministic mode, it is the uninterrupted run."""
 
 import os
 
@@ -21,8 +21,12 @@ from manyheads.train.run import train
 
 pytestmark = pytest.mark.gpu
 
-PAIRS = [(f"{who} has {n} {what}.", f"{누구} {무엇} {n}개 있다.") for n in range(40)
-         for who, 누구 in (("She", "그녀는"), ("He", "그는")) for what, 무엇 in (("books", "책이"), ("cups", "컵이"))]  # fmt: skip
+PAIRS = [
+    (f"{who} has {n} {what}.", f"{누구} {무엇} {n}개 있다.")
+    for n in range(40)
+    for who, 누구 in (("She", "그녀는"), ("He", "그는"))
+    for what, 무엇 in (("books", "책이"), ("cups", "컵이"))
+]
 
 
 @pytest.fixture(scope="module")

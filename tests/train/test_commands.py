@@ -105,8 +105,11 @@ def test_a_wrong_call_is_one_clear_line(place: Path, arguments: list[str], code:
     assert "Traceback" not in done.stderr
 
 
-def test_gpus_calls_torchrun_and_answers_with_our_codes(place: Path, tmp_path: Path) -> None:
+def test_gpus_calls_torchrun_and_answers_with_our_codes(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without a GPU the ranks compute on the CPU."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     call = [sys.executable, "-m", "manyheads", "train", f"{place}/run.toml", "--gpus", "2"]
     done = subprocess.run([*call, "--out", f"{tmp_path}/run"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

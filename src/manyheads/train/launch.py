@@ -8,11 +8,18 @@ import tempfile
 from pathlib import Path
 from types import FrameType
 
+import torch
+
+from manyheads.errors import ConfigError
+
 EXIT_FILE = "MANYHEADS_EXIT_FILE"  # where a rank leaves its code, for torchrun has only its own
 
 
 def launch(processes: int, arguments: list[str], change_config: bool) -> int:
-    """Runs `train` in so many processes. A signal to us is handed on once."""
+    """Runs `train` in so many processes. A signal to us is handed on once. Without GPUs they use the CPU."""
+    there = torch.cuda.device_count()
+    if 0 < there < processes:
+        raise ConfigError(f"--gpus is {processes}, but there are {there} here")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     command += ["-m", "manyheads", "train", *arguments, *(["--change-config"] if change_config else [])]
     with tempfile.TemporaryDirectory() as place:

@@ -23,7 +23,7 @@ NOTHING = -1
 def train(config: Config, run: Path, *, change_config: bool = False, device: str | None = None) -> str:
     """Trains in a folder, from its newest sound checkpoint if it has one. Returns what ended it."""
     if config.train.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA begins, or products may differ
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA begins
     with joined(known_device(device)) as world, owned(run, world):
         shown = screen(config.train.steps) if world.is_first else Screen(None)
         try:
