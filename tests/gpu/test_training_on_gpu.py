@@ -1,4 +1,4 @@
-"""Training on a CUDA device: it learns in bfloat16; cut in deterministic mode, it is the uninterrupted run."""
+"""Training on a CUDA device: it learns in bfloat16; cut in deterministic mode, it is the same run."""
 
 import os
 
