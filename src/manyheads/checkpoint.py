@@ -207,8 +207,7 @@ def fitted(model: ModelConfig, subwords: SubwordPair) -> ModelConfig:
 
 def check_subwords(folder: Path, subwords: SubwordPair) -> None:
     """A run goes on with the subwords that its weights were learnt with."""
-    theirs = read_subwords(folder)
-    if (theirs.source.sha256, theirs.target.sha256) != (subwords.source.sha256, subwords.target.sha256):
+    if not subwords.same_as(read_subwords(folder)):
         raise CheckpointError(
             f"{folder}: was trained with other subwords than the data's: prepare the data with "
             f"subwords.take_from={folder}, or begin another run"
@@ -218,8 +217,7 @@ def check_subwords(folder: Path, subwords: SubwordPair) -> None:
 def begin_with(model: Transformer, subwords: SubwordPair, folder: Path) -> None:
     """Another model's weights, whose subwords must be the data's: fine-tuning."""
     told = describe(folder)
-    theirs = read_subwords(told.folder)
-    if (theirs.source.sha256, theirs.target.sha256) != (subwords.source.sha256, subwords.target.sha256):
+    if not subwords.same_as(read_subwords(told.folder)):
         raise ConfigError(
             f"train.start_from is {folder}, whose subwords are not the data's: "
             f"prepare the data with subwords.take_from={folder}"

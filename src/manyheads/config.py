@@ -26,6 +26,7 @@ LARGEST_INTEGER = 2**63 - 1  # that TOML promises to carry
 WIDEST, LARGEST_VOCABULARY = 2**20, 2**31  # beyond reason, and below what torch can count
 
 SPLITS = ("train", "valid", "test")
+SENTENCEPIECE_OWN = re.compile(r"</?s>|<unk>|<pad>|<0x[0-9A-F]{2}>")  # its ends, the unknown, and bytes
 LANGUAGE = re.compile(r"[A-Za-z]{2,3}([_-][A-Za-z0-9]{1,8})*")
 
 Value = TypeVar("Value")
@@ -341,7 +342,7 @@ class SubwordConfig(Section):
 
     def check_together(self) -> None:
         for symbol in self.reserved:
-            own = re.fullmatch(r"</?s>|<unk>|<pad>|<0x[0-9A-F]{2}>", symbol)  # SentencePiece's
+            own = SENTENCEPIECE_OWN.fullmatch(symbol)
             if not symbol or symbol != "".join(symbol.split()) or "\u2581" in symbol or own:
                 raise ConfigError(
                     f"subwords.reserved holds {symbol!r}, but a symbol is not empty, has no white space and "

@@ -11,15 +11,13 @@ from manyheads.config import Config, DataConfig, ModelConfig, Recipe, TrainConfi
 from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
 from manyheads.errors import DataError
-from manyheads.evaluate import Score, bleu, exact_match
+from manyheads.evaluate import Score, exact_match, greedy_bleu
 from manyheads.progress import Progress
 from manyheads.text import playground
 from manyheads.train.run import train
-from manyheads.translate import translate_greedily
 
 SIZES = {"train": 40_000, "valid": 300, "test": 500}
 SHOWN = 10
-EXTRA_LENGTH = 50
 
 CONSTRUCTIONS = playground.CONSTRUCTIONS
 VOCABULARY = 2000
@@ -109,8 +107,8 @@ def recipe(folder: Path, pair: str) -> Recipe:
 def judge(store: Store, folder: Path) -> Outcome:
     model, subwords, _ = checkpoint.load_model(folder)
     sources, references = store.text("test")
-    found = translate_greedily(model, subwords, sources, EXTRA_LENGTH, torch.device("cpu"))
-    rows = list(zip(sources, references, found, strict=True))
-    return Outcome(
-        folder, rows, exact_match(found, references), bleu(found, references, store.target_language)
+    score, found = greedy_bleu(
+        model, subwords, sources, references, store.target_language, torch.device("cpu")
     )
+    rows = list(zip(sources, references, found, strict=True))
+    return Outcome(folder, rows, exact_match(found, references), score)

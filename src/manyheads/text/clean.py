@@ -10,7 +10,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.config import CleanConfig, CorpusConfig
+from manyheads.config import SENTENCEPIECE_OWN, CleanConfig, CorpusConfig
 from manyheads.text.languages import letters_of
 
 # Reasons, as reports count them; a pair is dropped for the first that holds, in this order.
@@ -171,6 +171,4 @@ def frequent_placeholders(texts: Iterator[str], most: int) -> list[str]:
 
 def may_be_reserved(symbol: str) -> bool:
     """Not what has a space in it, nor what SentencePiece itself calls its ends, the unknown and bytes."""
-    return "".join(symbol.split()) == symbol and not re.fullmatch(
-        r"</?s>|<unk>|<pad>|<0x[0-9A-F]{2}>", symbol
-    )
+    return "".join(symbol.split()) == symbol and not SENTENCEPIECE_OWN.fullmatch(symbol)

@@ -217,6 +217,13 @@ class SubwordPair:
     def joint(self) -> bool:
         return self.source is self.target
 
+    def same_as(self, other: "SubwordPair") -> bool:
+        """Whether ids mean the same in both."""
+        return all(
+            own.sha256 == theirs.sha256
+            for own, theirs in ((self.source, other.source), (self.target, other.target))
+        )
+
     @property
     def files(self) -> dict[str, Subwords]:
         if self.joint:

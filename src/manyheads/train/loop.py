@@ -331,10 +331,10 @@ class Trainer:
         ]
         return [folder for folder in due if folder.exists()]
 
-    def resume(self, folder: Path) -> None:
+    def resume(self, told: checkpoint.Description) -> None:
         """As the checkpoint left it."""
-        told = checkpoint.describe(folder)
-        checkpoint.check_subwords(told.folder, self.subwords)
+        folder = told.folder
+        checkpoint.check_subwords(folder, self.subwords)
         checkpoint.read_weights(self.model, folder)
         self.optimiser.restore(checkpoint.read_tensors(folder / checkpoint.OPTIMISER), str(folder))
         self.place = place_of(told)
@@ -354,7 +354,7 @@ class Trainer:
             )
         found = checkpoint.checkpoint_folder(self.run, self.saved_step)
         self.screen.say(f"{diagnosis}: back to {found.name}")
-        self.resume(found)
+        self.resume(checkpoint.describe(found))
         self.place.went_back, self.place.faults = True, 0
         if log:
             log.rewind(self.place.step)

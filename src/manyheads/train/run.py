@@ -67,8 +67,9 @@ def begin_or_go_on(trainer: Trainer, change_config: bool) -> None:
         folder = checkpoint.checkpoint_folder(run, step)
         if not folder.exists():
             raise CheckpointError(f"{folder}: not on this machine; the ranks of a run share its folder")
-        check_unchanged(trainer, folder, change_config)
-        trainer.resume(folder)
+        told = checkpoint.describe(folder)
+        check_unchanged(trainer, told, change_config)
+        trainer.resume(told)
         trainer.screen.say(f"{run}: goes on after step {trainer.place.step:,}")
     world.wait()
     if world.is_first:
@@ -82,9 +83,8 @@ def newest_step(trainer: Trainer) -> int:
     return checkpoint.step_of(found[-1]) if found else NOTHING
 
 
-def check_unchanged(trainer: Trainer, begun: Path, change_config: bool) -> None:
+def check_unchanged(trainer: Trainer, told: checkpoint.Description, change_config: bool) -> None:
     """A run goes on with the configuration and the data that it began with, unless someone insists."""
-    told = checkpoint.describe(begun)
     now, then = asdict(trainer.config), asdict(told.config)
     changed = [
         f"{table}.{key} was {then[table][key]!r}, is {value!r}"
