@@ -19,8 +19,8 @@ from pathlib import Path
 
 import manyheads as mh
 from manyheads import checkpoint
-from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
+from manyheads.demo import recipe, write_corpus
 from manyheads.errors import CheckpointError
 from manyheads.text import playground
 from manyheads.train.log import read_log
@@ -30,12 +30,8 @@ TIMES = ("seconds", "tokens_per_second", "share_of_peak")
 
 def make_data(folder: Path) -> None:
     corpus = playground.corpus("en-ko", train=3000, valid=100, test=50, seed=3)
-    for split, pairs in corpus.items():
-        for side, code in enumerate(("en", "ko")):
-            lines = "".join(f"{pair[side]}\n" for pair in pairs)
-            (folder / f"{split}.{code}").write_text(lines, encoding="utf-8")
-    inputs = {split: [{"files": [f"{folder}/{split}.{code}" for code in ("en", "ko")]}] for split in corpus}
-    prepare(Recipe.from_mapping({**inputs, "subwords": {"vocabulary": 900}}), folder / "data")
+    write_corpus(folder, "en-ko", corpus)
+    prepare(recipe(folder, "en-ko", 900), folder / "data")
 
 
 def write_config(folder: Path, steps: int) -> None:

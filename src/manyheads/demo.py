@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from manyheads import checkpoint
-from manyheads.config import Config, DataConfig, ModelConfig, Recipe, TrainConfig
+from manyheads.config import SPLITS, Config, DataConfig, ModelConfig, Recipe, TrainConfig
 from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
 from manyheads.errors import DataError
@@ -75,11 +75,6 @@ def prepared(folder: Path, pair: str, progress: Progress) -> Store:
         return store
     if folder.exists():
         raise DataError(f"{folder}: exists already; choose another folder with --out")
-    write_corpus(folder, pair)
-    return prepare(recipe(folder, pair), folder / "data", tell=progress.tell)
-
-
-def write_corpus(folder: Path, pair: str) -> None:
     corpus = playground.corpus(
         pair,
         train=SIZES["train"],
@@ -89,19 +84,25 @@ def write_corpus(folder: Path, pair: str) -> None:
         constructions=CONSTRUCTIONS,
         words=WORDS,
     )
-    folder.mkdir(parents=True)
+    write_corpus(folder, pair, corpus)
+    return prepare(recipe(folder, pair, VOCABULARY), folder / "data", tell=progress.tell)
+
+
+def write_corpus(folder: Path, pair: str, corpus: dict[str, list[tuple[str, str]]]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     for split, pairs in corpus.items():
         for side, language in enumerate(pair.split("-")):
             lines = "".join(f"{sentences[side]}\n" for sentences in pairs)
             (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
 
 
-def recipe(folder: Path, pair: str) -> Recipe:
+def recipe(folder: Path, pair: str, vocabulary: int) -> Recipe:
+    """For the three splits that write_corpus wrote."""
     source, target = pair.split("-")
     inputs = {
-        split: [{"files": [f"{folder}/{split}.{code}" for code in (source, target)]}] for split in SIZES
+        split: [{"files": [f"{folder}/{split}.{code}" for code in (source, target)]}] for split in SPLITS
     }
-    return Recipe.from_mapping({**inputs, "subwords": {"vocabulary": VOCABULARY}})
+    return Recipe.from_mapping({**inputs, "subwords": {"vocabulary": vocabulary}})
 
 
 def judge(store: Store, folder: Path) -> Outcome:
