@@ -79,6 +79,11 @@ class Packed:
         """In page-locked memory, out of which a GPU copies while it computes."""
         return type(self)(self.tokens.pin_memory(), self.offsets.pin_memory(), self.longest)
 
+    def computed(self) -> Self:
+        """Itself, with all that follows from the offsets worked out now, outside of what torch.compile sees."""
+        _ = self.lengths, self.positions, self._slots
+        return self
+
     @cached_property
     def lengths(self) -> Tensor:
         """Tokens of each sentence. [B] int32"""
@@ -103,22 +108,21 @@ class Packed:
 
     def pad(self, values: Tensor) -> Tensor:
         """Values [T, ...] as [B, L, ...] with zeros after each sentence, L at least 1."""
-        padded: Tensor = _Pad.apply(values, self._slots, self._padded_shape)  # type: ignore[no-untyped-call]
-        return padded
+        padded = _pad(values, self._slots, len(self) * self._room)
+        return padded.view(len(self), self._room, *values.shape[1:])
 
     def unpad(self, padded: Tensor) -> Tensor:
         """The inverse of pad."""
-        values: Tensor = _Unpad.apply(padded, self._slots, self._padded_shape)  # type: ignore[no-untyped-call]
-        return values
+        return _unpad(padded.flatten(0, 1), self._slots)
 
     @property
-    def _padded_shape(self) -> tuple[int, int]:
-        return len(self), max(1, self.longest)
+    def _room(self) -> int:
+        return max(1, self.longest)
 
     @cached_property
     def _slots(self) -> Tensor:
         """Where each token stands in the padded view laid flat. [T] int64"""
-        return self.sentence_of * self._padded_shape[1] + self.positions
+        return self.sentence_of * self._room + self.positions
 
 
 def divides(bounds: NDArray[np.integer[Any]], tokens: int) -> bool:
@@ -127,26 +131,35 @@ def divides(bounds: NDArray[np.integer[Any]], tokens: int) -> bool:
     return len(bounds) > 0 and bounds[0] == 0 and bounds[-1] == tokens and rising
 
 
-class _Pad(torch.autograd.Function):
-    """Each is the other's derivative; torch's own for indexing would add where we only move."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, slots: Tensor, shape: tuple[int, int]) -> Tensor:
-        ctx.slots, ctx.shape = slots, shape
-        flat = values.new_zeros(shape[0] * shape[1], *values.shape[1:])
-        return flat.index_copy_(0, slots, values).view(*shape, *values.shape[1:])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return _Unpad.apply(grad, ctx.slots, ctx.shape), None, None  # type: ignore[no-untyped-call]
+# Each of the two is the other's derivative; torch's own for indexing would add where we only move.
+# They are operators of their own so that torch.compile takes them as they are.
 
 
-class _Unpad(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, padded: Tensor, slots: Tensor, shape: tuple[int, int]) -> Tensor:
-        ctx.slots, ctx.shape = slots, shape
-        return padded.flatten(0, 1).index_select(0, slots)
+@torch.library.custom_op("manyheads::pad", mutates_args=())
+def _pad(values: Tensor, slots: Tensor, room: int) -> Tensor:
+    """Values [T, ...] at these slots of [room, ...], zeros elsewhere."""
+    return values.new_zeros(room, *values.shape[1:]).index_copy_(0, slots, values)
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return _Pad.apply(grad, ctx.slots, ctx.shape), None, None  # type: ignore[no-untyped-call]
+
+@torch.library.custom_op("manyheads::unpad", mutates_args=())
+def _unpad(padded: Tensor, slots: Tensor) -> Tensor:
+    """What stands at these slots. [T, ...]"""
+    return padded.index_select(0, slots)
+
+
+@_pad.register_fake
+def _(values: Tensor, slots: Tensor, room: int) -> Tensor:
+    return values.new_empty(room, *values.shape[1:])
+
+
+@_unpad.register_fake
+def _(padded: Tensor, slots: Tensor) -> Tensor:
+    return padded.new_empty(slots.shape[0], *padded.shape[1:])
+
+
+def _keep_slots(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.slots, ctx.room = inputs[1], inputs[0].shape[0]
+
+
+_pad.register_autograd(lambda ctx, grad: (_unpad(grad, ctx.slots), None, None), setup_context=_keep_slots)
+_unpad.register_autograd(lambda ctx, grad: (_pad(grad, ctx.slots, ctx.room), None), setup_context=_keep_slots)
