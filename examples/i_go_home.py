@@ -22,6 +22,7 @@ from rich.table import Table
 
 import manyheads as mh
 from manyheads.config import BEGIN, END
+from manyheads.search import greedy
 from manyheads.train.loss import chunked_loss
 from manyheads.train.schedule import learning_rate
 
@@ -101,13 +102,8 @@ def train(model: mh.Transformer, known: list[tuple[str, str]], words: Words) -> 
 def translate(model: mh.Transformer, words: Words, sentences: list[str]) -> list[str]:
     """Greedily: each step reads the word that the last one thought likeliest."""
     state = model.start(model.encode(mh.Packed.of([[*words.encode(text), END] for text in sentences])))
-    tokens, written = torch.full((len(sentences),), BEGIN), []
-    for _ in range(10):
-        logits, state = model.step(tokens, state)
-        tokens = logits.argmax(-1)
-        written.append(tokens)
-    rows = torch.stack(written, 1).tolist()
-    return [words.decode(row[: row.index(END)] if END in row else row) for row in rows]
+    found = greedy(model.step, state, [10] * len(sentences), torch.device("cpu"))
+    return [words.decode(ids) for ids in found]
 
 
 def show_attention(

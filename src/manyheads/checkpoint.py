@@ -110,6 +110,8 @@ def describe(folder: str | os.PathLike[str]) -> Description:
     """What the folder is; every file in it is compared with its checksum."""
     here = Path(folder)
     told = read_manifest(here)
+    if WEIGHTS not in told["files"]:
+        raise CheckpointError(f"{here / MANIFEST}: names no {WEIGHTS}")
     for name, stated in told["files"].items():
         if not (here / name).exists():
             raise CheckpointError(f"{here / name}: is missing, and {MANIFEST} names it")
@@ -248,9 +250,11 @@ def average(folders: Iterable[Path]) -> dict[str, Tensor]:
     return {name: (total / count).to(dtypes[name]) for name, total in sums.items()}
 
 
-def average_run(run: Path, last: int, out: Path) -> str:
-    """The mean of a run's last checkpoints as a model folder; what was made of what."""
+def average_run(run: Path, last: int, out: Path) -> list[str]:
+    """The mean of a run's last checkpoints as a model folder; their names."""
     found = checkpoints(run)[-last:]
+    if not found:
+        raise CheckpointError(f"{run}: no run with checkpoints; a run keeps them in its folder checkpoints")
     if len(found) < last:
         raise CheckpointError(
             f"{run}: has {len(found)} checkpoints, but {last} are asked for: --last {len(found)}"
@@ -264,7 +268,7 @@ def average_run(run: Path, last: int, out: Path) -> str:
         step=told[-1].step,
         languages=told[-1].languages,
     )
-    return f"{out}: the mean of {', '.join(folder.name for folder in found)}"
+    return [folder.name for folder in found]
 
 
 # ---- the checkpoints of a run

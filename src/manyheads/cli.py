@@ -12,7 +12,7 @@ import typer
 
 from manyheads import __version__
 from manyheads.config import SPLITS, Config, InputConfig, Recipe
-from manyheads.errors import ConfigError, ManyheadsError, RequestError
+from manyheads.errors import PREEMPTED, ConfigError, ManyheadsError, RequestError
 from manyheads.presets import PRESETS, preset
 
 app = typer.Typer(
@@ -47,12 +47,11 @@ def main() -> None:
 
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-PREEMPTED = 75
 
 
 def leave(message: str, code: int) -> None:
     print(f"manyheads: {message}", file=sys.stderr)
-    if "MANYHEADS_EXIT_FILE" in os.environ:  # one of several ranks: torchrun would hide the code
+    if "MANYHEADS_RANKS" in os.environ:  # one of several ranks: torchrun would hide the code
         from manyheads.train.launch import leave_code
 
         leave_code(code)
@@ -110,6 +109,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("manyheads-demo"),
     pair: Annotated[str, typer.Option(help="en-ko or en-de.")] = "en-ko",
     seconds: Annotated[float, typer.Option(help="Training ends after so long at the latest.")] = 170,
+    as_json: Annotated[bool, typer.Option("--json", help="Report as JSON.")] = False,
 ) -> None:
     """Show the whole way on this machine's CPU in about three minutes: prepare, train, translate, score.
 
@@ -124,6 +124,11 @@ def demo(
     if found is None:
         leave(f"{out}: stopped as asked; the same command goes on", PREEMPTED)
         return
+    if as_json:
+        rows = [dict(zip(("source", "reference", "translation"), row, strict=True)) for row in found.rows]
+        told = {"model": str(found.model), "exact": found.exact, "bleu": asdict(found.bleu), "rows": rows}
+        print(json.dumps(told, ensure_ascii=False, indent=1))
+        return
     for source, reference, translation in found.rows[:SHOWN]:
         mark = "=" if translation == reference else "!"
         print(f"{mark} {source}\n  {translation}" + ("" if mark == "=" else f"\n  {reference}  (reference)"))
@@ -137,6 +142,7 @@ def average(
     run: Annotated[Path, typer.Argument(help="The run's folder.", metavar="RUN")],
     last: Annotated[int, typer.Option(help="So many of its last checkpoints.", min=1)] = 5,
     out: Annotated[Path | None, typer.Option(help="The folder to write; without it RUN/average.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Report as JSON.")] = False,
 ) -> None:
     """Average the weights of a run's last checkpoints into one model (6.1).
 
@@ -144,7 +150,10 @@ def average(
     """
     from manyheads.checkpoint import average_run
 
-    print(average_run(run, last, out or run / "average"))
+    made = out or run / "average"
+    names = average_run(run, last, made)
+    told = {"model": str(made), "checkpoints": names}
+    print(json.dumps(told, ensure_ascii=False) if as_json else f"{made}: the mean of {', '.join(names)}")
 
 
 @app.command()

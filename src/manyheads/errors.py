@@ -39,3 +39,6 @@ class RequestError(ManyheadsError):
     """A call asks for what the model or the engine cannot do."""
 
     exit_code = 2
+
+
+PREEMPTED = 75  # the exit code of what was asked to stop and can go on

@@ -80,7 +80,7 @@ class Packed:
         return type(self)(self.tokens.pin_memory(), self.offsets.pin_memory(), self.longest)
 
     def computed(self) -> Self:
-        """Itself, with all that follows from the offsets worked out now, outside of what torch.compile sees."""
+        """Itself, with what follows from the offsets worked out now, out of torch.compile's sight."""
         _ = self.lengths, self.positions, self._slots
         return self
 
@@ -108,12 +108,13 @@ class Packed:
 
     def pad(self, values: Tensor) -> Tensor:
         """Values [T, ...] as [B, L, ...] with zeros after each sentence, L at least 1."""
-        padded = _pad(values, self._slots, len(self) * self._room)
+        padded: Tensor = _pad(values, self._slots, len(self) * self._room)
         return padded.view(len(self), self._room, *values.shape[1:])
 
     def unpad(self, padded: Tensor) -> Tensor:
         """The inverse of pad."""
-        return _unpad(padded.flatten(0, 1), self._slots)
+        values: Tensor = _unpad(padded.flatten(0, 1), self._slots)
+        return values
 
     @property
     def _room(self) -> int:

@@ -4,7 +4,7 @@ import os
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "data"
 
 
-@pytest.fixture(autouse=True)
-def reset() -> Iterator[None]:
-    yield
-    torch.use_deterministic_algorithms(False)
-
-
 def config(data: Path, **changes: Any) -> mh.Config:
     numbers: dict[str, Any] = {
         "steps": 40,
@@ -74,6 +68,14 @@ def test_it_learns_in_half_precision_and_tells_its_share_of_the_peak(data: Path,
     assert found[:5] == pytest.approx(losses(tmp_path / "plain")[:5], rel=0.02)
     weights = checkpoint.read_tensors(tmp_path / "run" / "model" / "weights.safetensors")
     assert {one.dtype for one in weights.values()} == {torch.float32}
+
+
+def test_a_compiled_run_is_the_run(data: Path, tmp_path: Path) -> None:
+    for name in ("plain", "compiled"):
+        made = config(data, compile=name == "compiled")
+        made = replace(made, model=replace(made.model, dropout=0.0))
+        train(made, tmp_path / name, device="cuda")
+    assert losses(tmp_path / "compiled") == pytest.approx(losses(tmp_path / "plain"), rel=0.02)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

@@ -1,6 +1,7 @@
 """The verbs of training, as people call them."""
 
 import json
+import resource
 import signal
 import subprocess
 import sys
@@ -60,6 +61,8 @@ def test_curves_are_drawn_or_their_absence_is_said(place: Path, tmp_path: Path) 
     done = manyheads("inspect", f"{place}/run", "--curves", f"{tmp_path}/run.svg")
     drawn = (tmp_path / "run.svg").exists() and "<svg" in (tmp_path / "run.svg").read_text()
     assert drawn or (done.returncode == 2 and "pip install 'manyheads[figures]'" in done.stderr)
+    wrong = manyheads("inspect", f"{place}/run", "--curves", f"{tmp_path}/run.foo")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
 
 
 def test_a_curve_of_one_line_falls_from_left_to_right() -> None:
@@ -72,8 +75,14 @@ def test_average_makes_a_model_of_the_last_checkpoints(place: Path, tmp_path: Pa
     done = manyheads("average", f"{place}/run", "--last", "2", "--out", f"{tmp_path}/mean")
     assert done.stdout == f"{tmp_path}/mean: the mean of step-00000006, step-00000009\n", done.stderr
     assert checkpoint.describe(tmp_path / "mean").step == 9
+    told = json.loads(
+        manyheads("average", f"{place}/run", "--last", "1", "--out", f"{tmp_path}/1", "--json").stdout
+    )
+    assert told == {"model": f"{tmp_path}/1", "checkpoints": ["step-00000009"]}
     wrong = manyheads("average", f"{place}/run", "--last", "50")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (3, 1)
+    nothing = manyheads("average", f"{place}/data")
+    assert (nothing.returncode, "no run with checkpoints" in nothing.stderr) == (3, True)
 
 
 def test_doctor_tells_what_is_here() -> None:
@@ -122,3 +131,42 @@ def test_gpus_calls_torchrun_and_answers_with_our_codes(
         assert child.wait(60) == 75
     stopped = checkpoint.checkpoints(tmp_path / "long")[-1]
     assert checkpoint.describe(stopped).step > 0
+
+
+@pytest.mark.parametrize("gpus", [[], ["--gpus", "2"]])
+def test_a_full_disk_ends_with_4_and_the_bytes_needed(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: list[str]
+) -> None:
+    """No file may grow beyond some kilobytes, which is less than the weights take."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    call = [
+        sys.executable,
+        "-m",
+        "manyheads",
+        "train",
+        f"{place}/run.toml",
+        "--out",
+        f"{tmp_path}/run",
+        *gpus,
+    ]
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, 15_000))  # noqa: E731
+    done = subprocess.run(call, capture_output=True, text=True, preexec_fn=limit)
+    assert done.returncode == 4, done.stderr
+    assert "no room; about" in done.stderr
+    assert "bytes are needed" in done.stderr
+    assert checkpoint.checkpoints(tmp_path / "run") == []
+    assert subprocess.run(call, capture_output=True).returncode == 0  # with room again, it begins
+
+
+def test_asked_twice_the_ranks_leave_at_once(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    call = [sys.executable, "-m", "manyheads", "train", f"{place}/run.toml", "train.steps=100000"]
+    call += ["train.validate_every=100000", "--gpus", "2", "--out", f"{tmp_path}/run"]
+    with subprocess.Popen(call, stderr=subprocess.DEVNULL) as child:
+        while not checkpoint.checkpoints(tmp_path / "run"):
+            time.sleep(0.2)
+        child.send_signal(signal.SIGINT)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(60) == 75

@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
 from manyheads.train import loop
 from manyheads.train.log import read_log
+from manyheads.train.loss import chunked_loss
+from manyheads.train.optimiser import make_parts
 from manyheads.train.run import train
 
 SENTENCES = [
@@ -166,12 +170,65 @@ def test_the_best_checkpoint_is_there_though_none_was_due(data: Path, tmp_path: 
     assert checkpoint.describe(checkpoint.checkpoint_folder(tmp_path / "run", best)).step == best
 
 
-@pytest.mark.parametrize("micro_tokens", [150, 75, 1])
-def test_a_batch_summed_up_of_parts_is_the_batch(data: Path, tmp_path: Path, micro_tokens: int) -> None:
-    plain, parts = config(data, dropout=0.0), config(data, dropout=0.0, micro_tokens=micro_tokens)
-    train(plain, tmp_path / "plain", device="cpu")
-    train(parts, tmp_path / "parts", device="cpu")
+@pytest.mark.parametrize(("micro_tokens", "parts"), [(300, 1), (160, 2), (85, 4), (1, 30)])
+def test_a_batch_summed_up_of_parts_is_the_batch(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, micro_tokens: int, parts: int
+) -> None:
+    train(config(data, dropout=0.0), tmp_path / "plain", device="cpu")
+    counts = count_parts(monkeypatch)
+    train(config(data, dropout=0.0, micro_tokens=micro_tokens), tmp_path / "parts", device="cpu")
+    assert max(counts) >= parts if parts > 4 else max(counts) == parts
     assert losses(tmp_path / "parts") == pytest.approx(losses(tmp_path / "plain"), abs=1e-5)
+
+
+def count_parts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """In how many parts each update was computed."""
+    counts: list[int] = []
+    update, loss = loop.Trainer._update, loop.Trainer._loss
+
+    def counted_update(self: loop.Trainer, batch: Any) -> dict[str, Any]:
+        counts.append(0)
+        return update(self, batch)
+
+    def counted_loss(self: loop.Trainer, part: Any) -> tuple[Tensor, Tensor]:
+        counts[-1] += 1
+        return loss(self, part)
+
+    monkeypatch.setattr(loop.Trainer, "_update", counted_update)
+    monkeypatch.setattr(loop.Trainer, "_loss", counted_loss)
+    return counts
+
+
+@pytest.mark.heavy
+@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # torch's compiler, of torch
+def test_a_compiled_run_is_the_run(data: Path, tmp_path: Path) -> None:
+    train(config(data, dropout=0.0), tmp_path / "plain", device="cpu")
+    train(config(data, dropout=0.0, compile=True), tmp_path / "compiled", device="cpu")
+    for kind in ("train", "valid"):
+        assert losses(tmp_path / "compiled", kind) == pytest.approx(
+            losses(tmp_path / "plain", kind), abs=1e-4
+        )
+
+
+def test_batches_of_every_shape_are_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What torch.compile makes of the model serves any number of sentences of any lengths."""
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    model = mh.Transformer(mh.ModelConfig(vocabulary=50, layers=2, d_model=16, d_ff=32, heads=2, dropout=0.0))
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=counter))
+    objective = loop.Objective(model, mh.TrainConfig(compile=True))
+    made: list[int] = []
+    for sentences in (3, 7, 20, 2):
+        source = mh.Packed.of([[3 + n % 5] * (2 + 3 * n % 11) for n in range(sentences)])
+        target = mh.Packed.of([[4 + n % 5] * (2 + 5 * n % 7) for n in range(sentences)])
+        total, _ = objective(source, target, target.tokens)
+        expected = chunked_loss(model.hidden(source, target), model.output, target.tokens, mh.TrainConfig())
+        torch.testing.assert_close(total, expected.total, rtol=1e-5, atol=1e-5)
+        made.append(counter.frame_count)
+    assert made[0] > 0
+    assert set(made) == {made[0]}, "another shape was another program"
 
 
 def test_a_changed_configuration_is_refused_by_its_keys(data: Path, whole: Path, tmp_path: Path) -> None:
@@ -201,6 +258,16 @@ def test_every_optimiser_learns_and_resumes_to_the_bit(data: Path, tmp_path: Pat
     train(made, tmp_path / "cut", change_config=True, device="cpu")
     assert losses(tmp_path / "whole")[-1] < losses(tmp_path / "whole")[0]
     assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
+    assert identical(weights(tmp_path / "cut"), weights(tmp_path / "whole"))
+
+
+def test_muon_has_the_matrices_inside_alone() -> None:
+    untied = mh.ModelConfig(vocabulary=50, layers=1, d_model=16, d_ff=32, heads=2, ties="none")
+    model = mh.Transformer(untied)
+    muon, adam = make_parts(model, mh.TrainConfig(optimiser="muon"))
+    outside = {model.output.weight, model.source_embedding.weight, model.target_embedding.weight}
+    assert outside <= set(adam.param_groups[0]["params"])
+    assert model.encoder[0].feed_forward.w_1.weight in set(muon.param_groups[0]["params"])  # type: ignore[union-attr]
 
 
 # ---- faults
@@ -271,6 +338,30 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
     assert (tmp_path / "run" / "checkpoints" / "step-00000009.damaged").exists()
     assert "goes on after step 8" in told
     assert identical(weights(tmp_path / "run"), weights(whole))
+
+
+def test_a_checkpoint_damaged_while_the_run_went_on_is_left_out_of_the_mean(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    choose = loop.Trainer._choose_model
+
+    def damaged(self: loop.Trainer) -> None:
+        file = checkpoint.checkpoint_folder(self.run, 9) / "weights.safetensors"
+        file.write_bytes(file.read_bytes()[:-1])
+        choose(self)
+
+    monkeypatch.setattr(loop.Trainer, "_choose_model", damaged)
+    assert train(config(data), tmp_path / "run", device="cpu") == "steps"
+    assert "step-00000009/weights.safetensors: damaged" in capsys.readouterr().err
+    assert checkpoint.describe(tmp_path / "run" / "model").step == 12
+
+
+def test_a_log_that_the_power_failed_under_is_taken_up(data: Path, whole: Path, tmp_path: Path) -> None:
+    train(config(data, steps=9), tmp_path / "run", device="cpu")
+    with (tmp_path / "run" / "log.jsonl").open("ab") as file:
+        file.write(b"\0" * 500)
+    train(config(data), tmp_path / "run", change_config=True, device="cpu")
+    assert without_times(tmp_path / "run") == without_times(whole)
 
 
 def test_a_damaged_description_is_no_obstacle(data: Path, whole: Path, tmp_path: Path) -> None:
@@ -372,11 +463,60 @@ def test_asked_to_stop_it_saves_and_says_75_and_goes_on_as_if_nothing_had_happen
     ] == list(range(1, 401))
 
 
-def ranks(number: int, call: list[str]) -> None:
+def with_ranks(number: int, call: list[str]) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={number}"]
-    done = subprocess.run([*launcher, *call[1:]], env=environment, capture_output=True, text=True)
+    return subprocess.run([*launcher, *call[1:]], env=environment, capture_output=True, text=True)
+
+
+def ranks(number: int, call: list[str]) -> None:
+    done = with_ranks(number, call)
     assert done.returncode == 0, done.stderr
+
+
+def spoilt_command(folder: Path, spoil: str, call: list[str]) -> list[str]:
+    """The same command by way of a script that breaks something first."""
+    script = folder / "spoilt.py"
+    imports = "import os", "from manyheads import cli, errors", "from manyheads.train import loop"
+    script.write_text("\n".join([*imports, 'rank = os.environ.get("RANK")', spoil, "cli.main()\n"]))
+    return [call[0], str(script), *call[3:]]
+
+
+def test_one_rank_failing_ends_all_with_its_error(data: Path, tmp_path: Path) -> None:
+    spoil = """
+step = loop.Trainer._step
+def failing(self, batch):
+    if rank == "1" and self.place.step == 3:
+        raise errors.DataError("rank 1 cannot read its share")
+    step(self, batch)
+loop.Trainer._step = failing"""
+    done = with_ranks(2, spoilt_command(tmp_path, spoil, command(data, tmp_path, steps=10**6)))
+    assert done.returncode != 0
+    ours = [line for line in done.stderr.splitlines() if line.startswith("manyheads: ")]
+    assert ours[0] == "manyheads: rank 1 cannot read its share"
+    assert all("lost another one" in line for line in ours[1:])
+
+
+def test_what_is_not_finite_on_one_rank_is_skipped_on_all(data: Path, tmp_path: Path) -> None:
+    spoil = """
+loss = loop.Trainer._loss
+def spoilt(self, part):
+    total, nll = loss(self, part)
+    return (total * float("nan") if rank == "1" and self.place.step == 4 else total), nll
+loop.Trainer._loss = spoilt"""
+    ranks(2, spoilt_command(tmp_path, spoil, command(data, tmp_path)))
+    lines = [line for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "train"]
+    assert [line["skipped"] for line in lines] == [0] * 4 + [1] * 8
+    assert all(torch.isfinite(one).all() for one in weights(tmp_path / "run").values())
+
+
+def test_a_rank_may_have_nothing_to_do(data: Path, tmp_path: Path) -> None:
+    """Batches of a pair or two, so that the second rank's share is often empty."""
+    for number in (1, 2):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        ranks(number, [*command(data, folder, dropout=0.0), "data.batch_tokens=13"])
+    assert losses(tmp_path / "2" / "run") == pytest.approx(losses(tmp_path / "1" / "run"), abs=1e-5)
 
 
 def test_two_ranks_are_one_run_and_their_number_may_change(data: Path, tmp_path: Path) -> None:
@@ -393,6 +533,17 @@ def test_two_ranks_are_one_run_and_their_number_may_change(data: Path, tmp_path:
         ranks(then, [*rest, "--change-config"])
         for kind in ("train", "valid"):
             assert losses(folder / "run", kind) == pytest.approx(losses(one / "run", kind), abs=1e-5)
+
+
+def test_fine_tuning_goes_on_where_it_was(data: Path, whole: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(whole / "model", other)
+    tuned = config(data, start_from=str(other))
+    train(tuned, tmp_path / "uncut", device="cpu")
+    train(replace(tuned, train=replace(tuned.train, steps=6)), tmp_path / "cut", device="cpu")
+    shutil.rmtree(other)  # a run that has begun needs it no more
+    train(tuned, tmp_path / "cut", change_config=True, device="cpu")
+    assert identical(weights(tmp_path / "cut"), weights(tmp_path / "uncut"))
 
 
 def test_fine_tuning_begins_with_another_models_weights(data: Path, whole: Path, tmp_path: Path) -> None:

@@ -12,6 +12,10 @@ import torch
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from manyheads.errors import TrainingError
+
+LOST = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer")  # how torch says it
+
 
 @dataclass(frozen=True)
 class World:
@@ -69,8 +73,15 @@ def joined(device: str) -> Iterator[World]:
         torch.cuda.set_device(own)
     else:
         own = torch.device("cpu")
-    distributed.init_process_group("nccl" if own.type == "cuda" else "gloo")
+    if own.type == "cuda":
+        distributed.init_process_group("nccl", device_id=own)
+    else:
+        distributed.init_process_group("gloo")
     try:
         yield World(distributed.get_rank(), size, own)
+    except RuntimeError as fault:
+        if not any(word in str(fault) for word in LOST):
+            raise
+        raise TrainingError(f"rank {os.environ['RANK']} lost another one, which says why it ended") from None
     finally:
         distributed.destroy_process_group()

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -12,31 +13,49 @@ import torch
 
 from manyheads.errors import ConfigError
 
-EXIT_FILE = "MANYHEADS_EXIT_FILE"  # where a rank leaves its code, for torchrun has only its own
+RANKS = (
+    "MANYHEADS_RANKS"  # a folder where each rank leaves its number of process, and the first to end its code
+)
+CODE = "code"
 
 
 def launch(processes: int, arguments: list[str], change_config: bool) -> int:
-    """Runs `train` in so many processes. A signal to us is handed on once. Without GPUs they use the CPU."""
+    """Runs `train` in so many processes. Without GPUs they use the CPU."""
     there = torch.cuda.device_count()
     if 0 < there < processes:
         raise ConfigError(f"--gpus is {processes}, but there are {there} here")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     command += ["-m", "manyheads", "train", *arguments, *(["--change-config"] if change_config else [])]
     with tempfile.TemporaryDirectory() as place:
-        left = Path(place, "code")
         # A session of its own: Ctrl-C in the terminal reaches us alone, and we hand it on.
-        child = subprocess.Popen(command, env={**os.environ, EXIT_FILE: str(left)}, start_new_session=True)
-
-        def hand_on(number: int, frame: FrameType | None) -> None:
-            child.send_signal(signal.SIGTERM)
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, hand_on)
+        child = subprocess.Popen(command, env={**os.environ, RANKS: place}, start_new_session=True)
+        hand_on_signals(child, Path(place))
         code = child.wait()
+        left = Path(place, CODE)
         return int(left.read_text()) if code and left.exists() else code
 
 
+def hand_on_signals(child: "subprocess.Popen[bytes]", place: Path) -> None:
+    """To the ranks themselves: torchrun would give them half a minute, which a large checkpoint outlasts."""
+
+    def hand_on(number: int, frame: FrameType | None) -> None:
+        ranks = [int(path.name) for path in place.iterdir() if path.name.isdecimal()]
+        for process in ranks or [child.pid]:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGTERM)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, hand_on)
+
+
+def report_rank() -> None:
+    """Called by a rank, so that whoever started it by --gpus finds it."""
+    if RANKS in os.environ:
+        Path(os.environ[RANKS], str(os.getpid())).touch()
+
+
 def leave_code(code: int) -> None:
-    """Called by a rank that ends with a code of its own."""
-    if EXIT_FILE in os.environ:
-        Path(os.environ[EXIT_FILE]).write_text(str(code))
+    """Called by a rank that ends with a code of its own; the first one's counts."""
+    if RANKS in os.environ:
+        with suppress(FileExistsError), Path(os.environ[RANKS], CODE).open("x") as file:
+            file.write(str(code))

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,6 +36,9 @@ class RunLog:
                 if isinstance(value, int | float):
                     self.board.add_scalar(f"{kind}/{name}", value, step)
 
+    def sync(self) -> None:
+        os.fsync(self.file.fileno())
+
     def close(self) -> None:
         self.file.close()
         if self.board is not None:
@@ -56,10 +60,13 @@ def board(run: Path, step: int) -> Any:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """Its lines; a last one that was cut short by a kill does not count."""
+    """Its lines; a last one that was cut short by a kill does not count.
+
+    Nor what follows a NUL: a file that grew just before the power failed may end in them.
+    """
     if not path.exists():
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")
+    lines = path.read_text(encoding="utf-8", errors="replace").partition("\0")[0].split("\n")
     try:
         return [json.loads(line) for line in lines[:-1]]
     except ValueError:
@@ -92,8 +99,8 @@ class Screen:
         if self.stream is not None:
             print(text, file=self.stream, flush=True)
 
-    def step(self, done: int, total: int, numbers: dict[str, Any]) -> None:
-        """After each step; shown only when there is something new."""
+    def step(self, done: int, total: int) -> None:
+        """After each step; only a bar shows it."""
 
     def log(self, step: int, total: int, numbers: dict[str, Any]) -> None:
         self.say(f"step {step:,} of {total:,}  {told(numbers)}")
@@ -115,8 +122,6 @@ class Bar(Screen):
             rich.MofNCompleteColumn(),
             rich.BarColumn(bar_width=24),
             rich.TimeElapsedColumn(),
-            rich.TextColumn("left"),
-            rich.TimeRemainingColumn(),
             rich.TextColumn("{task.description}", markup=False),
             console=Console(file=stream),
         )
@@ -126,7 +131,7 @@ class Bar(Screen):
     def say(self, text: str) -> None:
         self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def step(self, done: int, total: int, numbers: dict[str, Any]) -> None:
+    def step(self, done: int, total: int) -> None:
         self.bar.update(self.task, completed=done, total=total)
 
     def log(self, step: int, total: int, numbers: dict[str, Any]) -> None:
@@ -146,7 +151,10 @@ def told(numbers: dict[str, Any]) -> str:
         "share_of_peak": "{:.0%} of peak",
         "bleu": "BLEU {:.2f}",
     }
-    return "  ".join(form.format(numbers[key]) for key, form in forms.items() if numbers.get(key) is not None)
+    texts = [form.format(numbers[key]) for key, form in forms.items() if numbers.get(key) is not None]
+    if (left := numbers.get("left")) is not None:
+        texts.append(f"{timedelta(seconds=round(left))} left")
+    return "  ".join(texts)
 
 
 def screen(total: int) -> Screen:

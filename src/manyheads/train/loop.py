@@ -21,14 +21,15 @@ import torch
 from torch import Tensor, nn
 
 from manyheads import checkpoint
-from manyheads.config import Config, DataConfig, ModelConfig
+from manyheads.config import Config, DataConfig, ModelConfig, TrainConfig
 from manyheads.data.batches import Batch, Batches, Stream
 from manyheads.data.store import Store
-from manyheads.errors import CheckpointError, ConfigError, TrainingError
+from manyheads.errors import PREEMPTED, CheckpointError, ConfigError, TrainingError
 from manyheads.evaluate import Score, greedy_bleu
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
 from manyheads.train.distributed import World
+from manyheads.train.launch import leave_code
 from manyheads.train.log import RunLog, Screen
 from manyheads.train.loss import chunked_loss
 from manyheads.train.optimiser import Optimiser, gradient_norm
@@ -53,17 +54,25 @@ class Place:
     best_loss: float | None = None
     best_step: int = 0
     worse: int = 0  # validations since the best
+    bleu: float | None = None  # of the latest validation
 
 
 class Objective(nn.Module):
-    """The loss as a module, which torch's wrappers for several ranks and for compilation take hold of."""
+    """The loss as a module, which torch's wrapper for several ranks takes hold of.
 
-    def __init__(self, model: Transformer, config: Config) -> None:
+    Compiled, the model is one program for batches of every shape; the loss, which holds no more than a chunk
+    of the logits at once, stays as it is.
+    """
+
+    def __init__(self, model: Transformer, train: TrainConfig) -> None:
         super().__init__()
-        self.model, self.train_config = model, config.train
+        self.model, self.train_config = model, train
+        self.hidden = torch.compile(model.hidden, dynamic=True) if train.compile else model.hidden
 
     def forward(self, source: Packed, inputs: Packed, labels_T: Tensor) -> tuple[Tensor, Tensor]:
-        loss = chunked_loss(self.model.hidden(source, inputs), self.model.output, labels_T, self.train_config)
+        if self.train_config.compile:
+            source, inputs = source.computed(), inputs.computed()
+        loss = chunked_loss(self.hidden(source, inputs), self.model.output, labels_T, self.train_config)
         return loss.total, loss.nll
 
 
@@ -76,8 +85,6 @@ class Trainer:
         self.subwords = self.store.subwords
         self.config = replace(config, model=checkpoint.fitted(config.model, self.subwords))
         torch.manual_seed(self.config.train.seed)
-        if self.config.train.deterministic:
-            torch.use_deterministic_algorithms(True)
         self.model = Transformer(self.config.model)
         check_reach(self.config)
         self.model.to(world.device)
@@ -86,6 +93,8 @@ class Trainer:
         self.place = Place()
         self.saved_step = -1  # of the newest checkpoint; the same on every rank
         self.mark = time.monotonic()  # up to which time is accounted for
+        self.pace = 0.0  # seconds a step, lately
+        self.log: RunLog | None = None  # the first rank's
 
     def begin(self) -> None:
         """A run that has no checkpoint yet, with another model's weights if it is told to."""
@@ -104,35 +113,32 @@ class Trainer:
 
     # ---- the run
 
-    def train(self) -> str:
-        """Until something ends it; what that was."""
+    def train(self, asked: Callable[[], bool]) -> str:
+        """Until something ends it, such as being asked to stop; what that was."""
         if len(self.batches.too_long):
             limit = min(self.config.data.longest, self.config.data.batch_tokens)
             self.screen.say(
                 f"{len(self.batches.too_long):,} pairs of more than {limit} tokens a side are left out"
             )
-        objective: nn.Module = Objective(self.model, self.config)
-        if self.config.train.compile:
-            objective = torch.compile(objective, dynamic=True)  # type: ignore[assignment]
-        self.objective = self.world.share(objective)
-        log = RunLog(self.run, self.place.step) if self.world.is_first else None
+        self.objective = self.world.share(Objective(self.model, self.config.train))
+        self.log = RunLog(self.run, self.place.step) if self.world.is_first else None
         try:
-            with stop_asked() as asked:
-                return self._train(log, asked)
+            return self._train(asked)
         finally:
-            if log:
-                log.close()
+            if self.log:
+                self.log.close()
 
-    def _train(self, log: RunLog | None, asked: Callable[[], bool]) -> str:
+    def _train(self, asked: Callable[[], bool]) -> str:
         self.mark = time.monotonic()
+        self.screen.step(self.place.step, self.config.train.steps)
         while True:
             with self._stream() as stream:
                 for batch in stream:
                     if reason := self._reason_to_stop(asked):
-                        return self._end(reason, log)
-                    self._step(batch, log)
+                        return self._end(reason)
+                    self._step(batch)
                     if self.place.faults >= FAULTS_IN_A_ROW:
-                        self._go_back(log)
+                        self._go_back()
                         break
 
     def _stream(self) -> Stream:
@@ -150,7 +156,7 @@ class Trainer:
             return "patience"
         return None
 
-    def _step(self, batch: Batch, log: RunLog | None) -> None:
+    def _step(self, batch: Batch) -> None:
         """One update, and what is due after it."""
         train, place = self.config.train, self.place
         numbers = self._update(batch)
@@ -159,17 +165,24 @@ class Trainer:
             place.epoch, place.index = batch.epoch + 1, 0
         numbers["seconds"] = time.monotonic() - self.mark  # since the last step ended: waiting for data too
         numbers["tokens_per_second"] = numbers["tokens"] / numbers["seconds"]
-        if limit := peak(self.world.device):
+        if self._low_precision() and (limit := peak(self.world.device)):
             numbers["share_of_peak"] = numbers["flops"] / numbers["seconds"] / limit / self.world.size
-        self.screen.step(place.step, train.steps, numbers)
-        if log and (place.step % train.log_every == 0 or place.step == 1):
-            log.write("train", place.step, numbers)
-            self.screen.log(place.step, train.steps, numbers)
-        better = place.step % train.validate_every == 0 and self._validate(log)
+        self.pace = 0.9 * self.pace + 0.1 * numbers["seconds"] if self.pace else numbers["seconds"]
+        self.screen.step(place.step, train.steps)
+        if self.log and (place.step % train.log_every == 0 or place.step == 1):
+            self.log.write("train", place.step, numbers)
+            self.screen.log(place.step, train.steps, numbers | {"bleu": place.bleu, "left": self._left()})
+        better = place.step % train.validate_every == 0 and self._validate()
         place.seconds += time.monotonic() - self.mark
         self.mark = time.monotonic()
         if (better or place.step % train.checkpoint_every == 0) and not place.faults:
             self.save()  # never in the middle of faults, to which nobody wants to go back
+
+    def _left(self) -> float:
+        """Seconds until steps or time end the run, at its latest pace."""
+        train, place = self.config.train, self.place
+        steps = (train.steps - place.step) * self.pace
+        return steps if train.seconds is None else max(0.0, min(steps, train.seconds - place.seconds))
 
     def _update(self, batch: Batch) -> dict[str, Any]:
         """The gradient of the whole batch, over its parts and all ranks, then the optimiser's step (5.3)."""
@@ -221,13 +234,15 @@ class Trainer:
         return total, nll
 
     def _precision(self) -> torch.autocast:
-        kind, wanted = self.world.device.type, self.config.train.precision
-        low = wanted == "bfloat16" or (wanted == "auto" and kind == "cuda")
-        return torch.autocast(kind, torch.bfloat16, enabled=low)
+        return torch.autocast(self.world.device.type, torch.bfloat16, enabled=self._low_precision())
+
+    def _low_precision(self) -> bool:
+        wanted = self.config.train.precision
+        return wanted == "bfloat16" or (wanted == "auto" and self.world.device.type == "cuda")
 
     # ---- validation
 
-    def _validate(self, log: RunLog | None) -> bool:
+    def _validate(self) -> bool:
         """Whether it is the best so far."""
         if "valid" not in self.store.splits:
             return False
@@ -238,11 +253,12 @@ class Trainer:
             place.best_loss, place.best_step, place.worse = loss, place.step, 0
         else:
             place.worse += 1
-        if log:
+        if self.log:
             numbers: dict[str, Any] = {"loss": loss, "perplexity": perplexity(loss)}
             if score := self._bleu():
+                place.bleu = score.value
                 numbers |= {"bleu": score.value, "signature": score.signature}
-            log.write("valid", place.step, numbers)
+            self.log.write("valid", place.step, numbers)
             best = ", the best so far" if better else ""
             self.screen.say(f"valid at step {place.step:,}: {told_validation(numbers)}{best}")
         self.world.wait()
@@ -286,6 +302,8 @@ class Trainer:
     def save(self) -> None:
         """A checkpoint of this step, by the first rank; the others wait."""
         if self.world.is_first:
+            if self.log:
+                self.log.sync()  # no step that is saved may be missing in the log
             self._write(checkpoint.checkpoint_folder(self.run, self.place.step), self._standing())
             self._forget_old()
         self.saved_step = self.place.step
@@ -340,7 +358,7 @@ class Trainer:
         self.place = place_of(told)
         self.saved_step = self.place.step
 
-    def _go_back(self, log: RunLog | None) -> None:
+    def _go_back(self) -> None:
         """Several faults in a row: once to the last checkpoint, then the end."""
         place = self.place
         diagnosis = (
@@ -356,39 +374,46 @@ class Trainer:
         self.screen.say(f"{diagnosis}: back to {found.name}")
         self.resume(checkpoint.describe(found))
         self.place.went_back, self.place.faults = True, 0
-        if log:
-            log.rewind(self.place.step)
+        if self.log:
+            self.log.rewind(self.place.step)
+        self.save()  # or a run that is cut now would go back a second time
 
-    def _end(self, reason: str, log: RunLog | None) -> str:
+    def _end(self, reason: str) -> str:
         """A last checkpoint; when the run is over, the model that came of it."""
         if self.saved_step != self.place.step:
             self.save()
         if reason != "asked":
-            self._choose_model(log)
+            self._choose_model()
         return reason
 
-    def _choose_model(self, log: RunLog | None) -> None:
+    def _choose_model(self) -> None:
         """The mean of the last checkpoints (6.1), or the best single one, whichever valid prefers."""
         newest = checkpoint.checkpoint_folder(self.run, self.place.step)
-        last = sorted({*self._regular(), newest})[-self.config.train.average :]
-        for folder in last:
-            checkpoint.describe(folder)  # every byte, before it becomes part of a model
+        last = self._sound(sorted({*self._regular(), newest})[-self.config.train.average :])
         candidates = {f"mean of {len(last)}": checkpoint.average(last)}
         best = checkpoint.checkpoint_folder(self.run, self.place.best_step)
-        if self.place.best_step and best.exists() and [best] != last:
+        if self.place.best_step and best.exists() and [best] != last and self._sound([best]):
             candidates[f"best, {best.name}"] = checkpoint.read_tensors(best / checkpoint.WEIGHTS)
-        losses: dict[str, float] = {}
+        losses = dict.fromkeys(candidates, math.inf)
         for name, weights in candidates.items():
             checkpoint.put_weights(self.model, weights, name)
-            losses[name] = self.valid_loss() if "valid" in self.store.splits else 0.0
+            if "valid" in self.store.splits:
+                losses[name] = self.valid_loss()
         chosen = min(losses, key=lambda name: losses[name] if math.isfinite(losses[name]) else math.inf)
         checkpoint.put_weights(self.model, candidates[chosen], chosen)
         if self.world.is_first:
             self._write(self.run / "model", None)
             self.screen.say(f"{self.run / 'model'}: {chosen}")
-        if log:
-            log.write("end", self.place.step, {"model": chosen, "loss": losses[chosen]})
+        if self.log:
+            self.log.write("end", self.place.step, {"model": chosen, "loss": losses[chosen]})
         self.world.wait()
+
+    def _sound(self, folders: list[Path]) -> list[Path]:
+        """Those whose every byte is as it was written, before they become part of a model."""
+        faults = {folder: checkpoint.why_unsound(folder) for folder in folders}
+        for fault in filter(None, faults.values()):
+            self.screen.say(f"{fault}; left out")
+        return [folder for folder, fault in faults.items() if not fault]
 
 
 def perplexity(nll: float) -> float:
@@ -436,7 +461,8 @@ def stop_asked() -> Iterator[Callable[[], bool]]:
     def ask(number: int, frame: FrameType | None) -> None:
         nonlocal asked
         if asked:
-            os._exit(75)
+            leave_code(PREEMPTED)
+            os._exit(PREEMPTED)
         asked = True
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}

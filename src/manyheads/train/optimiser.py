@@ -75,9 +75,10 @@ def make_parts(model: nn.Module, train: TrainConfig) -> list[optim.Optimizer]:
     decay = train.weight_decay
     if train.optimiser == "adamw":
         return [optim.AdamW(parameters, lr=0.0, betas=betas, eps=epsilon, weight_decay=decay, fused=True)]
-    looked_up = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
-    inside = [one for one in parameters if one.dim() == 2 and one not in looked_up]
-    rest = [one for one in parameters if one.dim() != 2 or one in looked_up]
+    outside = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
+    outside.add(model.output.weight)  # type: ignore[union-attr, arg-type]
+    inside = [one for one in parameters if one.dim() == 2 and one not in outside]
+    rest = [one for one in parameters if one.dim() != 2 or one in outside]
     return [
         optim.Muon(inside, lr=0.0, weight_decay=decay),
         optim.AdamW(rest, lr=0.0, betas=betas, eps=epsilon, weight_decay=decay, fused=True),

@@ -13,8 +13,9 @@ from manyheads.config import Config
 from manyheads.errors import CheckpointError, ConfigError
 from manyheads.folders import take_lock
 from manyheads.train.distributed import World, joined
+from manyheads.train.launch import report_rank
 from manyheads.train.log import Screen, screen
-from manyheads.train.loop import Trainer
+from manyheads.train.loop import Trainer, stop_asked
 
 CONFIG = "config.toml"
 NOTHING = -1
@@ -24,12 +25,18 @@ def train(config: Config, run: Path, *, change_config: bool = False, device: str
     """Trains in a folder, from its newest sound checkpoint if it has one. Returns what ended it."""
     if config.train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA begins
-    with joined(known_device(device)) as world, owned(run, world):
+    with (
+        joined(known_device(device)) as world,
+        owned(run, world),
+        stop_asked() as asked,
+        deterministic(config.train.deterministic),
+    ):
+        report_rank()
         shown = screen(config.train.steps) if world.is_first else Screen(None)
         try:
             trainer = Trainer(config, run, world, shown)
             begin_or_go_on(trainer, change_config)
-            return trainer.train()
+            return trainer.train(asked)
         finally:
             shown.close()
 
@@ -42,6 +49,16 @@ def known_device(device: str | None) -> str:
     if device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("the device is cuda, but there is no GPU here that torch can use: --device cpu")
     return device
+
+
+@contextmanager
+def deterministic(wanted: bool) -> Iterator[None]:
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(wanted or before)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """How much arithmetic a step is, and what share of the device's peak it reaches."""
 
+import re
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -13,6 +15,7 @@ PEAKS = {
     "H100": 989e12,
     "A100": 312e12,
     "L40S": 362e12,
+    "L40": 181e12,
     "L4": 121e12,
     "RTX 4090": 165e12,
     "RTX 3090": 71e12,
@@ -45,4 +48,4 @@ def peak(device: torch.device) -> float | None:
     if device.type != "cuda":
         return None
     name = torch.cuda.get_device_name(device)
-    return next((rate for part, rate in PEAKS.items() if part in name), None)
+    return next((rate for part, rate in PEAKS.items() if re.search(rf"\b{part}\b", name)), None)

@@ -10,6 +10,7 @@ from manyheads.train.log import LOG, read_log, told
 
 BARS = "▁▂▃▄▅▆▇█"
 COLUMNS = 60
+PICTURES = (".svg", ".png", ".pdf")
 
 
 def is_run(folder: Path) -> bool:
@@ -65,6 +66,8 @@ def spark(values: list[float]) -> str:
 
 def draw(run: Path, picture: Path) -> None:
     """Loss, perplexity and BLEU against steps, as the picture's name says: .svg, .png or .pdf."""
+    if picture.suffix not in PICTURES:
+        raise RequestError(f"{picture}: curves are drawn as {', '.join(PICTURES)}")
     try:
         import matplotlib
     except ImportError:

@@ -1,0 +1,62 @@
+"""The whole way at its smallest: prepared text, training, search; copying and reversing without a fault."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import manyheads as mh
+from manyheads import checkpoint
+from manyheads.config import Recipe
+from manyheads.data.prepare import prepare
+from manyheads.evaluate import exact_match
+from manyheads.train.run import train
+from manyheads.translate import translate_greedily
+
+LETTERS = "가나다라마바사아자차"
+
+
+def words(chance: random.Random) -> list[str]:
+    return [chance.choice(LETTERS) for _ in range(chance.randint(1, 7))]
+
+
+def corpus(task: Callable[[list[str]], list[str]], count: int, seed: int) -> list[tuple[str, str]]:
+    chance = random.Random(seed)
+    texts = [words(chance) for _ in range(count)]
+    return [(" ".join(text), " ".join(task(text))) for text in texts]
+
+
+@pytest.mark.parametrize("task", [list, lambda text: text[::-1]], ids=["copy", "reverse"])
+def test_it_is_learnt_to_the_last_sentence(task: Callable[[list[str]], list[str]], tmp_path: Path) -> None:
+    learnt, unseen = corpus(task, 12_000, seed=1), corpus(task, 300, seed=2)
+    unseen = [pair for pair in unseen if pair not in set(learnt)]
+    assert len(unseen) > 100
+    lines = "".join(f"{source}\t{target}\n" for source, target in learnt)
+    (tmp_path / "train.tsv").write_text(lines, encoding="utf-8")
+    tables = {
+        "corpus": {"source": "ko", "target": "ko-x-task", "hold_out": 50},
+        "train": [{"files": [f"{tmp_path}/train.tsv"]}],
+        "clean": {"identical": False},
+        "subwords": {"vocabulary": 24, "byte_fallback": False},
+    }
+    prepare(Recipe.from_mapping(tables), tmp_path / "data")
+    config = mh.Config(
+        model=mh.ModelConfig(layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0),
+        data=mh.DataConfig(folder=f"{tmp_path}/data", batch_tokens=600),
+        train=mh.TrainConfig(
+            steps=450,
+            schedule="linear",
+            warmup=60,
+            learning_rate=3e-3,
+            validate_every=450,
+            checkpoint_every=150,
+            average=1,
+        ),
+    )
+    train(config, tmp_path / "run", device="cpu")
+    model, subwords, _ = checkpoint.load_model(tmp_path / "run" / "model")
+    sources, references = zip(*unseen, strict=True)
+    found = translate_greedily(model, subwords, sources, 10, torch.device("cpu"))
+    assert exact_match(found, references) == 1.0
