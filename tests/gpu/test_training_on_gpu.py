@@ -70,6 +70,7 @@ def test_it_learns_in_half_precision_and_tells_its_share_of_the_peak(data: Path,
     assert {one.dtype for one in weights.values()} == {torch.float32}
 
 
+@pytest.mark.filterwarnings("ignore:.*script:DeprecationWarning")  # torch's compiler, of torch
 def test_a_compiled_run_is_the_run(data: Path, tmp_path: Path) -> None:
     for name in ("plain", "compiled"):
         made = config(data, compile=name == "compiled")

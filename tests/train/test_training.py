@@ -200,7 +200,7 @@ def count_parts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.heavy
-@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # torch's compiler, of torch
+@pytest.mark.filterwarnings("ignore:.*script:DeprecationWarning")  # torch's compiler, of torch
 def test_a_compiled_run_is_the_run(data: Path, tmp_path: Path) -> None:
     train(config(data, dropout=0.0), tmp_path / "plain", device="cpu")
     train(config(data, dropout=0.0, compile=True), tmp_path / "compiled", device="cpu")

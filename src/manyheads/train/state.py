@@ -76,6 +76,7 @@ def draw(run: Path, picture: Path) -> None:
     from matplotlib import pyplot
 
     lines = read_log(run / LOG)
+    pyplot.rcParams["svg.fonttype"] = "none"  # text stays text
     figure, axes = pyplot.subplots(1, 3, figsize=(12, 3.5), constrained_layout=True)
     for axis, key in zip(axes, ("loss", "perplexity", "bleu"), strict=True):
         for kind in ("train", "valid"):
