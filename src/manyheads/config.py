@@ -258,6 +258,37 @@ class SearchConfig(Section):
     beam: int = setting(4, "hypotheses kept at each step (6.1)", at_least=1)
     alpha: float = setting(0.6, "length penalty ((5 + L)/6)^alpha (6.1)", at_least=0)
     extra_length: int = setting(50, "tokens that the output may be longer than the input (6.1)", at_least=0)
+    least_length: int = setting(0, "tokens that the output has at least", at_least=0)
+    nbest: int = setting(1, "results of a sentence; not more than the beam", at_least=1)
+    temperature: float | None = setting(
+        None,
+        "draw words at random, below 1 the likely ones more often; without it the best are looked for",
+        above=0,
+    )
+    top_k: int | None = setting(None, "drawn out of so many likeliest words; without it of all", at_least=1)
+    top_p: float | None = setting(
+        None, "drawn out of the likeliest words that together have this probability", above=0, at_most=1
+    )
+    seed: int = setting(0, "of what is drawn", at_least=0)
+    no_repeat: int | None = setting(
+        None, "no run of so many tokens twice in one output; without it anything may repeat", at_least=1
+    )
+
+    @property
+    def width(self) -> int:
+        """Hypotheses of a sentence that are under way."""
+        return self.nbest if self.temperature is not None else self.beam
+
+    def check_together(self) -> None:
+        if self.temperature is None and self.nbest > self.beam:
+            raise ConfigError(
+                f"search.nbest is {self.nbest}, but a beam of {self.beam} has no more results: "
+                f"raise search.beam, or draw at random with search.temperature"
+            )
+        if self.temperature is None and (self.top_k is not None or self.top_p is not None):
+            raise ConfigError(
+                "search.top_k and search.top_p are of drawing at random: set search.temperature (1.0) too"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""What runs a model: torch, or CTranslate2. Both answer to `engine.Engine`."""

@@ -1,0 +1,1 @@
+"""Doors out of the house, and one in: CTranslate2, ONNX, Hugging Face."""
