@@ -68,7 +68,7 @@ class Hypothesis:
 
 def penalty(length: int, alpha: float) -> float:
     """((5 + L) / 6)^alpha (6.1), the end token counted in L."""
-    return ((5 + length) / 6) ** alpha
+    return math.pow((5 + length) / 6, alpha)
 
 
 # ---- what is under way
