@@ -176,6 +176,7 @@ class Limits:
     rows: int = 256  # hypotheses under way
     look_every: int = 1  # steps between looks at what is over: on a GPU each look waits for it
     refill: float = 0.25  # share of the places that must be free before waiting sentences take them
+    leave: float = 0.125  # share of the sentences that must be over before they leave
 
 
 def search(
@@ -223,19 +224,14 @@ def finished(
         if rows_R is not None:
             state = state.reorder(rows_R)
         steps += 1
-        if steps % limits.look_every == 0 or any(map(at_limit, beams.wishes, beams.lengths)):
+        if steps % limits.look_every == 0:
             over = over_now(beams, how.alpha, branching)
-            for sentence in over:
-                yield beams.numbers[sentence], beams.results(sentence)
-            if over:
+            if len(over) > limits.leave * len(beams) or len(over) == len(beams):
+                for sentence in over:
+                    yield beams.numbers[sentence], beams.results(sentence)
                 state = state.drop(torch.tensor(over, device=device))
                 gone = set(over)
                 beams = beams.kept([one for one in range(len(beams)) if one not in gone])
-
-
-def at_limit(wish: Wish, length: int) -> bool:
-    """Whether the end token was the only one that could be written."""
-    return length > wish.limit
 
 
 def over_now(beams: Beams, alpha: float, branching: bool) -> list[int]:
