@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     )
     from manyheads.model.transformer import Trace, Transformer
     from manyheads.packed import Packed
+    from manyheads.translate import Attention, Translation, Translator, load
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Attention": "manyheads.translate",
     "CheckpointError": "manyheads.errors",
     "Config": "manyheads.config",
     "ConfigError": "manyheads.errors",
@@ -44,9 +46,13 @@ _HOMES = {
     "TrainConfig": "manyheads.config",
     "TrainingError": "manyheads.errors",
     "Transformer": "manyheads.model.transformer",
+    "Translation": "manyheads.translate",
+    "Translator": "manyheads.translate",
+    "load": "manyheads.translate",
 }
 
 __all__ = [
+    "Attention",
     "CheckpointError",
     "Config",
     "ConfigError",
@@ -62,6 +68,9 @@ __all__ = [
     "TrainConfig",
     "TrainingError",
     "Transformer",
+    "Translation",
+    "Translator",
+    "load",
     "presets",
 ]
 

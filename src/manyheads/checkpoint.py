@@ -6,12 +6,11 @@ subwords.model         or subwords.source.model and subwords.target.model
 optimiser.safetensors  in a checkpoint of a run only: what training needs to go on
 """
 
-import errno
+import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.config import Config, ModelConfig
-from manyheads.errors import CheckpointError, ConfigError, DataError, NoRoomError
-from manyheads.folders import fingerprint, fingerprints, written_aside
+from manyheads.errors import CheckpointError, ConfigError, DataError
+from manyheads.folders import fingerprint, fingerprints, room_for, take_back, written_aside
 from manyheads.model.transformer import Transformer
 from manyheads.text.subwords import SubwordPair
 
 FORMAT = 1
+SMALL_PARTS = 1 << 16  # bytes at most of the description, and of what a disk's blocks waste
 MANIFEST, WEIGHTS, OPTIMISER = "manyheads.json", "weights.safetensors", "optimiser.safetensors"
 
 
@@ -52,7 +52,8 @@ def save(
     optimiser: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Written aside, synced and renamed; one that is there is replaced."""
-    needed = sum(one.nbytes for part in (weights, optimiser or {}) for one in part.values())
+    tensors = (one.nbytes for part in (weights, optimiser or {}) for one in part.values())
+    needed = sum(tensors) + sum(len(part.model) for part in subwords.files.values()) + SMALL_PARTS
     with room_for(folder, needed), written_aside(folder, MANIFEST, replace=True) as aside:
         write_tensors(aside / WEIGHTS, weights)
         if optimiser is not None:
@@ -67,22 +68,14 @@ def save(
             "versions": versions(),
             "files": fingerprints(aside),
         }
-        (aside / MANIFEST).write_text(json.dumps(told, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        told["sha256"] = own_sum(told)
+        (aside / MANIFEST).write_bytes(json.dumps(told, ensure_ascii=False, indent=1).encode() + b"\n")
 
 
-@contextmanager
-def room_for(folder: Path, needed: int) -> Iterator[None]:
-    """A full disk, said with the bytes that are missing. What was there before stays."""
-    try:
-        yield
-    except OSError as fault:
-        if fault.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
-        free = shutil.disk_usage(folder.parent).free
-        raise NoRoomError(
-            f"{folder}: no room; about {needed:,} bytes are needed and {free:,} are free. "
-            f"Earlier checkpoints are kept: make room, and the same command goes on"
-        ) from None
+def own_sum(told: dict[str, Any]) -> str:
+    """Of all that a description says beside this."""
+    rest = {key: value for key, value in told.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def versions() -> dict[str, str]:
@@ -141,6 +134,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     wrong = [key for key, kind in kinds.items() if type(told.get(key)) is not kind]
     if wrong:
         raise CheckpointError(f"{path}: has no sound {', '.join(wrong)}")
+    if told.get("sha256") != own_sum(told):
+        raise CheckpointError(f"{path}: damaged, or changed by hand: its SHA-256 is not its own")
     return dict(told)
 
 
@@ -216,6 +211,9 @@ def check_subwords(folder: Path, subwords: SubwordPair) -> None:
         )
 
 
+FREE_TO_CHANGE = {"dropout", "attention_dropout"}  # of a model that another one's weights begin
+
+
 def begin_with(model: Transformer, subwords: SubwordPair, folder: Path) -> None:
     """Another model's weights, whose subwords must be the data's: fine-tuning."""
     told = describe(folder)
@@ -223,6 +221,13 @@ def begin_with(model: Transformer, subwords: SubwordPair, folder: Path) -> None:
         raise ConfigError(
             f"train.start_from is {folder}, whose subwords are not the data's: "
             f"prepare the data with subwords.take_from={folder}"
+        )
+    now, then = asdict(model.config), asdict(told.config.model)
+    changed = [key for key in now if now[key] != then[key] and key not in FREE_TO_CHANGE]
+    if changed:
+        raise ConfigError(
+            f"train.start_from is {folder}, another model: "
+            + "; ".join(f"model.{key} was {then[key]!r}, is {now[key]!r}" for key in changed)
         )
     read_weights(model, folder)
 
@@ -252,9 +257,10 @@ def average(folders: Iterable[Path]) -> dict[str, Tensor]:
 
 def average_run(run: Path, last: int, out: Path) -> list[str]:
     """The mean of a run's last checkpoints as a model folder; their names."""
-    found = checkpoints(run)[-last:]
-    if not found:
+    there = checkpoints(run)
+    if not there:
         raise CheckpointError(f"{run}: no run with checkpoints; a run keeps them in its folder checkpoints")
+    found = to_average(run, describe(there[-1]).config.train.checkpoint_every)[-last:]
     if len(found) < last:
         raise CheckpointError(
             f"{run}: has {len(found)} checkpoints, but {last} are asked for: --last {len(found)}"
@@ -284,6 +290,7 @@ def sweep(run: Path) -> list[str]:
     Where there are checkpoints and not one is sound, nothing is touched: a run must not begin over them.
     """
     here = run / "checkpoints"
+    take_back(here)
     for left in (*here.glob("*.gone"), *here.glob(".*.manyheads-part"), *here.glob(".*.manyheads-old")):
         shutil.rmtree(left, ignore_errors=True)
     faults = {folder: why_unsound(folder) for folder in checkpoints(run)}
@@ -306,6 +313,20 @@ def why_unsound(folder: Path) -> CheckpointError | None:
     except CheckpointError as fault:
         return fault
     return None
+
+
+def to_average(run: Path, every: int) -> list[Path]:
+    """The regular ones and the newest, oldest first."""
+    return sorted({*regular(run, every), *checkpoints(run)[-1:]})
+
+
+def regular(run: Path, every: int) -> list[Path]:
+    """Checkpoints of every so many steps, oldest first.
+
+    Those that a run wrote on being asked to stop, or for the best alone, are not among them: the mean must
+    not depend on who interrupted the run.
+    """
+    return [folder for folder in checkpoints(run) if step_of(folder) % every == 0]
 
 
 def step_of(folder: Path) -> int:

@@ -1,6 +1,5 @@
 """The command line: one thin command a verb. What a verb needs is imported when it runs."""
 
-import errno
 import json
 import os
 import sys
@@ -13,6 +12,7 @@ import typer
 from manyheads import __version__
 from manyheads.config import SPLITS, Config, InputConfig, Recipe
 from manyheads.errors import PREEMPTED, ConfigError, ManyheadsError, RequestError
+from manyheads.folders import NO_ROOM
 from manyheads.presets import PRESETS, preset
 
 app = typer.Typer(
@@ -38,15 +38,12 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except RuntimeError as fault:
-        if "out of memory" not in str(fault):
+        if not any(words in str(fault) for words in ("out of memory", "can't allocate memory")):
             raise
         leave(f"{str(fault).splitlines()[0]} Lower train.micro_tokens: the result is the same to rounding", 4)
     except OSError as fault:
         at = f"{fault.filename}: " if fault.filename else ""
         leave(f"{at}{fault.strerror or fault}", 4 if fault.errno in NO_ROOM else 3)
-
-
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def leave(message: str, code: int) -> None:
@@ -320,7 +317,9 @@ def train(
     if gpus:
         from manyheads.train.launch import launch
 
-        sys.exit(launch(gpus, [str(config), *(changes or []), "--out", str(folder)], change_config))
+        chosen = ["--device", device] if device else []
+        rest = [*(["--change-config"] if change_config else []), *chosen]
+        sys.exit(launch(gpus, [str(config), *(changes or []), "--out", str(folder), *rest]))
 
     from manyheads.train.run import train as train_run
 

@@ -4,9 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
-from manyheads import checkpoint
 from manyheads.config import SPLITS, Config, DataConfig, ModelConfig, Recipe, TrainConfig
 from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
@@ -15,6 +12,7 @@ from manyheads.evaluate import Score, exact_match, greedy_bleu
 from manyheads.progress import Progress
 from manyheads.text import playground
 from manyheads.train.run import train
+from manyheads.translate import load
 
 SIZES = {"train": 40_000, "valid": 300, "test": 500}
 SHOWN = 10
@@ -61,7 +59,7 @@ def demo(folder: Path, pair: str, seconds: float, watch: Callable[[], Progress])
         data=DataConfig(folder=str(folder / "data"), batch_tokens=2500),
         train=replace(TRAINING, seconds=seconds),
     )
-    if train(config, folder / "run", device="cpu") == "asked":
+    if train(config, folder / "run", change_config=True, device="cpu") == "asked":
         return None
     return judge(store, folder / "run" / "model")
 
@@ -73,7 +71,8 @@ def prepared(folder: Path, pair: str, progress: Progress) -> Store:
         if f"{store.source_language}-{store.target_language}" != pair:
             raise DataError(f"{folder}: holds another pair than {pair}; choose another folder with --out")
         return store
-    if folder.exists():
+    ours = {f"{split}.{code}" for split in SPLITS for code in pair.split("-")}
+    if folder.exists() and {path.name for path in folder.iterdir()} - ours:
         raise DataError(f"{folder}: exists already; choose another folder with --out")
     corpus = playground.corpus(
         pair,
@@ -106,10 +105,7 @@ def recipe(folder: Path, pair: str, vocabulary: int) -> Recipe:
 
 
 def judge(store: Store, folder: Path) -> Outcome:
-    model, subwords, _ = checkpoint.load_model(folder)
     sources, references = store.text("test")
-    score, found = greedy_bleu(
-        model, subwords, sources, references, store.target_language, torch.device("cpu")
-    )
+    score, found = greedy_bleu(load(folder, device="cpu"), sources, references)
     rows = list(zip(sources, references, found, strict=True))
     return Outcome(folder, rows, exact_match(found, references), score)

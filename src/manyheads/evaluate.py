@@ -3,11 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-
-from manyheads.config import SearchConfig
-from manyheads.text.subwords import SubwordPair
-from manyheads.translate import Model, translate_greedily
+from manyheads.translate import Translator
 
 TOKENISERS = {
     "ko": "char",
@@ -38,17 +34,12 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) ->
 
 
 def greedy_bleu(
-    model: Model,
-    subwords: SubwordPair,
-    sources: Sequence[str],
-    references: Sequence[str],
-    language: str,
-    device: torch.device,
+    translator: Translator, sources: Sequence[str], references: Sequence[str]
 ) -> tuple[Score, list[str]]:
-    """BLEU of what greedy search gives, and the translations."""
-    extra = SearchConfig().extra_length
-    translations = translate_greedily(model, subwords, sources, extra, device)
-    return bleu(translations, references, language), translations
+    """BLEU of what greedy search gives, each source as one sentence; and the translations."""
+    found = translator.translate(sources, beam=1, nbest=1, split=False)
+    translations = [one.text for one in found]
+    return bleu(translations, references, translator.target_language), translations
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:

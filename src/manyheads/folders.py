@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from manyheads.errors import DataError
+from manyheads.errors import DataError, NoRoomError
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # how a system says that a disk is full
 
 
 @contextmanager
@@ -98,6 +100,29 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def take_back(parent: Path) -> None:
+    """A folder that was being replaced when the process died, and whose successor never came."""
+    for old in parent.glob(".*.manyheads-old"):
+        folder = old.with_name(old.name.removeprefix(".").removesuffix(".manyheads-old"))
+        if not folder.exists():
+            old.rename(folder)
+
+
+@contextmanager
+def room_for(path: Path, needed: int) -> Iterator[None]:
+    """A full disk, said with the bytes that are missing. What was there before stays."""
+    try:
+        yield
+    except OSError as fault:
+        if fault.errno not in NO_ROOM:
+            raise
+        free = shutil.disk_usage(path.parent).free
+        raise NoRoomError(
+            f"{path}: no room; about {needed:,} bytes are needed and {free:,} are free. "
+            f"Earlier checkpoints are kept: make room, and the same command goes on"
+        ) from None
 
 
 def put_in_place(aside: Path, folder: Path) -> None:

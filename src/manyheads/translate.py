@@ -1,47 +1,386 @@
-"""Text in, text out."""
+"""Text in, translations out."""
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+import hashlib
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, overload
 
-import torch
-from torch import Tensor
-
-from manyheads.config import END
-from manyheads.packed import Packed
-from manyheads.search import greedy
+from manyheads import checkpoint
+from manyheads.config import END, SearchConfig
+from manyheads.engines.engine import Engine
+from manyheads.engines.torch import Ensemble, TorchEngine, known_device
+from manyheads.errors import ConfigError, RequestError
+from manyheads.model.transformer import Trace
+from manyheads.search import Hypothesis, Wish
+from manyheads.text import segments
+from manyheads.text.segments import Part
 from manyheads.text.subwords import SubwordPair
 
-TOGETHER = 64  # sentences translated at once
+AT_ONCE = 1000  # texts of a stream that are read ahead, so that those of like length go together
+MUCH_TOO_LONG = 4  # times the longest that the model was trained for: then words are parted
+LINE_BREAKS = re.compile(segments.LINE_BREAKS.pattern)
 
 
-class Model(Protocol):
-    """What every model of ours answers to."""
+@dataclass(frozen=True)
+class Translation:
+    """A text in the other language, and what the model thinks of it.
 
-    def encode(self, source: Packed) -> Any: ...
-    def start(self, memory: Any, width: int = 1) -> Any: ...
-    def step(self, tokens_R: Tensor, state: Any) -> tuple[Tensor, Any]: ...
+    Tokens are pieces of words, those of all its sentences one after the other; scores are natural logarithms.
+    """
+
+    source: str
+    text: str
+    score: float = 0.0  # log p divided by the length penalty, summed over its sentences
+    log_probability: float = 0.0
+    source_tokens: list[str] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+    token_scores: list[float] = field(default_factory=list)  # log p of each; each sentence's end is left out
+    alignment: list[tuple[int, int]] | None = None  # source token and target token, where it was asked for
+    sentences: int = 0  # that it was translated in; 0: there was nothing to translate
+    engine: str = ""
+    alternatives: "list[Translation]" = field(default_factory=list)  # the rest of the n-best list
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
 
-def translate_greedily(
-    model: Model, subwords: SubwordPair, sources: Sequence[str], extra_length: int, device: torch.device
-) -> list[str]:
-    """Each source's likeliest words, one after the other; sentences of like length go together."""
-    encoded = [[*subwords.source.encode(text), END] for text in sources]
-    order = sorted(range(len(encoded)), key=lambda number: len(encoded[number]))
-    texts = [""] * len(sources)
-    for first in range(0, len(order), TOGETHER):
-        chosen = order[first : first + TOGETHER]
-        for number, ids in zip(
-            chosen, decode(model, [encoded[n] for n in chosen], extra_length, device), strict=True
-        ):
-            texts[number] = subwords.target.decode(ids)
-    return texts
+@dataclass(frozen=True)
+class Sentence:
+    """What the engine is asked: a part of a text, its ids, and what is wished for."""
+
+    text: str
+    ids: list[int]
+    wish: Wish
 
 
-def decode(
-    model: Model, sources: list[list[int]], extra_length: int, device: torch.device
-) -> list[list[int]]:
-    packed = Packed.of(sources).to(device)
-    with torch.no_grad():
-        state = model.start(model.encode(packed))
-        return greedy(model.step, state, [len(source) + extra_length for source in sources], device)
+class Translator:
+    """A model with its words. It may be used by several threads at once."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        subwords: SubwordPair,
+        languages: dict[str, str],
+        *,
+        longest: int = 256,
+        how: SearchConfig | None = None,
+    ) -> None:
+        self.engine, self.subwords = engine, subwords
+        self.source_language, self.target_language = languages["source"], languages["target"]
+        self.longest = longest  # tokens of a sentence that the model was trained for, the end counted
+        self.how = how or SearchConfig()
+
+    @overload
+    def translate(self, texts: str, **asked: Any) -> Translation: ...
+    @overload
+    def translate(self, texts: Sequence[str], **asked: Any) -> list[Translation]: ...
+    def translate(
+        self,
+        texts: str | Sequence[str],
+        *,
+        prefix: str = "",
+        glossary: dict[str, str] | None = None,
+        forbid: Sequence[str] = (),
+        alignment: bool = False,
+        split: bool = True,
+        tell: Callable[[int, int], None] | None = None,
+        **search: Any,
+    ) -> Translation | list[Translation]:
+        """Translations in the order of the texts; a single text gets a single one.
+
+        prefix     how the translation of each sentence must begin
+        glossary   a term of the source -> what it must become, wherever the term stands
+        forbid     words that must not come out
+        alignment  also find which source token each target token looked at most
+        split      part texts into sentences; else each is one sentence
+        tell       is called with the sentences done and in all
+        search     any key of SearchConfig: beam, alpha, nbest, temperature, ...
+        """
+        if isinstance(texts, str):
+            found = self.translate(
+                [texts], prefix=prefix, glossary=glossary, forbid=forbid,
+                alignment=alignment, split=split, tell=tell, **search,
+            )  # fmt: skip
+            return found[0]
+        how = replace(self.how, **search)
+        terms = Terms(self.subwords, prefix, glossary or {}, forbid)
+        parted = [list(self._parts(text, split)) for text in texts]
+        asked = [
+            self._sentence(part.text, terms, how) for parts in parted for part in parts if part.translated
+        ]
+        results = self._search(asked, how, tell)
+        looked_at = self._alignments(asked, results) if alignment else [None] * len(asked)
+        answers = iter(zip(asked, results, looked_at, strict=True))
+        return [
+            self._joined(text, parts, list(islice(answers, sum(part.translated for part in parts))))
+            for text, parts in zip(texts, parted, strict=True)
+        ]
+
+    def stream(self, texts: Iterable[str], at_once: int = AT_ONCE, **asked: Any) -> Iterator[Translation]:
+        """The same for texts without end: so many are read ahead, and no more are held."""
+        waiting = iter(texts)
+        while some := list(islice(waiting, at_once)):
+            yield from self.translate(some, **asked)
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Translation]:
+        """What the model thinks of given translations, by forced decoding; each is taken as one sentence."""
+        if len(sources) != len(targets):
+            raise RequestError(f"{len(sources)} sources, but {len(targets)} targets: give one for each")
+        source_ids = [self.subwords.source.encode(text) for text in sources]
+        target_ids = [self.subwords.target.encode(text) for text in targets]
+        scored = self.engine.score([[*ids, END] for ids in source_ids], target_ids)
+        return [
+            self._scored(source, target, ids, own, scores)
+            for source, target, ids, own, scores in zip(
+                sources, targets, source_ids, target_ids, scored, strict=True
+            )
+        ]
+
+    def attention(self, source: str, target: str | None = None) -> "Attention":
+        """Every attention map of one sentence and its translation, or of a translation that is given."""
+        engine = self.engine
+        if not isinstance(engine, TorchEngine):
+            raise RequestError(f"attention maps are the torch engine's; this one is {engine.name}")
+        if target is None:
+            target = self.translate([source], split=False)[0].text
+        source_ids, target_ids = self.subwords.source.encode(source), self.subwords.target.encode(target)
+        end = self.subwords.target.piece(END)
+        return Attention(
+            [*map(self.subwords.source.piece, source_ids), end],
+            [*map(self.subwords.target.piece, target_ids), end],
+            engine.trace([*source_ids, END], target_ids),
+        )
+
+    # ---- from text to ids
+
+    def _parts(self, text: str, split: bool) -> Iterator[Part]:
+        """What is translated one by one, and what stays; no part is longer than it must be."""
+        whole = segments.parts(text, self.source_language) if split else whole_lines(text)
+        for part in whole:
+            if not part.translated:
+                yield part
+                continue
+            for piece in self._short(part.text):
+                before, inside, after = segments.trimmed(piece)
+                yield from (Part(edge, False) for edge in [before] if edge)
+                yield Part(inside, segments.has_words(inside))
+                yield from (Part(edge, False) for edge in [after] if edge)
+
+    def _short(self, text: str) -> Iterator[str]:
+        """Parted where that is possible; else whole, with a warning; words are parted only far beyond."""
+        for piece in segments.shortened(text, lambda one: self._length(one) <= self.longest):
+            length = self._length(piece)
+            if length <= self.longest:
+                yield piece
+                continue
+            warnings.warn(
+                f"a sentence of {length} tokens cannot be parted, and the model was trained with at most "
+                f"{self.longest}: {piece[:40]!r}... is translated "
+                + ("all the same" if self._not_much_too_long(piece) else "in parts of words"),
+                stacklevel=2,
+            )
+            yield from segments.by_force(piece, self._not_much_too_long)
+
+    def _not_much_too_long(self, text: str) -> bool:
+        return self._length(text) <= MUCH_TOO_LONG * self.longest
+
+    def _length(self, text: str) -> int:
+        """In tokens, the end counted; texts that are far longer are not looked at closely."""
+        if len(text) > 40 * MUCH_TOO_LONG * self.longest:
+            return len(text)
+        return len(self.subwords.source.encode(text)) + 1
+
+    def _sentence(self, text: str, terms: "Terms", how: SearchConfig) -> Sentence:
+        ids = [*self.subwords.source.encode(text), END]
+        required = terms.required(text)
+        limit = max(len(ids) - 1 + how.extra_length, how.least_length)
+        limit += len(terms.prefix) + sum(map(len, required))
+        seed = int.from_bytes(hashlib.blake2b(f"{how.seed} {ids}".encode(), digest_size=7).digest(), "little")
+        return Sentence(
+            text, ids, Wish(limit, how.least_length, terms.prefix, required, terms.forbidden, seed)
+        )
+
+    # ---- from ids to text
+
+    def _search(
+        self, asked: Sequence[Sentence], how: SearchConfig, tell: Callable[[int, int], None] | None
+    ) -> list[list[Hypothesis]]:
+        """In rounds of some hundreds, so that there is something to tell and memory stays flat."""
+        order = sorted(range(len(asked)), key=lambda number: len(asked[number].ids))
+        found: list[list[Hypothesis]] = [[] for _ in asked]
+        for first in range(0, len(order), AT_ONCE):
+            chosen = order[first : first + AT_ONCE]
+            sources, wishes = [asked[n].ids for n in chosen], [asked[n].wish for n in chosen]
+            for number, results in zip(chosen, self.engine.search(sources, wishes, how), strict=True):
+                found[number] = results
+            if tell:
+                tell(first + len(chosen), len(order))
+        return found
+
+    def _alignments(
+        self, asked: Sequence[Sentence], results: Sequence[list[Hypothesis]]
+    ) -> list[list[tuple[int, int]] | None]:
+        if not isinstance(self.engine, TorchEngine):
+            raise RequestError(f"alignments are the torch engine's; this one is {self.engine.name}")
+        maps = self.engine.alignments([one.ids for one in asked], [found[0].tokens for found in results])
+        # The end looks like any other token, but nothing comes of it.
+        words = [one[:-1, :-1] if one.shape[1] > 1 else one[:0] for one in maps]
+        return [
+            [(int(place), number) for number, place in enumerate(one.argmax(-1).tolist())] if len(one) else []
+            for one in words
+        ]
+
+    def _joined(
+        self, text: str, parts: list[Part], answers: list[tuple[Sentence, list[Hypothesis], Any]]
+    ) -> Translation:
+        """A text's sentences put together again; the n-th alternative is of the n-th best of each."""
+        most = max((len(results) for _, results, _ in answers), default=1)
+        versions = [self._version(text, parts, answers, place) for place in range(most)]
+        return replace(versions[0], alternatives=versions[1:])
+
+    def _version(
+        self, text: str, parts: list[Part], answers: list[tuple[Sentence, list[Hypothesis], Any]], place: int
+    ) -> Translation:
+        chosen = [(asked, results[min(place, len(results) - 1)], seen) for asked, results, seen in answers]
+        texts = iter([self._text(one) for _, one, _ in chosen])
+        alignment: list[tuple[int, int]] | None = None
+        source_tokens: list[str] = []
+        tokens: list[str] = []
+        for asked, one, seen in chosen:
+            if seen is not None and place == 0:
+                moved = [(s + len(source_tokens), t + len(tokens)) for s, t in seen]
+                alignment = [*(alignment or []), *moved]
+            source_tokens += map(self.subwords.source.piece, asked.ids[:-1])
+            tokens += map(self.subwords.target.piece, one.tokens)
+        return Translation(
+            source=text,
+            text="".join(next(texts) if part.translated else part.text for part in parts),
+            score=sum(one.score for _, one, _ in chosen),
+            log_probability=sum(one.total for _, one, _ in chosen),
+            source_tokens=source_tokens,
+            tokens=tokens,
+            token_scores=[score for _, one, _ in chosen for score in one.token_scores[:-1]],
+            alignment=alignment,
+            sentences=len(chosen),
+            engine=self.engine.name,
+        )
+
+    def _text(self, one: Hypothesis) -> str:
+        """Of one sentence: what breaks a line elsewhere is a space in it."""
+        return LINE_BREAKS.sub(" ", self.subwords.target.decode(one.tokens))
+
+    def _scored(
+        self, source: str, target: str, source_ids: list[int], ids: list[int], scores: list[float]
+    ) -> Translation:
+        total = sum(scores)
+        return Translation(
+            source=source,
+            text=target,
+            score=total / ((5 + len(scores)) / 6) ** self.how.alpha,
+            log_probability=total,
+            source_tokens=[*map(self.subwords.source.piece, source_ids)],
+            tokens=[*map(self.subwords.target.piece, ids)],
+            token_scores=scores[:-1],
+            sentences=1,
+            engine=self.engine.name,
+        )
+
+
+def whole_lines(text: str) -> Iterator[Part]:
+    """Each line as one sentence."""
+    before, inside, after = segments.trimmed(text)
+    yield from (Part(edge, False) for edge in [before] if edge)
+    if inside:
+        yield Part(inside, segments.has_words(inside))
+    yield from (Part(edge, False) for edge in [after] if edge)
+
+
+class Terms:
+    """What a caller wants or does not want in the output, as ids."""
+
+    def __init__(
+        self, subwords: SubwordPair, prefix: str, glossary: dict[str, str], forbid: Sequence[str]
+    ) -> None:
+        self.prefix = tuple(subwords.target.encode(prefix))
+        self.forbidden = tuple(tuple(subwords.target.encode(word)) for word in forbid)
+        self.glossary = [
+            (whole_word(source), tuple(subwords.target.encode(target))) for source, target in glossary.items()
+        ]
+        if not all(self.forbidden) or not all(ids for _, ids in self.glossary):
+            raise RequestError("a glossary and words to forbid must not hold empty entries")
+
+    def required(self, text: str) -> tuple[tuple[int, ...], ...]:
+        """What must come out, since its term stands in the text; once, however often it stands there."""
+        return tuple(ids for term, ids in self.glossary if term.search(text))
+
+
+def whole_word(term: str) -> "re.Pattern[str]":
+    """The term as a word of its own, in capitals or not; where it ends in Hangul, particles may follow."""
+    term = term.strip()
+    if not term:
+        raise RequestError("a glossary must not hold empty entries")
+    hangul = "가" <= term[-1] <= "힣"
+    after = "" if hangul or not term[-1].isalnum() else r"(?!\w)"
+    before = r"(?<!\w)" if term[0].isalnum() else ""
+    return re.compile(before + re.escape(term) + after, re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Tokens and attention maps of one translation."""
+
+    source_tokens: list[str]  # [S] with the end
+    target_tokens: list[str]  # [T] with the end: what was written at each step
+    trace: Trace  # encoder[layer][0] [heads, S, S], decoder [heads, T, T], cross [heads, T, S]
+
+
+# ---- opening a model folder
+
+
+def load(
+    folder: str | os.PathLike[str],
+    *others: str | os.PathLike[str],
+    device: str | None = None,
+    engine: str = "torch",
+) -> Translator:
+    """The translator of a model folder; of several, they decide together.
+
+    `engine` is torch, ctranslate2 (float32), or ctranslate2:int8 and the like.
+    """
+    name, _, arithmetic = engine.partition(":")
+    if name == "ctranslate2":
+        return load_ctranslate2(folder, others, arithmetic or "float32", device)
+    if engine != "torch":
+        raise ConfigError(f"the engine is {engine!r}, but must be torch, ctranslate2 or ctranslate2:int8")
+    known = known_device(device)
+    models, subwords, told = zip(*(checkpoint.load_model(one) for one in (folder, *others)), strict=True)
+    for one, its in zip(others, subwords[1:], strict=True):
+        if not its.same_as(subwords[0]):
+            raise RequestError(f"{one}: has other subwords than {folder}; an ensemble needs the same")
+    model = models[0] if not others else Ensemble(models)
+    return opened(TorchEngine(model, known), subwords[0], told[0])
+
+
+def load_ctranslate2(
+    folder: str | os.PathLike[str], others: Sequence[Any], arithmetic: str, device: str | None
+) -> Translator:
+    from manyheads.engines.ctranslate2 import CTranslate2Engine
+
+    if others:
+        raise RequestError("several models together are the torch engine's: --engine torch")
+    if device not in (None, "cpu"):
+        raise RequestError(f"the device is {device!r}, but the ctranslate2 engine is for the cpu here")
+    told = checkpoint.describe(folder)
+    return opened(CTranslate2Engine(Path(folder), arithmetic), checkpoint.read_subwords(told.folder), told)
+
+
+def opened(engine: Engine, subwords: SubwordPair, told: checkpoint.Description) -> Translator:
+    longest = told.config.data.longest
+    if isinstance(engine, TorchEngine) and engine.reach is not None:
+        longest = min(longest, engine.reach)
+    return Translator(engine, subwords, told.languages, longest=longest, how=told.config.search)

@@ -26,9 +26,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "search": set(),
     "checkpoint": {"model", "text"},
     "engines": {"checkpoint", "search", "model", "text"},
-    "translate": {"engines", "checkpoint", "search", "text"},
+    "translate": {"engines", "checkpoint", "model", "search", "text"},
     "evaluate": {"translate", "text"},
-    "train": {"data", "model", "checkpoint", "evaluate"},
+    "train": {"data", "model", "checkpoint", "engines", "evaluate", "translate"},
     "export": {"engines", "translate", "checkpoint", "model", "search", "text"},
     "look": {"translate"},
     "serve": {"translate", "evaluate", "look"},
@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "demo": {"text", "data", "checkpoint", "translate", "evaluate", "train"},
     "cli": {"paper", "demo", *EVERYTHING},
     "__main__": {"cli"},
-    "__init__": {"presets", "model"},  # the public names, each imported when it is first used
+    "__init__": {"presets", "model", "translate"},  # the public names, each imported when it is first used
 }
 # What importing a module may need; the rest is imported where it is used.
 CORE_NEEDS = {"torch", "numpy", "typer", "sentencepiece"}

@@ -5,15 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
 import manyheads as mh
-from manyheads import checkpoint
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
 from manyheads.evaluate import exact_match
 from manyheads.train.run import train
-from manyheads.translate import translate_greedily
 
 LETTERS = "가나다라마바사아자차"
 
@@ -56,7 +53,6 @@ def test_it_is_learnt_to_the_last_sentence(task: Callable[[list[str]], list[str]
         ),
     )
     train(config, tmp_path / "run", device="cpu")
-    model, subwords, _ = checkpoint.load_model(tmp_path / "run" / "model")
     sources, references = zip(*unseen, strict=True)
-    found = translate_greedily(model, subwords, sources, 10, torch.device("cpu"))
-    assert exact_match(found, references) == 1.0
+    found = mh.load(tmp_path / "run" / "model", device="cpu").translate(sources, beam=1)
+    assert exact_match([one.text for one in found], references) == 1.0

@@ -80,7 +80,7 @@ def test_damage_in_any_part_is_named(tmp_path: Path) -> None:
     for path in sorted((tmp_path / "model").iterdir()):
         whole = path.read_bytes()
         if path.name == checkpoint.MANIFEST:
-            continue
+            continue  # below
         middle = len(whole) // 2
         flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
         for damaged in (flipped, whole[:-1], whole + b"x", b""):
@@ -92,6 +92,20 @@ def test_damage_in_any_part_is_named(tmp_path: Path) -> None:
             checkpoint.load_model(tmp_path / "model")
         path.write_bytes(whole)
     checkpoint.load_model(tmp_path / "model")
+
+
+def test_a_flipped_bit_of_the_description_is_told(tmp_path: Path) -> None:
+    saved(tmp_path / "model")
+    path = tmp_path / "model" / checkpoint.MANIFEST
+    whole = path.read_bytes()
+    meant = json.loads(whole)
+    for place in range(0, len(whole), 3):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 7]) + whole[place + 1 :])
+        try:
+            checkpoint.describe(tmp_path / "model")
+        except mh.CheckpointError:
+            continue
+        assert json.loads(path.read_bytes()) == meant, "white space alone may be another"
 
 
 @pytest.mark.parametrize(
@@ -127,6 +141,7 @@ def test_a_pickle_in_place_of_weights_is_refused_and_not_executed(tmp_path: Path
     weights.write_bytes(pickle.dumps(Trap(tmp_path / "mark")))
     told = json.loads((tmp_path / "model" / checkpoint.MANIFEST).read_text())
     told["files"][weights.name] = checkpoint.fingerprint(weights)
+    told["sha256"] = checkpoint.own_sum(told)
     (tmp_path / "model" / checkpoint.MANIFEST).write_text(json.dumps(told))
     with pytest.raises(mh.CheckpointError, match=r"weights\.safetensors: not safetensors"):
         checkpoint.load_model(tmp_path / "model")
@@ -146,14 +161,14 @@ def test_weights_of_another_model_are_refused_by_name_or_shape(tmp_path: Path) -
 
 
 def test_an_average_is_the_mean_of_each_weight(tmp_path: Path) -> None:
-    folders = [tmp_path / "run" / "checkpoints" / f"step-{n:08d}" for n in (1, 2, 3)]
+    folders = [tmp_path / "run" / "checkpoints" / f"step-{n:08d}" for n in (1000, 2000, 3000)]
     models = [saved(folder, seed) for seed, folder in enumerate(folders)]
     mean = checkpoint.average(folders[1:])
     for name, one in mean.items():
         expected = sum(checkpoint.weights_of(model)[name].double() for model in models[1:]) / 2
         assert torch.equal(one, expected.to(one.dtype))
     made_of = checkpoint.average_run(tmp_path / "run", 2, tmp_path / "m")
-    assert made_of == ["step-00000002", "step-00000003"]
+    assert made_of == ["step-00002000", "step-00003000"]
     assert checkpoint.load_model(tmp_path / "m")[2].step == 7
     with pytest.raises(mh.CheckpointError, match="has 3 checkpoints, but 4 are asked for: --last 3"):
         checkpoint.average_run(tmp_path / "run", 4, tmp_path / "m")
@@ -186,7 +201,7 @@ def test_a_full_disk_keeps_the_checkpoint_before_and_says_what_is_missing(
 ) -> None:
     saved(tmp_path / "model")
     before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
-    size = sum(len(data) for name, data in before.items() if name != checkpoint.MANIFEST)
+    size = sum(len(data) for data in before.values())
     small_disk(size * share // 20)
     with pytest.raises(mh.NoRoomError, match=r"model: no room; about [\d,]+ bytes are needed") as fault:
         saved(tmp_path / "model", seed=1)

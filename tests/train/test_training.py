@@ -1,11 +1,14 @@
 """A run can be cut anywhere, shared out and taken up again, and is the same run."""
 
+import errno
+import io
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,10 +23,11 @@ from manyheads import checkpoint
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
 from manyheads.train import loop
-from manyheads.train.log import read_log
+from manyheads.train.log import Bar, RunLog, read_log
 from manyheads.train.loss import chunked_loss
 from manyheads.train.optimiser import make_parts
 from manyheads.train.run import train
+from manyheads.train.state import described
 
 SENTENCES = [
     (f"{who} {does} {n} {what}.", f"{누구} {무엇} {n} {하다}.")
@@ -303,7 +307,106 @@ def test_several_in_a_row_go_back_once_and_then_end_with_the_diagnosis(
     assert "back to step-00000006" in capsys.readouterr().err
     steps = [line["step"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "train"]
     assert steps == list(range(1, 12))
+    log = read_log(tmp_path / "run" / "log.jsonl")
+    assert [line for line in log if line["kind"] == "back"] == [
+        {"kind": "back", "step": 6, "from": 11, "skipped": 5}
+    ]
     assert "NaN" not in (tmp_path / "run" / "log.jsonl").read_text()
+    assert "loss" in described(tmp_path / "run")
+
+
+def test_going_back_passes_over_a_damaged_checkpoint(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fail_gradients(monkeypatch, set(range(8, 30)))
+    back = loop.Trainer._go_back
+
+    def damaged(self: loop.Trainer) -> None:
+        file = checkpoint.checkpoints(self.run)[-1] / "weights.safetensors"
+        file.write_bytes(file.read_bytes()[:-1])
+        back(self)
+
+    monkeypatch.setattr(loop.Trainer, "_go_back", damaged)
+    with pytest.raises(mh.TrainingError):
+        train(config(data, steps=30, validate_every=100), tmp_path / "run", device="cpu")
+    assert "back to step-00000003" in capsys.readouterr().err
+
+
+def test_a_skipped_step_leaves_running_statistics_alone(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = mh.Transformer.hidden
+
+    def spoilt(self: mh.Transformer, *rest: Any) -> Tensor:
+        if self.training and step_now() == 5:
+            with torch.no_grad():
+                self.encoder[0].around_feed_forward.norm.running_mean.fill_(float("nan"))  # type: ignore
+            return hidden(self, *rest) * float("nan")
+        return hidden(self, *rest)
+
+    trainers: list[loop.Trainer] = []
+    init = loop.Trainer.__init__
+    monkeypatch.setattr(
+        loop.Trainer, "__init__", lambda self, *rest: (init(self, *rest), trainers.append(self))[0]
+    )
+    step_now = lambda: trainers[-1].place.step + 1  # noqa: E731
+    monkeypatch.setattr(mh.Transformer, "hidden", spoilt)
+    made = config(data)
+    train(replace(made, model=replace(made.model, normalisation="batch")), tmp_path / "run", device="cpu")
+    assert all(loss is not None for loss in losses(tmp_path / "run", "valid"))
+
+
+def test_learned_positions_end_where_they_end(data: Path, tmp_path: Path) -> None:
+    made = config(data, bleu_sentences=7)
+    short = replace(made.model, positions="learned", learned_length=14)
+    made = replace(made, model=short, data=replace(made.data, longest=14))
+    assert train(made, tmp_path / "run", device="cpu") == "steps"
+
+
+def test_a_checkpoint_that_was_being_replaced_comes_back(data: Path, tmp_path: Path) -> None:
+    train(config(data, steps=3), tmp_path / "run", device="cpu")
+    here = tmp_path / "run" / "checkpoints"
+    (here / "step-00000003").rename(here / ".step-00000003.manyheads-old")
+    assert train(config(data, steps=3), tmp_path / "run", device="cpu") == "steps"
+    assert checkpoint.describe(here / "step-00000003").step == 3
+
+
+def test_tensorboard_holds_what_the_log_holds(whole: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(whole / "tensorboard"))
+    events.Reload()
+    drawn = [event.value for event in events.Scalars("train/loss")]
+    assert drawn == pytest.approx(losses(whole), rel=1e-6)
+    assert [event.step for event in events.Scalars("valid/bleu")] == [4, 8, 12]
+
+
+def test_a_terminal_of_eighty_columns_shows_everything() -> None:
+    shown = io.StringIO()
+    bar = Bar(shown, 200, width=80)
+    bar.step(120, 200)
+    numbers = {"loss": 3.2, "perplexity": 9.9, "learning_rate": 7e-4, "tokens_per_second": 6e5}
+    bar.log(120, 200, numbers | {"share_of_peak": 0.15, "bleu": 26.4, "left": 75})
+    bar.say("valid at step 100")
+    bar.close()
+    text = " ".join(shown.getvalue().split())
+    expected = "120/200", "loss 3.200", "perplexity 9.90", "rate 7.00e-04", "600,000 tokens/s"
+    for part in (*expected, "15% of peak", "BLEU 26.40", "0:01:15 left", "valid at step 100"):
+        assert part in text
+
+
+def test_a_full_disk_under_the_log_is_said_with_its_name(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    log = RunLog(tmp_path, 0)
+    log.close()
+    monkeypatch.setattr(log, "file", Full())
+    with pytest.raises(mh.NoRoomError, match=r"log\.jsonl: no room; about \d+ bytes"):
+        log.write("train", 1, {"loss": 1.0})
 
 
 def test_faults_that_pass_leave_the_run_as_if_they_had_not_been(
@@ -469,6 +572,30 @@ def with_ranks(number: int, call: list[str]) -> subprocess.CompletedProcess[str]
     return subprocess.run([*launcher, *call[1:]], env=environment, capture_output=True, text=True)
 
 
+def test_asked_twice_it_leaves_at_once(data: Path, tmp_path: Path) -> None:
+    """Though it is saving, which would take a minute, in one call that no handler of Python's interrupts."""
+    spoil = """
+import threading
+from manyheads import checkpoint
+def slow(folder, *rest, **more):
+    print("saving", flush=True)
+    threading.Event().wait(60)
+checkpoint.save = slow"""
+    call = spoilt_command(tmp_path, spoil, command(data, tmp_path, steps=10**6, checkpoint_every=10**6))
+    call += ["train.validate_every=1000000"]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        while "step 5 of" not in child.stderr.readline():
+            pass
+        child.send_signal(signal.SIGTERM)
+        assert child.stdout.readline() == "saving\n"
+        time.sleep(1)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(20) == 75
+    assert checkpoint.checkpoints(tmp_path / "run") == []
+
+
 def ranks(number: int, call: list[str]) -> None:
     done = with_ranks(number, call)
     assert done.returncode == 0, done.stderr
@@ -555,5 +682,8 @@ def test_fine_tuning_begins_with_another_models_weights(data: Path, whole: Path,
     tables["subwords"]["vocabulary"] = 320
     if not other.exists():
         prepare(Recipe.from_mapping(tables), other)
+    heads = config(data, start_from=str(whole / "model"), heads=4)
+    with pytest.raises(mh.ConfigError, match=r"another model: model\.heads was 2, is 4"):
+        train(heads, tmp_path / "heads", device="cpu")
     with pytest.raises(mh.ConfigError, match=r"whose subwords are not the data's: prepare.*take_from="):
         train(config(other, start_from=str(whole / "model")), tmp_path / "wrong", device="cpu")

@@ -1,23 +1,83 @@
-"""The torch engine: our own models, our own search, on a CPU or a GPU."""
+"""The torch engine: our own models and our own search, on a CPU or a GPU."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from manyheads.config import BEGIN, END
+from manyheads.config import BEGIN, END, ModelConfig, SearchConfig
+from manyheads.errors import ConfigError, RequestError
+from manyheads.model.cache import Memory
+from manyheads.model.transformer import Trace
 from manyheads.packed import Packed
+from manyheads.search import Hypothesis, Limits, Wish, search
 
+ROWS = 256  # hypotheses under way at once
+ROOM = 2**15  # tokens of sources that the rows under way may have, which bounds memory
 SCORED_TOKENS = 4096  # of sources and targets together, scored at once
+
+
+def known_device(device: str | None) -> str:
+    """The device asked for; without one a GPU where there is one."""
+    if device is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device not in ("cpu", "cuda"):
+        raise ConfigError(f"the device is {device!r}, but must be cpu or cuda")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("the device is cuda, but there is no GPU here that torch can use: --device cpu")
+    return device
 
 
 class TorchEngine:
     """A model that is loaded; several threads may use it at once."""
 
+    name = "torch"
+
     def __init__(self, model: nn.Module, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
-        self.model = model.to(self.device).eval()
-        self.name = "torch"
+        self.model: Any = model.to(self.device).eval()
+
+    @property
+    def reach(self) -> int | None:
+        """The most tokens of a side that the model can take; None: there is no end."""
+        config: ModelConfig = self.model.config
+        return config.learned_length if config.positions == "learned" else None
+
+    @torch.inference_mode()
+    def search(
+        self, sources: Sequence[list[int]], wishes: Sequence[Wish], how: SearchConfig
+    ) -> list[list[Hypothesis]]:
+        """The best translations of each source, best first, in the order of the sources."""
+        wishes = [self._within_reach(source, wish) for source, wish in zip(sources, wishes, strict=True)]
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        for numbers in alike([len(source) for source in sources]):
+            room = max(len(sources[number]) for number in numbers)
+            limits = Limits(rows=max(how.width, min(ROWS, ROOM // room)))
+            own, asked = [sources[number] for number in numbers], [wishes[number] for number in numbers]
+            for number, results in zip(numbers, self._search(own, asked, how, limits), strict=True):
+                found[number] = results
+        return found
+
+    def _search(
+        self, sources: list[list[int]], wishes: list[Wish], how: SearchConfig, limits: Limits
+    ) -> list[list[Hypothesis]]:
+        def open_sentences(numbers: list[int], state: Any) -> Any:
+            memory = self.model.encode(Packed.of([sources[number] for number in numbers]).to(self.device))
+            return self.model.start(memory, how.width) if state is None else state.admit(memory)
+
+        return search(self.model.step, open_sentences, wishes, how, self.device, limits)
+
+    def _within_reach(self, source: list[int], wish: Wish) -> Wish:
+        if self.reach is None:
+            return wish
+        if len(source) > self.reach:
+            raise RequestError(
+                f"a sentence of {len(source)} tokens, but the model's learned positions reach {self.reach}: "
+                f"split it"
+            )
+        return replace(wish, limit=min(wish.limit, self.reach - 1))
 
     @torch.inference_mode()
     def score(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
@@ -31,6 +91,27 @@ class TorchEngine:
             log_p_T = label_scores(self.model(source, inputs), labels.tokens)
             for number, scores in zip(numbers, labels.split(log_p_T), strict=True):
                 found[number] = scores.tolist()
+        return found
+
+    @torch.inference_mode()
+    def trace(self, source: list[int], target: list[int]) -> Trace:
+        """Every attention map of one translation: encoder, decoder and cross, as its labels see them."""
+        trace = Trace()
+        inputs = Packed.of([[BEGIN, *target]]).to(self.device)
+        self.model(Packed.of([source]).to(self.device), inputs, trace=trace)
+        return trace
+
+    @torch.inference_mode()
+    def alignments(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[Tensor]:
+        """What each target token, and the end, looked at: the last layer's heads, averaged. [T + 1, S]"""
+        found: list[Tensor] = [torch.empty(0)] * len(sources)
+        for numbers in groups([len(s) + len(t) for s, t in zip(sources, targets, strict=True)]):
+            trace = Trace()
+            source = Packed.of([sources[number] for number in numbers]).to(self.device)
+            inputs = Packed.of([[BEGIN, *targets[number]] for number in numbers]).to(self.device)
+            self.model(source, inputs, trace=trace)
+            for number, heads_HTS in zip(numbers, trace.cross[-1], strict=True):
+                found[number] = heads_HTS.mean(0).float().cpu()
         return found
 
 
@@ -52,3 +133,73 @@ def groups(lengths: Sequence[int], most: int = SCORED_TOKENS) -> Iterator[list[i
         tokens += lengths[number]
     if group:
         yield group
+
+
+def alike(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Numbers of sentences by length, the longest first; none is more than twice as long as another with it.
+
+    The first of a group to be admitted is its longest, so that the room for keys never has to grow.
+    """
+    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+    group: list[int] = []
+    for number in order:
+        if group and lengths[number] * 2 < lengths[group[0]] and lengths[group[0]] > 32:
+            yield group
+            group = []
+        group.append(number)
+    if group:
+        yield group
+
+
+# ---- several models that decide together
+
+
+@dataclass
+class Together:
+    """The states of an ensemble's models."""
+
+    states: list[Any]
+
+    def reorder(self, rows: Tensor) -> "Together":
+        return Together([state.reorder(rows) for state in self.states])
+
+    def drop(self, sentences: Tensor) -> "Together":
+        return Together([state.drop(sentences) for state in self.states])
+
+    def admit(self, memories: list[Memory]) -> "Together":
+        return Together([state.admit(one) for state, one in zip(self.states, memories, strict=True)])
+
+
+class Ensemble(nn.Module):
+    """Several models with the same subwords: a word has the mean of the probabilities that they give it."""
+
+    def __init__(self, models: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+        configs: list[ModelConfig] = [one.config for one in models]  # type: ignore[misc]
+        learned = [one for one in configs if one.positions == "learned"]
+        self.config = min(learned, key=lambda one: one.learned_length, default=configs[0])
+
+    def forward(self, source: Packed, target: Packed, trace: Trace | None = None) -> Tensor:
+        """The logarithm of the mean probability; maps are the first model's."""
+        traces = [trace, *[None] * (len(self.models) - 1)]
+        return mean([model(source, target, one) for model, one in zip(self.models, traces, strict=True)])
+
+    def encode(self, source: Packed) -> list[Memory]:
+        return [model.encode(source) for model in self._models()]
+
+    def start(self, memories: list[Memory], width: int = 1) -> Together:
+        return Together([m.start(one, width) for m, one in zip(self._models(), memories, strict=True)])
+
+    def step(self, tokens_R: Tensor, state: Together) -> tuple[Tensor, Together]:
+        steps = [m.step(tokens_R, one) for m, one in zip(self._models(), state.states, strict=True)]
+        return mean([logits for logits, _ in steps]), Together([state for _, state in steps])
+
+    def _models(self) -> list[Any]:
+        return list(self.models)
+
+
+def mean(logits: list[Tensor]) -> Tensor:
+    """log of the mean of the probabilities."""
+    log_p = torch.stack([one.float().log_softmax(-1) for one in logits])
+    return log_p.logsumexp(0) - torch.tensor(float(len(logits))).log()

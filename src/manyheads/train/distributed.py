@@ -82,6 +82,7 @@ def joined(device: str) -> Iterator[World]:
     except RuntimeError as fault:
         if not any(word in str(fault) for word in LOST):
             raise
-        raise TrainingError(f"rank {os.environ['RANK']} lost another one, which says why it ended") from None
+        first = str(fault).strip().splitlines()[0]
+        raise TrainingError(f"rank {os.environ['RANK']} lost another one, which says why ({first})") from None
     finally:
         distributed.destroy_process_group()

@@ -66,7 +66,7 @@ def warnings() -> list[str]:
     if not torch.cuda.is_available():
         found.append("no GPU: small models train here, the paper's do not in reasonable time")
     elif not torch.cuda.is_bf16_supported():
-        found.append("the GPU has no bfloat16: training falls back to slower products")
+        found.append('the GPU has no bfloat16: set train.precision="float32"')
     if torch.get_num_threads() == 1 and (os.cpu_count() or 1) > 1:
         found.append("torch uses one thread of several: unset OMP_NUM_THREADS")
     return found

@@ -11,7 +11,7 @@ from types import FrameType
 
 import torch
 
-from manyheads.errors import ConfigError
+from manyheads.errors import PREEMPTED, ConfigError
 
 RANKS = (
     "MANYHEADS_RANKS"  # a folder where each rank leaves its number of process, and the first to end its code
@@ -19,26 +19,33 @@ RANKS = (
 CODE = "code"
 
 
-def launch(processes: int, arguments: list[str], change_config: bool) -> int:
+def launch(processes: int, arguments: list[str]) -> int:
     """Runs `train` in so many processes. Without GPUs they use the CPU."""
     there = torch.cuda.device_count()
-    if 0 < there < processes:
+    if 0 < there < processes and "cpu" not in arguments:
         raise ConfigError(f"--gpus is {processes}, but there are {there} here")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command += ["-m", "manyheads", "train", *arguments, *(["--change-config"] if change_config else [])]
+    command += ["-m", "manyheads", "train", *arguments]
     with tempfile.TemporaryDirectory() as place:
         # A session of its own: Ctrl-C in the terminal reaches us alone, and we hand it on.
         child = subprocess.Popen(command, env={**os.environ, RANKS: place}, start_new_session=True)
-        hand_on_signals(child, Path(place))
+        asked = hand_on_signals(child, Path(place))
         code = child.wait()
         left = Path(place, CODE)
-        return int(left.read_text()) if code and left.exists() else code
+        if code and left.exists():
+            return int(left.read_text())
+        return PREEMPTED if code and asked else code
 
 
-def hand_on_signals(child: "subprocess.Popen[bytes]", place: Path) -> None:
-    """To the ranks themselves: torchrun would give them half a minute, which a large checkpoint outlasts."""
+def hand_on_signals(child: "subprocess.Popen[bytes]", place: Path) -> list[int]:
+    """To the ranks themselves: torchrun would give them half a minute, which a large checkpoint outlasts.
+
+    Returns a list that will hold the signals that came.
+    """
+    asked: list[int] = []
 
     def hand_on(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
         ranks = [int(path.name) for path in place.iterdir() if path.name.isdecimal()]
         for process in ranks or [child.pid]:
             with suppress(ProcessLookupError):
@@ -46,6 +53,7 @@ def hand_on_signals(child: "subprocess.Popen[bytes]", place: Path) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, hand_on)
+    return asked
 
 
 def report_rank() -> None:

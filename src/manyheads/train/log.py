@@ -4,11 +4,13 @@ import json
 import math
 import os
 import sys
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any
 
 from manyheads.errors import DataError
+from manyheads.folders import room_for
 
 LOG = "log.jsonl"
 
@@ -18,31 +20,37 @@ class RunLog:
 
     def __init__(self, run: Path, step: int) -> None:
         self.path = run / LOG
+        self._open(step)
+
+    def _open(self, step: int) -> None:
         cut(self.path, step)
         self.file: IO[str] = self.path.open("a", encoding="utf-8")
-        self.board = board(run, step)
+        self.board = board(self.path.parent, step)
 
     def rewind(self, step: int) -> None:
         """As if what came after that step had not been."""
         self.close()
-        RunLog.__init__(self, self.path.parent, step)
+        self._open(step)
 
     def write(self, kind: str, step: int, numbers: dict[str, Any]) -> None:
         line = {"kind": kind, "step": step, **{key: told_finite(value) for key, value in numbers.items()}}
-        self.file.write(json.dumps(line, ensure_ascii=False) + "\n")
-        self.file.flush()
-        if self.board is not None:
-            for name, value in numbers.items():
-                if isinstance(value, int | float):
-                    self.board.add_scalar(f"{kind}/{name}", value, step)
+        text = json.dumps(line, ensure_ascii=False) + "\n"
+        with room_for(self.path, len(text.encode())):
+            self.file.write(text)
+            self.file.flush()
+        scalars = {name: value for name, value in numbers.items() if isinstance(value, int | float)}
+        with suppress(OSError):  # the same numbers stand in the log
+            for name, value in scalars.items() if self.board is not None else ():
+                self.board.add_scalar(f"{kind}/{name}", value, step)
 
     def sync(self) -> None:
         os.fsync(self.file.fileno())
 
     def close(self) -> None:
-        self.file.close()
-        if self.board is not None:
-            self.board.close()
+        with suppress(OSError):
+            self.file.close()
+            if self.board is not None:
+                self.board.close()
 
 
 def told_finite(value: Any) -> Any:
@@ -110,11 +118,13 @@ class Screen:
 
 
 class Bar(Screen):
-    """For a terminal: one bar with the latest numbers beside it."""
+    """For a terminal: a bar, and the latest numbers under it."""
 
-    def __init__(self, stream: IO[str], total: int) -> None:
+    def __init__(self, stream: IO[str], total: int, width: int | None = None) -> None:
         from rich import progress as rich
-        from rich.console import Console
+        from rich.console import Console, Group
+        from rich.live import Live
+        from rich.text import Text
 
         super().__init__(stream)
         self.bar = rich.Progress(
@@ -122,23 +132,23 @@ class Bar(Screen):
             rich.MofNCompleteColumn(),
             rich.BarColumn(bar_width=24),
             rich.TimeElapsedColumn(),
-            rich.TextColumn("{task.description}", markup=False),
-            console=Console(file=stream),
         )
+        self.numbers = Text("")
         self.task = self.bar.add_task("", total=total)
-        self.bar.start()
+        self.live = Live(Group(self.bar, self.numbers), console=Console(file=stream, width=width))
+        self.live.start()
 
     def say(self, text: str) -> None:
-        self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.live.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def step(self, done: int, total: int) -> None:
         self.bar.update(self.task, completed=done, total=total)
 
     def log(self, step: int, total: int, numbers: dict[str, Any]) -> None:
-        self.bar.update(self.task, completed=step, total=total, description=told(numbers))
+        self.numbers.plain = told(numbers)
 
     def close(self) -> None:
-        self.bar.stop()
+        self.live.stop()
 
 
 def told(numbers: dict[str, Any]) -> str:

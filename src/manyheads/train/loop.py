@@ -10,11 +10,12 @@ import math
 import os
 import shutil
 import signal
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from manyheads import checkpoint
 from manyheads.config import Config, DataConfig, ModelConfig, TrainConfig
 from manyheads.data.batches import Batch, Batches, Stream
 from manyheads.data.store import Store
+from manyheads.engines.torch import TorchEngine
 from manyheads.errors import PREEMPTED, CheckpointError, ConfigError, TrainingError
 from manyheads.evaluate import Score, greedy_bleu
 from manyheads.model.transformer import Transformer
@@ -35,6 +37,7 @@ from manyheads.train.loss import chunked_loss
 from manyheads.train.optimiser import Optimiser, gradient_norm
 from manyheads.train.schedule import learning_rate
 from manyheads.train.speed import batch_flops, peak
+from manyheads.translate import Translator
 
 FAULTS_IN_A_ROW = 5  # steps without a finite gradient, after which something is wrong
 SHOWN = 3  # translations printed at a validation
@@ -172,7 +175,7 @@ class Trainer:
         if self.log and (place.step % train.log_every == 0 or place.step == 1):
             self.log.write("train", place.step, numbers)
             self.screen.log(place.step, train.steps, numbers | {"bleu": place.bleu, "left": self._left()})
-        better = place.step % train.validate_every == 0 and self._validate()
+        better = place.step % train.validate_every == 0 and not place.faults and self._validate()
         place.seconds += time.monotonic() - self.mark
         self.mark = time.monotonic()
         if (better or place.step % train.checkpoint_every == 0) and not place.faults:
@@ -191,6 +194,7 @@ class Trainer:
             len(batch.source.tokens), len(batch.labels.tokens), batch_flops(self.config.model, batch)
         )
         step = place.step + 1
+        kept = [buffer.clone() for buffer in self.model.buffers()]  # running statistics, where there are any
         self.model.train()
         self.optimiser.zero_grad()
         total = nll = torch.zeros((), device=self.world.device)
@@ -207,6 +211,9 @@ class Trainer:
         finite = math.isfinite(norm) and math.isfinite(all_total)
         if finite:
             self.optimiser.step(rate)
+        else:
+            for buffer, before in zip(self.model.buffers(), kept, strict=True):
+                buffer.copy_(before)
         place.step = step
         place.faults = 0 if finite else place.faults + 1
         place.skipped += not finite
@@ -268,9 +275,7 @@ class Trainer:
     def valid_loss(self) -> float:
         """The mean negative log-likelihood of valid's tokens, unsmoothed."""
         self.model.eval()
-        longest = reach(self.config.model, self.config.data.batch_tokens)
-        data = replace(self.config.data, subword_sampling=0.0, longest=longest)
-        valid = self._batches("valid", data)
+        valid = self._batches("valid", self._whole_sentences())
         nll, tokens = 0.0, 0
         for index in range(valid.count(0)):
             batch = valid.batch(0, index).to(self.world.device)
@@ -283,16 +288,23 @@ class Trainer:
         total, count = self.world.sum(nll, tokens)
         return total / max(1.0, count)
 
+    def _whole_sentences(self) -> DataConfig:
+        """Of valid nothing is left out but what learned positions do not reach; nor is it split anew."""
+        longest = reach(self.config.model, self.config.data.batch_tokens)
+        return replace(self.config.data, subword_sampling=0.0, longest=longest)
+
     def _bleu(self) -> Score | None:
         """Of some sentences of valid, by greedy search; a few are shown."""
         count = self.config.train.bleu_sentences
         if not count:
             return None
-        sources, references = (lines[:count] for lines in self.store.text("valid"))
+        fits = self._batches("valid", self._whole_sentences()).usable[:count]
+        sources, references = ([lines[number] for number in fits] for lines in self.store.text("valid"))
         self.model.eval()
-        score, translations = greedy_bleu(
-            self.model, self.subwords, sources, references, self.store.target_language, self.world.device
-        )
+        engine = TorchEngine(self.model, self.world.device)
+        languages = self.store.manifest["languages"]
+        translator = Translator(engine, self.subwords, languages, longest=self.config.data.batch_tokens)
+        score, translations = greedy_bleu(translator, sources, references)
         for source, translation in list(zip(sources, translations, strict=True))[:SHOWN]:
             self.screen.say(f"  {source}\n  -> {translation}")
         return score
@@ -313,12 +325,10 @@ class Trainer:
         """The place, and of which data it is one."""
         return {"place": asdict(self.place), "data": self.store.sha256}
 
-    def _write(
-        self, folder: Path, training: dict[str, Any] | None, weights: dict[str, Tensor] | None = None
-    ) -> None:
+    def _write(self, folder: Path, training: dict[str, Any] | None) -> None:
         checkpoint.save(
             folder,
-            checkpoint.weights_of(self.model) if weights is None else weights,
+            checkpoint.weights_of(self.model),
             self.subwords,
             self.config,
             step=self.place.step,
@@ -329,25 +339,14 @@ class Trainer:
 
     def _forget_old(self) -> None:
         """All but the last few, the best and the newest. Renamed first: half a folder must not look whole."""
-        kept = self._regular()[-max(self.config.train.keep, self.config.train.average) :]
+        train = self.config.train
+        kept = checkpoint.regular(self.run, train.checkpoint_every)[-max(train.keep, train.average) :]
         kept.append(checkpoint.checkpoint_folder(self.run, self.place.best_step))
         for old in checkpoint.checkpoints(self.run)[:-1]:
             if old not in kept:
                 gone = old.with_name(f"{old.name}.gone")
                 old.rename(gone)
                 shutil.rmtree(gone, ignore_errors=True)
-
-    def _regular(self) -> list[Path]:
-        """Checkpoints of every so many steps, oldest first.
-
-        Those that a run wrote on being asked to stop, or for the best alone, are not among them: the average
-        at the end must not depend on who interrupted the run.
-        """
-        every = self.config.train.checkpoint_every
-        due = [
-            checkpoint.checkpoint_folder(self.run, step) for step in range(every, self.place.step + 1, every)
-        ]
-        return [folder for folder in due if folder.exists()]
 
     def resume(self, told: checkpoint.Description) -> None:
         """As the checkpoint left it."""
@@ -359,24 +358,36 @@ class Trainer:
         self.saved_step = self.place.step
 
     def _go_back(self) -> None:
-        """Several faults in a row: once to the last checkpoint, then the end."""
+        """Several faults in a row: once to the last sound checkpoint, then the end."""
         place = self.place
         diagnosis = (
             f"{place.faults} steps in a row had no finite gradient, the last of them step {place.step} "
             f"(learning rate {learning_rate(place.step, self.config.train, self.config.model.d_model):.2e})"
         )
-        if place.went_back or self.saved_step < 0:
+        back = self._newest_sound()
+        if place.went_back or back is None:
             raise TrainingError(
                 f"{diagnosis}: lower train.learning_rate or raise train.warmup, set train.clip=1, "
                 f'or look at the batch; train.precision="float32" tells whether rounding is at fault'
             )
-        found = checkpoint.checkpoint_folder(self.run, self.saved_step)
-        self.screen.say(f"{diagnosis}: back to {found.name}")
-        self.resume(checkpoint.describe(found))
-        self.place.went_back, self.place.faults = True, 0
+        self.screen.say(f"{diagnosis}: back to {back.name}")
+        skipped, last = place.skipped, place.step
+        self.resume(checkpoint.describe(back))
+        self.place.went_back, self.place.faults, self.place.skipped = True, 0, skipped
         if self.log:
             self.log.rewind(self.place.step)
+            self.log.write("back", self.place.step, {"from": last, "skipped": skipped})
+        self.world.wait()  # until all have read what is now written anew
         self.save()  # or a run that is cut now would go back a second time
+
+    def _newest_sound(self) -> Path | None:
+        """As the first rank sees it."""
+        step = -1
+        if self.world.is_first:
+            sound = (one for one in reversed(checkpoint.checkpoints(self.run)) if not self._fault(one))
+            step = next(map(checkpoint.step_of, sound), -1)
+        step = self.world.first(step)
+        return None if step < 0 else checkpoint.checkpoint_folder(self.run, step)
 
     def _end(self, reason: str) -> str:
         """A last checkpoint; when the run is over, the model that came of it."""
@@ -388,12 +399,15 @@ class Trainer:
 
     def _choose_model(self) -> None:
         """The mean of the last checkpoints (6.1), or the best single one, whichever valid prefers."""
-        newest = checkpoint.checkpoint_folder(self.run, self.place.step)
-        last = self._sound(sorted({*self._regular(), newest})[-self.config.train.average :])
-        candidates = {f"mean of {len(last)}": checkpoint.average(last)}
+        train = self.config.train
+        last = self._sound(checkpoint.to_average(self.run, train.checkpoint_every)[-train.average :])
+        candidates = {f"mean of {len(last)}": checkpoint.average(last)} if last else {}
         best = checkpoint.checkpoint_folder(self.run, self.place.best_step)
-        if self.place.best_step and best.exists() and [best] != last and self._sound([best]):
+        if self.place.best_step and [best] != last and self._sound([best]):
             candidates[f"best, {best.name}"] = checkpoint.read_tensors(best / checkpoint.WEIGHTS)
+        if not candidates:  # a disk that keeps nothing; what is in memory is sound
+            weights = checkpoint.weights_of(self.model)
+            candidates["last step"] = {name: one.detach().clone() for name, one in weights.items()}
         losses = dict.fromkeys(candidates, math.inf)
         for name, weights in candidates.items():
             checkpoint.put_weights(self.model, weights, name)
@@ -409,11 +423,19 @@ class Trainer:
         self.world.wait()
 
     def _sound(self, folders: list[Path]) -> list[Path]:
-        """Those whose every byte is as it was written, before they become part of a model."""
-        faults = {folder: checkpoint.why_unsound(folder) for folder in folders}
-        for fault in filter(None, faults.values()):
+        """Those whose every byte is as it was written, by the first rank's word."""
+        is_sound = sum(
+            (not self._fault(folder)) << place for place, folder in enumerate(folders) if self.world.is_first
+        )
+        is_sound = self.world.first(is_sound)
+        return [folder for place, folder in enumerate(folders) if is_sound >> place & 1]
+
+    def _fault(self, folder: Path) -> bool:
+        """Whether it is damaged, which is then said."""
+        fault = checkpoint.why_unsound(folder)
+        if fault:
             self.screen.say(f"{fault}; left out")
-        return [folder for folder, fault in faults.items() if not fault]
+        return fault is not None
 
 
 def perplexity(nll: float) -> float:
@@ -453,21 +475,40 @@ def check_reach(config: Config) -> None:
         )
 
 
+SAME_REQUEST = 0.5  # seconds within which a second signal is the first one again, sent to several at once
+
+
 @contextlib.contextmanager
 def stop_asked() -> Iterator[Callable[[], bool]]:
-    """Whether someone asked us to stop: SIGTERM or Ctrl-C. Asked twice, we leave at once."""
-    asked = False
+    """Whether someone asked us to stop: SIGTERM or Ctrl-C. Asked twice, we leave at once.
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            leave_code(PREEMPTED)
-            os._exit(PREEMPTED)
-        asked = True
+    Python's own handlers wait until a long call into torch returns; so a thread watches for signals. Only a
+    main thread can be asked.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    ears, mouth = socket.socketpair()
+    mouth.setblocking(False)
+    times: list[float] = []
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    def watch() -> None:
+        while ears.recv(1) != b"":
+            times.append(time.monotonic())
+            if times[-1] - times[0] > SAME_REQUEST:
+                leave_code(PREEMPTED)
+                os._exit(PREEMPTED)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+    wakeup = signal.set_wakeup_fd(mouth.fileno())
     try:
-        yield lambda: asked
+        yield lambda: bool(times)
     finally:
+        signal.set_wakeup_fd(wakeup)
         for number, handler in before.items():
             signal.signal(number, handler)
+        mouth.close()
+        watcher.join()
+        ears.close()

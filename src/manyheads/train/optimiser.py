@@ -64,7 +64,7 @@ class Optimiser:
 
 def placed(value: Tensor, parameter: Tensor) -> Tensor:
     """Moments lie beside their parameter; a step count is a number of its own."""
-    return value.to(parameter.device) if value.dim() else value.clone().to(parameter.device)
+    return value.to(parameter.device)
 
 
 def make_parts(model: nn.Module, train: TrainConfig) -> list[optim.Optimizer]:

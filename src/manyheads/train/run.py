@@ -10,6 +10,7 @@ import torch
 
 from manyheads import checkpoint
 from manyheads.config import Config
+from manyheads.engines.torch import known_device
 from manyheads.errors import CheckpointError, ConfigError
 from manyheads.folders import take_lock
 from manyheads.train.distributed import World, joined
@@ -39,16 +40,6 @@ def train(config: Config, run: Path, *, change_config: bool = False, device: str
             return trainer.train(asked)
         finally:
             shown.close()
-
-
-def known_device(device: str | None) -> str:
-    if device is None:
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if device not in ("cpu", "cuda"):
-        raise ConfigError(f"the device is {device!r}, but must be cpu or cuda")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("the device is cuda, but there is no GPU here that torch can use: --device cpu")
-    return device
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The state of a run, for people: where it stands, its latest numbers, and its curves."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,9 @@ def described(run: Path) -> str:
     return "\n".join(rows)
 
 
-def spark(values: list[float]) -> str:
-    """A curve of one line: each column the mean of its share of the values."""
-    finite = [value for value in values if math.isfinite(value)]
+def spark(values: Sequence[float | None]) -> str:
+    """A curve of one line: each column the mean of its share of the values; the log has None for NaN."""
+    finite = [value for value in values if value is not None and math.isfinite(value)]
     if not finite:
         return ""
     step = max(1, math.ceil(len(finite) / COLUMNS))
@@ -80,7 +81,8 @@ def draw(run: Path, picture: Path) -> None:
     figure, axes = pyplot.subplots(1, 3, figsize=(12, 3.5), constrained_layout=True)
     for axis, key in zip(axes, ("loss", "perplexity", "bleu"), strict=True):
         for kind in ("train", "valid"):
-            points = [(line["step"], line[key]) for line in lines if line["kind"] == kind and key in line]
+            own = [line for line in lines if line["kind"] == kind and line.get(key) is not None]
+            points = [(line["step"], line[key]) for line in own]
             if points:
                 axis.plot(*zip(*points, strict=True), label=kind, marker="." if kind == "valid" else None)
         axis.set(title=key, xlabel="step", yscale="log" if key == "perplexity" else "linear")

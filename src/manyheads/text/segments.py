@@ -1,0 +1,149 @@
+"""A text in parts: what is translated, and what stands between and stays as it is.
+
+    "  Hello. How are you?\n\n🙂"  ->  "  "  [Hello.]  " "  [How are you?]  "\n\n🙂"
+
+Joined again the parts are the text to the character. Sentences are found by sentencex where it knows the
+language. For Korean, and where sentencex is not installed, these are the rules: a sentence ends with . ! ? or
+… and the quotes and brackets that close after it, before white space; with their full-width forms, before
+anything. It does not end with a full stop after a single letter, after a number that begins it, or after one
+of a few abbreviations.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+LINE_BREAKS = re.compile(r"(?:\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])+")
+EDGES = re.compile(r"^(\s*)(.*?)(\s*)$", re.DOTALL)
+CLOSING = r"[\"'”’»›)\]}」』）】》〉]*"
+ENDS = re.compile(rf"(?:[.!?…]+{CLOSING}(?=\s)|[。！？]+{CLOSING})")
+NO_END = re.compile(
+    r"(?:^|\s)(?:\w|\d{1,3}|Mr|Mrs|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|etc|z\.B|bzw|ca|Nr)\.$", re.IGNORECASE
+)
+# Where a sentence that is too long may be parted: behind punctuation rather than behind a word.
+BREAKS = (
+    re.compile(r"[;:—–؛；：]\s+|[；：]"),
+    re.compile(r"[,،，、]\s+|[，、]"),
+    re.compile(r"\s+"),
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of a text."""
+
+    text: str
+    translated: bool
+
+
+def parts(text: str, language: str) -> Iterator[Part]:
+    """A text's sentences, and what stands between them."""
+    start = 0
+    for found in LINE_BREAKS.finditer(text):
+        yield from line_parts(text[start : found.start()], language)
+        yield Part(found.group(), False)
+        start = found.end()
+    yield from line_parts(text[start:], language)
+
+
+def line_parts(line: str, language: str) -> Iterator[Part]:
+    rest = line
+    for sentence in sentences(line, language):
+        before, inside, after = trimmed(sentence)
+        if before:
+            yield Part(before, False)
+        if inside:
+            yield Part(inside, has_words(inside))
+        if after:
+            yield Part(after, False)
+        rest = rest[len(sentence) :]
+    assert not rest
+
+
+def trimmed(text: str) -> tuple[str, str, str]:
+    """White space before, what is inside, white space after."""
+    inside = text.strip()
+    if not inside:
+        return text, "", ""
+    start = text.index(inside)
+    return text[:start], inside, text[start + len(inside) :]
+
+
+def has_words(text: str) -> bool:
+    """Whether there is anything to translate: a letter or a digit. Emoji and punctuation pass as they are."""
+    return any(character.isalnum() for character in text)
+
+
+def sentences(line: str, language: str) -> list[str]:
+    """The sentences of a line with the white space around them: joined they are the line."""
+    if language.partition("-")[0].lower() == "ko":
+        return by_rule(line)
+    try:
+        from sentencex import segment
+    except ImportError:
+        return by_rule(line)
+    return aligned(line, list(segment(language.partition("-")[0], line)))
+
+
+def aligned(line: str, found: list[str]) -> list[str]:
+    """What a splitter found, each with the white space that follows it in the line."""
+    starts, place = [], 0
+    for sentence in found:
+        inside = sentence.strip()
+        if not inside:
+            continue
+        place = line.find(inside, place)
+        if place < 0:  # the splitter changed the text: it is left whole
+            return [line]
+        starts.append(place)
+        place += len(inside)
+    bounds = [0, *starts[1:], len(line)]
+    return [line[first:last] for first, last in pairwise(bounds)]
+
+
+def by_rule(line: str) -> list[str]:
+    """The rules above."""
+    found, start = [], 0
+    for end in ENDS.finditer(line):
+        if end.end() < len(line) and not NO_END.search(line[start : end.end()]):
+            gap = end.end() + len(line[end.end() :]) - len(line[end.end() :].lstrip())
+            found.append(line[start:gap])
+            start = gap
+    return [*found, line[start:]]
+
+
+# ---- sentences that are too long
+
+
+def shortened(text: str, fits: Callable[[str], bool]) -> list[str]:
+    """A sentence in parts that fit, as far as it can be parted: joined they are the sentence.
+
+    It is parted nearest to its middle, behind a semicolon, colon or dash if there is one, else behind a
+    comma, else between words.
+    """
+    if fits(text):
+        return [text]
+    place = break_of(text)
+    if place is None:
+        return [text]
+    return [*shortened(text[:place], fits), *shortened(text[place:], fits)]
+
+
+def break_of(text: str) -> int | None:
+    inside = len(text.rstrip())
+    for kind in BREAKS:
+        places = [found.end() for found in kind.finditer(text, 1) if found.end() < inside]
+        # A part of a few characters says nothing: those near the ends do not count while there is a choice.
+        middle = [place for place in places if inside / 5 <= place <= inside * 4 / 5]
+        if middle or (places and kind is BREAKS[-1]):
+            return min(middle or places, key=lambda place: abs(place - inside / 2))
+    return None
+
+
+def by_force(text: str, fits: Callable[[str], bool]) -> list[str]:
+    """Halved between characters until the parts fit."""
+    if fits(text) or len(text) < 2:
+        return [text]
+    middle = len(text) // 2
+    return [*by_force(text[:middle], fits), *by_force(text[middle:], fits)]
