@@ -123,7 +123,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         told = json.loads(path.read_text(encoding="utf-8"))
         number = told["format"]
     except OSError as fault:
-        raise CheckpointError(f"{folder}: no model folder ({MANIFEST}: {fault.strerror})") from None
+        hint = f"; did you mean {folder / 'model'}?" if (folder / "model" / MANIFEST).exists() else ""
+        raise CheckpointError(f"{folder}: no model folder ({MANIFEST}: {fault.strerror}){hint}") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise CheckpointError(f"{path}: not the description of a model folder") from None
     if type(number) is not int or number > FORMAT:

@@ -47,11 +47,13 @@ def main() -> None:
 
 
 def leave(message: str, code: int) -> None:
-    print(f"manyheads: {message}", file=sys.stderr)
+    first = True
     if "MANYHEADS_RANKS" in os.environ:  # one of several ranks: torchrun would hide the code
         from manyheads.train.launch import leave_code
 
-        leave_code(code)
+        first = leave_code(code)
+    if first:
+        print(f"manyheads: {message}", file=sys.stderr)
     sys.exit(code)
 
 
@@ -105,7 +107,7 @@ def get(
 def demo(
     out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("manyheads-demo"),
     pair: Annotated[str, typer.Option(help="en-ko or en-de.")] = "en-ko",
-    seconds: Annotated[float, typer.Option(help="Training ends after so long at the latest.")] = 170,
+    seconds: Annotated[float, typer.Option(help="Training ends after so long at the latest.", min=1)] = 170,
     as_json: Annotated[bool, typer.Option("--json", help="Report as JSON.")] = False,
 ) -> None:
     """Show the whole way on this machine's CPU in about three minutes: prepare, train, translate, score.
@@ -126,12 +128,16 @@ def demo(
         told = {"model": str(found.model), "exact": found.exact, "bleu": asdict(found.bleu), "rows": rows}
         print(json.dumps(told, ensure_ascii=False, indent=1))
         return
+    print("source, translation and reference; = where the two are the same to the letter, ! where not")
     for source, reference, translation in found.rows[:SHOWN]:
-        mark = "=" if translation == reference else "!"
-        print(f"{mark} {source}\n  {translation}" + ("" if mark == "=" else f"\n  {reference}  (reference)"))
+        print(f"{'=' if translation == reference else '!'} {source}\n  {translation}\n  {reference}")
     print(f"\n{len(found.rows)} held-out sentences: {found.exact:.1%} exact, {found.bleu}")
-    print(f"model: {found.model}\nnext: manyheads inspect {out}/run")
-    print(f"      manyheads inspect {out}/data --sentence 'I go home.'")
+    language = pair.partition("-")[2]
+    print(f"model: {found.model}\nnext, after `. .venv/bin/activate` where make installed it:")
+    print(f"  echo '{found.rows[0][0]}' | manyheads translate {found.model}")
+    print(f"  manyheads evaluate {found.model} {out}/test.en {out}/test.{language}")
+    print(f"  manyheads inspect {out}/run")
+    print(f"  manyheads inspect {out}/data --sentence 'I go home.'")
 
 
 @app.command()
@@ -332,7 +338,10 @@ def train(
 def inspect(
     what: Annotated[
         str,
-        typer.Argument(help="A preset, a TOML file, a data folder or a run.", metavar="PRESET|FILE|DATA|RUN"),
+        typer.Argument(
+            help="A preset, a TOML file, or a folder: data, a run, a model.",
+            metavar="PRESET|FILE|DATA|RUN|MODEL",
+        ),
     ],
     changes: Annotated[
         list[str] | None,
@@ -381,15 +390,37 @@ def inspect(
 def inspect_folder(
     folder: str, sentences: list[str], examples: int, verify: bool, curves: Path | None, as_json: bool
 ) -> None:
+    from manyheads import checkpoint
     from manyheads.train import state
 
     run = Path(folder)
+    if (run / checkpoint.MANIFEST).exists():
+        inspect_model(run, as_json)
+        return
     if not state.is_run(run):
+        if curves:
+            raise RequestError(f"--curves are of a run, and {folder} is none")
         inspect_data(folder, sentences, examples, verify, as_json)
         return
     if curves:
         state.draw(run, curves)
+        print(f"{curves}: drawn", file=sys.stderr)
     print(json.dumps(state.summary(run), ensure_ascii=False, indent=1) if as_json else state.described(run))
+
+
+def inspect_model(folder: Path, as_json: bool) -> None:
+    """A model folder: what it translates, how long it learnt, its size and configuration."""
+    from manyheads import checkpoint
+    from manyheads.model.transformer import count_parameters
+
+    told = checkpoint.describe(folder)
+    size = count_parameters(told.config.model)["total"]
+    if as_json:
+        facts = {"languages": told.languages, "step": told.step, "parameters": size}
+        print(json.dumps({**facts, "config": asdict(told.config)}, ensure_ascii=False, indent=1))
+        return
+    pair = f"{told.languages['source']} to {told.languages['target']}"
+    print(f"# {folder}: {pair}, {told.step:,} steps, {size:,} parameters\n\n{told.config.to_toml()}", end="")
 
 
 def inspect_data(folder: str, sentences: list[str], examples: int, verify: bool, as_json: bool) -> None:

@@ -24,11 +24,14 @@ def launch(processes: int, arguments: list[str]) -> int:
     there = torch.cuda.device_count()
     if 0 < there < processes and "cpu" not in arguments:
         raise ConfigError(f"--gpus is {processes}, but there are {there} here")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command += ["-m", "manyheads", "train", *arguments]
+    if not there:
+        print(f"no GPU here: {processes} processes train on the CPU", file=sys.stderr)
+    command = [sys.executable, "-m", "manyheads.train.launch", "--standalone"]
+    command += [f"--nproc-per-node={processes}", "-m", "manyheads", "train", *arguments]
     with tempfile.TemporaryDirectory() as place:
         # A session of its own: Ctrl-C in the terminal reaches us alone, and we hand it on.
-        child = subprocess.Popen(command, env={**os.environ, RANKS: place}, start_new_session=True)
+        quiet = {"LOGLEVEL": "CRITICAL", **os.environ, RANKS: place}
+        child = subprocess.Popen(command, env=quiet, start_new_session=True)
         asked = hand_on_signals(child, Path(place))
         code = child.wait()
         left = Path(place, CODE)
@@ -62,8 +65,29 @@ def report_rank() -> None:
         Path(os.environ[RANKS], str(os.getpid())).touch()
 
 
-def leave_code(code: int) -> None:
-    """Called by a rank that ends with a code of its own; the first one's counts."""
-    if RANKS in os.environ:
-        with suppress(FileExistsError), Path(os.environ[RANKS], CODE).open("x") as file:
+def leave_code(code: int) -> bool:
+    """Called by a rank that ends with a code of its own; whether it is the first, whose word counts."""
+    if RANKS not in os.environ:
+        return True
+    try:
+        with Path(os.environ[RANKS], CODE).open("x") as file:
             file.write(str(code))
+    except FileExistsError:
+        return False
+    return True
+
+
+def torchrun() -> None:
+    """torchrun itself, without its report on a rank that failed: the rank has said what there is to say."""
+    from torch.distributed import run
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    try:
+        run.main()
+    except (ChildFailedError, SignalException):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    torchrun()

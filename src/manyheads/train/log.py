@@ -75,10 +75,13 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8", errors="replace").partition("\0")[0].split("\n")
-    try:
-        return [json.loads(line) for line in lines[:-1]]
-    except ValueError:
-        raise DataError(f"{path}: a line is not JSON; it is not a log of ours") from None
+    found = []
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            raise DataError(f"{path}: line {number} is not JSON; take it out, or move the log away") from None
+    return found
 
 
 def cut(path: Path, step: int) -> None:

@@ -26,9 +26,9 @@ from manyheads.config import Config, DataConfig, ModelConfig, TrainConfig
 from manyheads.data.batches import Batch, Batches, Stream
 from manyheads.data.store import Store
 from manyheads.engines.torch import TorchEngine
-from manyheads.errors import PREEMPTED, CheckpointError, ConfigError, TrainingError
+from manyheads.errors import PREEMPTED, CheckpointError, ConfigError, NoRoomError, TrainingError
 from manyheads.evaluate import Score, greedy_bleu
-from manyheads.model.transformer import Transformer
+from manyheads.model.transformer import Transformer, count_parameters
 from manyheads.packed import Packed
 from manyheads.train.distributed import World
 from manyheads.train.launch import leave_code
@@ -41,6 +41,8 @@ from manyheads.translate import Translator
 
 FAULTS_IN_A_ROW = 5  # steps without a finite gradient, after which something is wrong
 SHOWN = 3  # translations printed at a validation
+ENDS = {"steps": "all steps done", "seconds": "time is up", "patience": "no better for a while: it ends"}
+BYTES_A_PARAMETER = 16  # weight, gradient and two moments in float32
 
 
 @dataclass
@@ -87,6 +89,7 @@ class Trainer:
         self.store = Store.open(config.data.folder)
         self.subwords = self.store.subwords
         self.config = replace(config, model=checkpoint.fitted(config.model, self.subwords))
+        check_memory(self.config.model, world.device)
         torch.manual_seed(self.config.train.seed)
         self.model = Transformer(self.config.model)
         check_reach(self.config)
@@ -325,13 +328,13 @@ class Trainer:
         """The place, and of which data it is one."""
         return {"place": asdict(self.place), "data": self.store.sha256}
 
-    def _write(self, folder: Path, training: dict[str, Any] | None) -> None:
+    def _write(self, folder: Path, training: dict[str, Any] | None, step: int | None = None) -> None:
         checkpoint.save(
             folder,
             checkpoint.weights_of(self.model),
             self.subwords,
             self.config,
-            step=self.place.step,
+            step=self.place.step if step is None else step,
             languages=self.store.manifest["languages"],
             training=training,
             optimiser=self.optimiser.state() if training is not None else None,
@@ -394,6 +397,7 @@ class Trainer:
         if self.saved_step != self.place.step:
             self.save()
         if reason != "asked":
+            self.screen.say(f"{ENDS[reason]} after step {self.place.step:,}")
             self._choose_model()
         return reason
 
@@ -416,7 +420,7 @@ class Trainer:
         chosen = min(losses, key=lambda name: losses[name] if math.isfinite(losses[name]) else math.inf)
         checkpoint.put_weights(self.model, candidates[chosen], chosen)
         if self.world.is_first:
-            self._write(self.run / "model", None)
+            self._write(self.run / "model", None, self.place.best_step if "best" in chosen else None)
             self.screen.say(f"{self.run / 'model'}: {chosen}")
         if self.log:
             self.log.write("end", self.place.step, {"model": chosen, "loss": losses[chosen]})
@@ -465,6 +469,20 @@ def place_of(told: checkpoint.Description) -> Place:
 def reach(model: ModelConfig, tokens: int) -> int:
     """So many tokens, or as many as learned positions go."""
     return min(tokens, model.learned_length) if model.positions == "learned" else tokens
+
+
+def check_memory(model: ModelConfig, device: torch.device) -> None:
+    """A model that this machine cannot hold is refused before it is made."""
+    needed = BYTES_A_PARAMETER * count_parameters(model)["total"]
+    if device.type == "cuda":
+        there = torch.cuda.get_device_properties(device).total_memory
+    else:
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise NoRoomError(
+            f"training this model takes {needed / 2**30:.1f} GiB of memory at least, and {device} has "
+            f"{there / 2**30:.1f}: make model.layers, model.d_model, model.d_ff or the vocabulary smaller"
+        )
 
 
 def check_reach(config: Config) -> None:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,12 +11,13 @@ import torch
 from manyheads import checkpoint
 from manyheads.config import Config
 from manyheads.engines.torch import known_device
-from manyheads.errors import CheckpointError, ConfigError
+from manyheads.errors import CheckpointError, ConfigError, DataError
 from manyheads.folders import take_lock
 from manyheads.train.distributed import World, joined
 from manyheads.train.launch import report_rank
 from manyheads.train.log import Screen, screen
 from manyheads.train.loop import Trainer, stop_asked
+from manyheads.train.state import is_run
 
 CONFIG = "config.toml"
 NOTHING = -1
@@ -55,6 +56,8 @@ def deterministic(wanted: bool) -> Iterator[None]:
 @contextmanager
 def owned(run: Path, world: World) -> Iterator[None]:
     """One run at a time in a folder: its first rank holds a lock on it."""
+    if run.is_dir() and any(run.iterdir()) and not is_run(run):
+        raise DataError(f"{run}: holds something that is no run of ours; choose another folder with --out")
     run.mkdir(parents=True, exist_ok=True)
     handle = os.open(run, os.O_RDONLY)
     try:
@@ -63,6 +66,8 @@ def owned(run: Path, world: World) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+        with suppress(OSError):  # nothing was begun: nothing is left
+            run.rmdir()
 
 
 def begin_or_go_on(trainer: Trainer, change_config: bool) -> None:
@@ -102,6 +107,15 @@ def check_unchanged(trainer: Trainer, told: checkpoint.Description, change_confi
     ]
     if told.training.get("data") != trainer.store.sha256:
         changed.append(f"the data in {trainer.config.data.folder} were prepared anew")
+    fixed = [
+        f"model.{key} was {then['model'][key]!r}, is {value!r}"
+        for key, value in now["model"].items()
+        if then["model"].get(key) != value and key not in checkpoint.FREE_TO_CHANGE
+    ]
+    if fixed and change_config:
+        raise ConfigError(
+            f"{trainer.run}: the model of a run cannot change ({'; '.join(fixed)}); choose another folder"
+        )
     if changed and not change_config:
         raise ConfigError(
             f"{trainer.run}: began with another configuration ({'; '.join(changed)}); change it back, choose "

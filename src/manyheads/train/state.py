@@ -15,7 +15,7 @@ PICTURES = (".svg", ".png", ".pdf")
 
 
 def is_run(folder: Path) -> bool:
-    return (folder / LOG).exists() or (folder / "checkpoints").is_dir()
+    return any((folder / name).exists() for name in (LOG, "checkpoints", "config.toml"))
 
 
 def summary(run: Path) -> dict[str, Any]:
