@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,11 +20,11 @@ from hypothesis import strategies as st
 import manyheads as mh
 from draw import configs, stir
 from manyheads import checkpoint
-from manyheads.config import BEGIN, SubwordConfig
+from manyheads.config import BEGIN, END, SubwordConfig
 from manyheads.engines.torch import TorchEngine
 from manyheads.export import onnx as export
 from manyheads.export.onnx_run import MANIFEST, OnnxModel, State
-from manyheads.search import Wish, greedy, search
+from manyheads.search import Limits, Wish, greedy, search
 from manyheads.text.subwords import SubwordPair, Subwords
 from manyheads.translate import translate_greedily
 
@@ -33,6 +34,9 @@ OTHERS = Subwords.train(TEXTS, SubwordConfig(vocabulary=290))
 JOINT, APART = SubwordPair(SUBWORDS, SUBWORDS), SubwordPair(SUBWORDS, OTHERS)
 SMALL = mh.ModelConfig(vocabulary=300, layers=2, d_model=16, d_ff=24, heads=4, dropout=0.0)
 SOURCES = [[5, 6, 7, 8, 9, 10, 2], [2], [11, 12, 2], [], [280, 3, 4, 150, 2]]
+CHANCE = random.Random(5)
+MANY = [[*CHANCE.sample(range(3, 300), CHANCE.randrange(8)), END] for _ in range(20)] + SOURCES
+LIMITS = [CHANCE.randrange(15) for _ in MANY]
 TOLERANCE = {"atol": 1e-5, "rtol": 1e-4}
 
 
@@ -41,6 +45,8 @@ def saved(folder: Path, config: mh.ModelConfig = SMALL, subwords: SubwordPair = 
     torch.manual_seed(3)
     model = mh.Transformer(config).eval()
     stir(model)
+    with torch.no_grad():
+        model.output.weight[END] *= 3  # else a random model never ends of itself
     for name, buffer in model.named_buffers():
         if "running" in name:
             buffer.uniform_(0.5, 2)
@@ -196,31 +202,35 @@ def test_swish_and_a_bias_of_the_output_are_followed(tmp_path: Path, monkeypatch
 
 def test_greedy_search_is_ours(both: Any) -> None:
     ours, theirs = both
-    limits = [12, 0, 30, 5, 1]
-    state = ours.start(ours.encode(mh.Packed.of(SOURCES)))
-    expected = greedy(ours.step, state, limits, torch.device("cpu"))
-    assert theirs.greedy(SOURCES, limits) == expected
-    assert [len(tokens) <= limit for tokens, limit in zip(expected, limits, strict=True)] == [True] * 5
-    assert len(set(map(tuple, expected))) > 2
+    state = ours.start(ours.encode(mh.Packed.of(MANY)))
+    expected = greedy(ours.step, state, LIMITS, torch.device("cpu"))
+    assert theirs.greedy(MANY, LIMITS) == expected
+    assert_some_end_of_themselves(expected)
+
+
+def assert_some_end_of_themselves(found: list[list[int]]) -> None:
+    """And some at their limit: else the comparison says less than it seems to."""
+    early = [0 < len(tokens) < limit for tokens, limit in zip(found, LIMITS, strict=True)]
+    assert sum(early) > 1
+    assert any(len(tokens) == limit > 1 for tokens, limit in zip(found, LIMITS, strict=True))
 
 
 @pytest.mark.parametrize(("width", "alpha"), [(1, 0.6), (2, 0.0), (4, 0.6), (5, 2.0)])
 def test_beam_search_is_ours(both: Any, width: int, alpha: float) -> None:
     ours, theirs = both
-    how = mh.SearchConfig(beam=width, alpha=alpha)
-    for source, limit in zip(SOURCES, (12, 0, 30, 5, 1), strict=True):
-        expected = search(
-            ours.step,
-            lambda _numbers, _state, source=source: ours.start(ours.encode(mh.Packed.of([source])), width),
-            [Wish(limit)],
-            how,
-            torch.device("cpu"),
-        )[0][0]
-        tokens, score = theirs.beam(source, limit, width, alpha)
-        assert tokens == expected.tokens
-        assert score == pytest.approx(expected.score, abs=1e-4)
-        if width == 1:
-            assert [tokens] == theirs.greedy([source], [limit])
+
+    def begun(numbers: list[int], _: Any) -> Any:
+        return ours.start(ours.encode(mh.Packed.of([MANY[number] for number in numbers])), width)
+
+    how, together = mh.SearchConfig(beam=width, alpha=alpha), Limits(rows=width * len(MANY))
+    wishes = [Wish(limit) for limit in LIMITS]
+    expected = [best[0] for best in search(ours.step, begun, wishes, how, torch.device("cpu"), together)]
+    found = [theirs.beam(source, limit, width, alpha) for source, limit in zip(MANY, LIMITS, strict=True)]
+    assert [tokens for tokens, _ in found] == [one.tokens for one in expected]
+    assert [score for _, score in found] == pytest.approx([one.score for one in expected], abs=1e-4)
+    assert_some_end_of_themselves([tokens for tokens, _ in found])
+    if width == 1:
+        assert [tokens for tokens, _ in found] == theirs.greedy(MANY, LIMITS)
 
 
 def test_forced_decoding_gives_our_scores(both: Any) -> None:
