@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from manyheads.config import BEGIN, END, SubwordConfig
 from manyheads.engines.torch import TorchEngine
 from manyheads.export import onnx as export
 from manyheads.export.onnx_run import MANIFEST, OnnxModel, State
+from manyheads.model.positions import sinusoids
 from manyheads.search import Limits, Wish, greedy, search
 from manyheads.text.subwords import SubwordPair, Subwords
 from manyheads.translate import translate_greedily
@@ -88,7 +90,7 @@ def assert_same(ours: torch.Tensor, theirs: np.ndarray[Any, Any]) -> None:
 # ---- the same numbers
 
 
-@settings(max_examples=25, phases=[Phase.reuse, Phase.generate])  # a smaller example would take minutes
+@settings(max_examples=20, phases=[Phase.reuse, Phase.generate])  # a smaller example would take minutes
 @given(st.data())
 def test_every_model_gives_the_same_logits_step_by_step(data: st.DataObject) -> None:
     """Whatever the config allows: norms, positions, windows, widths, ties; hypotheses that change places."""
@@ -160,6 +162,19 @@ def test_rows_of_different_age_lie_in_one_batch(tmp_path: Path, window: int | No
 
 
 def test_positions_have_no_end_and_stay_exact(both: Any) -> None:
+    import onnx
+    import onnxruntime
+
+    places = np.array([0, 1, 2, 1000, 123_456])
+    graph = export.Graph(torch.nn.Identity())
+    graph.result("encoding", export.sinusoids(graph, "places", 16))
+    port = onnx.helper.make_tensor_value_info
+    given = [port("places", onnx.TensorProto.INT64, ["L"])]
+    made = graph.file("positions", given, [port("encoding", onnx.TensorProto.FLOAT, ["L", 16])])
+    session = onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"])
+    found = session.run(None, {"places": places})[0]
+    np.testing.assert_allclose(found, sinusoids(torch.from_numpy(places), 16), atol=1e-7)
+
     ours, theirs = both
     source = [3 + place % 290 for place in range(1500)]
     keys = ours.start(ours.encode(mh.Packed.of([source]))).source_keys
@@ -231,6 +246,40 @@ def test_beam_search_is_ours(both: Any, width: int, alpha: float) -> None:
     assert_some_end_of_themselves([tokens for tokens, _ in found])
     if width == 1:
         assert [tokens for tokens, _ in found] == theirs.greedy(MANY, LIMITS)
+
+
+class Scripted(OnnxModel):
+    """What follows depends on the last token alone."""
+
+    def __init__(self, table_KK: np.ndarray[Any, Any]) -> None:
+        self.table_KK = table_KK
+
+    def encode(self, sources: Any, width: int = 1) -> Any:
+        return SimpleNamespace(reorder=lambda rows: self.encode(sources), drop=lambda gone: None)
+
+    def step(self, tokens_R: Any, state: Any) -> Any:
+        return self.table_KK[tokens_R], state
+
+
+@given(
+    seed=st.integers(0, 999),
+    width=st.integers(1, 5),
+    alpha=st.sampled_from([0.0, 0.6, 3.0]),
+    limit=st.integers(0, 12),
+)
+@settings(max_examples=200)
+def test_beam_search_stops_exactly_where_ours_does(seed: int, width: int, alpha: float, limit: int) -> None:
+    model = Scripted(np.random.default_rng(seed).normal(size=(6, 6)).astype(np.float32))
+    expected = search(
+        lambda tokens, state: (torch.from_numpy(model.table_KK)[tokens], state),
+        lambda numbers, state: model.encode([[]]),
+        [Wish(limit)],
+        mh.SearchConfig(beam=width, alpha=alpha),
+        torch.device("cpu"),
+    )[0][0]
+    tokens, score = model.beam([], limit, width, alpha)
+    assert tokens == expected.tokens
+    assert score == pytest.approx(expected.score, abs=1e-4)
 
 
 def test_forced_decoding_gives_our_scores(both: Any) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.config import BEGIN, END
+from manyheads.config import BEGIN, END, UNKNOWN, SearchConfig
 from manyheads.errors import CheckpointError, DataError, RequestError
 from manyheads.folders import fingerprint
 from manyheads.text.subwords import SubwordPair
@@ -184,7 +184,11 @@ class OnnxModel:
                 length += 1
 
     def beam(
-        self, source: Sequence[int], limit: int, width: int = 4, alpha: float = 0.6
+        self,
+        source: Sequence[int],
+        limit: int,
+        width: int = SearchConfig.beam,
+        alpha: float = SearchConfig.alpha,
     ) -> tuple[list[int], float]:
         """Beam search (6.1) for one source: the best tokens, and log p / ((5 + L) / 6)^alpha of them.
 
@@ -203,12 +207,13 @@ class OnnxModel:
             if length >= limit:
                 log_p_WK[:, np.arange(log_p_WK.shape[1]) != END] = -np.inf
             all_WK = scores_W[:, None] + log_p_WK
-            places = np.argsort(-all_WK, axis=None, kind="stable")[: 2 * width]
-            parents, tokens = np.unravel_index(places, all_WK.shape)
+            parents, tokens = np.unravel_index(highest(all_WK.ravel(), 2 * width), all_WK.shape)
             for parent, token in zip(parents[:width], tokens[:width], strict=True):
                 score = float(all_WK[parent, token]) / penalty(length + 1, alpha)
                 if token == END and score > best[1]:
                     best = written[parent], score
+            if width == 1 and best[1] > -math.inf:
+                break  # a beam of 1 is greedy search
             going = np.flatnonzero(tokens != END)[:width]
             parents, tokens = parents[going], tokens[going]
             scores_W = all_WK[parents, tokens]
@@ -218,7 +223,7 @@ class OnnxModel:
 
     # ---- text
 
-    def translate(self, texts: Sequence[str], beam: int = 1, alpha: float = 0.6) -> list[str]:
+    def translate(self, texts: Sequence[str], beam: int = 1, alpha: float = SearchConfig.alpha) -> list[str]:
         """Each text, one sentence, in the other language; blank ones stay as they are."""
         found = list(texts)
         numbers = [number for number, text in enumerate(texts) if text.strip()]
@@ -253,6 +258,12 @@ def log_softmax(logits_RK: Floats) -> Floats:
     shifted = logits_RK.astype(np.float64) - logits_RK.max(-1, keepdims=True)
     found: Floats = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     return found
+
+
+def highest(values: Floats, count: int) -> NDArray[np.intp]:
+    """Where the so many highest values stand, the highest first."""
+    among = np.argpartition(-values, count - 1)[:count]
+    return among[np.argsort(-values[among], kind="stable")]
 
 
 def penalty(length: int, alpha: float) -> float:
@@ -310,7 +321,7 @@ def check_sound(path: Path, told: dict[str, Any]) -> None:
     ]
     if wrong:
         raise CheckpointError(f"{path}: has no sound {', '.join(wrong)}")
-    if told.get("special") != {"unknown": 0, "begin": BEGIN, "end": END}:
+    if told.get("special") != {"unknown": UNKNOWN, "begin": BEGIN, "end": END}:
         raise CheckpointError(f"{path}: its special ids are {told.get('special')}, which are not ours")
 
 
