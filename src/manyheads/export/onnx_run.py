@@ -1,0 +1,355 @@
+"""Runs a folder that export/onnx.py wrote: numpy, onnxruntime and sentencepiece, and no torch.
+
+onnx.json       format number, sizes, ids, lengths, languages, SHA-256 of the rest
+encoder.onnx    source [B, S], source_lengths [B]
+                -> source_keys [N, B, H, S, K], source_values [N, B, H, S, V]
+decoder.onnx    tokens [R], lengths [R], past_keys [N, R, H, L, K], past_values [N, R, H, L, V],
+                and the encoder's two with source_lengths
+                -> logits [R, words], new_keys, new_values: the past with one slot more
+subwords.model  or subwords.source.model and subwords.target.model
+
+Shapes: B sentences, W hypotheses of each, R = B W rows in that order; N layers, H heads, K = d_k, V = d_v;
+        S slots for the longest source, L slots for what was read: a row's tokens stand in the last of them.
+"""
+
+import json
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyheads.config import BEGIN, END, UNKNOWN, SearchConfig
+from manyheads.errors import CheckpointError, DataError, RequestError
+from manyheads.folders import fingerprint
+from manyheads.text.subwords import SubwordPair
+
+FORMAT = 1
+MANIFEST, ENCODER, DECODER = "onnx.json", "encoder.onnx", "decoder.onnx"
+SOURCE = ("source_keys", "source_values", "source_lengths")
+ENCODER_PORTS = (("source", "source_lengths"), ("source_keys", "source_values"))
+DECODER_PORTS = (
+    ("tokens", "lengths", "past_keys", "past_values", *SOURCE),
+    ("logits", "new_keys", "new_values"),
+)
+TOGETHER = 64  # sentences that are run at once
+
+Floats = NDArray[np.floating[Any]]
+Integers = NDArray[np.int64]
+Choose = Callable[[Integers, int, Floats], tuple[Integers, NDArray[np.bool_]]]
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What was read so far. Nothing changes in place; the methods make new ones."""
+
+    past_keys: Floats  # [N, R, H, L, K]
+    past_values: Floats  # [N, R, H, L, V]
+    lengths: Integers  # [R] tokens that each row has read, at most L
+    source_keys: Floats  # [N, B, H, S, K]
+    source_values: Floats  # [N, B, H, S, V]
+    source_lengths: Integers  # [B]
+
+    def reorder(self, rows_R: Integers) -> "State":
+        """Row i continues what row rows[i] has read; both are of one sentence."""
+        return replace(
+            self,
+            past_keys=self.past_keys[:, rows_R],
+            past_values=self.past_values[:, rows_R],
+            lengths=self.lengths[rows_R],
+        )
+
+    def kept(self, sentences: Integers) -> "State":
+        """These sentences alone."""
+        width = len(self.lengths) // max(1, len(self.source_lengths))
+        rows = (sentences[:, None] * width + np.arange(width)).ravel()
+        return replace(
+            self.reorder(rows),
+            source_keys=self.source_keys[:, sentences],
+            source_values=self.source_values[:, sentences],
+            source_lengths=self.source_lengths[sentences],
+        )
+
+
+class OnnxModel:
+    """An exported model, loaded. Sources are ids that end with the end token; several threads may use it."""
+
+    def __init__(self, folder: str | os.PathLike[str], threads: int | None = None) -> None:
+        """Every file is compared with its checksum. `threads`: by default as onnxruntime sees fit."""
+        here = Path(folder)
+        self.told = read_manifest(here)
+        self.sizes: dict[str, int] = self.told["sizes"]
+        self.positions: int | None = self.told["positions"]  # that there are; None where they have no end
+        try:
+            self.subwords = SubwordPair.load(here)
+        except DataError as fault:
+            raise CheckpointError(str(fault)) from None
+        self._encoder = opened(here / ENCODER, ENCODER_PORTS, threads)
+        self._decoder = opened(here / DECODER, DECODER_PORTS, threads)
+
+    # ---- the model, step by step
+
+    def encode(self, sources: Sequence[Sequence[int]], width: int = 1) -> State:
+        """The state before the first token, with `width` hypotheses for each source."""
+        if width < 1:
+            raise RequestError(f"{width} hypotheses a sentence, but there must be at least 1")
+        lengths = np.array([len(source) for source in sources], np.int64)
+        room = int(lengths.max(initial=1))
+        self._check_length(room)
+        ids = np.zeros((len(sources), room), np.int64)
+        for row, source in zip(ids, sources, strict=True):
+            row[: len(source)] = source
+        self._check_ids(ids, self.sizes["source_vocabulary"])
+        keys, values = self._encoder.run(None, {"source": ids, "source_lengths": lengths})
+        rows = len(sources) * width
+
+        def nothing_yet(like: Floats) -> Floats:
+            layers, _, heads, _, each = like.shape
+            return np.zeros((layers, rows, heads, 0, each), like.dtype)
+
+        nothing_read = np.zeros(rows, np.int64)
+        return State(nothing_yet(keys), nothing_yet(values), nothing_read, keys, values, lengths)
+
+    def step(self, tokens_R: Integers, state: State) -> tuple[Floats, State]:
+        """Reads one token of each row; gives the logits of what follows it, [R, words]."""
+        if len(tokens_R) != len(state.lengths):
+            raise RequestError(f"{len(tokens_R)} tokens, but the state has {len(state.lengths)} rows")
+        self._check_length(1 + int(state.lengths.max(initial=0)))
+        self._check_ids(tokens_R, self.sizes["target_vocabulary"])
+        given = {name: getattr(state, name) for name in DECODER_PORTS[0] if name != "tokens"}
+        logits, keys, values = self._decoder.run(None, {"tokens": tokens_R, **given})
+        return logits, replace(state, past_keys=keys, past_values=values, lengths=state.lengths + 1)
+
+    def _check_length(self, length: int) -> None:
+        if self.positions is not None and length > self.positions:
+            raise DataError(
+                f"sentences of up to {length} tokens, but learned positions reach {self.positions}: "
+                f"shorten them"
+            )
+
+    def _check_ids(self, ids: Integers, known: int) -> None:
+        if ids.size and not 0 <= ids.min() <= ids.max() < known:
+            raise DataError(f"token ids from {ids.min()} to {ids.max()}, but the vocabulary has {known}")
+
+    # ---- many sentences
+
+    def greedy(self, sources: Sequence[Sequence[int]], limits: Sequence[int]) -> list[list[int]]:
+        """The likeliest token each time, at most so many of each source; without begin and end."""
+        found: list[list[int]] = [[] for _ in sources]
+
+        def choose(numbers: Integers, length: int, logits_RK: Floats) -> tuple[Integers, NDArray[np.bool_]]:
+            tokens = logits_RK.argmax(-1)
+            going = (tokens != END) & (np.array([limits[number] for number in numbers]) > length)
+            for number, token in zip(numbers[going], tokens[going], strict=True):
+                found[number].append(int(token))
+            return tokens, going
+
+        self._follow(sources, choose)
+        return found
+
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        """log p of each token of each target, the end token's last; targets have neither begin nor end."""
+        if len(sources) != len(targets):
+            raise DataError(f"{len(sources)} sources, but {len(targets)} targets: give as many")
+        labels = [[*target, END] for target in targets]
+        found: list[list[float]] = [[] for _ in targets]
+
+        def choose(numbers: Integers, length: int, logits_RK: Floats) -> tuple[Integers, NDArray[np.bool_]]:
+            tokens = np.array([labels[number][length] for number in numbers], np.int64)
+            self._check_ids(tokens, logits_RK.shape[1])
+            log_p = log_softmax(logits_RK)[np.arange(len(tokens)), tokens]
+            for number, one in zip(numbers, log_p, strict=True):
+                found[number].append(float(one))
+            return tokens, np.array([length + 1 < len(labels[number]) for number in numbers])
+
+        self._follow(sources, choose)
+        return found
+
+    def _follow(self, sources: Sequence[Sequence[int]], choose: Choose) -> None:
+        """Lets `choose` take each row's next token from its logits, and say which rows go on."""
+        for numbers in groups([len(source) for source in sources]):
+            state = self.encode([sources[number] for number in numbers])
+            tokens, length = np.full(len(numbers), BEGIN, np.int64), 0
+            while len(numbers):
+                logits_RK, state = self.step(tokens, state)
+                tokens, going = choose(numbers, length, logits_RK)
+                if not going.all():
+                    numbers, tokens, state = numbers[going], tokens[going], state.kept(np.flatnonzero(going))
+                length += 1
+
+    def beam(
+        self,
+        source: Sequence[int],
+        limit: int,
+        width: int = SearchConfig.beam,
+        alpha: float = SearchConfig.alpha,
+    ) -> tuple[list[int], float]:
+        """Beam search (6.1) for one source: the best tokens, and log p / ((5 + L) / 6)^alpha of them.
+
+        As in search.py: of the 2 W likeliest continuations those that end, and are among the first W, are
+        finished; the W best of the others go on, until nothing that does can still be better.
+        """
+        state = self.encode([source], width)
+        scores_W = np.where(np.arange(width) == 0, 0.0, -np.inf)  # all begin alike, so one stands for all
+        written: list[list[int]] = [[] for _ in range(width)]
+        best: tuple[list[int], float] = [], -math.inf
+        while best[1] < scores_W.max() / penalty(limit + 1, alpha):
+            length = len(written[0])
+            last = [row[-1] if row else BEGIN for row in written]
+            logits_WK, state = self.step(np.array(last, np.int64), state)
+            log_p_WK = log_softmax(logits_WK)
+            if length >= limit:
+                log_p_WK[:, np.arange(log_p_WK.shape[1]) != END] = -np.inf
+            all_WK = scores_W[:, None] + log_p_WK
+            parents, tokens = np.unravel_index(highest(all_WK.ravel(), 2 * width), all_WK.shape)
+            for parent, token in zip(parents[:width], tokens[:width], strict=True):
+                score = float(all_WK[parent, token]) / penalty(length + 1, alpha)
+                if token == END and score > best[1]:
+                    best = written[parent], score
+            if width == 1 and best[1] > -math.inf:
+                break  # a beam of 1 is greedy search
+            going = np.flatnonzero(tokens != END)[:width]
+            parents, tokens = parents[going], tokens[going]
+            scores_W = all_WK[parents, tokens]
+            written = [[*written[parent], int(token)] for parent, token in zip(parents, tokens, strict=True)]
+            state = state.reorder(parents)
+        return best
+
+    # ---- text
+
+    def translate(self, texts: Sequence[str], beam: int = 1, alpha: float = SearchConfig.alpha) -> list[str]:
+        """Each text, one sentence, in the other language; blank ones stay as they are."""
+        found = list(texts)
+        numbers = [number for number, text in enumerate(texts) if text.strip()]
+        sources = [[*self.subwords.source.encode(texts[number]), END] for number in numbers]
+        self._warn_of_long(sources)
+        limits = [self._limit(source) for source in sources]
+        if beam == 1:
+            results = self.greedy(sources, limits)
+        else:
+            results = [self.beam(*one, beam, alpha)[0] for one in zip(sources, limits, strict=True)]
+        for number, ids in zip(numbers, results, strict=True):
+            found[number] = self.subwords.target.decode(ids)
+        return found
+
+    def _limit(self, source: Sequence[int]) -> int:
+        """Tokens that a translation may have: so many more than its source, where positions reach so far."""
+        limit = len(source) + int(self.told["extra_length"])
+        return limit if self.positions is None else min(limit, self.positions - 1)
+
+    def _warn_of_long(self, sources: Sequence[Sequence[int]]) -> None:
+        longest, trained = max(map(len, sources), default=0), self.told["longest"]
+        if longest > trained:
+            warnings.warn(
+                f"a text of {longest} tokens, but the model was trained with up to {trained}: "
+                f"its translation may be poor; give one sentence at a time",
+                stacklevel=3,
+            )
+
+
+def log_softmax(logits_RK: Floats) -> Floats:
+    """log p of every word, in float64."""
+    shifted = logits_RK.astype(np.float64) - logits_RK.max(-1, keepdims=True)
+    found: Floats = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    return found
+
+
+def highest(values: Floats, count: int) -> NDArray[np.intp]:
+    """Where the so many highest values stand, the highest first."""
+    among = np.argpartition(-values, count - 1)[:count]
+    return among[np.argsort(-values[among], kind="stable")]
+
+
+def penalty(length: int, alpha: float) -> float:
+    """((5 + L) / 6)^alpha (6.1), the end token counted in L; search.py's own, which needs torch."""
+    return math.pow((5 + length) / 6, alpha)
+
+
+def groups(lengths: Sequence[int]) -> Iterator[Integers]:
+    """Numbers of sentences of like length, a batch at a time."""
+    order = np.argsort(np.array(lengths, np.int64), kind="stable")
+    for first in range(0, len(order), TOGETHER):
+        yield order[first : first + TOGETHER]
+
+
+# ---- reading the folder
+
+
+def needed(package: str) -> Any:
+    """A package that only exports need."""
+    try:
+        return import_module(package)
+    except ImportError:
+        raise RequestError(f"{package} is not installed: pip install 'manyheads[onnx]'") from None
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What the folder says of itself; every file that it names is compared with its checksum."""
+    path = folder / MANIFEST
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        number = told["format"]
+    except OSError as fault:
+        raise CheckpointError(
+            f"{folder}: no folder of an ONNX export ({MANIFEST}: {fault.strerror})"
+        ) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise CheckpointError(f"{path}: not the description of an ONNX export") from None
+    if type(number) is not int or number > FORMAT:
+        raise CheckpointError(
+            f"{folder}: format {number}, but this version reads up to {FORMAT}: update manyheads"
+        )
+    check_sound(path, told)
+    check_files(folder, told["files"])
+    return dict(told)
+
+
+def check_sound(path: Path, told: dict[str, Any]) -> None:
+    wanted = {"sizes": dict, "positions": int | None, "longest": int, "extra_length": int, "files": dict}
+    wrong = [key for key, kind in wanted.items() if key not in told or not isinstance(told[key], kind)]
+    sizes = {} if "sizes" in wrong else told["sizes"]
+    wrong += [
+        f"sizes.{key}"
+        for key in ("source_vocabulary", "target_vocabulary")
+        if type(sizes.get(key)) is not int
+    ]
+    if wrong:
+        raise CheckpointError(f"{path}: has no sound {', '.join(wrong)}")
+    if told.get("special") != {"unknown": UNKNOWN, "begin": BEGIN, "end": END}:
+        raise CheckpointError(f"{path}: its special ids are {told.get('special')}, which are not ours")
+
+
+def check_files(folder: Path, stated: dict[str, Any]) -> None:
+    for name in (ENCODER, DECODER):
+        if name not in stated:
+            raise CheckpointError(f"{folder / MANIFEST}: names no {name}")
+    for name, sums in stated.items():
+        if Path(name).name != name:
+            raise CheckpointError(f"{folder / MANIFEST}: names {name!r}, which is not in the folder")
+        if not (folder / name).is_file():
+            raise CheckpointError(f"{folder / name}: is missing, and {MANIFEST} names it")
+        if fingerprint(folder / name) != sums:
+            raise CheckpointError(f"{folder / name}: damaged, its SHA-256 is not that of {MANIFEST}")
+
+
+def opened(path: Path, ports: tuple[tuple[str, ...], tuple[str, ...]], threads: int | None) -> Any:
+    """A session of onnxruntime, with the inputs and outputs that it must have."""
+    runtime = needed("onnxruntime")
+    options = runtime.SessionOptions()
+    options.log_severity_level = 3  # errors alone; they are raised too
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    try:
+        session = runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    except Exception as fault:  # of a dozen kinds, which have no parent of their own
+        raise CheckpointError(f"{path}: onnxruntime cannot open it ({str(fault).splitlines()[0]})") from None
+    given = tuple(one.name for one in session.get_inputs()), tuple(one.name for one in session.get_outputs())
+    if tuple(map(set, given)) != tuple(map(set, ports)):
+        raise CheckpointError(f"{path}: takes {given[0]} and gives {given[1]}: not a graph of ours")
+    return session
