@@ -3,7 +3,8 @@
 python bench/killed.py               30 kills, on the built-in corpus
 
 At the end the weights must be the same to the byte, the log the same in all but its times, and at no time a
-checkpoint unreadable. Every third kill is aimed at the writing of a checkpoint; the others fall anywhere.
+checkpoint unreadable. Kills are aimed by turns at a step, the writing of a checkpoint, a validation and the end
+of an epoch.
 """
 
 import argparse
@@ -25,6 +26,8 @@ from manyheads.errors import CheckpointError
 from manyheads.text import playground
 from manyheads.train.log import read_log
 
+AIMS = ("in a step", "writing a checkpoint", "validating", "at the end of an epoch")
+VALIDATE_EVERY = 10
 TIMES = ("seconds", "tokens_per_second", "share_of_peak")
 
 
@@ -43,7 +46,7 @@ def write_config(folder: Path, steps: int) -> None:
             warmup=50,
             learning_rate=2e-3,
             log_every=1,
-            validate_every=10,
+            validate_every=VALIDATE_EVERY,
             checkpoint_every=7,
             bleu_sentences=10,
             average=3,
@@ -59,16 +62,28 @@ def start(folder: Path, run: str) -> "subprocess.Popen[bytes]":
 
 def is_writing(run: Path, begun: float) -> bool:
     """Whether this process has a checkpoint half written; what an earlier one left does not count."""
-    return any(part.stat().st_mtime >= begun for part in (run / "checkpoints").glob(".*-part"))
+    for part in (run / "checkpoints").glob(".*-part"):
+        try:
+            if part.stat().st_mtime >= begun:
+                return True
+        except FileNotFoundError:  # it has just been given its name
+            continue
+    return False
 
 
 def moment(run: Path, begun: float) -> str:
-    """What the run was doing when it was hit, as far as its files tell."""
+    """What the run is doing, as far as its files tell."""
     if is_writing(run, begun):
         return "writing a checkpoint"
-    lines = read_log(run / "log.jsonl")
-    last = lines[-1] if lines else {"step": 0, "kind": "start"}
-    return "validating" if last["kind"] == "train" and last["step"] % 10 == 0 else "in a step"
+    lines = [line for line in read_log(run / "log.jsonl")[-2:] if line["kind"] in ("train", "valid")]
+    if len(lines) < 2:
+        return "in a step"
+    before, last = lines
+    if last["kind"] == "train" and last["step"] % VALIDATE_EVERY == 0:
+        return "validating"
+    if last["kind"] == before["kind"] == "train" and last["epoch"] != before["epoch"]:
+        return "at the end of an epoch"
+    return "in a step"
 
 
 def unreadable(run: Path) -> list[str]:
@@ -81,19 +96,19 @@ def unreadable(run: Path) -> list[str]:
     return found
 
 
-def hit(
-    child: "subprocess.Popen[bytes]", run: Path, chance: random.Random, begun: float, aimed: bool
-) -> bool:
-    """Kills the run at some moment; whether it was still running."""
-    wait = chance.uniform(4.0, 9.0)
+def hit(child: "subprocess.Popen[bytes]", run: Path, chance: random.Random, begun: float, aim: str) -> bool:
+    """Kills the run some seconds after its first step, when it does what is aimed at; whether it still ran."""
+    log, wait = run / "log.jsonl", chance.uniform(0.3, 4.0)
+    while child.poll() is None and not (log.exists() and log.stat().st_mtime > begun):
+        time.sleep(0.01)
+    stepping = time.time()
     while child.poll() is None:
-        spent = time.time() - begun
-        writing = aimed and spent > wait and is_writing(run, begun)
-        if writing or spent > wait + (6.0 if aimed else 0.0):
+        spent = time.time() - stepping
+        if spent > wait and (moment(run, begun) == aim or spent > wait + 10):
             child.send_signal(signal.SIGKILL)
             child.wait()
             return True
-        time.sleep(0.0005 if aimed else 0.01)
+        time.sleep(0.0005)
     return False
 
 
@@ -121,7 +136,7 @@ def main() -> None:
             if kills >= given.kills:
                 assert child.wait() == 0
                 break
-            if not hit(child, folder / "killed", chance, begun, aimed=kills % 3 == 0):
+            if not hit(child, folder / "killed", chance, begun, AIMS[kills % len(AIMS)]):
                 break
             kills += 1
             moments[moment(folder / "killed", begun)] += 1
