@@ -3,8 +3,8 @@
 python bench/killed.py               30 kills, on the built-in corpus
 
 At the end the weights must be the same to the byte, the log the same in all but its times, and at no time a
-checkpoint unreadable. Kills are aimed by turns at a step, the writing of a checkpoint, a validation and the end
-of an epoch.
+checkpoint unreadable. Kills are aimed by turns at a step, the writing of a checkpoint, a validation and the
+end of an epoch.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def unreadable(run: Path) -> list[str]:
 
 
 def hit(child: "subprocess.Popen[bytes]", run: Path, chance: random.Random, begun: float, aim: str) -> bool:
-    """Kills the run some seconds after its first step, when it does what is aimed at; whether it still ran."""
+    """Kills the run some seconds after its first step, as it does what is aimed at; whether it still ran."""
     log, wait = run / "log.jsonl", chance.uniform(0.3, 4.0)
     while child.poll() is None and not (log.exists() and log.stat().st_mtime > begun):
         time.sleep(0.01)

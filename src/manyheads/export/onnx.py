@@ -22,7 +22,7 @@ import torch
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from torch import Tensor, nn
 
-from manyheads.checkpoint import Description, load_model, room_for
+from manyheads.checkpoint import Description, load_model
 from manyheads.config import BEGIN, END, UNKNOWN, ModelConfig
 from manyheads.engines.torch import TorchEngine
 from manyheads.errors import RequestError
@@ -37,7 +37,7 @@ from manyheads.export.onnx_run import (
     needed,
 )
 from manyheads.export.verify import Check, compared, our_scores, sample_pairs
-from manyheads.folders import fingerprints, written_aside
+from manyheads.folders import fingerprints, room_for, written_aside
 from manyheads.model.layers import BatchNorm, FeedForward, MultiHeadAttention, Residual
 from manyheads.model.positions import LearnedPositions, Sinusoids
 from manyheads.model.transformer import Transformer
