@@ -57,13 +57,14 @@ class Hypothesis:
     """A result: tokens without begin and end, and what the model thinks of them."""
 
     tokens: list[int]
-    token_scores: list[float]  # log p of each token, the end token's last
+    token_scores: list[float]  # log p of each token, the end token's last; empty where nobody asked
     score: float  # their sum, divided by the length penalty
+    log_p: float | None = None  # their sum, where they are not known one by one
 
     @property
     def total(self) -> float:
         """log p of the whole: what forced decoding gives."""
-        return sum(self.token_scores)
+        return sum(self.token_scores) if self.log_p is None else self.log_p
 
 
 def penalty(length: int, alpha: float) -> float:
