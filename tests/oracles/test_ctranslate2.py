@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -245,6 +246,31 @@ def test_what_is_cut_or_bent_has_the_score_of_forced_decoding(
                 assert tuple(one.tokens[: len(wish.prefix)]) == wish.prefix[: wish.limit]
                 assert not {(token,) for token in one.tokens} & set(wish.forbidden)
                 assert one.total == pytest.approx(forced(learnt, source, one.tokens), abs=1e-4)
+
+
+def test_a_beam_wider_than_the_vocabulary_finds_what_ours_finds(
+    engine: CTranslate2Engine, ours: OurSearch
+) -> None:
+    sources, how = draw_sources(8, longest=3), SearchConfig(beam=20, alpha=0.0, nbest=5)
+    wishes = [Wish(FAR)] * 8
+    assert texts(engine.search(sources, wishes, how)) == texts(ours(sources, wishes, how))
+
+
+def test_hypotheses_that_are_none_are_not_results(engine: CTranslate2Engine) -> None:
+    """CTranslate2 fills a beam with them: after a prefix, an end token that is not the likeliest."""
+    found = SimpleNamespace(hypotheses=[["a", "</s>"], ["<unk>"]], scores=[-1.0, -1e10])
+    (draft,) = engine._read(found, SearchConfig(beam=4, alpha=0.0), free=True)
+    assert (draft.total, draft.cut) == (-1.0, False)
+
+
+def test_a_search_goes_to_the_last_position_and_not_beyond(tmp_path: Path) -> None:
+    model = stirred(replace(CONFIG, positions="learned", learned_length=12))
+    judge = CTranslate2Engine(save(tmp_path / "model", model), threads=1)
+    sources = draw_sources(5)
+    for beam in (1, 4):
+        for limit in (11, 50):
+            found = judge.search(sources, [Wish(limit)] * 5, SearchConfig(beam=beam))
+            assert max(len(some[0].tokens) for some in found) == 11
 
 
 def test_a_list_is_ranked_by_what_its_results_are_in_the_end(engine: CTranslate2Engine) -> None:
@@ -496,7 +522,6 @@ def test_what_the_engine_lacks_is_refused_by_name(engine: CTranslate2Engine) -> 
     for sources, wishes, asked, message in (
         ([source], [wish], replace(how, temperature=1.0), r"search\.temperature is 1\.0.*torch engine"),
         ([source], [Wish(FAR, required=((5,),))], how, "required in the output.*torch engine"),
-        ([source], [Wish(4096)], how, "an output of 4097 tokens.*has 4096 positions"),
         ([too_long], [wish], how, "a source of 4097 tokens.*has 4096 positions"),
         ([[]], [wish], how, "a source without a token"),
     ):
@@ -504,7 +529,7 @@ def test_what_the_engine_lacks_is_refused_by_name(engine: CTranslate2Engine) -> 
             engine.search(sources, wishes, asked)
     for sources, targets, message in (
         ([too_long], [[5]], "a source of 4097 tokens"),
-        ([source], [[5] * 4096], "an output of 4097 tokens"),
+        ([source], [[5] * 4096], "a target of 4097 tokens"),
         ([[]], [[5]], "a source without a token"),
     ):
         with pytest.raises(mh.RequestError, match=message):

@@ -16,7 +16,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -339,7 +339,7 @@ class CTranslate2Engine:
         check_compute_type(compute_type)
         conversion = conversion_of(Path(folder))
         self.name = f"ctranslate2 {compute_type}"
-        self.positions = conversion.positions
+        self.reach = conversion.positions  # the most tokens of a side, end included
         self._source_pieces = read_pieces(conversion.folder, "source")
         self._target_pieces = read_pieces(conversion.folder, "target")
         self._target_ids = {piece: one for one, piece in enumerate(self._target_pieces)}
@@ -367,6 +367,7 @@ class CTranslate2Engine:
         A source that holds the end token alone comes out empty: CTranslate2 does not ask the model.
         """
         self._check(sources, wishes, how)
+        wishes = [replace(wish, limit=min(wish.limit, self.reach - 1)) for wish in wishes]
         drafts = self._drafts(sources, wishes, how, scored=scores != "none")
         unsure = [
             (n, one) for n, some in enumerate(drafts) if how.nbest > 1 or partly_cut(some) for one in some
@@ -413,23 +414,22 @@ class CTranslate2Engine:
                 f"all sentences, so that a seed would not give the same again: use the torch engine"
             )
         for source, wish in zip(sources, wishes, strict=True):
-            self._check_lengths(source, wish.limit)
+            self._check_lengths(source)
             if wish.required:
                 raise RequestError(
                     "something is required in the output (a glossary), which CTranslate2 cannot promise: "
                     "use the torch engine"
                 )
 
-    def _check_lengths(self, source: list[int], target: int) -> None:
+    def _check_lengths(self, source: list[int], target: int = 0) -> None:
         """CTranslate2 would stop in the middle, or cut the source."""
         if not source:
             raise RequestError("a source without a token, but each must end with the end token")
         longest = max(len(source), target + 1)
-        if longest > self.positions:
+        if longest > self.reach:
             raise RequestError(
-                f"{'a source' if longest == len(source) else 'an output'} of {longest} tokens, end included, "
-                f"but this model has {self.positions} positions in CTranslate2: split it, lower the limit, "
-                f"or use the torch engine"
+                f"{'a source' if longest == len(source) else 'a target'} of {longest} tokens, end included, "
+                f"but this model has {self.reach} positions in CTranslate2: split it, or use the torch engine"
             )
 
     # The search
@@ -460,7 +460,7 @@ class CTranslate2Engine:
         """The length that a sentence is searched up to at first. It depends on it alone; many share it."""
         if wish.least >= wish.limit:
             return wish.limit
-        return min(self.positions, max(LEAST_ROOM, 1 << (wish.limit - 1).bit_length()))
+        return min(self.reach, max(LEAST_ROOM, 1 << (wish.limit - 1).bit_length()))
 
     def _results(
         self,

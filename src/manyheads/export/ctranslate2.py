@@ -22,7 +22,7 @@ def to_ctranslate2(folder: Path, out: Path, replace: bool = False) -> list[Check
     with checkpoint.room_for(out, size_of(model)), written_aside(out, MARKER, replace) as aside:
         write_conversion(model, subwords, told, aside)
         engine = CTranslate2Engine(aside)
-        pairs = [pair for pair in sample_pairs(subwords) if max(map(len, pair)) < engine.positions]
+        pairs = [pair for pair in sample_pairs(subwords) if max(map(len, pair)) < engine.reach]
         sources = [[*source, END] for source, _ in pairs]
         theirs = [sum(scores) for scores in engine.score(sources, [target for _, target in pairs])]
         return compared(str(out), subwords, pairs, our_scores(TorchEngine(model), pairs), theirs)
