@@ -380,7 +380,7 @@ def test_eight_bits_are_near_and_the_name_says_so(
 # ---- the conversion that is kept
 
 
-def conversion_time(folder: Path) -> int:
+def which_conversion(folder: Path) -> int:
     return (folder / engine_room.MARKER).stat().st_ino
 
 
@@ -388,14 +388,14 @@ def test_a_conversion_is_kept_beside_the_model_and_renewed_with_it(tmp_path: Pat
     folder = save(tmp_path / "model", stirred(CONFIG))
     place = converted(folder)
     assert place == tmp_path / "model.ctranslate2"
-    made = conversion_time(place)
+    made = which_conversion(place)
     assert converted(folder) == place
-    assert conversion_time(place) == made
+    assert which_conversion(place) == made
     before = CTranslate2Engine(folder).score([[5, END]], [[6]])
     model = stirred(CONFIG)
     save(folder, model)
     after = CTranslate2Engine(folder).score([[5, END]], [[6]])
-    assert conversion_time(place) != made
+    assert which_conversion(place) != made
     assert after != before
     assert after[0] == pytest.approx(TorchEngine(model).score([[5, END]], [[6]])[0], abs=1e-4)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.ctranslate2"]
@@ -405,7 +405,7 @@ def test_a_conversion_is_kept_beside_the_model_and_renewed_with_it(tmp_path: Pat
 def test_a_conversion_that_is_not_sound_is_made_anew(tmp_path: Path, harm: str) -> None:
     folder = save(tmp_path / "model", stirred(CONFIG))
     place = converted(folder)
-    made, weights, marker = conversion_time(place), place / "model.bin", place / engine_room.MARKER
+    made, weights, marker = which_conversion(place), place / "model.bin", place / engine_room.MARKER
     if harm == "damage":
         weights.write_bytes(weights.read_bytes()[:-1] + b"x")
     elif harm == "loss":
@@ -418,7 +418,7 @@ def test_a_conversion_that_is_not_sound_is_made_anew(tmp_path: Path, harm: str) 
             converted(folder)
         return
     CTranslate2Engine(folder)
-    assert conversion_time(place) != made
+    assert which_conversion(place) != made
 
 
 def test_a_place_that_cannot_be_written_is_named_with_the_way_out(
@@ -452,8 +452,10 @@ def test_an_export_is_verified_and_stands_alone(tmp_path: Path) -> None:
     checks = to_ctranslate2(save(tmp_path / "model", model), tmp_path / "out")
     assert len(checks) == 8
     assert all(abs(one.ours - one.theirs) < 1e-3 for one in checks)
-    again = SubwordPair.load(tmp_path / "out")
-    assert again.source.sha256 == SMALL.sha256
+    assert SubwordPair.load(tmp_path / "out").source.sha256 == SMALL.sha256
+    told = engine_room.describe(tmp_path / "out")
+    mine = engine_room.describe(tmp_path / "model")
+    assert (told.config, told.step, told.languages) == (mine.config, mine.step, mine.languages)
 
     import ctranslate2
 

@@ -16,7 +16,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from manyheads import checkpoint
-from manyheads.config import BEGIN, END, UNKNOWN, ModelConfig, SearchConfig
+from manyheads.config import BEGIN, END, UNKNOWN, Config, ModelConfig, SearchConfig
 from manyheads.engines.torch import groups
-from manyheads.errors import CheckpointError, DataError, RequestError
-from manyheads.folders import fingerprint, fingerprints, written_aside
+from manyheads.errors import CheckpointError, ConfigError, DataError, RequestError
+from manyheads.folders import fingerprint, fingerprints, room_for, written_aside
 from manyheads.model.layers import MultiHeadAttention
 from manyheads.model.positions import LearnedPositions, Sinusoids, sinusoids
 from manyheads.model.transformer import Transformer
@@ -73,7 +73,7 @@ class Conversion:
 def convert(folder: Path, out: Path) -> None:
     """A model folder as a CTranslate2 folder in float32, complete or absent, with the subwords beside it."""
     model, subwords, told = load_representable(folder)
-    with checkpoint.room_for(out, size_of(model)), written_aside(out, MARKER) as aside:
+    with room_for(out, size_of(model)), written_aside(out, MARKER) as aside:
         write_conversion(model, subwords, told, aside)
 
 
@@ -83,6 +83,18 @@ def converted(folder: Path) -> Path:
     A folder that is a conversion itself is taken as it is.
     """
     return conversion_of(folder).folder
+
+
+def describe(folder: Path) -> checkpoint.Description:
+    """What a model folder says of itself, or a conversion of the model that it was made of."""
+    if not (folder / MARKER).exists():
+        return checkpoint.describe(folder)
+    told = read_marker(folder)
+    try:
+        config = Config.from_mapping(told["config"])
+        return checkpoint.Description(config, told["step"], told["languages"], {}, folder)
+    except (KeyError, TypeError, AttributeError, ConfigError) as fault:
+        raise CheckpointError(f"{folder / MARKER}: does not describe a model ({fault})") from None
 
 
 def conversion_of(folder: Path) -> Conversion:
@@ -107,7 +119,7 @@ def made_conversion(place: Path, folder: Path) -> Conversion:
     model, subwords, told = load_representable(folder)
     try:
         with (
-            checkpoint.room_for(place, size_of(model)),
+            room_for(place, size_of(model)),
             written_aside(place, MARKER, replace=True) as aside,
         ):
             write_conversion(model, subwords, told, aside)
@@ -126,16 +138,23 @@ def load_representable(folder: Path) -> tuple[Transformer, SubwordPair, checkpoi
 
 
 def read_conversion(place: Path) -> Conversion:
-    """What a conversion says of itself; every file in it is compared with its checksum."""
+    """A conversion, every file of which is compared with its checksum."""
+    told = read_marker(place)
     try:
-        told = json.loads((place / MARKER).read_text(encoding="utf-8"))
         found = Conversion(place, told["model"], told["format"], int(told["positions"]))
         unsound = [name for name, stated in told["files"].items() if fingerprint(place / name) != stated]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise CheckpointError(f"{place}: no sound conversion to CTranslate2 ({MARKER})") from None
+        raise CheckpointError(f"{place}: no sound conversion to CTranslate2") from None
     if unsound:
         raise CheckpointError(f"{place / unsound[0]}: damaged, its SHA-256 is not that of {MARKER}")
     return found
+
+
+def read_marker(place: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads((place / MARKER).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError):
+        raise CheckpointError(f"{place}: no conversion to CTranslate2 (no sound {MARKER})") from None
 
 
 def model_identity(folder: Path) -> str:
@@ -158,7 +177,9 @@ def write_conversion(
         "format": FORMAT,
         "model": model_identity(told.folder),
         "positions": position_count(model.config),
+        "step": told.step,
         "languages": told.languages,
+        "config": asdict(told.config),
         "versions": {**checkpoint.versions(), "ctranslate2": library().__version__},
         "files": fingerprints(out),
     }

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from manyheads import checkpoint
 from manyheads.config import END
 from manyheads.engines.ctranslate2 import (
     MARKER,
@@ -13,13 +12,13 @@ from manyheads.engines.ctranslate2 import (
 )
 from manyheads.engines.torch import TorchEngine
 from manyheads.export.verify import Check, compared, our_scores, sample_pairs
-from manyheads.folders import written_aside
+from manyheads.folders import room_for, written_aside
 
 
 def to_ctranslate2(folder: Path, out: Path, replace: bool = False) -> list[Check]:
     """A model folder as a CTranslate2 folder; it gets its name when it scores samples as our model does."""
     model, subwords, told = load_representable(folder)
-    with checkpoint.room_for(out, size_of(model)), written_aside(out, MARKER, replace) as aside:
+    with room_for(out, size_of(model)), written_aside(out, MARKER, replace) as aside:
         write_conversion(model, subwords, told, aside)
         engine = CTranslate2Engine(aside)
         pairs = [pair for pair in sample_pairs(subwords) if max(map(len, pair)) < engine.reach]
