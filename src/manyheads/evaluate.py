@@ -124,7 +124,9 @@ def translated(
     def watch(done: int, total: int) -> None:
         tell(stage, done, total)
 
-    return [one.text for one in translator.translate(sources, split=False, tell=watch, **search)]
+    return [
+        one.text for one in translator.translate(sources, split=False, scores="none", tell=watch, **search)
+    ]
 
 
 # ---- sacreBLEU

@@ -12,7 +12,7 @@ from typing import Any, overload
 
 from manyheads import checkpoint
 from manyheads.config import END, SearchConfig
-from manyheads.engines.engine import Engine
+from manyheads.engines.engine import Engine, Scores
 from manyheads.engines.torch import Ensemble, TorchEngine, known_device
 from manyheads.errors import ConfigError, RequestError
 from manyheads.model.transformer import Trace
@@ -88,6 +88,7 @@ class Translator:
         forbid: Sequence[str] = (),
         alignment: bool = False,
         split: bool = True,
+        scores: Scores = "tokens",
         tell: Callable[[int, int], None] | None = None,
         **search: Any,
     ) -> Translation | list[Translation]:
@@ -98,13 +99,14 @@ class Translator:
         forbid     words that must not come out
         alignment  also find which source token each target token looked at most
         split      part texts into sentences; else each is one sentence
+        scores     which of them are read: tokens, total or none; CTranslate2 is faster without
         tell       is called with the sentences done and in all
         search     any key of SearchConfig: beam, alpha, nbest, temperature, ...
         """
         if isinstance(texts, str):
             found = self.translate(
                 [texts], prefix=prefix, glossary=glossary, forbid=forbid,
-                alignment=alignment, split=split, tell=tell, **search,
+                alignment=alignment, split=split, scores=scores, tell=tell, **search,
             )  # fmt: skip
             return found[0]
         how = replace(self.how, **search)
@@ -113,7 +115,7 @@ class Translator:
         asked = [
             self._sentence(part.text, terms, how) for parts in parted for part in parts if part.translated
         ]
-        results = self._search(asked, how, tell)
+        results = self._search(asked, how, scores, tell)
         looked_at = self._alignments(asked, results) if alignment else [None] * len(asked)
         answers = iter(zip(asked, results, looked_at, strict=True))
         return [
@@ -208,7 +210,11 @@ class Translator:
     # ---- from ids to text
 
     def _search(
-        self, asked: Sequence[Sentence], how: SearchConfig, tell: Callable[[int, int], None] | None
+        self,
+        asked: Sequence[Sentence],
+        how: SearchConfig,
+        scores: Scores,
+        tell: Callable[[int, int], None] | None,
     ) -> list[list[Hypothesis]]:
         """In rounds of some hundreds, so that there is something to tell and memory stays flat."""
         order = sorted(range(len(asked)), key=lambda number: len(asked[number].ids))
@@ -216,7 +222,8 @@ class Translator:
         for first in range(0, len(order), AT_ONCE):
             chosen = order[first : first + AT_ONCE]
             sources, wishes = [asked[n].ids for n in chosen], [asked[n].wish for n in chosen]
-            for number, results in zip(chosen, self.engine.search(sources, wishes, how), strict=True):
+            answers = self.engine.search(sources, wishes, how, scores=scores)
+            for number, results in zip(chosen, answers, strict=True):
                 found[number] = results
             if tell:
                 tell(first + len(chosen), len(order))
@@ -369,18 +376,16 @@ def load(
 def load_ctranslate2(
     folder: str | os.PathLike[str], others: Sequence[Any], arithmetic: str, device: str | None
 ) -> Translator:
-    from manyheads.engines.ctranslate2 import CTranslate2Engine
+    from manyheads.engines.ctranslate2 import CTranslate2Engine, describe
 
     if others:
         raise RequestError("several models together are the torch engine's: --engine torch")
     if device not in (None, "cpu"):
         raise RequestError(f"the device is {device!r}, but the ctranslate2 engine is for the cpu here")
-    told = checkpoint.describe(folder)
+    told = describe(Path(folder))
     return opened(CTranslate2Engine(Path(folder), arithmetic), checkpoint.read_subwords(told.folder), told)
 
 
 def opened(engine: Engine, subwords: SubwordPair, told: checkpoint.Description) -> Translator:
-    longest = told.config.data.longest
-    if isinstance(engine, TorchEngine) and engine.reach is not None:
-        longest = min(longest, engine.reach)
+    longest = min(told.config.data.longest, engine.reach or told.config.data.longest)
     return Translator(engine, subwords, told.languages, longest=longest, how=told.config.search)

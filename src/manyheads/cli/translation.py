@@ -87,6 +87,7 @@ def translate(
             forbid=forbid or [],
             split=split,
             alignment=as_json and engine == "torch",
+            scores="tokens" if as_json else "none",
             **search,
         )
         for done, found in enumerate(stream, 1):

@@ -1,10 +1,12 @@
 """What every engine can be asked."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from manyheads.config import SearchConfig
 from manyheads.search import Hypothesis, Wish
+
+Scores = Literal["none", "total", "tokens"]  # nobody reads them; those of sentences; those of tokens too
 
 
 class Engine(Protocol):
@@ -12,12 +14,23 @@ class Engine(Protocol):
 
     name: str  # torch, or ctranslate2 with its arithmetic: what a result says of itself
 
+    @property
+    def reach(self) -> int | None:
+        """The most tokens of a side that the model can take; None: there is no end."""
+        ...
+
     def search(
-        self, sources: Sequence[list[int]], wishes: Sequence[Wish], how: SearchConfig
+        self,
+        sources: Sequence[list[int]],
+        wishes: Sequence[Wish],
+        how: SearchConfig,
+        *,
+        scores: Scores = "total",
     ) -> list[list[Hypothesis]]:
         """The best translations of each source, best first, in the order of the sources.
 
-        What the engine lacks raises a RequestError that names it.
+        What the engine lacks raises a RequestError that names it. `scores` says which of them the caller
+        reads, since an engine may have to work for them.
         """
         ...
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.config import BEGIN, END, ModelConfig, SearchConfig
+from manyheads.engines.engine import Scores
 from manyheads.errors import ConfigError, RequestError
 from manyheads.model.cache import Memory
 from manyheads.model.transformer import Trace
@@ -47,9 +48,14 @@ class TorchEngine:
 
     @torch.inference_mode()
     def search(
-        self, sources: Sequence[list[int]], wishes: Sequence[Wish], how: SearchConfig
+        self,
+        sources: Sequence[list[int]],
+        wishes: Sequence[Wish],
+        how: SearchConfig,
+        *,
+        scores: Scores = "tokens",
     ) -> list[list[Hypothesis]]:
-        """The best translations of each source, best first, in the order of the sources."""
+        """The best translations of each source, best first, in the order of the sources. Scores are free."""
         wishes = [self._within_reach(source, wish) for source, wish in zip(sources, wishes, strict=True)]
         found: list[list[Hypothesis]] = [[] for _ in sources]
         for numbers in alike([len(source) for source in sources]):

@@ -1,0 +1,74 @@
+"""Texts in parts, and together again."""
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import example, given
+
+from manyheads.text.segments import by_force, has_words, parts, shortened
+
+LANGUAGES = st.sampled_from(["en", "ko", "de", "und", "zh-Hant"])
+
+
+def sentences(text: str, language: str = "ko") -> list[str]:
+    return [part.text for part in parts(text, language) if part.translated]
+
+
+@given(text=st.text() | st.text("ab. !?\n\t …。,;🙂가나\u2028\r", max_size=60), language=LANGUAGES)
+@example(text="A.\r\n\r\nB. \u2028 C", language="en")
+def test_joined_again_the_parts_are_the_text(text: str, language: str) -> None:
+    found = list(parts(text, language))
+    assert "".join(part.text for part in found) == text
+    for part in found:
+        if part.translated:
+            assert has_words(part.text)
+            assert part.text == part.text.strip()
+            assert len(part.text.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("나는 집에 간다. 너는 어디 가니? 같이 가자!", ["나는 집에 간다.", "너는 어디 가니?", "같이 가자!"]),
+        ("“정말이에요?” 그가 물었다.", ["“정말이에요?”", "그가 물었다."]),
+        ("값은 3.5이다. 끝.", ["값은 3.5이다.", "끝."]),
+        ("1. 첫째 항목이다. 2. 둘째이다.", ["1. 첫째 항목이다.", "2. 둘째이다."]),
+        ("A. B. 김이 왔다…  그래.", ["A. B. 김이 왔다…", "그래."]),
+        ("첫 줄\n둘째 줄", ["첫 줄", "둘째 줄"]),
+        ("他来了。我走了！", ["他来了。", "我走了！"]),
+        ("점이 없는 문장", ["점이 없는 문장"]),
+    ],
+)
+def test_korean_sentences_end_by_the_stated_rules(text: str, expected: list[str]) -> None:
+    assert sentences(text) == expected
+
+
+def test_other_languages_have_their_own_splitter() -> None:
+    assert sentences("Mr. Smith came. He left.", "en") == ["Mr. Smith came.", "He left."]
+    assert sentences("Das kostet z. B. 3.5 Euro. Gut.", "de") == ["Das kostet z. B. 3.5 Euro.", "Gut."]
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\t\n\n ", "🙂🙂", "—", "...", "?!"])
+def test_what_has_no_words_is_left_as_it_is(text: str) -> None:
+    assert sentences(text) == []
+
+
+def test_long_sentences_are_parted_where_they_pause() -> None:
+    text = "one two three, four five six; seven eight nine, ten eleven twelve"
+    fits = lambda one: len(one) <= 40  # noqa: E731
+    assert shortened(text, fits) == ["one two three, four five six; ", "seven eight nine, ten eleven twelve"]
+    short = shortened(text, lambda one: len(one) <= 20)
+    assert "".join(short) == text
+    assert short[0] == "one two three, "
+    assert shortened("x" * 50, fits) == ["x" * 50]
+
+
+@given(text=st.text(min_size=1), most=st.integers(1, 9))
+def test_by_force_everything_fits(text: str, most: int) -> None:
+    found = by_force(text, lambda one: len(one) <= most)
+    assert "".join(found) == text
+    assert max(map(len, found)) <= most
+
+
+@given(text=st.text("ab ,;:", min_size=1, max_size=80), most=st.integers(3, 30))
+def test_shortened_texts_are_whole(text: str, most: int) -> None:
+    assert "".join(shortened(text, lambda one: len(one) <= most)) == text

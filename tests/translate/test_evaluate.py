@@ -1,0 +1,95 @@
+"""Scores that carry their signature, against sacreBLEU itself and by hand."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import sacrebleu
+from test_translator import folder, lines, made, manyheads, translator  # noqa: F401
+
+import manyheads as mh
+from manyheads.evaluate import bleu, evaluate, paired, paper_bleu, split_compounds, tokeniser_of, worst_of
+
+HYPOTHESES = ["the cat sat on the mat", "a well-known dog runs", "nothing at all here"]
+REFERENCES = ["the cat sat on a mat", "a well-known dog ran away", "something else is here"]
+
+
+def test_bleu_and_chrf_are_sacrebleus() -> None:
+    found = bleu(HYPOTHESES, REFERENCES, "en")
+    assert found.value == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
+    assert "tok:13a" in found.signature
+
+
+@pytest.mark.parametrize(
+    ("language", "tokeniser"), [("ko", "char"), ("ko-KR", "char"), ("zh", "zh"), ("de", "13a")]
+)
+def test_korean_is_scored_by_characters(language: str, tokeniser: str) -> None:
+    assert tokeniser_of(language) == tokeniser
+
+
+def test_the_papers_protocol_splits_compounds() -> None:
+    assert split_compounds("a well-known - dog") == "a well ##AT##-##AT## known - dog"
+    plain = paper_bleu(HYPOTHESES, [REFERENCES], "en")
+    by_hand = sacrebleu.corpus_bleu(
+        [split_compounds(one) for one in HYPOTHESES],
+        [[split_compounds(one) for one in REFERENCES]],
+        tokenize="none",
+        smooth_method="none",
+        force=True,
+    )
+    assert plain.value == pytest.approx(by_hand.score)
+    assert "the paper's protocol" in plain.name
+    moses = paper_bleu(["it's (here)."], [["it 's ( here ) ."]], "en")
+    assert moses.value > paper_bleu(["it's here"], [["it 's ( here ) ."]], "en").value
+
+
+def test_worse_sentences_come_first() -> None:
+    found = worst_of(HYPOTHESES, ["s1", "s2", "s3"], [REFERENCES], 2)
+    assert [one.line for one in found] == [3, 2]
+
+
+def test_a_difference_is_chance_or_not() -> None:
+    good, bad = ["this is a good sentence here"] * 30, ["this was no good thing there"] * 30
+    references = [[*["this is a good sentence here"] * 29, "x y z u v"]]
+    sure = paired(good, bad, references, "13a", 200)
+    assert [one.score for one in sure] == ["BLEU", "chrF2"]
+    assert all(one.p < 0.05 and one.ours > one.theirs for one in sure)
+    assert "hardly chance" in str(sure[0])
+    assert all(one.p > 0.05 for one in paired(good, good, references, "13a", 200))
+
+
+def test_an_evaluation_has_everything(translator: mh.Translator) -> None:  # noqa: F811
+    sources = lines(12)
+    references = [lines(12, seed=2), lines(12, seed=3)]
+    found = evaluate(translator, sources, references, against=translator, samples=50, worst=3, beam=2)
+    assert [score.name.split()[0] for score in found.scores] == ["BLEU", "chrF", "tokenised"]
+    assert "nrefs:2" in found.scores[0].signature
+    assert "tok:char" in found.scores[0].signature
+    assert "bs:50" in found.scores[0].signature
+    scored = translator.score(sources, references[0])
+    tokens = sum(len(one.tokens) + 1 for one in scored)
+    expected = math.exp(-sum(one.log_probability for one in scored) / tokens)
+    assert found.perplexity == pytest.approx(expected)
+    assert len(found.worst) == 3
+    assert all(one.p > 0.05 for one in found.against)
+    with pytest.raises(mh.DataError, match="no sentences"):
+        evaluate(translator, [], [[]])
+    with pytest.raises(mh.RequestError, match="no tokeniser 'nonsense'"):
+        evaluate(translator, sources, references, tokenise="nonsense")
+
+
+def test_the_verb_reports_and_writes(folder: Path, tmp_path: Path) -> None:  # noqa: F811
+    for name, seed in (("s", 0), ("r", 1)):
+        text = "".join(f"{line}\n" for line in lines(6, seed))
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    call = ["evaluate", str(folder), f"{tmp_path}/s", f"{tmp_path}/r", "--samples", "20", "--device", "cpu"]
+    done = manyheads(*call, "--out", f"{tmp_path}/out")
+    assert done.returncode == 0, done.stderr
+    assert "6 sentences, by torch\nBLEU" in done.stdout.decode()
+    assert len((tmp_path / "out").read_text(encoding="utf-8").splitlines()) == 6
+    told = json.loads(manyheads(*call, "--json").stdout)
+    assert told["scores"][0]["signature"].startswith("nrefs:1|bs:20")
+    (tmp_path / "r").write_text("one\n", encoding="utf-8")
+    wrong = manyheads(*call)
+    assert (wrong.returncode, b"has 6 lines, but" in wrong.stderr) == (3, True)
