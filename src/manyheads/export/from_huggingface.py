@@ -11,8 +11,8 @@ MarianTokenizer's ids, except that
 - our `normalise` comes first: U+2581 written in a text becomes an underscore;
 - a piece that a .spm has and vocab.json has not is unknown to MarianTokenizer. In a source it stays a piece,
   whose weights are those of the unknown; a target is split around it, since it could never be written;
-- two characters in a row that only the other language's .spm has are two words of vocab.json here, and one
-  unknown there;
+- a run of characters that only the other language's .spm has is a word where vocab.json has it; otherwise it
+  is split into words that vocab.json has, and MarianTokenizer makes it one unknown;
 - >>fra<< chooses the language wherever a word begins, not only at the beginning, with a space behind it;
 - </s>, <unk> and <pad> written in a text are text.
 
@@ -20,7 +20,7 @@ What only training knows (activation_dropout, layerdrop) is not taken over. Noth
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +64,10 @@ def from_huggingface(folder: Path, out: Path) -> list[Check]:
     spms = [read_spm(folder / name) for name in (marian.SOURCE, marian.TARGET)]
     lexicon = read_lexicon(folder, told, [piece for spm in spms for piece in text_pieces(spm)])
     subwords = our_subwords(folder, spms, lexicon)
+    config = our_config(told, lexicon)
     weights = our_weights(folder, told, lexicon)
-    config = our_config(told, lexicon, output_bias="output.bias" in weights)
+    if "output.bias" in weights:
+        config = replace(config, model=replace(config.model, output_bias=True))
     model = Transformer(config.model)
     checkpoint.put_weights(model, weights, str(folder / marian.WEIGHTS))
     checks = compared_with_marian(folder, told, lexicon, subwords, model)
@@ -164,7 +166,7 @@ class Told:
         return code
 
 
-def our_config(told: Told, lexicon: Lexicon, output_bias: bool) -> Config:
+def our_config(told: Told, lexicon: Lexicon) -> Config:
     their = told.config
     try:
         model = ModelConfig(
@@ -174,7 +176,6 @@ def our_config(told: Told, lexicon: Lexicon, output_bias: bool) -> Config:
             d_ff=their["encoder_ffn_dim"],
             heads=their["encoder_attention_heads"],
             activation=ACTIVATIONS[their["activation_function"]],  # type: ignore[arg-type]
-            output_bias=output_bias,
             dropout=their["dropout"],
             attention_dropout=their["attention_dropout"],
         )

@@ -70,8 +70,14 @@ def rewritten(spm: Any, lexicon: Lexicon, name: str, *, is_source: bool) -> Subw
 
 
 def our_pieces(spm: Any, lexicon: Lexicon, is_source: bool) -> Iterator[Any]:
-    """Every word as a piece of this .spm: its own as they were, of the others most are never used."""
+    """Every word as a piece of this .spm: its own as they were, the others not used in splitting text.
+
+    But a run of characters that this .spm does not know it passes on as it is (unless it spells them in
+    bytes), and Marian finds it in vocab.json where it is a word there: such words are found here too.
+    """
     own = {one.piece: one for one in spm.pieces if one.type not in (one.UNKNOWN, one.CONTROL)}
+    characters = {piece for piece in own if len(piece) == 1}
+    passes_on = not spm.trainer_spec.byte_fallback
     lowest = min((one.score for one in own.values()), default=0.0) - UNKNOWN_PENALTY
     for number, piece in enumerate(lexicon.pieces):
         part = type(spm.pieces[0])(piece=piece or f"<word {number}>", score=lowest, type="UNUSED")
@@ -83,8 +89,8 @@ def our_pieces(spm: Any, lexicon: Lexicon, is_source: bool) -> Iterator[Any]:
             part.CopyFrom(own[piece])
             if number >= lexicon.words and not is_source and part.type != part.BYTE:
                 part.type = part.UNUSED
-        elif len(piece) == 1 and number < lexicon.words and not spm.trainer_spec.byte_fallback:
-            part.type = part.NORMAL  # unknown to this .spm, which passes it on as it is, and Marian finds it
+        elif passes_on and piece and number < lexicon.words and characters.isdisjoint(piece):
+            part.type = part.NORMAL
         yield part
 
 
