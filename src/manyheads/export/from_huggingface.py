@@ -3,7 +3,7 @@
 The same model, in our order of dimensions (see marian.py) and of words: unknown, begin, end, then the others
 as they stand. Begin is the token that their decoder starts with. Mostly that is the one that pads, which is
 no word: here it can never be written, while Hugging Face's generate() counts its share of the probability and
-only then rules it out. Scores are therefore compared with the padding token masked.
+only then rules it out (but with renormalize_logits). Scores are compared with the padding token masked.
 
 Two .spm files become two of our subword models with the ids of the one vocab.json. Text gives
 MarianTokenizer's ids, except that
