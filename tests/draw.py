@@ -84,11 +84,12 @@ def configs(draw: st.DrawFn, **fixed: Any) -> mh.ModelConfig:
         "window": draw(st.none() | st.integers(1, 6)),
         "positions": positions,
         "learned_length": 14,  # two of the longest sentences: a test puts one behind another
-        "activation": one_of("relu", "gelu"),
+        "activation": one_of("relu", "gelu", "swish"),
         "norm": one_of("post", "pre"),
         "normalisation": one_of("layer", "batch"),
         "residuals": draw(st.booleans()),
         "ties": ties,
+        "output_bias": draw(st.booleans()),
         "dropout": 0.0,
     }
     return mh.ModelConfig(**{**drawn, **fixed})

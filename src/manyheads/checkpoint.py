@@ -195,8 +195,8 @@ def load_model(
 
 
 def fitted(model: ModelConfig, subwords: SubwordPair) -> ModelConfig:
-    """The model with the vocabulary that the data has."""
-    if subwords.joint:
+    """The model with the vocabulary that the data has. Only ids that mean the same can share a matrix."""
+    if subwords.same_ids:
         return replace(model, vocabulary=len(subwords.source), source_vocabulary=None, target_vocabulary=None)
     ties = "two-way" if model.ties == "three-way" else model.ties
     sizes = {"source_vocabulary": len(subwords.source), "target_vocabulary": len(subwords.target)}

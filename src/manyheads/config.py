@@ -130,13 +130,14 @@ class ModelConfig(Section):
     learned_length: int = setting(
         1024, "tokens that learned positions reach; sinusoids have no end", at_least=1, below=WIDEST
     )
-    activation: Literal["relu", "gelu"] = setting("relu", "inside the feed-forward layer (3.3)")
+    activation: Literal["relu", "gelu", "swish"] = setting("relu", "inside the feed-forward layer (3.3)")
     norm: Literal["post", "pre"] = setting("post", "normalise after the residual sum, or before")
     normalisation: Literal["layer", "batch"] = setting("layer", "over a vector, or over the batch")
     residuals: bool = setting(True, "add each sub-layer's input to its output (3.1)")
     ties: Literal["three-way", "two-way", "none"] = setting(
         "three-way", "who share one matrix: both embeddings and the output (3.4); target and output; nobody"
     )
+    output_bias: bool = setting(False, "a bias beside the output projection, as imported models have")
     dropout: float = setting(
         0.1, "of each sub-layer's output and of the embeddings (5.4)", at_least=0, below=1
     )

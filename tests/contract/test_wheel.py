@@ -46,7 +46,7 @@ def test_the_wheel_names_what_it_needs_and_its_command(wheel: Path) -> None:
         "typer",
     ]
     extras = re.findall(r"^Provides-Extra: (\S+)$", metadata, flags=re.M)
-    assert sorted(extras) == ["ctranslate2", "dev", "figures", "onnx", "serve"]
+    assert sorted(extras) == ["ctranslate2", "dev", "figures", "huggingface", "onnx", "serve"]
     assert "manyheads = manyheads.cli:main" in archive.read(f"{info}/entry_points.txt").decode()
 
 

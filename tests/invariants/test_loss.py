@@ -20,10 +20,12 @@ SMOOTHINGS = st.builds(
 )
 
 
-def problem(tokens: int, words: int, width: int, dtype: torch.dtype = torch.float64) -> tuple[Any, ...]:
+def problem(
+    tokens: int, words: int, width: int, dtype: torch.dtype = torch.float64, bias: bool = False
+) -> tuple[Any, ...]:
     torch.manual_seed(tokens)
     hidden = torch.randn(tokens, width, dtype=dtype, requires_grad=True)
-    output = nn.Linear(width, words, bias=False, dtype=dtype)
+    output = nn.Linear(width, words, bias=bias, dtype=dtype)
     return hidden, output, torch.randint(0, words, (tokens,))
 
 
@@ -31,19 +33,20 @@ def gradients(loss: Loss, *inputs: Tensor) -> tuple[Tensor, ...]:
     return torch.autograd.grad(3 * loss.total, inputs)
 
 
-@given(st.integers(1, 20), st.integers(3, 9), st.integers(1, 4), st.integers(1, 60), SMOOTHINGS)
+@given(
+    st.integers(1, 20), st.integers(3, 9), st.integers(1, 4), st.integers(1, 60), SMOOTHINGS, st.booleans()
+)
 def test_the_chunked_loss_equals_the_plain_one(
-    tokens: int, words: int, width: int, chunk_logits: int, train: mh.TrainConfig
+    tokens: int, words: int, width: int, chunk_logits: int, train: mh.TrainConfig, bias: bool
 ) -> None:
-    hidden, output, labels = problem(tokens, words, width)
+    hidden, output, labels = problem(tokens, words, width, bias=bias)
     chunked = chunked_loss(hidden, output, labels, train, chunk_logits=chunk_logits)
     plain = plain_loss(output(hidden), labels, train)
     torch.testing.assert_close(chunked.total, plain.total)
     torch.testing.assert_close(chunked.nll, plain.nll)
     assert chunked.tokens == plain.tokens == tokens
-    for fast, slow in zip(
-        gradients(chunked, hidden, output.weight), gradients(plain, hidden, output.weight), strict=True
-    ):
+    inputs = (hidden, *output.parameters())
+    for fast, slow in zip(gradients(chunked, *inputs), gradients(plain, *inputs), strict=True):
         torch.testing.assert_close(fast, slow)
 
 
@@ -132,8 +135,19 @@ def test_what_the_loss_cannot_serve_is_refused() -> None:
     hidden, output, labels = problem(5, 7, 3)
     with pytest.raises(mh.DataError, match="5 hidden states, but 3 labels"):
         chunked_loss(hidden, output, labels[:3], mh.TrainConfig())
-    with pytest.raises(ValueError, match="has a bias"):
-        chunked_loss(hidden, nn.Linear(3, 7, dtype=torch.float64), labels, mh.TrainConfig())
+
+
+def test_a_word_that_a_bias_rules_out_leaves_the_loss_and_its_gradients_finite() -> None:
+    """As imported models have it: label smoothing asks for that word too."""
+    hidden, output, labels = problem(12, 7, 3, torch.float32, bias=True)
+    output.bias.data[1] = -1e4
+    loss = chunked_loss(hidden, output, labels.clamp(min=2), mh.TrainConfig())
+    assert loss.total.isfinite()
+    assert all(one.isfinite().all() for one in gradients(loss, hidden, *output.parameters()))
+    without = output.weight[[0, *range(2, 7)]]
+    logits = hidden @ without.T + output.bias[[0, *range(2, 7)]]
+    plain = plain_loss(logits, labels.clamp(min=2) - 1, mh.TrainConfig())
+    torch.testing.assert_close(loss.nll, plain.nll)
 
 
 def test_an_empty_batch_has_no_loss() -> None:
@@ -146,18 +160,23 @@ def test_an_empty_batch_has_no_loss() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("autocast", [True, False])
-def test_half_precision_stays_near_float64(autocast: bool, dtype: torch.dtype) -> None:
-    hidden, output, labels = problem(500, 60, 16, torch.float32)
+@pytest.mark.parametrize("bias", [True, False])
+def test_half_precision_stays_near_float64(bias: bool, autocast: bool, dtype: torch.dtype) -> None:
+    hidden, output, labels = problem(500, 60, 16, torch.float32, bias)
     output.weight.data.normal_()
-    plain = plain_loss(hidden.double() @ output.weight.double().T, labels, mh.TrainConfig())
-    exact = [plain.total, plain.nll, *torch.autograd.grad(plain.total, (hidden, output.weight))]
+    logits = hidden.double() @ output.weight.double().T
+    if bias:
+        logits = logits + output.bias.double()
+    plain = plain_loss(logits, labels, mh.TrainConfig())
+    exact = [plain.total, plain.nll, *torch.autograd.grad(plain.total, (hidden, *output.parameters()))]
     if not autocast:
         hidden, output = hidden.detach().to(dtype).requires_grad_(), output.to(dtype)
     with torch.autocast("cpu", dtype=dtype, enabled=autocast):
         loss = chunked_loss(hidden, output, labels, mh.TrainConfig(), chunk_logits=600)
-    found = [loss.total, loss.nll, *torch.autograd.grad(loss.total, (hidden, output.weight))]
+    inputs = (hidden, *output.parameters())
+    found = [loss.total, loss.nll, *torch.autograd.grad(loss.total, inputs)]
     assert loss.total.dtype == loss.nll.dtype == torch.float32
-    assert (found[2].dtype, found[3].dtype) == (hidden.dtype, output.weight.dtype)
+    assert [one.dtype for one in found[2:]] == [one.dtype for one in inputs]
     for a, b in zip(found, exact, strict=True):
         assert ((a.double() - b).norm() / b.norm()).item() < 0.01
 

@@ -11,7 +11,7 @@ import manyheads as mh
 from draw import WORDS, configs, model_of, pairs, sentences
 from manyheads.model import attention
 from manyheads.model.layers import Dropout, MultiHeadAttention
-from manyheads.model.transformer import initialise
+from manyheads.model.transformer import count_parameters, initialise
 
 Texts = list[list[int]]
 SMALL = mh.ModelConfig(vocabulary=WORDS, layers=2, d_model=8, d_ff=12, heads=2, dropout=0.0)
@@ -290,8 +290,17 @@ def test_initial_embeddings_have_unit_variance_once_scaled() -> None:
     assert (w_1.bias == 0).all()
 
 
+def test_an_output_bias_begins_at_zero_and_is_counted() -> None:
+    config = replace(SMALL, output_bias=True)
+    assert (mh.Transformer(config).output.bias == 0).all()
+    with_it, without = (count_parameters(one) for one in (config, SMALL))
+    assert with_it["total"] - without["total"] == config.target_size
+    assert with_it["embeddings_and_output"] - without["embeddings_and_output"] == config.target_size
+
+
 def test_every_weight_is_initialised_in_one_function() -> None:
-    model = mh.Transformer(replace(SMALL, attention="additive", positions="learned", norm="pre"))
+    config = replace(SMALL, attention="additive", positions="learned", norm="pre", output_bias=True)
+    model = mh.Transformer(config)
     for parameter in model.parameters():
         nn.init.constant_(parameter, torch.nan)
     initialise(model)

@@ -74,6 +74,9 @@ class MultiHeadAttention(nn.Module):
         return replace(self.rule, dropout=dropout, energy_HK=self.energy)
 
 
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
+
+
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, the same at every position (3.3)"""
 
@@ -81,7 +84,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.w_1 = nn.Linear(config.d_model, config.d_ff)
         self.w_2 = nn.Linear(config.d_ff, config.d_model)
-        self.activation = F.relu if config.activation == "relu" else F.gelu
+        self.activation = ACTIVATIONS[config.activation]
 
     def forward(self, x_TD: Tensor) -> Tensor:
         out: Tensor = self.w_2(self.activation(self.w_1(x_TD)))

@@ -36,7 +36,7 @@ class Transformer(nn.Module):
         self.config = config
         self.source_embedding = nn.Embedding(config.source_size, config.d_model)
         self.target_embedding = nn.Embedding(config.target_size, config.d_model)
-        self.output = nn.Linear(config.d_model, config.target_size, bias=False)
+        self.output = nn.Linear(config.d_model, config.target_size, bias=config.output_bias)
         tie(self.source_embedding, self.target_embedding, self.output, config)
         self.source_positions = positional_encoding(config)
         self.target_positions = positional_encoding(config)
@@ -181,6 +181,8 @@ def initialise(model: Transformer) -> None:
             nn.init.normal_(module.energy, std=module.energy.shape[1] ** -0.5)
         if isinstance(module, nn.LayerNorm | nn.BatchNorm1d):
             module.reset_parameters()  # ones and zeros
+    if model.output.bias is not None:
+        nn.init.zeros_(model.output.bias)
     looked_up = [module.weight for module in model.modules() if isinstance(module, nn.Embedding)]
     for table in dict.fromkeys([*looked_up, model.output.weight]):  # once each, tied or not
         nn.init.normal_(table, std=model.config.d_model**-0.5)

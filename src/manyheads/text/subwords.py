@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Self
@@ -133,6 +134,10 @@ class Subwords:
         ids = range(len(self))
         return [(self._processor.id_to_piece(one), self._processor.get_score(one)) for one in ids]
 
+    def names(self) -> list[str]:
+        """Every piece, in the order of its id."""
+        return [piece for piece, _ in self.table()]
+
     def piece(self, one: int) -> str:
         """An id as people read it: a space is written U+2581, a byte <0x0A>."""
         self._check_range([one])
@@ -216,6 +221,11 @@ class SubwordPair:
     @property
     def joint(self) -> bool:
         return self.source is self.target
+
+    @cached_property
+    def same_ids(self) -> bool:
+        """Whether an id is the same piece on both sides, though the two may split text differently."""
+        return self.joint or self.source.names() == self.target.names()
 
     def same_as(self, other: "SubwordPair") -> bool:
         """Whether ids mean the same in both."""

@@ -71,12 +71,11 @@ def chunked_loss(
     """The same over `model.hidden` and `model.output`, some tokens at a time."""
     if len(hidden_TD) != len(labels_T):
         raise DataError(f"{len(hidden_TD)} hidden states, but {len(labels_T)} labels: there is one for each")
-    if output.bias is not None:
-        raise ValueError("the output projection has a bias, which this loss does not know")
     chunk = max(1, chunk_logits // output.out_features)
     smoothing = smoothing_weights(output.out_features, train)
     learning = torch.is_grad_enabled() and (hidden_TD.requires_grad or output.weight.requires_grad)
-    total, nll = _ChunkedLoss.apply(hidden_TD, output.weight, labels_T, smoothing, chunk, learning)
+    inputs = hidden_TD, output.weight, output.bias, labels_T
+    total, nll = _ChunkedLoss.apply(*inputs, smoothing, chunk, learning)  # type: ignore[no-untyped-call]
     return Loss(total, nll, len(labels_T))
 
 
@@ -88,6 +87,7 @@ class _ChunkedLoss(torch.autograd.Function):
         ctx: Any,
         hidden_TD: Tensor,
         weight_KD: Tensor,
+        bias_K: Tensor | None,
         labels_T: Tensor,
         smoothing: tuple[float, float],
         chunk: int,
@@ -96,21 +96,27 @@ class _ChunkedLoss(torch.autograd.Function):
         device, dtype = hidden_TD.device.type, product_dtype(hidden_TD)
         with torch.autocast(device, enabled=False):
             total, nll, *gradients = chunk_by_chunk(
-                hidden_TD.to(dtype), weight_KD.to(dtype), labels_T, smoothing, chunk, learning
+                hidden_TD.to(dtype),
+                weight_KD.to(dtype),
+                None if bias_K is None else bias_K.to(dtype),
+                labels_T,
+                smoothing,
+                chunk,
+                learning,
             )
         ctx.save_for_backward(*gradients)
-        ctx.dtypes = hidden_TD.dtype, weight_KD.dtype
+        ctx.dtypes = [one.dtype for one in (hidden_TD, weight_KD, bias_K) if one is not None]
         ctx.mark_non_differentiable(nll)
         return total, nll
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_total: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = [
+        gradients: list[Tensor | None] = [
             (gradient * grad_total).to(dtype)
             for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         ]
-        return *gradients, None, None, None, None
+        return *gradients, *[None] * (7 - len(gradients))  # seven inputs, and these are the first
 
 
 def product_dtype(hidden_TD: Tensor) -> torch.dtype:
@@ -124,34 +130,43 @@ def product_dtype(hidden_TD: Tensor) -> torch.dtype:
 def chunk_by_chunk(
     hidden_TD: Tensor,
     weight_KD: Tensor,
+    bias_K: Tensor | None,
     labels_T: Tensor,
     smoothing: tuple[float, float],
     chunk: int,
     learning: bool,
 ) -> list[Tensor]:
-    """The loss and the negative log-likelihood, summed; when learning, the two gradients too.
+    """The loss and the negative log-likelihood, summed; when learning, the gradients of the inputs too.
 
     Products are made in the dtype of the inputs, sums are kept in at least float32.
     """
     dtype = torch.promote_types(hidden_TD.dtype, torch.float32)
     total, nll = (hidden_TD.new_zeros((), dtype=dtype) for _ in range(2))
-    gradients = [torch.empty_like(hidden_TD), torch.zeros_like(weight_KD, dtype=dtype)] if learning else []
+    gradients = []
+    if learning:
+        summed = [weight_KD] if bias_K is None else [weight_KD, bias_K]
+        gradients = [torch.empty_like(hidden_TD), *(torch.zeros_like(one, dtype=dtype) for one in summed)]
     rows = min(chunk, len(labels_T))
     logits_CK = hidden_TD.new_empty(rows, len(weight_KD))
     log_p_CK = logits_CK.new_empty(logits_CK.shape, dtype=dtype)
     for first in range(0, len(labels_T), chunk):
         hidden_CD, labels_C = hidden_TD[first : first + chunk], labels_T[first : first + chunk]
         logits = torch.mm(hidden_CD, weight_KD.T, out=logits_CK[: len(labels_C)])
+        if bias_K is not None:
+            logits += bias_K
         log_p = torch.log_softmax(logits, -1, dtype=dtype, out=log_p_CK[: len(labels_C)])
         of_labels = -log_p.gather(1, labels_C[:, None]).sum()
         a, b = smoothing
         total += a * of_labels - b * log_p.sum()
         nll += of_labels
         if learning:
-            by_hidden_TD, by_weight_KD = gradients
-            by_logits = logit_gradient(log_p, labels_C, smoothing).to(hidden_TD.dtype)
+            by_hidden_TD, by_weight_KD, *by_bias_K = gradients
+            exact = logit_gradient(log_p, labels_C, smoothing)
+            by_logits = exact.to(hidden_TD.dtype)
             torch.mm(by_logits, weight_KD, out=by_hidden_TD[first : first + chunk])
             add_product(by_weight_KD, by_logits.T, hidden_CD)
+            for by_bias in by_bias_K:
+                by_bias += exact.sum(0)
     return [total, nll, *gradients]
 
 

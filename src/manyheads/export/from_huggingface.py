@@ -1,0 +1,327 @@
+"""A folder of Hugging Face's MarianMTModel, OPUS-MT's included, as a model folder of ours.
+
+The same model, in our order of dimensions (see marian.py) and of words: unknown, begin, end, then the others
+as they stand. Begin is the token that their decoder starts with. Mostly that is the one that pads, which is
+no word: here it can never be written, while Hugging Face's generate() counts its share of the probability and
+only then rules it out (but with renormalize_logits). Scores are compared with the padding token masked.
+
+Two .spm files become two of our subword models with the ids of the one vocab.json. Text gives
+MarianTokenizer's ids, except that
+
+- our `normalise` comes first: U+2581 written in a text becomes an underscore;
+- a piece that a .spm has and vocab.json has not is unknown to MarianTokenizer. In a source it stays a piece,
+  whose weights are those of the unknown; a target is split around it, since it could never be written;
+- a run of characters that only the other language's .spm has is a word where vocab.json has it; otherwise it
+  is split into words that vocab.json has, and MarianTokenizer makes it one unknown;
+- >>fra<< chooses the language wherever a word begins, not only at the beginning, with a space behind it;
+- </s>, <unk> and <pad> written in a text are text.
+
+What only training knows (activation_dropout, layerdrop) is not taken over. Nothing is unpickled.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyheads import checkpoint
+from manyheads.config import BEGIN, LANGUAGE, SPECIAL_TOKENS, Config, DataConfig, ModelConfig
+from manyheads.engines.torch import TorchEngine
+from manyheads.errors import CheckpointError, ConfigError
+from manyheads.export import marian
+from manyheads.export.spm import Lexicon, read_spm, rewritten, text_pieces
+from manyheads.export.verify import Check, compared, our_scores, sample_pairs
+from manyheads.folders import check_free
+from manyheads.model.positions import sinusoids
+from manyheads.model.transformer import Transformer
+from manyheads.text.languages import check_language
+from manyheads.text.subwords import SubwordPair
+
+UNDETERMINED = "und"  # ISO 639's code for a language that is not told
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+HELD = {  # what our models hold, by the keys of their config.json
+    "model_type": "marian",
+    "is_encoder_decoder": True,
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "add_final_layer_norm": False,
+    "static_position_embeddings": True,
+    "scale_embedding": True,
+    "share_encoder_decoder_embeddings": True,
+    "tie_word_embeddings": True,
+}
+ALIKE = ("layers", "attention_heads", "ffn_dim")  # of encoder and decoder
+
+
+def from_huggingface(folder: Path, out: Path) -> list[Check]:
+    """Writes `out`, which must not exist; the scores of sample translations by both, which are the same."""
+    marian.transformers()
+    check_free(out, checkpoint.MANIFEST, replace=False)
+    told = Told.read(folder)
+    spms = [read_spm(folder / name) for name in (marian.SOURCE, marian.TARGET)]
+    lexicon = read_lexicon(folder, told, [piece for spm in spms for piece in text_pieces(spm)])
+    subwords = our_subwords(folder, spms, lexicon)
+    config = our_config(told, lexicon)
+    weights = our_weights(folder, told, lexicon)
+    if "output.bias" in weights:
+        config = replace(config, model=replace(config.model, output_bias=True))
+    model = Transformer(config.model)
+    checkpoint.put_weights(model, weights, str(folder / marian.WEIGHTS))
+    checks = compared_with_marian(folder, told, lexicon, subwords, model)
+    languages = {side: told.language(side) for side in ("source", "target")}
+    checkpoint.save(out, checkpoint.weights_of(model), subwords, config, step=0, languages=languages)
+    return checks
+
+
+def compared_with_marian(
+    folder: Path, told: "Told", lexicon: Lexicon, subwords: SubwordPair, model: Transformer
+) -> list[Check]:
+    """The same translations by both, in the ids of each."""
+    pairs = [
+        (source, [one if one < lexicon.words else SPECIAL_TOKENS for one in target])
+        for source, target in sample_pairs(subwords)
+    ]
+    in_theirs = [([lexicon.rows[one] for one in s], [lexicon.rows[one] for one in t]) for s, t in pairs]
+    theirs = marian.marian_scores(marian.opened(folder), in_theirs, told.start, told.end, told.pad)
+    return compared(str(folder), subwords, pairs, our_scores(TorchEngine(model), pairs), theirs)
+
+
+# ---- their configuration
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the folder's JSON files say, checked."""
+
+    folder: Path
+    config: dict[str, Any]  # with transformers' defaults for what is left out
+    tokenizer: dict[str, Any]
+
+    @classmethod
+    def read(cls, folder: Path) -> "Told":
+        config = read_json(folder / marian.CONFIG)
+        generation = read_json(folder / marian.GENERATION, required=False)
+        tokenizer = read_json(folder / marian.TOKENIZER, required=False)
+        defaults = marian.transformers().MarianConfig().to_dict()
+        defaults["decoder_vocab_size"] = config.get("vocab_size")
+        told = cls(folder, {**defaults, **config, **generation}, tokenizer)
+        told.check()
+        return told
+
+    def check(self) -> None:
+        for key, held in HELD.items():
+            if self.config.get(key, held) != held:
+                self.refuse(key, f"must be {held!r}")
+        for key in ALIKE:
+            if self.config[f"encoder_{key}"] != self.config[f"decoder_{key}"]:
+                self.refuse(f"decoder_{key}", f"must be encoder_{key}, {self.config[f'encoder_{key}']!r}")
+        if self.config["activation_function"] not in ACTIVATIONS:
+            self.refuse("activation_function", f"must be one of {', '.join(ACTIVATIONS)}")
+        if self.config["decoder_vocab_size"] != self.config["vocab_size"]:
+            self.refuse("decoder_vocab_size", f"must be vocab_size, {self.config['vocab_size']!r}")
+        for key in ("vocab_size", "decoder_start_token_id", "eos_token_id", "max_position_embeddings"):
+            if type(self.config[key]) is not int or self.config[key] < 0:
+                self.refuse(key, "must be one whole number")
+        if self.pad is not None and (type(self.pad) is not int or self.pad == self.end):
+            self.refuse("pad_token_id", "must be a number other than eos_token_id")
+        if self.config.get("bad_words_ids") not in (None, [], [[self.pad]]):
+            self.refuse("bad_words_ids", f"may forbid pad_token_id, {self.pad!r}, alone")
+        if self.tokenizer.get("separate_vocabs"):
+            raise CheckpointError(
+                f"{self.folder / marian.TOKENIZER}: separate_vocabs is true: only models with one "
+                f"vocabulary for both languages can be read"
+            )
+
+    def refuse(self, key: str, must: str) -> None:
+        raise CheckpointError(
+            f"{self.folder / marian.CONFIG}: {key} is {self.config.get(key)!r}, but {must}: "
+            f"our models have no other, and this one cannot be read"
+        )
+
+    @property
+    def start(self) -> int:
+        return int(self.config["decoder_start_token_id"])
+
+    @property
+    def end(self) -> int:
+        return int(self.config["eos_token_id"])
+
+    @property
+    def pad(self) -> int | None:
+        pad: int | None = self.config["pad_token_id"]
+        return pad
+
+    def language(self, side: str) -> str:
+        """Its code, where it is one: some folders name a family, such as ROMANCE, and some nothing."""
+        code = self.tokenizer.get(f"{side}_lang")
+        if not isinstance(code, str) or not LANGUAGE.fullmatch(code):
+            return UNDETERMINED
+        try:
+            check_language(code)
+        except ConfigError:
+            return UNDETERMINED
+        return code
+
+
+def our_config(told: Told, lexicon: Lexicon) -> Config:
+    their = told.config
+    try:
+        model = ModelConfig(
+            vocabulary=len(lexicon.rows),
+            layers=their["encoder_layers"],
+            d_model=their["d_model"],
+            d_ff=their["encoder_ffn_dim"],
+            heads=their["encoder_attention_heads"],
+            activation=ACTIVATIONS[their["activation_function"]],  # type: ignore[arg-type]
+            dropout=their["dropout"],
+            attention_dropout=their["attention_dropout"],
+        )
+        return Config(model=model, data=DataConfig(longest=their["max_position_embeddings"]))
+    except ConfigError as fault:
+        raise CheckpointError(f"{told.folder / marian.CONFIG}: {fault}") from None
+
+
+# ---- their words
+
+
+def read_lexicon(folder: Path, told: Told, text_pieces: list[str]) -> Lexicon:
+    """Our words: which of theirs each is, and its piece. `text_pieces`: of the .spm files."""
+    path, size = folder / marian.VOCABULARY, told.config["vocab_size"]
+    ids = read_json(path)
+    if {*map(type, ids.values())} != {int} or sorted(ids.values()) != list(range(size)):
+        raise CheckpointError(f"{path}: does not name each of vocab_size = {size} words once, from 0 on")
+    unknown = ids.get(told.tokenizer.get("unk_token", "<unk>"))
+    if unknown is None:
+        raise CheckpointError(f"{path}: has no word for unk_token")
+    for key in ("eos_token_id", "decoder_start_token_id"):
+        if told.config[key] >= size:
+            told.refuse(key, f"must be below vocab_size, {size}")
+    names = sorted(ids, key=lambda name: int(ids[name]))
+    special = [unknown, told.start, told.end]
+    others = [number for number in range(size) if number not in {*special, told.pad}]
+    begin = "<s>" if "<s>" not in ids else names[told.start]
+    pieces = [names[unknown], begin, names[told.end], *(names[number] for number in others)]
+    known = {*pieces}
+    lacking = list(dict.fromkeys(piece for piece in text_pieces if piece not in known))
+    return Lexicon([*pieces, *lacking], [*special, *others] + [unknown] * len(lacking), words=len(pieces))
+
+
+def our_subwords(folder: Path, spms: list[Any], lexicon: Lexicon) -> SubwordPair:
+    """One for both languages where both files are the same."""
+    names = [str(folder / name) for name in (marian.SOURCE, marian.TARGET)]
+    source = rewritten(spms[0], lexicon, names[0], is_source=True)
+    if spms[0] == spms[1]:
+        return SubwordPair(source, source)
+    return SubwordPair(source, rewritten(spms[1], lexicon, names[1], is_source=False))
+
+
+def read_json(path: Path, required: bool = True) -> dict[str, Any]:
+    if not required and not path.exists():
+        return {}
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise CheckpointError(f"{path}: {fault.strerror}; a Marian folder has it") from None
+    except (ValueError, RecursionError):
+        raise CheckpointError(f"{path}: not JSON") from None
+    if not isinstance(told, dict):
+        raise CheckpointError(f"{path}: not a JSON object")
+    return told
+
+
+# ---- their weights
+
+
+def our_weights(folder: Path, told: Told, lexicon: Lexicon) -> dict[str, Tensor]:
+    """By our names, in our order of dimensions and of words."""
+    theirs = read_weights(folder)
+    d_model, layers = told.config["d_model"], told.config["encoder_layers"]
+    check_positions(folder, theirs, d_model)
+    order = marian.interleaved(d_model)
+    rows = torch.tensor(lexicon.rows)
+    table_KD = one_table(folder, theirs)
+    check_axis(folder, marian.SHARED, table_KD, 0, told.config["vocab_size"])
+    check_axis(folder, marian.SHARED, table_KD, 1, d_model)
+    weights = {"source_embedding.weight": table_KD[rows][:, order]}
+    for one in marian.layer_tensors(layers):
+        tensor = taken(folder, theirs, one.theirs)
+        if one.stream is not None:
+            check_axis(folder, one.theirs, tensor, one.stream, d_model)
+        weights[one.ours] = marian.in_order(tensor, one.stream, order)
+    bias = theirs.pop(marian.BIAS, torch.zeros(1, len(table_KD)))
+    check_axis(folder, marian.BIAS, bias, 1, len(table_KD))
+    if theirs:
+        raise CheckpointError(
+            f"{folder / marian.WEIGHTS}: holds {sorted(theirs)[0]}, which no model of ours has"
+        )
+    bias_K = our_bias(bias[0], told, lexicon)
+    if bias_K.any():
+        weights["output.bias"] = bias_K
+    return weights
+
+
+def our_bias(bias: Tensor, told: Told, lexicon: Lexicon) -> Tensor:
+    """Theirs, and FORBIDDEN for what is no word of theirs. [K]"""
+    ours_K = bias[torch.tensor(lexicon.rows)]
+    ours_K[lexicon.words :] = marian.FORBIDDEN
+    if told.start in (told.pad, told.end, lexicon.rows[0]):
+        ours_K[BEGIN] = marian.FORBIDDEN
+    return ours_K
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    path = folder / marian.WEIGHTS
+    if not path.exists():
+        pickled = folder / "pytorch_model.bin"
+        why = (
+            f"{pickled.name} is a pickle, which could run any program and is never opened: convert it to "
+            f"safetensors, where you trust it, with MarianMTModel.from_pretrained and save_pretrained"
+            if pickled.exists()
+            else "a Marian folder has its weights there"
+        )
+        raise CheckpointError(f"{path}: is missing; {why}")
+    return {name: one.float() for name, one in checkpoint.read_tensors(path).items()}
+
+
+def one_table(folder: Path, theirs: dict[str, Tensor]) -> Tensor:
+    """The matrix that embeddings and output share, under whichever of its names it was stored."""
+    names = [name for name in (marian.SHARED, *marian.EMBEDDINGS, marian.OUTPUT) if name in theirs]
+    if not names:
+        raise CheckpointError(f"{folder / marian.WEIGHTS}: lacks {marian.SHARED}")
+    tables = [theirs.pop(name) for name in names]
+    for name, table in zip(names, tables, strict=True):
+        if not torch.equal(table, tables[0]):
+            raise CheckpointError(
+                f"{folder / marian.WEIGHTS}: {name} is not {names[0]}, but tie_word_embeddings says so"
+            )
+    return tables[0]
+
+
+def taken(folder: Path, theirs: dict[str, Tensor], name: str) -> Tensor:
+    if name not in theirs:
+        raise CheckpointError(f"{folder / marian.WEIGHTS}: lacks {name}")
+    return theirs.pop(name)
+
+
+def check_axis(folder: Path, name: str, tensor: Tensor, axis: int, length: int) -> None:
+    if tensor.dim() <= axis or tensor.shape[axis] != length:
+        raise CheckpointError(
+            f"{folder / marian.WEIGHTS}: {name} is {list(tensor.shape)}, but {marian.CONFIG} makes it "
+            f"{length} wide (axis {axis})"
+        )
+
+
+def check_positions(folder: Path, theirs: dict[str, Tensor], d_model: int) -> None:
+    """Some folders store the table of positions. It must be Marian's own, and none that was learnt."""
+    for side in ("encoder", "decoder"):
+        name = f"model.{side}.embed_positions.weight"
+        table = theirs.pop(name, None)
+        if table is None:
+            continue
+        check_axis(folder, name, table, 1, d_model)
+        own = sinusoids(torch.arange(len(table)), d_model)[:, marian.halves(d_model)]
+        if not torch.allclose(table.double(), own, atol=1e-3):
+            raise CheckpointError(f"{folder / marian.WEIGHTS}: {name} is not Marian's sines and cosines")

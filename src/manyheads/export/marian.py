@@ -1,0 +1,142 @@
+"""Hugging Face's Marian beside our Transformer: one model, laid out in two ways.
+
+Both are the paper's post-norm model with sinusoids. Marian lays all sines before all cosines, we interleave
+them (3.5). Nothing else in the residual stream knows one dimension from another, so with all that reads from
+it and writes to it put in the other order, Marian's positions fit our weights, exactly.
+
+Marian needs a token to pad with; ours have none. Such a token is never written in a translation: FORBIDDEN,
+added to its logit, leaves the others their probabilities.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyheads.errors import RequestError
+
+# Below any logit, and exp of it is 0; within float16, and what label smoothing charges for it is still small.
+FORBIDDEN = -1e4
+
+CONFIG, GENERATION, WEIGHTS = "config.json", "generation_config.json", "model.safetensors"
+SOURCE, TARGET, VOCABULARY = "source.spm", "target.spm", "vocab.json"
+TARGET_VOCABULARY, TOKENIZER = "target_vocab.json", "tokenizer_config.json"
+
+EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+SHARED, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
+
+NAMES = {  # of the parts of a layer, ours and theirs
+    "self_attention.w_q": "self_attn.q_proj",
+    "self_attention.w_k": "self_attn.k_proj",
+    "self_attention.w_v": "self_attn.v_proj",
+    "self_attention.w_o": "self_attn.out_proj",
+    "cross_attention.w_q": "encoder_attn.q_proj",
+    "cross_attention.w_k": "encoder_attn.k_proj",
+    "cross_attention.w_v": "encoder_attn.v_proj",
+    "cross_attention.w_o": "encoder_attn.out_proj",
+    "feed_forward.w_1": "fc1",
+    "feed_forward.w_2": "fc2",
+    "around_self_attention.norm": "self_attn_layer_norm",
+    "around_cross_attention.norm": "encoder_attn_layer_norm",
+    "around_feed_forward.norm": "final_layer_norm",
+}
+
+
+@dataclass(frozen=True)
+class Named:
+    """A tensor of a layer by both names, and which of its axes is the residual stream."""
+
+    ours: str
+    theirs: str
+    stream: int | None
+
+
+def layer_tensors(layers: int) -> Iterator[Named]:
+    """Everything but embeddings and output."""
+    for side in ("encoder", "decoder"):
+        for layer in range(layers):
+            for ours, theirs in NAMES.items():
+                if side == "encoder" and "cross" in ours:
+                    continue
+                for kind in ("weight", "bias"):
+                    yield Named(
+                        f"{side}.{layer}.{ours}.{kind}",
+                        f"model.{side}.layers.{layer}.{theirs}.{kind}",
+                        stream_axis(ours, kind),
+                    )
+
+
+def stream_axis(part: str, kind: str) -> int | None:
+    """Weights are [out, in]: what reads the stream has it last, what writes or scales it first."""
+    reads = part.endswith(("w_q", "w_k", "w_v", "w_1"))
+    if kind == "bias":
+        return None if reads else 0
+    return 1 if reads else 0
+
+
+def halves(d_model: int) -> Tensor:
+    """Our dimensions in Marian's order: those of the sines, then those of the cosines."""
+    return torch.cat((torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)))
+
+
+def interleaved(d_model: int) -> Tensor:
+    """Marian's dimensions in our order."""
+    return halves(d_model).argsort()
+
+
+def in_order(tensor: Tensor, axis: int | None, order: Tensor) -> Tensor:
+    return tensor if axis is None else tensor.index_select(axis, order)
+
+
+# ---- their own program, as the judge
+
+
+def transformers() -> Any:
+    try:
+        import transformers
+    except ImportError:
+        raise RequestError(
+            "Hugging Face folders are written and read with transformers, which is not installed: "
+            "pip install 'manyheads[huggingface]'"
+        ) from None
+    return transformers
+
+
+def opened(folder: Path) -> Any:
+    """The folder as MarianMTModel reads it: from safetensors alone, in float32, without the network."""
+    package = transformers()
+    logging = package.utils.logging
+    with_bar = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        model = package.MarianMTModel.from_pretrained(
+            folder, local_files_only=True, use_safetensors=True, dtype=torch.float32
+        )
+    finally:
+        if with_bar:
+            logging.enable_progress_bar()
+    return model.eval()
+
+
+@torch.no_grad()
+def marian_scores(
+    marian: Any,
+    pairs: Sequence[tuple[list[int], list[int]]],
+    begin: int,
+    end: int,
+    never: int | None,
+) -> list[float]:
+    """The log-probability of each target and its end by forced decoding, as if `never` were no word."""
+    found = []
+    for source, target in pairs:
+        logits_TK = marian(
+            input_ids=torch.tensor([[*source, end]]), decoder_input_ids=torch.tensor([[begin, *target]])
+        ).logits[0]
+        if never is not None:
+            logits_TK[:, never] = -torch.inf
+        log_p_TK = logits_TK.log_softmax(-1)
+        found.append(log_p_TK.gather(1, torch.tensor([*target, end])[:, None]).sum().item())
+    return found
