@@ -147,8 +147,18 @@ def scored_bleu(
 ) -> tuple[Score, float]:
     """BLEU, and the ratio of lengths."""
     metric = bleu_metric(tokeniser)
-    found = metric.corpus_score(list(hypotheses), plain(references), n_bootstrap=max(1, samples))
+    found = bootstrapped(metric, hypotheses, references, samples)
     return with_signature("BLEU", metric, found), found.sys_len / max(1, found.ref_len)
+
+
+def bootstrapped(
+    metric: Any, hypotheses: Sequence[str], references: Sequence[Sequence[str]], samples: int
+) -> Any:
+    """A corpus's score with its spread, or without where a sample of the bootstrap has none at all."""
+    try:
+        return metric.corpus_score(list(hypotheses), plain(references), n_bootstrap=max(1, samples))
+    except TypeError:  # sacreBLEU mixes its 0.0 with numpy's numbers
+        return metric.corpus_score(list(hypotheses), plain(references), n_bootstrap=1)
 
 
 def bleu_metric(tokeniser: str) -> Any:
@@ -164,7 +174,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]], samples
     from sacrebleu.metrics.chrf import CHRF
 
     metric = CHRF()
-    found = metric.corpus_score(list(hypotheses), plain(references), n_bootstrap=max(1, samples))
+    found = bootstrapped(metric, hypotheses, references, samples)
     return with_signature("chrF", metric, found)
 
 
@@ -194,10 +204,13 @@ def paired(
     signatures, found = test()
     return [
         Comparison(
-            name, found[name][1].score, found[name][0].score, found[name][1].p_value, str(signatures[name])
+            name,
+            found[name][1].score,
+            found[name][0].score,
+            found[name][1].p_value if list(ours) != list(theirs) else 1.0,  # it sees no chance in equal texts
+            str(signatures[name]),
         )
-        for name in found
-        if name != "System"
+        for name in metrics
     ]
 
 

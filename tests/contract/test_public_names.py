@@ -6,6 +6,7 @@ import pytest
 import manyheads as mh
 
 NAMES = {
+    "Attention",
     "CheckpointError",
     "Config",
     "ConfigError",
@@ -21,6 +22,9 @@ NAMES = {
     "TrainConfig",
     "TrainingError",
     "Transformer",
+    "Translation",
+    "Translator",
+    "load",
     "presets",
 }
 

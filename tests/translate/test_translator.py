@@ -64,19 +64,30 @@ def lines(count: int, seed: int = 0, most: int = 12) -> list[str]:
     return [" ".join(chance.choice(WORDS) for _ in range(chance.randint(1, most))) for _ in range(count)]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("search", [{"beam": 1}, {"beam": 4, "nbest": 2}, {"temperature": 0.9, "nbest": 2}])
-def test_a_text_gets_the_same_in_any_company(translator: mh.Translator, search: dict[str, Any]) -> None:
+def test_a_text_gets_the_same_in_any_company(
+    folder: Path, search: dict[str, Any], dtype: torch.dtype
+) -> None:
+    translator = mh.load(folder, device="cpu")
+    assert isinstance(translator.engine, TorchEngine)
+    translator.engine.model.to(dtype)
     texts = lines(64)
     shuffled = random.Random(1).sample(range(64), 64)
     whole = translator.translate(texts, **search)
     alone = [translator.translate(text, **search) for text in texts]
     sevens = [one for n in range(0, 64, 7) for one in translator.translate(texts[n : n + 7], **search)]
     mixed = dict(zip(shuffled, translator.translate([texts[n] for n in shuffled], **search), strict=True))
+    other_ways = 0
     for number, one in enumerate(whole):
         for other in (alone[number], sevens[number], mixed[number]):
-            assert other.text == one.text
-            assert other.score == pytest.approx(one.score, abs=1e-4)
-            assert [a.text for a in other.alternatives] == [a.text for a in one.alternatives]
+            same = other.text == one.text and [a.text for a in other.alternatives] == [
+                a.text for a in one.alternatives
+            ]
+            other_ways += not same
+            assert not same or other.score == pytest.approx(one.score, abs=1e-4)
+    # A random model has candidates that lie closer than rounding, and only then may a beam go another way.
+    assert other_ways == 0 if dtype == torch.float64 else other_ways <= 4
 
 
 def test_every_score_is_that_of_forced_decoding(folder: Path) -> None:
@@ -171,12 +182,14 @@ def test_the_alignment_is_where_the_attention_is_highest(translator: mh.Translat
     assert found.alignment is not None
     assert [target for _, target in found.alignment] == list(range(len(found.tokens)))
     assert all(0 <= source < len(found.source_tokens) for source, _ in found.alignment)
-    one = translator.translate("I go home.", alignment=True)
+    one = translator.translate("I go home.", prefix="나는 집에 간다.", extra_length=0, alignment=True, beam=1)
+    one = replace(one, text="나는 집에 간다.", tokens=SUBWORDS.pieces("나는 집에 간다."))
+    assert one.alignment is not None
+    one = replace(one, alignment=one.alignment[: len(one.tokens)])
     maps = translator.attention("I go home.", one.text)
     heads = maps.trace.cross[-1][0].mean(0)
-    assert maps.target_tokens[:-1] == one.tokens or one.text != SUBWORDS.decode(SUBWORDS.encode(one.text))
-    if maps.target_tokens[:-1] == one.tokens:
-        assert one.alignment == [(int(row[:-1].argmax()), n) for n, row in enumerate(heads[:-1])]
+    assert maps.target_tokens[:-1] == one.tokens
+    assert one.alignment == [(int(row[:-1].argmax()), n) for n, row in enumerate(heads[:-1])]
 
 
 def test_attention_has_a_map_of_every_head(translator: mh.Translator) -> None:
@@ -198,9 +211,13 @@ def test_a_glossary_is_kept_to(translator: mh.Translator) -> None:
 
 
 def test_forbidden_words_and_prefixes(translator: mh.Translator) -> None:
-    plain = translator.translate("We read a book.", beam=1)
-    word = plain.text.split()[0]
-    assert word not in translator.translate("We read a book.", beam=1, forbid=[word]).text.split()
+    likely = translator.translate("We read a book.", beam=1, prefix="우리는 책을 읽는다.", extra_length=0)
+    assert SUBWORDS.pieces("우리는")[0] in likely.tokens
+    for one in translator.translate(lines(30), beam=1, forbid=["나", "학교에서"], temperature=1.5):
+        ids = [next(n for n in range(330) if SUBWORDS.piece(n) == piece) for piece in one.tokens]
+        for word in ("나", "학교에서"):
+            phrase = SUBWORDS.encode(word)
+            assert all(ids[n : n + len(phrase)] != phrase for n in range(len(ids)))
     begun = translator.translate("We read a book.", prefix="우리는 책을")
     assert begun.text.startswith("우리는 책을")
 

@@ -61,7 +61,7 @@ def translate(
 ) -> None:
     """Translate text line by line, from files or stdin to stdout: n lines in, n lines out.
 
-    Example: echo "I go home." | manyheads translate run/model
+    Example: manyheads translate run/model test.en > test.ko
     """
     from manyheads.progress import watched
     from manyheads.translate import AT_ONCE, load
@@ -202,11 +202,11 @@ def export(
 
 def exporter(to: str | None, source_format: str | None) -> Any:
     if source_format == "huggingface":
-        from manyheads.export.huggingface import from_huggingface
+        from manyheads.export.from_huggingface import from_huggingface
 
         return from_huggingface
     if to == "huggingface":
-        from manyheads.export.huggingface import to_huggingface
+        from manyheads.export.to_huggingface import to_huggingface
 
         return to_huggingface
     if to == "ctranslate2":

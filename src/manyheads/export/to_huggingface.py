@@ -29,7 +29,7 @@ from manyheads.engines.torch import TorchEngine
 from manyheads.errors import RequestError
 from manyheads.export import marian
 from manyheads.export.verify import Check, compared, our_scores, sample_pairs
-from manyheads.folders import written_aside
+from manyheads.folders import room_for, written_aside
 from manyheads.model.transformer import Transformer
 from manyheads.text.subwords import WORD_START, SubwordPair
 
@@ -57,7 +57,7 @@ def to_huggingface(folder: Path, out: Path) -> list[Check]:
     ours = our_scores(TorchEngine(model), pairs)
     weights = marian_weights(model, pad + 1)
     needed = sum(one.nbytes for one in weights.values())
-    with checkpoint.room_for(out, needed), written_aside(out, marian.CONFIG) as aside:
+    with room_for(out, needed), written_aside(out, marian.CONFIG) as aside:
         write_weights(aside / marian.WEIGHTS, weights)
         write_json(aside / marian.CONFIG, marian_config(told.config, pad))
         write_json(aside / marian.GENERATION, generation_config(told.config, pad))
