@@ -166,8 +166,10 @@ def bleu_metric(tokeniser: str) -> Any:
 
     try:
         return BLEU(tokenize=tokeniser)
-    except (ValueError, RuntimeError, ImportError, SystemExit) as fault:
-        raise RequestError(f"sacreBLEU has no tokeniser {tokeniser!r} here: {fault}") from None
+    except (KeyError, ValueError, RuntimeError, ImportError, SystemExit) as fault:
+        raise RequestError(
+            f"sacreBLEU has no tokeniser {tokeniser!r} here ({fault}); 13a, char and zh it has"
+        ) from None
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]], samples: int) -> Score:

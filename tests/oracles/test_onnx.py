@@ -28,7 +28,6 @@ from manyheads.export.onnx_run import MANIFEST, OnnxModel, State
 from manyheads.model.positions import sinusoids
 from manyheads.search import Limits, Wish, greedy, search
 from manyheads.text.subwords import SubwordPair, Subwords
-from manyheads.translate import translate_greedily
 
 TEXTS = ["나는 집에 간다.", "I go home.", "우리는 학교에 간다."] * 10
 SUBWORDS = Subwords.train(TEXTS, SubwordConfig(vocabulary=300))
@@ -306,7 +305,8 @@ def test_more_sentences_than_are_run_at_once_come_back_in_their_order(both: Any)
 def test_texts_are_translated_as_ours_are(both: Any) -> None:
     ours, theirs = both
     texts = ["I go home.", "우리는  집에 간다.", "zebra \u2581 é", "x"]
-    expected = translate_greedily(ours, JOINT, texts, 9, torch.device("cpu"))
+    translator = mh.Translator(TorchEngine(ours), JOINT, {"source": "en", "target": "ko"})
+    expected = [one.text for one in translator.translate(texts, beam=1, extra_length=9, split=False)]
     assert theirs.translate([texts[0], "", *texts[1:], " \t"]) == [expected[0], "", *expected[1:], " \t"]
     assert len(theirs.translate(texts, beam=3)) == 4
 

@@ -240,7 +240,7 @@ class OnnxModel:
 
     def _limit(self, source: Sequence[int]) -> int:
         """Tokens that a translation may have: so many more than its source, where positions reach so far."""
-        limit = len(source) + int(self.told["extra_length"])
+        limit = len(source) - 1 + int(self.told["extra_length"])
         return limit if self.positions is None else min(limit, self.positions - 1)
 
     def _warn_of_long(self, sources: Sequence[Sequence[int]]) -> None:
