@@ -6,8 +6,11 @@ called directly and Hugging Face's generate.
 
 The sentences are the benchmark workload's, the weights random, and every output has the length of the
 workload's translation: random weights know no end. CTranslate2 and Hugging Face force one length a call, so
-sentences go in calls of one target length, the same for all; in each they are sorted and batched by the same
-rule. All systems take turns in one run, so that a noisy machine is noisy for all; medians over repetitions.
+they get the sentences in calls of one target length, in which they waste no work on outputs that are over.
+Ours in torch gets all of them at once, for it knows a length of each; and Hugging Face a second time in batches
+by source length, as people have them, each of which goes on until its longest output ends. Only the tokens that
+were asked for count. In a call sentences are sorted and batched by the same rule. All systems take turns in one run, so that a noisy machine is noisy for all; medians
+over repetitions.
 A beam's hypotheses are not counted: a sentence of n tokens is n tokens. Our torch engine takes one step more
 than the others, for the end token and its score.
 """
@@ -50,8 +53,9 @@ OURS, OURS_INT8, OURS_FLOAT = (
     "manyheads, CTranslate2 float32",
 )
 DIRECT_INT8, DIRECT_FLOAT = "CTranslate2 int8, called directly", "CTranslate2 float32, called directly"
-PEER = "Hugging Face generate"
-SYSTEMS = (OURS, OURS_INT8, DIRECT_INT8, OURS_FLOAT, DIRECT_FLOAT, PEER)
+PEER = "Hugging Face generate, batches by source length"
+PEER_AT_BEST = "Hugging Face generate, outputs of one length together"
+SYSTEMS = (OURS, OURS_INT8, DIRECT_INT8, OURS_FLOAT, DIRECT_FLOAT, PEER, PEER_AT_BEST)
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,12 @@ class Call:
         return len(self.sources) * self.length
 
 
-Decode = Callable[[Call, SearchConfig], list[list[int]]]
+Decode = Callable[[list[Call], SearchConfig], list[list[list[int]]]]  # of each call, its sentences
+DecodeCall = Callable[[Call, SearchConfig], list[list[int]]]
+
+
+def one_by_one(decode: DecodeCall) -> Decode:
+    return lambda calls, how: [decode(call, how) for call in calls]
 
 
 @dataclass
@@ -90,9 +99,11 @@ class Result:
 def ours_torch(model: mh.Transformer) -> Decode:
     engine = TorchEngine(model)
 
-    def decode(call: Call, how: SearchConfig) -> list[list[int]]:
-        wishes = [Wish(call.length, call.length)] * len(call.sources)
-        return [some[0].tokens for some in engine.search(call.sources, wishes, how)]
+    def decode(calls: list[Call], how: SearchConfig) -> list[list[list[int]]]:
+        sources = [source for call in calls for source in call.sources]
+        wishes = [Wish(call.length, call.length) for call in calls for _ in call.sources]
+        found = iter(engine.search(sources, wishes, how))
+        return [[next(found)[0].tokens for _ in call.sources] for call in calls]
 
     return decode
 
@@ -105,7 +116,7 @@ def ours_ctranslate2(folder: Path, compute_type: str, threads: int) -> Decode:
         found = engine.search(call.sources, wishes, how, scores="none")
         return [some[0].tokens for some in found]
 
-    return decode
+    return one_by_one(decode)
 
 
 def ctranslate2_directly(folder: Path, compute_type: str, threads: int) -> Decode:
@@ -130,11 +141,11 @@ def ctranslate2_directly(folder: Path, compute_type: str, threads: int) -> Decod
         )
         return [[ids[piece] for piece in one.hypotheses[0]] for one in results]
 
-    return decode
+    return one_by_one(decode)
 
 
-def hugging_face(config: mh.ModelConfig) -> Decode:
-    """MarianMTModel of the same size, random weights of its own; like lengths together."""
+def hugging_face(config: mh.ModelConfig, by_source: bool) -> Decode:
+    """MarianMTModel of the same size, random weights of its own."""
     import transformers
 
     transformers.logging.set_verbosity_error()
@@ -162,7 +173,18 @@ def hugging_face(config: mh.ModelConfig) -> Decode:
                 found[number] = row[1 : call.length + 1]
         return found
 
-    return decode
+    def decode_mixed(calls: list[Call], how: SearchConfig) -> list[list[list[int]]]:
+        """Every batch as long as its longest output; what is beyond a sentence's own length is cut off."""
+        sentences = [(source, call.length) for call in calls for source in call.sources]
+        found: dict[int, list[int]] = {}
+        for numbers in padded_batches([source for source, _ in sentences]):
+            longest = max(sentences[n][1] for n in numbers)
+            rows = decode(Call([sentences[n][0] for n in numbers], longest), how)
+            found |= {n: row[: sentences[n][1]] for n, row in zip(numbers, rows, strict=True)}
+        results = iter(found[n] for n in range(len(sentences)))
+        return [[next(results) for _ in call.sources] for call in calls]
+
+    return decode_mixed if by_source else one_by_one(decode)
 
 
 def marian_config(config: mh.ModelConfig, pad: int) -> Any:
@@ -242,7 +264,8 @@ def make_systems(folder: Path, config: mh.ModelConfig, arguments: argparse.Names
         DIRECT_INT8: lambda: ctranslate2_directly(folder, "int8", threads),
         OURS_FLOAT: lambda: ours_ctranslate2(folder, "float32", threads),
         DIRECT_FLOAT: lambda: ctranslate2_directly(folder, "float32", threads),
-        PEER: lambda: hugging_face(config),
+        PEER: lambda: hugging_face(config, by_source=True),
+        PEER_AT_BEST: lambda: hugging_face(config, by_source=False),
     }
     CTranslate2Engine(folder, threads=threads)  # the conversion, which all of them find
     return {name: makers[name]() for name in SYSTEMS if name not in (arguments.without or [])}
@@ -251,31 +274,29 @@ def make_systems(folder: Path, config: mh.ModelConfig, arguments: argparse.Names
 def measure(
     systems: dict[str, Decode], calls: list[Call], arguments: argparse.Namespace, progress: Progress
 ) -> list[Result]:
-    """Every system on every call, in turns; the order turns around each time. One call before, unmeasured."""
+    """Every system on everything, in turns; the order turns around each time. A call before, unmeasured."""
     results = [Result(name, beam, sum(call.tokens for call in calls)) for beam in BEAMS for name in systems]
     rounds = range(arguments.repetitions)
-    bar = progress.add_task("decoding", total=arguments.repetitions * len(calls) * len(results))
+    bar = progress.add_task("decoding", total=arguments.repetitions * len(results))
     for result in results:
-        run(systems[result.system], calls[0], result.beam)
+        run(systems[result.system], calls[:1], result.beam)
     for number in rounds:
-        for result in results:
-            result.seconds.append(0.0)
-        for place, call in enumerate(calls):
-            for result in results[:: 1 if (number + place) % 2 else -1]:
-                result.seconds[-1] += run(systems[result.system], call, result.beam)
-                progress.advance(bar)
+        for result in results[:: 1 if number % 2 else -1]:
+            result.seconds.append(run(systems[result.system], calls, result.beam))
+            progress.advance(bar)
     return results
 
 
-def run(decode: Decode, call: Call, beam: int) -> float:
+def run(decode: Decode, calls: list[Call], beam: int) -> float:
     """Seconds; what was not of the length asked for is an error, for then the work was not the same."""
     how = SearchConfig(beam=beam)
     began = time.perf_counter()
-    found = decode(call, how)
+    found = decode(calls, how)
     seconds = time.perf_counter() - began
-    lengths = {len(tokens) for tokens in found}
-    if lengths != {call.length}:
-        sys.exit(f"outputs of {sorted(lengths)} tokens, but {call.length} were forced")
+    for call, results in zip(calls, found, strict=True):
+        lengths = {len(tokens) for tokens in results}
+        if lengths != {call.length}:
+            sys.exit(f"outputs of {sorted(lengths)} tokens, but {call.length} were forced")
     return seconds
 
 
@@ -287,7 +308,7 @@ def against(results: list[Result], row: Result) -> str:
     """The row's speed as a share of what it is to be compared with."""
     direct = {OURS_INT8: DIRECT_INT8, OURS_FLOAT: DIRECT_FLOAT}.get(row.system)
     shares = []
-    for name, words in ((direct, "of direct"), (PEER, "of Hugging Face")):
+    for name, words in ((direct, "of direct"), (PEER, "of Hugging Face"), (PEER_AT_BEST, "at its best")):
         other = row_of(results, name, row.beam) if name else None
         if other and other is not row:
             shares.append(f"{row.speed / other.speed:.3g} x {words}")
@@ -323,7 +344,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--preset", default="base", choices=["base", "big", "small", "tiny"])
     parser.add_argument("--vocabulary", type=positive, default=mh.presets.BASE.vocabulary)
-    parser.add_argument("--sentences", type=positive, default=128, help="in all (default: 128)")
+    parser.add_argument("--sentences", type=positive, default=256, help="in all (default: 256)")
     parser.add_argument(
         "--lengths", type=positive, default=4, help="target lengths, a call each (default: 4)"
     )

@@ -26,6 +26,7 @@ from torch import Tensor
 from manyheads.config import BEGIN, END, SearchConfig
 
 NEVER = -math.inf  # the score of what must not be
+CACHED_ROWS = 16  # of logits, that a CPU looks at together
 
 
 class RowState(Protocol):
@@ -250,7 +251,7 @@ def over_now(beams: Beams, alpha: float, branching: bool) -> list[int]:
 
 def advance(beams: Beams, logits_RK: Tensor, how: SearchConfig, branching: bool) -> Tensor | None:
     """One token more for every hypothesis, in place; which row each continues, where that may be another."""
-    log_total_BW = logits_RK.logsumexp(-1).view(beams.scores.shape)
+    log_total_BW = log_totals(logits_RK).view(beams.scores.shape)
     logits_BWK = forbid(beams, logits_RK.view(*beams.scores.shape, -1), how)
     rows = None
     if branching:
@@ -259,6 +260,13 @@ def advance(beams: Beams, logits_RK: Tensor, how: SearchConfig, branching: bool)
         pick(beams, logits_BWK, log_total_BW, how)
     beams.lengths = [length + 1 for length in beams.lengths]
     return rows
+
+
+def log_totals(logits_RK: Tensor) -> Tensor:
+    """What makes probabilities of logits. On a CPU some rows at a time, which its caches can hold. [R]"""
+    if logits_RK.is_cuda:
+        return logits_RK.logsumexp(-1)
+    return torch.cat([rows.logsumexp(-1) for rows in logits_RK.split(CACHED_ROWS)])
 
 
 # ---- what may be written

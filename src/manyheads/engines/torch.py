@@ -17,6 +17,7 @@ from manyheads.search import Hypothesis, Limits, Wish, search
 
 ROWS = 256  # hypotheses under way at once
 ROOM = 2**15  # tokens of sources that the rows under way may have, which bounds memory
+SHORT = 64  # tokens of a source: so far all may go together
 SCORED_TOKENS = 4096  # of sources and targets together, scored at once
 
 
@@ -149,7 +150,7 @@ def alike(lengths: Sequence[int]) -> Iterator[list[int]]:
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     group: list[int] = []
     for number in order:
-        if group and lengths[number] * 2 < lengths[group[0]] and lengths[group[0]] > 32:
+        if group and lengths[number] * 2 < lengths[group[0]] and lengths[group[0]] > SHORT:
             yield group
             group = []
         group.append(number)

@@ -28,7 +28,8 @@ class Memory:
 
 @dataclass(eq=False)
 class State:
-    """W hypotheses for each of B sentences. `model.step` moves it on in place; the methods make new ones.
+    """W hypotheses for each of B sentences. `model.step` moves it on in place, and what a method gives takes
+    its place: the state that it was called on may share its memory and is not used again.
 
     The source's keys and values are computed once a sentence, and its hypotheses share them. From start to
     end it stays in one mode: all of it in inference mode or none, all of it under autocast or none.
@@ -50,15 +51,17 @@ class State:
         return len(self.source_lengths)
 
     def reorder(self, rows_R: Tensor) -> "State":
-        """Row i continues what row rows[i] has read. Both must be of one sentence, which is not checked."""
+        """Row i continues what row rows[i] has read. Both must be of one sentence, which is not checked.
+
+        Moved in place, layer by layer and only what was written: new memory would cost more than the moving.
+        """
         if len(rows_R) != len(self.lengths):
             raise RequestError(f"{len(rows_R)} rows to reorder, but the state has {len(self.lengths)}")
-        return replace(
-            self,
-            past_keys=self.past_keys.index_select(1, rows_R),
-            past_values=self.past_values.index_select(1, rows_R),
-            lengths=self.lengths.index_select(0, rows_R),
-        )
+        for cache in (self.past_keys, self.past_values):
+            for layer_RHLK in cache:
+                written = layer_RHLK[:, :, : self.longest]
+                written.copy_(written.index_select(0, rows_R))
+        return replace(self, lengths=self.lengths.index_select(0, rows_R))
 
     def drop(self, sentences: Tensor) -> "State":
         """Without the sentences of these indices, and without the room that only they needed."""
