@@ -11,7 +11,6 @@ Shapes: T query tokens and S key tokens of the whole batch, B sentences, H heads
 
 import math
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 import torch
@@ -81,7 +80,6 @@ def kernel_serves(q_THK: Tensor, v_SHV: Tensor, rule: Rule) -> bool:
     return half and narrow and plain and len(q_THK) > 0 and len(v_SHV) > 0
 
 
-@cache
 def has_kernel(device: torch.device) -> bool:
     """Whether this torch has the fused kernel and this GPU can run it (Ampere or later)."""
     there = torch.backends.cuda.is_flash_attention_available()
