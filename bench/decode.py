@@ -7,10 +7,10 @@ called directly and Hugging Face's generate.
 The sentences are the benchmark workload's, the weights random, and every output has the length of the
 workload's translation: random weights know no end. CTranslate2 and Hugging Face force one length a call, so
 they get the sentences in calls of one target length, in which they waste no work on outputs that are over.
-Ours in torch gets all of them at once, for it knows a length of each; and Hugging Face a second time in batches
-by source length, as people have them, each of which goes on until its longest output ends. Only the tokens that
-were asked for count. In a call sentences are sorted and batched by the same rule. All systems take turns in one run, so that a noisy machine is noisy for all; medians
-over repetitions.
+Ours in torch gets all of them at once, for it knows a length of each; and Hugging Face a second time in
+batches by source length, as people have them, each of which goes on until its longest output ends. Only the
+tokens that were asked for count. In a call sentences are sorted and batched by the same rule. All systems
+take turns in one run, so that a noisy machine is noisy for all; medians over repetitions.
 A beam's hypotheses are not counted: a sentence of n tokens is n tokens. Our torch engine takes one step more
 than the others, for the end token and its score.
 """

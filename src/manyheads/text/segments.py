@@ -19,7 +19,8 @@ EDGES = re.compile(r"^(\s*)(.*?)(\s*)$", re.DOTALL)
 CLOSING = r"[\"'”’»›)\]}」』）】》〉]*"
 ENDS = re.compile(rf"(?:[.!?…]+{CLOSING}(?=\s)|[。！？]+{CLOSING})")
 NO_END = re.compile(
-    r"(?:^|\s)(?:\w|\d{1,3}|Mr|Mrs|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|etc|z\.B|bzw|ca|Nr)\.$", re.IGNORECASE
+    r"(?:^\s*\d{1,3}|(?:^|\s)(?:[^\W\d]|Mr|Mrs|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|etc|z\.B|bzw|ca|Nr))\.$",
+    re.IGNORECASE,
 )
 # Where a sentence that is too long may be parted: behind punctuation rather than behind a word.
 BREAKS = (
