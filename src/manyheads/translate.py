@@ -43,6 +43,7 @@ class Translation:
     alignment: list[tuple[int, int]] | None = None  # source token and target token, where it was asked for
     sentences: int = 0  # that it was translated in; 0: there was nothing to translate
     engine: str = ""
+    objective: str = ""  # by what it was found and ranked
     alternatives: "list[Translation]" = field(default_factory=list)  # the rest of the n-best list
 
     def to_dict(self) -> dict[str, Any]:
@@ -275,6 +276,7 @@ class Translator:
             alignment=alignment,
             sentences=len(chosen),
             engine=self.engine.name,
+            objective=self.engine.objective,
         )
 
     def _text(self, one: Hypothesis) -> str:

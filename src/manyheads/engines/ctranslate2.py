@@ -355,6 +355,8 @@ class Terms:
 class CTranslate2Engine:
     """A converted model that is loaded; several threads may use it at once."""
 
+    objective = "found by CTranslate2's log p / L^alpha, ranked by log p / ((5 + L) / 6)^alpha"
+
     def __init__(self, folder: Path, compute_type: str = "float32", threads: int | None = None) -> None:
         """`threads`: by default as many as there are cores."""
         check_compute_type(compute_type)

@@ -13,6 +13,7 @@ class Engine(Protocol):
     """Runs a model on ids. Sources end with the end token; targets have neither begin nor end."""
 
     name: str  # torch, or ctranslate2 with its arithmetic: what a result says of itself
+    objective: str  # by what results are found and ranked, which it says too
 
     @property
     def reach(self) -> int | None:

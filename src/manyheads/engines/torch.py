@@ -36,6 +36,7 @@ class TorchEngine:
     """A model that is loaded; several threads may use it at once."""
 
     name = "torch"
+    objective = "log p / ((5 + L) / 6)^alpha"
 
     def __init__(self, model: nn.Module, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)

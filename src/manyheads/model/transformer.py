@@ -151,7 +151,7 @@ class Transformer(nn.Module):
         for layer, cache in zip(self.decoder, caches, strict=True):  # type: ignore[assignment]
             x_RD = layer.step(x_RD, cache)
         state.end_step()
-        return self.output(self.decoder_norm(x_RD)), state
+        return project(self.decoder_norm(x_RD), self.output), state
 
 
 def tie(source: nn.Embedding, target: nn.Embedding, output: nn.Linear, config: ModelConfig) -> None:
@@ -160,6 +160,21 @@ def tie(source: nn.Embedding, target: nn.Embedding, output: nn.Linear, config: M
         output.weight = target.weight
     if config.ties == "three-way":
         source.weight = target.weight
+
+
+FEW_ROWS = 64
+
+
+def project(x_RD: Tensor, output: nn.Linear) -> Tensor:
+    """The output projection of a decoding step. [R, vocabulary]
+
+    On a CPU a tall matrix times few columns is quicker than few rows times a wide one.
+    """
+    if x_RD.is_cuda or len(x_RD) > FEW_ROWS:
+        logits: Tensor = output(x_RD)
+        return logits
+    logits = (output.weight @ x_RD.T).T.contiguous()
+    return logits if output.bias is None else logits + output.bias
 
 
 def final_norm(config: ModelConfig) -> nn.Module:
