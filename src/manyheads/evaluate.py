@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -64,7 +64,8 @@ class Evaluation:
 
     translations: list[str]
     scores: list[Score]
-    perplexity: float  # a subword, of the first reference
+    perplexity: float | None  # a subword, of the first reference; None: infinite
+    too_long: int  # references that the model's positions do not reach, which it leaves out
     length_ratio: float  # of the translations to the references, in BLEU's words
     worst: list[Poor]
     against: list[Comparison]
@@ -75,7 +76,9 @@ class Evaluation:
 
     def to_text(self) -> str:
         rows = [f"{len(self.translations):,} sentences, by {self.engine}", *map(str, self.scores)]
-        rows.append(f"perplexity {self.perplexity:.2f} a subword of the reference, unsmoothed")
+        without = f", {self.too_long} too long left out" if self.too_long else ""
+        told = "infinite" if self.perplexity is None else f"{self.perplexity:.2f}"
+        rows.append(f"perplexity {told} a subword of the reference, unsmoothed{without}")
         rows.append(f"length {self.length_ratio:.3f} times the reference's")
         rows += map(str, self.against)
         for one in self.worst:
@@ -110,7 +113,7 @@ def evaluate(
     return Evaluation(
         found,
         scores,
-        reference_perplexity(translator, sources, references[0]),
+        *reference_perplexity(translator, sources, references[0]),
         ratio,
         worst_of(found, sources, references, worst),
         compared,
@@ -146,19 +149,26 @@ def scored_bleu(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokeniser: str, samples: int
 ) -> tuple[Score, float]:
     """BLEU, and the ratio of lengths."""
-    metric = bleu_metric(tokeniser)
-    found = bootstrapped(metric, hypotheses, references, samples)
-    return with_signature("BLEU", metric, found), found.sys_len / max(1, found.ref_len)
+    score, found = bootstrapped("BLEU", lambda: bleu_metric(tokeniser), hypotheses, references, samples)
+    return score, found.sys_len / max(1, found.ref_len)
 
 
 def bootstrapped(
-    metric: Any, hypotheses: Sequence[str], references: Sequence[Sequence[str]], samples: int
-) -> Any:
+    name: str,
+    make: Callable[[], Any],
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    samples: int,
+) -> tuple[Score, Any]:
     """A corpus's score with its spread, or without where a sample of the bootstrap has none at all."""
+    metric = make()
     try:
-        return metric.corpus_score(list(hypotheses), plain(references), n_bootstrap=max(1, samples))
+        found = metric.corpus_score(list(hypotheses), plain(references), n_bootstrap=max(1, samples))
     except TypeError:  # sacreBLEU mixes its 0.0 with numpy's numbers
-        return metric.corpus_score(list(hypotheses), plain(references), n_bootstrap=1)
+        metric = make()
+        found = metric.corpus_score(list(hypotheses), plain(references), n_bootstrap=1)
+    spread = getattr(found, "_ci", -1.0)
+    return Score(name, found.score, str(metric.get_signature()), spread if spread > 0 else None), found
 
 
 def bleu_metric(tokeniser: str) -> Any:
@@ -175,14 +185,7 @@ def bleu_metric(tokeniser: str) -> Any:
 def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]], samples: int) -> Score:
     from sacrebleu.metrics.chrf import CHRF
 
-    metric = CHRF()
-    found = bootstrapped(metric, hypotheses, references, samples)
-    return with_signature("chrF", metric, found)
-
-
-def with_signature(name: str, metric: Any, found: Any) -> Score:
-    spread = getattr(found, "_ci", -1.0)
-    return Score(name, found.score, str(metric.get_signature()), spread if spread > 0 else None)
+    return bootstrapped("chrF", CHRF, hypotheses, references, samples)[0]
 
 
 def plain(references: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -248,12 +251,23 @@ def split_compounds(tokens: str) -> str:
 # ---- the rest
 
 
-def reference_perplexity(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> float:
-    """Of the model, a subword, ends counted."""
-    found = translator.score(sources, targets)
+def reference_perplexity(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str]
+) -> tuple[float | None, int]:
+    """Of the model, a subword, ends counted; and how many pairs are longer than it reaches."""
+    reach = translator.engine.reach or math.inf
+    words = translator.subwords
+    pairs = [
+        (source, target)
+        for source, target in zip(sources, targets, strict=True)
+        if max(len(words.source.encode(source)), len(words.target.encode(target))) < reach
+    ]
+    if not pairs:
+        return None, len(sources)
+    found = translator.score([source for source, _ in pairs], [target for _, target in pairs])
     tokens = sum(len(one.tokens) + 1 for one in found)
     mean = -sum(one.log_probability for one in found) / tokens
-    return math.exp(mean) if mean < 700 else math.inf
+    return math.exp(mean) if mean < 700 else None, len(sources) - len(pairs)
 
 
 def worst_of(

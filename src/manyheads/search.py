@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from manyheads.config import BEGIN, END, SearchConfig
+from manyheads.errors import RequestError
 
 NEVER = -math.inf  # the score of what must not be
 CACHED_ROWS = 16  # of logits, that a CPU looks at together
@@ -190,7 +191,10 @@ def search(
     limits: Limits | None = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each sentence, best first. Those drawn at random are as many as nbest."""
-    branching = how.temperature is None and (how.beam > 1 or any(wish.required for wish in wishes))
+    required = any(wish.required for wish in wishes)
+    if required and how.temperature is not None:
+        raise RequestError("words that must come out are looked for, not drawn: leave search.temperature out")
+    branching = how.temperature is None and (how.beam > 1 or required)
     found: list[list[Hypothesis]] = [[] for _ in wishes]
     for number, results in finished(step, open_sentences, wishes, how, branching, device, limits or Limits()):
         found[number] = results
@@ -242,11 +246,13 @@ def over_now(beams: Beams, alpha: float, branching: bool) -> list[int]:
     A score can only fall; divided by the penalty of the greatest length it is the most that can come of it.
     """
     best_B = beams.scores.max(1).values
+    passed = [length > wish.limit for wish, length in zip(beams.wishes, beams.lengths, strict=True)]
+    passed_B = torch.tensor(passed, device=best_B.device)  # also where a score is not a number
     if not branching:
-        return (best_B == NEVER).nonzero().flatten().tolist()
+        return (passed_B | (best_B == NEVER)).nonzero().flatten().tolist()
     longest = torch.tensor([wish.limit + 1 for wish in beams.wishes], device=best_B.device)
     most_B = best_B / ((5 + longest) / 6) ** alpha
-    return (beams.ended.min(1).values >= most_B).nonzero().flatten().tolist()
+    return (passed_B | (beams.ended.min(1).values >= most_B)).nonzero().flatten().tolist()
 
 
 def advance(beams: Beams, logits_RK: Tensor, how: SearchConfig, branching: bool) -> Tensor | None:
@@ -310,8 +316,8 @@ def banned(written: list[int], wish: Wish, no_repeat: int | None) -> list[int]:
     return sorted(found)
 
 
-def ends_with(written: list[int], phrase: Sequence[int]) -> bool:
-    return len(phrase) <= len(written) and list(phrase) == written[len(written) - len(phrase) :]
+def ends_with(written: Sequence[int], phrase: Sequence[int]) -> bool:
+    return len(phrase) <= len(written) and list(phrase) == list(written[len(written) - len(phrase) :])
 
 
 # ---- greedy search and sampling: every row goes its own way
@@ -484,23 +490,18 @@ def with_required(
     wish, length = beams.wishes[sentence], beams.lengths[sentence]
     log_p_WK = logits_WK - log_total_W[:, None]
     options: list[Continuation] = []
+    all_tokens = sum(map(len, wish.required))
     for row, score in enumerate(beams.scores[sentence].tolist()):
         if score == NEVER:
             continue
         written = beams.tokens[sentence, row, :length].tolist()
-        lacking = sum(map(len, wish.required)) - met_tokens(written, wish.required)
-        tokens = next_required(written, wish.required)
-        if length >= len(wish.prefix) and wish.limit - length > lacking:
-            tokens |= set(log_p_WK[row].topk(min(len(log_p_WK), log_p_WK.shape[1])).indices.tolist())
-            tokens = tokens if lacking else tokens | {END}
-        elif length < len(wish.prefix):
-            tokens = {wish.prefix[length]}
-        elif not lacking:
-            tokens = {END}
-        for token in tokens - ({END} if lacking else set()):
+        tokens = next_required(written, wish.required) | {END}
+        tokens |= set(log_p_WK[row].topk(min(len(log_p_WK), log_p_WK.shape[1])).indices.tolist())
+        for token in {wish.prefix[length]} if length < len(wish.prefix) else tokens:
             log_p = float(log_p_WK[row, token])
-            if log_p > NEVER:
-                met = met_tokens([*written, token], wish.required)
+            met = met_tokens(written if token == END else [*written, token], wish.required)
+            room = 0 if token == END else wish.limit - length - 1  # for what it then still lacks
+            if log_p > NEVER and all_tokens - met <= room:
                 options.append(Continuation(score + log_p, row, token, log_p, met))
     options.sort(key=lambda one: -one.score)
     ending = [one for one in options if one.token == END]
@@ -514,7 +515,7 @@ def with_required(
 
 def met_tokens(written: list[int], required: Sequence[Sequence[int]]) -> int:
     """How many tokens of what is required stand in it; of a phrase that its end begins, those that do."""
-    met, begun = 0, 0
+    met, lacking = 0, []
     free = [True] * len(written)
     for phrase in sorted(required, key=len, reverse=True):
         for first in range(len(written)):
@@ -524,11 +525,12 @@ def met_tokens(written: list[int], required: Sequence[Sequence[int]]) -> int:
                 met += len(phrase)
                 break
         else:
-            begun = max(begun, overlap(written, phrase))
-    return met + begun
+            lacking.append(phrase)
+    unused = written[len(written) - next((n for n, one in enumerate(reversed(free)) if not one), len(free)) :]
+    return met + max((overlap(unused, phrase) for phrase in lacking), default=0)
 
 
-def overlap(written: list[int], phrase: Sequence[int]) -> int:
+def overlap(written: Sequence[int], phrase: Sequence[int]) -> int:
     """How much of the phrase's beginning it ends with."""
     return next(size for size in range(len(phrase) - 1, -1, -1) if ends_with(written, phrase[:size]))
 

@@ -23,7 +23,7 @@ from manyheads.text.subwords import SubwordPair
 
 AT_ONCE = 1000  # texts of a stream that are read ahead, so that those of like length go together
 MUCH_TOO_LONG = 4  # times the longest that the model was trained for: then words are parted
-LINE_BREAKS = re.compile(segments.LINE_BREAKS.pattern)
+LANGUAGE_TAG = re.compile(r">>[\w-]+<<\s*")  # by which a model of many languages is told where to
 
 
 @dataclass(frozen=True)
@@ -99,30 +99,40 @@ class Translator:
         glossary   a term of the source -> what it must become, wherever the term stands
         forbid     words that must not come out
         alignment  also find which source token each target token looked at most
-        split      part texts into sentences; else each is one sentence
+        split      part texts into sentences; else each line is one
         scores     which of them are read: tokens, total or none; CTranslate2 is faster without
         tell       is called with the sentences done and in all
         search     any key of SearchConfig: beam, alpha, nbest, temperature, ...
         """
         if isinstance(texts, str):
-            found = self.translate(
+            return self.translate(
                 [texts], prefix=prefix, glossary=glossary, forbid=forbid,
                 alignment=alignment, split=split, scores=scores, tell=tell, **search,
-            )  # fmt: skip
-            return found[0]
+            )[0]  # fmt: skip
         how = replace(self.how, **search)
+        if not isinstance(self.engine, TorchEngine) and (glossary or alignment):
+            wanted = "glossaries" if glossary else "alignments"
+            raise RequestError(f"{wanted} are the torch engine's; this one is {self.engine.name}")
         terms = Terms(self.subwords, prefix, glossary or {}, forbid)
-        parted = [list(self._parts(text, split)) for text in texts]
+        tagged = [tag_apart(text) for text in texts]
+        parted = [list(self._parts(text, split)) for _, text in tagged]
         asked = [
-            self._sentence(part.text, terms, how) for parts in parted for part in parts if part.translated
+            self._sentence(tag + part.text, terms, how)
+            for (tag, _), parts in zip(tagged, parted, strict=True)
+            for part in parts
+            if part.translated
         ]
         results = self._search(asked, how, scores, tell)
         looked_at = self._alignments(asked, results) if alignment else [None] * len(asked)
         answers = iter(zip(asked, results, looked_at, strict=True))
-        return [
+        found = [
             self._joined(text, parts, list(islice(answers, sum(part.translated for part in parts))))
             for text, parts in zip(texts, parted, strict=True)
         ]
+        drawn = "" if how.temperature is None else "drawn at random, ranked by "
+        objective = drawn + self.engine.objective
+        nothing: list[tuple[int, int]] | None = [] if alignment else None
+        return [replace(one, objective=objective, alignment=one.alignment or nothing) for one in found]
 
     def stream(self, texts: Iterable[str], at_once: int = AT_ONCE, **asked: Any) -> Iterator[Translation]:
         """The same for texts without end: so many are read ahead, and no more are held."""
@@ -163,8 +173,7 @@ class Translator:
 
     def _parts(self, text: str, split: bool) -> Iterator[Part]:
         """What is translated one by one, and what stays; no part is longer than it must be."""
-        whole = segments.parts(text, self.source_language) if split else whole_lines(text)
-        for part in whole:
+        for part in segments.parts(text, self.source_language if split else None):
             if not part.translated:
                 yield part
                 continue
@@ -190,7 +199,8 @@ class Translator:
             yield from segments.by_force(piece, self._not_much_too_long)
 
     def _not_much_too_long(self, text: str) -> bool:
-        return self._length(text) <= MUCH_TOO_LONG * self.longest
+        most = MUCH_TOO_LONG * self.longest
+        return self._length(text) <= min(most, self.engine.reach or most)
 
     def _length(self, text: str) -> int:
         """In tokens, the end counted; texts that are far longer are not looked at closely."""
@@ -218,23 +228,27 @@ class Translator:
         tell: Callable[[int, int], None] | None,
     ) -> list[list[Hypothesis]]:
         """In rounds of some hundreds, so that there is something to tell and memory stays flat."""
-        order = sorted(range(len(asked)), key=lambda number: len(asked[number].ids))
         found: list[list[Hypothesis]] = [[] for _ in asked]
-        for first in range(0, len(order), AT_ONCE):
-            chosen = order[first : first + AT_ONCE]
+        done = 0
+        for chosen, beam in rounds(asked, how.beam):
             sources, wishes = [asked[n].ids for n in chosen], [asked[n].wish for n in chosen]
-            answers = self.engine.search(sources, wishes, how, scores=scores)
+            answers = self.engine.search(sources, wishes, replace(how, beam=beam), scores=scores)
             for number, results in zip(chosen, answers, strict=True):
+                if not results:
+                    raise RequestError(
+                        f"no translation of {asked[number].text[:60]!r}: what must and what must not come "
+                        f"out cannot both be kept, or the model's numbers are not finite"
+                    )
                 found[number] = results
+            done += len(chosen)
             if tell:
-                tell(first + len(chosen), len(order))
+                tell(done, len(asked))
         return found
 
     def _alignments(
         self, asked: Sequence[Sentence], results: Sequence[list[Hypothesis]]
     ) -> list[list[tuple[int, int]] | None]:
-        if not isinstance(self.engine, TorchEngine):
-            raise RequestError(f"alignments are the torch engine's; this one is {self.engine.name}")
+        assert isinstance(self.engine, TorchEngine)
         maps = self.engine.alignments([one.ids for one in asked], [found[0].tokens for found in results])
         # The end looks like any other token, but nothing comes of it.
         words = [one[:-1, :-1] if one.shape[1] > 1 else one[:0] for one in maps]
@@ -276,12 +290,11 @@ class Translator:
             alignment=alignment,
             sentences=len(chosen),
             engine=self.engine.name,
-            objective=self.engine.objective,
         )
 
     def _text(self, one: Hypothesis) -> str:
         """Of one sentence: what breaks a line elsewhere is a space in it."""
-        return LINE_BREAKS.sub(" ", self.subwords.target.decode(one.tokens))
+        return segments.LINE_BREAKS.sub(" ", self.subwords.target.decode(one.tokens))
 
     def _scored(
         self, source: str, target: str, source_ids: list[int], ids: list[int], scores: list[float]
@@ -300,13 +313,24 @@ class Translator:
         )
 
 
-def whole_lines(text: str) -> Iterator[Part]:
-    """Each line as one sentence."""
-    before, inside, after = segments.trimmed(text)
-    yield from (Part(edge, False) for edge in [before] if edge)
-    if inside:
-        yield Part(inside, segments.has_words(inside))
-    yield from (Part(edge, False) for edge in [after] if edge)
+def tag_apart(text: str) -> tuple[str, str]:
+    """A language tag such as >>fra<<, which every sentence of a text needs, and the text."""
+    found = LANGUAGE_TAG.match(text)
+    return (found.group().rstrip() + " ", text[found.end() :]) if found else ("", text)
+
+
+def rounds(asked: Sequence[Sentence], beam: int) -> Iterator[tuple[list[int], int]]:
+    """Numbers of sentences of like length that are searched together, and the width of their beam.
+
+    What is required needs room beside what is likely: a hypothesis for each of its tokens, and one without.
+    """
+    widths: dict[int, list[int]] = {}
+    for number in sorted(range(len(asked)), key=lambda number: len(asked[number].ids)):
+        tokens = sum(map(len, asked[number].wish.required))
+        widths.setdefault(max(beam, 1 + tokens) if tokens else beam, []).append(number)
+    for width, numbers in widths.items():
+        for first in range(0, len(numbers), AT_ONCE):
+            yield numbers[first : first + AT_ONCE], width
 
 
 class Terms:
@@ -317,15 +341,24 @@ class Terms:
     ) -> None:
         self.prefix = tuple(subwords.target.encode(prefix))
         self.forbidden = tuple(tuple(subwords.target.encode(word)) for word in forbid)
+        longest_first = sorted(glossary.items(), key=lambda entry: -len(entry[0]))
         self.glossary = [
-            (whole_word(source), tuple(subwords.target.encode(target))) for source, target in glossary.items()
+            (whole_word(source), tuple(subwords.target.encode(target))) for source, target in longest_first
         ]
         if not all(self.forbidden) or not all(ids for _, ids in self.glossary):
             raise RequestError("a glossary and words to forbid must not hold empty entries")
 
     def required(self, text: str) -> tuple[tuple[int, ...], ...]:
-        """What must come out, since its term stands in the text; once, however often it stands there."""
-        return tuple(ids for term, ids in self.glossary if term.search(text))
+        """What must come out, since its term stands in the text; once, however often it stands there.
+
+        A term inside a longer one that has its own entry does not count.
+        """
+        required: list[tuple[int, ...]] = []
+        for term, ids in self.glossary:
+            if term.search(text) and ids not in required:
+                required.append(ids)
+            text = term.sub(lambda found: " " * len(found.group()), text)
+        return tuple(required)
 
 
 def whole_word(term: str) -> "re.Pattern[str]":

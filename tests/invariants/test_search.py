@@ -210,13 +210,17 @@ def test_what_is_required_comes_out(
     phrases = tuple(map(tuple, required))
     limit = len(prefix) + sum(map(len, phrases)) + spare
     wish = Wish(limit, prefix=tuple(prefix), required=phrases)
-    for one in scripted([key], [wish], mh.SearchConfig(beam=beam, nbest=1))[0]:
-        assert one.tokens[: len(prefix)] == prefix
-        assert len(one.tokens) <= limit
-        for phrase in set(phrases):
-            places = [n for n in range(len(one.tokens)) if tuple(one.tokens[n : n + len(phrase)]) == phrase]
-            assert places, f"{phrase} is not in {one.tokens}"
-        assert one.total == pytest.approx(total(key, one.tokens), abs=1e-4)
+    found = scripted([key], [wish], mh.SearchConfig(beam=beam, nbest=1))[0]
+    assert len(found) == 1
+    text = found[0].tokens
+    assert text[: len(prefix)] == prefix
+    assert len(text) <= limit
+    for phrase in set(phrases):
+        places = [n for n in range(len(text)) if tuple(text[n : n + len(phrase)]) == phrase]
+        assert places, f"{phrase} is not in {text}"
+        if len(phrase) == 1:
+            assert len(places) >= phrases.count(phrase)
+    assert found[0].total == pytest.approx(total(key, text), abs=1e-4)
 
 
 def test_a_wide_beam_finds_the_best_with_what_is_required() -> None:
@@ -260,7 +264,19 @@ def test_other_seeds_draw_otherwise() -> None:
     assert again == scripted([1], [Wish(9, least=9, seed=3)], how)
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_model_whose_numbers_are_none_comes_to_an_end(beam: int) -> None:
+    def step(tokens: Tensor, state: Script) -> tuple[Tensor, Script]:
+        return torch.full((len(tokens), WORDS), math.nan), state
+
+    how = mh.SearchConfig(beam=beam)
+    rows = [(0, ())] * beam
+    assert search(step, lambda numbers, _: Script(beam, rows), [Wish(4)], how, CPU) == [[]]
+
+
 def test_wrong_ways_to_search_are_refused() -> None:
+    with pytest.raises(mh.RequestError, match=r"leave search\.temperature out"):
+        scripted([1], [Wish(4, required=((3,),))], mh.SearchConfig(temperature=1.0))
     with pytest.raises(mh.ConfigError, match=r"search\.nbest is 5, but a beam of 4"):
         mh.SearchConfig(nbest=5)
     with pytest.raises(mh.ConfigError, match=r"set search\.temperature"):

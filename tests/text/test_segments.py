@@ -43,6 +43,10 @@ def test_korean_sentences_end_by_the_stated_rules(text: str, expected: list[str]
     assert sentences(text) == expected
 
 
+def test_a_long_row_of_dots_takes_no_long_time() -> None:
+    assert sentences("." * 100_000 + "가") == ["." * 100_000 + "가"]
+
+
 def test_other_languages_have_their_own_splitter() -> None:
     assert sentences("Mr. Smith came. He left.", "en") == ["Mr. Smith came.", "He left."]
     assert sentences("Das kostet z. B. 3.5 Euro. Gut.", "de") == ["Das kostet z. B. 3.5 Euro.", "Gut."]

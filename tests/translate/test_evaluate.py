@@ -9,7 +9,17 @@ import sacrebleu
 from test_translator import folder, lines, made, manyheads, translator  # noqa: F401
 
 import manyheads as mh
-from manyheads.evaluate import bleu, evaluate, paired, paper_bleu, split_compounds, tokeniser_of, worst_of
+from manyheads.evaluate import (
+    bleu,
+    chrf,
+    evaluate,
+    paired,
+    paper_bleu,
+    scored_bleu,
+    split_compounds,
+    tokeniser_of,
+    worst_of,
+)
 
 HYPOTHESES = ["the cat sat on the mat", "a well-known dog runs", "nothing at all here"]
 REFERENCES = ["the cat sat on a mat", "a well-known dog ran away", "something else is here"]
@@ -19,6 +29,14 @@ def test_bleu_and_chrf_are_sacrebleus() -> None:
     found = bleu(HYPOTHESES, REFERENCES, "en")
     assert found.value == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
     assert "tok:13a" in found.signature
+    assert chrf(HYPOTHESES, [REFERENCES], 0).value == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
+    many = [text for text in HYPOTHESES for _ in range(20)], [text for text in REFERENCES for _ in range(20)]
+    score, _ = scored_bleu(many[0], [many[1]], "13a", 100)
+    assert score.spread is not None
+    assert 0 < score.spread < 30
+    assert "bs:100" in score.signature
+    nothing, _ = scored_bleu(["a"] * 3, [["b c d e"] * 3], "13a", 20)
+    assert (nothing.spread is None) == ("bs:20" not in nothing.signature) or nothing.value == 0
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Text in, text out: whatever the text, whatever the company."""
 
 import json
+import os
 import random
 import re
 import subprocess
@@ -67,12 +68,13 @@ def lines(count: int, seed: int = 0, most: int = 12) -> list[str]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("search", [{"beam": 1}, {"beam": 4, "nbest": 2}, {"temperature": 0.9, "nbest": 2}])
 def test_a_text_gets_the_same_in_any_company(
-    folder: Path, search: dict[str, Any], dtype: torch.dtype
+    folder: Path, search: dict[str, Any], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translator = mh.load(folder, device="cpu")
     assert isinstance(translator.engine, TorchEngine)
     translator.engine.model.to(dtype)
-    texts = lines(64)
+    monkeypatch.setattr("manyheads.engines.torch.ROWS", 24)  # so that sentences wait for each other
+    texts = [*lines(60), *lines(4, seed=9, most=30)]
     shuffled = random.Random(1).sample(range(64), 64)
     whole = translator.translate(texts, **search)
     alone = [translator.translate(text, **search) for text in texts]
@@ -86,6 +88,8 @@ def test_a_text_gets_the_same_in_any_company(
             ]
             other_ways += not same
             assert not same or other.score == pytest.approx(one.score, abs=1e-4)
+            if not same and search.get("temperature") is None:
+                assert other.score == pytest.approx(one.score, rel=0.05), "no other result, but a near one"
     # A random model has candidates that lie closer than rounding, and only then may a beam go another way.
     assert other_ways == 0 if dtype == torch.float64 else other_ways <= 4
 
@@ -144,6 +148,9 @@ def test_learned_positions_are_never_passed(tmp_path: Path) -> None:
     assert translator.longest == 20
     for one in translator.translate([", ".join(lines(9)), "I go home."]):
         assert one.text
+    with pytest.warns(UserWarning, match="in parts of words"):
+        whole = translator.translate("x" * 45, beam=1)
+    assert "".join(whole.source_tokens).count("x") == 45
 
 
 def test_several_threads_get_what_one_gets(translator: mh.Translator) -> None:
@@ -210,6 +217,37 @@ def test_a_glossary_is_kept_to(translator: mh.Translator) -> None:
     assert "home" in korean.text, "a particle may follow"
 
 
+def test_a_longer_term_stands_for_the_shorter_in_it(translator: mh.Translator) -> None:
+    from manyheads.translate import Terms
+
+    terms = Terms(PAIR, "", {"book": "책", "school book": "학교", "Book": "책"}, [])
+    assert terms.required("a school book") == (tuple(SUBWORDS.encode("학교")),)
+    assert len(terms.required("a school book and a book")) == 2
+    assert terms.required("the BOOK") == (tuple(SUBWORDS.encode("책")),)
+
+
+def test_what_cannot_be_kept_is_said(translator: mh.Translator) -> None:
+    with pytest.raises(mh.RequestError, match=r"no translation of 'A book\.': what must"):
+        translator.translate("A book.", glossary={"book": "책을"}, forbid=["책을"])
+    with pytest.raises(mh.RequestError, match="looked for, not drawn"):
+        translator.translate("A book.", glossary={"book": "책을"}, temperature=1.0)
+
+
+def test_every_sentence_has_its_texts_language_tag(translator: mh.Translator) -> None:
+    found = translator.translate(">>kor<< I go home. We read.")
+    apart = [translator.translate(f">>kor<< {text}").text for text in ("I go home.", "We read.")]
+    assert found.text == " ".join(apart)
+    assert "".join(found.source_tokens).count("kor") == 2
+
+
+def test_half_a_character_is_no_obstacle(translator: mh.Translator) -> None:
+    assert translator.translate("a \ud800 b").sentences == 1
+
+
+def test_without_splitting_each_line_is_a_sentence(translator: mh.Translator) -> None:
+    assert translator.translate("I go. We read.\nA book.", split=False).sentences == 2
+
+
 def test_forbidden_words_and_prefixes(translator: mh.Translator) -> None:
     likely = translator.translate("We read a book.", beam=1, prefix="우리는 책을 읽는다.", extra_length=0)
     assert SUBWORDS.pieces("우리는")[0] in likely.tokens
@@ -228,11 +266,14 @@ def test_lengths_are_kept_to(translator: mh.Translator) -> None:
 
 
 def test_scores_of_given_translations(translator: mh.Translator) -> None:
-    found = translator.translate("I go home.", beam=4, split=False)
-    again = translator.score(["I go home."], [found.text])[0]
-    if again.tokens == found.tokens:
-        assert again.log_probability == pytest.approx(found.log_probability, abs=1e-4)
-        assert again.score == pytest.approx(found.score, abs=1e-4)
+    text = "나는 집에 간다."
+    forced = {"prefix": text, "least_length": 0, "extra_length": -0, "beam": 1, "split": False}
+    found = translator.translate("I go home.", **forced)
+    again = translator.score(["I go home."], [text])[0]
+    count = len(SUBWORDS.encode(text))
+    assert again.tokens == found.tokens[:count]
+    assert again.token_scores == pytest.approx(found.token_scores[:count], abs=1e-4)
+    assert again.log_probability < sum(again.token_scores), "the end counts"
     with pytest.raises(mh.RequestError, match="2 sources, but 1 targets"):
         translator.score(["a", "b"], ["c"])
 
@@ -298,6 +339,13 @@ def test_as_many_lines_come_out_as_go_in(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(b"I read.\n")
     files = manyheads("translate", str(folder), str(tmp_path / "a"), str(tmp_path / "b"))
     assert files.stdout.count(b"\n") == 3
+    other = subprocess.run(
+        [sys.executable, "-m", "manyheads", "translate", str(folder)],
+        input="🙂 I\n".encode(),
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+    )
+    assert other.stdout.startswith("🙂".encode()) or other.stdout.count(b"\n") == 1, other.stderr
     assert manyheads("translate", str(folder)).stdout == b""
 
 
@@ -363,8 +411,9 @@ def lines():
         long = number % (int(sys.argv[2]) // int(sys.argv[3])) == 7
         yield "".join(character() for _ in range(10_000 if long else chance.randint(0, 24)))
 translator = mh.load(sys.argv[1], device="cpu")
+translator.source_language = sys.argv[4]
 out, rows = 0, []
-for one in translator.stream(lines(), beam=1, extra_length=0):
+for one in translator.stream(lines(), beam=int(sys.argv[5]), extra_length=0):
     assert chr(10) not in one.text, repr(one.source)
     out += 1
     if out % (int(sys.argv[2]) // 10) == 0: rows.append(round(memory()))
@@ -372,10 +421,10 @@ print(out, *rows)
 """
 
 
-def fuzzed(tmp_path: Path, count: int, long: int) -> list[int]:
+def fuzzed(tmp_path: Path, count: int, long: int, language: str = "en", beam: int = 1) -> list[int]:
     tiny = replace(CONFIG, model=replace(CONFIG.model, layers=1, d_model=8, d_ff=8))
-    folder = made(tmp_path / "tiny", config=tiny)
-    command = [sys.executable, "-c", FUZZ, str(folder), str(count), str(long)]
+    folder = made(tmp_path / f"tiny-{language}", config=tiny)
+    command = [sys.executable, "-c", FUZZ, str(folder), str(count), str(long), language, str(beam)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     return [int(number) for number in done.stdout.split()]
@@ -383,6 +432,7 @@ def fuzzed(tmp_path: Path, count: int, long: int) -> list[int]:
 
 def test_any_line_gives_a_line(tmp_path: Path) -> None:
     assert fuzzed(tmp_path, 1000, 1)[0] == 1000
+    assert fuzzed(tmp_path, 500, 1, "ko", 3)[0] == 500
 
 
 @pytest.mark.heavy

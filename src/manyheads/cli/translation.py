@@ -1,5 +1,6 @@
 """Verbs for translating: translate, score, evaluate, export."""
 
+import io
 import json
 import os
 import sys
@@ -77,11 +78,12 @@ def translate(
     translator = load(model, *(together or []), device=device, engine=engine)
     terms = read_glossary(glossary) if glossary else {}
     live = not files and sys.stdin.isatty()
+    at_once = 1 if live else 16 if sys.stdout.isatty() else AT_ONCE
     show_warnings()
     with watched(sys.stderr) as progress:
         stream = translator.stream(
             read_lines(files or []),
-            1 if live else AT_ONCE,
+            at_once,
             prefix=prefix,
             glossary=terms,
             forbid=forbid or [],
@@ -91,7 +93,10 @@ def translate(
             **search,
         )
         for done, found in enumerate(stream, 1):
-            print(json.dumps(found.to_dict(), ensure_ascii=False) if as_json else found.text, flush=live)
+            print(
+                json.dumps(found.to_dict(), ensure_ascii=False) if as_json else found.text,
+                flush=at_once < AT_ONCE,
+            )
             if not live and sys.stderr.isatty():
                 progress.tell("translating", done, None)
 
@@ -116,6 +121,7 @@ def score(
     sources, targets = list(read_lines([source])), list(read_lines([target]))
     if len(sources) != len(targets):
         raise DataError(f"{source} has {len(sources)} lines, but {target} has {len(targets)}")
+    show_warnings()
     for found in load(model, *(together or []), device=device, engine=engine).score(sources, targets):
         each = found.log_probability / (len(found.tokens) + 1)
         told = f"{found.log_probability:.4f}\t{each:.4f}\t{found.text}"
@@ -249,7 +255,9 @@ def read_glossary(path: Path) -> dict[str, str]:
 
 
 def show_warnings() -> None:
-    """As a line each, as everything that we say."""
+    """As a line each, as everything that we say. What goes out is UTF-8, as what comes in."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         print(f"manyheads: {message}", file=sys.stderr)

@@ -343,7 +343,7 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Terms:
+class Conditions:
     """What sentences must have in common to be searched in one call. Lengths count no end token."""
 
     room: int  # tokens at most, in this call
@@ -462,19 +462,19 @@ class CTranslate2Engine:
     ) -> list[list[Draft]]:
         """What CTranslate2 finds for each sentence, within its limit."""
         found: list[list[Draft]] = [[] for _ in sources]
-        together: dict[Terms, list[int]] = {}
+        together: dict[Conditions, list[int]] = {}
         for number, wish in enumerate(wishes):
             if len(wish.prefix) >= wish.limit:
                 found[number] = [without_choice(wish)]
             else:
-                together.setdefault(terms(wish, self._room(wish)), []).append(number)
-        too_long: dict[Terms, list[int]] = {}
+                together.setdefault(conditions_of(wish, self._room(wish)), []).append(number)
+        too_long: dict[Conditions, list[int]] = {}
         for number, drafts in self._results(together, sources, wishes, how, scored):
             limit = wishes[number].limit
             if how.beam > 1 and any(len(one.tokens) > limit for one in drafts):
-                too_long.setdefault(terms(wishes[number], limit), []).append(number)
+                too_long.setdefault(conditions_of(wishes[number], limit), []).append(number)
             else:  # greedy search does not look ahead: its first tokens would be the same
-                found[number] = [shortened(one, limit) for one in drafts]
+                found[number] = [cut_short(one, limit) for one in drafts]
         for number, drafts in self._results(too_long, sources, wishes, how, scored):
             found[number] = drafts
         return found
@@ -487,7 +487,7 @@ class CTranslate2Engine:
 
     def _results(
         self,
-        together: dict[Terms, list[int]],
+        together: dict[Conditions, list[int]],
         sources: Sequence[list[int]],
         wishes: Sequence[Wish],
         how: SearchConfig,
@@ -511,7 +511,7 @@ class CTranslate2Engine:
             for number, one in zip(numbers, results, strict=True):
                 yield number, self._read(one.result(), how, free) or [without_choice(wishes[number])]
 
-    def _options(self, shared: Terms, how: SearchConfig, scored: bool) -> dict[str, Any]:
+    def _options(self, shared: Conditions, how: SearchConfig, scored: bool) -> dict[str, Any]:
         return {
             "max_batch_size": BATCH_TOKENS,
             "batch_type": "tokens",
@@ -581,8 +581,8 @@ def beam_options(how: SearchConfig) -> dict[str, Any]:
     return asked
 
 
-def terms(wish: Wish, room: int) -> Terms:
-    return Terms(room, min(wish.least, room), wish.forbidden, bool(wish.prefix))
+def conditions_of(wish: Wish, room: int) -> Conditions:
+    return Conditions(room, min(wish.least, room), wish.forbidden, bool(wish.prefix))
 
 
 def without_choice(wish: Wish) -> Draft:
@@ -590,7 +590,7 @@ def without_choice(wish: Wish) -> Draft:
     return Draft(list(wish.prefix[: wish.limit]), math.nan, cut=True, exact=False)
 
 
-def shortened(draft: Draft, limit: int) -> Draft:
+def cut_short(draft: Draft, limit: int) -> Draft:
     if len(draft.tokens) <= limit:
         return draft
     return Draft(draft.tokens[:limit], math.nan, cut=True, exact=False)

@@ -17,6 +17,7 @@ from manyheads.search import Hypothesis, Limits, Wish, search
 
 ROWS = 256  # hypotheses under way at once
 ROOM = 2**15  # tokens of sources that the rows under way may have, which bounds memory
+LOOK_EVERY = 8  # steps on a GPU, which would wait at each look
 SHORT = 64  # tokens of a source: so far all may go together
 SCORED_TOKENS = 4096  # of sources and targets together, scored at once
 
@@ -55,14 +56,15 @@ class TorchEngine:
         wishes: Sequence[Wish],
         how: SearchConfig,
         *,
-        scores: Scores = "tokens",
+        scores: Scores = "total",
     ) -> list[list[Hypothesis]]:
         """The best translations of each source, best first, in the order of the sources. Scores are free."""
         wishes = [self._within_reach(source, wish) for source, wish in zip(sources, wishes, strict=True)]
         found: list[list[Hypothesis]] = [[] for _ in sources]
         for numbers in alike([len(source) for source in sources]):
             room = max(len(sources[number]) for number in numbers)
-            limits = Limits(rows=max(how.width, min(ROWS, ROOM // room)))
+            looks = LOOK_EVERY if self.device.type == "cuda" else 1
+            limits = Limits(rows=max(how.width, min(ROWS, ROOM // room)), look_every=looks)
             own, asked = [sources[number] for number in numbers], [wishes[number] for number in numbers]
             for number, results in zip(numbers, self._search(own, asked, how, limits), strict=True):
                 found[number] = results

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 LINE_BREAKS = re.compile(r"(?:\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])+")
-EDGES = re.compile(r"^(\s*)(.*?)(\s*)$", re.DOTALL)
-CLOSING = r"[\"'”’»›)\]}」』）】》〉]*"
-ENDS = re.compile(rf"(?:[.!?…]+{CLOSING}(?=\s)|[。！？]+{CLOSING})")
+CLOSING = r"[\"'”’»›)\]}」』）】》〉]*+"
+ENDS = re.compile(rf"(?:[.!?…]++{CLOSING}(?=\s)|[。！？]++{CLOSING})")
 NO_END = re.compile(
     r"(?:^\s*\d{1,3}|(?:^|\s)(?:[^\W\d]|Mr|Mrs|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|etc|z\.B|bzw|ca|Nr))\.$",
     re.IGNORECASE,
@@ -38,8 +37,8 @@ class Part:
     translated: bool
 
 
-def parts(text: str, language: str) -> Iterator[Part]:
-    """A text's sentences, and what stands between them."""
+def parts(text: str, language: str | None) -> Iterator[Part]:
+    """A text's sentences, and what stands between them. Without a language each line is one sentence."""
     start = 0
     for found in LINE_BREAKS.finditer(text):
         yield from line_parts(text[start : found.start()], language)
@@ -48,9 +47,9 @@ def parts(text: str, language: str) -> Iterator[Part]:
     yield from line_parts(text[start:], language)
 
 
-def line_parts(line: str, language: str) -> Iterator[Part]:
+def line_parts(line: str, language: str | None) -> Iterator[Part]:
     rest = line
-    for sentence in sentences(line, language):
+    for sentence in [line] if language is None else sentences(line, language):
         before, inside, after = trimmed(sentence)
         if before:
             yield Part(before, False)
@@ -84,7 +83,10 @@ def sentences(line: str, language: str) -> list[str]:
         from sentencex import segment
     except ImportError:
         return by_rule(line)
-    return aligned(line, list(segment(language.partition("-")[0], line)))
+    try:
+        return aligned(line, list(segment(language.partition("-")[0], line)))
+    except UnicodeEncodeError:  # half a surrogate pair, which only Python's strings can hold
+        return by_rule(line)
 
 
 def aligned(line: str, found: list[str]) -> list[str]:
