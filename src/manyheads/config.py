@@ -256,11 +256,11 @@ class SearchConfig(Section):
 
     table: ClassVar[str] = "search"
 
-    beam: int = setting(4, "hypotheses kept at each step (6.1)", at_least=1)
+    beam: int = setting(4, "hypotheses kept at each step (6.1)", at_least=1, at_most=1024)
     alpha: float = setting(0.6, "length penalty ((5 + L)/6)^alpha (6.1)", at_least=0)
     extra_length: int = setting(50, "tokens that the output may be longer than the input (6.1)", at_least=0)
     least_length: int = setting(0, "tokens that the output has at least", at_least=0)
-    nbest: int = setting(1, "results of a sentence; not more than the beam", at_least=1)
+    nbest: int = setting(1, "results of a sentence; not more than the beam", at_least=1, at_most=10_000)
     temperature: float | None = setting(
         None,
         "draw words at random, below 1 the likely ones more often; without it the best are looked for",

@@ -103,6 +103,7 @@ def evaluate(
     if not sources:
         raise DataError("no sentences to evaluate")
     language = translator.target_language
+    bleu_metric(tokenise or tokeniser_of(language))  # before any work is done
     found = translated(translator, sources, tell, "translating", search)
     bleu_score, ratio = scored_bleu(found, references, tokenise or tokeniser_of(language), samples)
     scores = [bleu_score, chrf(found, references, samples), paper_bleu(found, references, language)]
@@ -168,7 +169,9 @@ def bootstrapped(
         metric = make()
         found = metric.corpus_score(list(hypotheses), plain(references), n_bootstrap=1)
     spread = getattr(found, "_ci", -1.0)
-    return Score(name, found.score, str(metric.get_signature()), spread if spread > 0 else None), found
+    return Score(
+        name, float(found.score), str(metric.get_signature()), float(spread) if spread > 0 else None
+    ), found
 
 
 def bleu_metric(tokeniser: str) -> Any:
@@ -177,9 +180,8 @@ def bleu_metric(tokeniser: str) -> Any:
     try:
         return BLEU(tokenize=tokeniser)
     except (KeyError, ValueError, RuntimeError, ImportError, SystemExit) as fault:
-        raise RequestError(
-            f"sacreBLEU has no tokeniser {tokeniser!r} here ({fault}); 13a, char and zh it has"
-        ) from None
+        first = next(iter(str(fault).strip().splitlines()), "it does not say why")
+        raise RequestError(f"sacreBLEU has no tokeniser {tokeniser!r} here ({first})") from None
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]], samples: int) -> Score:
@@ -210,9 +212,9 @@ def paired(
     return [
         Comparison(
             name,
-            found[name][1].score,
-            found[name][0].score,
-            found[name][1].p_value if list(ours) != list(theirs) else 1.0,  # it sees no chance in equal texts
+            float(found[name][1].score),
+            float(found[name][0].score),
+            float(found[name][1].p_value) if list(ours) != list(theirs) else 1.0,  # it sees no chance there
             str(signatures[name]),
         )
         for name in metrics
@@ -240,7 +242,7 @@ def paper_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], l
         [prepared(text) for text in hypotheses], [[prepared(text) for text in one] for one in references]
     )
     name = "tokenised compound-split BLEU (the paper's protocol)"
-    return Score(name, found.score, f"{metric.get_signature()}|moses|compounds:split")
+    return Score(name, float(found.score), f"{metric.get_signature()}|moses|compounds:split")
 
 
 def split_compounds(tokens: str) -> str:
@@ -278,7 +280,7 @@ def worst_of(
 
     metric = CHRF()
     found = [
-        Poor(number + 1, source, references[0][number], hypothesis, score)
+        Poor(number + 1, source, references[0][number], hypothesis, float(score))
         for number, (source, hypothesis) in enumerate(zip(sources, hypotheses, strict=True))
         for score in [metric.sentence_score(hypothesis, [one[number] for one in references]).score]
     ]

@@ -51,6 +51,8 @@ class Wish:
     prefix: tuple[int, ...] = ()  # how it must begin
     required: tuple[tuple[int, ...], ...] = ()  # what must stand in it, each as often as it is named
     forbidden: tuple[tuple[int, ...], ...] = ()  # what must not
+    apart: tuple[tuple[int, ...], ...] = ()  # of what is required: what no word may go on from
+    word_starts: frozenset[int] = frozenset()  # what may follow those, beside the end
     seed: int = 0  # of its random numbers
 
 
@@ -495,8 +497,11 @@ def with_required(
         if score == NEVER:
             continue
         written = beams.tokens[sentence, row, :length].tolist()
-        tokens = next_required(written, wish.required) | {END}
-        tokens |= set(log_p_WK[row].topk(min(len(log_p_WK), log_p_WK.shape[1])).indices.tolist())
+        tokens = next_required(written, wish.required) | {END} | likely(log_p_WK[row], len(log_p_WK))
+        if any(ends_with(written, phrase) for phrase in wish.apart):
+            kept = torch.tensor(sorted(wish.word_starts), device=log_p_WK.device)
+            tokens = tokens & wish.word_starts | {END}
+            tokens |= {int(kept[place]) for place in likely(log_p_WK[row, kept], len(log_p_WK))}
         for token in {wish.prefix[length]} if length < len(wish.prefix) else tokens:
             log_p = float(log_p_WK[row, token])
             met = met_tokens(written if token == END else [*written, token], wish.required)
@@ -511,6 +516,11 @@ def with_required(
         one = shared[place] if place < len(shared) else Continuation(NEVER, 0, END, 0.0)
         for values, value in zip(chosen, (one.score, one.parent, one.token, one.log_p), strict=True):
             values[sentence, place] = value
+
+
+def likely(log_p_K: Tensor, count: int) -> set[int]:
+    """The places of the so many greatest."""
+    return set(log_p_K.topk(min(count, len(log_p_K))).indices.tolist())
 
 
 def met_tokens(written: list[int], required: Sequence[Sequence[int]]) -> int:

@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, overload
@@ -210,13 +211,13 @@ class Translator:
 
     def _sentence(self, text: str, terms: "Terms", how: SearchConfig) -> Sentence:
         ids = [*self.subwords.source.encode(text), END]
-        required = terms.required(text)
+        required, apart = terms.required(text)
         limit = max(len(ids) - 1 + how.extra_length, how.least_length)
         limit += len(terms.prefix) + sum(map(len, required))
         seed = int.from_bytes(hashlib.blake2b(f"{how.seed} {ids}".encode(), digest_size=7).digest(), "little")
-        return Sentence(
-            text, ids, Wish(limit, how.least_length, terms.prefix, required, terms.forbidden, seed)
-        )
+        starts = terms.word_starts if apart else frozenset()
+        wish = Wish(limit, how.least_length, terms.prefix, required, terms.forbidden, apart, starts, seed)
+        return Sentence(text, ids, wish)
 
     # ---- from ids to text
 
@@ -339,26 +340,42 @@ class Terms:
     def __init__(
         self, subwords: SubwordPair, prefix: str, glossary: dict[str, str], forbid: Sequence[str]
     ) -> None:
+        if isinstance(forbid, str):
+            raise RequestError(f"forbid is the text {forbid!r}, but must be a list of words")
+        self.subwords = subwords.target
         self.prefix = tuple(subwords.target.encode(prefix))
         self.forbidden = tuple(tuple(subwords.target.encode(word)) for word in forbid)
         longest_first = sorted(glossary.items(), key=lambda entry: -len(entry[0]))
         self.glossary = [
-            (whole_word(source), tuple(subwords.target.encode(target))) for source, target in longest_first
+            (whole_word(source), tuple(subwords.target.encode(target)), is_hangul(target.strip()[-1:]))
+            for source, target in longest_first
         ]
-        if not all(self.forbidden) or not all(ids for _, ids in self.glossary):
+        if not all(self.forbidden) or not all(ids for _, ids, _ in self.glossary):
             raise RequestError("a glossary and words to forbid must not hold empty entries")
 
-    def required(self, text: str) -> tuple[tuple[int, ...], ...]:
-        """What must come out, since its term stands in the text; once, however often it stands there.
+    def required(self, text: str) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
+        """What must come out, since its term stands in the text; and what of it no word may go on from.
 
-        A term inside a longer one that has its own entry does not count.
+        Once, however often it stands there; a term inside a longer one that has its own entry does not count.
         """
-        required: list[tuple[int, ...]] = []
-        for term, ids in self.glossary:
-            if term.search(text) and ids not in required:
-                required.append(ids)
+        required: dict[tuple[int, ...], bool] = {}
+        for term, ids, may_go_on in self.glossary:
+            if term.search(text):
+                required.setdefault(ids, may_go_on)
             text = term.sub(lambda found: " " * len(found.group()), text)
-        return tuple(required)
+        return tuple(required), tuple(ids for ids, may_go_on in required.items() if not may_go_on)
+
+    @cached_property
+    def word_starts(self) -> frozenset[int]:
+        """Pieces that begin a word, or are no part of one."""
+        pieces = [piece for piece, _ in self.subwords.table()]
+        return frozenset(
+            n for n, one in enumerate(pieces) if n > END and not one[:1].isalnum() and one[:1] != "<"
+        )
+
+
+def is_hangul(character: str) -> bool:
+    return "가" <= character <= "힣"
 
 
 def whole_word(term: str) -> "re.Pattern[str]":
@@ -366,8 +383,7 @@ def whole_word(term: str) -> "re.Pattern[str]":
     term = term.strip()
     if not term:
         raise RequestError("a glossary must not hold empty entries")
-    hangul = "가" <= term[-1] <= "힣"
-    after = "" if hangul or not term[-1].isalnum() else r"(?!\w)"
+    after = "" if is_hangul(term[-1]) or not term[-1].isalnum() else r"(?!\w)"
     before = r"(?<!\w)" if term[0].isalnum() else ""
     return re.compile(before + re.escape(term) + after, re.IGNORECASE)
 
@@ -398,7 +414,10 @@ def load(
     if name == "ctranslate2":
         return load_ctranslate2(folder, others, arithmetic or "float32", device)
     if engine != "torch":
-        raise ConfigError(f"the engine is {engine!r}, but must be torch, ctranslate2 or ctranslate2:int8")
+        raise ConfigError(
+            f"the engine is {engine!r}, but must be torch, ctranslate2, ctranslate2:int8 or "
+            f"ctranslate2:int8_float32"
+        )
     known = known_device(device)
     models, subwords, told = zip(*(checkpoint.load_model(one) for one in (folder, *others)), strict=True)
     for one, its in zip(others, subwords[1:], strict=True):

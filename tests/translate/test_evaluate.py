@@ -106,7 +106,7 @@ def test_the_verb_reports_and_writes(folder: Path, tmp_path: Path) -> None:  # n
     assert done.returncode == 0, done.stderr
     assert "6 sentences, by torch\nBLEU" in done.stdout.decode()
     assert len((tmp_path / "out").read_text(encoding="utf-8").splitlines()) == 6
-    told = json.loads(manyheads(*call, "--json").stdout)
+    told = json.loads(manyheads(*call, "--json", "--against", str(folder)).stdout)
     assert told["scores"][0]["signature"].startswith("nrefs:1|bs:20")
     (tmp_path / "r").write_text("one\n", encoding="utf-8")
     wrong = manyheads(*call)

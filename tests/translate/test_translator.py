@@ -221,9 +221,16 @@ def test_a_longer_term_stands_for_the_shorter_in_it(translator: mh.Translator) -
     from manyheads.translate import Terms
 
     terms = Terms(PAIR, "", {"book": "책", "school book": "학교", "Book": "책"}, [])
-    assert terms.required("a school book") == (tuple(SUBWORDS.encode("학교")),)
-    assert len(terms.required("a school book and a book")) == 2
-    assert terms.required("the BOOK") == (tuple(SUBWORDS.encode("책")),)
+    assert terms.required("a school book")[0] == (tuple(SUBWORDS.encode("학교")),)
+    assert len(terms.required("a school book and a book")[0]) == 2
+    assert terms.required("the BOOK") == ((tuple(SUBWORDS.encode("책")),), ())
+
+
+def test_no_word_goes_on_from_a_term(translator: mh.Translator) -> None:
+    for one in translator.translate(
+        [f"{text} book" for text in lines(40)], glossary={"book": "home"}, beam=1
+    ):
+        assert re.search(r"(?<!\w)home(?!\w)", one.text), one.text
 
 
 def test_what_cannot_be_kept_is_said(translator: mh.Translator) -> None:
@@ -347,6 +354,9 @@ def test_as_many_lines_come_out_as_go_in(folder: Path, tmp_path: Path) -> None:
     )
     assert other.stdout.startswith("🙂".encode()) or other.stdout.count(b"\n") == 1, other.stderr
     assert manyheads("translate", str(folder)).stdout == b""
+    marked = manyheads("translate", str(folder), "-", text=b"\xef\xbb\xbfI go home.")
+    assert marked.stdout == manyheads("translate", str(folder), text=b"I go home.").stdout
+    assert b"-: line 3 is not UTF-8" in done.stderr
 
 
 def test_json_tells_scores_tokens_and_alternatives(folder: Path) -> None:
@@ -366,6 +376,8 @@ def test_json_tells_scores_tokens_and_alternatives(folder: Path) -> None:
         (["{folder}", "--beam", "0"], 2, "search.beam is 0"),
         (["{folder}", "--engine", "x"], 2, "the engine is 'x'"),
         (["{folder}", "gone.txt"], 3, "gone.txt: No such file"),
+        (["{folder}", "text.gz"], 3, "text.gz: is compressed"),
+        (["{folder}", "--beam", "100000"], 2, "search.beam is 100000"),
         (["{folder}", "--glossary", "{bad}"], 3, "line 1 is not a term, a tab and its translation"),
     ],
 )

@@ -35,7 +35,7 @@ def main() -> None:
     except RuntimeError as fault:
         if not any(words in str(fault) for words in ("out of memory", "can't allocate memory")):
             raise
-        leave(f"{str(fault).splitlines()[0]} Lower train.micro_tokens: the result is the same to rounding", 4)
+        leave(f"{str(fault).splitlines()[0]} In training lower train.micro_tokens, in translating --beam", 4)
     except OSError as fault:
         at = f"{fault.filename}: " if fault.filename else ""
         leave(f"{at}{fault.strerror or fault}", 4 if fault.errno in NO_ROOM else 3)

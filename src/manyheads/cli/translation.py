@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import typer
 
@@ -196,11 +196,13 @@ def export(
     """
     if (to is None) == (source_format is None):
         raise RequestError("export needs either --to ctranslate2, onnx or huggingface, or --from huggingface")
+    if out.exists():
+        raise RequestError(f"{out}: exists already; choose another folder")
     checks = exporter(to, source_format)(model, out)
     if as_json:
         print(json.dumps({"folder": str(out), "checks": [vars(one) for one in checks]}, ensure_ascii=False))
         return
-    print("log-probability by the one and by the other, of sample sentences:")
+    print("log-probability by the one and by the other, of pieces drawn at random:")
     for one in checks:
         print(f"{one.ours:12.4f} {one.theirs:12.4f}  {one.target[:70]}")
     print(f"{out}: the same model")
@@ -227,6 +229,9 @@ def exporter(to: str | None, source_format: str | None) -> Any:
     raise RequestError(f"unknown format {wrong!r}; known: {known}")
 
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
 def given(**options: Any) -> dict[str, Any]:
     """Those that someone set; the others are the model folder's own."""
     return {key: value for key, value in options.items() if value is not None}
@@ -234,12 +239,23 @@ def given(**options: Any) -> dict[str, Any]:
 
 def read_lines(files: list[Path]) -> Iterator[str]:
     """Lines of files, or of stdin, without their line feeds. What is not UTF-8 becomes U+FFFD."""
-    paths: list[Path | None] = list(files) or [None]
-    for path in paths:
-        stream = sys.stdin.buffer if path is None else path.open("rb")
-        with stream:
-            for line in stream:
-                yield line.removesuffix(b"\n").decode("utf-8", "replace")
+    for path in files or [Path("-")]:
+        with sys.stdin.buffer if path == Path("-") else opened(path) as stream:
+            for number, line in enumerate(stream, 1):
+                text = (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).removesuffix(b"\n")
+                try:
+                    yield text.decode("utf-8")
+                except UnicodeDecodeError:
+                    warnings.warn(
+                        f"{path}: line {number} is not UTF-8; what cannot be read is \ufffd", stacklevel=2
+                    )
+                    yield text.decode("utf-8", "replace")
+
+
+def opened(path: Path) -> IO[bytes]:
+    if path.suffix in (".gz", ".xz", ".zst"):
+        raise DataError(f"{path}: is compressed; unpack it first, as with zcat, and pipe it in")
+    return path.open("rb")
 
 
 def read_glossary(path: Path) -> dict[str, str]:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from manyheads.config import BEGIN, END, UNKNOWN, SearchConfig
 from manyheads.errors import CheckpointError, DataError, RequestError
 from manyheads.folders import fingerprint
+from manyheads.text.segments import has_words
 from manyheads.text.subwords import SubwordPair
 
 FORMAT = 1
@@ -224,9 +225,11 @@ class OnnxModel:
     # ---- text
 
     def translate(self, texts: Sequence[str], beam: int = 1, alpha: float = SearchConfig.alpha) -> list[str]:
-        """Each text, one sentence, in the other language; blank ones stay as they are."""
+        """Each text, one sentence, in the other language; those without a word stay as they are."""
+        if isinstance(texts, str):
+            raise RequestError(f"translate wants a list of texts, and has the text {texts[:40]!r}")
         found = list(texts)
-        numbers = [number for number, text in enumerate(texts) if text.strip()]
+        numbers = [number for number, text in enumerate(texts) if has_words(text)]
         sources = [[*self.subwords.source.encode(texts[number]), END] for number in numbers]
         self._warn_of_long(sources)
         limits = [self._limit(source) for source in sources]
