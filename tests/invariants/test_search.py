@@ -223,6 +223,18 @@ def test_what_is_required_comes_out(
     assert found[0].total == pytest.approx(total(key, text), abs=1e-4)
 
 
+def test_only_the_beginning_of_a_word_follows_what_stands_apart() -> None:
+    followers: dict[bool, set[int]] = {True: set(), False: set()}
+    for key, apart in itertools.product(range(40), (True, False)):
+        wish = Wish(
+            6, least=5, required=((4,),), apart=((4,),) if apart else (), word_starts=frozenset({0, 3})
+        )
+        text = scripted([key], [wish], mh.SearchConfig(beam=3))[0][0].tokens
+        followers[apart] |= {after for one, after in itertools.pairwise(text) if one == 4}
+    assert followers[True] <= {0, 3}
+    assert followers[False] > {0, 3}
+
+
 def test_a_wide_beam_finds_the_best_with_what_is_required() -> None:
     how = mh.SearchConfig(beam=130, alpha=0.0)
     for key in range(12):
