@@ -16,7 +16,8 @@ from itertools import pairwise
 
 LINE_BREAKS = re.compile(r"(?:\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])+")
 CLOSING = r"[\"'”’»›)\]}」』）】》〉]*+"
-ENDS = re.compile(rf"(?:[.!?…]++{CLOSING}(?=\s)|[。！？]++{CLOSING})")
+# A run of signs is looked at from its beginning only: a line of nothing but dots must not take forever.
+ENDS = re.compile(rf"(?:(?<![.!?…])[.!?…]++{CLOSING}(?=\s)|(?<![。！？])[。！？]++{CLOSING})")
 NO_END = re.compile(
     r"(?:^\s*\d{1,3}|(?:^|\s)(?:[^\W\d]|Mr|Mrs|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|etc|z\.B|bzw|ca|Nr))\.$",
     re.IGNORECASE,
