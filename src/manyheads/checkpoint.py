@@ -20,7 +20,14 @@ from torch import Tensor, nn
 
 from manyheads.config import Config, ModelConfig
 from manyheads.errors import CheckpointError, ConfigError, DataError
-from manyheads.folders import fingerprint, fingerprints, room_for, take_back, written_aside
+from manyheads.folders import (
+    check_files,
+    fingerprints,
+    read_description,
+    room_for,
+    take_back,
+    written_aside,
+)
 from manyheads.model.transformer import Transformer
 from manyheads.text.subwords import SubwordPair
 
@@ -103,13 +110,7 @@ def describe(folder: str | os.PathLike[str]) -> Description:
     """What the folder is; every file in it is compared with its checksum."""
     here = Path(folder)
     told = read_manifest(here)
-    if WEIGHTS not in told["files"]:
-        raise CheckpointError(f"{here / MANIFEST}: names no {WEIGHTS}")
-    for name, stated in told["files"].items():
-        if not (here / name).exists():
-            raise CheckpointError(f"{here / name}: is missing, and {MANIFEST} names it")
-        if fingerprint(here / name) != stated:
-            raise CheckpointError(f"{here / name}: damaged, its SHA-256 is not that of {MANIFEST}")
+    check_files(here, told["files"], (WEIGHTS,), MANIFEST)
     try:
         config = Config.from_mapping(told["config"])
     except ConfigError as fault:
@@ -119,25 +120,16 @@ def describe(folder: str | os.PathLike[str]) -> Description:
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
-    try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        number = told["format"]
-    except OSError as fault:
-        hint = f"; did you mean {folder / 'model'}?" if (folder / "model" / MANIFEST).exists() else ""
-        raise CheckpointError(f"{folder}: no model folder ({MANIFEST}: {fault.strerror}){hint}") from None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise CheckpointError(f"{path}: not the description of a model folder") from None
-    if type(number) is not int or number > FORMAT:
-        raise CheckpointError(
-            f"{folder}: format {number}, but this version reads up to {FORMAT}: update manyheads"
-        )
+    inside = folder / "model"
+    hint = f"; did you mean {inside}?" if (inside / MANIFEST).exists() else ""
+    told = read_description(folder, MANIFEST, FORMAT, f"no model folder ({{why}}){hint}", "a model folder")
     kinds = {"step": int, "languages": dict, "training": dict, "config": dict, "files": dict}
     wrong = [key for key, kind in kinds.items() if type(told.get(key)) is not kind]
     if wrong:
         raise CheckpointError(f"{path}: has no sound {', '.join(wrong)}")
     if told.get("sha256", own_sum(told)) != own_sum(told):
         raise CheckpointError(f"{path}: damaged, or changed by hand: its SHA-256 is not its own")
-    return dict(told)
+    return told
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from manyheads.errors import DataError, NoRoomError
+from manyheads.errors import CheckpointError, DataError, NoRoomError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # how a system says that a disk is full
 
@@ -140,6 +140,40 @@ def put_in_place(aside: Path, folder: Path) -> None:
         raise
     sync(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def read_description(folder: Path, marker: str, newest: int, absent: str, kind: str) -> dict[str, Any]:
+    """What a folder's marker says of it, in a format that this version reads.
+
+    `absent` says what the folder then is not, `kind` what the marker ought to describe.
+    """
+    path = folder / marker
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        number = told["format"]
+    except OSError as fault:
+        raise CheckpointError(f"{folder}: {absent.format(why=f'{marker}: {fault.strerror}')}") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise CheckpointError(f"{path}: not the description of {kind}") from None
+    if type(number) is not int or number > newest:
+        raise CheckpointError(
+            f"{folder}: format {number}, but this version reads up to {newest}: update manyheads"
+        )
+    return dict(told)
+
+
+def check_files(folder: Path, stated: dict[str, Any], needed: tuple[str, ...], marker: str) -> None:
+    """Every file that the marker names is there, in the folder itself, and as it was written."""
+    for name in needed:
+        if name not in stated:
+            raise CheckpointError(f"{folder / marker}: names no {name}")
+    for name, sums in stated.items():
+        if Path(name).name != name:
+            raise CheckpointError(f"{folder / marker}: names {name!r}, which is not in the folder")
+        if not (folder / name).is_file():
+            raise CheckpointError(f"{folder / name}: is missing, and {marker} names it")
+        if fingerprint(folder / name) != sums:
+            raise CheckpointError(f"{folder / name}: damaged, its SHA-256 is not that of {marker}")
 
 
 def fingerprints(folder: Path) -> dict[str, dict[str, Any]]:

@@ -71,9 +71,13 @@ class Hypothesis:
         return sum(self.token_scores) if self.log_p is None else self.log_p
 
 
-def penalty(length: int, alpha: float) -> float:
+Length = TypeVar("Length", float, Tensor)
+
+
+def penalty(length: Length, alpha: float) -> Length:
     """((5 + L) / 6)^alpha (6.1), the end token counted in L."""
-    return math.pow((5 + length) / 6, alpha)
+    grown: Length = ((5 + length) / 6) ** alpha
+    return grown
 
 
 # ---- what is under way
@@ -253,7 +257,7 @@ def over_now(beams: Beams, alpha: float, branching: bool) -> list[int]:
     if not branching:
         return (passed_B | (best_B == NEVER)).nonzero().flatten().tolist()
     longest = torch.tensor([wish.limit + 1 for wish in beams.wishes], device=best_B.device)
-    most_B = best_B / ((5 + longest) / 6) ** alpha
+    most_B = best_B / penalty(longest, alpha)
     return (passed_B | (beams.ended.min(1).values >= most_B)).nonzero().flatten().tolist()
 
 
@@ -340,7 +344,7 @@ def pick(beams: Beams, logits_BWK: Tensor, log_total_BW: Tensor, how: SearchConf
 def finish(beams: Beams, ends_BW: Tensor, alpha: float) -> None:
     """Rows that have just ended become results, each in the place of its own."""
     lengths_B1 = torch.tensor(beams.lengths, device=ends_BW.device)[:, None] + 1
-    scores_BW = beams.scores / ((5 + lengths_B1) / 6) ** alpha
+    scores_BW = beams.scores / penalty(lengths_B1, alpha)
     beams.ended = torch.where(ends_BW, scores_BW, beams.ended)
     beams.ended_lengths = torch.where(ends_BW, lengths_B1, beams.ended_lengths)
     beams.ended_tokens = torch.where(ends_BW[..., None], beams.tokens, beams.ended_tokens)
@@ -434,7 +438,7 @@ def keep_finished(beams: Beams, found: Candidates, ends_BC: Tensor, how: SearchC
         if wish.required:
             ends_BC[sentence] = False  # these have a way of their own
     lengths_B1 = torch.tensor(beams.lengths, device=ends_BC.device)[:, None] + 1
-    now_BC = (found.scores / ((5 + lengths_B1) / 6) ** how.alpha).masked_fill(~ends_BC, NEVER)
+    now_BC = (found.scores / penalty(lengths_B1, how.alpha)).masked_fill(~ends_BC, NEVER)
     results = beams.ended.shape[1]
     best_BN, place_BN = torch.cat((beams.ended, now_BC), 1).topk(results, dim=1)
     old_BN, new_BN = place_BN.clamp(max=results - 1), (place_BN - results).clamp(min=0)

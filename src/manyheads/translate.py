@@ -17,7 +17,7 @@ from manyheads.engines.engine import Engine, Scores
 from manyheads.engines.torch import Ensemble, TorchEngine, known_device
 from manyheads.errors import ConfigError, RequestError
 from manyheads.model.transformer import Trace
-from manyheads.search import Hypothesis, Wish
+from manyheads.search import Hypothesis, Wish, penalty
 from manyheads.text import segments
 from manyheads.text.segments import Part
 from manyheads.text.subwords import SubwordPair
@@ -179,10 +179,7 @@ class Translator:
                 yield part
                 continue
             for piece in self._short(part.text):
-                before, inside, after = segments.trimmed(piece)
-                yield from (Part(edge, False) for edge in [before] if edge)
-                yield Part(inside, segments.has_words(inside))
-                yield from (Part(edge, False) for edge in [after] if edge)
+                yield from segments.with_edges(piece)
 
     def _short(self, text: str) -> Iterator[str]:
         """Parted where that is possible; else whole, with a warning; words are parted only far beyond."""
@@ -304,7 +301,7 @@ class Translator:
         return Translation(
             source=source,
             text=target,
-            score=total / ((5 + len(scores)) / 6) ** self.how.alpha,
+            score=total / penalty(len(scores), self.how.alpha),
             log_probability=total,
             source_tokens=[*map(self.subwords.source.piece, source_ids)],
             tokens=[*map(self.subwords.target.piece, ids)],

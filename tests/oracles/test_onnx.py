@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import manyheads as mh
 from draw import configs, stir
-from manyheads import checkpoint
+from manyheads import checkpoint, folders
 from manyheads.config import BEGIN, END, SubwordConfig
 from manyheads.engines.torch import TorchEngine
 from manyheads.export import onnx as export
@@ -454,7 +454,7 @@ def test_files_that_are_no_graphs_of_ours_are_refused(folder: Path) -> None:
         (decoder.read_bytes(), "not a graph of ours"),
     ):
         encoder.write_bytes(foreign)
-        changed(folder, lambda told: told["files"].update({encoder.name: checkpoint.fingerprint(encoder)}))
+        changed(folder, lambda told: told["files"].update({encoder.name: folders.fingerprint(encoder)}))
         with pytest.raises(mh.CheckpointError, match=rf"encoder\.onnx: .*{message}"):
             OnnxModel(folder)
     encoder.write_bytes(whole)

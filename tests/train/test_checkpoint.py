@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import manyheads as mh
-from manyheads import checkpoint
+from manyheads import checkpoint, folders
 from manyheads.config import SubwordConfig
 from manyheads.text.subwords import SubwordPair, Subwords
 
@@ -143,7 +143,7 @@ def test_a_pickle_in_place_of_weights_is_refused_and_not_executed(tmp_path: Path
     weights = tmp_path / "model" / checkpoint.WEIGHTS
     weights.write_bytes(pickle.dumps(Trap(tmp_path / "mark")))
     told = json.loads((tmp_path / "model" / checkpoint.MANIFEST).read_text())
-    told["files"][weights.name] = checkpoint.fingerprint(weights)
+    told["files"][weights.name] = folders.fingerprint(weights)
     told["sha256"] = checkpoint.own_sum(told)
     (tmp_path / "model" / checkpoint.MANIFEST).write_text(json.dumps(told))
     with pytest.raises(mh.CheckpointError, match=r"weights\.safetensors: not safetensors"):

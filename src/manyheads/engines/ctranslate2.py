@@ -18,7 +18,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from manyheads import checkpoint
 from manyheads.config import BEGIN, END, UNKNOWN, Config, ModelConfig, SearchConfig
+from manyheads.engines.engine import Scores
 from manyheads.engines.torch import groups
 from manyheads.errors import CheckpointError, ConfigError, DataError, RequestError
 from manyheads.folders import fingerprint, fingerprints, room_for, written_aside
@@ -381,7 +382,7 @@ class CTranslate2Engine:
         wishes: Sequence[Wish],
         how: SearchConfig,
         *,
-        scores: Literal["none", "total", "tokens"] = "total",
+        scores: Scores = "total",
     ) -> list[list[Hypothesis]]:
         """The best translations of each source, best first, in the order of the sources.
 

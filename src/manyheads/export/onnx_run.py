@@ -12,7 +12,6 @@ Shapes: B sentences, W hypotheses of each, R = B W rows in that order; N layers,
         S slots for the longest source, L slots for what was read: a row's tokens stand in the last of them.
 """
 
-import json
 import math
 import os
 import warnings
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 
 from manyheads.config import BEGIN, END, UNKNOWN, SearchConfig
 from manyheads.errors import CheckpointError, DataError, RequestError
-from manyheads.folders import fingerprint
+from manyheads.folders import check_files, read_description
 from manyheads.text.segments import has_words
 from manyheads.text.subwords import SubwordPair
 
@@ -294,23 +293,11 @@ def needed(package: str) -> Any:
 
 def read_manifest(folder: Path) -> dict[str, Any]:
     """What the folder says of itself; every file that it names is compared with its checksum."""
-    path = folder / MANIFEST
-    try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        number = told["format"]
-    except OSError as fault:
-        raise CheckpointError(
-            f"{folder}: no folder of an ONNX export ({MANIFEST}: {fault.strerror})"
-        ) from None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise CheckpointError(f"{path}: not the description of an ONNX export") from None
-    if type(number) is not int or number > FORMAT:
-        raise CheckpointError(
-            f"{folder}: format {number}, but this version reads up to {FORMAT}: update manyheads"
-        )
-    check_sound(path, told)
-    check_files(folder, told["files"])
-    return dict(told)
+    absent, kind = "no folder of an ONNX export ({why})", "an ONNX export"
+    told = read_description(folder, MANIFEST, FORMAT, absent, kind)
+    check_sound(folder / MANIFEST, told)
+    check_files(folder, told["files"], (ENCODER, DECODER), MANIFEST)
+    return told
 
 
 def check_sound(path: Path, told: dict[str, Any]) -> None:
@@ -326,19 +313,6 @@ def check_sound(path: Path, told: dict[str, Any]) -> None:
         raise CheckpointError(f"{path}: has no sound {', '.join(wrong)}")
     if told.get("special") != {"unknown": UNKNOWN, "begin": BEGIN, "end": END}:
         raise CheckpointError(f"{path}: its special ids are {told.get('special')}, which are not ours")
-
-
-def check_files(folder: Path, stated: dict[str, Any]) -> None:
-    for name in (ENCODER, DECODER):
-        if name not in stated:
-            raise CheckpointError(f"{folder / MANIFEST}: names no {name}")
-    for name, sums in stated.items():
-        if Path(name).name != name:
-            raise CheckpointError(f"{folder / MANIFEST}: names {name!r}, which is not in the folder")
-        if not (folder / name).is_file():
-            raise CheckpointError(f"{folder / name}: is missing, and {MANIFEST} names it")
-        if fingerprint(folder / name) != sums:
-            raise CheckpointError(f"{folder / name}: damaged, its SHA-256 is not that of {MANIFEST}")
 
 
 def opened(path: Path, ports: tuple[tuple[str, ...], tuple[str, ...]], threads: int | None) -> Any:

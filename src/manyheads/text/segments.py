@@ -51,24 +51,19 @@ def parts(text: str, language: str | None) -> Iterator[Part]:
 def line_parts(line: str, language: str | None) -> Iterator[Part]:
     rest = line
     for sentence in [line] if language is None else sentences(line, language):
-        before, inside, after = trimmed(sentence)
-        if before:
-            yield Part(before, False)
-        if inside:
-            yield Part(inside, has_words(inside))
-        if after:
-            yield Part(after, False)
+        yield from with_edges(sentence)
         rest = rest[len(sentence) :]
     assert not rest
 
 
-def trimmed(text: str) -> tuple[str, str, str]:
-    """White space before, what is inside, white space after."""
+def with_edges(text: str) -> Iterator[Part]:
+    """White space before, what is inside, white space after; as far as there is any."""
     inside = text.strip()
-    if not inside:
-        return text, "", ""
-    start = text.index(inside)
-    return text[:start], inside, text[start + len(inside) :]
+    start = text.index(inside) if inside else len(text)
+    end = start + len(inside)
+    for part in (Part(text[:start], False), Part(inside, has_words(inside)), Part(text[end:], False)):
+        if part.text:
+            yield part
 
 
 def has_words(text: str) -> bool:

@@ -9,11 +9,8 @@ import hashlib
 import math
 import os
 import shutil
-import signal
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,12 +23,11 @@ from manyheads.config import Config, DataConfig, ModelConfig, TrainConfig
 from manyheads.data.batches import Batch, Batches, Stream
 from manyheads.data.store import Store
 from manyheads.engines.torch import TorchEngine
-from manyheads.errors import PREEMPTED, CheckpointError, ConfigError, NoRoomError, TrainingError
+from manyheads.errors import CheckpointError, ConfigError, NoRoomError, TrainingError
 from manyheads.evaluate import Score, greedy_bleu
 from manyheads.model.transformer import Transformer, count_parameters
 from manyheads.packed import Packed
 from manyheads.train.distributed import World
-from manyheads.train.launch import leave_code
 from manyheads.train.log import RunLog, Screen
 from manyheads.train.loss import chunked_loss
 from manyheads.train.optimiser import Optimiser, gradient_norm
@@ -491,42 +487,3 @@ def check_reach(config: Config) -> None:
             f"data.longest is {config.data.longest}, but learned positions reach "
             f"{config.model.learned_length}: lower it, or raise model.learned_length"
         )
-
-
-SAME_REQUEST = 0.5  # seconds within which a second signal is the first one again, sent to several at once
-
-
-@contextlib.contextmanager
-def stop_asked() -> Iterator[Callable[[], bool]]:
-    """Whether someone asked us to stop: SIGTERM or Ctrl-C. Asked twice, we leave at once.
-
-    Python's own handlers wait until a long call into torch returns; so a thread watches for signals. Only a
-    main thread can be asked.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    ears, mouth = socket.socketpair()
-    mouth.setblocking(False)
-    times: list[float] = []
-
-    def watch() -> None:
-        while ears.recv(1) != b"":
-            times.append(time.monotonic())
-            if times[-1] - times[0] > SAME_REQUEST:
-                leave_code(PREEMPTED)
-                os._exit(PREEMPTED)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
-    wakeup = signal.set_wakeup_fd(mouth.fileno())
-    try:
-        yield lambda: bool(times)
-    finally:
-        signal.set_wakeup_fd(wakeup)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        mouth.close()
-        watcher.join()
-        ears.close()

@@ -16,8 +16,9 @@ from manyheads.folders import take_lock
 from manyheads.train.distributed import World, joined
 from manyheads.train.launch import report_rank
 from manyheads.train.log import Screen, screen
-from manyheads.train.loop import Trainer, stop_asked
+from manyheads.train.loop import Trainer
 from manyheads.train.state import is_run
+from manyheads.train.stop import stop_asked
 
 CONFIG = "config.toml"
 NOTHING = -1
