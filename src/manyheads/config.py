@@ -219,6 +219,7 @@ class TrainConfig(Section):
     precision: Literal["auto", "float32", "bfloat16"] = setting(
         "auto", "of products; bfloat16 on a GPU by default, weights stay float32"
     )
+    capture: bool = setting(True, "on a GPU, run steps as captured graphs, free of Python's pace")
     compile: bool = setting(False, "let torch.compile make one program of the model")
     deterministic: bool = setting(False, "on a GPU, the same bits each time, at some cost in speed")
     schedule: Literal["paper", "linear", "cosine", "constant"] = setting(

@@ -6,10 +6,10 @@
 T: tokens in the batch.  B: sentences.  L: the longest sentence, or any bound above it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from manyheads.errors import DataError
+
+Anything = TypeVar("Anything")
 
 MOST_TOKENS = 2**31 - 1  # that offsets of 32 bits can count
 LARGEST_ID = 2**63 - 1
@@ -100,6 +102,17 @@ class Packed:
         """The place of each token in its sentence, from 0. [T] int64"""
         places = torch.arange(self.tokens.shape[0], device=self.tokens.device)
         return places - self.offsets[self.sentence_of]
+
+    def remember(self, key: Hashable, make: Callable[[], Anything]) -> Anything:
+        """What was made for this batch under this key before, or is made now."""
+        if key not in self._remembered:
+            self._remembered[key] = make()
+        found: Anything = self._remembered[key]
+        return found
+
+    @cached_property
+    def _remembered(self) -> dict[Hashable, Any]:
+        return {}
 
     def split(self, values: Tensor | None = None) -> list[Tensor]:
         """Back to sentences: the tokens, or any values [T, ...] that stand in their places."""

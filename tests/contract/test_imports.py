@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src" / "manyheads"
 
 GROUND = {"errors", "config", "packed", "progress", "folders"}  # that every room may import
-FIRST_ROOMS = {"text", "data", "model", "search", "checkpoint", "engines", "translate", "evaluate"}
+FIRST_ROOMS = {"text", "data", "kernels", "model", "search", "checkpoint", "engines", "translate", "evaluate"}
 UPPER_ROOMS = {"train", "export", "look", "serve"}
 EVERYTHING = {"presets", *FIRST_ROOMS, *UPPER_ROOMS}
 MAY_IMPORT: dict[str, set[str]] = {
@@ -22,13 +22,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "folders": set(),
     "text": set(),
     "data": {"text"},
-    "model": set(),
+    "kernels": set(),
+    "model": {"kernels"},
     "search": set(),
     "checkpoint": {"model", "text"},
     "engines": {"checkpoint", "search", "model", "text"},
     "translate": {"engines", "checkpoint", "model", "search", "text"},
     "evaluate": {"translate", "text"},
-    "train": {"data", "model", "checkpoint", "engines", "evaluate", "translate"},
+    "train": {"data", "kernels", "model", "checkpoint", "engines", "evaluate", "translate"},
     "export": {"engines", "translate", "checkpoint", "model", "search", "text"},
     "look": {"translate"},
     "serve": {"translate", "evaluate", "look"},
@@ -40,6 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # What importing a module may need; the rest is imported where it is used.
 CORE_NEEDS = {"torch", "numpy", "typer", "sentencepiece"}
+KERNELS_NEED = {"torch", "triton"}  # which is there wherever torch has a GPU
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc"}
 MODULES = sorted(SOURCE.rglob("*.py"))
 
@@ -76,7 +78,7 @@ def test_importing_a_module_needs_the_core_alone(path: Path) -> None:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         packages = {name.partition(".")[0] for name in names} - {"manyheads", *sys.stdlib_module_names}
-        assert packages <= CORE_NEEDS
+        assert packages <= (KERNELS_NEED if room_of(path) == "kernels" else CORE_NEEDS)
 
 
 def test_the_rules_have_no_cycle() -> None:

@@ -62,7 +62,7 @@ def test_the_fused_path_equals_the_reference(
         if not len(q) or not len(v):
             continue
         weight = torch.randn(len(q), heads, d_v, device="cuda")
-        assert choose_path(q, v, rule) == "fused"
+        assert choose_path(q, v, rule, 2000) == "fused"
         fast = run([q, k, v], weight, queries, keys, rule, "fused")
         exact = run([x.double() for x in (q, k, v)], weight.to(dtype), queries, keys, rule, "reference")
         for name, a, b in zip(("out", "dq", "dk", "dv"), fast, exact, strict=True):
@@ -88,7 +88,8 @@ def test_what_the_kernel_cannot_serve_takes_the_padded_path() -> None:
         return torch.zeros(3, 2, width, dtype=dtype, device="cuda")
 
     half = at(64, torch.bfloat16)
-    assert choose_path(half, half, Rule()) == "fused"
+    assert choose_path(half, half, Rule(), 2000) == "fused"
+    assert choose_path(half, half, Rule(), 100) == "spans"
     assert choose_path(half, half, Rule(dropout=0.1)) == "padded"
     assert choose_path(half, half, Rule("additive")) == "padded"
     assert choose_path(half.float(), half.float(), Rule()) == "padded"

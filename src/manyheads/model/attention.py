@@ -2,8 +2,8 @@
 
     Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V                                   (1)
 
-The reference is that formula, sentence by sentence, and gives the weights too. The padded and the fused path
-compute the same faster; the tests hold them to the reference, values and gradients.
+The reference is that formula, sentence by sentence, and gives the weights too. The other paths compute the
+same faster; the tests hold them to the reference, values and gradients.
 
 Shapes: T query tokens and S key tokens of the whole batch, B sentences, H heads, K = d_k, V = d_v;
         Q and L: the queries and keys of one sentence, or of the longest where several stand padded.
@@ -17,12 +17,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from manyheads import kernels
 from manyheads.errors import DataError
 from manyheads.packed import Packed
 
 FUSED_WIDTH_LIMIT = 256  # of a head, in the fused kernel
 FUSED_WIDTH_STEP = 8  # its widths are multiples of this
 FUSED_CAPABILITY = (8, 0)  # of the GPU
+SPANS_WIDTH_LIMIT = 128  # of a head, in the kernel of ours
+SPANS_LONGEST = 1024  # tokens of a sentence, up to which it is the faster one
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def attend(
     rule: Rule,
     *,
     maps: list[Tensor] | None = None,
-    path: Literal["reference", "padded", "fused"] | None = None,
+    path: Literal["reference", "padded", "fused", "spans"] | None = None,
 ) -> Tensor:
     """What each query gathers, [T, H, V]; a query with nothing to look at gathers zeros.
 
@@ -59,17 +62,19 @@ def attend(
         raise ValueError("causal and windowed attention compare positions of one and the same text")
     if len(queries) != len(keys):
         raise DataError(f"{len(queries)} sentences look at {len(keys)}: give as many sources as targets")
-    serve = PATHS[path or choose_path(q_THK, v_SHV, rule)]
+    serve = PATHS[path or choose_path(q_THK, v_SHV, rule, max(queries.longest, keys.longest))]
     if maps is not None:
         with torch.no_grad():
             maps.extend(weights(q_THK, k_SHK, queries, keys, rule))
     return serve(q_THK, k_SHK, v_SHV, queries, keys, rule)
 
 
-def choose_path(q_THK: Tensor, v_SHV: Tensor, rule: Rule) -> str:
-    """The fused kernel where there is one and it can serve, else the padded path."""
-    there = q_THK.is_cuda and has_kernel(q_THK.device)
-    return "fused" if there and kernel_serves(q_THK, v_SHV, rule) else "padded"
+def choose_path(q_THK: Tensor, v_SHV: Tensor, rule: Rule, longest: int = 0) -> str:
+    """A fused kernel where there is one and it can serve, else the padded path."""
+    if not (q_THK.is_cuda and has_kernel(q_THK.device) and kernel_serves(q_THK, v_SHV, rule)):
+        return "padded"
+    narrow = max(q_THK.shape[-1], v_SHV.shape[-1]) <= SPANS_WIDTH_LIMIT
+    return "spans" if narrow and longest <= SPANS_LONGEST and kernels.serve(q_THK) else "fused"
 
 
 def kernel_serves(q_THK: Tensor, v_SHV: Tensor, rule: Rule) -> bool:
@@ -214,9 +219,20 @@ def fused(q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Pa
     return out[..., :d_v]
 
 
+def spans(q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Packed, rule: Rule) -> Tensor:
+    """Our own kernel, which puts several short sentences into a tile."""
+    from manyheads.kernels.spans import Sight, attend_spans
+
+    sight = queries.remember(
+        (Sight, None if keys is queries else keys, rule.causal, rule.window),
+        lambda: Sight.between(queries, keys, rule.causal, rule.window),
+    )
+    return attend_spans(q_THK, k_SHK, v_SHV, sight, rule.scale(q_THK.shape[-1]))
+
+
 def fill_up(x: Tensor, width: int) -> Tensor:
     """Zeros behind each head, up to the one width that the kernel wants: they add nothing to a product."""
     return x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1]))
 
 
-PATHS = {"reference": reference, "padded": padded, "fused": fused}
+PATHS = {"reference": reference, "padded": padded, "fused": fused, "spans": spans}

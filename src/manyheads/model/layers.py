@@ -12,11 +12,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyheads import kernels
 from manyheads.config import ModelConfig
 from manyheads.errors import DataError
+from manyheads.kernels.split import split
 from manyheads.model.attention import Rule, attend, attend_padded
 from manyheads.model.cache import LayerCache
 from manyheads.packed import Packed
+
+
+class Linear(nn.Linear):
+    """x W + b"""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return affine(x, self.weight, self.bias)
+
+
+def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    if not kernels.serve(x):
+        return F.linear(x, weight, bias)
+    from manyheads.kernels import products
+
+    return products.affine(x, weight, bias)
 
 
 class MultiHeadAttention(nn.Module):
@@ -29,10 +46,10 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, config: ModelConfig, *, causal: bool = False, window: int | None = None):
         super().__init__()
         self.heads = config.heads
-        self.w_q = nn.Linear(config.d_model, config.heads * config.key_width)
-        self.w_k = nn.Linear(config.d_model, config.heads * config.key_width)
-        self.w_v = nn.Linear(config.d_model, config.heads * config.value_width)
-        self.w_o = nn.Linear(config.heads * config.value_width, config.d_model)
+        self.w_q = Linear(config.d_model, config.heads * config.key_width)
+        self.w_k = Linear(config.d_model, config.heads * config.key_width)
+        self.w_v = Linear(config.d_model, config.heads * config.value_width)
+        self.w_o = Linear(config.heads * config.value_width, config.d_model)
         additive = config.attention == "additive"
         self.energy = nn.Parameter(torch.empty(config.heads, config.key_width)) if additive else None
         self.rule = Rule(config.attention, causal, window, config.attention_dropout)
@@ -45,8 +62,11 @@ class MultiHeadAttention(nn.Module):
         keys: Packed,
         maps: list[Tensor] | None = None,
     ) -> Tensor:
-        q_THK = self.split_heads(self.w_q(x_TD))
-        k_SHK, v_SHV = self.keys_and_values(memory_SD)
+        if x_TD is memory_SD:
+            q_THK, k_SHK, v_SHV = self.project(x_TD, self.w_q, self.w_k, self.w_v)
+        else:
+            (q_THK,) = self.project(x_TD, self.w_q)
+            k_SHK, v_SHV = self.keys_and_values(memory_SD)
         gathered_THV = attend(q_THK, k_SHK, v_SHV, queries, keys, self.rule_now(), maps=maps)
         return self.join_heads(gathered_THV)
 
@@ -59,7 +79,18 @@ class MultiHeadAttention(nn.Module):
         return self.join_heads(gathered_BHWV.transpose(1, 2).flatten(0, 1))
 
     def keys_and_values(self, memory_SD: Tensor) -> tuple[Tensor, Tensor]:
-        return self.split_heads(self.w_k(memory_SD)), self.split_heads(self.w_v(memory_SD))
+        k_SHK, v_SHV = self.project(memory_SD, self.w_k, self.w_v)
+        return k_SHK, v_SHV
+
+    def project(self, x_TD: Tensor, *maps: nn.Linear) -> list[Tensor]:
+        """Several maps of the same vectors, by heads; on a GPU in one product, which keeps it busier."""
+        if not x_TD.is_cuda or len(maps) == 1:
+            return [self.split_heads(one(x_TD)) for one in maps]
+        together = affine(
+            x_TD, torch.cat([one.weight for one in maps]), torch.cat([one.bias for one in maps])
+        )
+        widths = [one.out_features for one in maps]
+        return [self.split_heads(part) for part in split(together, widths)]
 
     def split_heads(self, x: Tensor) -> Tensor:
         return x.view(len(x), self.heads, x.shape[-1] // self.heads)
@@ -82,13 +113,21 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.w_1 = nn.Linear(config.d_model, config.d_ff)
-        self.w_2 = nn.Linear(config.d_ff, config.d_model)
+        self.w_1 = Linear(config.d_model, config.d_ff)
+        self.w_2 = Linear(config.d_ff, config.d_model)
         self.activation = ACTIVATIONS[config.activation]
 
     def forward(self, x_TD: Tensor) -> Tensor:
-        out: Tensor = self.w_2(self.activation(self.w_1(x_TD)))
+        out: Tensor = self.w_2(self.hidden(x_TD))
         return out
+
+    def hidden(self, x_TD: Tensor) -> Tensor:
+        """max(0, x W_1 + b_1)"""
+        if self.activation is F.relu and kernels.serve(x_TD):
+            from manyheads.kernels import products
+
+            return products.rectified(x_TD, self.w_1.weight, self.w_1.bias)
+        return self.activation(self.w_1(x_TD))
 
 
 class Dropout(nn.Dropout):
@@ -127,14 +166,26 @@ class Residual(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.pre = config.norm == "pre"
         self.residuals = config.residuals
+        self.fuses = self.residuals and not self.pre and isinstance(self.norm, nn.LayerNorm)
 
     def forward(self, x_TD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        out: Tensor = self.dropout(sublayer(self.norm(x_TD) if self.pre else x_TD))
+        out: Tensor = sublayer(self.norm(x_TD) if self.pre else x_TD)
+        if self.fuses and kernels.serve(out):
+            return self.fused(x_TD, out)
+        out = self.dropout(out)
         if self.residuals:
             out = x_TD + out
         if not self.pre:
             out = self.norm(out)
         return out
+
+    def fused(self, x_TD: Tensor, h_TD: Tensor) -> Tensor:
+        """The same in one kernel."""
+        from manyheads.kernels.residual import add_and_normalise
+
+        dropout = self.dropout.p if self.training else 0.0
+        assert isinstance(self.norm, nn.LayerNorm)
+        return add_and_normalise(x_TD, h_TD, self.norm.weight, self.norm.bias, self.norm.eps, dropout)
 
 
 class EncoderLayer(nn.Module):

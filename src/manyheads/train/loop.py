@@ -27,6 +27,7 @@ from manyheads.errors import CheckpointError, ConfigError, NoRoomError, Training
 from manyheads.evaluate import Score, greedy_bleu
 from manyheads.model.transformer import Transformer, count_parameters
 from manyheads.packed import Packed
+from manyheads.train.captured import Captured, Outcome, can_capture
 from manyheads.train.distributed import World
 from manyheads.train.log import RunLog, Screen
 from manyheads.train.loss import chunked_loss
@@ -56,6 +57,16 @@ class Place:
     best_step: int = 0
     worse: int = 0  # validations since the best
     bleu: float | None = None  # of the latest validation
+
+
+@dataclass(frozen=True)
+class Launched:
+    """An update that was begun, and what is known of it without waiting for it."""
+
+    step: int
+    outcome: Outcome
+    tokens: float  # of the target
+    numbers: dict[str, Any]
 
 
 class Objective(nn.Module):
@@ -96,6 +107,8 @@ class Trainer:
         self.saved_step = -1  # of the newest checkpoint; the same on every rank
         self.mark = time.monotonic()  # up to which time is accounted for
         self.pace = 0.0  # seconds a step, lately
+        self.captured: Captured | None = None  # updates as graphs, where they can be
+        self.under_way: Launched | None = None  # an update whose outcome nobody has read yet
         self.log: RunLog | None = None  # the first rank's
 
     def begin(self) -> None:
@@ -122,13 +135,25 @@ class Trainer:
             self.screen.say(
                 f"{len(self.batches.too_long):,} pairs of more than {limit} tokens a side are left out"
             )
-        self.objective = self.world.share(Objective(self.model, self.config.train))
+        self._prepare_updates()
         self.log = RunLog(self.run, self.place.step) if self.world.is_first else None
         try:
             return self._train(asked)
         finally:
             if self.log:
                 self.log.close()
+
+    def _prepare_updates(self) -> None:
+        objective = Objective(self.model, self.config.train)
+        self.under_way, self.captured = None, None
+        if not can_capture(self.config.model, self.config.train, self.world.device):
+            self.objective = self.world.share(objective)
+            return
+        data, size = self.config.data, self.world.size
+        full = self.config.train.micro_tokens or -(-data.batch_tokens // size)
+        self.captured = Captured(
+            objective, self.optimiser, self.config.train, self.world, full=full, longest=data.longest
+        )
 
     def _train(self, asked: Callable[[], bool]) -> str:
         self.mark = time.monotonic()
@@ -137,6 +162,7 @@ class Trainer:
             with self._stream() as stream:
                 for batch in stream:
                     if reason := self._reason_to_stop(asked):
+                        self._settle()
                         return self._end(reason)
                     self._step(batch)
                     if self.place.faults >= FAULTS_IN_A_ROW:
@@ -159,26 +185,61 @@ class Trainer:
         return None
 
     def _step(self, batch: Batch) -> None:
-        """One update, and what is due after it."""
+        """One update, and what is due after it. A GPU is at work on it while the one before is looked at."""
         train, place = self.config.train, self.place
-        numbers = self._update(batch)
+        launched = self._update(batch)
+        self._settle()
+        self.under_way = launched
         place.epoch, place.index = batch.epoch, batch.index + 1
         if place.index == self.batches.count(batch.epoch):
             place.epoch, place.index = batch.epoch + 1, 0
-        numbers["seconds"] = time.monotonic() - self.mark  # since the last step ended: waiting for data too
-        numbers["tokens_per_second"] = numbers["tokens"] / numbers["seconds"]
-        if self._low_precision() and (limit := peak(self.world.device)):
-            numbers["share_of_peak"] = numbers["flops"] / numbers["seconds"] / limit / self.world.size
-        self.pace = 0.9 * self.pace + 0.1 * numbers["seconds"] if self.pace else numbers["seconds"]
-        self.screen.step(place.step, train.steps)
-        if self.log and (place.step % train.log_every == 0 or place.step == 1):
-            self.log.write("train", place.step, numbers)
-            self.screen.log(place.step, train.steps, numbers | {"bleu": place.bleu, "left": self._left()})
-        better = place.step % train.validate_every == 0 and not place.faults and self._validate()
-        place.seconds += time.monotonic() - self.mark
-        self.mark = time.monotonic()
-        if (better or place.step % train.checkpoint_every == 0) and not place.faults:
+        validates, saves = (
+            place.step % every == 0 for every in (train.validate_every, train.checkpoint_every)
+        )
+        if validates or saves or not self.captured:
+            self._settle()
+        better = validates and not place.faults and self._validate()
+        self._account_time()
+        if (better or saves) and not place.faults:
             self.save()  # never in the middle of faults, to which nobody wants to go back
+
+    def _account_time(self) -> float:
+        """Seconds since the last time, now counted as the run's: waiting for data too."""
+        now = time.monotonic()
+        passed, self.mark = now - self.mark, now
+        self.place.seconds += passed
+        return passed
+
+    def _settle(self) -> None:
+        """The outcome of the update under way, read and told."""
+        if self.under_way is None:
+            return
+        launched, self.under_way = self.under_way, None
+        train, place = self.config.train, self.place
+        norm, total, nll = launched.outcome.read()
+        finite = math.isfinite(norm) and math.isfinite(total)
+        place.faults = 0 if finite else place.faults + 1
+        place.skipped += not finite
+        seconds = self._account_time()
+        self.pace = 0.9 * self.pace + 0.1 * seconds if self.pace else seconds
+        self.screen.step(launched.step, train.steps)
+        if self.log and (launched.step % train.log_every == 0 or launched.step == 1):
+            numbers = {
+                "loss": total / launched.tokens,
+                "perplexity": perplexity(nll / launched.tokens),
+                "gradient_norm": norm,
+                "skipped": place.skipped,
+                **launched.numbers,
+                **self._speed(launched, seconds),
+            }
+            self.log.write("train", launched.step, numbers)
+            self.screen.log(launched.step, train.steps, numbers | {"bleu": place.bleu, "left": self._left()})
+
+    def _speed(self, launched: Launched, seconds: float) -> dict[str, float]:
+        numbers = {"seconds": seconds, "tokens_per_second": launched.numbers["tokens"] / seconds}
+        if self._low_precision() and (limit := peak(self.world.device)):
+            numbers["share_of_peak"] = launched.numbers["flops"] / seconds / limit / self.world.size
+        return numbers
 
     def _left(self) -> float:
         """Seconds until steps or time end the run, at its latest pace."""
@@ -186,46 +247,52 @@ class Trainer:
         steps = (train.steps - place.step) * self.pace
         return steps if train.seconds is None else max(0.0, min(steps, train.seconds - place.seconds))
 
-    def _update(self, batch: Batch) -> dict[str, Any]:
+    def _update(self, batch: Batch) -> Launched:
         """The gradient of the whole batch, over its parts and all ranks, then the optimiser's step (5.3)."""
         train, place = self.config.train, self.place
         source_tokens, tokens, flops = self.world.sum(
             len(batch.source.tokens), len(batch.labels.tokens), batch_flops(self.config.model, batch)
         )
         step = place.step + 1
-        kept = [buffer.clone() for buffer in self.model.buffers()]  # running statistics, where there are any
+        rate = learning_rate(step, train, self.config.model.d_model)
+        parts = list(batch.parts(train.micro_tokens))
+        seeds = [dropout_seed(train.seed, step, self.world.rank, number) for number in range(len(parts))]
         self.model.train()
+        if self.captured:
+            outcome = self._captured_update(self.captured, parts, seeds, tokens, rate)
+        else:
+            outcome = self._plain_update(parts, seeds, tokens, rate)
+        place.step = step
+        numbers = {"tokens": source_tokens + tokens, "flops": flops}
+        return Launched(step, outcome, tokens, {"learning_rate": rate, **numbers, "epoch": batch.epoch})
+
+    def _captured_update(
+        self, captured: Captured, parts: list[Batch], seeds: list[int], tokens: float, rate: float
+    ) -> Outcome:
+        captured.begin()
+        for part, seed in zip(parts, seeds, strict=True):
+            captured.add(part, 1 / tokens, seed)
+        return captured.finish(rate)
+
+    def _plain_update(self, parts: list[Batch], seeds: list[int], tokens: float, rate: float) -> Outcome:
+        kept = [buffer.clone() for buffer in self.model.buffers()]  # running statistics, where there are any
         self.optimiser.zero_grad()
         total = nll = torch.zeros((), device=self.world.device)
-        parts = list(batch.parts(train.micro_tokens))
-        for number, part in enumerate(parts):
-            torch.manual_seed(dropout_seed(train.seed, step, self.world.rank, number))
+        for number, (part, seed) in enumerate(zip(parts, seeds, strict=True)):
+            torch.manual_seed(seed)
             with self._synced(number == len(parts) - 1):
                 part_total, part_nll = self._loss(part)
                 (part_total * (self.world.size / tokens)).backward()
             total, nll = total + part_total.detach(), nll + part_nll
-        norm = gradient_norm(self.model, train.clip)
-        rate = learning_rate(step, train, self.config.model.d_model)
+        norm = gradient_norm(self.model, self.config.train.clip)
         all_total, all_nll = self.world.sum(total.item(), nll.item())
-        finite = math.isfinite(norm) and math.isfinite(all_total)
-        if finite:
-            self.optimiser.step(rate)
+        if math.isfinite(norm) and math.isfinite(all_total):
+            self.optimiser.set_rate(rate)
+            self.optimiser.step()
         else:
             for buffer, before in zip(self.model.buffers(), kept, strict=True):
                 buffer.copy_(before)
-        place.step = step
-        place.faults = 0 if finite else place.faults + 1
-        place.skipped += not finite
-        return {
-            "loss": all_total / tokens,
-            "perplexity": perplexity(all_nll / tokens),
-            "learning_rate": rate,
-            "gradient_norm": norm,
-            "tokens": source_tokens + tokens,
-            "flops": flops,
-            "epoch": batch.epoch,
-            "skipped": place.skipped,
-        }
+        return Outcome(torch.tensor((norm, all_total, all_nll), dtype=torch.float64))
 
     def _synced(self, last: bool) -> contextlib.AbstractContextManager[Any]:
         """Gradients travel between ranks once an update, with its last part."""
@@ -372,6 +439,7 @@ class Trainer:
         self.screen.say(f"{diagnosis}: back to {back.name}")
         skipped, last = place.skipped, place.step
         self.resume(checkpoint.describe(back))
+        self._prepare_updates()
         self.place.went_back, self.place.faults, self.place.skipped = True, 0, skipped
         if self.log:
             self.log.rewind(self.place.step)

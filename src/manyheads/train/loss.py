@@ -12,6 +12,7 @@ so that the loss of a token whose right word is y, and its gradient by the logit
 Shapes: T tokens, C tokens of a chunk, D = d_model, K = vocabulary.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +20,12 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from manyheads import kernels
 from manyheads.config import TrainConfig
 from manyheads.errors import DataError
 
 CHUNK_LOGITS = 2**24  # numbers of [C, K] held at once, twice: 2 x 64 MiB in float32
+CHUNK_LOGITS_OF_KERNEL = 2**29  # by the kernel, which needs them once: 1 GiB in bfloat16
 
 
 @dataclass(frozen=True)
@@ -66,17 +69,23 @@ def chunked_loss(
     labels_T: Tensor,
     train: TrainConfig,
     *,
-    chunk_logits: int = CHUNK_LOGITS,
+    chunk_logits: int | None = None,
 ) -> Loss:
     """The same over `model.hidden` and `model.output`, some tokens at a time."""
     if len(hidden_TD) != len(labels_T):
         raise DataError(f"{len(hidden_TD)} hidden states, but {len(labels_T)} labels: there is one for each")
-    chunk = max(1, chunk_logits // output.out_features)
+    chunk = max(1, (chunk_logits or most_logits(hidden_TD)) // output.out_features)
     smoothing = smoothing_weights(output.out_features, train)
     learning = torch.is_grad_enabled() and (hidden_TD.requires_grad or output.weight.requires_grad)
     inputs = hidden_TD, output.weight, output.bias, labels_T
     total, nll = _ChunkedLoss.apply(*inputs, smoothing, chunk, learning)  # type: ignore[no-untyped-call]
     return Loss(total, nll, len(labels_T))
+
+
+def most_logits(hidden_TD: Tensor) -> int:
+    """That are held at once."""
+    by_kernel = kernels.serve(hidden_TD.new_empty(0, dtype=product_dtype(hidden_TD)))
+    return CHUNK_LOGITS_OF_KERNEL if by_kernel else CHUNK_LOGITS
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -146,28 +155,42 @@ def chunk_by_chunk(
     if learning:
         summed = [weight_KD] if bias_K is None else [weight_KD, bias_K]
         gradients = [torch.empty_like(hidden_TD), *(torch.zeros_like(one, dtype=dtype) for one in summed)]
-    rows = min(chunk, len(labels_T))
-    logits_CK = hidden_TD.new_empty(rows, len(weight_KD))
-    log_p_CK = logits_CK.new_empty(logits_CK.shape, dtype=dtype)
+    logits_CK = hidden_TD.new_empty(min(chunk, len(labels_T)), len(weight_KD))
+    judge = by_kernel if kernels.serve(logits_CK) else by_definition(torch.empty_like(logits_CK, dtype=dtype))
     for first in range(0, len(labels_T), chunk):
         hidden_CD, labels_C = hidden_TD[first : first + chunk], labels_T[first : first + chunk]
         logits = torch.mm(hidden_CD, weight_KD.T, out=logits_CK[: len(labels_C)])
         if bias_K is not None:
             logits += bias_K
-        log_p = torch.log_softmax(logits, -1, dtype=dtype, out=log_p_CK[: len(labels_C)])
-        of_labels = -log_p.gather(1, labels_C[:, None]).sum()
-        a, b = smoothing
-        total += a * of_labels - b * log_p.sum()
-        nll += of_labels
+        chunk_total, chunk_nll, exact = judge(logits, labels_C, smoothing, learning)
+        total += chunk_total
+        nll += chunk_nll
         if learning:
             by_hidden_TD, by_weight_KD, *by_bias_K = gradients
-            exact = logit_gradient(log_p, labels_C, smoothing)
             by_logits = exact.to(hidden_TD.dtype)
             torch.mm(by_logits, weight_KD, out=by_hidden_TD[first : first + chunk])
             add_product(by_weight_KD, by_logits.T, hidden_CD)
             for by_bias in by_bias_K:
-                by_bias += exact.sum(0)
+                by_bias += exact.sum(0, dtype=dtype)
     return [total, nll, *gradients]
+
+
+Judge = Callable[[Tensor, Tensor, tuple[float, float], bool], tuple[Tensor, Tensor, Tensor]]
+
+
+def by_definition(log_p_CK: Tensor) -> Judge:
+    """The loss, -log p of the right words and, when learning, the gradient by the logits; in a given room."""
+
+    def judge(
+        logits: Tensor, labels_C: Tensor, smoothing: tuple[float, float], learning: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        log_p = torch.log_softmax(logits, -1, dtype=log_p_CK.dtype, out=log_p_CK[: len(labels_C)])
+        of_labels = -log_p.gather(1, labels_C[:, None]).sum()
+        a, b = smoothing
+        total = a * of_labels - b * log_p.sum()
+        return total, of_labels, logit_gradient(log_p, labels_C, smoothing) if learning else log_p
+
+    return judge
 
 
 def logit_gradient(log_p_CK: Tensor, labels_C: Tensor, smoothing: tuple[float, float]) -> Tensor:
@@ -176,6 +199,16 @@ def logit_gradient(log_p_CK: Tensor, labels_C: Tensor, smoothing: tuple[float, f
     gradient_CK = log_p_CK.exp_().sub_(b)
     gradient_CK[torch.arange(len(labels_C), device=labels_C.device), labels_C] -= a
     return gradient_CK
+
+
+def by_kernel(
+    logits_CK: Tensor, labels_C: Tensor, smoothing: tuple[float, float], learning: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same on a GPU, over the logits themselves. Labels of -1 do not count."""
+    from manyheads.kernels.cross_entropy import cross_entropy_
+
+    loss_C, nll_C = cross_entropy_(logits_CK, labels_C, smoothing)
+    return loss_C.sum(), nll_C.sum(), logits_CK
 
 
 def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:

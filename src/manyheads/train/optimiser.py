@@ -1,6 +1,7 @@
 """Adam with the paper's numbers (5.3), AdamW and Muon; their state as named tensors that can be kept."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn, optim
@@ -22,10 +23,20 @@ class Optimiser:
         self.names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
         self.parts = make_parts(model, train)
 
-    def step(self, learning_rate: float) -> None:
+    def set_rate(self, learning_rate: float) -> None:
+        """The learning rate of the next step. On a GPU it is a number there, which a captured step reads."""
         for part in self.parts:
             for group in part.param_groups:
-                group["lr"] = learning_rate
+                if isinstance(group["lr"], Tensor):
+                    group["lr"].fill_(learning_rate)
+                else:
+                    group["lr"] = learning_rate
+
+    def step(self, skip: Tensor | None = None) -> None:
+        """An update, unless `skip` holds, which only the fused ones can be told on the GPU itself."""
+        for part in self.parts:
+            if skip is not None:
+                part.found_inf = skip.float()  # type: ignore[attr-defined]  # as torch's own scaler does it
             part.step()
 
     def zero_grad(self) -> None:
@@ -68,20 +79,27 @@ def placed(value: Tensor, parameter: Tensor) -> Tensor:
 
 
 def make_parts(model: nn.Module, train: TrainConfig) -> list[optim.Optimizer]:
-    betas, epsilon = (train.beta1, train.beta2), train.epsilon
     parameters = list(model.parameters())
+    on_gpu = parameters[0].is_cuda
+    adam: dict[str, Any] = {
+        "lr": torch.zeros((), device=parameters[0].device) if on_gpu else 0.0,
+        "betas": (train.beta1, train.beta2),
+        "eps": train.epsilon,
+        "fused": True,
+        "capturable": on_gpu,
+    }
     if train.optimiser == "adam":
-        return [optim.Adam(parameters, lr=0.0, betas=betas, eps=epsilon, fused=True)]
+        return [optim.Adam(parameters, **adam)]
     decay = train.weight_decay
     if train.optimiser == "adamw":
-        return [optim.AdamW(parameters, lr=0.0, betas=betas, eps=epsilon, weight_decay=decay, fused=True)]
+        return [optim.AdamW(parameters, weight_decay=decay, **adam)]
     outside = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
     outside.add(model.output.weight)  # type: ignore[union-attr, arg-type]
     inside = [one for one in parameters if one.dim() == 2 and one not in outside]
     rest = [one for one in parameters if one.dim() != 2 or one in outside]
     return [
         optim.Muon(inside, lr=0.0, weight_decay=decay),
-        optim.AdamW(rest, lr=0.0, betas=betas, eps=epsilon, weight_decay=decay, fused=True),
+        optim.AdamW(rest, weight_decay=decay, **adam),
     ]
 
 

@@ -1,0 +1,19 @@
+"""The fast paths of a GPU, in Triton: each equals a plain one beside it, and the tests hold it to that."""
+
+import importlib.util
+from functools import cache
+
+import torch
+from torch import Tensor
+
+HALF = (torch.bfloat16, torch.float16)
+
+
+def serve(x: Tensor) -> bool:
+    """Whether numbers of this kind lie where the kernels run: on a GPU, in half precision."""
+    return x.is_cuda and x.dtype in HALF and there_is_triton() and not torch.compiler.is_compiling()
+
+
+@cache
+def there_is_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None

@@ -1,0 +1,207 @@
+"""The GPU's kernels against their definitions, values and gradients: on a CPU by Triton's interpreter."""
+
+import random
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+pytest.importorskip("triton", reason="Triton is not installed: its kernels cannot be interpreted")
+
+import manyheads as mh
+from manyheads.kernels import cross_entropy, products, residual
+from manyheads.kernels.split import split
+from manyheads.model.attention import Rule, attend
+from manyheads.train.loss import plain_loss, smoothing_weights
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+DTYPES = [(torch.float32, 1e-5), (torch.float16, 3e-3)]
+if DEVICE == "cuda":
+    DTYPES.append((torch.bfloat16, 1e-2))
+each_dtype = pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
+
+
+def text(lengths: list[int]) -> mh.Packed:
+    return mh.Packed.of([[3] * length for length in lengths]).to(DEVICE)
+
+
+def normal(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(shape, device=DEVICE).to(dtype)
+
+
+def distance(a: Tensor, b: Tensor) -> float:
+    """|a - b| / |b|, where |b| is at least 0.05 a number."""
+    a, b = a.double(), b.double()
+    return ((a - b).norm() / b.norm().clamp(min=0.05 * max(1, b.numel()) ** 0.5)).item()
+
+
+def gradients(out: Tensor, weight: Tensor, leaves: list[Tensor]) -> list[Tensor]:
+    return [out.detach(), *torch.autograd.grad((out * weight).sum(), leaves)]
+
+
+# ---- attention
+
+
+@each_dtype
+@pytest.mark.parametrize(
+    ("causal", "window"), [(False, None), (True, None), (False, 7), (True, 4), (False, 1)]
+)
+@pytest.mark.parametrize("widths", [(16, 16), (24, 20), (64, 64), (5, 72)])
+def test_attention_over_spans_is_the_reference(
+    causal: bool, window: int | None, widths: tuple[int, int], dtype: torch.dtype, tolerance: float
+) -> None:
+    chance = random.Random(f"{causal}{window}{widths}")
+    lengths = [chance.choice([0, 1, 2, 9, 31, 70]) for _ in range(5)]
+    compare(text(lengths), None, Rule(causal=causal, window=window), widths, dtype, tolerance)
+
+
+@each_dtype
+@pytest.mark.parametrize(
+    ("queries", "keys"),
+    [([3, 0, 40, 5], [0, 7, 33, 90]), ([1], [1]), ([0, 0, 2], [3, 0, 0]), ([65, 64, 63], [2, 130, 1])],
+)
+def test_so_it_is_from_one_text_to_another(
+    queries: list[int], keys: list[int], dtype: torch.dtype, tolerance: float
+) -> None:
+    compare(text(queries), text(keys), Rule(), (32, 32), dtype, tolerance)
+
+
+def test_a_sentence_of_a_thousand_tokens_takes_several_tiles() -> None:
+    lengths = (
+        [1000, 1, 0, 37] if DEVICE == "cuda" else [200, 1, 0, 37]
+    )  # the interpreter is patient, not quick
+    compare(text(lengths), None, Rule(causal=True), (16, 16), torch.float32, 1e-5)
+
+
+def compare(
+    queries: mh.Packed,
+    others: mh.Packed | None,
+    rule: Rule,
+    widths: tuple[int, int],
+    dtype: torch.dtype,
+    tolerance: float,
+) -> None:
+    keys = queries if others is None else others
+    d_k, d_v = widths
+    q, k = normal(len(queries.tokens), 2, d_k, dtype=dtype), normal(len(keys.tokens), 2, d_k, dtype=dtype)
+    v, weight = normal(len(keys.tokens), 2, d_v, dtype=dtype), normal(len(queries.tokens), 2, d_v)
+    ours = [one.requires_grad_() for one in (q, k, v)]
+    exact = [one.detach().double().requires_grad_() for one in (q, k, v)]
+    fast = gradients(attend(*ours, queries, keys, rule, path="spans"), weight, ours)
+    plain = gradients(attend(*exact, queries, keys, rule, path="reference"), weight, exact)
+    for name, a, b in zip(("out", "d_q", "d_k", "d_v"), fast, plain, strict=True):
+        assert a.isfinite().all(), name
+        assert distance(a, b) < tolerance, name
+
+
+def test_parts_of_one_product_give_their_gradient_back_in_one_piece() -> None:
+    """Self-attention's q, k and v lie side by side, and so do the gradients: nothing is copied."""
+    sentences = text([4, 9])
+    together = normal(13, 3 * 16).requires_grad_()
+    parts = [part.view(13, 2, 8) for part in split(together, [16, 16, 16])]
+    out = attend(*parts, sentences, sentences, Rule(), path="spans")
+    weight = normal(*out.shape)
+    plain = [part.view(13, 2, 8) for part in together.split(16, -1)]
+    expected = attend(*plain, sentences, sentences, Rule(), path="reference")
+    (ours,), (theirs,) = (torch.autograd.grad((one * weight).sum(), together) for one in (out, expected))
+    assert distance(ours, theirs) < 1e-5
+    pieces = torch.randn(6, 5, device=DEVICE)
+    back = split(together[:6, :5], [2, 3])[0].grad_fn.apply(pieces[:, :2], pieces[:, 2:])[0]  # type: ignore[union-attr]
+    assert back.data_ptr() == pieces.data_ptr()
+    apart = split(together[:6, :5], [2, 3])[0].grad_fn.apply(pieces[:, 2:4], pieces[:, :3])[0]  # type: ignore[union-attr]
+    assert torch.equal(apart, torch.cat((pieces[:, 2:4], pieces[:, :3]), 1))
+
+
+# ---- residual, dropout and norm
+
+
+@each_dtype
+@pytest.mark.parametrize(
+    ("tokens", "width"), [(37, 48), (1, 16), (9, 512), (3000 if DEVICE == "cuda" else 70, 130)]
+)
+def test_the_fused_residual_is_the_norm_of_a_sum(
+    tokens: int, width: int, dtype: torch.dtype, tolerance: float
+) -> None:
+    inputs = [normal(tokens, width), normal(tokens, width, dtype=dtype), normal(width), normal(width)]
+    ours = [one.requires_grad_() for one in inputs]
+    exact = [one.detach().double().requires_grad_() for one in inputs]
+    weight = normal(tokens, width)
+    fast = gradients(residual.add_and_normalise(*ours, 1e-5, 0.0), weight, ours)
+    x, h, gain, bias = exact
+    plain = gradients(F.layer_norm(x + h, (width,), gain, bias, 1e-5), weight, exact)
+    for name, a, b in zip(("y", "d_x", "d_h", "d_gain", "d_bias"), fast, plain, strict=True):
+        assert distance(a, b) < tolerance, name
+
+
+def test_what_is_dropped_is_dropped_on_the_way_back_too_and_the_seed_decides_it() -> None:
+    gain, bias = torch.ones(256, device=DEVICE), torch.zeros(256, device=DEVICE)
+    h = torch.ones(300, 256, device=DEVICE, requires_grad=True)
+    masks = []
+    for seed in (5, 5, 6):
+        torch.manual_seed(seed)
+        y = residual.add_and_normalise(torch.zeros_like(h), h, gain, bias, 1e-5, 0.3)
+        (d_h,) = torch.autograd.grad(y, h, torch.randn_like(y))
+        dropped = y < 0  # a sum of zeros and equal numbers: the smaller ones
+        assert torch.equal(d_h == 0, dropped)
+        masks.append(dropped)
+    assert torch.equal(masks[0], masks[1])
+    shares = masks[2].float()
+    assert shares.mean().item() == pytest.approx(0.3, abs=0.01)
+    for side in (0, 1):  # by row and by column as much as chance has it
+        count = shares.shape[side]
+        assert shares.mean(side).std().item() == pytest.approx((0.21 / count) ** 0.5, rel=0.25)
+    both = (masks[0] & masks[2]).float().mean().item()
+    assert both == pytest.approx(0.09, abs=0.01), "another seed, another choice"
+    neighbours = (masks[2][:, 1:] & masks[2][:, :-1]).float().mean().item()
+    assert neighbours == pytest.approx(0.09, abs=0.01)
+
+
+def test_the_gradient_of_h_carries_its_sum() -> None:
+    h = normal(50, 32).requires_grad_()
+    seen: list[Tensor] = []
+    y = residual.add_and_normalise(normal(50, 32), h, normal(32), normal(32), 1e-5, 0.1)
+    h.register_hook(lambda gradient: seen.append(gradient))
+    y.backward(normal(50, 32))
+    known = products.known_sum(seen[0])
+    assert known is not None
+    assert distance(known, seen[0].sum(0)) < 1e-5
+
+
+# ---- products
+
+
+@each_dtype
+@pytest.mark.parametrize("closes", [True, False])
+def test_the_gradient_of_a_product_is_closed_where_the_maximum_was_and_summed(
+    closes: bool, dtype: torch.dtype, tolerance: float
+) -> None:
+    arrived, out = normal(130, 300, dtype=dtype), normal(130, 300, dtype=dtype).relu()
+    passed, summed = products.sum_and_close(arrived, out if closes else None)
+    expected = arrived * (out > 0) if closes else arrived
+    assert torch.equal(passed, expected)
+    assert distance(summed, expected.double().sum(0)) < tolerance
+
+
+# ---- the loss
+
+
+@each_dtype
+@pytest.mark.parametrize("words", [5, 300, 9000])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_cross_entropy_and_its_gradient_are_the_plain_ones(
+    words: int, smoothing: float, dtype: torch.dtype, tolerance: float
+) -> None:
+    train = mh.TrainConfig(label_smoothing=smoothing)
+    logits, labels = 3 * normal(7, words, dtype=dtype), torch.randint(0, words, (7,), device=DEVICE)
+    labels[3] = cross_entropy.IGNORED
+    counts = labels >= 0
+    exact = logits.double().requires_grad_()
+    plain = plain_loss(exact[counts], labels[counts], train)
+    (expected,) = torch.autograd.grad(plain.total, exact)
+    loss, nll = cross_entropy.cross_entropy_(logits, labels, smoothing_weights(words, train))
+    assert loss.sum().item() == pytest.approx(plain.total.item(), rel=1e-5)
+    assert nll.sum().item() == pytest.approx(plain.nll.item(), rel=1e-5)
+    assert distance(logits, expected) < tolerance
+    assert (logits[3] == 0).all()
+    assert loss[3] == nll[3] == 0
