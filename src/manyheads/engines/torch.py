@@ -1,14 +1,17 @@
 """The torch engine: our own models and our own search, on a CPU or a GPU."""
 
+import copy
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from manyheads.config import BEGIN, END, ModelConfig, SearchConfig
 from manyheads.engines.engine import Scores
+from manyheads.engines.slots import Size, SlotSearch, can_serve
 from manyheads.errors import ConfigError, RequestError
 from manyheads.model.cache import Memory
 from manyheads.model.transformer import Trace
@@ -16,6 +19,9 @@ from manyheads.packed import Packed
 from manyheads.search import Hypothesis, Limits, Wish, search
 
 ROWS = 256  # hypotheses under way at once
+GPU_ROWS = 2048  # on a GPU in captured graphs
+MEMORY_SHARE = 0.25  # of what is free there, for keys and values
+SIZES_KEPT = 4  # of captured searches
 ROOM = 2**15  # tokens of sources that the rows under way may have, which bounds memory
 LOOK_EVERY = 8  # steps on a GPU, which would wait at each look
 SHORT = 64  # tokens of a source: so far all may go together
@@ -33,15 +39,40 @@ def known_device(device: str | None) -> str:
     return device
 
 
+Precision = Literal["auto", "float32", "bfloat16"]
+
+
+def rounded(model: nn.Module) -> nn.Module:
+    """A copy whose products are made in bfloat16; norms stay as they are."""
+    copied = copy.deepcopy(model)
+    for module in copied.modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            module.to(torch.bfloat16)
+    return copied
+
+
 class TorchEngine:
     """A model that is loaded; several threads may use it at once."""
 
     name = "torch"
     objective = "log p / ((5 + L) / 6)^alpha"
 
-    def __init__(self, model: nn.Module, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self, model: nn.Module, device: torch.device | str = "cpu", precision: Precision = "auto"
+    ) -> None:
         self.device = torch.device(device)
         self.model: Any = model.to(self.device).eval()
+        self.rounds = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
+        self.searcher: Any = rounded(self.model) if self.rounds else self.model  # which looks for words
+        self.slots: dict[Size, SlotSearch] = {}  # the latest, each with its graph
+        self.slots_taken = threading.Lock()
+
+    def refresh(self) -> None:
+        """After the model's weights have changed."""
+        self.model.eval()
+        if self.rounds:
+            for mine, exact in zip(self.searcher.parameters(), self.model.parameters(), strict=True):
+                mine.data.copy_(exact.data)
 
     @property
     def reach(self) -> int | None:
@@ -60,24 +91,48 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         """The best translations of each source, best first, in the order of the sources. Scores are free."""
         wishes = [self._within_reach(source, wish) for source, wish in zip(sources, wishes, strict=True)]
+        in_slots = self.device.type == "cuda" and can_serve(self.searcher, wishes, how)
+        look = self._search_in_slots if in_slots else self._search
         found: list[list[Hypothesis]] = [[] for _ in sources]
         for numbers in alike([len(source) for source in sources]):
-            room = max(len(sources[number]) for number in numbers)
-            looks = LOOK_EVERY if self.device.type == "cuda" else 1
-            limits = Limits(rows=max(how.width, min(ROWS, ROOM // room)), look_every=looks)
             own, asked = [sources[number] for number in numbers], [wishes[number] for number in numbers]
-            for number, results in zip(numbers, self._search(own, asked, how, limits), strict=True):
+            for number, results in zip(numbers, look(own, asked, how), strict=True):
                 found[number] = results
         return found
 
     def _search(
-        self, sources: list[list[int]], wishes: list[Wish], how: SearchConfig, limits: Limits
+        self, sources: list[list[int]], wishes: list[Wish], how: SearchConfig
     ) -> list[list[Hypothesis]]:
         def open_sentences(numbers: list[int], state: Any) -> Any:
-            memory = self.model.encode(Packed.of([sources[number] for number in numbers]).to(self.device))
-            return self.model.start(memory, how.width) if state is None else state.admit(memory)
+            memory = model.encode(Packed.of([sources[number] for number in numbers]).to(self.device))
+            return model.start(memory, how.width) if state is None else state.admit(memory)
 
-        return search(self.model.step, open_sentences, wishes, how, self.device, limits)
+        model, room = self.searcher, max(map(len, sources))
+        looks = LOOK_EVERY if self.device.type == "cuda" else 1
+        limits = Limits(rows=max(how.width, min(ROWS, ROOM // room)), look_every=looks)
+        return search(model.step, open_sentences, wishes, how, self.device, limits)
+
+    def _search_in_slots(
+        self, sources: list[list[int]], wishes: list[Wish], how: SearchConfig
+    ) -> list[list[Hypothesis]]:
+        """The same on a GPU, as captured graphs; by one thread at a time."""
+        with self.slots_taken:
+            size = Size.of(sources, wishes, how, GPU_ROWS)
+            dtype = next(self.searcher.encoder.parameters()).dtype
+            if size not in self.slots:
+                size = self._that_fits(size, dtype)
+            slots = self.slots.pop(size, None) or SlotSearch(self.searcher, size, dtype, self.device)
+            self.slots[size] = slots  # the latest stands last
+            return slots.run(sources, wishes)
+
+    def _that_fits(self, size: Size, dtype: torch.dtype) -> Size:
+        """With fewer places where memory is short; older sizes are forgotten."""
+        for old in list(self.slots)[: 1 - SIZES_KEPT]:
+            del self.slots[old]
+        free, _ = torch.cuda.mem_get_info(self.device)
+        while size.places > 1 and size.bytes(self.model.config, dtype.itemsize) > free * MEMORY_SHARE:
+            size = replace(size, places=size.places // 2)
+        return size
 
     def _within_reach(self, source: list[int], wish: Wish) -> Wish:
         if self.reach is None:

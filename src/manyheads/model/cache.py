@@ -6,13 +6,14 @@ Shapes: N layers; B sentences, W hypotheses of each, R = B W rows in that order;
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.errors import RequestError
-from manyheads.model.attention import filled
+from manyheads.model.attention import Rule, attend_padded, filled
 from manyheads.packed import Packed
 
 FIRST_ROOM = 16  # slots made at the first step; doubled whenever they are full
@@ -122,14 +123,30 @@ class State:
         return filled(self.source_lengths, self.source_keys.shape[3])[:, None, None, :]
 
 
+class Cache(Protocol):
+    """A state as one decoder layer sees it during one step."""
+
+    def attend_past(self, q_RHK: Tensor, k_RHK: Tensor, v_RHV: Tensor, rule: Rule) -> Tensor: ...
+    def attend_source(self, q_RHK: Tensor, rule: Rule) -> Tensor: ...
+
+
 @dataclass(frozen=True, eq=False)
 class LayerCache:
-    """A state as one decoder layer sees it during one step."""
+    """The cache of a State."""
 
     state: State
     layer: int
     seen_past: Tensor  # [R, 1, 1, L]
     seen_source: Tensor  # [B, 1, 1, S]
+
+    def attend_past(self, q_RHK: Tensor, k_RHK: Tensor, v_RHV: Tensor, rule: Rule) -> Tensor:
+        """What each row's newest token gathers of the row, itself included, which is kept. [R, H, V]"""
+        self.append(k_RHK, v_RHV)
+        return attend_rows(q_RHK, *self.past(), rule)
+
+    def attend_source(self, q_RHK: Tensor, rule: Rule) -> Tensor:
+        """What it gathers of its sentence's source. [R, H, V]"""
+        return attend_rows(q_RHK, *self.source(), rule)
 
     def append(self, k_RHK: Tensor, v_RHV: Tensor) -> None:
         """Keys and values of the newest token of each row, behind what the row has read."""
@@ -147,6 +164,14 @@ class LayerCache:
     def source(self) -> tuple[Tensor, Tensor, Tensor]:
         """Keys [B, H, S, K], values [B, H, S, V], and which of them are tokens of the source."""
         return self.state.source_keys[self.layer], self.state.source_values[self.layer], self.seen_source
+
+
+def attend_rows(q_RHK: Tensor, k_BHLK: Tensor, v_BHLV: Tensor, seen: Tensor, rule: Rule) -> Tensor:
+    """One query of each row, against its own keys (B = R) or those that the W rows of a sentence share."""
+    width = len(q_RHK) // max(1, len(k_BHLK))
+    q_BHWK = q_RHK.view(len(k_BHLK), width, *q_RHK.shape[1:]).transpose(1, 2)
+    gathered_BHWV = attend_padded(q_BHWK, k_BHLK, v_BHLV, seen, rule)
+    return gathered_BHWV.transpose(1, 2).flatten(0, 1)
 
 
 def join(ours: Tensor, theirs: Tensor) -> Tensor:

@@ -1,8 +1,7 @@
 """The sub-layers and what stands around them (3.1, 3.2.2, 3.3).
 
 Shapes: T target or source tokens, S memory tokens, D = d_model, H heads, K = d_k, V = d_v;
-        R rows of a decoding step, each one hypothesis. Their keys are those of the row itself, or of the
-        sentence that W of them share: B sets of L keys, each for W = R / B rows.
+        R rows of a decoding step, each one hypothesis.
 """
 
 from collections.abc import Callable
@@ -16,8 +15,8 @@ from manyheads import kernels
 from manyheads.config import ModelConfig
 from manyheads.errors import DataError
 from manyheads.kernels.split import split
-from manyheads.model.attention import Rule, attend, attend_padded
-from manyheads.model.cache import LayerCache
+from manyheads.model.attention import Rule, attend
+from manyheads.model.cache import Cache
 from manyheads.packed import Packed
 
 
@@ -70,13 +69,15 @@ class MultiHeadAttention(nn.Module):
         gathered_THV = attend(q_THK, k_SHK, v_SHV, queries, keys, self.rule_now(), maps=maps)
         return self.join_heads(gathered_THV)
 
-    def step(self, x_RD: Tensor, k_BHLK: Tensor, v_BHLV: Tensor, seen: Tensor) -> Tensor:
-        """One new query of each row, against keys and values that were kept."""
-        q_RHK = self.split_heads(self.w_q(x_RD))
-        width = len(q_RHK) // max(1, len(k_BHLK))
-        q_BHWK = q_RHK.view(len(k_BHLK), width, *q_RHK.shape[1:]).transpose(1, 2)
-        gathered_BHWV = attend_padded(q_BHWK, k_BHLK, v_BHLV, seen, self.rule_now())
-        return self.join_heads(gathered_BHWV.transpose(1, 2).flatten(0, 1))
+    def see_the_past(self, x_RD: Tensor, cache: Cache) -> Tensor:
+        """One new token of each row, which looks at itself and at what the row has read."""
+        q_RHK, k_RHK, v_RHV = self.project(x_RD, self.w_q, self.w_k, self.w_v)
+        return self.join_heads(cache.attend_past(q_RHK, k_RHK, v_RHV, self.rule_now()))
+
+    def see_the_source(self, x_RD: Tensor, cache: Cache) -> Tensor:
+        """One new token of each row, which looks at its sentence's source."""
+        (q_RHK,) = self.project(x_RD, self.w_q)
+        return self.join_heads(cache.attend_source(q_RHK, self.rule_now()))
 
     def keys_and_values(self, memory_SD: Tensor) -> tuple[Tensor, Tensor]:
         k_SHK, v_SHV = self.project(memory_SD, self.w_k, self.w_v)
@@ -231,17 +232,13 @@ class DecoderLayer(nn.Module):
             lambda x: self.cross_attention(x, memory_SD, target, source, cross_maps),
         )
 
-    def step(self, x_RD: Tensor, cache: LayerCache) -> Tensor:
+    def step(self, x_RD: Tensor, cache: Cache) -> Tensor:
         """One new token of each row, which sees what came before it through the cache."""
-
-        def see_the_past(x: Tensor) -> Tensor:
-            cache.append(*self.self_attention.keys_and_values(x))
-            return self.self_attention.step(x, *cache.past())
-
-        def see_the_source(x: Tensor) -> Tensor:
-            return self.cross_attention.step(x, *cache.source())
-
-        return self.sublayers(x_RD, see_the_past, see_the_source)
+        return self.sublayers(
+            x_RD,
+            lambda x: self.self_attention.see_the_past(x, cache),
+            lambda x: self.cross_attention.see_the_source(x, cache),
+        )
 
     def sublayers(
         self,

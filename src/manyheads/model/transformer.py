@@ -6,17 +6,23 @@ Shapes: S source tokens, T target tokens, D = d_model; R rows of a decoding step
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from manyheads import kernels
 from manyheads.config import ModelConfig
 from manyheads.errors import DataError, RequestError
 from manyheads.model.cache import Memory, State
 from manyheads.model.layers import DecoderLayer, Dropout, EncoderLayer, MultiHeadAttention, normalisation
 from manyheads.model.positions import LearnedPositions, Sinusoids, positional_encoding
+from manyheads.model.slots import SlotState
 from manyheads.packed import Packed
+
+AnyState = TypeVar("AnyState", State, SlotState)
 
 
 @dataclass
@@ -112,13 +118,8 @@ class Transformer(nn.Module):
         if width < 1:
             raise RequestError(f"{width} hypotheses a sentence, but there must be at least 1")
         source = memory.source
-        keys, values = [], []
-        layer: DecoderLayer
-        for layer in self.decoder:  # type: ignore[assignment]
-            k_SHK, v_SHV = layer.cross_attention.keys_and_values(memory.hidden)
-            keys.append(source.pad(k_SHK).transpose(1, 2))
-            values.append(source.pad(v_SHV).transpose(1, 2))
-        source_keys, source_values = torch.stack(keys), torch.stack(values)
+        found = [[source.pad(x).transpose(1, 2) for x in pair] for pair in self.keys_of_source(memory)]
+        source_keys, source_values = (torch.stack(kind) for kind in zip(*found, strict=True))
         rows = len(source) * width
 
         def nothing_yet(like: Tensor) -> Tensor:
@@ -138,8 +139,14 @@ class Transformer(nn.Module):
             start=self.start,
         )
 
+    def keys_of_source(self, memory: Memory) -> Iterator[tuple[Tensor, Tensor]]:
+        """The keys [S, H, K] and values [S, H, V] that each decoder layer finds in the encoder's output."""
+        layer: DecoderLayer
+        for layer in self.decoder:  # type: ignore[assignment]
+            yield layer.cross_attention.keys_and_values(memory.hidden)
+
     @torch.no_grad()
-    def step(self, tokens_R: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, tokens_R: Tensor, state: AnyState) -> tuple[Tensor, AnyState]:
         """Reads one token of each row; gives the logits of what follows it, [R, vocabulary]."""
         if len(tokens_R) != len(state.lengths):
             raise RequestError(f"{len(tokens_R)} tokens, but the state has {len(state.lengths)} rows")
@@ -170,6 +177,8 @@ def project(x_RD: Tensor, output: nn.Linear) -> Tensor:
 
     On a CPU a tall matrix times few columns is quicker than few rows times a wide one.
     """
+    if kernels.serve(x_RD) and output.bias is None:  # rounded logits would decide between like words
+        return torch.mm(x_RD, output.weight.T.to(x_RD.dtype), out_dtype=torch.float32)
     if x_RD.is_cuda or len(x_RD) > FEW_ROWS:
         logits: Tensor = output(x_RD)
         return logits
