@@ -51,6 +51,7 @@ class TorchTransformer(nn.Module):
         self.output.weight = self.embedding.weight
         self.dropout = nn.Dropout(config.dropout)
         self.register_buffer("positions", sinusoids(torch.arange(ROOM), config.d_model).float())
+        self.end = projection_and_loss
         self.drop_less()
 
     def drop_less(self) -> None:
@@ -74,10 +75,10 @@ class TorchTransformer(nn.Module):
             src_key_padding_mask=source == self.pad,
             memory_key_padding_mask=source == self.pad,
         )
-        return smoothed_loss(self.output(hidden), labels, self.pad, self.smoothing)
+        return self.end(hidden, self.output.weight, None, labels, self.pad, self.smoothing)
 
     def compile_it(self) -> None:
-        self.compile(dynamic=True)
+        compile_layers(self, self.transformer.encoder.layers, self.transformer.decoder.layers)
 
 
 class TorchTransformerAsItComes(TorchTransformer):
@@ -87,10 +88,27 @@ class TorchTransformerAsItComes(TorchTransformer):
         pass
 
 
-def smoothed_loss(logits_BLK: Tensor, labels_BL: Tensor, pad: int, smoothing: float) -> Tensor:
+def projection_and_loss(
+    hidden_BLD: Tensor, weight_KD: Tensor, bias_K: Tensor | None, labels_BL: Tensor, pad: int, smoothing: float
+) -> Tensor:
+    logits = F.linear(hidden_BLD, weight_KD)
+    logits = logits if bias_K is None else logits + bias_K
     return F.cross_entropy(
-        logits_BLK.flatten(0, 1), labels_BL.flatten(), ignore_index=pad, label_smoothing=smoothing
+        logits.flatten(0, 1), labels_BL.flatten(), ignore_index=pad, label_smoothing=smoothing
     )
+
+
+def compile_layers(model: Any, *stacks: Any) -> None:
+    """One program for all layers of a kind, for every shape, and one for projection and loss.
+
+    Every layer ends with its norm, so that a program of the whole model would have nothing more to fuse; but
+    it takes a minute to make, and Marian draws between two layers whether to leave one out, where it stops.
+    """
+    for layers in stacks:
+        compiled = torch.compile(type(layers[0]).forward, dynamic=True)
+        for layer in layers:
+            layer.forward = compiled.__get__(layer)
+    model.end = torch.compile(projection_and_loss, dynamic=True)
 
 
 # ---- Hugging Face's Marian
@@ -127,45 +145,20 @@ class Marian(nn.Module):
         self.pad, self.smoothing = pad, train.label_smoothing
         whole = mh.Config(model=config, train=train, data=data or mh.DataConfig())
         self.marian = make_marian(whole, pad, words or config.vocabulary)
+        self.end = projection_and_loss
 
     def forward(self, source: Tensor, target: Tensor, labels: Tensor) -> Tensor:
-        return smoothed_loss(self.logits(source, target), labels, self.pad, self.smoothing)
-
-    def logits(self, source: Tensor, target: Tensor) -> Tensor:
-        mask = (source != self.pad).long()
-        out = self.marian(
-            input_ids=source, attention_mask=mask, decoder_input_ids=target, use_cache=False
-        ).logits
-        found: Tensor = out
-        return found
-
-    def compile_it(self) -> None:
-        """Layer by layer: between two layers Marian draws whether to leave one out, where compilers stop."""
-        for layers in (self.marian.model.encoder.layers, self.marian.model.decoder.layers):
-            compiled = torch.compile(type(layers[0]).forward, dynamic=True)
-            for layer in layers:
-                layer.forward = compiled.__get__(layer)
-        self.forward = self.forward_compiled  # type: ignore[method-assign]
-        self.end = torch.compile(end_of_marian, dynamic=True)
-
-    def forward_compiled(self, source: Tensor, target: Tensor, labels: Tensor) -> Tensor:
-        marian = self.marian
-        hidden = marian.model(
+        hidden = self.marian.model(
             input_ids=source,
             attention_mask=(source != self.pad).long(),
             decoder_input_ids=target,
             use_cache=False,
         )[0]
-        weight, bias = marian.lm_head.weight, marian.final_logits_bias
-        found: Tensor = self.end(hidden, weight, bias, labels, self.pad, self.smoothing)
-        return found
+        weight, bias = self.marian.lm_head.weight, self.marian.final_logits_bias
+        return self.end(hidden, weight, bias, labels, self.pad, self.smoothing)
 
-
-def end_of_marian(
-    hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, pad: int, smoothing: float
-) -> Tensor:
-    """The projection, its bias and the loss, which a compiler makes one of."""
-    return smoothed_loss(F.linear(hidden, weight) + bias, labels, pad, smoothing)
+    def compile_it(self) -> None:
+        compile_layers(self, self.marian.model.encoder.layers, self.marian.model.decoder.layers)
 
 
 class MarianEngine:

@@ -11,7 +11,7 @@ is not measured; then all of them again in reverse order, and the spread is what
 is the peak beyond what the other systems hold; on a CPU that of a process of its own.
 
 All have dropout only where the paper has it, but for the row that says otherwise. Padding of the eager peers
-is rounded up to 8 tokens where that is faster for them; compiled ones are one program for every shape.
+is rounded up to 8 tokens where that is faster for them; compiled ones have one program a kind of layer for every shape.
 """
 
 import argparse
