@@ -18,7 +18,10 @@ GROUPS = (
     ("attention", r"attend|flash|fmha|sdpa|attention"),
     ("loss", r"cross_entropy|nll_?loss|softmax|logsumexp"),
     ("optimiser", r"adam|multi_tensor|foreach|lpnorm"),
-    ("embedding", r"embed|index_?select|indexselect|index_put|indexing_backward|radix|sort|segment|krn_partial"),
+    (
+        "embedding",
+        r"embed|index_?select|indexselect|index_put|indexing_backward|radix|sort|segment|krn_partial",
+    ),
     ("norm, dropout, residual", r"residual_|layer_?norm|gammabeta|dropout|masked_scale|bernoulli"),
     (
         "matrix products",

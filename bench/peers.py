@@ -89,7 +89,12 @@ class TorchTransformerAsItComes(TorchTransformer):
 
 
 def projection_and_loss(
-    hidden_BLD: Tensor, weight_KD: Tensor, bias_K: Tensor | None, labels_BL: Tensor, pad: int, smoothing: float
+    hidden_BLD: Tensor,
+    weight_KD: Tensor,
+    bias_K: Tensor | None,
+    labels_BL: Tensor,
+    pad: int,
+    smoothing: float,
 ) -> Tensor:
     logits = F.linear(hidden_BLD, weight_KD)
     logits = logits if bias_K is None else logits + bias_K

@@ -260,9 +260,7 @@ def sees_all(row: Result, device: str) -> bool:
     return device == "cuda" or row.system.endswith("compiled")
 
 
-def measure_rounds(
-    system: System, row: Result, prepared: list[Any], arguments: argparse.Namespace
-) -> None:
+def measure_rounds(system: System, row: Result, prepared: list[Any], arguments: argparse.Namespace) -> None:
     row.seconds.append([once(system, prepared) for _ in range(arguments.rounds)])
     report.say(f"{row.system}, {row.order}: {row.speeds[-1]:,.0f} tokens/s")
 
