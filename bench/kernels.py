@@ -88,7 +88,7 @@ def gpu_events(work: Callable[[], Any]) -> list[Event]:
     """Kernels, copies and fills, by the trace: ranges that someone named are no work of their own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
-        once_before = schedule(wait=0, warmup=1, active=1)
+        once_before = schedule(wait=0, warmup=1, active=1, repeat=1)
         with profile(
             activities=[ProfilerActivity.CUDA],
             schedule=once_before,

@@ -181,7 +181,7 @@ class MarianEngine:
     def search(
         self, sources: Sequence[list[int]], wishes: Sequence[Wish], how: SearchConfig, scores: str = "none"
     ) -> list[list[Hypothesis]]:
-        """Batches by source length; each goes on until the last of its outputs is over. There are no scores."""
+        """Batches by source length, each until the last of its outputs is over. There are no scores."""
         found: list[list[Hypothesis]] = [[] for _ in sources]
         for numbers in padded_batches([len(source) for source in sources], self.batch_tokens):
             asked = [wishes[number] for number in numbers]

@@ -1,4 +1,4 @@
-"""What every benchmark tells beside its rows: the machine, its matmul ceiling, versions, day; table and JSON."""
+"""What a benchmark tells beside its rows: machine, matmul ceiling, versions and day; tables and JSON."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""A training step, forward + loss + backward + Adam: ours against torch.nn.Transformer and Hugging Face Marian.
+"""A training step, from forward pass to update: ours against torch.nn.Transformer and Hugging Face Marian.
 
     python bench/train_step.py                  on this machine's GPU, or its CPU at a size that it can take
     python bench/train_step.py --json result.json
@@ -11,7 +11,8 @@ is not measured; then all of them again in reverse order, and the spread is what
 is the peak beyond what the other systems hold; on a CPU that of a process of its own.
 
 All have dropout only where the paper has it, but for the row that says otherwise. Padding of the eager peers
-is rounded up to 8 tokens where that is faster for them; compiled ones have one program a kind of layer for every shape.
+is rounded up to 8 tokens where that is faster for them; compiled ones have one program for each kind of
+layer, whatever the shape.
 """
 
 import argparse
