@@ -88,6 +88,21 @@ def test_the_spread_is_a_share_of_the_mean() -> None:
     assert report.spread([98.0]) is None
 
 
+def test_a_peer_that_fails_costs_its_own_row_alone_and_ours_may_not_fail() -> None:
+    import train_step
+
+    def fall() -> None:
+        raise MemoryError("no room")
+
+    rows = [train_step.Result(name, "sorted", 1, 10, 10, [[2.0], [2.0]]) for name in ("manyheads", "peer")]
+    train_step.shielded(rows[1:], fall)
+    assert train_step.as_json(rows[1], rows, 1.0)["fault"] == "MemoryError: no room"
+    assert train_step.told(rows[1], rows, 1.0)[-1] == "MemoryError: no room"
+    assert rows[0].speed == 5.0
+    with pytest.raises(MemoryError):
+        train_step.shielded(rows[:1], fall)
+
+
 # ---- the peers
 
 
