@@ -10,8 +10,8 @@ Batches lie on the device before the clock runs. Each system goes through them s
 is not measured; then all of them again in reverse order, and the spread is what lies between the two. Memory
 is the peak beyond what the other systems hold; on a CPU that of a process of its own.
 
-All have dropout only where the paper has it; torch.nn.Transformer's own is another row, on a CPU always and on
-a GPU by `--only "own dropout"`. Padding of the eager peers is rounded up to 8 tokens where that is faster for
+All have dropout only where the paper has it; torch.nn.Transformer's own is another row, on a CPU always, on a
+GPU by `--only "own dropout"`. Padding of the eager peers is rounded up to 8 tokens where that is faster for
 them; compiled ones have one program for each kind of layer, whatever the shape.
 """
 

@@ -26,7 +26,7 @@ KERNELS = {
     "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128>(Params)": "matrix products",
     "attend_forward": "attention",
     "attend_backward_keys": "attention",
-    "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::Params)": "attention",
+    "fmha_cutlassF_bf16_aligned_64x64_rf_sm80": "attention",
     "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128>>": "attention",
     "residual_norm_forward": "norm, dropout, residual",
     "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float>": "norm, dropout, residual",
@@ -55,8 +55,8 @@ def test_a_kernel_goes_to_its_group(name: str) -> None:
 def test_a_profile_sums_what_the_device_did_and_what_lay_between() -> None:
     """Two streams that overlap, a gap of 3 ms, and a named range that is no work of its own."""
     trace = [
-        {"cat": "kernel", "name": "nvjet_a", "ts": 0, "dur": 4000},
-        {"cat": "kernel", "name": "attend_forward", "ts": 2000, "dur": 3000},
+        {"cat": "kernel", "name": "nvjet_a", "ts": 0, "dur": 5000},
+        {"cat": "kernel", "name": "attend_forward", "ts": 1000, "dur": 2000},
         {"cat": "gpu_memcpy", "name": "Memcpy HtoD", "ts": 8000, "dur": 1000},
         {"cat": "kernel", "name": "nvjet_a", "ts": 8500, "dur": 2000},
         {"cat": "gpu_user_annotation", "name": "a range", "ts": 0, "dur": 9000},
@@ -67,8 +67,8 @@ def test_a_profile_sums_what_the_device_did_and_what_lay_between() -> None:
     assert (found.busy_ms, found.idle_ms) == pytest.approx((10.0, 3.0))
     groups = [(one.name, one.milliseconds, one.share, one.calls) for one in found.groups]
     assert groups == [
-        ("matrix products", pytest.approx(6), pytest.approx(0.6), 2),
-        ("attention", pytest.approx(3), pytest.approx(0.3), 1),
+        ("matrix products", pytest.approx(7), pytest.approx(0.7), 2),
+        ("attention", pytest.approx(2), pytest.approx(0.2), 1),
         ("copies", pytest.approx(1), pytest.approx(0.1), 1),
     ]
     assert [one.name for one in found.longest] == ["nvjet_a", "attend_forward", "Memcpy HtoD"]
@@ -140,7 +140,7 @@ def test_marian_is_asked_what_our_engines_are_asked() -> None:
     """Outputs of the lengths forced, in the order of the sources; scores are those of a sentence alone."""
     from peers import MarianEngine
 
-    engine = MarianEngine(peer("Marian").marian, 0, "cpu", batch_tokens=40)
+    engine = MarianEngine(peer("Marian").marian, 0, "cpu", batch_tokens=150)
     pairs = draw_pairs(6, vocabulary=40, seed=1)
     sources = [[*pair.source, 2] for pair in pairs]
     wishes = [Wish(length, length) for length in (3, 1, 7, 2, 5, 4)]
