@@ -7,8 +7,9 @@
 All rows come from one run on the same sentences, in batches of like length (`--order random`: as they come).
 Tokens are real ones, source + target; the work that the share of the ceiling counts is that of real tokens.
 Batches lie on the device before the clock runs. Each system goes through them several times, after once that
-is not measured; then all of them again in reverse order, and the spread is what lies between the two. Memory
-is the peak beyond what the other systems hold; on a CPU that of a process of its own.
+is not measured; then all of them again in reverse order, and the spread is what lies between the two; on a
+CPU they take turns batch by batch. Memory is the peak beyond what the other systems hold; on a CPU that of a
+process of its own.
 
 All have dropout only where the paper has it; torch.nn.Transformer's own is another row, on a CPU always, on a
 GPU by `--only "own dropout"`. Padding of the eager peers is rounded up to 8 tokens where that is faster for
@@ -17,6 +18,7 @@ them; compiled ones have one program for each kind of layer, whatever the shape.
 
 import argparse
 import gc
+import itertools
 import math
 import os
 import resource
@@ -44,6 +46,7 @@ TRAIN = mh.TrainConfig()
 RATE = 1e-4
 ORDERS = ("sorted", "random")  # batches of like lengths, and as they come
 OURS = "manyheads"
+PASSES = 2  # the second in reverse order
 
 
 class System(Protocol):
@@ -190,6 +193,8 @@ def measure(arguments: argparse.Namespace, config: mh.ModelConfig) -> list[Resul
     ]
     if arguments.device == "cpu":
         measure_memory(results)
+        in_turns(results, workload, arguments, config)
+        return results
     made: dict[str, System] = {}
     for system in arguments.systems:
         rows = [row for row in results if row.system == system]
@@ -218,6 +223,35 @@ def shielded(rows: list[Result], work: Callable[[], None]) -> None:
         report.say(f"{rows[0].system}: {rows[0].fault}")
 
 
+def in_turns(
+    results: list[Result],
+    workload: dict[str, list[Batch]],
+    arguments: argparse.Namespace,
+    config: mh.ModelConfig,
+) -> None:
+    """On a CPU: batch by batch, so that a machine that does other things too is slow for all."""
+    systems: dict[str, System] = {}
+    for row in results:
+        if row.system not in systems:
+            torch.manual_seed(1)
+            systems[row.system] = SYSTEMS[row.system](config, "cpu")
+        system, batches = systems[row.system], workload[row.order]
+        seen = batches if row.system.endswith("compiled") else batches[:1]
+        once(system, [system.prepare(batch) for batch in seen])
+        row.note = system.note
+        report.say(f"{row.system}, {row.order}: ready")
+    for turn in range(PASSES):
+        sums = {(row.system, row.order): [0.0] * arguments.rounds for row in results}
+        for number, round_ in itertools.product(range(arguments.batches), range(arguments.rounds)):
+            for row in results[:: -1 if turn else 1]:
+                system = systems[row.system]
+                prepared = [system.prepare(workload[row.order][number])]
+                sums[row.system, row.order][round_] += once(system, prepared)
+        for row in results:
+            row.seconds.append(sums[row.system, row.order])
+            report.say(f"{row.system}, {row.order}: {row.speeds[-1]:,.0f} tokens/s")
+
+
 def first_pass(
     made: dict[str, System],
     rows: list[Result],
@@ -229,19 +263,16 @@ def first_pass(
 
     A captured step holds its memory from its capture on, so that the peak is counted from the beginning.
     """
-    device = arguments.device
-    others = held_by_others(device)
+    others = held_by_others()
     torch.manual_seed(1)
-    system = SYSTEMS[rows[0].system](config, device)
-    if device == "cuda" and isinstance(system, Peer) and not rows[0].system.endswith("compiled"):
+    system = SYSTEMS[rows[0].system](config, arguments.device)
+    if isinstance(system, Peer) and not rows[0].system.endswith("compiled"):
         system.choose_multiple(workload[rows[0].order][::3])
-        torch.cuda.reset_peak_memory_stats()
     for row in rows:
-        prepared = [system.prepare(batch) for batch in workload[row.order]]
-        once(system, prepared if sees_all(row, device) else prepared[:1])
-        measure_rounds(system, row, prepared, arguments)
-        if device == "cuda":
-            row.peak_gib = (torch.cuda.max_memory_allocated() - others) / 2**30
+        if isinstance(system, Peer):
+            torch.cuda.reset_peak_memory_stats()
+        measure_rounds(system, row, workload[row.order], arguments.rounds)
+        row.peak_gib = (torch.cuda.max_memory_allocated() - others) / 2**30
         row.note = system.note
     made[rows[0].system] = system
 
@@ -249,21 +280,15 @@ def first_pass(
 def second_pass(
     system: System, rows: list[Result], workload: dict[str, list[Batch]], arguments: argparse.Namespace
 ) -> None:
-    held_by_others(arguments.device)
+    held_by_others()
     for row in rows:
-        prepared = [system.prepare(batch) for batch in workload[row.order]]
-        if arguments.device == "cuda":  # whose memory was given back
-            once(system, prepared)
-        measure_rounds(system, row, prepared, arguments)
+        measure_rounds(system, row, workload[row.order], arguments.rounds)
 
 
-def sees_all(row: Result, device: str) -> bool:
-    """Whether each shape must be seen before it is measured."""
-    return device == "cuda" or row.system.endswith("compiled")
-
-
-def measure_rounds(system: System, row: Result, prepared: list[Any], arguments: argparse.Namespace) -> None:
-    row.seconds.append([once(system, prepared) for _ in range(arguments.rounds)])
+def measure_rounds(system: System, row: Result, batches: list[Batch], rounds: int) -> None:
+    prepared = [system.prepare(batch) for batch in batches]
+    once(system, prepared)
+    row.seconds.append([once(system, prepared) for _ in range(rounds)])
     report.say(f"{row.system}, {row.order}: {row.speeds[-1]:,.0f} tokens/s")
 
 
@@ -277,11 +302,9 @@ def once(system: System, prepared: list[Any]) -> float:
     return report.seconds_of(steps, system.device)
 
 
-def held_by_others(device: str) -> int:
-    """Bytes, once all is forgotten that can be."""
+def held_by_others() -> int:
+    """Bytes of the GPU, once all is forgotten that can be; the peak is counted anew."""
     gc.collect()
-    if device == "cpu":
-        return 0
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     return torch.cuda.memory_allocated()
