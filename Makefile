@@ -38,7 +38,7 @@ test: lint           ## what every change must pass
 test-all: lint $(JUDGES)   ## the same with slow comparisons, and the GPU where there is one
 	$(BIN)/pytest --numprocesses 2
 
-bench: $(READY)      ## one training step against torch.nn.Transformer
+bench: $(READY)      ## one training step against torch.nn.Transformer and Hugging Face Marian
 	$(BIN)/python bench/train_step.py
 
 wheel: $(READY)      ## dist/manyheads-*.whl

@@ -1,61 +1,58 @@
-"""Translating, output tokens a second on a CPU: ours in torch and through CTranslate2, against CTranslate2
-called directly and Hugging Face's generate.
+"""Translating, output tokens a second: ours against Hugging Face's generate, and on a CPU CTranslate2 too.
 
-    python bench/decode.py                  base size, some minutes on two cores
+    python bench/decode.py                  base size; on a GPU a minute and a half, on two cores some minutes
     python bench/decode.py --json result.json
+    python bench/decode.py --profile        where each millisecond of our search goes
 
 The sentences are the benchmark workload's, the weights random, and every output has the length of the
 workload's translation: random weights know no end. CTranslate2 and Hugging Face force one length a call, so
 they get the sentences in calls of one target length, in which they waste no work on outputs that are over.
 Ours in torch gets all of them at once, for it knows a length of each; and Hugging Face a second time in
 batches by source length, as people have them, each of which goes on until its longest output ends. Only the
-tokens that were asked for count. In a call sentences are sorted and batched by the same rule. All systems
-take turns in one run, so that a noisy machine is noisy for all; medians over repetitions.
+tokens that were asked for count. On a CPU sentences are batched by CTranslate2's rule; on a GPU Hugging Face
+gets the size of batch that is fastest for it, tried out before. All systems take turns in one run, so that a
+noisy machine is noisy for all; medians over repetitions, of which a row has no more once it took its time.
 A beam's hypotheses are not counted: a sentence of n tokens is n tokens. Our torch engine takes one step more
 than the others, for the end token and its score.
 """
 
 import argparse
-import json
-import os
-import platform
+import copy
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from datetime import date
-from importlib.metadata import version
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
 import torch
-from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
 
+import kernels
 import manyheads as mh
+import report
 from manyheads import checkpoint
-from manyheads.config import BEGIN, END, SearchConfig, SubwordConfig
+from manyheads.config import END, UNKNOWN, SearchConfig, SubwordConfig
 from manyheads.engines.ctranslate2 import BATCH_TOKENS, CTranslate2Engine, beam_options, read_pieces
+from manyheads.engines.engine import Engine
 from manyheads.engines.torch import TorchEngine
 from manyheads.search import Wish
 from manyheads.text.subwords import SubwordPair, Subwords
+from peers import MarianEngine, make_marian
 from workload import draw_pairs
 
 BEAMS = (1, 4)
-OURS, OURS_INT8, OURS_FLOAT = (
-    "manyheads, torch",
-    "manyheads, CTranslate2 int8",
-    "manyheads, CTranslate2 float32",
-)
+OURS, OURS_HALF = "manyheads, torch float32", "manyheads, torch bfloat16"
+OURS_INT8, OURS_FLOAT = "manyheads, CTranslate2 int8", "manyheads, CTranslate2 float32"
 DIRECT_INT8, DIRECT_FLOAT = "CTranslate2 int8, called directly", "CTranslate2 float32, called directly"
 PEER = "Hugging Face generate, batches by source length"
 PEER_AT_BEST = "Hugging Face generate, outputs of one length together"
-SYSTEMS = (OURS, OURS_INT8, DIRECT_INT8, OURS_FLOAT, DIRECT_FLOAT, PEER, PEER_AT_BEST)
+ON_CPU = (OURS, OURS_INT8, DIRECT_INT8, OURS_FLOAT, DIRECT_FLOAT, PEER, PEER_AT_BEST)
+ON_GPU = (OURS_HALF, OURS, PEER, PEER_AT_BEST)
+SENTENCES = {"cpu": 256, "cuda": 4096}
+BATCHES_TRIED = (2**11, 2**12, 2**13, 2**14, 2**15)  # tokens of sources, on a GPU
+TRIED_LENGTH = 12  # of the outputs, in a trial
 
 
 @dataclass(frozen=True)
@@ -69,13 +66,24 @@ class Call:
     def tokens(self) -> int:
         return len(self.sources) * self.length
 
+    @property
+    def wishes(self) -> list[Wish]:
+        return [Wish(self.length, self.length)] * len(self.sources)
 
-Decode = Callable[[list[Call], SearchConfig], list[list[list[int]]]]  # of each call, its sentences
-DecodeCall = Callable[[Call, SearchConfig], list[list[int]]]
+
+Found = list[list[list[int]]]  # of each call, its sentences
 
 
-def one_by_one(decode: DecodeCall) -> Decode:
-    return lambda calls, how: [decode(call, how) for call in calls]
+class System:
+    """What a row measures."""
+
+    def warm_up(self, calls: list[Call], how: SearchConfig) -> str:
+        """Whatever is done but once, unmeasured; and what there is to say about it."""
+        self.decode(calls[:1], how)
+        return ""
+
+    def decode(self, calls: list[Call], how: SearchConfig) -> Found:
+        raise NotImplementedError
 
 
 @dataclass
@@ -86,51 +94,118 @@ class Result:
     beam: int
     tokens: int = 0
     seconds: list[float] = field(default_factory=list)  # of each repetition
+    note: str = ""
 
     @property
     def speed(self) -> float:
         """Output tokens a second."""
         return self.tokens / statistics.median(self.seconds)
 
+    @property
+    def search(self) -> str:
+        return "greedy" if self.beam == 1 else f"beam {self.beam}"
+
 
 # ---- the systems
 
 
-def ours_torch(model: mh.Transformer) -> Decode:
-    engine = TorchEngine(model)
+class AllAtOnce(System):
+    """An engine that takes every sentence with its own length."""
 
-    def decode(calls: list[Call], how: SearchConfig) -> list[list[list[int]]]:
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def decode(self, calls: list[Call], how: SearchConfig) -> Found:
         sources = [source for call in calls for source in call.sources]
-        wishes = [Wish(call.length, call.length) for call in calls for _ in call.sources]
-        found = iter(engine.search(sources, wishes, how))
+        wishes = [wish for call in calls for wish in call.wishes]
+        found = iter(self.engine.search(sources, wishes, how, scores="none"))
         return [[next(found)[0].tokens for _ in call.sources] for call in calls]
 
-    return decode
+
+class CallByCall(System):
+    """An engine that takes sentences of one length of output at a time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def decode(self, calls: list[Call], how: SearchConfig) -> Found:
+        found = [self.engine.search(call.sources, call.wishes, how, scores="none") for call in calls]
+        return [[one[0].tokens for one in results] for results in found]
 
 
-def ours_ctranslate2(folder: Path, compute_type: str, threads: int) -> Decode:
-    engine = CTranslate2Engine(folder, compute_type, threads)
+class Ours(AllAtOnce):
+    """Our own search in torch, weights and arithmetic of a dtype."""
 
-    def decode(call: Call, how: SearchConfig) -> list[list[int]]:
-        wishes = [Wish(call.length, call.length)] * len(call.sources)
-        found = engine.search(call.sources, wishes, how, scores="none")
-        return [some[0].tokens for some in found]
+    def __init__(self, model: mh.Transformer, device: str, dtype: torch.dtype) -> None:
+        super().__init__(TorchEngine(copy.deepcopy(model).to(dtype), device))
+        self.device = device
 
-    return one_by_one(decode)
+    def warm_up(self, calls: list[Call], how: SearchConfig) -> str:
+        """On a GPU everything once: what is captured or compiled for a shape is made now."""
+        self.decode(calls if self.device == "cuda" else calls[:1], how)
+        return ""
 
 
-def ctranslate2_directly(folder: Path, compute_type: str, threads: int) -> Decode:
+class HuggingFace(System):
+    """Marian in batches of its best size, which two of these may share: the tokens of a batch, by beam."""
+
+    def __init__(self, engine: MarianEngine, by_source: bool, batches: dict[int, int]) -> None:
+        self.engine, self.batches = engine, batches
+        self.decode_calls = (AllAtOnce if by_source else CallByCall)(engine).decode
+
+    def warm_up(self, calls: list[Call], how: SearchConfig) -> str:
+        if self.engine.device == "cpu":
+            return super().warm_up(calls, how)
+        if how.beam not in self.batches:
+            self.batches[how.beam] = self.best_batch(calls, how)
+        return f"batches of {self.batches[how.beam]:,} source tokens"
+
+    def decode(self, calls: list[Call], how: SearchConfig) -> Found:
+        self.engine.batch_tokens = self.batches.get(how.beam, BATCH_TOKENS)
+        return self.decode_calls(calls, how)
+
+    def best_batch(self, calls: list[Call], how: SearchConfig) -> int:
+        """Of those tried, which has most sentences a second; larger ones than memory holds are not tried."""
+        speeds: dict[int, float] = {}
+        for tokens in BATCHES_TRIED:
+            try:
+                speeds[tokens] = self.speed_with(tokens, calls, how)
+            except torch.OutOfMemoryError:
+                torch.cuda.empty_cache()
+                break
+        return max(speeds, key=lambda tokens: speeds[tokens])
+
+    def speed_with(self, tokens: int, calls: list[Call], how: SearchConfig) -> float:
+        """Sentences a second in one full batch of short outputs, of like sources."""
+        sources = sorted((source for call in calls for source in call.sources), key=len)
+        count = max(1, tokens // len(sources[len(sources) // 2]))
+        first = max(0, len(sources) // 2 - count)
+        batch = Call(sources[first : first + count], TRIED_LENGTH)
+        self.engine.batch_tokens = tokens
+        trial = CallByCall(self.engine)
+        seconds = [
+            report.seconds_of(lambda: trial.decode([batch], how), self.engine.device) for _ in range(2)
+        ]
+        return len(batch.sources) / min(seconds)
+
+
+class CTranslate2Directly(System):
     """The same options, from ids to ids as all others."""
-    import ctranslate2
 
-    place = folder.with_name(f"{folder.name}.ctranslate2")
-    translator = ctranslate2.Translator(str(place), compute_type=compute_type, intra_threads=threads)
-    pieces = read_pieces(place, "source")
-    ids = {piece: one for one, piece in enumerate(pieces)}
+    def __init__(self, folder: Path, compute_type: str, threads: int) -> None:
+        import ctranslate2
 
-    def decode(call: Call, how: SearchConfig) -> list[list[int]]:
-        results = translator.translate_batch(
-            [[pieces[one] for one in source] for source in call.sources],
+        place = folder.with_name(f"{folder.name}.ctranslate2")
+        self.translator = ctranslate2.Translator(str(place), compute_type=compute_type, intra_threads=threads)
+        self.pieces = read_pieces(place, "source")
+        self.ids = {piece: one for one, piece in enumerate(self.pieces)}
+
+    def decode(self, calls: list[Call], how: SearchConfig) -> Found:
+        return [self.decode_call(call, how) for call in calls]
+
+    def decode_call(self, call: Call, how: SearchConfig) -> list[list[int]]:
+        results = self.translator.translate_batch(
+            [[self.pieces[one] for one in source] for source in call.sources],
             max_batch_size=BATCH_TOKENS,
             batch_type="tokens",
             max_input_length=0,
@@ -139,104 +214,43 @@ def ctranslate2_directly(folder: Path, compute_type: str, threads: int) -> Decod
             return_scores=how.beam > 1,
             **beam_options(how),
         )
-        return [[ids[piece] for piece in one.hypotheses[0]] for one in results]
-
-    return one_by_one(decode)
+        return [[self.ids[piece] for piece in one.hypotheses[0]] for one in results]
 
 
-def hugging_face(config: mh.ModelConfig, by_source: bool) -> Decode:
-    """MarianMTModel of the same size, random weights of its own."""
-    import transformers
+def marian_engine(config: mh.ModelConfig, device: str) -> MarianEngine:
+    """Random weights of its own, bfloat16 on a GPU.
 
-    transformers.logging.set_verbosity_error()
-    pad = config.vocabulary
-    marian = transformers.MarianMTModel(marian_config(config, pad)).eval()
-
-    @torch.inference_mode()
-    def decode(call: Call, how: SearchConfig) -> list[list[int]]:
-        found: list[list[int]] = [[] for _ in call.sources]
-        for numbers in padded_batches(call.sources):
-            longest = max(len(call.sources[n]) for n in numbers)
-            rows = [call.sources[n] + [pad] * (longest - len(call.sources[n])) for n in numbers]
-            ids = torch.tensor(rows)
-            out = marian.generate(
-                input_ids=ids,
-                attention_mask=(ids != pad).long(),
-                num_beams=how.beam,
-                do_sample=False,
-                min_new_tokens=call.length,
-                max_new_tokens=call.length,
-                length_penalty=how.alpha,
-                early_stopping=False,
-            )
-            for number, row in zip(numbers, out.tolist(), strict=True):
-                found[number] = row[1 : call.length + 1]
-        return found
-
-    def decode_mixed(calls: list[Call], how: SearchConfig) -> list[list[list[int]]]:
-        """Every batch as long as its longest output; what is beyond a sentence's own length is cut off."""
-        sentences = [(source, call.length) for call in calls for source in call.sources]
-        found: dict[int, list[int]] = {}
-        for numbers in padded_batches([source for source, _ in sentences]):
-            longest = max(sentences[n][1] for n in numbers)
-            rows = decode(Call([sentences[n][0] for n in numbers], longest), how)
-            found |= {n: row[: sentences[n][1]] for n, row in zip(numbers, rows, strict=True)}
-        results = iter(found[n] for n in range(len(sentences)))
-        return [[next(results) for _ in call.sources] for call in calls]
-
-    return decode_mixed if by_source else one_by_one(decode)
+    What pads is a word that the workload does not hold: one word more would make an odd vocabulary.
+    """
+    marian = make_marian(mh.Config(model=config), UNKNOWN, config.vocabulary)
+    return MarianEngine(marian.to(torch.bfloat16) if device == "cuda" else marian, UNKNOWN, device)
 
 
-def marian_config(config: mh.ModelConfig, pad: int) -> Any:
-    import transformers
+def there(device: str) -> list[str]:
+    """Those systems that this machine has."""
+    needs = {"CTranslate2": "ctranslate2", "Hugging Face": "transformers"}
+    missing = [word for word, package in needs.items() if not report.version_of(package)]
+    systems = ON_GPU if device == "cuda" else ON_CPU
+    return [name for name in systems if not any(word in name for word in missing)]
 
-    sides = {
-        f"{side}_{key}": value
-        for side in ("encoder", "decoder")
-        for key, value in (
-            ("layers", config.layers),
-            ("attention_heads", config.heads),
-            ("ffn_dim", config.d_ff),
-        )
+
+def make_systems(folder: Path, config: mh.ModelConfig, arguments: argparse.Namespace) -> dict[str, System]:
+    device, threads = arguments.device, arguments.threads
+    model = save_model(folder, config, arguments.seed)
+    marian, batches = cache(lambda: marian_engine(config, device)), {}
+    makers: dict[str, Callable[[], System]] = {
+        OURS: lambda: Ours(model, device, torch.float32),
+        OURS_HALF: lambda: Ours(model, device, torch.bfloat16),
+        OURS_INT8: lambda: CallByCall(CTranslate2Engine(folder, "int8", threads)),
+        DIRECT_INT8: lambda: CTranslate2Directly(folder, "int8", threads),
+        OURS_FLOAT: lambda: CallByCall(CTranslate2Engine(folder, "float32", threads)),
+        DIRECT_FLOAT: lambda: CTranslate2Directly(folder, "float32", threads),
+        PEER: lambda: HuggingFace(marian(), True, batches),
+        PEER_AT_BEST: lambda: HuggingFace(marian(), False, batches),
     }
-    return transformers.MarianConfig(
-        vocab_size=config.vocabulary + 1,  # it needs one for padding
-        d_model=config.d_model,
-        **sides,
-        activation_function="relu",
-        scale_embedding=True,
-        pad_token_id=pad,
-        eos_token_id=END,
-        bos_token_id=BEGIN,
-        decoder_start_token_id=BEGIN,
-        forced_eos_token_id=None,
-        max_position_embeddings=512,
-    )
-
-
-def padded_batches(sources: list[list[int]]) -> list[list[int]]:
-    """CTranslate2's rule: longest first, so many tokens a batch with padding counted."""
-    batches: list[list[int]] = []
-    for number in sorted(range(len(sources)), key=lambda n: -len(sources[n])):
-        if not batches or (len(batches[-1]) + 1) * len(sources[batches[-1][0]]) > BATCH_TOKENS:
-            batches.append([])
-        batches[-1].append(number)
-    return batches
-
-
-# ---- the measurement
-
-
-def make_calls(sentences: int, lengths: int, vocabulary: int, seed: int) -> list[Call]:
-    """Sentences of so many target lengths, which lie evenly over the workload's and have equally many."""
-    pool = draw_pairs(max(20_000, 50 * sentences), vocabulary, seed)
-    pool.sort(key=lambda pair: len(pair.target))
-    each, calls = -(-sentences // lengths), []
-    for part in range(lengths):
-        wanted = len(pool[(2 * part + 1) * len(pool) // (2 * lengths)].target)  # the middle one of each part
-        alike = [[*pair.source, END] for pair in pool if len(pair.target) == wanted]
-        calls.append(Call(alike[:each], wanted))
-    return calls
+    if any("CTranslate2" in name for name in arguments.systems):
+        CTranslate2Engine(folder, threads=threads)  # the conversion, which all of them find
+    return {name: makers[name]() for name in arguments.systems}
 
 
 def save_model(folder: Path, config: mh.ModelConfig, seed: int) -> mh.Transformer:
@@ -256,48 +270,47 @@ def save_model(folder: Path, config: mh.ModelConfig, seed: int) -> mh.Transforme
     return model
 
 
-def make_systems(folder: Path, config: mh.ModelConfig, arguments: argparse.Namespace) -> dict[str, Decode]:
-    model, threads = save_model(folder, config, arguments.seed), arguments.threads
-    makers: dict[str, Callable[[], Decode]] = {
-        OURS: lambda: ours_torch(model),
-        OURS_INT8: lambda: ours_ctranslate2(folder, "int8", threads),
-        DIRECT_INT8: lambda: ctranslate2_directly(folder, "int8", threads),
-        OURS_FLOAT: lambda: ours_ctranslate2(folder, "float32", threads),
-        DIRECT_FLOAT: lambda: ctranslate2_directly(folder, "float32", threads),
-        PEER: lambda: hugging_face(config, by_source=True),
-        PEER_AT_BEST: lambda: hugging_face(config, by_source=False),
-    }
-    CTranslate2Engine(folder, threads=threads)  # the conversion, which all of them find
-    return {name: makers[name]() for name in SYSTEMS if name not in (arguments.without or [])}
+# ---- measuring
 
 
-def measure(
-    systems: dict[str, Decode], calls: list[Call], arguments: argparse.Namespace, progress: Progress
-) -> list[Result]:
-    """Every system on everything, in turns; the order turns around each time. A call before, unmeasured."""
+def make_calls(sentences: int, lengths: int, vocabulary: int, seed: int) -> list[Call]:
+    """Sentences of so many target lengths, which lie evenly over the workload's and have equally many."""
+    pool = draw_pairs(max(20_000, 50 * sentences), vocabulary, seed)
+    pool.sort(key=lambda pair: len(pair.target))
+    each, calls = -(-sentences // lengths), []
+    for part in range(lengths):
+        wanted = len(pool[(2 * part + 1) * len(pool) // (2 * lengths)].target)  # the middle one of each part
+        alike = [[*pair.source, END] for pair in pool if len(pair.target) == wanted]
+        calls.append(Call(alike[:each], wanted))
+    return calls
+
+
+def measure(systems: dict[str, System], calls: list[Call], arguments: argparse.Namespace) -> list[Result]:
+    """Every system on everything, in turns; the order turns around each time."""
     results = [Result(name, beam, sum(call.tokens for call in calls)) for beam in BEAMS for name in systems]
-    rounds = range(arguments.repetitions)
-    bar = progress.add_task("decoding", total=arguments.repetitions * len(results))
-    for result in results:
-        run(systems[result.system], calls[:1], result.beam)
-    for number in rounds:
-        for result in results[:: 1 if number % 2 else -1]:
-            result.seconds.append(run(systems[result.system], calls, result.beam))
-            progress.advance(bar)
+    for row in results:
+        row.note = systems[row.system].warm_up(calls, SearchConfig(beam=row.beam))
+        report.say(f"{row.system}, {row.search}: ready {row.note}")
+    for number in range(arguments.repetitions):
+        for row in results[:: 1 if number % 2 else -1]:
+            if sum(row.seconds) < arguments.row_seconds:
+                row.seconds.append(run(systems[row.system], calls, row.beam, arguments.device))
+                report.say(f"{row.system}, {row.search}: {row.tokens / row.seconds[-1]:,.0f} tokens/s")
     return results
 
 
-def run(decode: Decode, calls: list[Call], beam: int) -> float:
+def run(system: System, calls: list[Call], beam: int, device: str) -> float:
     """Seconds; what was not of the length asked for is an error, for then the work was not the same."""
-    how = SearchConfig(beam=beam)
-    began = time.perf_counter()
-    found = decode(calls, how)
-    seconds = time.perf_counter() - began
+    found: Found = []
+    seconds = report.seconds_of(lambda: found.extend(system.decode(calls, SearchConfig(beam=beam))), device)
     for call, results in zip(calls, found, strict=True):
         lengths = {len(tokens) for tokens in results}
         if lengths != {call.length}:
             sys.exit(f"outputs of {sorted(lengths)} tokens, but {call.length} were forced")
     return seconds
+
+
+# ---- telling
 
 
 def row_of(results: list[Result], system: str, beam: int) -> Result | None:
@@ -315,52 +328,85 @@ def against(results: list[Result], row: Result) -> str:
     return ", ".join(shares)
 
 
-def print_table(results: list[Result], title: str) -> None:
-    table = Table("system", "search", "output tokens/s", "spread", "speed", title=title)
-    for row in results:
-        spread = (max(row.seconds) - min(row.seconds)) / statistics.median(row.seconds)
-        search = "greedy" if row.beam == 1 else f"beam {row.beam}"
-        table.add_row(row.system, search, f"{row.speed:,.0f}", f"{spread:.0%}", against(results, row))
-    Console(width=130).print(table)
+def ours_is_faster_by(results: list[Result], row: Result) -> float | None:
+    """Our torch engine, in bfloat16 where that was measured, against the row."""
+    ours = row_of(results, OURS_HALF, row.beam) or row_of(results, OURS, row.beam)
+    return ours.speed / row.speed if ours else None
 
 
-def machine(threads: int) -> str:
-    listing = Path("/proc/cpuinfo")
-    lines = listing.read_text().splitlines() if listing.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{(names or [platform.processor()])[0]}, {threads} threads"
+COLUMNS = ("system", "search", "output tokens/s", "spread", "speed", "ours is faster by")
 
 
-def positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number}, but must be at least 1")
-    return number
+def told(row: Result, results: list[Result]) -> tuple[str, ...]:
+    faster = ours_is_faster_by(results, row)
+    return (
+        row.system,
+        row.search,
+        f"{row.speed:,.0f}",
+        report.told_spread(row.seconds),
+        against(results, row),
+        "" if faster is None else f"{faster:.2f} x",
+    )
+
+
+def as_json(row: Result, results: list[Result]) -> dict[str, Any]:
+    return {
+        **asdict(row),
+        "tokens_per_second": row.speed,
+        "spread": report.spread(row.seconds),
+        "against": against(results, row),
+        "ours_is_faster_by": ours_is_faster_by(results, row),
+    }
+
+
+def show_profile(
+    systems: dict[str, System], calls: list[Call], title: str, options: argparse.Namespace
+) -> None:
+    """Of the first system, greedy and with a beam, over everything."""
+    name, system = next(iter(systems.items()))
+    about, found = report.about(options.device), {}
+    for beam in BEAMS:
+        how = SearchConfig(beam=beam)
+        system.warm_up(calls, how)
+        profile = kernels.profiled(lambda how=how: system.decode(calls, how), options.device)
+        kernels.print_profile(profile, f"{name}, beam {beam}: {title}; {about}")
+        found[f"beam {beam}"] = profile.to_dict()
+    report.write_json(options.json, title, about, system=name, profile=found)
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = report.parser(__doc__)
     parser.add_argument("--preset", default="base", choices=["base", "big", "small", "tiny"])
-    parser.add_argument("--vocabulary", type=positive, default=mh.presets.BASE.vocabulary)
-    parser.add_argument("--sentences", type=positive, default=256, help="in all (default: 256)")
+    parser.add_argument("--vocabulary", type=report.positive, default=mh.presets.BASE.vocabulary)
     parser.add_argument(
-        "--lengths", type=positive, default=4, help="target lengths, a call each (default: 4)"
+        "--sentences", type=report.positive, help="in all (default: 4096; on a CPU 256; profiled an eighth)"
     )
-    parser.add_argument("--repetitions", type=positive, default=3, help="the median counts (default: 3)")
-    parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
+    parser.add_argument(
+        "--lengths", type=report.positive, default=4, help="target lengths, a call each (default: 4)"
+    )
+    parser.add_argument(
+        "--repetitions", type=report.positive, default=3, help="the median counts (default: 3)"
+    )
+    parser.add_argument(
+        "--row-seconds", type=float, help="a row that took so long is not repeated (default: 10 on a GPU)"
+    )
+    parser.add_argument("--threads", type=report.positive, default=torch.get_num_threads())
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--without", action="append", choices=SYSTEMS, help="leave a system out")
-    parser.add_argument("--json", type=Path, help="write the rows there as well")
-    return parser.parse_args()
-
-
-def write_json(results: list[Result], told: dict[str, Any], path: Path) -> None:
-    rows = [
-        {**asdict(row), "tokens_per_second": row.speed, "against": against(results, row)} for row in results
-    ]
-    path.write_text(json.dumps({**told, "rows": rows}, indent=1, allow_nan=False) + "\n")
+    parser.add_argument(
+        "--only", action="append", metavar="SYSTEM", help="those with this in their name; may repeat"
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="instead: the first system's search, kernel by kernel"
+    )
+    arguments = parser.parse_args()
+    on_gpu = arguments.device == "cuda"
+    few = 8 if arguments.profile else 1  # a trace holds every kernel of every step
+    arguments.sentences = arguments.sentences or SENTENCES[arguments.device] // few
+    arguments.row_seconds = arguments.row_seconds or (10.0 if on_gpu else float("inf"))
+    arguments.systems = report.only(there(arguments.device), arguments.only)
+    if arguments.profile:
+        arguments.systems = arguments.systems[:1]
+    return arguments
 
 
 def main() -> None:
@@ -368,29 +414,24 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     config = replace(mh.presets.preset(arguments.preset).model, vocabulary=arguments.vocabulary)
     calls = make_calls(arguments.sentences, arguments.lengths, arguments.vocabulary, arguments.seed)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Progress(console=Console(stderr=True), transient=True) as progress,
-    ):
-        systems = make_systems(Path(folder) / "model", config, arguments)
-        results = measure(systems, calls, arguments, progress)
-    versions = {name: version(name) for name in ("torch", "ctranslate2", "transformers")}
-    told = {
-        "title": f"{arguments.preset}, vocabulary {arguments.vocabulary:,}, float32 weights",
-        "machine": machine(arguments.threads),
-        "versions": versions,
-        "date": date.today().isoformat(),
-        "calls": [{"sentences": len(call.sources), "length": call.length} for call in calls],
-        "repetitions": arguments.repetitions,
-    }
     outputs = ", ".join(f"{len(call.sources)} of {call.length}" for call in calls)
-    print_table(
-        results,
-        f"{told['title']}; outputs: {outputs} tokens; {told['machine']}; "
-        f"{', '.join(f'{name} {number}' for name, number in versions.items())}; {told['date']}",
+    title = f"{arguments.preset}, vocabulary {arguments.vocabulary:,}; outputs: {outputs} tokens"
+    with tempfile.TemporaryDirectory() as folder:
+        systems = make_systems(Path(folder) / "model", config, arguments)
+        if arguments.profile:
+            show_profile(systems, calls, title, arguments)
+            return
+        results = measure(systems, calls, arguments)
+    about = report.about(arguments.device)
+    report.print_table(f"{title}; {about}", COLUMNS, [told(row, results) for row in results])
+    report.write_json(
+        arguments.json,
+        title,
+        about,
+        calls=[{"sentences": len(call.sources), "length": call.length} for call in calls],
+        repetitions=arguments.repetitions,
+        rows=[as_json(row, results) for row in results],
     )
-    if arguments.json:
-        write_json(results, told, arguments.json)
 
 
 if __name__ == "__main__":

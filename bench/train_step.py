@@ -1,313 +1,445 @@
-"""A training step, forward + loss + backward + Adam: ours against torch.nn.Transformer as commonly written.
+"""A training step, from forward pass to update: ours against torch.nn.Transformer and Hugging Face Marian.
 
     python bench/train_step.py                  on this machine's GPU, or its CPU at a size that it can take
     python bench/train_step.py --json result.json
+    python bench/train_step.py --profile        where each millisecond of our step goes
 
-All rows come from one run on the same sentences, the systems taking turns batch by batch, so that a noisy
-machine is noisy for all. `sorted` batches hold sentences of like length, `random` ones the same sentences as
-they come. Tokens are real ones, source + target. Memory is the peak of a process of its own for each row.
+All rows come from one run on the same sentences, in batches of like length (`--order random`: as they come).
+Tokens are real ones, source + target; the work that the share of the ceiling counts is that of real tokens.
+Batches lie on the device before the clock runs. Each system goes through them several times, after once that
+is not measured; then all of them again in reverse order, and the spread is what lies between the two; on a
+CPU they take turns batch by batch. Memory is the peak beyond what the other systems hold; on a CPU that of a
+process of its own.
 
-torch.nn.Transformer drops attention weights and feed-forward activations too, which the paper does not and
-which costs time; the row "dropout as ours" has that switched off, so that both do the same arithmetic.
+All have dropout only where the paper has it; torch.nn.Transformer's own is another row, on a CPU always, on a
+GPU by `--only "own dropout"`. Padding of the eager peers is rounded up to 8 tokens where that is faster for
+them; compiled ones have one program for each kind of layer, whatever the shape.
 """
 
 import argparse
-import json
+import gc
+import itertools
 import math
 import os
-import platform
 import resource
+import statistics
 import subprocess
 import sys
-import time
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol
 
 os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")  # batches differ in shape
 
 import torch
-import torch.nn.functional as F
-from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
-from torch import Tensor, nn
+from torch import Tensor
 
+import kernels
 import manyheads as mh
-from manyheads.model.positions import sinusoids
-from manyheads.train.loss import chunked_loss
+import report
+from manyheads.train.loop import Objective
+from manyheads.train.optimiser import Optimiser
+from peers import Marian, TorchTransformer, TorchTransformerAsItComes, padded
 from workload import Batch, sorted_and_random, training_flops
 
-SMOOTHING = mh.TrainConfig().label_smoothing
-PAD = 0  # the peer's; no sentence of the workload holds it
-KINDS = ("sorted", "random")  # batches of like lengths, and as they come
+TRAIN = mh.TrainConfig()
+RATE = 1e-4
+ORDERS = ("sorted", "random")  # batches of like lengths, and as they come
+OURS = "manyheads"
+PASSES = 2  # the second in reverse order
 
 
-class Ours(nn.Module):
-    """Manyheads as it is."""
+class System(Protocol):
+    """What a row measures."""
 
-    def __init__(self, config: mh.ModelConfig):
-        super().__init__()
-        self.model = mh.Transformer(config)
+    device: str
+    note: str  # for the JSON
 
-    @staticmethod
-    def prepare(batch: Batch, device: str) -> tuple[mh.Packed, mh.Packed, Tensor]:
-        source, target, labels = map(mh.Packed.of, (batch.sources, batch.inputs, batch.labels))
-        return source.to(device), target.to(device), labels.tokens.to(device)
+    def prepare(self, batch: Batch) -> Any:
+        """The batch on the device, as the system wants it. Not measured."""
+        ...
 
-    def forward(self, source: mh.Packed, target: mh.Packed, labels: Tensor) -> Tensor:
-        hidden = self.model.hidden(source, target)
-        loss = chunked_loss(hidden, self.model.output, labels, mh.TrainConfig())
-        return loss.total / loss.tokens
+    def step(self, batch: Any) -> None:
+        """Forward, loss, backward, update. Measured; nobody waits for the device in between."""
+        ...
 
 
-class TorchTransformer(nn.Module):
-    """torch.nn.Transformer in the common way: padded batches, masks, cross-entropy over all logits."""
+class Ours:
+    """Manyheads as `manyheads train` trains it."""
 
-    def __init__(self, config: mh.ModelConfig):
-        super().__init__()
-        self.d_model = config.d_model
-        self.embedding = nn.Embedding(config.vocabulary, config.d_model, padding_idx=PAD)
-        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
-        self.transformer = nn.Transformer(
-            config.d_model,
-            config.heads,
-            config.layers,
-            config.layers,
-            config.d_ff,
-            config.dropout,
-            batch_first=True,
+    note = ""
+
+    def __init__(self, config: mh.ModelConfig, device: str) -> None:
+        self.device = device
+        self.model = mh.Transformer(config).to(device).train()
+        self.objective = Objective(self.model, TRAIN)
+        self.optimiser = Optimiser(self.model, TRAIN)
+
+    def prepare(self, batch: Batch) -> tuple[mh.Packed, mh.Packed, Tensor]:
+        source, inputs, labels = map(mh.Packed.of, (batch.sources, batch.inputs, batch.labels))
+        return source.to(self.device), inputs.to(self.device), labels.tokens.to(self.device)
+
+    def step(self, batch: tuple[mh.Packed, mh.Packed, Tensor]) -> None:
+        self.optimiser.zero_grad()
+        with low_precision(self.device):
+            total, _ = self.objective(*batch)
+        (total / len(batch[2])).backward()
+        self.optimiser.step(RATE)
+
+
+class Peer:
+    """A model of others', whose forward pass is the loss; fused Adam with the paper's numbers."""
+
+    def __init__(self, kind: type, compiled: bool, config: mh.ModelConfig, device: str) -> None:
+        self.device, self.multiple = device, 8 if compiled else 1
+        self.model = kind(config, TRAIN).to(device).train()
+        self.adam = torch.optim.Adam(
+            self.model.parameters(),
+            lr=RATE,
+            betas=(TRAIN.beta1, TRAIN.beta2),
+            eps=TRAIN.epsilon,
+            fused=True,
         )
-        self.output = nn.Linear(config.d_model, config.vocabulary, bias=False)
-        self.output.weight = self.embedding.weight
-        self.dropout = nn.Dropout(config.dropout)
-        self.register_buffer("positions", sinusoids(torch.arange(128), config.d_model).float())
+        if compiled:
+            self.model.compile_it()
 
-    def embed(self, tokens: Tensor) -> Tensor:
-        embedded = self.embedding(tokens) * math.sqrt(self.d_model)
-        return self.dropout(embedded + self.positions[: tokens.shape[1]])
+    @property
+    def note(self) -> str:
+        return f"padded to multiples of {self.multiple}"
 
-    @staticmethod
-    def prepare(batch: Batch, device: str) -> tuple[Tensor, ...]:
-        return tuple(pad(texts).to(device) for texts in (batch.sources, batch.inputs, batch.labels))
+    def prepare(self, batch: Batch) -> list[Tensor]:
+        sides = batch.sources, batch.inputs, batch.labels
+        return [padded(side, self.model.pad, self.multiple).to(self.device) for side in sides]
 
-    def forward(self, source: Tensor, target: Tensor, labels: Tensor) -> Tensor:
-        mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1], device=source.device)
-        out = self.transformer(
-            self.embed(source),
-            self.embed(target),
-            tgt_mask=mask.isinf(),
-            src_key_padding_mask=source == PAD,
-            tgt_key_padding_mask=target == PAD,
-            memory_key_padding_mask=source == PAD,
-            tgt_is_causal=True,
-        )
-        logits = self.output(out)
-        return F.cross_entropy(
-            logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=SMOOTHING
-        )
+    def step(self, batch: list[Tensor]) -> None:
+        self.adam.zero_grad(set_to_none=True)
+        with low_precision(self.device):
+            loss = self.model(*batch)
+        loss.backward()
+        self.adam.step()
+
+    def choose_multiple(self, batches: list[Batch]) -> None:
+        """The rounding that suits it better here."""
+        seconds = {}
+        for self.multiple in (1, 8):
+            prepared = [self.prepare(batch) for batch in batches]
+            once(self, prepared)
+            seconds[self.multiple] = min(once(self, prepared) for _ in range(2))
+        self.multiple = min(seconds, key=lambda multiple: seconds[multiple])
 
 
-class TorchTransformerWithOurDropout(TorchTransformer):
-    """The same, with dropout only where the paper has it."""
-
-    def __init__(self, config: mh.ModelConfig):
-        super().__init__(config)
-        for module in self.transformer.modules():
-            if isinstance(module, nn.MultiheadAttention):
-                module.dropout = 0.0
-            if isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
-                module.dropout = nn.Identity()  # the one inside the feed-forward layer
+def low_precision(device: str) -> torch.autocast:
+    return torch.autocast(device, torch.bfloat16, enabled=device == "cuda")
 
 
-def pad(sentences: list[list[int]]) -> Tensor:
-    tensors = [torch.tensor(sentence) for sentence in sentences]
-    return nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=PAD)
-
-
-SYSTEMS: dict[str, type[Ours] | type[TorchTransformer]] = {
-    "manyheads": Ours,
-    "torch.nn.Transformer": TorchTransformer,
-    "torch.nn.Transformer, dropout as ours": TorchTransformerWithOurDropout,
+SYSTEMS: dict[str, Callable[[mh.ModelConfig, str], System]] = {
+    OURS: Ours,
+    "torch.nn.Transformer": lambda *rest: Peer(TorchTransformer, False, *rest),
+    "torch.nn.Transformer, compiled": lambda *rest: Peer(TorchTransformer, True, *rest),
+    "torch.nn.Transformer, its own dropout": lambda *rest: Peer(TorchTransformerAsItComes, False, *rest),
+    "Hugging Face Marian": lambda *rest: Peer(Marian, False, *rest),
+    "Hugging Face Marian, compiled": lambda *rest: Peer(Marian, True, *rest),
 }
-ROWS = [
-    *((system, "sorted") for system in SYSTEMS),
-    *((system, "random") for system in ("manyheads", "torch.nn.Transformer")),
-]
 
 
 @dataclass
 class Result:
-    """A row of the table."""
+    """A row of the table. Seconds are of one way through all batches: of each pass, its rounds."""
 
     system: str
-    batches: str
-    steps: int = 0
-    seconds: float = 0.0
-    tokens: int = 0
-    flops: int = 0
+    order: str
+    steps: int
+    tokens: int
+    flops: int
+    seconds: list[list[float]] = field(default_factory=list)
     peak_gib: float = math.nan
+    note: str = ""
+    fault: str = ""  # why there are no numbers
 
-    def count(self, batch: Batch, seconds: float, flops: int) -> None:
-        self.steps += 1
-        self.seconds += seconds
-        self.tokens += batch.tokens
-        self.flops += flops
+    @property
+    def speeds(self) -> list[float]:
+        """Real tokens a second, source + target, of each pass."""
+        return [self.tokens / statistics.median(rounds) for rounds in self.seconds]
 
     @property
     def speed(self) -> float:
-        """Real tokens a second, source + target."""
-        return self.tokens / self.seconds
+        return statistics.mean(self.speeds) if self.seconds else math.nan
+
+    @property
+    def step_ms(self) -> float:
+        return 1000 * self.tokens / self.speed / self.steps
+
+    @property
+    def rate(self) -> float:
+        """FLOP/s of real tokens' work."""
+        return self.flops * self.speed / self.tokens
 
 
-class Trainer:
-    """One system, and a step of it: Adam with the paper's numbers, bf16 products on a GPU."""
+# ---- measuring
 
-    def __init__(self, system: str, config: mh.ModelConfig, device: str):
-        torch.manual_seed(1)
-        self.device = device
-        self.model = SYSTEMS[system](config).to(device).train()
-        train = mh.TrainConfig()
-        self.adam = torch.optim.Adam(
-            self.model.parameters(),
-            lr=1e-4,
-            betas=(train.beta1, train.beta2),
-            eps=train.epsilon,
-            fused=True,
+
+def measure(arguments: argparse.Namespace, config: mh.ModelConfig) -> list[Result]:
+    workload = make_workload(arguments, config)
+    results = [
+        Result(
+            system,
+            order,
+            len(batches),
+            sum(batch.tokens for batch in batches),
+            sum(training_flops(config, batch) for batch in batches),
         )
-
-    def step(self, batch: Batch) -> float:
-        """Seconds that it took, once the batch lay on the device."""
-        tensors = self.model.prepare(batch, self.device)
-        self.synchronise()
-        began = time.perf_counter()
-        with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.device == "cuda"):
-            loss = self.model(*tensors)
-        loss.backward()
-        self.adam.step()
-        self.adam.zero_grad()
-        self.synchronise()
-        return time.perf_counter() - began
-
-    def synchronise(self) -> None:
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-
-
-def measure_speed(
-    arguments: argparse.Namespace, config: mh.ModelConfig, results: list[Result], progress: Progress
-) -> None:
-    """Every system on every batch, in turns. Before that, unmeasured: on a GPU all of it, else one batch."""
-    kinds = make_workload(arguments, config)
-    trainers = {system: Trainer(system, config, arguments.device) for system in SYSTEMS}
-    warm_up = list(range(arguments.batches if arguments.device == "cuda" else 1))
-    numbers = [*warm_up, *range(arguments.batches)]
-    for turn, number in enumerate(progress.track(numbers, description="training steps")):
-        for result in results:
-            batch = kinds[result.batches][number]
-            seconds = trainers[result.system].step(batch)
-            if turn >= len(warm_up):
-                result.count(batch, seconds, training_flops(config, batch))
+        for order, batches in workload.items()
+        for system in arguments.systems
+    ]
+    if arguments.device == "cpu":
+        measure_memory(results)
+        in_turns(results, workload, arguments, config)
+        return results
+    made: dict[str, System] = {}
+    for system in arguments.systems:
+        rows = [row for row in results if row.system == system]
+        shielded(rows, lambda rows=rows: first_pass(made, rows, workload, arguments, config))
+    for system in reversed(list(made)):
+        rows = [row for row in results if row.system == system]
+        shielded(rows, lambda rows=rows, it=made[system]: second_pass(it, rows, workload, arguments))
+    return results
 
 
 def make_workload(arguments: argparse.Namespace, config: mh.ModelConfig) -> dict[str, list[Batch]]:
     made = sorted_and_random(arguments.batches, arguments.batch_tokens, config.vocabulary, arguments.seed)
-    return dict(zip(KINDS, made, strict=True))
+    kinds = dict(zip(ORDERS, made, strict=True))
+    return {order: kinds[order] for order in arguments.orders}
 
 
-def peak_gib(arguments: argparse.Namespace, config: mh.ModelConfig, system: str, kind: str) -> float:
-    """The peak of a step on the largest batch; on a CPU that of the whole process."""
-    batches = make_workload(arguments, config)[kind]
-    trainer = Trainer(system, config, arguments.device)
+def shielded(rows: list[Result], work: Callable[[], None]) -> None:
+    """A peer that fails must not cost the other rows; ours must not fail."""
+    try:
+        work()
+    except Exception as fault:
+        if rows[0].system == OURS:
+            raise
+        for row in rows:
+            row.fault, row.seconds = f"{type(fault).__name__}: {str(fault)[:200]}", []
+        report.say(f"{rows[0].system}: {rows[0].fault}")
+
+
+def in_turns(
+    results: list[Result],
+    workload: dict[str, list[Batch]],
+    arguments: argparse.Namespace,
+    config: mh.ModelConfig,
+) -> None:
+    """On a CPU: batch by batch, so that a machine that does other things too is slow for all."""
+    systems: dict[str, System] = {}
+    for row in results:
+        if row.system not in systems:
+            torch.manual_seed(1)
+            systems[row.system] = SYSTEMS[row.system](config, "cpu")
+        system, batches = systems[row.system], workload[row.order]
+        seen = batches if row.system.endswith("compiled") else batches[:1]
+        once(system, [system.prepare(batch) for batch in seen])
+        row.note = system.note
+        report.say(f"{row.system}, {row.order}: ready")
+    for turn in range(PASSES):
+        sums = {(row.system, row.order): [0.0] * arguments.rounds for row in results}
+        for number, round_ in itertools.product(range(arguments.batches), range(arguments.rounds)):
+            for row in results[:: -1 if turn else 1]:
+                system = systems[row.system]
+                prepared = [system.prepare(workload[row.order][number])]
+                sums[row.system, row.order][round_] += once(system, prepared)
+        for row in results:
+            row.seconds.append(sums[row.system, row.order])
+            report.say(f"{row.system}, {row.order}: {row.speeds[-1]:,.0f} tokens/s")
+
+
+def first_pass(
+    made: dict[str, System],
+    rows: list[Result],
+    workload: dict[str, list[Batch]],
+    arguments: argparse.Namespace,
+    config: mh.ModelConfig,
+) -> None:
+    """The system is made, sees every shape once, and is measured; so is its memory.
+
+    A captured step holds its memory from its capture on, so that the peak is counted from the beginning.
+    """
+    others = held_by_others()
+    torch.manual_seed(1)
+    system = SYSTEMS[rows[0].system](config, arguments.device)
+    if isinstance(system, Peer) and not rows[0].system.endswith("compiled"):
+        system.choose_multiple(workload[rows[0].order][::3])
+    for row in rows:
+        if isinstance(system, Peer):
+            torch.cuda.reset_peak_memory_stats()
+        measure_rounds(system, row, workload[row.order], arguments.rounds)
+        row.peak_gib = (torch.cuda.max_memory_allocated() - others) / 2**30
+        row.note = system.note
+    made[rows[0].system] = system
+
+
+def second_pass(
+    system: System, rows: list[Result], workload: dict[str, list[Batch]], arguments: argparse.Namespace
+) -> None:
+    held_by_others()
+    for row in rows:
+        measure_rounds(system, row, workload[row.order], arguments.rounds)
+
+
+def measure_rounds(system: System, row: Result, batches: list[Batch], rounds: int) -> None:
+    prepared = [system.prepare(batch) for batch in batches]
+    once(system, prepared)
+    row.seconds.append([once(system, prepared) for _ in range(rounds)])
+    report.say(f"{row.system}, {row.order}: {row.speeds[-1]:,.0f} tokens/s")
+
+
+def once(system: System, prepared: list[Any]) -> float:
+    """Seconds of one way through the batches."""
+
+    def steps() -> None:
+        for batch in prepared:
+            system.step(batch)
+
+    return report.seconds_of(steps, system.device)
+
+
+def held_by_others() -> int:
+    """Bytes of the GPU, once all is forgotten that can be; the peak is counted anew."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    return torch.cuda.memory_allocated()
+
+
+# ---- memory on a CPU
+
+
+def measure_memory(results: list[Result]) -> None:
+    """Each row in a process of its own, and before this one grows: a child inherits its parent's peak."""
+    for row in results:
+        command = [sys.executable, __file__, *sys.argv[1:], "--peak-of", row.system, row.order]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{row.system}, {row.order}: {done.stderr.strip()[-300:]}")
+        row.peak_gib = float(done.stdout.split()[-1])
+        report.say(f"{row.system}, {row.order}: {row.peak_gib:.2f} GiB")
+
+
+def peak_gib(arguments: argparse.Namespace, config: mh.ModelConfig, name: str, order: str) -> float:
+    """Of this whole process, after two steps on the largest batch."""
+    batches = make_workload(arguments, config)[order]
+    system = SYSTEMS[name](config, "cpu")
     largest = max(batches, key=lambda batch: len(batch.sources) * max(map(len, batch.sources)))
     for _ in range(2):
-        trainer.step(largest)
-    if arguments.device == "cuda":
-        return torch.cuda.max_memory_allocated() / 2**30
+        system.step(system.prepare(largest))
     unit = 1 if sys.platform == "darwin" else 2**10  # macOS counts bytes, Linux kibibytes
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
 
 
-def measure_memory(arguments: argparse.Namespace, results: list[Result], progress: Progress) -> None:
-    """Each row in a process of its own, and before this one grows: a child inherits its parent's peak."""
-    for result in progress.track(results, description="peak memory"):
-        row = ["--peak-of", result.system, result.batches]
-        command = [sys.executable, __file__, *sys.argv[1:], *row]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(f"{result.system}, {result.batches} batches: {done.stderr.strip()[-300:]}")
-        result.peak_gib = float(done.stdout)
+# ---- telling
 
 
-def machine(device: str) -> str:
-    if device == "cuda":
-        return torch.cuda.get_device_name()
-    listing = Path("/proc/cpuinfo")
-    lines = listing.read_text().splitlines() if listing.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{(names or [platform.processor()])[0]}, {torch.get_num_threads()} threads"
+def against(results: list[Result], row: Result) -> tuple[float, float] | None:
+    """How much faster ours is on the same batches, and its share of the memory; None: ours is not there."""
+    ours = next((one for one in results if (one.system, one.order) == (OURS, row.order)), None)
+    if ours is None or row.fault:
+        return None
+    return ours.speed / row.speed, ours.peak_gib / row.peak_gib
 
 
-def ours_of_the_same_kind(results: list[Result], row: Result) -> Result:
-    return next(result for result in results if result.batches == row.batches)
-
-
-def positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number}, but must be at least 1")
-    return number
-
-
-def print_table(results: list[Result], title: str) -> None:
-    table = Table(
-        *("system", "batches", "tokens/s", "ms/step", "TFLOP/s", "peak GiB"),
-        *("ours is faster by", "ours needs memory"),
-        title=title,
+def told(row: Result, results: list[Result], ceiling: float) -> tuple[str, ...]:
+    if row.fault:
+        return row.system, row.order, *[""] * 7, row.fault[:40]
+    compared = against(results, row)
+    return (
+        row.system,
+        row.order,
+        f"{row.speed:,.0f}",
+        f"{row.step_ms:,.1f}",
+        f"{row.rate / ceiling:.1%}",
+        f"{row.rate / 1e12:.3g}",
+        f"{row.peak_gib:.2f}",
+        report.told_spread(row.speeds),
+        *(f"{times:.2f} x" for times in compared or ()),
     )
-    for row in results:
-        ours = ours_of_the_same_kind(results, row)
-        table.add_row(
-            row.system,
-            row.batches,
-            f"{row.speed:,.0f}",
-            f"{1000 * row.seconds / row.steps:,.1f}",
-            f"{row.flops / row.seconds / 1e12:.3g}",
-            f"{row.peak_gib:.2f}",
-            f"{ours.speed / row.speed:.2f} x",
-            f"{ours.peak_gib / row.peak_gib:.2f} x",
-        )
-    Console(width=130).print(table)
+
+
+COLUMNS = (
+    *("system", "batches", "tokens/s", "ms/step", "of ceiling", "TFLOP/s", "peak GiB", "spread"),
+    *("ours is faster by", "ours needs memory"),
+)
+
+
+def as_json(row: Result, results: list[Result], ceiling: float) -> dict[str, Any]:
+    """What is not known is None."""
+    found = {key: value for key, value in asdict(row).items() if key != "peak_gib"}
+    if row.fault:
+        return found
+    faster, memory = against(results, row) or (None, None)
+    return found | {
+        "tokens_per_second": row.speed,
+        "ms_per_step": row.step_ms,
+        "share_of_ceiling": row.rate / ceiling,
+        "flops_per_second": row.rate,
+        "peak_gib": row.peak_gib,
+        "spread": report.spread(row.speeds),
+        "ours_is_faster_by": faster,
+        "ours_needs_memory": memory,
+    }
+
+
+def show_profile(arguments: argparse.Namespace, config: mh.ModelConfig, title: str) -> None:
+    """Of the middle batch, by the first of the systems asked for."""
+    name = arguments.systems[0]
+    batches = make_workload(arguments, config)[arguments.orders[0]]
+    system = SYSTEMS[name](config, arguments.device)
+    prepared = system.prepare(batches[len(batches) // 2])
+    for _ in range(3):
+        once(system, [prepared])
+    found = kernels.profiled(lambda: system.step(prepared), arguments.device)
+    about = report.about(arguments.device)
+    kernels.print_profile(found, f"a step of {name}: {title}; {about}")
+    report.write_json(arguments.json, title, about, system=name, profile=found.to_dict())
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    there = "cuda" if torch.cuda.is_available() else "cpu"
-    parser.add_argument("--device", default=there, choices=["cpu", "cuda"])
+    parser = report.parser(__doc__)
     parser.add_argument("--preset", default="base", choices=["base", "big", "small", "tiny"])
     parser.add_argument("--vocabulary", type=int, default=mh.presets.BASE.vocabulary)
     parser.add_argument(
-        "--batch-tokens", type=positive, help="target tokens a batch (default: 25,000; on a CPU 5,000)"
+        "--batch-tokens", type=report.positive, help="target tokens a batch (default: 25,000; on a CPU 5,000)"
     )
-    parser.add_argument("--batches", type=positive, help="measured, of each kind (default: 20; on a CPU 3)")
+    parser.add_argument("--batches", type=report.positive, help="different ones (default: 10; on a CPU 2)")
+    parser.add_argument(
+        "--rounds", type=report.positive, help="ways through them, twice (default: 2; on a CPU 1)"
+    )
+    parser.add_argument("--order", default="sorted", choices=[*ORDERS, "both"])
+    parser.add_argument(
+        "--only", action="append", metavar="SYSTEM", help="those with this in their name; may repeat"
+    )
+    parser.add_argument("--compiled", action="store_true", help="compiled peers on a CPU too")
+    parser.add_argument(
+        "--profile", action="store_true", help="instead: one step, kernel by kernel, of ours or of --only"
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path, help="write the rows there as well")
     parser.add_argument("--peak-of", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     on_cpu = arguments.device == "cpu"
     arguments.batch_tokens = arguments.batch_tokens or (5_000 if on_cpu else mh.DataConfig().batch_tokens)
-    arguments.batches = arguments.batches or (3 if on_cpu else 20)
+    arguments.batches = arguments.batches or (2 if on_cpu else 10)
+    arguments.rounds = arguments.rounds or (1 if on_cpu else 2)
+    arguments.orders = ORDERS if arguments.order == "both" else (arguments.order,)
+    arguments.systems = report.only(there(arguments), arguments.only)
     return arguments
 
 
-def write_json(results: list[Result], title: str, path: Path) -> None:
-    rows = [{**asdict(row), "tokens_per_second": row.speed} for row in results]
-    for row, result in zip(rows, results, strict=True):
-        ours = ours_of_the_same_kind(results, result)
-        row["ours_is_faster_by"] = ours.speed / result.speed
-        row["ours_needs_memory"] = ours.peak_gib / result.peak_gib
-    path.write_text(json.dumps({"title": title, "rows": rows}, indent=1, allow_nan=False) + "\n")
+def there(arguments: argparse.Namespace) -> list[str]:
+    """Those that this machine has; what takes long or tells little only where it was asked for."""
+    left_out = [] if report.version_of("transformers") else ["Marian"]
+    if arguments.device == "cpu" and not arguments.compiled:
+        left_out.append("compiled")
+    if arguments.device == "cuda" and not arguments.only:
+        left_out.append("its own dropout")
+    return [name for name in SYSTEMS if not any(word in name for word in left_out)]
 
 
 def main() -> None:
@@ -316,17 +448,20 @@ def main() -> None:
     if arguments.peak_of:
         print(peak_gib(arguments, config, *arguments.peak_of))
         return
-    results = [Result(system, kind) for system, kind in ROWS]
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        measure_memory(arguments, results, progress)
-        measure_speed(arguments, config, results, progress)
     title = (
-        f"{arguments.preset}, vocabulary {arguments.vocabulary:,}, about {arguments.batch_tokens:,} target "
-        f"tokens a batch; {machine(arguments.device)}, torch {torch.__version__}"
+        f"{arguments.preset}, vocabulary {arguments.vocabulary:,}, "
+        f"{arguments.batches} batches of about {arguments.batch_tokens:,} target tokens"
     )
-    print_table(results, title)
-    if arguments.json:
-        write_json(results, title, arguments.json)
+    if arguments.profile:
+        show_profile(arguments, config, title)
+        return
+    results = measure(arguments, config)
+    about = report.about(arguments.device)
+    rows = [told(row, results, about.ceiling) for row in results]
+    report.print_table(f"{title}; {about}", COLUMNS, rows)
+    report.write_json(
+        arguments.json, title, about, rows=[as_json(row, results, about.ceiling) for row in results]
+    )
 
 
 if __name__ == "__main__":

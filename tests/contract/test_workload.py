@@ -1,10 +1,5 @@
 """The workload that every benchmark stands on, and the FLOPs that it counts."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
@@ -65,27 +60,3 @@ def test_tokens_are_counted_with_the_begin_and_end_that_are_read() -> None:
     assert batch.sources[0][-1] == batch.labels[0][-1] == 2
     assert batch.inputs[0][0] == 1
     assert batch.inputs[0][1:] == batch.labels[0][:-1]
-
-
-@pytest.mark.heavy
-def test_a_benchmark_runs_and_writes_its_rows(tmp_path: Path) -> None:
-    script, result = Path(__file__).parents[2] / "bench" / "train_step.py", tmp_path / "rows.json"
-    small = [
-        "--device",
-        "cpu",
-        "--preset",
-        "tiny",
-        "--vocabulary",
-        "100",
-        "--batch-tokens",
-        "60",
-        "--batches",
-        "1",
-    ]
-    done = subprocess.run(
-        [sys.executable, str(script), *small, "--json", str(result)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(result.read_text())["rows"]
-    assert [row["batches"] for row in rows] == ["sorted"] * 3 + ["random"] * 2
-    assert all(row["tokens_per_second"] > 0 and row["peak_gib"] > 0 for row in rows)

@@ -1,0 +1,328 @@
+"""Quality in little time: a recipe of runs/ trained for some seconds and scored; ours, and Marian for it.
+
+    python bench/quality.py multi30k --data multi30k/data --seconds 60 --peer --json result.json
+    python bench/quality.py koen --data koen/data --seconds 150 --set train.warmup=1000 --out koen-run
+
+Ours is `manyheads train` and `manyheads evaluate`: the recipe with these seconds, then the data folder's test
+set with a beam of 4. The peer is MarianMTModel of the same sizes from scratch, in a plain loop: the same
+batches padded, bfloat16 products and fused Adam, the recipe's schedule (what falls to an end falls to the end
+of its time), no validation on the way; the mean of 5 checkpoints from the last fifth of its time or the last
+one, whichever has the better loss on valid. `--peer-set` gives it other settings. Seconds are those of
+training; ours has its validations and checkpoints in them.
+"""
+
+import argparse
+import math
+import sys
+import tempfile
+import time
+from collections import deque
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import manyheads as mh
+import report
+from manyheads import checkpoint
+from manyheads.data.batches import Batch, Batches
+from manyheads.data.store import Store
+from manyheads.errors import PREEMPTED
+from manyheads.evaluate import Evaluation, evaluate, reference_perplexity
+from manyheads.train.log import LOG, read_log
+from manyheads.train.run import train
+from manyheads.train.schedule import learning_rate
+from peers import Marian, MarianEngine
+
+OURS, PEER = "manyheads", "Hugging Face Marian"
+RUNS = Path(__file__).parents[1] / "runs"
+BEAM = 4
+SHOWN = 5  # translations
+CHECKPOINTS, AVERAGED = 25, 5  # of the peer's time, and the last of them
+LOOK_EVERY = 10  # steps at which the peer waits for the device, to know the time
+PEER_BATCH = {"cpu": 2**10, "cuda": 2**13}  # source tokens that it translates at once
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A system that has learnt."""
+
+    system: str
+    translator: mh.Translator
+    seconds: float
+    wall_seconds: float  # with the start and the choice of the model
+    steps: int
+    tokens: int  # source + target, real ones
+    model: str  # which weights were taken
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table."""
+
+    system: str
+    seconds: float
+    wall_seconds: float
+    steps: int
+    tokens_per_second: float
+    model: str
+    valid_loss: float | None  # a subword, unsmoothed
+    evaluation: Evaluation
+
+
+# ---- ours
+
+
+def train_ours(config: mh.Config, run: Path, device: str) -> Trained:
+    began = time.perf_counter()
+    if train(config, run, device=device) == "asked":
+        sys.exit(PREEMPTED)
+    wall = time.perf_counter() - began
+    lines = read_log(run / LOG)
+    batches = [line["tokens"] for line in lines if line["kind"] == "train"]  # some of them
+    end = next(line for line in lines if line["kind"] == "end")
+    place = checkpoint.describe(checkpoint.checkpoints(run)[-1]).training["place"]
+    return Trained(
+        OURS,
+        mh.load(run / "model", device=device),
+        place["seconds"],
+        wall,
+        place["step"],
+        round(place["step"] * sum(batches) / len(batches)),
+        end["model"],
+    )
+
+
+# ---- the peer
+
+
+class PeerTraining:
+    """Marian and its plain training loop."""
+
+    def __init__(self, config: mh.Config, device: str) -> None:
+        self.config, self.device, self.store = config, device, Store.open(config.data.folder)
+        words = self.store.subwords
+        self.pad = max(len(words.source), len(words.target))
+        torch.manual_seed(config.train.seed)
+        self.peer = Marian(
+            checkpoint.fitted(config.model, words),
+            config.train,
+            config.data,
+            self.pad,
+            8 * math.ceil((self.pad + 1) / 8),  # products of even sizes are faster on a GPU
+        ).to(device)
+        numbers = config.train
+        self.adam = torch.optim.AdamW(
+            self.peer.parameters(),
+            betas=(numbers.beta1, numbers.beta2),
+            eps=numbers.epsilon,
+            weight_decay=numbers.weight_decay,
+            fused=True,
+        )
+        self.kept: deque[list[Tensor]] = deque(maxlen=AVERAGED)
+
+    def train(self, seconds: float) -> Trained:
+        began, tokens, step, elapsed = time.perf_counter(), 0, 0, 0.0
+        numbers = self.config.train
+        self.peer.train()
+        with self.batches().start(pin=self.device == "cuda") as stream:
+            for batch in stream:
+                if step % LOOK_EVERY == 0:
+                    elapsed = self.look(began, seconds)
+                    if elapsed >= seconds:
+                        break
+                    if step:  # so many steps it will be
+                        numbers = replace(numbers, steps=math.ceil(step * seconds / elapsed))
+                step += 1
+                self.step(batch, learning_rate(step, numbers, self.config.model.d_model))
+                tokens += len(batch.source.tokens) + len(batch.labels.tokens)
+        chosen = self.choose()
+        wall = time.perf_counter() - began
+        return Trained(PEER, self.translator(), elapsed, wall, step, tokens, chosen)
+
+    def batches(self) -> Batches:
+        config, words = self.config, self.store.subwords
+        return Batches(self.store.split("train"), config.data, seed=config.train.seed, subwords=words)
+
+    def look(self, began: float, seconds: float) -> float:
+        """The time; and a checkpoint where one is due."""
+        report.synchronise(self.device)
+        elapsed = time.perf_counter() - began
+        if elapsed >= seconds * (1 - AVERAGED / CHECKPOINTS) + len(self.kept) * seconds / CHECKPOINTS:
+            self.kept.append([one.detach().clone() for one in self.peer.parameters()])
+        return elapsed
+
+    def step(self, batch: Batch, rate: float) -> None:
+        for group in self.adam.param_groups:
+            group["lr"] = rate
+        tensors = [rows(side, self.pad).to(self.device, non_blocking=True) for side in sides(batch)]
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.device == "cuda"):
+            loss = self.peer(*tensors)
+        self.adam.zero_grad(set_to_none=True)
+        loss.backward()
+        if self.config.train.clip:
+            torch.nn.utils.clip_grad_norm_(self.peer.parameters(), self.config.train.clip)
+        self.adam.step()
+
+    def choose(self) -> str:
+        """The mean of the checkpoints or the last weights, by the loss on valid."""
+        last = [one.detach().clone() for one in self.peer.parameters()]
+        candidates = {"last step": last}
+        if self.kept:
+            mean = [torch.stack(each).mean(0) for each in zip(*self.kept, strict=True)]
+            candidates[f"mean of {len(self.kept)}"] = mean
+        losses = {}
+        for name, weights in candidates.items():
+            self.put(weights)
+            losses[name] = valid_loss(self.translator(), self.store) or math.inf
+        chosen = min(losses, key=lambda name: losses[name])
+        self.put(candidates[chosen])
+        return chosen
+
+    @torch.no_grad()
+    def put(self, weights: list[Tensor]) -> None:
+        for one, value in zip(self.peer.parameters(), weights, strict=True):
+            one.copy_(value)
+
+    def translator(self) -> mh.Translator:
+        """Of the weights as they are; what is no word is never written."""
+        marian = self.peer.marian
+        marian.final_logits_bias[:, self.pad :] = -torch.inf
+        engine = MarianEngine(marian, self.pad, self.device, PEER_BATCH[self.device])
+        languages, how = self.store.manifest["languages"], self.config.search
+        longest = self.config.data.longest
+        return mh.Translator(engine, self.store.subwords, languages, longest=longest, how=how)
+
+
+def sides(batch: Batch) -> list[mh.Packed]:
+    return [batch.source, batch.inputs, batch.labels]
+
+
+def rows(packed: mh.Packed, pad: int) -> Tensor:
+    """Padded. [B, L]"""
+    lengths = packed.offsets.diff()
+    is_real = torch.arange(packed.longest) < lengths[:, None]
+    return torch.full(is_real.shape, pad).masked_scatter_(is_real, packed.tokens)
+
+
+# ---- judging
+
+
+def valid_loss(translator: mh.Translator, store: Store) -> float | None:
+    """The mean negative log-likelihood of a subword of valid, in float32; None: infinite, or no valid."""
+    if "valid" not in store.splits:
+        return None
+    found, _ = reference_perplexity(translator, *store.text("valid"))
+    return None if found is None else math.log(found)
+
+
+def judged(trained: Trained, store: Store) -> Row:
+    sources, references = store.text("test")
+    report.say(f"{trained.system}: {trained.steps:,} steps in {trained.seconds:.1f} s; now its translations")
+    return Row(
+        trained.system,
+        trained.seconds,
+        trained.wall_seconds,
+        trained.steps,
+        trained.tokens / trained.seconds,
+        trained.model,
+        valid_loss(trained.translator, store),
+        evaluate(trained.translator, sources, [references], samples=0, worst=0, beam=BEAM),
+    )
+
+
+COLUMNS = ("system", "seconds", "steps", "tokens/s", "valid loss", "BLEU", "chrF", "paper's BLEU", "model")
+
+
+def told(row: Row) -> tuple[str, ...]:
+    return (
+        row.system,
+        f"{row.seconds:.1f}",
+        f"{row.steps:,}",
+        f"{row.tokens_per_second:,.0f}",
+        "" if row.valid_loss is None else f"{row.valid_loss:.3f}",
+        *(f"{score.value:.2f}" for score in row.evaluation.scores),
+        row.model,
+    )
+
+
+def as_json(row: Row) -> dict[str, Any]:
+    numbers = {key: value for key, value in asdict(row).items() if key != "evaluation"}
+    found = row.evaluation
+    scores = [asdict(score) for score in found.scores]
+    return numbers | {
+        "scores": scores,
+        "test_perplexity": found.perplexity,
+        "length_ratio": found.length_ratio,
+        "engine": found.engine,
+    }
+
+
+def samples(done: list[Row], store: Store) -> list[dict[str, str]]:
+    """The first sentences of test, with what each system made of them."""
+    sources, references = store.text("test")
+    return [
+        {"source": sources[number], "reference": references[number]}
+        | {row.system: row.evaluation.translations[number] for row in done}
+        for number in range(min(SHOWN, len(sources)))
+    ]
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = report.parser(__doc__)
+    parser.add_argument("recipe", help="a name under runs/, or a TOML file")
+    parser.add_argument("--data", type=Path, required=True, help="the folder that `manyheads prepare` made")
+    parser.add_argument("--seconds", type=float, required=True, help="of training, each system")
+    parser.add_argument("--peer", action="store_true", help="Hugging Face Marian as well")
+    parser.add_argument("--only", action="append", metavar="SYSTEM", help="those with this in their name")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="for both")
+    parser.add_argument(
+        "--peer-set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="for the peer alone"
+    )
+    parser.add_argument("--out", type=Path, help="keep our run there: log, checkpoints, model")
+    arguments = parser.parse_args()
+    wanted = report.only((OURS, PEER), arguments.only)
+    arguments.systems = wanted if arguments.peer or arguments.only else [OURS]
+    if arguments.out and arguments.out.exists():
+        parser.error(f"--out {arguments.out}: exists already, and a run would go on there")
+    return arguments
+
+
+def recipe(arguments: argparse.Namespace) -> mh.Config:
+    path = Path(arguments.recipe)
+    config = mh.Config.load(path if path.suffix == ".toml" else RUNS / f"{arguments.recipe}.toml")
+    where = [f'data.folder="{arguments.data}"', f"train.seconds={arguments.seconds}"]
+    return config.override([*where, *arguments.set])
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    config = recipe(arguments)
+    store = Store.open(config.data.folder)
+    done: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for system in arguments.systems:
+            if system == OURS:
+                trained = train_ours(config, arguments.out or Path(folder) / "run", arguments.device)
+            else:
+                peer = PeerTraining(config.override(arguments.peer_set), arguments.device)
+                trained = peer.train(arguments.seconds)
+            done.append(judged(trained, store))
+    about, shown = report.about(arguments.device), samples(done, store)
+    title = (
+        f"{arguments.recipe}, {store.source_language} to {store.target_language}, "
+        f"{arguments.seconds:g} seconds of training; beam {BEAM} on {len(store.split('test')):,} sentences"
+    )
+    signatures = "\n".join(f"  {one.name}: {one.signature}" for one in done[0].evaluation.scores)
+    report.print_table(f"{title}; {about}\n{signatures}", COLUMNS, map(told, done))
+    for sample in shown:
+        print("\n".join(f"{name:>20}  {text}" for name, text in sample.items()), end="\n\n")
+    settings = {"config": asdict(config), "peer_set": arguments.peer_set}
+    told_rows = [as_json(row) for row in done]
+    report.write_json(arguments.json, title, about, rows=told_rows, samples=shown, **settings)
+
+
+if __name__ == "__main__":
+    main()
