@@ -36,7 +36,7 @@ from manyheads import checkpoint
 from manyheads.config import END, UNKNOWN, SearchConfig, SubwordConfig
 from manyheads.engines.ctranslate2 import BATCH_TOKENS, CTranslate2Engine, beam_options, read_pieces
 from manyheads.engines.engine import Engine
-from manyheads.engines.torch import TorchEngine
+from manyheads.engines.torch import Precision, TorchEngine
 from manyheads.search import Wish
 from manyheads.text.subwords import SubwordPair, Subwords
 from peers import MarianEngine, make_marian
@@ -134,10 +134,10 @@ class CallByCall(System):
 
 
 class Ours(AllAtOnce):
-    """Our own search in torch, weights and arithmetic of a dtype."""
+    """Our own search in torch, its products in float32 or bfloat16."""
 
-    def __init__(self, model: mh.Transformer, device: str, dtype: torch.dtype) -> None:
-        super().__init__(TorchEngine(copy.deepcopy(model).to(dtype), device))
+    def __init__(self, model: mh.Transformer, device: str, precision: Precision) -> None:
+        super().__init__(TorchEngine(copy.deepcopy(model), device, precision))
         self.device = device
 
     def warm_up(self, calls: list[Call], how: SearchConfig) -> str:
@@ -239,8 +239,8 @@ def make_systems(folder: Path, config: mh.ModelConfig, arguments: argparse.Names
     model = save_model(folder, config, arguments.seed)
     marian, batches = cache(lambda: marian_engine(config, device)), {}
     makers: dict[str, Callable[[], System]] = {
-        OURS: lambda: Ours(model, device, torch.float32),
-        OURS_HALF: lambda: Ours(model, device, torch.bfloat16),
+        OURS: lambda: Ours(model, device, "float32"),
+        OURS_HALF: lambda: Ours(model, device, "bfloat16"),
         OURS_INT8: lambda: CallByCall(CTranslate2Engine(folder, "int8", threads)),
         DIRECT_INT8: lambda: CTranslate2Directly(folder, "int8", threads),
         OURS_FLOAT: lambda: CallByCall(CTranslate2Engine(folder, "float32", threads)),

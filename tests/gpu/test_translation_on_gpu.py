@@ -22,7 +22,7 @@ def test_the_same_tokens_and_scores_as_on_a_cpu(how: mh.SearchConfig) -> None:
     wishes = [Wish(length + 10) for length in lengths]
     on_cpu = TorchEngine(model).search(sources, wishes, how)
     scored = TorchEngine(model).score(sources, [found[0].tokens for found in on_cpu])
-    engine = TorchEngine(model, "cuda")
+    engine = TorchEngine(model, "cuda", "float32")
     on_gpu = engine.search(sources, wishes, how)
     for one, other in zip(on_cpu, on_gpu, strict=True):
         assert [found.tokens for found in one] == [found.tokens for found in other]

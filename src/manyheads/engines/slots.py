@@ -161,10 +161,15 @@ class SlotSearch:
         self.last[places], self.ended[places], self.over[places] = BEGIN, NEVER, False
 
     def _results(self, places: list[int]) -> list[list[Hypothesis]]:
+        if not places:
+            return []
         chosen = torch.tensor(places, dtype=torch.int64, device=self.device)
-        kept = self.ended, self.ended_lengths, self.ended_tokens, self.ended_token_scores
+        lengths = self.ended_lengths[chosen]
+        longest = int(lengths.max())
+        texts = (one[chosen, :, :longest] for one in (self.ended_tokens, self.ended_token_scores))
+        kept = self.ended[chosen], lengths, *texts
         found = []
-        for results in zip(*(one[chosen].tolist() for one in kept), strict=True):
+        for results in zip(*(one.tolist() for one in kept), strict=True):
             own = [
                 Hypothesis(tokens[: length - 1], scores[:length], score)
                 for score, length, tokens, scores in zip(*results, strict=True)

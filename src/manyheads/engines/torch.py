@@ -25,6 +25,7 @@ SIZES_KEPT = 4  # of captured searches
 ROOM = 2**15  # tokens of sources that the rows under way may have, which bounds memory
 LOOK_EVERY = 8  # steps on a GPU, which would wait at each look
 SHORT = 64  # tokens of a source: so far all may go together
+SHORT_IN_SLOTS = 256
 SCORED_TOKENS = 4096  # of sources and targets together, scored at once
 
 
@@ -94,7 +95,7 @@ class TorchEngine:
         in_slots = self.device.type == "cuda" and can_serve(self.searcher, wishes, how)
         look = self._search_in_slots if in_slots else self._search
         found: list[list[Hypothesis]] = [[] for _ in sources]
-        for numbers in alike([len(source) for source in sources]):
+        for numbers in alike([len(source) for source in sources], SHORT_IN_SLOTS if in_slots else SHORT):
             own, asked = [sources[number] for number in numbers], [wishes[number] for number in numbers]
             for number, results in zip(numbers, look(own, asked, how), strict=True):
                 found[number] = results
@@ -200,7 +201,7 @@ def groups(lengths: Sequence[int], most: int = SCORED_TOKENS) -> Iterator[list[i
         yield group
 
 
-def alike(lengths: Sequence[int]) -> Iterator[list[int]]:
+def alike(lengths: Sequence[int], short: int = SHORT) -> Iterator[list[int]]:
     """Numbers of sentences by length, the longest first; none is more than twice as long as another with it.
 
     The first of a group to be admitted is its longest, so that the room for keys never has to grow.
@@ -208,7 +209,7 @@ def alike(lengths: Sequence[int]) -> Iterator[list[int]]:
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     group: list[int] = []
     for number in order:
-        if group and lengths[number] * 2 < lengths[group[0]] and lengths[group[0]] > SHORT:
+        if group and lengths[number] * 2 < lengths[group[0]] and lengths[group[0]] > short:
             yield group
             group = []
         group.append(number)

@@ -12,7 +12,8 @@ import triton.language as tl
 from torch import Tensor
 
 WORDS = 128  # of a chunk
-CHUNKS = 16  # that a program takes
+CHUNKS = 64  # that a program takes
+WARPS = 8
 
 
 def chunk_summary(logits_RK: Tensor) -> tuple[Tensor, Tensor]:
@@ -24,6 +25,7 @@ def chunk_summary(logits_RK: Tensor) -> tuple[Tensor, Tensor]:
     summarise[(len(logits_RK), triton.cdiv(chunks, CHUNKS))](
         *(logits_RK, greatest_RC, total_RC, logits_RK.stride(0), logits_RK.shape[1], chunks),
         *(WORDS, CHUNKS),
+        num_warps=WARPS,
     )
     return greatest_RC, total_RC
 

@@ -25,7 +25,7 @@ from manyheads.config import TrainConfig
 from manyheads.errors import DataError
 
 CHUNK_LOGITS = 2**24  # numbers of [C, K] held at once, twice: 2 x 64 MiB in float32
-CHUNK_LOGITS_OF_KERNEL = 2**29  # by the kernel, which needs them once: 1 GiB in bfloat16
+CHUNK_LOGITS_OF_KERNEL = 5 * 2**26  # by the kernel, which needs them once: 640 MiB in bfloat16
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,173 @@
+"""Captured graphs do what the plain steps do: updates of training, and steps of search."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import manyheads as mh
+from draw import stir
+from manyheads.data.batches import Batch
+from manyheads.engines.slots import Size, SlotSearch, can_serve
+from manyheads.engines.torch import TorchEngine
+from manyheads.search import Wish
+from manyheads.train.captured import Captured
+from manyheads.train.distributed import World
+from manyheads.train.loop import Objective
+from manyheads.train.optimiser import Optimiser
+
+pytestmark = pytest.mark.gpu
+
+TINY = mh.ModelConfig(vocabulary=500, layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0)
+
+
+def batch(chance: np.random.Generator, sentences: int, longest: int = 60) -> Batch:
+    def text(lengths: list[int], first: int | None, last: int | None) -> mh.Packed:
+        ids = [chance.integers(3, 500, length).tolist() for length in lengths]
+        return mh.Packed.of([[*([first] if first else []), *one, *([last] if last else [])] for one in ids])
+
+    lengths = [chance.integers(0, longest, sentences).tolist() for _ in range(2)]
+    labels = text(lengths[1], None, 2)
+    inputs = mh.Packed(labels.tokens.roll(1), labels.offsets, labels.longest)
+    return Batch(text(lengths[0], None, 2), inputs, labels, np.zeros(0, np.int64), 0, 0)
+
+
+class Learner:
+    """A model, and its updates as graphs."""
+
+    def __init__(self, model: mh.ModelConfig = TINY, full: int = 700, **settings: object) -> None:
+        torch.manual_seed(3)
+        self.train = mh.TrainConfig(**settings)  # type: ignore[arg-type]
+        self.model = mh.Transformer(model).cuda().train()
+        self.optimiser = Optimiser(self.model, self.train)
+        world = World(0, 1, torch.device("cuda"))
+        self.captured = Captured(
+            Objective(self.model, self.train), self.optimiser, self.train, world, full=full, longest=256
+        )
+
+    def update(self, parts: list[Batch], seed: int = 0) -> tuple[float, float, float]:
+        self.captured.begin()
+        tokens = sum(len(part.labels.tokens) for part in parts)
+        for part in parts:
+            self.captured.add(part, 1 / tokens, seed)
+        return self.captured.finish(1e-3).read()
+
+
+def plain_losses(
+    batches: list[Batch], precision: torch.dtype | None, model: mh.ModelConfig = TINY
+) -> list[float]:
+    """The same updates without graphs and without filling up."""
+    torch.manual_seed(3)
+    train = mh.TrainConfig()
+    learner = mh.Transformer(model).cuda().train()
+    objective, optimiser = Objective(learner, train), Optimiser(learner, train)
+    found = []
+    for one in batches:
+        moved = one.to("cuda")
+        with torch.autocast("cuda", precision, enabled=precision is not None):
+            total, _ = objective(moved.source, moved.inputs, moved.labels.tokens)
+        optimiser.zero_grad()
+        (total / len(moved.labels.tokens)).backward()
+        optimiser.set_rate(1e-3)
+        optimiser.step()
+        found.append(total.item())
+    return found
+
+
+def test_captured_updates_are_the_plain_ones() -> None:
+    chance = np.random.default_rng(1)
+    batches = [batch(chance, 20) for _ in range(4)] * 8
+    learner = Learner()
+    found = [learner.update([one])[1] for one in batches]
+    assert len(learner.captured.gradients.graphs) >= 1
+    assert found == pytest.approx(plain_losses(batches, torch.bfloat16), rel=3e-3)
+    assert found == pytest.approx(plain_losses(batches, None), rel=1e-2)
+    assert found[-1] < 0.95 * found[3]  # the same batch, some updates later
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_so_are_those_of_other_models(norm: str) -> None:
+    other = replace(TINY, norm=norm, window=7, positions="learned", activation="gelu", ties="none")
+    chance = np.random.default_rng(2)
+    batches = [batch(chance, 20)] * 6
+    learner = Learner(other)
+    found = [learner.update([one])[1] for one in batches]
+    assert found == pytest.approx(plain_losses(batches, None, other), rel=1e-2)
+
+
+def test_the_size_that_a_batch_is_filled_up_to_changes_nothing() -> None:
+    chance = np.random.default_rng(3)
+    one = batch(chance, 20)
+    for rounds in range(3):  # as it is, then captured
+        norms = [Learner(full=full).update([one] * (rounds + 1))[0] for full in (700, 5000)]
+        assert norms[0] == pytest.approx(norms[1], rel=1e-3)
+
+
+def test_parts_sum_up_to_the_whole() -> None:
+    chance = np.random.default_rng(4)
+    whole, parted = Learner(), Learner(full=200)
+    for _ in range(4):
+        one = batch(chance, 24)
+        parts = list(one.parts(200))
+        assert len(parts) > 2
+        a, b = whole.update([one]), parted.update(parts)
+        assert a == pytest.approx(b, rel=2e-2)
+
+
+def test_dropout_follows_the_seed_in_a_graph_too() -> None:
+    chance = np.random.default_rng(5)
+    one, model = batch(chance, 20), replace(TINY, dropout=0.3)
+    losses = []
+    for seeds in ((1, 2, 3, 3), (1, 2, 3, 4)):
+        learner = Learner(model)
+        losses.append([learner.update([one], seed)[1] for seed in seeds])
+    assert losses[0][:3] == losses[1][:3]
+    assert losses[0][3] != losses[1][3]
+
+
+def test_an_update_that_is_not_finite_changes_nothing_and_the_next_one_does() -> None:
+    chance = np.random.default_rng(6)
+    one, learner = batch(chance, 20), Learner()
+    for _ in range(3):
+        learner.update([one])
+    before = weights(learner)
+    learner.captured.begin()
+    learner.captured.add(one, float("nan"), 0)
+    norm, _, _ = learner.captured.finish(1e-3).read()
+    assert norm != norm
+    assert all(torch.equal(a, b) for a, b in zip(before, weights(learner), strict=True))
+    learner.update([one])
+    after = weights(learner)
+    assert all(one.isfinite().all() for one in after)
+    assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def weights(learner: Learner) -> list[Tensor]:
+    return [one.detach().clone() for one in learner.model.parameters()]
+
+
+@pytest.mark.parametrize("how", [mh.SearchConfig(beam=1), mh.SearchConfig(beam=4, nbest=3, alpha=0.6)])
+@pytest.mark.parametrize("window", [None, 9])
+def test_searching_in_slots_is_searching(how: mh.SearchConfig, window: int | None) -> None:
+    torch.manual_seed(7)
+    model = mh.Transformer(replace(TINY, window=window)).eval()
+    stir(model)
+    chance = np.random.default_rng(7)
+    sources = [[*chance.integers(3, 500, length).tolist(), 2] for length in chance.integers(0, 40, 150)]
+    wishes = [Wish(len(source) + 20, least=int(chance.integers(0, 6))) for source in sources]
+    assert can_serve(model, wishes, how)
+    general = TorchEngine(model, "cpu")._search(sources, wishes, how)
+    size = replace(Size.of(sources, wishes, how, 2048), places=32)
+    slots = SlotSearch(model.cuda(), size, torch.float32, torch.device("cuda"))
+    with torch.inference_mode():
+        found = slots.run(sources, wishes)
+    assert slots.graph is not None
+    same = 0
+    for one, other in zip(general, found, strict=True):
+        same += [hypothesis.tokens for hypothesis in one] == [hypothesis.tokens for hypothesis in other]
+        assert [x.score for x in one] == pytest.approx([x.score for x in other], abs=1e-3)
+    assert same >= 0.98 * len(sources)  # two within rounding may change places
+    lengths = [len(results[0].tokens) for results in found]
+    assert min(lengths) < 10 < max(lengths)
