@@ -170,4 +170,4 @@ def test_searching_in_slots_is_searching(how: mh.SearchConfig, window: int | Non
         assert [x.score for x in one] == pytest.approx([x.score for x in other], abs=1e-3)
     assert same >= 0.98 * len(sources)  # two within rounding may change places
     lengths = [len(results[0].tokens) for results in found]
-    assert min(lengths) < 10 < max(lengths)
+    assert len(set(lengths)) > 5

@@ -187,7 +187,7 @@ class SlotSearch:
             return
         if self.graph is None:
             self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
                 self._step_now()
         self.graph.replay()
 

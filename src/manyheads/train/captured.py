@@ -239,7 +239,8 @@ class Recorder(Generic[Key]):
     def _record(self, key: Key, given: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
         room = torch.empty_like(given, device=self.device)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
+        # What other threads do, such as making the next batch ready, is no business of this recording.
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             result = self.work(key, room)
         return graph, room, result
 
