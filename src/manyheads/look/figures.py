@@ -68,7 +68,8 @@ def drawing() -> Any:
 
 def without_date(suffix: str) -> dict[str, None]:
     """The same maps make the same file."""
-    return {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[suffix]  # type: ignore[return-value]
+    dates = {"svg": "Date", "pdf": "CreationDate"}
+    return {dates[suffix]: None} if suffix in dates else {}
 
 
 def drawn(attention: Attention, words: dict[str, list[str]]) -> Iterator[tuple[str, Any]]:
@@ -205,11 +206,12 @@ def font_with(letters: set[str]) -> str:
     one = min(letters)
     if "HANGUL" in unicodedata.name(one, ""):
         raise RequestError(
-            f"no font here has Hangul ({one}), so figures cannot show it: install one, such as NanumGothic or Noto "
-            f"Sans CJK KR (Debian: fonts-noto-cjk); the page needs none of its own"
+            f"no font here has Hangul ({one}), so figures cannot show it: install one, such as NanumGothic "
+            f"or Noto Sans CJK KR (Debian: fonts-noto-cjk)"
         )
     raise RequestError(
-        f"no font here has {one!r} ({unicodedata.name(one, 'unnamed')}), so figures cannot show it: install one"
+        f"no font here has {one!r} ({unicodedata.name(one, 'unnamed')}), so figures cannot show it: "
+        f"install one"
     )
 
 

@@ -4,14 +4,14 @@
     languages   source and target
     text        source and target
     sides       by kind of attention: who looks, and at whom
-    tokens      by side: pieces of words. `written` is what the decoder writes at each step, `read` what it has
-                read by then: the begin sign, and then what was written one step before
+    tokens      by side: pieces of words. `written` is what the decoder writes at each step, `read` what it
+                has read by then: the begin sign, and then what was written one step before
     words       by side: the words that these make up
     word_of     by side: which word each token is a part of
     layers, heads, colours (one a head), measures (names, in the order of their values)
     moments     of training, the latest last; where a model is looked at, there is one:
         name, step, said (what this moment itself translates)
-        maps        by kind, layer and head: base64 of uint16, little-endian, row after row; 65535 stands for 1
+        maps        by kind, layer and head: base64 of uint16, little-endian, row after row; 65535 is 1
         measures    by kind, then "tokens" or "words", layer and head: values; null where there is none
         like        by kind, then "long", "sharp" or "structural": the heads most like Figures 3, 4 and 5
         chances     the probability of what was written, a step each
@@ -86,7 +86,8 @@ def moment(attention: Attention, *, name: str, step: int | None, said: str) -> d
     weights = sum(one.size for one in maps.values())
     if weights > MOST_WEIGHTS:
         raise RequestError(
-            f"{weights:,} attention weights, but a page holds at most {MOST_WEIGHTS:,}: give a shorter sentence"
+            f"{weights:,} attention weights, but a page holds at most {MOST_WEIGHTS:,}: "
+            f"give a shorter sentence"
         )
     merged = {kind: in_words(one, attention, kind) for kind, one in maps.items()}
     return {
@@ -115,7 +116,8 @@ def stacked(attention: Attention, kind: str) -> Maps:
     A token that may see nothing, as in a narrow window, looks at nothing: zeros, not NaN.
     """
     layers = getattr(attention.trace, kind)
-    return np.nan_to_num(np.stack([layer[0].float().cpu().numpy() for layer in layers]))
+    found: Maps = np.nan_to_num(np.stack([layer[0].float().cpu().numpy() for layer in layers]))
+    return found
 
 
 def stored(map_QK: Maps) -> str:

@@ -52,22 +52,22 @@ def number(value: float) -> float | None:
 
 def entropy(maps: Array) -> Array:
     logs = np.log2(maps, out=np.zeros_like(maps), where=maps > 0)  # 0 log 0 is 0
-    found: Array = -(maps * logs).sum(-1).mean(-1)
-    return found + 0.0  # no minus zero
+    found: Array = (0.0 - maps * logs).sum(-1).mean(-1)  # never minus zero
+    return found
 
 
 def previous(maps: Array, kind: str) -> Array:
     if kind == "cross" or maps.shape[-2] < 2:
-        return np.full(maps.shape[:-2], np.nan)
-    found: Array = np.diagonal(maps, offset=-1, axis1=-2, axis2=-1).mean(-1)
+        nothing: Array = np.full(maps.shape[:-2], np.nan)
+        return nothing
+    found: Array = np.trace(maps, offset=-1, axis1=-2, axis2=-1) / (maps.shape[-2] - 1)
     return found
 
 
 def offsets(queries: int, keys: int, kind: str) -> Array:
     """How far each place lies from each row's home, to the right positive. [Q, K]"""
     stretch = (keys - 1) / max(queries - 1, 1) if kind == "cross" else 1.0
-    home: Array = np.arange(queries)[:, None] * stretch
-    found: Array = np.arange(keys)[None, :] - home
+    found: Array = np.arange(keys)[None, :] - stretch * np.arange(queries)[:, None]
     return found
 
 
@@ -112,7 +112,7 @@ def heads_like(
 
 
 def variety(maps: Array, offsets_QK: Array) -> Array:
-    """The entropy of the directions in which rows point, over that of rows which all point differently. [L, H]"""
+    """The entropy of the directions in which rows point, over that of rows that all differ. [L, H]"""
     layers, heads, queries, _ = maps.shape
     found = np.zeros((layers, heads))
     if queries < 2:

@@ -15,8 +15,8 @@ def frame(attention: Attention, height: int) -> Any:
         from IPython.display import HTML
     except ImportError:
         raise RequestError(
-            "show() is for notebooks, and IPython is not installed: pip install ipython, or write a page with "
-            "`manyheads look`"
+            "show() is for notebooks, and IPython is not installed: pip install ipython, or write a page "
+            "with `manyheads look`"
         ) from None
     inside = html.escape(page(described(attention)))
     return HTML(

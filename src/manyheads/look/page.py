@@ -1,8 +1,8 @@
 """One file that holds a page, its data and its program, and needs nothing from outside.
 
-The program is the ES modules of the folder page/, laid one after the other in the order of their imports. A strict
-Content-Security-Policy names the hash of this one script and this one style; whatever a token may hold, no
-browser runs it.
+The program is the ES modules of the folder page/, laid one after the other in the order of their imports.
+A strict Content-Security-Policy names the hash of this one script and this one style; whatever a token may
+hold, no browser runs it.
 """
 
 import base64
@@ -16,6 +16,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from manyheads.errors import RequestError
+
 MAIN = "main.js"
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z]+\.js)";\n', flags=re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?function|class|const)", flags=re.MULTILINE)
@@ -25,6 +27,9 @@ NOT_IN_HTML = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u202
 def write_page(data: dict[str, Any], path: str | os.PathLike[str]) -> Path:
     """Complete or absent: written aside and renamed."""
     place = Path(path)
+    if place.is_dir():
+        raise RequestError(f"{place}: is a folder; give the page a name, such as {place / 'page.html'}")
+    place.parent.mkdir(parents=True, exist_ok=True)
     aside = place.with_name(f".{place.name}.manyheads-part")
     try:
         aside.write_text(page(data), encoding="utf-8")
@@ -39,7 +44,7 @@ def page(data: dict[str, Any]) -> str:
     style, script = part("page.css"), program()
     policy = (
         f"default-src 'none'; script-src {hash_of(script)}; style-src {hash_of(style)}; "
-        f"base-uri 'none'; form-action 'none'"
+        f"img-src data:; base-uri 'none'; form-action 'none'"
     )
     parts = {
         "policy": policy,

@@ -10,6 +10,7 @@ export function thumbnail(map, colour) {
   const [red, green, blue] = [1, 3, 5].map((from) => parseInt(colour.slice(from, from + 2), 16));
   map.weights.forEach((weight, n) => image.data.set([red, green, blue, Math.round(255 * weight)], 4 * n));
   context.putImageData(image, 0, 0);
+  canvas.className = map.columns > 60 ? "" : "sharp"; // a large map is made smaller, and no weight may fall out
   return canvas;
 }
 

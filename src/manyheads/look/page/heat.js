@@ -14,7 +14,7 @@ export function heatScene({ names, languages, map, colour, alone, pressed, title
   const rise = longest[1] * Math.sin((-TURNED * Math.PI) / 180) + 14;
   const lean = longest[1] * Math.cos((TURNED * Math.PI) / 180) + 10;
   const top = (title ? 28 : 4) + rise;
-  const cell = clamp((room - left - lean) / map.columns, values ? 32 : 7, values ? 46 : 20);
+  const cell = clamp((room - left - lean) / map.columns, values ? 25 : 7, values ? 46 : 20);
   const tall = values ? Math.min(cell, 34) : cell;
   const marks = [
     { shape: "rect", x: left - 1, y: top - 1, w: map.columns * cell + 1, h: map.rows * tall + 1, colour: colours.cell },
@@ -28,7 +28,7 @@ export function heatScene({ names, languages, map, colour, alone, pressed, title
       const about = { row, column, weight: weight.toFixed(4) };
       marks.push({ shape: "rect", x, y, w: cell - 1, h: tall - 1, colour, opacity: weight * (shown ? 1 : 0.12), about });
       if (values && shown && weight >= 0.005) {
-        const ink = weight > 0.55 ? colours.onColour : colours.text;
+        const ink = weight > 0.85 ? colours.onColour : colours.text;
         marks.push({ shape: "text", x: x + cell / 2 - 0.5, y: y + tall / 2, text: brief(weight), size: 11, align: "center", colour: ink });
       }
     }

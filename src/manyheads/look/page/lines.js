@@ -3,6 +3,7 @@
 import { shortened, textWidth } from "./scene.js";
 
 export const LEAST = 0.01; // of a weight that is drawn
+export const MOST_LINES = 4000; // beyond, the strongest: the rest would only be a veil
 const WIDEST_LABEL = 170;
 
 // `heads` are [{layer, head, colour, map}]; `alone` is null or [side, place].
@@ -28,6 +29,7 @@ export function linesScene({ names, languages, heads, alone, pressed, title, col
     });
   });
   marks.sort((a, b) => a.opacity - b.opacity); // the strong on top
+  marks.splice(0, marks.length - MOST_LINES);
   if (alone) marks.push(...stripes({ heads, alone, left, right, widths, y, rowHeight }));
   const lit = alone ? litPlaces(heads, alone) : null;
   const labels = [0, 1].flatMap((side) =>

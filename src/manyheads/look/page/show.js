@@ -73,9 +73,13 @@ class View {
     this.build();
   }
 
+  // Drawn once a frame, however many tokens the pointer crosses in it.
   point(token) {
     this.pointed = token;
-    this.drawPictures();
+    this.waiting ??= requestAnimationFrame(() => {
+      this.waiting = null;
+      this.drawPictures();
+    });
   }
 
   press(token) {
@@ -107,7 +111,8 @@ class View {
     return this.panels.map((heads, _, { length }) => {
       const one = heads.length === 1 ? heads[0] : null;
       const title = one ? this.texts.nameOfHead(one.layer + 1, one.head + 1) : this.texts.nameOfLayer(layer + 1);
-      const room = narrow ? this.root.clientWidth - 4 : this.root.clientWidth / length - 12;
+      const wide = this.root.clientWidth;
+      const room = (narrow ? wide : (wide - 16 * (length - 1)) / length) - 8; // less the gaps and paddings of page.css
       const shared = { names, languages, alone: this.alone, pressed: token, title, colours, room };
       const made = view === "head" ? heatScene({ ...shared, map: one.map, colour: one.colour }) : linesScene({ ...shared, heads });
       return { ...made, name: `${this.texts.figure}: ${title}` };
@@ -176,7 +181,7 @@ class View {
     if (!cell) return;
     const [names, map] = [[0, 1].map((side) => this.maps.names(this.state.kind, side, this.state.words)), this.panels[n][0].map];
     const weight = map.weights[cell[0] * map.columns + cell[1]];
-    this.parts.status.textContent = `${names[0][cell[0]]} → ${names[1][cell[1]]}: ${weight.toFixed(4)}`;
+    this.parts.status.textContent = `“${names[0][cell[0]]}” → “${names[1][cell[1]]}”: ${weight.toFixed(4)}`;
   }
 
   // In words what is alone in the picture: for each head where most of it goes.
@@ -193,9 +198,9 @@ class View {
         return [map.weights[row * map.columns + column], name];
       });
       const most = weights.sort((a, b) => b[0] - a[0]).slice(0, 3);
-      return `${layer + 1}.${head + 1}: ${most.map(([weight, name]) => `${name} ${weight.toFixed(4)}`).join(", ")}`;
+      return `${layer + 1}.${head + 1}: ${most.map(([weight, name]) => `“${name}” ${weight.toFixed(4)}`).join(", ")}`;
     });
-    this.parts.status.textContent = `${names[side][place]} ${side ? texts.lookedAtBy : texts.looksAt}: ${lines.join("; ")}`;
+    this.parts.status.textContent = `“${names[side][place]}” ${side ? texts.lookedAtBy : texts.looksAt}: ${lines.join("; ")}`;
   }
 
   // ---- the heads

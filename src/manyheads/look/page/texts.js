@@ -64,7 +64,7 @@ export const TEXTS = {
     numbers: "The numbers",
     who: "looks",
     figure: "Picture of the attention",
-    small: "Weights below 0.01 are not drawn.",
+    small: "Lines below 0.01, and the weakest beyond 4000 lines, are not drawn.",
   },
   ko: {
     language: "언어",
@@ -129,7 +129,7 @@ export const TEXTS = {
     numbers: "숫자로 보기",
     who: "보는 단어",
     figure: "어텐션 그림",
-    small: "0.01보다 작은 가중치는 그리지 않습니다.",
+    small: "0.01보다 약한 선과, 선이 4000개를 넘을 때 가장 약한 선들은 그리지 않습니다.",
   },
 };
 
