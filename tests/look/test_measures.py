@@ -72,37 +72,48 @@ def pointing(*places: int, size: int = 9) -> np.ndarray:
     return np.eye(size)[list(places)]
 
 
-LONG = pointing(5, 6, 7, 0, 0, 0, 1, 2, 8)
+LONG = pointing(4, 5, 6, 7, 0, 1, 2, 3, 8)
 BEFORE = pointing(0, 0, 1, 2, 3, 4, 5, 6, 7)
 ITSELF = np.eye(9)
 ENDS = pointing(*[8] * 9)
-TREE = pointing(1, 3, 1, 3, 3, 4, 7, 5, 8)
+REST = pointing(*[4] * 9)
+TREE = pointing(1, 3, 1, 6, 3, 4, 5, 5, 8)
 ONE_LINK = np.full((9, 9), 1 / 9)
 ONE_LINK[2] = np.eye(9)[5]
 WORDS = [True] * 8 + [False]
 
 
-@pytest.mark.parametrize(
-    ("likeness", "head", "row"),
-    [("long", 0, 1), ("sharp", 5, 2), ("structural", 4, None)],
-)
-def test_heads_like_the_figures_are_found(likeness: str, head: int, row: int | None) -> None:
-    layer = np.stack([LONG, BEFORE, ITSELF, ENDS, TREE, ONE_LINK])
-    if likeness == "sharp":
-        layer[[0, 4]] = ITSELF  # they too have sharp links
-    if likeness == "structural":
-        layer[[0]] = ITSELF
-    best = heads_like(layer[None], "encoder", WORDS, WORDS)[likeness][0]
-    assert (best["layer"], best["head"]) == (0, head)
-    if likeness == "sharp":
-        assert (best["row"], best["score"]) == (row, 1)
+def scores(likeness: str, *heads: np.ndarray) -> list[float]:
+    """Of each head, in the order given."""
+    found = [heads_like(one[None, None], "encoder", WORDS, WORDS)[likeness] for one in heads]
+    return [one[0]["score"] for one in found]
 
 
-def test_positions_alone_are_no_structure_and_rest_is_no_reach() -> None:
-    found = heads_like(np.stack([BEFORE, ENDS])[None], "encoder", WORDS, WORDS)
-    before = next(one for one in found["structural"] if one["head"] == 0)
-    assert before["score"] < 0.2
-    assert {one["score"] for one in found["long"]} == {0}
+def test_the_best_head_comes_first_with_its_layer_and_its_row() -> None:
+    found = heads_like(np.stack([[ITSELF, BEFORE], [ONE_LINK, ENDS]]), "encoder", WORDS, WORDS)["sharp"]
+    # All rows give word 5 a ninth, but row 2 gives it 1: the mean over the eight words is what rest is.
+    score = 1 - (7 / 9 + 1) / 8
+    assert found[0] == {"layer": 1, "head": 0, "row": 2, "score": pytest.approx(score, rel=1e-5)}
+    assert len(found) == 3
+
+
+def test_a_head_like_figure_3_looks_far_away() -> None:
+    far, *others = scores("long", LONG, BEFORE, ITSELF, ENDS, REST)
+    assert far == pytest.approx(1 - 1 / 8)
+    assert max(others) == 0
+
+
+def test_a_head_like_figure_4_is_sharp_and_not_at_rest() -> None:
+    sharp, before, itself, ends, rest = scores("sharp", ONE_LINK, BEFORE, ITSELF, ENDS, REST)
+    assert sharp > 0.7
+    assert max(before, itself, ends, rest) == 0
+
+
+def test_a_head_like_figure_5_follows_neither_positions_nor_one_word() -> None:
+    tree, before, itself, ends, rest = scores("structural", TREE, BEFORE, ITSELF, ENDS, REST)
+    assert tree > 0.4
+    assert before < 0.2
+    assert max(itself, ends, rest) == 0
 
 
 def test_a_sentence_of_one_word_has_no_such_head() -> None:

@@ -84,13 +84,15 @@ def heads_like(
     """By likeness the best heads, best first: layer, head, score, and the row that shows it best.
 
     Only what words do to other words counts: `words_Q` and `words_K` say which places are words, not
-    punctuation and not the begin or end sign; and within one sentence no word counts for itself.
+    punctuation and not the begin or end sign; and within one sentence no word counts for itself. Of a weight
+    counts what exceeds the mean that its word gets from all rows: a word that all look at is a place of rest,
+    as the end is, and no link.
 
     long        Figure 3: the mean share on words that are far away, four words or half the sentence
     sharp       Figure 4: the largest single weight on a word that is no neighbour
-    structural  Figure 5: how strongly rows point at one other word, times how much the direction changes from
-                row to row (its entropy, 1 at most): a head that knows positions only, such as "the word
-                before", always points the same way and gets 0
+    structural  Figure 5: how strongly rows point at one other word, times how much this word and its
+                direction change from row to row (the smaller of their entropies, 1 at most): a head that
+                knows positions only, such as "the word before", always points the same way and gets 0
     """
     rows = np.flatnonzero(words_Q)
     offsets_QK = offsets(maps_LHQK.shape[-2], maps_LHQK.shape[-1], kind)[rows]
@@ -99,6 +101,7 @@ def heads_like(
     if not len(rows) or not counted.any():
         return {likeness: [] for likeness in LIKE}
     maps = maps_LHQK.astype(np.float64)[:, :, rows]
+    maps = np.maximum(maps - maps.mean(-2, keepdims=True), 0)
     far = max(2.0, min(FAR, maps.shape[-1] / 2))
     long_LHQ = (maps * (counted & (away >= far))).sum(-1)
     sharp_LHQ = (maps * (counted & (away >= 2))).max(-1)
@@ -112,17 +115,22 @@ def heads_like(
 
 
 def variety(maps: Array, offsets_QK: Array) -> Array:
-    """The entropy of the directions in which rows point, over that of rows that all differ. [L, H]"""
+    """The entropy of what rows point at, or of the directions if smaller; 1 where all rows differ. [L, H]"""
     layers, heads, queries, _ = maps.shape
     found = np.zeros((layers, heads))
     if queries < 2:
         return found
-    places = maps.argmax(-1)
     for layer, head in np.ndindex(layers, heads):
-        pointed = np.rint(offsets_QK[np.arange(queries), places[layer, head]])
-        shares = np.unique(pointed, return_counts=True)[1] / queries
-        found[layer, head] = -(shares * np.log2(shares)).sum() / np.log2(queries)
+        places = maps[layer, head].argmax(-1)
+        directions = np.rint(offsets_QK[np.arange(queries), places])
+        found[layer, head] = min(spread_of(places), spread_of(directions)) / np.log2(queries)
     return found
+
+
+def spread_of(values: NDArray[Any]) -> float:
+    """The entropy of how often each value occurs, in bits."""
+    shares = np.unique(values, return_counts=True)[1] / len(values)
+    return float(-(shares * np.log2(shares)).sum())
 
 
 def best(score_LH: Array, by_row_LHQ: Array, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
