@@ -253,6 +253,19 @@ def test_a_token_under_the_pointer_or_with_the_focus_is_alone(
 
 
 @pytest.mark.heavy
+def test_arrows_follow_the_columns_of_a_heat_map(open_page: Open, path: Path) -> None:
+    page = open_page(path, "view=head&kind=cross")
+    token(page, 1, 0).focus()
+    for key, side, place in [
+        ("ArrowRight", 1, 1), ("End", 1, 5), ("ArrowLeft", 1, 4), ("ArrowDown", 0, 4), ("ArrowUp", 0, 3),
+        ("ArrowRight", 1, 3), ("Home", 1, 0), ("ArrowLeft", 1, 0),
+    ]:  # fmt: skip
+        page.keyboard.press(key)
+        at = page.evaluate("(({ side, place }) => [side, place].map(Number))(document.activeElement.dataset)")
+        assert at == [side, place], key
+
+
+@pytest.mark.heavy
 def test_heads_are_switched_on_and_off(open_page: Open, path: Path) -> None:
     page = open_page(path)
     page.locator('[data-chip="1"]').click()
@@ -541,6 +554,7 @@ def test_the_modules_work_as_they_are_from_a_server(browser: Any, data: dict[str
             """async (data) => {
                 const { showAttention } = await import('/show.js');
                 const root = document.body.appendChild(document.createElement('div'));
+                showAttention(root, data);
                 showAttention(root, data, { language: 'ko' });
             }""",
             data,
@@ -549,6 +563,7 @@ def test_the_modules_work_as_they_are_from_a_server(browser: Any, data: dict[str
         page.locator("[data-value=head]").click()
         assert page.locator(".picture rect[data-row]").count() > 0
         assert "#" not in page.url, "the address is the server's"
+        assert page.locator(".controls").count() == 1, "another sentence takes the place of the one before"
     finally:
         page.close()
         server.shutdown()

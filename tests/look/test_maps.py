@@ -87,6 +87,16 @@ def test_a_token_that_sees_nothing_looks_at_nothing(attention: mh.Attention) -> 
     assert set(base64.b64decode(data["moments"][0]["maps"]["encoder"][0][0])) == {0}
 
 
+def test_a_sentence_without_a_word_can_be_looked_at_too(model: Path) -> None:
+    translator = mh.load(model, device="cpu")
+    for source, target in (("...", ""), ("", "")):
+        data = described(translator.attention(source, target))
+        json.dumps(data, allow_nan=False)
+        assert data["tokens"]["read"] == ["<s>"]
+        assert data["moments"][0]["like"]["encoder"]["long"] == []
+        assert data["moments"][0]["measures"]["decoder"]["words"][0][0] == [0, 0, 1, None, 1]
+
+
 def test_more_than_a_page_can_hold_is_refused(
     attention: mh.Attention, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,8 @@ def test_a_head_like_figure_5_follows_neither_positions_nor_one_word() -> None:
     assert tree > 0.4
     assert before < 0.2
     assert max(itself, ends, rest) == 0
+    (two_places,) = scores("structural", pointing(7, 7, 7, 7, 0, 0, 0, 0, 8))
+    assert two_places == pytest.approx(0.5 * 1 / 3, rel=1e-5), "1 bit of 3, however the directions differ"
 
 
 def test_a_sentence_of_one_word_has_no_such_head() -> None:

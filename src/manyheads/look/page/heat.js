@@ -58,7 +58,7 @@ export function heatScene({ names, languages, map, colour, alone, pressed, title
     const [column, row] = [Math.floor((x - left) / cell), Math.floor((y - top) / tall)];
     return row >= 0 && column >= 0 && row < map.rows && column < map.columns ? [row, column] : null;
   };
-  return { width, height: top + map.rows * tall + 4, marks, labels, at, background: colours.background };
+  return { width, height: top + map.rows * tall + 4, marks, labels, at, sideways: true, background: colours.background };
 }
 
 const clamp = (value, least, most) => Math.max(least, Math.min(most, value));

@@ -224,14 +224,18 @@ export class Picture {
     return this.labels.filter((one) => one.dataset.side === String(side));
   }
 
-  // Arrows along a side, and across to the other one; Home and End.
+  // Arrows along a side, and across to the other one; Home and End. The columns of a heat map lie sideways.
   key(event, [side, place]) {
     const own = this.tokensOf(side);
     const other = this.tokensOf(1 - side);
+    const across = other[Math.min(place, other.length - 1)];
+    const [back, on] = [own[place - 1], own[place + 1]];
+    const lying = side === 1 && this.scene.sideways;
     const moves = {
-      ArrowUp: own[place - 1], ArrowDown: own[place + 1], Home: own[0], End: own.at(-1),
-      ArrowLeft: side === 1 ? other[Math.min(place, other.length - 1)] : null,
-      ArrowRight: side === 0 ? other[Math.min(place, other.length - 1)] : null,
+      ...(lying ? { ArrowLeft: back, ArrowRight: on, ArrowDown: across } : { ArrowUp: back, ArrowDown: on }),
+      ...(lying ? {} : { [side ? "ArrowLeft" : "ArrowRight"]: across }),
+      Home: own[0],
+      End: own.at(-1),
     };
     if (event.key in moves) {
       event.preventDefault();

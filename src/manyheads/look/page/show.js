@@ -11,8 +11,12 @@ import { Picture, sideBySide, wholeCanvas, wholeSvg } from "./scene.js";
 import { KINDS, VIEWS, firstState, fromFragment, toFragment } from "./state.js";
 import { LANGUAGES, TEXTS, preferredLanguage } from "./texts.js";
 
+const shown = new WeakMap(); // what each element shows
+
+// What the element showed before makes room.
 export function showAttention(root, data, { permalink = false, language = null } = {}) {
-  return new View(root, data, permalink, language);
+  shown.get(root)?.close();
+  shown.set(root, new View(root, data, permalink, language));
 }
 
 class View {
@@ -27,14 +31,22 @@ class View {
     this.found = {}; // how often each "find" was pressed
     this.root.classList.add("look");
     this.build();
-    if (permalink) window.addEventListener("hashchange", () => this.restore());
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.refresh());
+    this.closed = new AbortController();
+    const until = { signal: this.closed.signal };
+    if (permalink) window.addEventListener("hashchange", () => this.restore(), until);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.refresh(), until);
     let width = root.clientWidth;
-    new ResizeObserver(() => {
+    this.resized = new ResizeObserver(() => {
       if (Math.abs(root.clientWidth - width) < 2) return;
       width = root.clientWidth;
       this.refresh();
-    }).observe(root);
+    });
+    this.resized.observe(root);
+  }
+
+  close() {
+    this.closed.abort();
+    this.resized.disconnect();
   }
 
   get texts() {
