@@ -137,6 +137,7 @@ def test_one_head_shows_the_models_numbers(
     written = page.locator(".picture svg > g[aria-hidden] > text").all_text_contents()
     assert sorted(map(float, written)) == pytest.approx(sorted(maps[maps >= 0.005].tolist()), abs=0.0051)
     page.locator(".numbers summary").click()
+    page.locator(".numbers td").first.wait_for()
     told = page.eval_on_selector_all(
         ".numbers tbody tr",
         "rows => rows.map(row => [...row.cells].slice(1).map(one => Number(one.innerText)))",
@@ -453,6 +454,7 @@ def test_axe_finds_no_serious_fault(
         page = open_page(path, fragment, color_scheme=scheme, viewport={"width": width, "height": 800})
         if page.locator(".numbers").is_visible():
             page.locator(".numbers summary").click()
+            page.locator(".numbers td").first.wait_for()
         page.evaluate(axe)
         found = page.evaluate("axe.run().then(found => found.violations)")
         serious = [one for one in found if one["impact"] in ("serious", "critical")]
@@ -553,8 +555,9 @@ def test_the_modules_work_as_they_are_from_a_server(browser: Any, data: dict[str
         page.evaluate(
             """async (data) => {
                 const { showAttention } = await import('/show.js');
-                const root = document.body.appendChild(document.createElement('div'));
+                const root = document.createElement('div');
                 showAttention(root, data);
+                document.body.append(root);
                 showAttention(root, data, { language: 'ko' });
             }""",
             data,

@@ -22,7 +22,9 @@ def has_hangul_font() -> bool:
 
 
 @pytest.mark.skipif(not has_hangul_font(), reason="no font with Hangul here")
-def test_every_figure_in_every_format_korean_too(attention: mh.Attention, tmp_path: Path) -> None:
+def test_every_figure_in_every_format_korean_too(
+    attention: mh.Attention, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written = figures.write_figures(attention, tmp_path / "figures")  # a missing glyph would be a warning
     assert {path.name for path in written} == {f"{one}.{two}" for one in NAMES for two in figures.FORMATS}
     for path in written:
@@ -33,9 +35,10 @@ def test_every_figure_in_every_format_korean_too(attention: mh.Attention, tmp_pa
             assert start.startswith(b"%PDF-")
         else:
             ElementTree.parse(path)
-    again = figures.write_figures(attention, tmp_path / "again")
-    same = [one.read_bytes() == two.read_bytes() for one, two in zip(written, again, strict=True)]
-    assert all(same), "the same maps make the same files"
+    monkeypatch.setattr(figures, "FORMATS", ("svg", "pdf"))
+    for path in figures.write_figures(attention, tmp_path / "again"):
+        first = tmp_path / "figures" / path.name
+        assert path.read_bytes() == first.read_bytes(), "the same maps make the same files"
 
 
 def test_lines_are_as_many_as_weights_that_can_be_seen(attention: mh.Attention) -> None:

@@ -52,8 +52,11 @@ def test_look_takes_a_given_translation_and_reports_as_json(look: Call, model: P
     assert "maps" not in moment
 
 
-def test_look_makes_figures_alone(look: Call, model: Path, tmp_path: Path) -> None:
+def test_look_makes_figures_alone(
+    look: Call, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("matplotlib")
+    monkeypatch.setattr("manyheads.look.figures.FORMATS", ("pdf",))
     code, out, err = look(str(model), "I go home.", "--target", "I go.", "--figures", "out")
     assert (code, err) == (0, "")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -11,6 +11,7 @@ import { Picture, sideBySide, wholeCanvas, wholeSvg } from "./scene.js";
 import { KINDS, VIEWS, firstState, fromFragment, toFragment } from "./state.js";
 import { LANGUAGES, TEXTS, preferredLanguage } from "./texts.js";
 
+const LEAST_WIDTH = 260; // where the element is not laid out yet
 const shown = new WeakMap(); // what each element shows
 
 // What the element showed before makes room.
@@ -123,7 +124,7 @@ class View {
     return this.panels.map((heads, _, { length }) => {
       const one = heads.length === 1 ? heads[0] : null;
       const title = one ? this.texts.nameOfHead(one.layer + 1, one.head + 1) : this.texts.nameOfLayer(layer + 1);
-      const wide = this.root.clientWidth;
+      const wide = Math.max(this.root.clientWidth, LEAST_WIDTH);
       const room = (narrow ? wide : (wide - 16 * (length - 1)) / length) - 8; // less the gaps and paddings of page.css
       const shared = { names, languages, alone: this.alone, pressed: token, title, colours, room };
       const made = view === "head" ? heatScene({ ...shared, map: one.map, colour: one.colour }) : linesScene({ ...shared, heads });
