@@ -33,7 +33,11 @@ export function drawGrid(holder, { maps, state, texts, onChoose }) {
     const card = element(
       "button",
       {
-        type: "button", class: "card", "data-layer": layer, "data-head": head, "aria-label": `${texts.nameOfHead(layer + 1, head + 1)}, ${caption}`,
+        type: "button",
+        class: "card",
+        "data-layer": layer,
+        "data-head": head,
+        "aria-label": `${texts.nameOfHead(layer + 1, head + 1)}, ${caption}`,
         onclick: () => onChoose(layer, head),
       },
       element("span", { class: "map" }),
@@ -61,10 +65,30 @@ export function gridScene({ maps, state, colours }) {
     const x = 10 + (n % heads) * (side + 10);
     const y = 10 + Math.floor(n / heads) * (tall + 28);
     marks.push({ shape: "rect", x, y, w: side, h: tall, colour: colours.cell });
-    marks.push({ shape: "image", x, y, w: side, h: tall, canvas: thumbnail(maps.map({ ...state, layer, head }), maps.data.colours[head]) });
-    labels.push({ text: `${layer + 1}.${head + 1}`, x: x + side / 2, y: y + tall + 11, size: 12, align: "center", colour: colours.faint });
+    marks.push({
+      shape: "image",
+      x,
+      y,
+      w: side,
+      h: tall,
+      canvas: thumbnail(maps.map({ ...state, layer, head }), maps.data.colours[head]),
+    });
+    labels.push({
+      text: `${layer + 1}.${head + 1}`,
+      x: x + side / 2,
+      y: y + tall + 11,
+      size: 12,
+      align: "center",
+      colour: colours.faint,
+    });
   });
-  return { width: 10 + heads * (side + 10), height: 10 + layers * (tall + 28), marks, labels, background: colours.background };
+  return {
+    width: 10 + heads * (side + 10),
+    height: 10 + layers * (tall + 28),
+    marks,
+    labels,
+    background: colours.background,
+  };
 }
 
 // ---- measures
@@ -90,13 +114,25 @@ export function drawTable(holder, { maps, state, texts, onChoose, onOrder }) {
       element(
         "th",
         { scope: "row" },
-        element("button", { type: "button", onclick: () => onChoose(layer, head) }, swatch, texts.nameOfHead(layer + 1, head + 1)),
+        element(
+          "button",
+          { type: "button", onclick: () => onChoose(layer, head) },
+          swatch,
+          texts.nameOfHead(layer + 1, head + 1),
+        ),
       ),
-      ...names.map((name) => element("td", { "data-measure": name }, values[name] === null ? "–" : values[name].toFixed(3))),
+      ...names.map((name) =>
+        element("td", { "data-measure": name }, values[name] === null ? "–" : values[name].toFixed(3)),
+      ),
     );
   });
   const title = (name) => (name === "edge" && state.kind === "decoder" ? texts.edge_decoder : texts[name]);
-  const head = element("tr", {}, heading("position", texts.position), ...names.map((name) => heading(name, title(name))));
+  const head = element(
+    "tr",
+    {},
+    heading("position", texts.position),
+    ...names.map((name) => heading(name, title(name))),
+  );
   holder.replaceChildren(
     element("p", { class: "note" }, texts.aboutMeasures),
     element(

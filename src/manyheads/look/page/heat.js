@@ -26,29 +26,58 @@ export function heatScene({ names, languages, map, colour, alone, pressed, title
       const x = left + column * cell;
       const y = top + row * tall;
       const about = { row, column, weight: weight.toFixed(4) };
-      marks.push({ shape: "rect", x, y, w: cell - 1, h: tall - 1, colour, opacity: weight * (shown ? 1 : 0.12), about });
+      marks.push({
+        shape: "rect",
+        x,
+        y,
+        w: cell - 1,
+        h: tall - 1,
+        colour,
+        opacity: weight * (shown ? 1 : 0.12),
+        about,
+      });
       if (values && shown && weight >= 0.005) {
         const ink = weight > 0.85 ? colours.onColour : colours.text;
-        marks.push({ shape: "text", x: x + cell / 2 - 0.5, y: y + tall / 2, text: brief(weight), size: 11, align: "center", colour: ink });
+        marks.push({
+          shape: "text",
+          x: x + cell / 2 - 0.5,
+          y: y + tall / 2,
+          text: brief(weight),
+          size: 11,
+          align: "center",
+          colour: ink,
+        });
       }
     }
   }
   const labelOf = (side, place, more) => {
     const own = alone && alone[0] === side && alone[1] === place;
     return {
-      token: [side, place], name: names[side][place], text: shortened(names[side][place], size, LONGEST_NAME), size,
-      language: languages[side], colour: !alone || own || alone[0] !== side ? colours.text : colours.faint, bold: own,
-      pressed: pressed && pressed[0] === side && pressed[1] === place, ...more,
+      token: [side, place],
+      name: names[side][place],
+      text: shortened(names[side][place], size, LONGEST_NAME),
+      size,
+      language: languages[side],
+      colour: !alone || own || alone[0] !== side ? colours.text : colours.faint,
+      bold: own,
+      pressed: pressed && pressed[0] === side && pressed[1] === place,
+      ...more,
     };
   };
   const rows = names[0].map((_, place) =>
     labelOf(0, place, {
-      x: left - 6, y: top + (place + 0.5) * tall, align: "right", box: { x: 0, y: top + place * tall, w: left - 3, h: tall - 1 },
+      x: left - 6,
+      y: top + (place + 0.5) * tall,
+      align: "right",
+      box: { x: 0, y: top + place * tall, w: left - 3, h: tall - 1 },
     }),
   );
   const columns = names[1].map((_, place) =>
     labelOf(1, place, {
-      x: left + (place + 0.5) * cell, y: top - 6, turn: TURNED, box: { x: left + place * cell, y: top - 24, w: cell - 1, h: 23 },
+      x: left + (place + 0.5) * cell,
+      y: top - 6,
+      turn: TURNED,
+      box: { x: left + place * cell, y: top - 24, w: cell - 1, h: 23 },
     }),
   );
   const width = left + map.columns * cell + lean;
@@ -58,7 +87,15 @@ export function heatScene({ names, languages, map, colour, alone, pressed, title
     const [column, row] = [Math.floor((x - left) / cell), Math.floor((y - top) / tall)];
     return row >= 0 && column >= 0 && row < map.rows && column < map.columns ? [row, column] : null;
   };
-  return { width, height: top + map.rows * tall + 4, marks, labels, at, sideways: true, background: colours.background };
+  return {
+    width,
+    height: top + map.rows * tall + 4,
+    marks,
+    labels,
+    at,
+    sideways: true,
+    background: colours.background,
+  };
 }
 
 const clamp = (value, least, most) => Math.max(least, Math.min(most, value));

@@ -23,8 +23,15 @@ export function linesScene({ names, languages, heads, alone, pressed, title, col
     eachWeight(map, alone, (row, column, weight) => {
       if (weight < LEAST) return;
       marks.push({
-        shape: "line", x1: left, y1: y(row) + shift, x2: right, y2: y(column) + shift,
-        colour, opacity: weight, width: 1 + 2 * weight, about: { head, row, column, weight: weight.toFixed(4) },
+        shape: "line",
+        x1: left,
+        y1: y(row) + shift,
+        x2: right,
+        y2: y(column) + shift,
+        colour,
+        opacity: weight,
+        width: 1 + 2 * weight,
+        about: { head, row, column, weight: weight.toFixed(4) },
       });
     });
   });
@@ -36,15 +43,23 @@ export function linesScene({ names, languages, heads, alone, pressed, title, col
     names[side].map((name, place) => {
       const own = alone && alone[0] === side && alone[1] === place;
       return {
-        token: [side, place], name, text: shortened(name, size, widths[side] - 14), size, language: languages[side],
-        x: side ? right + 7 : left - 7, y: y(place), align: side ? "left" : "right",
+        token: [side, place],
+        name,
+        text: shortened(name, size, widths[side] - 14),
+        size,
+        language: languages[side],
+        x: side ? right + 7 : left - 7,
+        y: y(place),
+        align: side ? "left" : "right",
         box: { x: side ? right : 0, y: y(place) - rowHeight / 2, w: widths[side], h: rowHeight },
         colour: !alone || own || (alone[0] !== side && lit.has(place)) ? colours.text : colours.faint,
-        bold: own, pressed: pressed && pressed[0] === side && pressed[1] === place,
+        bold: own,
+        pressed: pressed && pressed[0] === side && pressed[1] === place,
       };
     }),
   );
-  if (title) labels.unshift({ text: title, name: title, x: width / 2, y: 13, size: 13, align: "center", colour: colours.faint });
+  if (title)
+    labels.unshift({ text: title, name: title, x: width / 2, y: 13, size: 13, align: "center", colour: colours.faint });
   return { width, height, marks, labels, background: colours.background };
 }
 
@@ -71,8 +86,13 @@ function stripes({ heads, alone, left, right, widths, y, rowHeight }) {
       const place = side ? row : column;
       const w = room / heads.length;
       found.push({
-        shape: "rect", x: (side ? left - room : right) + n * w, y: y(place) - rowHeight / 2 + 2, w, h: rowHeight - 4,
-        colour, opacity: 0.6 * weight,
+        shape: "rect",
+        x: (side ? left - room : right) + n * w,
+        y: y(place) - rowHeight / 2 + 2,
+        w,
+        h: rowHeight - 4,
+        colour,
+        opacity: 0.6 * weight,
       });
     });
   });

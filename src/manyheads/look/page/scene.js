@@ -30,12 +30,19 @@ export function sideBySide(scenes) {
   const labels = [];
   for (const scene of scenes) {
     const from = x;
-    const moved = (one) => (one.shape === "line" ? { ...one, x1: one.x1 + from, x2: one.x2 + from } : { ...one, x: one.x + from });
+    const moved = (one) =>
+      one.shape === "line" ? { ...one, x1: one.x1 + from, x2: one.x2 + from } : { ...one, x: one.x + from };
     marks.push(...scene.marks.map(moved));
     labels.push(...scene.labels.map(moved));
     x += scene.width + 20;
   }
-  return { width: x - 20, height: Math.max(...scenes.map((one) => one.height)), marks, labels, background: scenes[0].background };
+  return {
+    width: x - 20,
+    height: Math.max(...scenes.map((one) => one.height)),
+    marks,
+    labels,
+    background: scenes[0].background,
+  };
 }
 
 // ---- SVG
@@ -48,21 +55,39 @@ function svgMark(mark) {
   if (mark.shape === "line") {
     const { x1, y1, x2, y2, colour, opacity, width } = mark;
     return svgElement("line", {
-      x1: short(x1), y1: short(y1), x2: short(x2), y2: short(y2),
-      stroke: colour, "stroke-opacity": short(opacity), "stroke-width": short(width), "stroke-linecap": "round", ...about,
+      x1: short(x1),
+      y1: short(y1),
+      x2: short(x2),
+      y2: short(y2),
+      stroke: colour,
+      "stroke-opacity": short(opacity),
+      "stroke-width": short(width),
+      "stroke-linecap": "round",
+      ...about,
     });
   }
   if (mark.shape === "rect") {
     const { x, y, w, h, colour, opacity = 1 } = mark;
     return svgElement("rect", {
-      x: short(x), y: short(y), width: short(w), height: short(h), fill: colour, "fill-opacity": short(opacity), ...about,
+      x: short(x),
+      y: short(y),
+      width: short(w),
+      height: short(h),
+      fill: colour,
+      "fill-opacity": short(opacity),
+      ...about,
     });
   }
   if (mark.shape === "image") {
     const { x, y, w, h, canvas } = mark;
     return svgElement("image", {
-      x: short(x), y: short(y), width: short(w), height: short(h),
-      href: canvas.toDataURL(), preserveAspectRatio: "none", "image-rendering": "pixelated",
+      x: short(x),
+      y: short(y),
+      width: short(w),
+      height: short(h),
+      href: canvas.toDataURL(),
+      preserveAspectRatio: "none",
+      "image-rendering": "pixelated",
     });
   }
   return svgText(mark, about);
@@ -79,7 +104,12 @@ const short = (number) => Math.round(number * 10000) / 10000;
 
 function svgRoot(scene) {
   const { width, height } = scene;
-  return svgElement("svg", { viewBox: `0 0 ${short(width)} ${short(height)}`, width: short(width), height: short(height), "font-family": FONT });
+  return svgElement("svg", {
+    viewBox: `0 0 ${short(width)} ${short(height)}`,
+    width: short(width),
+    height: short(height),
+    "font-family": FONT,
+  });
 }
 
 // The whole picture as one SVG that stands alone.
@@ -199,7 +229,12 @@ export class Picture {
     const made = svgElement(
       "g",
       {
-        class: "token", role: "button", tabindex: -1, "aria-label": label.name, "data-side": side, "data-place": place,
+        class: "token",
+        role: "button",
+        tabindex: -1,
+        "aria-label": label.name,
+        "data-side": side,
+        "data-place": place,
         onpointerenter: () => this.listeners.onPoint(label.token),
         onpointerleave: () => this.listeners.onLeave(),
         onfocus: () => this.listeners.onPoint(label.token),

@@ -107,7 +107,12 @@ class View {
   // The heads of each picture: one picture, or two side by side.
   get panels() {
     const { view, layer, head, on, beside } = this.state;
-    const of = (layer, head) => ({ layer, head, colour: this.data.colours[head], map: this.maps.map({ ...this.state, layer, head }) });
+    const of = (layer, head) => ({
+      layer,
+      head,
+      colour: this.data.colours[head],
+      map: this.maps.map({ ...this.state, layer, head }),
+    });
     if (beside) return [[of(layer, head)], [of(...beside)]];
     return [view === "head" ? [of(layer, head)] : on.map((one) => of(layer, one))];
   }
@@ -116,7 +121,13 @@ class View {
     const { kind, words, view, token, layer } = this.state;
     const style = getComputedStyle(this.root);
     const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-    const colours = { text: colour("text"), faint: colour("faint"), cell: colour("cell"), background: colour("background"), onColour: colour("on-colour") };
+    const colours = {
+      text: colour("text"),
+      faint: colour("faint"),
+      cell: colour("cell"),
+      background: colour("background"),
+      onColour: colour("on-colour"),
+    };
     if (view === "grid") return [gridScene({ maps: this.maps, state: this.state, colours })];
     const names = [0, 1].map((side) => this.maps.names(kind, side, words));
     const languages = [0, 1].map((side) => this.maps.language(kind, side));
@@ -127,7 +138,8 @@ class View {
       const wide = Math.max(this.root.clientWidth, LEAST_WIDTH);
       const room = (narrow ? wide : (wide - 16 * (length - 1)) / length) - 8; // less the gaps and paddings of page.css
       const shared = { names, languages, alone: this.alone, pressed: token, title, colours, room };
-      const made = view === "head" ? heatScene({ ...shared, map: one.map, colour: one.colour }) : linesScene({ ...shared, heads });
+      const made =
+        view === "head" ? heatScene({ ...shared, map: one.map, colour: one.colour }) : linesScene({ ...shared, heads });
       return { ...made, name: `${this.texts.figure}: ${title}` };
     });
   }
@@ -142,13 +154,27 @@ class View {
       pictures: element("div", { class: "pictures" }),
       sheet: element("div", { class: "sheet" }), // the grid or the table
       status: element("p", { class: "status", "aria-live": "polite" }),
-      numbers: element("details", { class: "numbers", ontoggle: () => this.drawNumbers() }, element("summary", {}, texts.numbers), element("div", {})),
+      numbers: element(
+        "details",
+        { class: "numbers", ontoggle: () => this.drawNumbers() },
+        element("summary", {}, texts.numbers),
+        element("div", {}),
+      ),
       steps: element("section", { class: "steps", "aria-label": texts.candidates }),
     };
     this.pictures = [];
     this.root.replaceChildren(
-      this.translation(), this.controls(), this.parts.about, this.parts.pictures, this.parts.sheet, this.parts.status,
-      element("p", { class: "note hint" }), this.sliders(), this.parts.steps, this.parts.numbers, this.footer(),
+      this.translation(),
+      this.controls(),
+      this.parts.about,
+      this.parts.pictures,
+      this.parts.sheet,
+      this.parts.status,
+      element("p", { class: "note hint" }),
+      this.sliders(),
+      this.parts.steps,
+      this.parts.numbers,
+      this.footer(),
     );
     this.remember();
     this.refresh();
@@ -159,7 +185,8 @@ class View {
     const drawn = state.view === "lines" || state.view === "head";
     this.showControls(drawn);
     parts.about.textContent = texts[`about_${state.kind}`];
-    for (const part of [parts.pictures, parts.status, parts.numbers, this.root.querySelector(".hint")]) part.hidden = !drawn;
+    for (const part of [parts.pictures, parts.status, parts.numbers, this.root.querySelector(".hint")])
+      part.hidden = !drawn;
     parts.sheet.hidden = drawn;
     this.root.querySelector(".hint").textContent = state.view === "lines" ? `${texts.hint} ${texts.small}` : texts.hint;
     const onChoose = (layer, head) => this.change({ view: "head", layer, head });
@@ -175,7 +202,11 @@ class View {
     if (this.parts.pictures.hidden) return;
     const scenes = this.scenes();
     if (scenes.length !== this.pictures.length) {
-      const listeners = { onPoint: (token) => this.point(token), onPress: (token) => this.press(token), onLeave: () => this.point(null) };
+      const listeners = {
+        onPoint: (token) => this.point(token),
+        onPress: (token) => this.press(token),
+        onLeave: () => this.point(null),
+      };
       const holders = scenes.map(() => element("div", { class: "picture" }));
       this.parts.pictures.replaceChildren(...holders);
       this.pictures = holders.map((holder) => new Picture(holder, listeners));
@@ -192,7 +223,10 @@ class View {
     const corner = svg.getBoundingClientRect();
     const cell = scene.at(event.clientX - corner.left, event.clientY - corner.top);
     if (!cell) return;
-    const [names, map] = [[0, 1].map((side) => this.maps.names(this.state.kind, side, this.state.words)), this.panels[n][0].map];
+    const [names, map] = [
+      [0, 1].map((side) => this.maps.names(this.state.kind, side, this.state.words)),
+      this.panels[n][0].map,
+    ];
     const weight = map.weights[cell[0] * map.columns + cell[1]];
     this.parts.status.textContent = `“${names[0][cell[0]]}” → “${names[1][cell[1]]}”: ${weight.toFixed(4)}`;
   }
@@ -248,7 +282,12 @@ class View {
     const { text, languages, moments } = this.data;
     const { texts } = this;
     const line = (name, value, language, kind) =>
-      element("p", { class: kind }, element("span", { class: "name" }, name), element("span", { lang: language }, value));
+      element(
+        "p",
+        { class: kind },
+        element("span", { class: "name" }, name),
+        element("span", { lang: language }, value),
+      );
     const switcher = element(
       "label",
       { class: "language" },
@@ -273,9 +312,16 @@ class View {
     const { texts, data } = this;
     const counted = (count) => Array.from({ length: count }, (_, n) => [n, String(n + 1)]);
     const labelled = (kind, text, input) => element("label", { class: kind }, `${text} `, input);
-    const group = (kind, text, ...inside) => element("div", { class: `group ${kind}`, role: "group", "aria-label": text }, ...inside);
+    const group = (kind, text, ...inside) =>
+      element("div", { class: `group ${kind}`, role: "group", "aria-label": text }, ...inside);
     const segments = (name, values, set) =>
-      values.map((value) => element("button", { type: "button", "data-set": name, "data-value": value, onclick: () => set(value) }, texts[value]));
+      values.map((value) =>
+        element(
+          "button",
+          { type: "button", "data-set": name, "data-value": value, onclick: () => set(value) },
+          texts[value],
+        ),
+      );
     const orders = ["position", ...data.measures].map((name) => [name, texts[name]]);
     return element(
       "div",
@@ -285,13 +331,45 @@ class View {
       group(
         "choices",
         texts.heads,
-        labelled("layer", texts.layer, this.choice("layer", counted(data.layers), (value) => this.change({ layer: Number(value) }))),
-        labelled("head", texts.headNumber, this.choice("head", counted(data.heads), (value) => this.change({ head: Number(value) }))),
-        labelled("words", texts.merge, this.check("words", (words) => this.change({ words }))),
-        labelled("compare", texts.compare, this.check("compare", (on) => this.compare(on))),
-        labelled("beside", texts.otherLayer, this.choice("other-layer", counted(data.layers), (value) => this.change({ beside: [Number(value), this.state.beside[1]] }))),
-        labelled("beside", texts.otherHead, this.choice("other-head", counted(data.heads), (value) => this.change({ beside: [this.state.beside[0], Number(value)] }))),
-        labelled("order", texts.order, this.choice("order", orders, (order) => this.change({ order, falling: order !== "position" }))),
+        labelled(
+          "layer",
+          texts.layer,
+          this.choice("layer", counted(data.layers), (value) => this.change({ layer: Number(value) })),
+        ),
+        labelled(
+          "head",
+          texts.headNumber,
+          this.choice("head", counted(data.heads), (value) => this.change({ head: Number(value) })),
+        ),
+        labelled(
+          "words",
+          texts.merge,
+          this.check("words", (words) => this.change({ words })),
+        ),
+        labelled(
+          "compare",
+          texts.compare,
+          this.check("compare", (on) => this.compare(on)),
+        ),
+        labelled(
+          "beside",
+          texts.otherLayer,
+          this.choice("other-layer", counted(data.layers), (value) =>
+            this.change({ beside: [Number(value), this.state.beside[1]] }),
+          ),
+        ),
+        labelled(
+          "beside",
+          texts.otherHead,
+          this.choice("other-head", counted(data.heads), (value) =>
+            this.change({ beside: [this.state.beside[0], Number(value)] }),
+          ),
+        ),
+        labelled(
+          "order",
+          texts.order,
+          this.choice("order", orders, (order) => this.change({ order, falling: order !== "position" })),
+        ),
       ),
       group("chips", texts.heads, ...this.chips()),
       group(
@@ -299,7 +377,11 @@ class View {
         texts.find,
         element("span", {}, texts.find),
         ...["long", "sharp", "structural"].map((likeness) =>
-          element("button", { type: "button", "data-find": likeness, onclick: () => this.find(likeness) }, texts[likeness]),
+          element(
+            "button",
+            { type: "button", "data-find": likeness, onclick: () => this.find(likeness) },
+            texts[likeness],
+          ),
         ),
         element("output", { class: "found" }),
       ),
@@ -312,7 +394,12 @@ class View {
       const swatch = element("span", { class: "swatch", "aria-hidden": "true" });
       swatch.style.background = data.colours[head];
       const name = `${texts.headNumber} ${head + 1}`;
-      return element("button", { type: "button", class: "chip", "data-chip": head, "aria-label": name, onclick: () => this.toggle(head) }, swatch, String(head + 1));
+      return element(
+        "button",
+        { type: "button", class: "chip", "data-chip": head, "aria-label": name, onclick: () => this.toggle(head) },
+        swatch,
+        String(head + 1),
+      );
     };
     const all = firstState(data).on;
     return [
@@ -363,8 +450,10 @@ class View {
     if (state.beside) [input("other-layer").value, input("other-head").value] = state.beside;
     input("order").value = state.order;
     input("language").value = state.language ?? this.language;
-    for (const one of root.querySelectorAll("[data-set]")) one.setAttribute("aria-pressed", state[one.dataset.set] === one.dataset.value);
-    for (const one of root.querySelectorAll("[data-chip]")) one.setAttribute("aria-pressed", state.on.includes(Number(one.dataset.chip)));
+    for (const one of root.querySelectorAll("[data-set]"))
+      one.setAttribute("aria-pressed", state[one.dataset.set] === one.dataset.value);
+    for (const one of root.querySelectorAll("[data-chip]"))
+      one.setAttribute("aria-pressed", state.on.includes(Number(one.dataset.chip)));
   }
 
   // ---- steps of the decoder, and of training
@@ -376,7 +465,14 @@ class View {
         "label",
         { class: `slider ${name}` },
         element("span", {}, text),
-        element("input", { type: "range", name, min: 0, max: most, step: 1, oninput: (event) => set(Number(event.target.value)) }),
+        element("input", {
+          type: "range",
+          name,
+          min: 0,
+          max: most,
+          step: 1,
+          oninput: (event) => set(Number(event.target.value)),
+        }),
         element("output", {}),
       );
     const moments = data.moments.length;
@@ -384,7 +480,9 @@ class View {
       "div",
       { class: "sliders" },
       moments > 1 ? slider("moment", texts.moment, moments - 1, (moment) => this.change({ moment })) : null,
-      slider("step", texts.step, data.tokens.written.length, (step) => this.change({ step: step ? step - 1 : null, token: null })),
+      slider("step", texts.step, data.tokens.written.length, (step) =>
+        this.change({ step: step ? step - 1 : null, token: null }),
+      ),
     );
   }
 
@@ -408,11 +506,19 @@ class View {
     parts.steps.hidden = state.step === null || !candidates.length;
     if (parts.steps.hidden) return parts.steps.replaceChildren();
     const written = data.tokens.written[state.step];
-    const rows = candidates[state.step].map(([piece, chance]) => candidate(piece, chance, piece === written, texts, data));
-    if (!candidates[state.step].some(([piece]) => piece === written)) rows.push(candidate(written, chances[state.step], true, texts, data));
+    const rows = candidates[state.step].map(([piece, chance]) =>
+      candidate(piece, chance, piece === written, texts, data),
+    );
+    if (!candidates[state.step].some(([piece]) => piece === written))
+      rows.push(candidate(written, chances[state.step], true, texts, data));
     parts.steps.replaceChildren(
       element("h2", {}, texts.candidates),
-      element("p", { class: "so-far" }, `${texts.soFar}: `, element("span", { lang: data.languages.target }, data.tokens.read.slice(0, state.step + 1).join(" "))),
+      element(
+        "p",
+        { class: "so-far" },
+        `${texts.soFar}: `,
+        element("span", { lang: data.languages.target }, data.tokens.read.slice(0, state.step + 1).join(" ")),
+      ),
       element("ol", {}, ...rows),
     );
   }
@@ -424,22 +530,40 @@ class View {
     if (!numbers.open || numbers.hidden) return;
     const { kind, words } = this.state;
     const [rows, columns] = [0, 1].map((side) => this.maps.names(kind, side, words));
-    const tables = this.panels.flat().map(({ layer, head, map }) =>
-      element(
-        "table",
-        { "data-layer": layer, "data-head": head },
-        element("caption", {}, this.texts.nameOfHead(layer + 1, head + 1)),
-        element("thead", {}, element("tr", {}, element("th", { scope: "col" }, this.texts.who), ...columns.map((name) => element("th", { scope: "col" }, name)))),
+    const tables = this.panels
+      .flat()
+      .map(({ layer, head, map }) =>
         element(
-          "tbody",
-          {},
-          ...rows.map((name, row) =>
-            element("tr", {}, element("th", { scope: "row" }, name), ...columns.map((_, column) => element("td", {}, map.weights[row * map.columns + column].toFixed(4)))),
+          "table",
+          { "data-layer": layer, "data-head": head },
+          element("caption", {}, this.texts.nameOfHead(layer + 1, head + 1)),
+          element(
+            "thead",
+            {},
+            element(
+              "tr",
+              {},
+              element("th", { scope: "col" }, this.texts.who),
+              ...columns.map((name) => element("th", { scope: "col" }, name)),
+            ),
+          ),
+          element(
+            "tbody",
+            {},
+            ...rows.map((name, row) =>
+              element(
+                "tr",
+                {},
+                element("th", { scope: "row" }, name),
+                ...columns.map((_, column) => element("td", {}, map.weights[row * map.columns + column].toFixed(4))),
+              ),
+            ),
           ),
         ),
-      ),
+      );
+    numbers.lastChild.replaceChildren(
+      element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": this.texts.numbers }, ...tables),
     );
-    numbers.lastChild.replaceChildren(element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": this.texts.numbers }, ...tables));
   }
 
   footer() {
@@ -447,8 +571,16 @@ class View {
     return element(
       "footer",
       {},
-      element("button", { type: "button", "data-download": "svg", onclick: () => this.download("svg") }, `${texts.download} SVG`),
-      element("button", { type: "button", "data-download": "png", onclick: () => this.download("png") }, `${texts.download} PNG`),
+      element(
+        "button",
+        { type: "button", "data-download": "svg", onclick: () => this.download("svg") },
+        `${texts.download} SVG`,
+      ),
+      element(
+        "button",
+        { type: "button", "data-download": "png", onclick: () => this.download("png") },
+        `${texts.download} PNG`,
+      ),
       element("a", { class: "link", href: "#" }, texts.link),
     );
   }
@@ -461,7 +593,10 @@ class View {
         : await new Promise((done) => wholeCanvas(scene).toBlob(done, "image/png"));
     const address = URL.createObjectURL(blob);
     const { view, kind, layer } = this.state;
-    element("a", { href: address, download: `attention-${view}-${kind}${view === "grid" ? "" : `-${layer + 1}`}.${format}` }).click();
+    element("a", {
+      href: address,
+      download: `attention-${view}-${kind}${view === "grid" ? "" : `-${layer + 1}`}.${format}`,
+    }).click();
     setTimeout(() => URL.revokeObjectURL(address), 10000);
   }
 }

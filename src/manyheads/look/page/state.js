@@ -32,8 +32,16 @@ export function toFragment(state, data) {
   put("kind", state.kind, first.kind);
   put("layer", state.layer + 1, first.layer + 1);
   put("head", state.head + 1, first.head + 1);
-  put("on", state.on.map((head) => head + 1), first.on.map((head) => head + 1));
-  if (state.beside) parts.set("beside", state.beside.map((one) => one + 1));
+  put(
+    "on",
+    state.on.map((head) => head + 1),
+    first.on.map((head) => head + 1),
+  );
+  if (state.beside)
+    parts.set(
+      "beside",
+      state.beside.map((one) => one + 1),
+    );
   if (!state.words) parts.set("tokens", 1);
   if (state.token) parts.set("token", state.token);
   if (state.step !== null) parts.set("step", state.step + 1);
