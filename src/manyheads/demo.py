@@ -1,4 +1,4 @@
-"""The whole way in about three minutes on a CPU: built-in corpus, training, translations, scores."""
+"""The whole way in about three minutes on a CPU: corpus, training, translations, scores, attention."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,10 +9,12 @@ from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
 from manyheads.errors import DataError
 from manyheads.evaluate import Score, exact_match, greedy_bleu
+from manyheads.look.maps import described
+from manyheads.look.page import write_page
 from manyheads.progress import Progress
 from manyheads.text import playground
 from manyheads.train.run import train
-from manyheads.translate import load
+from manyheads.translate import Translator, load
 
 SIZES = {"train": 40_000, "valid": 300, "test": 500}
 SHOWN = 10
@@ -45,6 +47,7 @@ class Outcome:
     rows: list[tuple[str, str, str]]  # source, reference, translation
     exact: float
     bleu: Score
+    page: Path  # what every head looks at while it translates one of them
 
 
 def demo(folder: Path, pair: str, seconds: float, watch: Callable[[], Progress]) -> Outcome | None:
@@ -106,6 +109,15 @@ def recipe(folder: Path, pair: str, vocabulary: int) -> Recipe:
 
 def judge(store: Store, folder: Path) -> Outcome:
     sources, references = store.text("test")
-    score, found = greedy_bleu(load(folder, device="cpu"), sources, references)
+    translator = load(folder, device="cpu")
+    score, found = greedy_bleu(translator, sources, references)
     rows = list(zip(sources, references, found, strict=True))
-    return Outcome(folder, rows, exact_match(found, references), score)
+    page = look_inside(translator, rows, folder.parent.parent / "attention.html")
+    return Outcome(folder, rows, exact_match(found, references), score, page)
+
+
+def look_inside(translator: Translator, rows: list[tuple[str, str, str]], path: Path) -> Path:
+    """The attention page of the longest of the sentences that are shown."""
+    source, _, translation = max(rows[:SHOWN], key=lambda row: len(row[0]))
+    attention = translator.attention(source, translation)
+    return write_page(described(attention, source=source, target=translation, name="demo"), path)

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, overload
@@ -155,19 +156,30 @@ class Translator:
             )
         ]
 
-    def attention(self, source: str, target: str | None = None) -> "Attention":
-        """Every attention map of one sentence and its translation, or of a translation that is given."""
+    def attention(self, source: str, target: str | None = None, candidates: int = 10) -> "Attention":
+        """Every attention map of one sentence and its translation, or of a translation that is given.
+
+        candidates  so many of the likeliest pieces at each step are told too
+        """
         engine = self.engine
         if not isinstance(engine, TorchEngine):
             raise RequestError(f"attention maps are the torch engine's; this one is {engine.name}")
         if target is None:
             target = self.translate([source], split=False)[0].text
         source_ids, target_ids = self.subwords.source.encode(source), self.subwords.target.encode(target)
-        end = self.subwords.target.piece(END)
+        trace, log_p_TK = engine.trace([*source_ids, END], target_ids)
+        written = [*target_ids, END]
+        best = log_p_TK.topk(min(candidates, log_p_TK.shape[1]))
         return Attention(
-            [*map(self.subwords.source.piece, source_ids), end],
-            [*map(self.subwords.target.piece, target_ids), end],
-            engine.trace([*source_ids, END], target_ids),
+            [*map(self.subwords.source.piece, source_ids), self.subwords.source.piece(END)],
+            [*map(self.subwords.target.piece, written)],
+            trace,
+            [
+                [(self.subwords.target.piece(one), log_p) for one, log_p in zip(ids, values, strict=True)]
+                for ids, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            ],
+            log_p_TK[range(len(written)), written].tolist(),
+            {"source": self.source_language, "target": self.target_language},
         )
 
     # ---- from text to ids
@@ -392,6 +404,14 @@ class Attention:
     source_tokens: list[str]  # [S] with the end
     target_tokens: list[str]  # [T] with the end: what was written at each step
     trace: Trace  # encoder[layer][0] [heads, S, S], decoder [heads, T, T], cross [heads, T, S]
+    candidates: list[list[tuple[str, float]]] = field(default_factory=list)  # [T], likeliest first, log p
+    token_scores: list[float] = field(default_factory=list)  # [T], log p of what was written
+    languages: dict[str, str] = field(default_factory=dict)  # source and target
+
+    def show(self, height: int = 760) -> Any:
+        """The page of these maps in a notebook, as a frame of so many pixels."""
+        # The one glance upwards: look is built on this file, and only a call of this brings it in.
+        return import_module("manyheads.look.notebook").frame(self, height)
 
 
 # ---- opening a model folder

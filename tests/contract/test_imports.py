@@ -31,10 +31,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluate": {"translate", "text"},
     "train": {"data", "kernels", "model", "checkpoint", "engines", "evaluate", "translate"},
     "export": {"engines", "translate", "checkpoint", "model", "search", "text"},
-    "look": {"translate"},
+    "look": {"translate", "checkpoint"},  # the checkpoints of a run, one after the other
     "serve": {"translate", "evaluate", "look"},
     "paper": EVERYTHING,
-    "demo": {"text", "data", "checkpoint", "translate", "evaluate", "train"},
+    "demo": {"text", "data", "checkpoint", "translate", "evaluate", "train", "look"},
     "cli": {"paper", "demo", *EVERYTHING},
     "__main__": {"cli"},
     "__init__": {"presets", "model", "translate"},  # the public names, each imported when it is first used

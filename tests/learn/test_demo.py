@@ -25,6 +25,8 @@ def test_a_small_world_is_learnt_to_the_letter(tmp_path: Path, monkeypatch: pyte
     assert found.exact >= 0.9, found.rows[:5]
     assert found.bleu.value > 90
     assert (found.model / "manyheads.json").exists()
+    assert found.page == tmp_path / "demo" / "attention.html"
+    assert "sha256-" in found.page.read_text(encoding="utf-8")
 
 
 @pytest.mark.heavy
@@ -37,3 +39,4 @@ def test_the_demo_as_people_run_it_learns_nineteen_of_twenty(tmp_path: Path, pai
     assert found
     assert float(found[1]) >= 95
     assert done.stdout.count("\n  ") >= demo.SHOWN
+    assert f"open file://{tmp_path}/demo/attention.html in a browser" in done.stdout

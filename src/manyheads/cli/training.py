@@ -37,7 +37,10 @@ def demo(
         return
     if as_json:
         rows = [dict(zip(("source", "reference", "translation"), row, strict=True)) for row in found.rows]
-        told = {"model": str(found.model), "exact": found.exact, "bleu": asdict(found.bleu), "rows": rows}
+        told = {
+            "model": str(found.model), "page": str(found.page), "exact": found.exact,
+            "bleu": asdict(found.bleu), "rows": rows,
+        }  # fmt: skip
         print(json.dumps(told, ensure_ascii=False, indent=1))
         return
     print("source, translation and reference; = where the two are the same to the letter, ! where not")
@@ -50,6 +53,8 @@ def demo(
     print(f"  manyheads evaluate {found.model} {out}/test.en {out}/test.{language}")
     print(f"  manyheads inspect {out}/run")
     print(f"  manyheads inspect {out}/data --sentence 'I go home.'")
+    print(f"  manyheads look {found.model} '{found.rows[1][0]}' -o page.html")
+    print(f"what every head looks at: open {found.page.resolve().as_uri()} in a browser")
 
 
 @app.command()

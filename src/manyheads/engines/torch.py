@@ -160,12 +160,15 @@ class TorchEngine:
         return found
 
     @torch.inference_mode()
-    def trace(self, source: list[int], target: list[int]) -> Trace:
-        """Every attention map of one translation: encoder, decoder and cross, as its labels see them."""
+    def trace(self, source: list[int], target: list[int]) -> tuple[Trace, Tensor]:
+        """Every attention map of one translation, and log p of every word at each of its steps.
+
+        Maps are those of encoder, decoder and cross; the probabilities are [T + 1, vocabulary].
+        """
         trace = Trace()
         inputs = Packed.of([[BEGIN, *target]]).to(self.device)
-        self.model(Packed.of([source]).to(self.device), inputs, trace=trace)
-        return trace
+        logits_TK = self.model(Packed.of([source]).to(self.device), inputs, trace=trace)
+        return trace, logits_TK.float().log_softmax(-1)
 
     @torch.inference_mode()
     def alignments(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[Tensor]:

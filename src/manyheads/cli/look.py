@@ -1,0 +1,115 @@
+"""The verb for looking inside: look."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from manyheads.cli.app import app
+from manyheads.cli.translation import show_warnings
+from manyheads.errors import RequestError
+
+
+@app.command()
+def look(
+    model: Annotated[
+        Path, typer.Argument(help="A model folder; with --through-training a run.", metavar="MODEL")
+    ],
+    sentence: Annotated[str | None, typer.Argument(help="What it is shown.", metavar="SENTENCE")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Its translation; without it the model's own.", metavar="TEXT")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The page; without it attention.html.", metavar="FILE")
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Also figures for print: SVG, PDF and PNG.", metavar="DIR")
+    ] = None,
+    through_training: Annotated[
+        bool, typer.Option("--through-training", help="The sentence over the checkpoints of a run.")
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option(help="cpu or cuda; without it cuda where there is one.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Report as JSON: words, measures of every head, heads found.")
+    ] = False,
+) -> None:
+    """Write a page that shows what every attention head looks at; it is one file and works offline.
+
+    With --figures alone only figures are made.
+    Example: manyheads look run/model "I go home." -o page.html
+    """
+    from manyheads.look.page import write_page
+
+    show_warnings()
+    if through_training:
+        if figures:
+            raise RequestError(
+                "--figures are of a model: give one of the run's checkpoints instead of --through-training"
+            )
+        data = over_checkpoints(model, sentence, target, device)
+        written = [write_page(data, out or Path("attention.html"))]
+    else:
+        attention, data = of_model(model, sentence, target, device)
+        written = [write_page(data, out or Path("attention.html"))] if out or not figures else []
+        if figures:
+            from manyheads.look.figures import write_figures
+
+            written += write_figures(attention, figures)
+    if as_json:
+        print(json.dumps(report(data, written), ensure_ascii=False, indent=1))
+        return
+    print(data["text"]["target"])
+    for line in found(data):
+        print(line)
+    for path in written:
+        print(f"{path}: open it in a browser" if path.suffix == ".html" else path)
+
+
+def of_model(model: Path, sentence: str | None, target: str | None, device: str | None) -> tuple[Any, Any]:
+    from manyheads.look.maps import described
+    from manyheads.translate import load
+
+    if not (sentence or "").strip():
+        raise RequestError('no sentence to look at: manyheads look MODEL "sentence"')
+    assert sentence is not None
+    translator = load(model, device=device)
+    said = translator.translate(sentence, split=False).text if target is None else target
+    attention = translator.attention(sentence, said)
+    return attention, described(attention, source=sentence, target=said, name=str(model))
+
+
+def over_checkpoints(run: Path, sentence: str | None, target: str | None, device: str | None) -> Any:
+    from manyheads.look.through import through_training
+    from manyheads.progress import watched
+
+    with watched(sys.stderr) as progress:
+        return through_training(run, sentence, target, device=device, tell=progress.tell)
+
+
+def found(data: dict[str, Any]) -> list[str]:
+    """The heads of the encoder most like those of the paper's figures, a line each."""
+    from manyheads.look.measures import LIKE
+
+    words, like = data["words"]["source"], data["moments"][-1]["like"]["encoder"]
+    lines = []
+    for likeness, figure in LIKE.items():
+        for one in like[likeness][:1]:
+            at = "" if likeness == "structural" else f", best seen at {words[one['row']]!r}"
+            head = f"layer {one['layer'] + 1}, head {one['head'] + 1}"
+            lines.append(f"like Figure {figure} ({likeness}): encoder {head}{at}")
+    return lines
+
+
+def report(data: dict[str, Any], written: list[Path]) -> dict[str, Any]:
+    """What the page holds, but the maps."""
+    moments = [
+        {key: value for key, value in moment.items() if key not in ("maps", "candidates")}
+        for moment in data["moments"]
+    ]
+    kept = ("languages", "text", "tokens", "words", "layers", "heads")
+    names = {"measure_names": data["measures"]}
+    return {"files": list(map(str, written)), **{key: data[key] for key in kept}, **names, "moments": moments}

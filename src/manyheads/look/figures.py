@@ -1,0 +1,223 @@
+"""Figures for print, as SVG, PDF and PNG, without a browser (needs matplotlib).
+
+    figure-3    a word that looks far away, every head of the layer in its colour
+    figure-4    a sharp head: all of it above, below one word alone with the two sharpest heads
+    figure-5    two heads that follow the structure of the sentence
+    encoder, decoder, cross    every layer and head as a small map
+    alignment   the mean of the last layer's cross-attention, with values
+
+Which heads are taken is told in measures.py.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from manyheads.errors import RequestError
+from manyheads.look.maps import (
+    KINDS,
+    SIDES,
+    Maps,
+    colours,
+    in_words,
+    like_figures,
+    sides_of,
+    stacked,
+    words_of,
+)
+from manyheads.translate import Attention
+
+FORMATS = ("svg", "pdf", "png")
+LEAST = 0.01  # of a weight that is drawn
+HANGUL_FONTS = (  # by name, the likelier first: opening every font takes long
+    "Noto Sans CJK KR", "Noto Sans KR", "NanumGothic", "Nanum Gothic", "Malgun Gothic", "Apple SD Gothic Neo",
+    "Source Han Sans KR", "Noto Sans CJK JP", "UnDotum", "Baekmuk Dotum",
+)  # fmt: skip
+
+
+def write_figures(attention: Attention, folder: Path) -> list[Path]:
+    """Every figure in every format; their paths."""
+    figures = drawing()
+    folder.mkdir(parents=True, exist_ok=True)
+    words = {side: words_of(tokens) for side, tokens in sides_of(attention).items()}
+    written = []
+    with fonts_for("".join(word for side in words.values() for word in side)):
+        for name, figure in drawn(attention, words):
+            for suffix in FORMATS:
+                path = folder / f"{name}.{suffix}"
+                figure.savefig(path, dpi=200, metadata=without_date(suffix))
+                written.append(path)
+            figures.close(figure)
+    return written
+
+
+def drawing() -> Any:
+    try:
+        import matplotlib
+    except ImportError:
+        raise RequestError(
+            "figures need matplotlib, which is not installed: pip install 'manyheads[figures]'"
+        ) from None
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def without_date(suffix: str) -> dict[str, None]:
+    """The same maps make the same file."""
+    dates = {"svg": "Date", "pdf": "CreationDate"}
+    return {dates[suffix]: None} if suffix in dates else {}
+
+
+def drawn(attention: Attention, words: dict[str, list[str]]) -> Iterator[tuple[str, Any]]:
+    maps = {kind: in_words(stacked(attention, kind), attention, kind) for kind in KINDS}
+    encoder, source = maps["encoder"], words["source"]
+    like = like_figures(encoder, attention, "encoder")
+    if all(like.values()):
+        far, sharp, structural = like["long"], like["sharp"], like["structural"]
+        palette = colours(encoder.shape[1])
+
+        def lines_of(heads: Iterable[tuple[int, int]], row: int | None = None) -> list[Line]:
+            return [(encoder[layer, head], palette[head], row) for layer, head in heads]
+
+        whole_layer = [(far[0]["layer"], head) for head in range(encoder.shape[1])]
+        yield "figure-3", lines_figure(source, [lines_of(whole_layer, far[0]["row"])])
+        best = [(one["layer"], one["head"]) for one in sharp[:2]]
+        yield "figure-4", lines_figure(source, [lines_of(best[:1]), lines_of(best, sharp[0]["row"])])
+        pair = [(one["layer"], one["head"]) for one in structural[:2]]
+        yield "figure-5", lines_figure(source, [lines_of([one]) for one in pair])
+    for kind in KINDS:
+        yield kind, grid_figure(maps[kind])
+    yield "alignment", heat_figure(maps["cross"][-1].mean(0), [words[side] for side in SIDES["cross"]])
+
+
+Line = tuple[Maps, str, int | None]  # a map, its colour, and the row that is shown alone
+
+
+# ---- the three kinds of picture
+
+
+def lines_figure(words: Sequence[str], panels: Sequence[list[Line]]) -> Any:
+    """As in the paper: words stand upright above and below, and lines lead down to what each looks at."""
+    figure, axes = drawing().subplots(
+        len(panels), 1, figsize=(0.42 * len(words) + 0.6, 3.4 * len(panels)), squeeze=False
+    )
+    for axis, lines in zip(axes[:, 0], panels, strict=True):
+        for number, (map_QK, colour, alone) in enumerate(lines):
+            shift = (number - (len(lines) - 1) / 2) * 0.05
+            for row, column in zip(*(map_QK >= LEAST).nonzero(), strict=True):
+                if alone in (None, row):
+                    weight = float(map_QK[row, column])
+                    axis.plot(
+                        (row + shift, column + shift), (1, 0),
+                        color=colour, alpha=weight, linewidth=0.6 + 1.8 * weight, solid_capstyle="round",
+                    )  # fmt: skip
+        focus = {alone for _, _, alone in lines}
+        for place, word in enumerate(words):
+            ink = "black" if None in focus or place in focus else "0.6"
+            upright = {"rotation": 90, "ha": "center", "fontsize": 11}
+            axis.text(place, 1.03, word, va="bottom", color=ink, **upright)
+            axis.text(place, -0.03, word, va="top", color="black", **upright)
+        axis.set(xlim=(-0.6, len(words) - 0.4), ylim=(0, 1))
+        axis.axis("off")
+    fit(figure)
+    return figure
+
+
+def grid_figure(maps_LHQK: Maps) -> Any:
+    layers, heads, rows, columns = maps_LHQK.shape
+    palette = colours(heads)
+    tall = min(max(rows / columns, 0.4), 2.5)
+    figure, axes = drawing().subplots(
+        layers, heads, figsize=(heads * 1.1 + 0.3, layers * (1.1 * tall + 0.25) + 0.3), squeeze=False
+    )
+    for layer in range(layers):
+        for head in range(heads):
+            axis = axes[layer, head]
+            axis.imshow(maps_LHQK[layer, head], cmap=ramp(palette[head]), vmin=0, vmax=1, aspect="auto")
+            axis.set(xticks=[], yticks=[])
+            axis.set_title(f"{layer + 1}.{head + 1}", fontsize=7, pad=2)
+            for spine in axis.spines.values():
+                spine.set(linewidth=0.4, color="0.6")
+    fit(figure)
+    return figure
+
+
+def heat_figure(map_QK: Maps, names: Sequence[Sequence[str]]) -> Any:
+    rows, columns = map_QK.shape
+    figure, axis = drawing().subplots(figsize=(0.5 * columns + 1.8, 0.42 * rows + 1.6))
+    axis.imshow(map_QK, cmap=ramp("#2b50c8"), vmin=0, vmax=1, aspect="auto")
+    axis.set_xticks(range(columns), names[1], rotation=55, ha="left", rotation_mode="anchor")
+    axis.set_yticks(range(rows), names[0])
+    axis.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+    for row in range(rows):
+        for column in range(columns):
+            weight = float(map_QK[row, column])
+            if weight >= 0.005:
+                ink = "white" if weight > 0.55 else "black"
+                axis.text(column, row, f"{weight:.2f}"[1:], ha="center", va="center", fontsize=7, color=ink)
+    fit(figure)
+    return figure
+
+
+def ramp(colour: str) -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list(colour, ["white", colour])
+
+
+def fit(figure: Any) -> None:
+    figure.set_layout_engine("tight")
+
+
+# ---- fonts
+
+
+@contextmanager
+def fonts_for(text: str) -> Iterator[None]:
+    """Fonts that have every letter of a text; where one is missing, an error that says which."""
+    from matplotlib import rc_context
+
+    usual = "DejaVu Sans"  # comes with matplotlib
+    missing = set(text) - letters_of(usual) - {" "}
+    families = [usual]
+    while missing:
+        found = font_with(missing)
+        families.append(found)
+        missing -= letters_of(found)
+    with rc_context({"font.family": families, "svg.fonttype": "path", "svg.hashsalt": "manyheads"}):
+        yield
+
+
+def font_with(letters: set[str]) -> str:
+    """A font that has at least one of the letters."""
+    from matplotlib.font_manager import fontManager
+
+    there = [entry.name for entry in fontManager.ttflist]
+    likely = [name for name in HANGUL_FONTS if name in there]
+    for name in dict.fromkeys([*likely, *there]):
+        if letters & letters_of(name):
+            return name
+    one = min(letters)
+    if "HANGUL" in unicodedata.name(one, ""):
+        raise RequestError(
+            f"no font here has Hangul ({one}), so figures cannot show it: install one, such as NanumGothic "
+            f"or Noto Sans CJK KR (Debian: fonts-noto-cjk)"
+        )
+    raise RequestError(
+        f"no font here has {one!r} ({unicodedata.name(one, 'unnamed')}), so figures cannot show it: "
+        f"install one"
+    )
+
+
+def letters_of(family: str) -> set[str]:
+    from matplotlib.font_manager import FontProperties, findfont
+    from matplotlib.ft2font import FT2Font
+
+    path = findfont(FontProperties(family=family), fallback_to_default=False)
+    return {chr(code) for code in FT2Font(path).get_charmap()}

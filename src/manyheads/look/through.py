@@ -1,0 +1,67 @@
+"""One sentence through the checkpoints of a run: how the heads came to look where they look."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from manyheads import checkpoint
+from manyheads.errors import CheckpointError, RequestError
+from manyheads.look.maps import moment, together
+from manyheads.translate import load
+
+MOST = 20  # checkpoints of a page, the first and the last among them
+
+
+def through_training(
+    run: Path,
+    source: str | None,
+    target: str | None = None,
+    *,
+    device: str | None = None,
+    most: int = MOST,
+    tell: Callable[[str, int, int], None] = lambda what, done, of: None,
+) -> dict[str, Any]:
+    """The sentence with the newest checkpoint's translation, or the given one, at every moment the same.
+
+    What each checkpoint itself would have said stands beside its maps.
+    """
+    there = checkpoint.checkpoints(run)
+    if not there:
+        raise CheckpointError(f"{run}: no run with checkpoints; a run keeps them in its folder checkpoints")
+    source = source or sentence_of(run, there[-1])
+    chosen = spread(there, most)
+    moments = []
+    for done, folder in enumerate(reversed(chosen), 1):
+        translator = load(folder, device=device)
+        said = translator.translate(source, split=False, beam=1).text
+        target = target or said
+        attention = translator.attention(source, target)
+        step = checkpoint.step_of(folder)
+        moments.append(moment(attention, name=folder.name, step=step, said=said))
+        tell("checkpoints", done, len(chosen))
+    assert target is not None
+    return together(attention, source, target, moments[::-1])
+
+
+def spread(folders: list[Path], most: int) -> list[Path]:
+    """At most so many, evenly spread, the first and the last among them."""
+    if len(folders) <= most:
+        return folders
+    last = len(folders) - 1
+    return [folders[round(place * last / (most - 1))] for place in range(most)]
+
+
+def sentence_of(run: Path, folder: Path) -> str:
+    """A sentence of middling length that the run was validated on, where none is given."""
+    told = checkpoint.describe(folder)
+    path = Path(told.config.data.folder) / f"valid.{told.languages['source']}"
+    try:
+        with path.open(encoding="utf-8") as file:
+            lines = [line.strip() for line, _ in zip(file, range(100), strict=False) if line.strip()]
+    except OSError as fault:
+        raise RequestError(
+            f"{run}: give a sentence, for its data are gone ({path}: {fault.strerror})"
+        ) from None
+    if not lines:
+        raise RequestError(f"{run}: give a sentence, for {path} has none")
+    return sorted(lines, key=len)[len(lines) * 2 // 3]

@@ -1,0 +1,50 @@
+"""Attention of sentences that nobody would say: tokens that would be markup, and very many."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+import manyheads as mh
+from manyheads.look.maps import described
+
+NASTY = [
+    "</script><img src=x onerror=alert(1)>",
+    "<!--<script>",
+    "]]>",
+    "&lt;b&gt;",
+    "\u2028\u2029",
+    "'\"`${alert(1)}",
+    "{script}",
+    "\\",
+    "{{data}}",
+    "\x00\x1b\x7f",
+    "\u202eevil",
+]
+
+
+def nasty(attention: mh.Attention) -> mh.Attention:
+    """The same with tokens that would like to be markup."""
+    count = len(attention.source_tokens) - 1
+    source = [NASTY[n % len(NASTY)] for n in range(count)]
+    target = [NASTY[-1 - n % len(NASTY)] for n in range(len(attention.target_tokens) - 1)]
+    candidates = [
+        [(one, value) for one, (_, value) in zip(NASTY, step, strict=False)] for step in attention.candidates
+    ]
+    return replace(
+        attention, source_tokens=[*source, "</s>"], target_tokens=[*target, "</s>"], candidates=candidates
+    )
+
+
+def big(layers: int = 24, heads: int = 16, length: int = 100) -> dict[str, Any]:
+    """Of random maps: 100 tokens on both sides, 24 layers, 16 heads."""
+
+    def kind(causal: bool) -> list[list[torch.Tensor]]:
+        scores = 3 * torch.randn(layers, heads, length, length)
+        if causal:
+            scores = scores.masked_fill(torch.ones(length, length).triu(1) > 0, -torch.inf)
+        return [[one] for one in scores.softmax(-1)]
+
+    tokens = [*(f"▁w{n}" for n in range(length - 1)), "</s>"]
+    trace = mh.Trace(kind(False), kind(True), kind(False))
+    return described(mh.Attention(tokens, tokens, trace, languages={"source": "en", "target": "ko"}))

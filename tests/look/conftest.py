@@ -1,0 +1,60 @@
+"""A small model that was never trained, and what it looks at."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import manyheads as mh
+from draw import stir
+from manyheads import checkpoint
+from manyheads.config import SubwordConfig
+from manyheads.text.subwords import SubwordPair, Subwords
+
+SOURCE, TARGET = "I go home today.", "나는 오늘 집에 간다."
+CONFIG = mh.Config(
+    model=mh.ModelConfig(vocabulary=330, layers=2, d_model=16, d_ff=32, heads=4),
+    data=mh.DataConfig(longest=40),
+    search=mh.SearchConfig(extra_length=6),
+)
+
+
+def save(folder: Path, seed: int, step: int, subwords: Subwords) -> Path:
+    torch.manual_seed(seed)
+    model = mh.Transformer(CONFIG.model)
+    stir(model)
+    with torch.no_grad():
+        model.output.weight[2] += 0.4  # the end comes within reason
+    checkpoint.save(
+        folder,
+        checkpoint.weights_of(model),
+        SubwordPair(subwords, subwords),
+        CONFIG,
+        step=step,
+        languages={"source": "en", "target": "ko"},
+    )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def subwords() -> Subwords:
+    return Subwords.train([SOURCE, TARGET, "We read a book at school."] * 20, SubwordConfig(vocabulary=330))
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory, subwords: Subwords) -> Path:
+    return save(tmp_path_factory.mktemp("look") / "model", 0, 1, subwords)
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory, subwords: Subwords) -> Path:
+    """Three checkpoints, as a run leaves them."""
+    folder = tmp_path_factory.mktemp("look") / "run"
+    for step in (10, 20, 30):
+        save(checkpoint.checkpoint_folder(folder, step), step, step, subwords)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def attention(model: Path) -> mh.Attention:
+    return mh.load(model, device="cpu").attention(SOURCE, TARGET)

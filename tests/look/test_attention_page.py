@@ -1,0 +1,146 @@
+"""The page is one file, and nothing that a token holds can act in it."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import manyheads as mh
+from attentions import NASTY, big, nasty
+from manyheads.look import notebook
+from manyheads.look import page as pages
+from manyheads.look.maps import described
+from manyheads.look.page import as_data, page, program, write_page
+
+
+def parts(text: str) -> tuple[str, str, str, str]:
+    """Policy, style, data and script, as a browser would part them."""
+    found = re.fullmatch(
+        r'.*<meta http-equiv="Content-Security-Policy" content="([^"]*)">.*<style>(.*?)</style>.*'
+        r'<script type="application/json" id="attention">(.*?)</script>\s*'
+        r'<script type="module">(.*?)</script>\s*'
+        r"</body>\s*</html>\s*",
+        text,
+        flags=re.S,
+    )
+    assert found
+    return found[1], found[2], found[3], found[4]
+
+
+def sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def test_the_policy_lets_this_script_and_this_style_in_and_nothing_else(attention: mh.Attention) -> None:
+    policy, style, _, script = parts(page(described(attention)))
+    assert policy == (
+        f"default-src 'none'; script-src 'sha256-{sha256(script)}'; style-src 'sha256-{sha256(style)}'; "
+        f"img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def test_no_token_can_be_markup(attention: mh.Attention) -> None:
+    data = described(nasty(attention), source="</title><script>alert(1)</script>", target=NASTY[0])
+    text = page(data)
+    _, _, inside, _ = parts(text)
+    assert not re.search("[<>&\u2028\u2029]", inside)
+    assert json.loads(inside)["tokens"]["source"][0] == NASTY[0]
+    assert text.count("<script") == 2
+    assert "<img" not in text
+    assert "<title>&lt;/title&gt;&lt;script&gt;" in text
+
+
+def test_numbers_that_json_does_not_know_are_no_data() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        as_data({"weight": float("nan")})
+
+
+def test_the_page_needs_nothing_from_outside(attention: mh.Attention) -> None:
+    text = page(described(attention))
+    addresses = set(re.findall(r"https?://[^\s\"'`<)]+", text))
+    assert addresses == {"http://www.w3.org/2000/svg"}, "the name of a format, not a place"
+    assert not re.search(r"\b(?:src|href)=[\"']?(?!#)\w", text)
+
+
+def test_the_modules_become_one_program() -> None:
+    script = program()
+    assert not re.search(r"^(?:import|export)\b", script, flags=re.M)
+    assert "</script" not in script
+    assert script.count("function showAttention(") == 1
+    assert (
+        script.index("class Maps") < script.index("class View") < script.index('getElementById("attention")')
+    )
+    names = re.findall(r"^(?:async )?(?:function|class|const|let) (\w+)", script, flags=re.M)
+    assert len(names) == len(set(names)), "two modules must not use one name"
+
+
+def test_the_page_writes_text_and_never_markup() -> None:
+    for forbidden in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "new Function",
+    ):
+        assert forbidden not in program()
+
+
+def test_both_languages_say_the_same_things() -> None:
+    english, korean = re.findall(r"^  (?:en|ko): \{\n(.*?)^  \},", pages.part("texts.js"), flags=re.S | re.M)
+    keys = [re.findall(r"^    (\w+):", one, flags=re.M) for one in (english, korean)]
+    assert keys[0] == keys[1]
+    assert not re.search("[가-힣]", english)
+    used = set(re.findall(r"texts\.(\w+)", program()))
+    assert used <= set(keys[0])
+
+
+def test_a_hundred_tokens_of_the_largest_model_fit_a_page() -> None:
+    data = big()
+    text = page(data)
+    assert 20e6 < len(text.encode()) < 32e6
+
+
+def test_a_page_is_complete_or_absent(
+    attention: mh.Attention, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_page(described(attention), tmp_path / "page.html")
+    before = path.read_text(encoding="utf-8")
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    with pytest.raises(OSError, match="full"):
+        write_page(described(attention), path)
+    assert path.read_text(encoding="utf-8") == before
+    assert [one.name for one in tmp_path.iterdir()] == ["page.html"]
+
+
+# ---- in a notebook
+
+
+def test_show_is_a_frame_that_reaches_nothing_of_the_notebook(
+    attention: mh.Attention, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    display = ModuleType("IPython.display")
+    display.HTML = str  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    shown = nasty(attention).show(height=500)
+    found = re.fullmatch(
+        r'<div><iframe srcdoc="([^"]*)" sandbox="allow-scripts allow-downloads" title="Attention" '
+        r'style="width: 100%; height: 500px; border: 0"></iframe></div>',
+        shown,
+    )
+    assert found
+    assert html.unescape(found[1]) == page(described(nasty(attention)))
+
+
+def test_show_says_what_it_needs(attention: mh.Attention, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "IPython", None)
+    monkeypatch.setitem(sys.modules, "IPython.display", None)
+    with pytest.raises(mh.RequestError, match="IPython is not installed"):
+        notebook.frame(attention, 500)
