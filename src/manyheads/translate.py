@@ -10,12 +10,12 @@ from functools import cached_property
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, get_args, overload
 
 from manyheads import checkpoint
 from manyheads.config import END, SearchConfig
 from manyheads.engines.engine import Engine, Scores
-from manyheads.engines.torch import Ensemble, TorchEngine, known_device
+from manyheads.engines.torch import Ensemble, Precision, TorchEngine, known_device
 from manyheads.errors import ConfigError, RequestError
 from manyheads.model.transformer import Trace
 from manyheads.search import Hypothesis, Wish, penalty
@@ -425,15 +425,16 @@ def load(
 ) -> Translator:
     """The translator of a model folder; of several, they decide together.
 
-    `engine` is torch, ctranslate2 (float32), or ctranslate2:int8 and the like.
+    `engine` is torch (on a GPU its search is made in bfloat16; torch:float32 and torch:bfloat16 say which),
+    ctranslate2 (float32), or ctranslate2:int8 and the like.
     """
     name, _, arithmetic = engine.partition(":")
     if name == "ctranslate2":
         return load_ctranslate2(folder, others, arithmetic or "float32", device)
-    if engine != "torch":
+    if name != "torch" or (arithmetic or "auto") not in get_args(Precision):
         raise ConfigError(
-            f"the engine is {engine!r}, but must be torch, ctranslate2, ctranslate2:int8 or "
-            f"ctranslate2:int8_float32"
+            f"the engine is {engine!r}, but must be torch, torch:float32, torch:bfloat16, ctranslate2, "
+            f"ctranslate2:int8 or ctranslate2:int8_float32"
         )
     known = known_device(device)
     models, subwords, told = zip(*(checkpoint.load_model(one) for one in (folder, *others)), strict=True)
@@ -441,7 +442,8 @@ def load(
         if not its.same_as(subwords[0]):
             raise RequestError(f"{one}: has other subwords than {folder}; an ensemble needs the same")
     model = models[0] if not others else Ensemble(models)
-    return opened(TorchEngine(model, known), subwords[0], told[0])
+    precision: Any = arithmetic or "auto"
+    return opened(TorchEngine(model, known, precision), subwords[0], told[0])
 
 
 def load_ctranslate2(

@@ -16,7 +16,11 @@ from manyheads.errors import DataError, RequestError
 
 Model = Annotated[Path, typer.Argument(help="A model folder, such as run/model.", metavar="MODEL")]
 Engine = Annotated[
-    str, typer.Option(help="torch, ctranslate2, or ctranslate2:int8 or :int8_float32.", metavar="ENGINE")
+    str,
+    typer.Option(
+        help="torch, torch:float32 or torch:bfloat16, ctranslate2, ctranslate2:int8 or :int8_float32.",
+        metavar="ENGINE",
+    ),
 ]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; without it cuda where there is one.")]
 Together = Annotated[

@@ -107,6 +107,7 @@ class Trainer:
         self.saved_step = -1  # of the newest checkpoint; the same on every rank
         self.mark = time.monotonic()  # up to which time is accounted for
         self.pace = 0.0  # seconds a step, lately
+        self.engine: TorchEngine | None = None  # that translates at validations
         self.captured: Captured | None = None  # updates as graphs, where they can be
         self.under_way: Launched | None = None  # an update whose outcome nobody has read yet
         self.log: RunLog | None = None  # the first rank's
@@ -367,9 +368,11 @@ class Trainer:
         fits = self._batches("valid", self._whole_sentences()).usable[:count]
         sources, references = ([lines[number] for number in fits] for lines in self.store.text("valid"))
         self.model.eval()
-        engine = TorchEngine(self.model, self.world.device)
+        if self.engine is None:
+            self.engine = TorchEngine(self.model, self.world.device)
+        self.engine.refresh()
         languages = self.store.manifest["languages"]
-        translator = Translator(engine, self.subwords, languages, longest=self.config.data.batch_tokens)
+        translator = Translator(self.engine, self.subwords, languages, longest=self.config.data.batch_tokens)
         score, translations = greedy_bleu(translator, sources, references)
         for source, translation in list(zip(sources, translations, strict=True))[:SHOWN]:
             self.screen.say(f"  {source}\n  -> {translation}")
