@@ -169,9 +169,9 @@ class SlotSearch:
         texts = (one[chosen, :, :longest] for one in (self.ended_tokens, self.ended_token_scores))
         kept = self.ended[chosen], lengths, *texts
         found = []
-        for results in zip(*(one.tolist() for one in kept), strict=True):
+        for results in zip(*(one.cpu().numpy() for one in kept), strict=True):
             own = [
-                Hypothesis(tokens[: length - 1], scores[:length], score)
+                Hypothesis(tokens[: length - 1].tolist(), scores[:length].tolist(), float(score))
                 for score, length, tokens, scores in zip(*results, strict=True)
                 if score > NEVER
             ]
@@ -210,7 +210,7 @@ class SlotSearch:
         values, words, log_total = best_words(logits_RK, count)
         words_BWC = words.view(*shape, count)
         log_p_BWC = (values - log_total[:, None]).view(*shape, count)
-        end_BW = (logits_RK[:, END] - log_total).view(shape)
+        end_BW = (logits_RK[:, END].float() - log_total).view(shape)
         early_B = self.lengths < torch.minimum(self.least, self.limits)
         log_p_BWC = log_p_BWC.masked_fill((words_BWC == END) & early_B[:, None, None], NEVER)
         last_BW1 = (self.lengths >= self.limits)[:, None, None].expand(*shape, 1)  # only the end is left

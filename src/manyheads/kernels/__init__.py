@@ -14,6 +14,13 @@ def serve(x: Tensor) -> bool:
     return x.is_cuda and x.dtype in HALF and there_is_triton() and not torch.compiler.is_compiling()
 
 
+def lowered(x: Tensor) -> Tensor:
+    """As the next product would round it under autocast, now, so that a kernel can take it."""
+    if not x.is_cuda or not torch.is_autocast_enabled("cuda") or torch.compiler.is_compiling():
+        return x
+    return x.to(torch.get_autocast_dtype("cuda"))
+
+
 @cache
 def there_is_triton() -> bool:
     return importlib.util.find_spec("triton") is not None

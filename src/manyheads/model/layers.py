@@ -170,7 +170,7 @@ class Residual(nn.Module):
         self.fuses = self.residuals and not self.pre and isinstance(self.norm, nn.LayerNorm)
 
     def forward(self, x_TD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        out: Tensor = sublayer(self.norm(x_TD) if self.pre else x_TD)
+        out: Tensor = sublayer(kernels.lowered(self.norm(x_TD)) if self.pre else x_TD)
         if self.fuses and kernels.serve(out):
             return self.fused(x_TD, out)
         out = self.dropout(out)
