@@ -1,0 +1,105 @@
+"""Opening the models, listening, and stopping when everything that was accepted is done."""
+
+import logging
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import uvicorn
+
+from manyheads.errors import RequestError
+from manyheads.serve.app import application
+from manyheads.serve.guard import Doors
+from manyheads.serve.limits import Limits
+from manyheads.serve.protocol import protocol
+from manyheads.serve.work import named
+from manyheads.translate import load
+
+SWITCH = 0.0005  # seconds after which the working thread lets the one that answers have a turn
+
+
+def serve(
+    folders: Sequence[Path],
+    host: str = "127.0.0.1",
+    port: int = 5000,
+    *,
+    engine: str = "torch",
+    device: str | None = None,
+    limits: Limits | None = None,
+    api_key: str | None = None,
+    allow_hosts: Sequence[str] = (),
+    allow_origins: Sequence[str] = (),
+    log_text: bool = False,
+    log_requests: bool = True,
+) -> None:
+    """Serves until SIGTERM or Ctrl-C; what was accepted by then is finished."""
+    limits = limits or Limits()
+    listening = bound(host, port)
+    models = named([load(folder, engine=engine, device=device) for folder in folders])
+    for one in models:
+        one.translator.translate("A first sentence is slow.")  # and shows that the model works
+    app = application(
+        models,
+        limits,
+        Doors.of(host, allow_hosts, allow_origins),
+        api_key=api_key or None,
+        log_text=log_text,
+        log_requests=log_requests,
+    )
+    begin_log()
+    prepare_process()
+    config = uvicorn.Config(
+        app, http=protocol(limits), ws="none", lifespan="on", log_config=None, access_log=False,
+        server_header=False, backlog=2048, h11_max_incomplete_event_size=limits.head,
+        timeout_graceful_shutdown=int(limits.deadline + 2 * limits.patience) + 1,
+    )  # fmt: skip
+    pairs = ", ".join(f"{one.name} ({one.translator.engine.name})" for one in models)
+    logging.getLogger("manyheads.serve").info("%s on %s", pairs, url(listening))
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """An address of our own, on which nobody is heard yet."""
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        found = socket.socket(family, kind, proto)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+    except (OSError, OverflowError) as fault:
+        why = getattr(fault, "strerror", None) or fault
+        raise RequestError(
+            f"cannot listen on {host}:{port} ({why}): choose another --host or --port"
+        ) from None
+    return found
+
+
+def url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def begin_log() -> None:
+    """On stderr, a line each."""
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S"))
+    ours = logging.getLogger("manyheads.serve")
+    ours.handlers = [lines]
+    ours.setLevel(logging.INFO)
+    ours.propagate = False
+    for name in ("uvicorn", "uvicorn.error", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def prepare_process() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)  # uvicorn stops, raises it again, and all is well
+    sys.setswitchinterval(SWITCH)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # a thousand clients are a thousand files
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard > 0 else soft, hard))

@@ -1,0 +1,179 @@
+"""What the working thread does with a model: translating, scoring, looking at attention."""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from manyheads.errors import RequestError
+from manyheads.serve import html
+from manyheads.translate import Attention, Translation, Translator
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """A model that is loaded, under the name that clients see."""
+
+    name: str  # en-ko, and en-ko-2 for a second one of the same pair
+    translator: Translator
+
+    @property
+    def source(self) -> str:
+        return self.translator.source_language
+
+    @property
+    def target(self) -> str:
+        return self.translator.target_language
+
+    @property
+    def aligns(self) -> bool:
+        """Whether it can say which source token a target token came from."""
+        return self.translator.engine.name == "torch"
+
+    def tokens(self, text: str) -> int:
+        return len(self.translator.subwords.source.encode(text))
+
+
+def named(translators: Sequence[Translator]) -> list[Served]:
+    served: list[Served] = []
+    for one in translators:
+        pair = f"{one.source_language}-{one.target_language}"
+        same = sum(f"{each.source}-{each.target}" == pair for each in served)
+        served.append(Served(f"{pair}-{same + 1}" if same else pair, one))
+    return served
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """They quote the text, and nobody is there to read them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@dataclass(frozen=True)
+class Translating:
+    """Texts -> Translations."""
+
+    model: Served
+    nbest: int = 1
+    details: bool = False  # with scores of tokens, and the alignment where the engine has one
+
+    def size(self, texts: Sequence[str]) -> int:
+        return sum(map(self.model.tokens, texts))
+
+    def run(self, texts: Sequence[str]) -> list[Translation]:
+        with without_warnings():
+            return self.model.translator.translate(
+                list(texts),
+                beam=max(self.nbest, self.model.translator.how.beam),
+                nbest=self.nbest,
+                alignment=self.details and self.model.aligns,
+                scores="tokens" if self.details else "none",
+            )
+
+
+@dataclass(frozen=True)
+class TranslatingPages:
+    """HTML -> HTML, its tags in place. See html.py for the rule."""
+
+    model: Served
+
+    def size(self, pages: Sequence[str]) -> int:
+        return sum(map(self.model.tokens, pages))
+
+    def run(self, pages: Sequence[str]) -> list[Translation]:
+        documents = [html.Document(page, whole_blocks=self.model.aligns) for page in pages]
+        texts = [text for document in documents for text in document.texts]
+        with without_warnings():
+            done = self.model.translator.translate(texts, alignment=self.model.aligns, scores="none")
+        answers = iter(done)
+        return [
+            Translation(page, document.filled([next(answers) for _ in document.texts]))
+            for page, document in zip(pages, documents, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Texts with given translations -> what the model thinks of them."""
+
+    model: Served
+
+    def size(self, pairs: Sequence[tuple[str, str]]) -> int:
+        return sum(self.model.tokens(source) + self.model.tokens(target) for source, target in pairs)
+
+    def run(self, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
+        for pair in pairs:
+            for text in pair:
+                self._check_length(text)
+        with without_warnings():
+            return self.model.translator.score([source for source, _ in pairs], [t for _, t in pairs])
+
+    def _check_length(self, text: str) -> None:
+        """Scored sentences are not parted, and all their logits are held at once."""
+        translator = self.model.translator
+        length, most = (
+            self.model.tokens(text) + 1,
+            min(4 * translator.longest, translator.engine.reach or 2**30),
+        )
+        if length > most:
+            raise RequestError(f"a sentence of {length} tokens, but at most {most} can be scored: split it")
+
+
+@dataclass(frozen=True)
+class Looking:
+    """A sentence and its translation -> every attention map, as nested lists."""
+
+    model: Served
+    most: int  # numbers in all maps
+
+    def size(self, pairs: Sequence[tuple[str, str | None]]) -> int:
+        return sum(self.model.tokens(source) for source, _ in pairs)
+
+    def run(self, pairs: Sequence[tuple[str, str | None]]) -> list[dict[str, Any]]:
+        with without_warnings():
+            return [self._look(source, target) for source, target in pairs]
+
+    def _look(self, source: str, target: str | None) -> dict[str, Any]:
+        self._check(self.model.tokens(source) + 1)
+        translator = self.model.translator
+        if target is None:
+            target = translator.translate([source], split=False)[0].text
+        self._check(max(self.model.tokens(source), len(translator.subwords.target.encode(target))) + 1)
+        return maps(translator.attention(source, target), target)
+
+    def _check(self, tokens: int) -> None:
+        config = getattr(getattr(self.model.translator.engine, "model", None), "config", None)
+        heads = config.layers * config.heads if config else 1
+        numbers = 3 * heads * tokens**2
+        if numbers > self.most:
+            raise RequestError(
+                f"the maps of {tokens} tokens have {numbers} numbers, but at most {self.most} are given: "
+                f"take a shorter sentence"
+            )
+
+
+def maps(found: Attention, translation: str) -> dict[str, Any]:
+    """Layers of heads of rows of what each token looked at, to five digits."""
+    kinds: dict[str, Callable[[], Any]] = {
+        "encoder": lambda: found.trace.encoder,
+        "decoder": lambda: found.trace.decoder,
+        "cross": lambda: found.trace.cross,
+    }
+    return {
+        "translatedText": translation,
+        "sourceTokens": found.source_tokens,
+        "targetTokens": found.target_tokens,
+        **{
+            kind: [
+                [
+                    [[round(value, 5) for value in row] for row in head]
+                    for head in layer[0].float().cpu().tolist()
+                ]
+                for layer in layers()
+            ]
+            for kind, layers in kinds.items()
+        },
+    }
