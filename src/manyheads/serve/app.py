@@ -316,7 +316,7 @@ def application(
     app.add_exception_handler(HTTPException, refusal)
     app.add_exception_handler(ManyheadsError, refusal)
     paths = [getattr(route, "path", "") for route in app.routes]
-    return Guard(app, server.limits, doors or Doors.of("127.0.0.1"), lambda: server.queue, paths, server.told)
+    return Guard(app, server.limits, doors or Doors.of("127.0.0.1"), server.queue, paths, server.told)
 
 
 def add_paths(app: FastAPI, server: Server) -> None:

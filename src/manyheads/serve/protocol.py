@@ -1,20 +1,29 @@
 """uvicorn's HTTP/1.1 protocol with an end to its patience: for headers, and for answers that nobody takes."""
 
 import asyncio
+import json
+from collections.abc import Callable
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from manyheads.serve.guard import QUEUED
 from manyheads.serve.limits import Limits
+from manyheads.serve.queue import Queue
 
-REFUSAL = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 33\r\n"
-    b'retry-after: 1\r\nconnection: close\r\n\r\n{"error": "too many connections"}'
-)
+QUEUED_LINES = tuple(f"POST {path}".encode() for path in QUEUED)
 
 
-def protocol(limits: Limits) -> type[H11Protocol]:
-    """The protocol under these limits."""
+def refusal(error: str, retry_after: int) -> bytes:
+    body = json.dumps({"error": error})
+    return (
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(body)}\r\nretry-after: {retry_after}\r\nconnection: close\r\n\r\n{body}"
+    ).encode()
+
+
+def protocol(limits: Limits, queue: Queue, tell: Callable[[str, int, float], None]) -> type[H11Protocol]:
+    """The protocol under these limits. In a flood it refuses by itself: reading a request takes longer."""
 
     class Patient(H11Protocol):
         _headers: asyncio.TimerHandle | None = None
@@ -23,14 +32,22 @@ def protocol(limits: Limits) -> type[H11Protocol]:
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             if len(self.connections) > limits.connections:
-                transport.write(REFUSAL)
-                transport.close()
+                self._refuse("too many connections", 1)
                 return
             self._watch()
 
         def data_received(self, data: bytes) -> None:
+            begins = self.cycle is None or self.cycle.response_complete
+            if begins and queue.full and data.startswith(QUEUED_LINES):
+                self._refuse(f"{limits.queue} requests are waiting already", queue.retry_after)
+                return
             super().data_received(data)
             self._watch()
+
+        def _refuse(self, error: str, retry_after: int) -> None:
+            self.transport.write(refusal(error, retry_after))
+            self.transport.close()
+            tell("refused", 503, 0.0)
 
         def connection_lost(self, exc: Exception | None) -> None:
             for timer in (self._headers, self._answer):

@@ -63,13 +63,14 @@ class Queue:
     def __init__(self, limits: Limits, tell: Callable[[Batch], None] = lambda batch: None) -> None:
         self.limits, self.tell = limits, tell
         self.waiting: dict[Job, None] = {}  # in the order of arrival
+        self.coming = 0  # requests that are here whole, but not read yet
         self.pace = 0.0  # seconds of work a job, lately
         self.some = asyncio.Event()
         self.thread = ThreadPoolExecutor(1, "translating")
 
     @property
     def full(self) -> bool:
-        return len(self.waiting) >= self.limits.queue
+        return len(self.waiting) + self.coming >= self.limits.queue
 
     @property
     def retry_after(self) -> int:
@@ -78,7 +79,7 @@ class Queue:
 
     def submit(self, work: Work, items: Sequence[Any]) -> Job:
         """A place in the queue. Whoever cancels the job's answer gives it back."""
-        if self.full:
+        if len(self.waiting) >= self.limits.queue:
             raise QueueFull
         job = Job(work, items, asyncio.get_running_loop().create_future())
         self.waiting[job] = None

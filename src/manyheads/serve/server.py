@@ -1,5 +1,6 @@
 """Opening the models, listening, and stopping when everything that was accepted is done."""
 
+import gc
 import logging
 import resource
 import signal
@@ -19,6 +20,8 @@ from manyheads.serve.protocol import protocol
 from manyheads.serve.work import named
 from manyheads.translate import load
 
+AT_ONCE = 16  # connections that are taken before anything else is done
+KNOCKING = 2048  # connections that wait to be taken
 SWITCH = 0.0005  # seconds after which the working thread lets the one that answers have a turn
 
 
@@ -53,13 +56,22 @@ def serve(
     begin_log()
     prepare_process()
     config = uvicorn.Config(
-        app, http=protocol(limits), ws="none", lifespan="on", log_config=None, access_log=False,
-        server_header=False, backlog=2048, h11_max_incomplete_event_size=limits.head,
+        app, http=protocol(limits, app.queue, app.tell), ws="none", lifespan="on", log_config=None,
+        access_log=False, server_header=False, backlog=AT_ONCE, h11_max_incomplete_event_size=limits.head,
         timeout_graceful_shutdown=int(limits.deadline + 2 * limits.patience) + 1,
     )  # fmt: skip
     pairs = ", ".join(f"{one.name} ({one.translator.engine.name})" for one in models)
     logging.getLogger("manyheads.serve").info("%s on %s", pairs, url(listening))
-    uvicorn.Server(config).run(sockets=[listening])
+    Listening(config).run(sockets=[listening])
+
+
+class Listening(uvicorn.Server):
+    """Takes a few connections at a time, while a thousand may knock."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for one in sockets or []:
+            one.listen(KNOCKING)
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -100,6 +112,8 @@ def prepare_process() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn stops, raises it again, and all is well
     sys.setswitchinterval(SWITCH)
+    gc.collect()
+    gc.freeze()  # what is here now stays: looking through it took 300 ms, in which nobody was answered
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):  # a thousand clients are a thousand files
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard > 0 else soft, hard))
