@@ -53,7 +53,6 @@ def serve(
     except ImportError:
         raise RequestError("serving needs FastAPI and uvicorn: pip install 'manyheads[serve]'") from None
     from manyheads.serve.limits import Limits
-    from manyheads.serve.server import serve as run
 
     limits = Limits(
         **given(
@@ -61,6 +60,8 @@ def serve(
             batch_tokens=batch_tokens, deadline=deadline, patience=patience,
         )
     )  # fmt: skip
+    from manyheads.serve.server import serve as run
+
     run(
         models, host, port, engine=engine, device=device, limits=limits, api_key=api_key,
         allow_hosts=allow_host or [], allow_origins=allow_origin or [], log_text=log_text,

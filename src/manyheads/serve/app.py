@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from manyheads.errors import ConfigError, ManyheadsError, RequestError
 from manyheads.serve import api
-from manyheads.serve.guard import ClientLeft, Doors, Guard, Refused, busy
+from manyheads.serve.guard import BUG, ClientLeft, Doors, Guard, Refused, busy
 from manyheads.serve.languages import Detector, Pairs, name_of
 from manyheads.serve.limits import Limits
 from manyheads.serve.metrics import Metrics
@@ -98,8 +98,10 @@ class Server:
         if self.api_key is None:
             return
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        given = token if scheme.lower() == "bearer" else key or request.query_params.get("api_key", "")
-        if not hmac.compare_digest(str(given).encode("utf-8", "replace"), self.api_key.encode()):
+        given = str(key or request.query_params.get("api_key", "")).encode("utf-8", "replace")
+        if scheme.lower() == "bearer":
+            given = token.encode("latin-1")  # as headers are read
+        if not hmac.compare_digest(given, self.api_key.encode()):
             raise HTTPException(
                 403, "this server needs an API key, and this is not it: api_key, or Authorization"
             )
@@ -315,6 +317,9 @@ def application(
     add_page(app)
     app.add_exception_handler(HTTPException, refusal)
     app.add_exception_handler(ManyheadsError, refusal)
+    app.add_exception_handler(Refused, refusal)
+    app.add_exception_handler(ClientLeft, refusal)
+    app.add_exception_handler(Exception, bug)
     paths = [getattr(route, "path", "") for route in app.routes]
     return Guard(app, server.limits, doors or Doors.of("127.0.0.1"), server.queue, paths, server.told)
 
@@ -382,6 +387,15 @@ async def refusal(request: Request, fault: Exception) -> Response:
     """In the form of LibreTranslate's."""
     if isinstance(fault, HTTPException):
         return Json({"error": str(fault.detail)}, fault.status_code, headers=dict(fault.headers or {}))
+    if isinstance(fault, Refused):
+        return Json({"error": fault.error}, fault.status, headers=fault.sent_headers)
+    if isinstance(fault, ClientLeft):
+        return Response(status_code=499)  # which nobody reads
     if isinstance(fault, RequestError | ConfigError):
         return Json({"error": str(fault)}, 400)
     raise fault
+
+
+async def bug(request: Request, fault: Exception) -> Response:
+    """The guard hears of it too, and writes where it was into the log."""
+    return Json({"error": BUG}, 500)

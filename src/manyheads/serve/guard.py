@@ -23,6 +23,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOG = logging.getLogger("manyheads.serve")
+BUG = "a fault of the server; its log says where"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 EVERYWHERE = ("0.0.0.0", "::", "")
 QUEUED = frozenset(["/translate", "/score", "/attention"])  # what waits for the model
@@ -41,7 +42,8 @@ class Refused(Exception):
 
     def __init__(self, status: int, error: str, **headers: str) -> None:
         super().__init__(error)
-        self.status, self.error, self.headers = status, error, headers
+        self.status, self.error = status, error
+        self.sent_headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
 class ClientLeft(Exception):
@@ -134,7 +136,7 @@ class Guard:
         except Exception as fault:
             log_bug(fault)
             if not answer.status:
-                await answer.refuse(Refused(500, "a fault of the server; its log says where"))
+                await answer.refuse(Refused(500, BUG))
         self.tell(self._name(scope), answer.status, time.monotonic() - start)
 
     def _name(self, scope: Scope) -> str:
@@ -237,8 +239,7 @@ class Answer:
 
     async def refuse(self, no: Refused) -> None:
         body = json.dumps({"error": no.error}).encode()
-        named = {name.replace("_", "-"): value for name, value in no.headers.items()}
-        await self.send_all(no.status, {"content-type": "application/json", **named}, body)
+        await self.send_all(no.status, {"content-type": "application/json", **no.sent_headers}, body)
 
     async def send_all(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         length = {} if status == 204 else {"content-length": str(len(body))}

@@ -1,6 +1,8 @@
 """Which languages are served: their names, which model goes from one to another, and telling them apart."""
 
 from collections.abc import Iterable, Sequence
+from copy import copy
+from functools import cache
 from typing import Any
 
 from manyheads.errors import RequestError
@@ -68,17 +70,21 @@ class Pairs:
         return sorted({one.target for one in self.models if one.source == source})
 
 
+@cache
+def identifier() -> Any:
+    """Of all languages that py3langid knows; it takes half a second to read."""
+    try:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    except ImportError:
+        raise RequestError("serving needs the package py3langid: pip install 'manyheads[serve]'") from None
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
 class Detector:
     """Tells which of the served languages a text is in, by py3langid, whose model ships in its package."""
 
     def __init__(self, codes: Iterable[str]) -> None:
-        try:
-            from py3langid.langid import MODEL_FILE, LanguageIdentifier
-        except ImportError:
-            raise RequestError(
-                "serving needs the package py3langid: pip install 'manyheads[serve]'"
-            ) from None
-        self._identifier: Any = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        self._identifier = copy(identifier())
         known = set(self._identifier.labels)
         # Of languages with several codes, such as zh-Hans and zh-Hant, the first stands for all.
         self.codes: dict[str, str] = {}

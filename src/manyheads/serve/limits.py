@@ -26,6 +26,6 @@ class Limits:
 
     def __post_init__(self) -> None:
         for one in fields(self):
-            value, least = getattr(self, one.name), 0 if one.name in ("alternatives", "gather") else 1
-            if value < least:
-                raise ConfigError(f"the server's limit {one.name} is {value}, but must be at least {least}")
+            value = getattr(self, one.name)
+            if value < 0 or (value == 0 and one.name not in ("alternatives", "gather")):
+                raise ConfigError(f"the server's limit {one.name} is {value}, but must be above 0")

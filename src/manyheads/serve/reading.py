@@ -87,8 +87,7 @@ def checked(kind: type[Asked], said: dict[str, Any], limits: Limits) -> Asked:
         asked = kind.model_validate(said)
     except ValidationError as faults:
         first = faults.errors(include_url=False, include_context=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])[:100]
-        raise HTTPException(400, f"{place}: {first['msg'][:200]}") from None
+        raise HTTPException(400, f"{first['loc'][0]}: {first['msg'][:200]}") from None
     for key in ("q", "translation"):
         check_texts(key, texts_of(getattr(asked, key, None)), limits)
     return asked

@@ -14,12 +14,13 @@ import uvicorn
 
 from manyheads.errors import RequestError
 from manyheads.serve.app import application
-from manyheads.serve.guard import Doors
+from manyheads.serve.guard import Doors, Guard
 from manyheads.serve.limits import Limits
 from manyheads.serve.protocol import protocol
 from manyheads.serve.work import named
 from manyheads.translate import load
 
+LOG = logging.getLogger("manyheads.serve")
 AT_ONCE = 16  # connections that are taken before anything else is done
 KNOCKING = 2048  # connections that wait to be taken
 SWITCH = 0.0005  # seconds after which the working thread lets the one that answers have a turn
@@ -55,23 +56,36 @@ def serve(
     )
     begin_log()
     prepare_process()
+    pairs = ", ".join(f"{one.name} ({one.translator.engine.name})" for one in models)
+    try:
+        listening_server(app, pairs).run(sockets=[listening])
+    finally:
+        gc.unfreeze()
+
+
+def listening_server(app: Guard, what: str = "") -> "Listening":
+    """uvicorn, with our limits; and what it tells when it is there."""
+    limits = app.limits
     config = uvicorn.Config(
         app, http=protocol(limits, app.queue, app.tell), ws="none", lifespan="on", log_config=None,
         access_log=False, server_header=False, backlog=AT_ONCE, h11_max_incomplete_event_size=limits.head,
         timeout_graceful_shutdown=int(limits.deadline + 2 * limits.patience) + 1,
     )  # fmt: skip
-    pairs = ", ".join(f"{one.name} ({one.translator.engine.name})" for one in models)
-    logging.getLogger("manyheads.serve").info("%s on %s", pairs, url(listening))
-    Listening(config).run(sockets=[listening])
+    return Listening(config, what)
 
 
 class Listening(uvicorn.Server):
     """Takes a few connections at a time, while a thousand may knock."""
 
+    def __init__(self, config: uvicorn.Config, what: str) -> None:
+        super().__init__(config)
+        self.what = what
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for one in sockets or []:
             one.listen(KNOCKING)
+            LOG.info("%s on %s", self.what, url(one))
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -100,10 +114,9 @@ def begin_log() -> None:
     """On stderr, a line each."""
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S"))
-    ours = logging.getLogger("manyheads.serve")
-    ours.handlers = [lines]
-    ours.setLevel(logging.INFO)
-    ours.propagate = False
+    LOG.handlers = [lines]
+    LOG.setLevel(logging.INFO)
+    LOG.propagate = False
     for name in ("uvicorn", "uvicorn.error", "asyncio"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
