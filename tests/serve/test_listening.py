@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from listening_process import listening_process
 from manyheads.serve.limits import Limits
 from scripted import Scripted
 
@@ -202,33 +203,18 @@ def test_a_long_text_fits_into_the_query_string(listening: Any) -> None:
 # ---- the command
 
 
-SLOW = """
-import sys
-sys.path[:0] = [{tests!r}]
-from scripted import Scripted
-from manyheads.serve import server
-server.load = lambda *_, **__: Scripted(seconds=1.0)
-sys.argv = ["manyheads", "serve", "nowhere", "--port=0"]
-from manyheads.cli import main
-main()
-"""
-
-
 def test_sigterm_finishes_what_was_accepted_and_the_log_holds_no_text() -> None:
-    code = SLOW.format(tests=str(Path(__file__).parents[1]))
-    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        first = process.stderr.readline()
-        assert " en-ko (scripted) on http://127.0.0.1:" in first
-        port = int(first.rsplit(":", 1)[1])
+    with listening_process(seconds=0.6) as server:
+        assert " en-ko (scripted) on http://127.0.0.1:" in server.first
+        port, process = server.port, server.process
         with ThreadPoolExecutor(4) as clients:
             asked = [clients.submit(ask, port) for _ in range(4)]
-            time.sleep(0.7)
+            time.sleep(0.3)
             process.send_signal(signal.SIGTERM)
             assert [one.result()[0] for one in asked] == [200] * 4
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), timeout=2)
-        log = process.stderr.read()
+        log = server.log.read()
         assert process.wait(10) == 0
     assert log.count("/translate 200") == 4
     assert "one two" not in log

@@ -67,6 +67,8 @@ class AttentionRequest(BaseModel):
 
 # ---- what is answered
 
+Number = float | None  # null where it is not finite
+
 
 class Fault(BaseModel):
     error: str
@@ -78,10 +80,10 @@ class Detection(BaseModel):
 
 
 class Details(BaseModel):
-    score: Annotated[float, Field(description="log p divided by the length penalty.")]
+    score: Annotated[Number, Field(description="log p divided by the length penalty.")]
     sourceTokens: list[str]
     tokens: list[str]
-    tokenScores: Annotated[list[float], Field(description="log p of each token.")]
+    tokenScores: Annotated[list[Number], Field(description="log p of each token.")]
     alignment: Annotated[
         list[tuple[int, int]] | None, Field(description="Source token and target token, by number.")
     ]
@@ -139,11 +141,11 @@ class ModelAnswer(BaseModel):
 
 
 class Score(BaseModel):
-    score: float
-    logProbability: float
+    score: Number
+    logProbability: Number
     sourceTokens: list[str]
     tokens: list[str]
-    tokenScores: list[float]
+    tokenScores: list[Number]
 
 
 class ScoreAnswer(BaseModel):
