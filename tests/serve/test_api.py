@@ -335,6 +335,10 @@ def test_attention_maps_are_the_model_s(modelled: TestClient, translator: mh.Tra
     for kind in ("encoder", "decoder", "cross"):
         for layer, maps in enumerate(getattr(ours.trace, kind)):
             assert torch.tensor(answer[kind][layer]) == pytest.approx(maps[0].numpy(), abs=1e-5)
+    one = modelled.post("/attention", json={**asked, "layer": 1}).json()
+    assert all(one[kind] == answer[kind][1:] for kind in ("encoder", "decoder", "cross"))
+    none = modelled.post("/attention", json={**asked, "layer": 2})
+    assert (none.status_code, none.json()["error"]) == (400, "layer is 2, but the model has 2, from 0")
     too_long = modelled.post("/attention", json={**asked, "q": "I go home. " * 30})
     assert too_long.status_code == 400
     assert "numbers, but at most 20000 are given" in too_long.json()["error"]

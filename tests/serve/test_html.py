@@ -54,6 +54,7 @@ def translated(page: str, whole: bool = True) -> str:
             '<div class="x notranslate"><div>a b</div> c d</div>e f',
             '<div class="x notranslate"><div>a b</div> c d</div>f e',
         ),
+        ('<img class="notranslate">a b', '<img class="notranslate">b a'),
         ("<!-- one two -->a b", "<!-- one two -->b a"),
         ("<!doctype html><?php a b ?>a b", "<!doctype html><?php a b ?>b a"),
         ("<b>one two", "<b>two one"),

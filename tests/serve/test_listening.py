@@ -18,7 +18,9 @@ from typing import Any
 import pytest
 
 from listening_process import listening_process
+from manyheads.errors import RequestError
 from manyheads.serve.limits import Limits
+from manyheads.serve.server import bound
 from scripted import Scripted
 
 BODY = json.dumps({"q": "one two", "source": "en", "target": "ko"}).encode()
@@ -232,15 +234,11 @@ def test_a_model_that_cannot_be_loaded_is_one_clear_line(tmp_path: Path) -> None
     assert done.stderr.count("\n") == 1
 
 
-def test_a_port_that_is_taken_is_one_clear_line(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_told_with_the_remedy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = manyheads("serve", str(tmp_path), f"--port={port}")
-    assert done.returncode == 2
-    assert done.stderr == (
-        f"manyheads: cannot listen on 127.0.0.1:{port} (Address already in use): "
-        f"choose another --host or --port\n"
-    )
+        with pytest.raises(RequestError, match=f"cannot listen on 127.0.0.1:{port} .*choose another --host"):
+            bound("127.0.0.1", port)
 
 
 def test_a_limit_that_makes_no_sense_is_refused() -> None:

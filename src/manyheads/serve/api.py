@@ -61,6 +61,7 @@ class AttentionRequest(BaseModel):
     source: Source
     target: Target
     translation: Annotated[Text | None, Field(description="Looked at in place of the model's own.")] = None
+    layer: Annotated[int | None, Field(ge=0, description="Only this one, from 0; else all.")] = None
     model: Model = None
     api_key: Key = None
 

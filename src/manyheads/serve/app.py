@@ -130,6 +130,10 @@ class Server:
             return [answer.result() for answer in answers]
         except QueueFull:
             raise busy(self.queue) from None
+        except (MemoryError, RuntimeError) as fault:
+            if isinstance(fault, RuntimeError) and "memory" not in str(fault):
+                raise
+            raise Refused(503, "out of memory: send less at once", retry_after="5") from None
         finally:
             leaving.cancel()
             for job in jobs:
@@ -210,15 +214,15 @@ class Server:
         (found,) = await self.done(request, [(Scoring(model), list(zip(texts, translations, strict=True)))])
         return {"scores": [scored(one) for one in found]}
 
-    async def attention(self, request: Request) -> dict[str, Any]:
+    async def attention(self, request: Request) -> Response:
         asked: api.AttentionRequest = await self.asked(request, api.AttentionRequest)
         model = self.pairs.model(asked.source, asked.target, asked.model)
         if not model.aligns:
             engine = model.translator.engine.name
             raise HTTPException(400, f"attention maps are the torch engine's; this one is {engine}")
-        work = Looking(model, self.limits.numbers)
+        work = Looking(model, asked.layer, self.limits.numbers)
         ((found,),) = await self.done(request, [(work, [(asked.q, asked.translation)])])
-        return found  # type: ignore[no-any-return]
+        return Response(found, media_type="application/json")
 
     async def models(self, request: Request) -> list[dict[str, Any]]:
         self.check_key(request)
@@ -336,7 +340,8 @@ def add_paths(app: FastAPI, server: Server) -> None:
         """The answers are what they are described as: this is tested, and not checked again for each."""
 
         async def endpoint(request: Request) -> Response:
-            return Json(await answer(request))
+            found = await answer(request)
+            return found if isinstance(found, Response) else Json(found)
 
         app.add_api_route(
             path,

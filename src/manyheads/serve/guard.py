@@ -173,7 +173,7 @@ class Guard:
 
     async def _body(self, lengths: list[str], receive: Receive, taken: "Taken") -> bytes:
         most = self.limits.body
-        if any(length.isdigit() and int(length[:20]) > most for length in lengths):
+        if any(length.isdecimal() and int(length[:20]) > most for length in lengths):
             raise too_large(most)
         pieces = []
         try:

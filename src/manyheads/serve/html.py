@@ -23,6 +23,7 @@ INLINE = (
 )
 UNTOUCHED = "script style code pre kbd samp var textarea svg math template object"
 INLINE_NAMES, UNTOUCHED_NAMES = frozenset(INLINE.split()), frozenset(UNTOUCHED.split())
+VOID_NAMES = frozenset(["area", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"])
 VERBATIM = frozenset(["script", "style", "textarea"])  # in which there are no tags but their own end
 MARKUP = re.compile(
     r"""<!--.*?(?:-->|\Z)
@@ -107,7 +108,8 @@ def tags(page: str) -> Iterator[Tag]:
         if found.start() > start:
             yield text_run(page[start : found.start()])
         name, end = (found["name"] or "").lower(), found.end()
-        opens = bool(name) and not found["closing"] and not (found["rest"] or "").endswith("/")
+        alone = name in VOID_NAMES or (found["rest"] or "").endswith("/")
+        opens = bool(name) and not found["closing"] and not alone
         if opens and (name in UNTOUCHED_NAMES or NOT_TRANSLATED.search(found["rest"] or "")):
             end = end_of(page, name, end)
             yield Tag(page[found.start() : end])

@@ -18,7 +18,7 @@ class Limits:
     queue: int = 256  # requests that wait
     batch_tokens: int = 1024  # of sources that are translated together
     gather: float = 0.002  # seconds that the first of a batch waits for company
-    deadline: float = 30.0  # seconds from a request's arrival to its answer
+    deadline: float = 30.0  # seconds from when a request is read to its answer
     patience: float = 10.0  # seconds for a client to send its headers, its body, or to take its answer
     head: int = 2**17  # bytes of a request's line and headers
     connections: int = 4000

@@ -2,7 +2,6 @@
 
 import gc
 import logging
-import resource
 import signal
 import socket
 import sys
@@ -127,6 +126,8 @@ def prepare_process() -> None:
     sys.setswitchinterval(SWITCH)
     gc.collect()
     gc.freeze()  # what is here now stays: looking through it took 300 ms, in which nobody was answered
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # a thousand clients are a thousand files
+    with suppress(ImportError, ValueError, OSError):  # a thousand clients are a thousand files
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard > 0 else soft, hard))

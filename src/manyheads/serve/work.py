@@ -1,10 +1,12 @@
 """What the working thread does with a model: translating, scoring, looking at attention."""
 
+import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+
+from torch import Tensor
 
 from manyheads.errors import RequestError
 from manyheads.serve import html
@@ -124,56 +126,59 @@ class Scoring:
 
 @dataclass(frozen=True)
 class Looking:
-    """A sentence and its translation -> every attention map, as nested lists."""
+    """A sentence and its translation -> every attention map, as JSON."""
 
     model: Served
+    layer: int | None  # only this one
     most: int  # numbers in all maps
 
     def size(self, pairs: Sequence[tuple[str, str | None]]) -> int:
         return sum(self.model.tokens(source) for source, _ in pairs)
 
-    def run(self, pairs: Sequence[tuple[str, str | None]]) -> list[dict[str, Any]]:
+    def run(self, pairs: Sequence[tuple[str, str | None]]) -> list[str]:
         with without_warnings():
             return [self._look(source, target) for source, target in pairs]
 
-    def _look(self, source: str, target: str | None) -> dict[str, Any]:
+    def _look(self, source: str, target: str | None) -> str:
         self._check(self.model.tokens(source) + 1)
         translator = self.model.translator
         if target is None:
             target = translator.translate([source], split=False)[0].text
         self._check(max(self.model.tokens(source), len(translator.subwords.target.encode(target))) + 1)
-        return maps(translator.attention(source, target), target)
+        return as_json(translator.attention(source, target), target, self.layer)
 
     def _check(self, tokens: int) -> None:
-        config = getattr(getattr(self.model.translator.engine, "model", None), "config", None)
-        heads = config.layers * config.heads if config else 1
-        numbers = 3 * heads * tokens**2
+        config = self.model.translator.engine.model.config  # type: ignore[attr-defined]
+        if self.layer is not None and self.layer >= config.layers:
+            raise RequestError(f"layer is {self.layer}, but the model has {config.layers}, from 0")
+        numbers = 3 * config.heads * tokens**2 * (config.layers if self.layer is None else 1)
         if numbers > self.most:
             raise RequestError(
                 f"the maps of {tokens} tokens have {numbers} numbers, but at most {self.most} are given: "
-                f"take a shorter sentence"
+                f"take a shorter sentence, or one layer"
             )
 
 
-def maps(found: Attention, translation: str) -> dict[str, Any]:
-    """Layers of heads of rows of what each token looked at, to five digits."""
-    kinds: dict[str, Callable[[], Any]] = {
-        "encoder": lambda: found.trace.encoder,
-        "decoder": lambda: found.trace.decoder,
-        "cross": lambda: found.trace.cross,
+def as_json(found: Attention, translation: str, layer: int | None) -> str:
+    """Layers of heads of rows of what each token looked at, to five digits.
+
+    Head by head: while a long list is written, no other thread has a turn, and nobody is answered.
+    """
+    chosen = slice(None) if layer is None else slice(layer, layer + 1)
+    parts = {
+        "translatedText": json.dumps(translation),
+        "sourceTokens": json.dumps(found.source_tokens),
+        "targetTokens": json.dumps(found.target_tokens),
+        "encoder": nested([map(rounded, one[0]) for one in found.trace.encoder[chosen]]),
+        "decoder": nested([map(rounded, one[0]) for one in found.trace.decoder[chosen]]),
+        "cross": nested([map(rounded, one[0]) for one in found.trace.cross[chosen]]),
     }
-    return {
-        "translatedText": translation,
-        "sourceTokens": found.source_tokens,
-        "targetTokens": found.target_tokens,
-        **{
-            kind: [
-                [
-                    [[round(value, 5) for value in row] for row in head]
-                    for head in layer[0].float().cpu().tolist()
-                ]
-                for layer in layers()
-            ]
-            for kind, layers in kinds.items()
-        },
-    }
+    return "{" + ",".join(f'"{name}":{part}' for name, part in parts.items()) + "}"
+
+
+def nested(layers: Iterable[Iterable[str]]) -> str:
+    return "[" + ",".join("[" + ",".join(heads) + "]" for heads in layers) + "]"
+
+
+def rounded(head: Tensor) -> str:
+    return json.dumps(head.double().cpu().numpy().round(5).tolist(), separators=(",", ":"))
