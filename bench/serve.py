@@ -7,7 +7,8 @@
 A server is started on loopback, and this script is all of its clients. A client asks for the translation of a
 line, waits for the answer, and asks for the next; if it is refused, it comes again when Retry-After says,
 spread over that much time again, as polite clients do. Meanwhile another process asks /health every 50 ms.
-Every answer counts: 200, 503 with Retry-After, and anything else, of which there must be none.
+The servers with batching and without take turns, so that a noisy machine is noisy for both. Every answer
+counts: 200, 503 with Retry-After, and anything else, of which there must be none.
 """
 
 import argparse
@@ -231,19 +232,22 @@ def main() -> None:
     options.add_argument("--json", type=Path)
     asked = options.parse_args()
     lines = [line for line in asked.text.read_text(encoding="utf-8").splitlines() if line]
+    ways = (True,) if asked.minutes else (True, False)
+    servers = {batching: Server(asked.model, batching, ["--engine", asked.engine]) for batching in ways}
     rounds: list[Round] = []
-    for batching in (True,) if asked.minutes else (True, False):
-        server = Server(asked.model, batching, ["--engine", asked.engine])
-        try:
-            if asked.minutes:
-                parts = max(1, round(asked.minutes))
-                plan = [(max(asked.clients), 60 * asked.minutes / parts)] * parts
-            else:
+    try:
+        if asked.minutes:
+            parts = max(1, round(asked.minutes))
+            plan = [(max(asked.clients), 60 * asked.minutes / parts)] * parts
+        else:
+            plan = [(clients, asked.seconds) for clients in asked.clients]
+            for batching, server in servers.items():
                 measure(server, lines, batching, 8, 2)  # what is slow once
-                plan = [(clients, asked.seconds) for clients in asked.clients]
-            for clients, seconds in plan:
+        for clients, seconds in plan:
+            for batching, server in servers.items():
                 rounds.append(measure(server, lines, batching, clients, seconds))
-        finally:
+    finally:
+        for server in servers.values():
             server.stop()
     Console(width=200).print(table(rounds))
     if asked.json:
