@@ -122,7 +122,8 @@ def test_what_cannot_be_done_is_a_clear_400(client: TestClient, changes: dict[st
         (b'{"alternatives": ' + b"9" * 9000 + b"}", "application/json", 400),
         (b"[" * 100_000, "application/json", 400),
         (b'{"a":' * 100_000, "application/json", 400),
-        (b"q=a&" * 1001, "application/x-www-form-urlencoded", 400),
+        (b'{"q": "a", "source": "en", "target": "ko", "more": NaN}', "application/json", 400),
+        (b"x=&" * 1000 + b"q=a&source=en&target=ko&translation=b", "application/x-www-form-urlencoded", 400),
         (b"--b\r\n\r\nx", "multipart/form-data; boundary=b", 400),
         (b"nothing", "multipart/form-data", 400),
         (

@@ -72,6 +72,19 @@ def test_tags_are_put_around_what_came_of_their_words(page: str, expected: str) 
     assert translated(page) == expected
 
 
+def test_of_words_that_two_tags_claim_the_second_takes_what_is_left() -> None:
+    document = Document("<i>a b d e</i> <b>c f</b> g")
+    source, target = "abdecfg", "abcdegf"
+    found = Translation(
+        " ".join(source),
+        " ".join(target),
+        source_tokens=[f"\u2581{word}" for word in source],
+        tokens=[f"\u2581{word}" for word in target],
+        alignment=[(source.index(word), number) for number, word in enumerate(target)],
+    )
+    assert document.filled([found]) == "<i>a b c d e</i> g <b>f</b>"
+
+
 def test_without_an_alignment_the_text_between_two_tags_is_by_itself() -> None:
     assert translated("one two <b>three four</b> five", whole=False) == "two one <b>four three</b> five"
 
