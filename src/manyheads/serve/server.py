@@ -89,17 +89,19 @@ class Listening(uvicorn.Server):
 
 def bound(host: str, port: int) -> socket.socket:
     """An address of our own, on which nobody is heard yet."""
+    found = None
     try:
-        family, kind, proto, _, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        passive = socket.AI_PASSIVE
+        places = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=passive)
+        family, kind, proto, _, address = places[0]
         found = socket.socket(family, kind, proto)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
-    except (OSError, OverflowError) as fault:
-        why = getattr(fault, "strerror", None) or fault
+    except OSError as fault:
+        if found:
+            found.close()
         raise RequestError(
-            f"cannot listen on {host}:{port} ({why}): choose another --host or --port"
+            f"cannot listen on {host}:{port} ({fault.strerror or fault}): choose another --host or --port"
         ) from None
     return found
 
