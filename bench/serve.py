@@ -100,9 +100,8 @@ class Load:
             try:
                 status, headers, _ = await connection.ask("POST", "/translate", body)
             except (OSError, asyncio.IncompleteReadError) as fault:
-                connection.close()  # between requests the server may close a connection that was idle
-                if not isinstance(fault, asyncio.IncompleteReadError | ConnectionResetError):
-                    self.other[type(fault).__name__] += 1
+                connection.close()
+                self.other[type(fault).__name__] += 1  # no answer at all
                 continue
             taken = time.monotonic() - start
             if status == 200:
