@@ -41,7 +41,11 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # What importing a module may need; the rest is imported where it is used.
 CORE_NEEDS = {"torch", "numpy", "typer", "sentencepiece"}
-KERNELS_NEED = {"torch", "triton"}  # which is there wherever torch has a GPU
+# A room that is of use only with its extra, and imported by its verb alone, may need what the extra brings.
+EXTRA_NEEDS = {
+    "kernels": {"triton"},  # which is there wherever torch has a GPU
+    "serve": {"fastapi", "h11", "prometheus_client", "pydantic", "starlette", "uvicorn"},
+}
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc"}
 MODULES = sorted(SOURCE.rglob("*.py"))
 
@@ -78,7 +82,16 @@ def test_importing_a_module_needs_the_core_alone(path: Path) -> None:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         packages = {name.partition(".")[0] for name in names} - {"manyheads", *sys.stdlib_module_names}
-        assert packages <= (KERNELS_NEED if room_of(path) == "kernels" else CORE_NEEDS)
+        assert packages <= CORE_NEEDS | EXTRA_NEEDS.get(room_of(path), set())
+
+
+def test_a_room_with_needs_of_its_own_is_imported_when_its_verb_runs() -> None:
+    for path in MODULES:
+        if room_of(path) != "serve":
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ImportFrom):
+                    names = {f"{node.module}.{alias.name}" for alias in node.names}
+                    assert not {name for name in names if name.split(".")[1:2] == ["serve"]}
 
 
 def test_the_rules_have_no_cycle() -> None:

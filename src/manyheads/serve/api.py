@@ -1,0 +1,209 @@
+"""What goes in and what comes out, as OpenAPI describes it. Names are LibreTranslate's where it has them."""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from manyheads.serve.languages import Pairs
+from manyheads.serve.limits import Limits
+
+SURROGATES = re.compile("[\ud800-\udfff]")  # halves of a character, which JSON can write
+
+
+def whole(text: Any) -> Any:
+    """Halves of characters become U+FFFD, where they do not make one together."""
+    if not isinstance(text, str) or not SURROGATES.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+Text = Annotated[str, BeforeValidator(whole)]
+Texts = Annotated[Text | list[Text], Field(description="A text, or a list of them.", examples=["I go home."])]
+Source = Annotated[Text, Field(description="The language of q.", examples=["en"])]
+Target = Annotated[Text, Field(description="The language to translate to.", examples=["ko"])]
+Key = Annotated[Text | None, Field(description="Where the server asks for one; or Authorization: Bearer.")]
+Model = Annotated[Text | None, Field(description="The name of a model, where several have the pair.")]
+
+
+# ---- what is asked
+
+
+class TranslateRequest(BaseModel):
+    q: Texts
+    source: Annotated[Text, Field(description='The language of q, or "auto".', examples=["en"])]
+    target: Target
+    format: Annotated[Literal["text", "html"], Field(description="html: tags are kept in place.")] = "text"
+    alternatives: Annotated[int, Field(ge=0, description="Further translations of each text.")] = 0
+    details: Annotated[
+        bool, Field(description="Also tokens, their scores and the alignment; of format text.")
+    ] = False
+    model: Model = None
+    api_key: Key = None
+
+
+class DetectRequest(BaseModel):
+    q: Texts
+    api_key: Key = None
+
+
+class ScoreRequest(BaseModel):
+    q: Texts
+    translation: Annotated[Text | list[Text], Field(description="A translation of each text of q.")]
+    source: Source
+    target: Target
+    model: Model = None
+    api_key: Key = None
+
+
+class AttentionRequest(BaseModel):
+    q: Annotated[Text, Field(description="One sentence.", examples=["I go home."])]
+    source: Source
+    target: Target
+    translation: Annotated[Text | None, Field(description="Looked at in place of the model's own.")] = None
+    layer: Annotated[int | None, Field(ge=0, description="Only this one, from 0; else all.")] = None
+    model: Model = None
+    api_key: Key = None
+
+
+# ---- what is answered
+
+Number = float | None  # null where it is not finite
+
+
+class Fault(BaseModel):
+    error: str
+
+
+class Detection(BaseModel):
+    language: str
+    confidence: Annotated[float, Field(ge=0, le=100, description="In per cent.")]
+
+
+class Details(BaseModel):
+    score: Annotated[Number, Field(description="log p divided by the length penalty.")]
+    sourceTokens: list[str]
+    tokens: list[str]
+    tokenScores: Annotated[list[Number], Field(description="log p of each token.")]
+    alignment: Annotated[
+        list[tuple[int, int]] | None, Field(description="Source token and target token, by number.")
+    ]
+
+
+class TranslateAnswer(BaseModel):
+    """A list where q was one. What was not asked for is not there."""
+
+    model_config = ConfigDict(json_schema_extra={"required": ["translatedText"]})
+    translatedText: str | list[str]
+    detectedLanguage: Detection | list[Detection] | None = None
+    alternatives: list[str] | list[list[str]] | None = None
+    details: Details | list[Details] | None = None
+
+
+class Language(BaseModel):
+    code: str
+    name: str
+    targets: list[str]
+
+
+class Health(BaseModel):
+    status: Literal["ok"]
+
+
+class Named(BaseModel):
+    code: str
+    name: str
+
+
+class DefaultPair(BaseModel):
+    source: Named
+    target: Named
+
+
+class FrontendSettings(BaseModel):
+    apiKeys: bool
+    charLimit: int
+    frontendTimeout: Annotated[int, Field(description="Milliseconds to wait while someone types.")]
+    keyRequired: bool
+    language: DefaultPair
+    suggestions: bool
+    filesTranslation: bool
+    supportedFilesFormat: list[str]
+
+
+class ModelAnswer(BaseModel):
+    name: str
+    source: str
+    target: str
+    engine: str
+    objective: str
+    longest: Annotated[int, Field(description="Tokens of a sentence that it was trained for.")]
+    alignment: Annotated[bool, Field(description="Whether it has alignments and attention maps.")]
+
+
+class Score(BaseModel):
+    score: Number
+    logProbability: Number
+    sourceTokens: list[str]
+    tokens: list[str]
+    tokenScores: list[Number]
+
+
+class ScoreAnswer(BaseModel):
+    scores: list[Score]
+
+
+Maps = Annotated[list[list[list[list[float]]]], Field(description="[layer][head][from][to]")]
+
+
+class AttentionAnswer(BaseModel):
+    translatedText: str
+    sourceTokens: Annotated[list[str], Field(description="With the end.")]
+    targetTokens: Annotated[list[str], Field(description="With the end.")]
+    encoder: Maps
+    decoder: Maps
+    cross: Maps
+
+
+# ---- how OpenAPI tells it
+
+WHY = {
+    400: "The request is malformed, asks for what there is not, or passes a limit.",
+    403: "A missing or wrong API key, or a Host or Origin that is not this server's.",
+    404: "There is no such path.",
+    405: "The path has no such method.",
+    408: "The client was too slow to send its request.",
+    413: "The body is too large.",
+    415: "The body is neither JSON nor a form.",
+    503: "There is no place in the queue, or it took too long. Retry-After says when to come again.",
+}
+RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}}
+FAULTS: dict[int | str, dict[str, Any]] = {
+    code: {"model": Fault, "description": why, **({"headers": RETRY_AFTER} if code == 503 else {})}
+    for code, why in WHY.items()
+}
+
+
+def body_of(kind: type[BaseModel], limits: Limits, pairs: Pairs) -> dict[str, Any]:
+    """The request body of an operation, in every way in which it may come, with the limits in it."""
+    schema = kind.model_json_schema()
+    properties = schema["properties"]
+    for key in ("q", "translation"):
+        for option in properties.get(key, {}).get("anyOf", [properties.get(key, {})]):
+            if option.get("type") == "string":
+                option["maxLength"] = limits.characters
+            elif option.get("type") == "array":
+                option["maxItems"] = limits.texts
+    if "alternatives" in properties:
+        properties["alternatives"]["maximum"] = limits.alternatives
+    for key, codes in (("source", pairs.codes), ("target", pairs.codes)):
+        if key in properties:
+            properties[key]["enum"] = [*codes, *(["auto"] if "auto" in str(properties[key]) else [])]
+    kinds = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+    return {
+        "requestBody": {
+            "required": True,
+            "description": "The same fields may stand in the query string.",
+            "content": {one: {"schema": schema} for one in kinds},
+        }
+    }

@@ -1,0 +1,309 @@
+"""HTML with its words translated and its tags in place.
+
+The rule. Tags, comments, and all inside script, style, code, pre and their like, or marked translate="no" or
+class="notranslate", come out as they went in, to the character. Text between two block-level tags (any tag
+that INLINE does not name) is translated as one. The inline tags in it are put around the words that came from
+the words that they stood around, by the alignment: each pair comes out once, nested as before, and if nothing
+came of its words it is empty. Without an alignment, or where inline tags do not pair up, the text between any
+two tags is translated by itself. Entities are read as what they stand for, and written where HTML needs them.
+Nothing is malformed: what is no tag is text.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from html import escape, unescape
+
+from manyheads.translate import Translation
+
+INLINE = (
+    "a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark q s small span strike strong "
+    "sub sup time tt u"
+)
+UNTOUCHED = "script style code pre kbd samp var textarea svg math template object"
+INLINE_NAMES, UNTOUCHED_NAMES = frozenset(INLINE.split()), frozenset(UNTOUCHED.split())
+VOID_NAMES = frozenset(["area", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"])
+VERBATIM = frozenset(["script", "style", "textarea"])  # in which there are no tags but their own end
+MARKUP = re.compile(
+    r"""<!--.*?(?:-->|\Z)
+      | <[!?][^>]*>
+      | <(?P<closing>/?)(?P<name>[a-zA-Z][^\s/>]*)
+        (?P<rest>(?:[^>"']++|"[^"]*"|'[^']*')*+|[^>]*)>""",
+    re.VERBOSE | re.DOTALL,
+)
+NOT_TRANSLATED = re.compile(
+    r"""translate\s*=\s*["']?no\b|class\s*=\s*["'][^"']*\bnotranslate\b""", re.IGNORECASE
+)
+DEEPEST = 20  # inline tags in each other that are still followed
+REACH = 20  # characters ahead in which a token is looked for
+# Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, kana, Han.
+NO_SPACES = re.compile(r"[\u0E00-\u0EFF\u1000-\u109F\u1780-\u17FF\u3040-\u30FF\u3400-\u9FFF\uF900-\uFAFF]")
+
+
+@dataclass(frozen=True)
+class Tag:
+    raw: str
+    name: str = ""  # none: a comment, or what is not touched
+    closing: bool = False
+    text: str | None = None  # of a run of text, with its entities read
+
+    @property
+    def inline(self) -> bool:
+        return self.name in INLINE_NAMES
+
+
+@dataclass
+class Element:
+    """A pair of inline tags, and which characters of its block's text stand between them."""
+
+    opening: str
+    start: int
+    end: int = 0
+    closing: str = ""
+    inside: "list[Element]" = field(default_factory=list)
+
+
+@dataclass
+class Block:
+    """Text that is translated as one, and the inline tags in it."""
+
+    before: str  # white space
+    text: str
+    after: str
+    elements: list[Element]
+
+
+class Document:
+    """A page in parts. `texts` are to be translated; `filled` puts their translations in."""
+
+    def __init__(self, page: str, whole_blocks: bool = True) -> None:
+        self.parts: list[str | Block] = []
+        run: list[Tag] = []
+        for tag in tags(page):
+            if tag.text is not None or tag.inline:
+                run.append(tag)
+                continue
+            self.parts += blocks(run, whole_blocks)
+            self.parts.append(tag.raw)
+            run = []
+        self.parts += blocks(run, whole_blocks)
+
+    @property
+    def texts(self) -> list[str]:
+        return [part.text for part in self.parts if isinstance(part, Block)]
+
+    def filled(self, translations: Sequence[Translation]) -> str:
+        answers = iter(translations)
+        return "".join(part if isinstance(part, str) else written(part, next(answers)) for part in self.parts)
+
+
+# ---- from a page to blocks
+
+
+def tags(page: str) -> Iterator[Tag]:
+    """Runs of text, tags, and what is not touched as a whole; joined again they are the page."""
+    start = 0
+    while found := MARKUP.search(page, start):
+        if found.start() > start:
+            yield text_run(page[start : found.start()])
+        name, end = (found["name"] or "").lower(), found.end()
+        alone = name in VOID_NAMES or (found["rest"] or "").endswith("/")
+        opens = bool(name) and not found["closing"] and not alone
+        if opens and (name in UNTOUCHED_NAMES or NOT_TRANSLATED.search(found["rest"] or "")):
+            end = end_of(page, name, end)
+            yield Tag(page[found.start() : end])
+        else:
+            yield Tag(found.group(), name, bool(found["closing"]))
+        start = end
+    if start < len(page):
+        yield text_run(page[start:])
+
+
+def text_run(raw: str) -> Tag:
+    return Tag(raw, text=unicodedata.normalize("NFC", unescape(raw)))
+
+
+def end_of(page: str, name: str, start: int) -> int:
+    """Behind the end tag that belongs to a start tag; the page's end where there is none."""
+    kind = re.escape(name)
+    closing_only = rf"<(?P<closing>/){kind}\b[^>]*>"
+    either = rf"<(?P<closing>/?){kind}\b[^>]*>"
+    depth = 1
+    for found in re.compile(closing_only if name in VERBATIM else either, re.I).finditer(page, start):
+        depth += -1 if found["closing"] else 1
+        if depth == 0:
+            return found.end()
+    return len(page)
+
+
+def blocks(run: list[Tag], whole_blocks: bool) -> list[str | Block]:
+    """Text and inline tags up to a block-level tag: one block, or one for each run of text."""
+    has_tags = any(tag.text is None for tag in run)
+    elements = paired(run) if has_tags else []
+    if elements is None or (has_tags and not whole_blocks):
+        return [part for tag in run for part in ([tag.raw] if tag.text is None else blocks([tag], True))]
+    # White space is one space, as a browser shows it; a line break would end a sentence.
+    joined, places = squeezed("".join(tag.text or "" for tag in run))
+    if not any(character.isalnum() for character in joined):
+        return ["".join(tag.raw for tag in run)]
+    text = joined.strip()
+    lead = joined.index(text)
+    for one in every(elements):
+        one.start, one.end = (min(max(places[at] - lead, 0), len(text)) for at in (one.start, one.end))
+    return [Block(joined[:lead], text, joined[lead + len(text) :], elements)]
+
+
+def squeezed(text: str) -> tuple[str, list[int]]:
+    """White space that a browser joins is one space; and where each character of the text went."""
+    kept: list[str] = []
+    places = []
+    for character in text:
+        space = character in " \t\r\n\f"
+        places.append(len(kept))
+        if space and kept and kept[-1] == " ":
+            places[-1] -= 1
+        else:
+            kept.append(" " if space else character)
+    return "".join(kept), [*places, len(kept)]
+
+
+def paired(run: list[Tag]) -> list[Element] | None:
+    """The inline elements of a block as a tree; None where tags do not pair up, or are too deep."""
+    roots: list[Element] = []
+    stack: list[tuple[str, Element]] = []
+    at = 0
+    for tag in run:
+        if tag.text is not None:
+            at += len(tag.text)
+        elif not tag.closing:
+            element = Element(tag.raw, at)
+            (stack[-1][1].inside if stack else roots).append(element)
+            stack.append((tag.name, element))
+        elif not stack or stack[-1][0] != tag.name or len(stack) > DEEPEST:
+            return None
+        else:
+            _, element = stack.pop()
+            element.end, element.closing = at, tag.raw
+    return None if stack else roots
+
+
+def every(elements: list[Element]) -> Iterator[Element]:
+    for one in elements:
+        yield one
+        yield from every(one.inside)
+
+
+# ---- from translations to a page
+
+
+def written(block: Block, found: Translation) -> str:
+    text = found.text.strip()
+    inside = escaped(text) if not block.elements else Placing(block, found, text).html()
+    return escaped(block.before) + inside + escaped(block.after)
+
+
+def escaped(text: str) -> str:
+    return escape(text, quote=False).replace("\xa0", "&nbsp;")
+
+
+@dataclass
+class Word:
+    """A word of the translation, or a sign, and where in the source its tokens came from."""
+
+    start: int
+    end: int
+    origins: list[tuple[int, int]]
+
+
+class Placing:
+    """Puts a block's inline tags around words of its translation."""
+
+    def __init__(self, block: Block, found: Translation, text: str) -> None:
+        self.block, self.text = block, text
+        sources = list(places(block.text, found.source_tokens))
+        origins: dict[int, list[tuple[int, int]]] = {}
+        for source, target in found.alignment or []:
+            origins.setdefault(target, []).append(sources[source])
+        self.words = words(text, list(places(text, found.tokens)), origins)
+
+    def html(self) -> str:
+        return self._put(
+            self.block.elements, (0, len(self.block.text)), 0, len(self.words), 0, len(self.text)
+        )
+
+    def _put(
+        self, elements: list[Element], span: tuple[int, int], first: int, last: int, start: int, end: int
+    ) -> str:
+        """The text from start to end, which has the words first to last, with the elements in it."""
+        free = [True] * (last - first)
+        chosen: list[tuple[int, int, int, Element]] = []
+        for order, one in enumerate(elements):
+            if (one.start, one.end) == span and len(elements) == 1:
+                inside = self._put(one.inside, span, first, last, start, end)
+                return one.opening + inside + one.closing
+            low, high = self._interval(one, first, free)
+            free[low:high] = [False] * (high - low)
+            chosen.append((first + low, first + high, order, one))
+        parts = []
+        for low, high, _, one in sorted(chosen, key=lambda entry: entry[:3]):
+            begins = self.words[low].start if low < last else end
+            ends = self.words[high - 1].end if high > low else begins
+            begins, ends = max(begins, start), max(ends, start)
+            inside = self._put(one.inside, (one.start, one.end), low, high, begins, ends)
+            parts += [escaped(self.text[start:begins]), one.opening, inside, one.closing]
+            start = ends
+        return "".join([*parts, escaped(self.text[start:end])])
+
+    def _interval(self, one: Element, first: int, free: list[bool]) -> tuple[int, int]:
+        """The free words in a row of which most came out of the element and fewest did not."""
+        best, low, high, begin, total = 0.0, 0, 0, 0, 0.0
+        nearest, place = len(self.block.text) + 1, len(free)
+        for number, is_free in enumerate(free):
+            origins = self.words[first + number].origins
+            inside = sum(one.start < end and start < one.end for start, end in origins)
+            gain = (2 * inside - len(origins)) / len(origins) if origins else -0.1
+            total = total + gain if total > 0 else gain
+            begin = begin if total != gain else number
+            if not is_free:
+                total = 0.0
+            elif total > best:
+                best, low, high = total, begin, number + 1
+            behind = min((start for start, _ in origins if start >= one.start), default=nearest)
+            if behind < nearest and is_free:
+                nearest, place = behind, number
+        return (low, high) if high > low and one.end > one.start else (place, place)
+
+
+def places(text: str, tokens: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Where each token stands in a text; one that cannot be found, as part of a letter, has no room."""
+    at = 0
+    for token in tokens:
+        piece = token.replace("\u2581", " ").strip()
+        found = text.find(piece, at, at + len(piece) + REACH) if piece else -1
+        if found >= 0:
+            yield found, found + len(piece)
+            at = found + len(piece)
+        else:
+            yield at, at
+
+
+def words(text: str, tokens: list[tuple[int, int]], origins: dict[int, list[tuple[int, int]]]) -> list[Word]:
+    """Tokens joined as far as they are parts of a word."""
+    found: list[Word] = []
+    for number, (start, end) in enumerate(tokens):
+        came_from = origins.get(number, [])
+        if found and (start == end or not is_border(text, found[-1].end, start)):
+            found[-1].end = max(found[-1].end, end)
+            found[-1].origins += came_from
+        elif start < end:
+            found.append(Word(start, end, list(came_from)))
+    return found
+
+
+def is_border(text: str, end: int, start: int) -> bool:
+    """Whether a word may end at one place and the next begin at the other."""
+    if end != start:
+        return True
+    left, right = text[end - 1], text[start]
+    return not (left.isalnum() and right.isalnum()) or bool(NO_SPACES.match(left) or NO_SPACES.match(right))

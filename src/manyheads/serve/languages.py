@@ -1,0 +1,106 @@
+"""Which languages are served: their names, which model goes from one to another, and telling them apart."""
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+from functools import cache
+from typing import Any
+
+from manyheads.errors import RequestError
+from manyheads.serve.work import Served
+
+LANGUAGES = (
+    "af:Afrikaans am:Amharic ar:Arabic az:Azerbaijani be:Belarusian bg:Bulgarian bn:Bengali bs:Bosnian "
+    "ca:Catalan cs:Czech cy:Welsh da:Danish de:German el:Greek en:English eo:Esperanto es:Spanish "
+    "et:Estonian eu:Basque fa:Persian fi:Finnish fr:French ga:Irish gl:Galician gu:Gujarati he:Hebrew "
+    "hi:Hindi hr:Croatian hu:Hungarian hy:Armenian id:Indonesian is:Icelandic it:Italian ja:Japanese "
+    "ka:Georgian kk:Kazakh km:Khmer kn:Kannada ko:Korean ky:Kyrgyz la:Latin lo:Lao lt:Lithuanian "
+    "lv:Latvian mk:Macedonian ml:Malayalam mn:Mongolian mr:Marathi ms:Malay mt:Maltese my:Burmese "
+    "nb:Norwegian ne:Nepali nl:Dutch nn:Nynorsk no:Norwegian pa:Punjabi pl:Polish ps:Pashto "
+    "pt:Portuguese ro:Romanian ru:Russian si:Sinhala sk:Slovak sl:Slovenian sq:Albanian sr:Serbian "
+    "sv:Swedish sw:Swahili ta:Tamil te:Telugu tg:Tajik th:Thai tl:Tagalog tr:Turkish ug:Uyghur "
+    "uk:Ukrainian ur:Urdu uz:Uzbek vi:Vietnamese yi:Yiddish zh:Chinese zu:Zulu"
+)
+NAMES = dict(entry.split(":") for entry in LANGUAGES.split())
+JUDGED = 2000  # characters of a text by which its language is told
+
+
+def base(code: str) -> str:
+    """The language without its region or script: pt of pt-BR."""
+    return code.replace("_", "-").partition("-")[0].lower()
+
+
+def name_of(code: str) -> str:
+    """In English; a region or script stays a code."""
+    own = NAMES.get(base(code), code)
+    return f"{own} ({code})" if code != base(code) and own != code else own
+
+
+class Pairs:
+    """The models, and what they translate."""
+
+    def __init__(self, models: Sequence[Served]) -> None:
+        self.models = list(models)
+        self.codes = sorted({code for one in models for code in (one.source, one.target)})
+
+    def model(self, source: str, target: str, name: str | None = None) -> Served:
+        """The first model of a pair, or the one that is named."""
+        self.check(source)
+        self.check(target)
+        found = [one for one in self.models if (one.source, one.target) == (source, target)]
+        if not found:
+            known = ", ".join(sorted({f"{one.source} to {one.target}" for one in self.models}))
+            raise RequestError(f"no model translates {source} to {target}; served: {known}")
+        for one in found:
+            if name in (None, one.name):
+                return one
+        raise RequestError(
+            f"no model {name!r} for {source} to {target}; served: {', '.join(one.name for one in found)}"
+        )
+
+    def check(self, code: str) -> None:
+        if code not in self.codes:
+            raise RequestError(f"the language {code!r} is not served; served: {', '.join(self.codes)}")
+
+    def sources_of(self, target: str) -> list[str]:
+        """Languages that come to the target: those with a model, and itself, which needs none."""
+        self.check(target)
+        return sorted({target, *(one.source for one in self.models if one.target == target)})
+
+    def targets_of(self, source: str) -> list[str]:
+        return sorted({one.target for one in self.models if one.source == source})
+
+
+@cache
+def identifier() -> Any:
+    """Of all languages that py3langid knows; it takes half a second to read."""
+    try:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    except ImportError:
+        raise RequestError("serving needs the package py3langid: pip install 'manyheads[serve]'") from None
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+class Detector:
+    """Tells which of the served languages a text is in, by py3langid, whose model ships in its package."""
+
+    def __init__(self, codes: Iterable[str]) -> None:
+        self._identifier = copy(identifier())
+        known = set(self._identifier.labels)
+        # Of languages with several codes, such as zh-Hans and zh-Hant, the first stands for all.
+        self.codes: dict[str, str] = {}
+        for code in codes:
+            if base(code) in known:
+                self.codes.setdefault(base(code), code)
+        self._identifier.set_languages(list(self.codes) or None)
+
+    def detect(self, text: str, among: Sequence[str] | None = None) -> list[tuple[str, float]]:
+        """Languages with the share of each in per cent, the likeliest first.
+
+        Of those that it does not know nothing is said, unless there are no others.
+        """
+        ranked = [(self.codes.get(label, ""), share) for label, share in self._identifier.rank(text[:JUDGED])]
+        ranked = [(code, share) for code, share in ranked if code and (among is None or code in among)]
+        total = sum(share for _, share in ranked)
+        if not total:
+            return [((among or [*self.codes.values(), "en"])[0], 0.0)]
+        return [(code, round(100 * share / total, 1)) for code, share in ranked]

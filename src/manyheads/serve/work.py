@@ -1,0 +1,184 @@
+"""What the working thread does with a model: translating, scoring, looking at attention."""
+
+import json
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from manyheads.errors import RequestError
+from manyheads.serve import html
+from manyheads.translate import Attention, Translation, Translator
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """A model that is loaded, under the name that clients see."""
+
+    name: str  # en-ko, and en-ko-2 for a second one of the same pair
+    translator: Translator
+
+    @property
+    def source(self) -> str:
+        return self.translator.source_language
+
+    @property
+    def target(self) -> str:
+        return self.translator.target_language
+
+    @property
+    def aligns(self) -> bool:
+        """Whether it can say which source token a target token came from."""
+        return self.translator.engine.name == "torch"
+
+    def tokens(self, text: str) -> int:
+        return len(self.translator.subwords.source.encode(text))
+
+
+def named(translators: Sequence[Translator]) -> list[Served]:
+    served: list[Served] = []
+    for one in translators:
+        pair = f"{one.source_language}-{one.target_language}"
+        same = sum(f"{each.source}-{each.target}" == pair for each in served)
+        served.append(Served(f"{pair}-{same + 1}" if same else pair, one))
+    return served
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """They quote the text, and nobody is there to read them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@dataclass(frozen=True)
+class Translating:
+    """Texts -> Translations."""
+
+    model: Served
+    nbest: int = 1
+    details: bool = False  # with scores of tokens, and the alignment where the engine has one
+
+    def size(self, texts: Sequence[str]) -> int:
+        return sum(map(self.model.tokens, texts))
+
+    def run(self, texts: Sequence[str]) -> list[Translation]:
+        with without_warnings():
+            return self.model.translator.translate(
+                list(texts),
+                beam=max(self.nbest, self.model.translator.how.beam),
+                nbest=self.nbest,
+                alignment=self.details and self.model.aligns,
+                scores="tokens" if self.details else "none",
+            )
+
+
+@dataclass(frozen=True)
+class TranslatingPages:
+    """HTML -> HTML, its tags in place. See html.py for the rule."""
+
+    model: Served
+
+    def size(self, pages: Sequence[str]) -> int:
+        return sum(map(self.model.tokens, pages))
+
+    def run(self, pages: Sequence[str]) -> list[Translation]:
+        documents = [html.Document(page, whole_blocks=self.model.aligns) for page in pages]
+        texts = [text for document in documents for text in document.texts]
+        with without_warnings():
+            done = self.model.translator.translate(texts, alignment=self.model.aligns, scores="none")
+        answers = iter(done)
+        return [
+            Translation(page, document.filled([next(answers) for _ in document.texts]))
+            for page, document in zip(pages, documents, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Texts with given translations -> what the model thinks of them."""
+
+    model: Served
+
+    def size(self, pairs: Sequence[tuple[str, str]]) -> int:
+        return sum(self.model.tokens(source) + self.model.tokens(target) for source, target in pairs)
+
+    def run(self, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
+        for pair in pairs:
+            for text in pair:
+                self._check_length(text)
+        with without_warnings():
+            return self.model.translator.score([source for source, _ in pairs], [t for _, t in pairs])
+
+    def _check_length(self, text: str) -> None:
+        """Scored sentences are not parted, and all their logits are held at once."""
+        translator = self.model.translator
+        length, most = (
+            self.model.tokens(text) + 1,
+            min(4 * translator.longest, translator.engine.reach or 2**30),
+        )
+        if length > most:
+            raise RequestError(f"a sentence of {length} tokens, but at most {most} can be scored: split it")
+
+
+@dataclass(frozen=True)
+class Looking:
+    """A sentence and its translation -> every attention map, as JSON."""
+
+    model: Served
+    layer: int | None  # only this one
+    most: int  # numbers in all maps
+
+    def size(self, pairs: Sequence[tuple[str, str | None]]) -> int:
+        return sum(self.model.tokens(source) for source, _ in pairs)
+
+    def run(self, pairs: Sequence[tuple[str, str | None]]) -> list[str]:
+        with without_warnings():
+            return [self._look(source, target) for source, target in pairs]
+
+    def _look(self, source: str, target: str | None) -> str:
+        self._check(self.model.tokens(source) + 1)
+        translator = self.model.translator
+        if target is None:
+            target = translator.translate([source], split=False)[0].text
+        self._check(max(self.model.tokens(source), len(translator.subwords.target.encode(target))) + 1)
+        return as_json(translator.attention(source, target), target, self.layer)
+
+    def _check(self, tokens: int) -> None:
+        config = self.model.translator.engine.model.config  # type: ignore[attr-defined]
+        if self.layer is not None and self.layer >= config.layers:
+            raise RequestError(f"layer is {self.layer}, but the model has {config.layers}, from 0")
+        numbers = 3 * config.heads * tokens**2 * (config.layers if self.layer is None else 1)
+        if numbers > self.most:
+            raise RequestError(
+                f"the maps of {tokens} tokens have {numbers} numbers, but at most {self.most} are given: "
+                f"take a shorter sentence, or one layer"
+            )
+
+
+def as_json(found: Attention, translation: str, layer: int | None) -> str:
+    """Layers of heads of rows of what each token looked at, to five digits.
+
+    Head by head: while a long list is written, no other thread has a turn, and nobody is answered.
+    """
+    chosen = slice(None) if layer is None else slice(layer, layer + 1)
+    parts = {
+        "translatedText": json.dumps(translation),
+        "sourceTokens": json.dumps(found.source_tokens),
+        "targetTokens": json.dumps(found.target_tokens),
+        "encoder": nested([map(rounded, one[0]) for one in found.trace.encoder[chosen]]),
+        "decoder": nested([map(rounded, one[0]) for one in found.trace.decoder[chosen]]),
+        "cross": nested([map(rounded, one[0]) for one in found.trace.cross[chosen]]),
+    }
+    return "{" + ",".join(f'"{name}":{part}' for name, part in parts.items()) + "}"
+
+
+def nested(layers: Iterable[Iterable[str]]) -> str:
+    return "[" + ",".join("[" + ",".join(heads) + "]" for heads in layers) + "]"
+
+
+def rounded(head: Tensor) -> str:
+    return json.dumps(head.double().cpu().numpy().round(5).tolist(), separators=(",", ":"))
