@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "model": {"kernels"},
     "search": set(),
     "checkpoint": {"model", "text"},
-    "engines": {"checkpoint", "search", "model", "text"},
+    "engines": {"checkpoint", "kernels", "search", "model", "text"},
     "translate": {"engines", "checkpoint", "model", "search", "text"},
     "evaluate": {"translate", "text"},
     "train": {"data", "kernels", "model", "checkpoint", "engines", "evaluate", "translate"},

@@ -50,13 +50,14 @@ class Batch:
 
     def parts(self, tokens: int | None) -> Iterator["Batch"]:
         """The batch in parts of at most so many tokens a side (or a single pair), in its order."""
+        if tokens is None:
+            yield self
+            return
         sides = [self.source.offsets.numpy(), self.labels.offsets.numpy()]
         start = 0
         while start < len(self.source) or start == 0:
-            end = len(self.source)
-            if tokens is not None:
-                fits = [np.searchsorted(side, side[start] + tokens, side="right") - 1 for side in sides]
-                end = max(int(min(fits)), min(start + 1, end))
+            fits = [np.searchsorted(side, side[start] + tokens, side="right") - 1 for side in sides]
+            end = max(int(min(fits)), min(start + 1, len(self.source)))
             yield self._each(partial(Packed.sentences, start=start, end=end))
             start = max(end, 1)
 

@@ -226,13 +226,13 @@ class Recorder(Generic[Key]):
         """The work with this key on what is given, which lies in page-locked memory."""
         if key not in self.done:
             self.done.add(key)
-            torch.manual_seed(seed)
+            torch.cuda.manual_seed(seed)
             return self.work(key, given.to(self.device, non_blocking=True))
         if key not in self.graphs:
             self.graphs[key] = self._record(key, given)
         graph, room, result = self.graphs[key]
         room.copy_(given, non_blocking=True)
-        torch.manual_seed(seed)
+        torch.cuda.manual_seed(seed)
         graph.replay()
         return result
 

@@ -251,14 +251,14 @@ class Trainer:
     def _update(self, batch: Batch) -> Launched:
         """The gradient of the whole batch, over its parts and all ranks, then the optimiser's step (5.3)."""
         train, place = self.config.train, self.place
-        source_tokens, tokens, flops = self.world.sum(
-            len(batch.source.tokens), len(batch.labels.tokens), batch_flops(self.config.model, batch)
-        )
+        told = len(batch.source.tokens), len(batch.labels.tokens), batch_flops(self.config.model, batch)
+        source_tokens, tokens, flops = self.world.sum(*told)
         step = place.step + 1
         rate = learning_rate(step, train, self.config.model.d_model)
         parts = list(batch.parts(train.micro_tokens))
         seeds = [dropout_seed(train.seed, step, self.world.rank, number) for number in range(len(parts))]
-        self.model.train()
+        if not self.model.training:
+            self.model.train()
         if self.captured:
             outcome = self._captured_update(self.captured, parts, seeds, tokens, rate)
         else:

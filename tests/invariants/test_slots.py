@@ -1,0 +1,83 @@
+"""Searching in slots, as a GPU does it, is searching: the kernels here are interpreted, so all is small."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="Triton is not installed: its kernels cannot be interpreted")
+
+import manyheads as mh
+from draw import stir
+from manyheads.config import END
+from manyheads.engines.slots import Size, SlotSearch, can_serve, groups_of
+from manyheads.engines.torch import TorchEngine
+from manyheads.kernels.summary import best_words
+from manyheads.search import Wish
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+SMALL = mh.ModelConfig(vocabulary=40, layers=1, d_model=8, d_ff=8, heads=1, ties="none", output_bias=True)
+SOURCES = [[5, 6, 7, END], [9, END], [11, 12, 13, 14, 15, 8, END], [END], [20, 21, END]]
+
+
+@pytest.mark.parametrize(
+    ("how", "window"),
+    [
+        (mh.SearchConfig(beam=1), None),
+        (mh.SearchConfig(beam=3, nbest=2, alpha=0.6), None),
+        (mh.SearchConfig(beam=2, alpha=0.0), 4),
+    ],
+)
+def test_searching_in_slots_is_searching(how: mh.SearchConfig, window: int | None) -> None:
+    torch.manual_seed(5)
+    model = mh.Transformer(replace(SMALL, window=window)).eval()
+    stir(model)
+    with torch.no_grad():
+        model.output.bias[END] = 3.0  # some end before they must
+    wishes = [Wish(limit=len(source) + 5, least=number % 3 * 3) for number, source in enumerate(SOURCES)]
+    expected = TorchEngine(model)._search(SOURCES, wishes, how)
+    size = replace(Size.of(SOURCES, wishes, how, 64), places=2)  # so that some must wait
+    slots = SlotSearch(model.to(DEVICE), size, torch.float32, DEVICE)
+    with torch.inference_mode():
+        found = slots.run(SOURCES, wishes)
+        again = slots.run(SOURCES[::-1], wishes[::-1])  # in places that others have left
+    for results in (found, again[::-1]):
+        for ours, theirs in zip(results, expected, strict=True):
+            assert [one.tokens for one in ours] == [one.tokens for one in theirs]
+            for a, b in zip(ours, theirs, strict=True):
+                assert a.score == pytest.approx(b.score, abs=1e-4)
+                assert a.token_scores == pytest.approx(b.token_scores, abs=1e-4)
+    assert any(len(results[0].tokens) < wish.limit for results, wish in zip(found, wishes, strict=True))
+    assert all(len(results[0].tokens) >= wish.least for results, wish in zip(found, wishes, strict=True))
+
+
+def test_other_wishes_are_left_to_the_general_search() -> None:
+    model, how = mh.Transformer(SMALL), mh.SearchConfig()
+    assert can_serve(model, [Wish(5)], how)
+    for wish in (Wish(5, prefix=(4,)), Wish(5, required=((4,),)), Wish(5, forbidden=((4,),))):
+        assert not can_serve(model, [Wish(5), wish], how)
+    for other in (
+        mh.SearchConfig(temperature=1.0),
+        mh.SearchConfig(no_repeat=3),
+        mh.SearchConfig(beam=100),
+    ):
+        assert not can_serve(model, [Wish(5)], other)
+    assert not can_serve(mh.Transformer(replace(SMALL, attention="additive")), [Wish(5)], how)
+
+
+@pytest.mark.parametrize(("words", "count"), [(5, 3), (128, 9), (300, 5), (1000, 17)])
+def test_the_best_words_of_rows_and_their_softmax(words: int, count: int) -> None:
+    logits = 4 * torch.randn(3, words, device=DEVICE)
+    logits[1, words // 2 :] = -torch.inf
+    values, found, log_total = best_words(logits, min(count, words))
+    expected, places = logits.topk(min(count, words), dim=1)
+    assert torch.equal(values, expected)
+    real = expected.isfinite()
+    assert torch.equal(found[real], places[real])
+    assert found.max() < words
+    torch.testing.assert_close(log_total, logits.logsumexp(1))
+
+
+def test_groups_hold_no_more_tokens_than_there_is_room_for() -> None:
+    assert groups_of([[1] * 3, [1] * 3, [1] * 5, [1], [1] * 9], 8) == [[0, 1], [2, 3], [4]]
+    assert groups_of([], 8) == []

@@ -1,0 +1,92 @@
+"""Batches of a fixed size, which captured graphs are made for; what needs no GPU of it."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import manyheads as mh
+from manyheads.config import ModelConfig, TrainConfig
+from manyheads.data.batches import Batch
+from manyheads.train.captured import IGNORED, FlatGradient, Size, can_capture, fill_up, unpack
+
+SENTENCES = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size=0, max_size=12)
+
+
+def batch(lengths: list[tuple[int, int]]) -> Batch:
+    source = mh.Packed.of([[3 + n % 5] * length for n, (length, _) in enumerate(lengths)])
+    labels = mh.Packed.of([[4 + n % 5] * length for n, (_, length) in enumerate(lengths)])
+    inputs = mh.Packed(labels.tokens + 1, labels.offsets, labels.longest)
+    return Batch(source, inputs, labels, np.zeros(0, np.int64), 0, 0)
+
+
+@given(SENTENCES, st.sampled_from([100, 700, 4000, 25_000]), st.integers(1, 64))
+def test_a_filled_batch_holds_the_batch_and_what_does_not_count(
+    lengths: list[tuple[int, int]], full: int, filler: int
+) -> None:
+    one = batch(lengths)
+    size = Size.around(one, full)
+    source, inputs, labels = unpack(fill_up(one, size, filler), size, 256)
+    count = len(lengths)
+    for packed, real, tokens in ((source, one.source, size.source), (inputs, one.inputs, size.target)):
+        assert len(packed.tokens) == tokens == packed.offsets[-1]
+        assert torch.equal(packed.tokens[: len(real.tokens)], real.tokens)
+        assert torch.equal(packed.offsets[: count + 1], real.offsets)
+        assert (packed.lengths >= 0).all()
+        assert (packed.lengths[count:] <= filler).all()
+        assert packed.offsets.dtype == torch.int32
+    assert len(source) == len(inputs) == max(size.source, size.target)
+    real_labels = len(one.labels.tokens)
+    assert torch.equal(labels[:real_labels], one.labels.tokens)
+    assert (labels[real_labels:] == IGNORED).all()
+
+
+def test_sizes_are_few_and_waste_little() -> None:
+    sizes = {Size.around(batch([(90, 90)] * (n // 90)), 25_000).source for n in range(12_000, 25_001, 90)}
+    assert len(sizes) <= 27  # of a full batch's upper half
+    for tokens in (24_990, 25_000):
+        padded = Size.around(batch([(tokens, tokens)]), 25_000)
+        assert padded.source == padded.target == 25_088
+    assert Size.around(batch([]), 25_000).source > 0
+
+
+def test_every_gradient_has_a_place_of_its_own_in_the_row() -> None:
+    model = mh.Transformer(ModelConfig(vocabulary=30, layers=1, d_model=8, d_ff=12, heads=2))
+    flat = FlatGradient(model)
+    for number, parameter in enumerate(model.parameters(), 1):
+        assert parameter.grad is not None
+        parameter.grad.fill_(number)
+    assert flat.total == flat.nll == 0
+    for number, parameter in enumerate(model.parameters(), 1):
+        assert parameter.grad is not None
+        assert (parameter.grad == number).all()
+    inside = {name for name in flat.products if name.startswith(("encoder", "decoder"))}
+    assert inside == set(flat.products)
+    assert "target_embedding.weight" in flat.others or "source_embedding.weight" in flat.others
+    assert len(flat.products) + len(flat.others) == len(list(model.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("model", "train"),
+    [
+        ({"attention": "additive"}, {}),
+        ({"attention_dropout": 0.1}, {}),
+        ({"normalisation": "batch"}, {}),
+        ({"heads": 1, "d_model": 512}, {}),
+        ({}, {"precision": "float32"}),
+        ({}, {"capture": False}),
+        ({}, {"compile": True}),
+        ({}, {"optimiser": "muon"}),
+    ],
+)
+def test_what_has_no_kernel_of_fixed_shape_is_not_captured(
+    model: dict[str, object], train: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from manyheads import kernels
+
+    monkeypatch.setattr(kernels, "there_is_triton", lambda: True)
+    gpu = torch.device("cuda")
+    assert can_capture(ModelConfig(), TrainConfig(), gpu)
+    assert not can_capture(ModelConfig(), TrainConfig(), torch.device("cpu"))
+    assert not can_capture(ModelConfig(**model), TrainConfig(**train), gpu)  # type: ignore[arg-type]
