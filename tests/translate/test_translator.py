@@ -302,9 +302,32 @@ def test_an_ensemble_is_the_mean_of_its_models(tmp_path: Path, folder: Path) -> 
     assert [one.text for one in found] == alone
 
 
+def test_the_engine_says_how_its_search_is_made(folder: Path) -> None:
+    """On a CPU float32 by default; rounded, the search is another, and scores by forced decoding are not."""
+    texts = lines(6)
+    exact, plain, rounded = (
+        mh.load(folder, device="cpu", engine=name) for name in ("torch:float32", "torch", "torch:bfloat16")
+    )
+    assert [one.text for one in exact.translate(texts)] == [one.text for one in plain.translate(texts)]
+    assert isinstance(rounded.engine, TorchEngine)
+    assert rounded.engine.searcher.output.weight.dtype == torch.bfloat16
+    assert rounded.engine.model.output.weight.dtype == torch.float32
+    assert rounded.score(texts, texts) == exact.score(texts, texts)
+    found, expected = rounded.translate(texts), exact.translate(texts)
+    scores = [(one.score, other.score) for one, other in zip(found, expected, strict=True)]
+    assert any(one != other for one, other in scores)
+    assert all(one == pytest.approx(other, abs=0.5) for one, other in scores)
+    with torch.no_grad():
+        rounded.engine.model.output.weight.mul_(1.5)
+    rounded.engine.refresh()
+    changed = rounded.engine.searcher.output.weight.float()
+    torch.testing.assert_close(changed, rounded.engine.model.output.weight, rtol=1e-2, atol=1e-2)
+
+
 def test_wrong_calls_are_refused(folder: Path, tmp_path: Path, translator: mh.Translator) -> None:
-    with pytest.raises(mh.ConfigError, match="the engine is 'onnx'"):
-        mh.load(folder, engine="onnx")
+    for wrong in ("onnx", "torch:int8"):
+        with pytest.raises(mh.ConfigError, match=f"the engine is '{wrong}'"):
+            mh.load(folder, engine=wrong)
     with pytest.raises(mh.CheckpointError, match="no model folder"):
         mh.load(tmp_path / "gone")
     with pytest.raises(mh.ConfigError, match=r"unknown key search\.baem; did you mean search\.beam"):
