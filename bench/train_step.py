@@ -128,7 +128,7 @@ def host_batch(batch: Batch) -> data.Batch:
 
 
 def ours(config: mh.ModelConfig, device: str) -> Ours:
-    captures = can_capture(config, TRAIN, torch.device(device))
+    captures = can_capture(mh.Config(model=config, train=TRAIN), torch.device(device))
     return (OursCaptured if captures else Ours)(config, device)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 import manyheads as mh
 from draw import stir
 from manyheads.data.batches import Batch
-from manyheads.engines.slots import Size, SlotSearch, can_serve
+from manyheads.engines.slots import SearchSize, SlotSearch, can_serve
 from manyheads.engines.torch import TorchEngine
 from manyheads.search import Wish
 from manyheads.train.captured import Captured
@@ -159,7 +159,7 @@ def test_searching_in_slots_is_searching(how: mh.SearchConfig, window: int | Non
     wishes = [Wish(len(source) + 20, least=int(chance.integers(0, 6))) for source in sources]
     assert can_serve(model, wishes, how)
     general = TorchEngine(model, "cpu")._search(sources, wishes, how)
-    size = replace(Size.of(sources, wishes, how, 2048), places=32)
+    size = replace(SearchSize.of(sources, wishes, how, 2048), places=32)
     slots = SlotSearch(model.cuda(), size, torch.float32, torch.device("cuda"))
     with torch.inference_mode():
         found = slots.run(sources, wishes)

@@ -10,7 +10,7 @@ pytest.importorskip("triton", reason="Triton is not installed: its kernels canno
 import manyheads as mh
 from draw import stir
 from manyheads.config import END
-from manyheads.engines.slots import Size, SlotSearch, can_serve, groups_of
+from manyheads.engines.slots import SearchSize, SlotSearch, can_serve, groups_of
 from manyheads.engines.torch import TorchEngine
 from manyheads.kernels.summary import best_words
 from manyheads.search import Wish
@@ -36,7 +36,7 @@ def test_searching_in_slots_is_searching(how: mh.SearchConfig, window: int | Non
         model.output.bias[END] = 3.0  # some end before they must
     wishes = [Wish(limit=len(source) + 5, least=number % 3 * 3) for number, source in enumerate(SOURCES)]
     expected = TorchEngine(model)._search(SOURCES, wishes, how)
-    size = replace(Size.of(SOURCES, wishes, how, 64), places=2)  # so that some must wait
+    size = replace(SearchSize.of(SOURCES, wishes, how, 64), places=2)  # so that some must wait
     slots = SlotSearch(model.to(DEVICE), size, torch.float32, DEVICE)
     with torch.inference_mode():
         found = slots.run(SOURCES, wishes)
@@ -62,7 +62,22 @@ def test_other_wishes_are_left_to_the_general_search() -> None:
         mh.SearchConfig(beam=100),
     ):
         assert not can_serve(model, [Wish(5)], other)
-    assert not can_serve(mh.Transformer(replace(SMALL, attention="additive")), [Wish(5)], how)
+    for config in (replace(SMALL, attention="additive"), replace(SMALL, positions="learned")):
+        assert not can_serve(mh.Transformer(config), [Wish(5)], how)
+
+
+def test_where_memory_is_short_less_waits_and_fewer_are_under_way() -> None:
+    base = mh.presets.BASE
+    asked = SearchSize(places=512, width=4, results=1, room=128, source_tokens=2**17, alpha=0.6)
+    assert asked.that_fits(base, 2, 1e12, 100) == asked
+    less = asked.that_fits(base, 2, asked.bytes(base, 2) * 0.8, 100)
+    assert less.places == asked.places
+    assert less.source_tokens < asked.source_tokens
+    little = asked.that_fits(base, 2, asked.bytes(base, 2) * 0.1, 100)
+    assert little.places < asked.places
+    assert little.bytes(base, 2) <= asked.bytes(base, 2) * 0.1
+    nothing = asked.that_fits(base, 2, 0, 20_000)
+    assert (nothing.places, nothing.source_tokens) == (1, 2**15)  # the longest source must fit
 
 
 @pytest.mark.parametrize(("words", "count"), [(5, 3), (128, 9), (300, 5), (1000, 17)])
@@ -81,3 +96,31 @@ def test_the_best_words_of_rows_and_their_softmax(words: int, count: int) -> Non
 def test_groups_hold_no_more_tokens_than_there_is_room_for() -> None:
     assert groups_of([[1] * 3, [1] * 3, [1] * 5, [1], [1] * 9], 8) == [[0, 1], [2, 3], [4]]
     assert groups_of([], 8) == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        replace(SMALL, norm="pre"),
+        replace(SMALL, attention="additive"),
+        replace(SMALL, normalisation="batch"),
+        replace(SMALL, positions="learned", residuals=False),
+    ],
+    ids=["pre", "additive", "batch", "learned"],
+)
+def test_every_kind_of_model_can_be_rounded(config: mh.ModelConfig) -> None:
+    torch.manual_seed(6)
+    model = mh.Transformer(config).eval()
+    stir(model)
+    engine = TorchEngine(model, DEVICE, "bfloat16")
+    for buffer in model.buffers():
+        buffer.fill_(3)
+    engine.refresh()
+    assert all((buffer == 3).all() for buffer in engine.searcher.buffers())
+    found = engine.search(SOURCES, [Wish(6)] * len(SOURCES), mh.SearchConfig(beam=2))
+    assert all(results for results in found)
+
+
+def test_empty_sources_are_searched_too() -> None:
+    model = mh.Transformer(SMALL).eval()
+    assert len(TorchEngine(model).search([[], []], [Wish(3)] * 2, mh.SearchConfig(beam=2))) == 2

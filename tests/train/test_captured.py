@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 import manyheads as mh
 from manyheads.config import ModelConfig, TrainConfig
 from manyheads.data.batches import Batch
-from manyheads.train.captured import IGNORED, FlatGradient, Size, can_capture, fill_up, unpack
+from manyheads.kernels import IGNORED
+from manyheads.train import captured
+from manyheads.train.captured import BatchSize, FlatGradient, can_capture, fill_up, unpack
 
 SENTENCES = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size=0, max_size=12)
 
@@ -21,12 +23,12 @@ def batch(lengths: list[tuple[int, int]]) -> Batch:
     return Batch(source, inputs, labels, np.zeros(0, np.int64), 0, 0)
 
 
-@given(SENTENCES, st.sampled_from([100, 700, 4000, 25_000]), st.integers(1, 64))
+@given(SENTENCES, st.sampled_from([1, 50, 100, 700, 4000, 25_000]), st.integers(1, 64))
 def test_a_filled_batch_holds_the_batch_and_what_does_not_count(
     lengths: list[tuple[int, int]], full: int, filler: int
 ) -> None:
     one = batch(lengths)
-    size = Size.around(one, full)
+    size = BatchSize.around(one, full)
     source, inputs, labels = unpack(fill_up(one, size, filler), size, 256)
     count = len(lengths)
     for packed, real, tokens in ((source, one.source, size.source), (inputs, one.inputs, size.target)):
@@ -43,12 +45,13 @@ def test_a_filled_batch_holds_the_batch_and_what_does_not_count(
 
 
 def test_sizes_are_few_and_waste_little() -> None:
-    sizes = {Size.around(batch([(90, 90)] * (n // 90)), 25_000).source for n in range(12_000, 25_001, 90)}
+    lengths = [[(90, 90)] * count for count in range(133, 278)]
+    sizes = {BatchSize.around(batch(one), 25_000).source for one in lengths}
     assert len(sizes) <= 27  # of a full batch's upper half
     for tokens in (24_990, 25_000):
-        padded = Size.around(batch([(tokens, tokens)]), 25_000)
+        padded = BatchSize.around(batch([(tokens, tokens)]), 25_000)
         assert padded.source == padded.target == 25_088
-    assert Size.around(batch([]), 25_000).source > 0
+    assert BatchSize.around(batch([]), 25_000).source > 0
 
 
 def test_every_gradient_has_a_place_of_its_own_in_the_row() -> None:
@@ -87,6 +90,11 @@ def test_what_has_no_kernel_of_fixed_shape_is_not_captured(
 
     monkeypatch.setattr(kernels, "there_is_triton", lambda: True)
     gpu = torch.device("cuda")
-    assert can_capture(ModelConfig(), TrainConfig(), gpu)
-    assert not can_capture(ModelConfig(), TrainConfig(), torch.device("cpu"))
-    assert not can_capture(ModelConfig(**model), TrainConfig(**train), gpu)  # type: ignore[arg-type]
+    monkeypatch.setattr(captured, "has_kernel", lambda _: True)
+    assert can_capture(mh.Config(), gpu)
+    assert not can_capture(mh.Config(), torch.device("cpu"))
+    other = mh.Config(model=ModelConfig(**model), train=TrainConfig(**train))  # type: ignore[arg-type]
+    assert not can_capture(other, gpu)
+    assert not can_capture(mh.Config(data=mh.DataConfig(longest=5000)), gpu)
+    monkeypatch.setattr(captured, "has_kernel", lambda _: False)
+    assert not can_capture(mh.Config(), gpu)

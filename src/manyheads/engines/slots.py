@@ -11,12 +11,13 @@ Shapes: B places, W hypotheses of each, R = B W rows; N results of a sentence, T
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from manyheads import kernels
 from manyheads.config import BEGIN, END, ModelConfig, SearchConfig
 from manyheads.model.slots import SlotState
 from manyheads.model.transformer import Transformer
@@ -27,7 +28,8 @@ WIDEST = 32  # beam that it serves
 LOOK_EVERY = 8  # steps between looks at what is over
 CAPTURE_AFTER = 32  # steps that are done as they are before a graph is worth its making
 ENCODED_TOKENS = 2**14  # that the encoder reads at once
-MOST_SOURCE_TOKENS = 2**17  # of sentences that are encoded and wait
+MOST_SOURCE_TOKENS, LEAST_SOURCE_TOKENS = 2**17, 2**13  # of sentences that are encoded and wait
+WRITTEN_BYTES = 24  # of a token and its score, under way and ended
 ROOM_STEP = 64  # tokens: outputs have room for a multiple of it
 
 
@@ -35,11 +37,12 @@ def can_serve(model: Any, wishes: Sequence[Wish], how: SearchConfig) -> bool:
     """Whether nothing is wished for but the best translations of some length."""
     plain = all(not (one.prefix or one.required or one.forbidden) for one in wishes)
     ours = isinstance(model, Transformer) and model.config.attention != "additive"
+    ours = ours and model.config.positions != "learned" and kernels.there_is_triton()
     return ours and plain and how.temperature is None and how.no_repeat is None and how.beam <= WIDEST
 
 
 @dataclass(frozen=True)
-class Size:
+class SearchSize:
     """What a graph is made for."""
 
     places: int  # B
@@ -52,7 +55,7 @@ class Size:
     @classmethod
     def of(
         cls, sources: Sequence[list[int]], wishes: Sequence[Wish], how: SearchConfig, most_rows: int
-    ) -> "Size":
+    ) -> "SearchSize":
         """One of a few that holds these sentences: graphs are made anew for each."""
         limit, tokens = max(wish.limit for wish in wishes), sum(map(len, sources))
         places = min(power_of_two(len(sources)), max(1, most_rows // how.width))
@@ -66,9 +69,19 @@ class Size:
         )
 
     def bytes(self, config: ModelConfig, each: int) -> int:
-        """Of all keys and values."""
-        tokens = self.places * self.width * self.room + self.source_tokens
-        return tokens * config.layers * config.heads * (config.key_width + config.value_width) * each
+        """Of all keys and values, and of what is written."""
+        tokens = self.places * self.width * self.room
+        keys = config.layers * config.heads * (config.key_width + config.value_width) * each
+        return (tokens + self.source_tokens) * keys + WRITTEN_BYTES * tokens
+
+    def that_fits(self, config: ModelConfig, each: int, most: float, longest: int) -> "SearchSize":
+        """With less ahead, then with fewer places, until it takes no more bytes; or the least there is."""
+        size, least = self, max(LEAST_SOURCE_TOKENS, power_of_two(longest))
+        while size.bytes(config, each) > most and size.source_tokens > least:
+            size = replace(size, source_tokens=size.source_tokens // 2)
+        while size.bytes(config, each) > most and size.places > 1:
+            size = replace(size, places=size.places // 2)
+        return size
 
 
 def power_of_two(number: int) -> int:
@@ -78,7 +91,9 @@ def power_of_two(number: int) -> int:
 class SlotSearch:
     """Searches of one size, for one model."""
 
-    def __init__(self, model: Transformer, size: Size, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self, model: Transformer, size: SearchSize, dtype: torch.dtype, device: torch.device
+    ) -> None:
         self.model, self.size, self.device = model, size, device
         places, width, results, room = size.places, size.width, size.results, size.room
         self.state = SlotState.make(model.config, places, width, room + 1, size.source_tokens, dtype, device)
@@ -186,9 +201,10 @@ class SlotSearch:
             self._step_now()
             return
         if self.graph is None:
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 self._step_now()
+            self.graph = graph
         self.graph.replay()
 
     def _step_now(self) -> None:

@@ -9,9 +9,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from manyheads import kernels
 from manyheads.config import BEGIN, END, ModelConfig, SearchConfig
 from manyheads.engines.engine import Scores
-from manyheads.engines.slots import Size, SlotSearch, can_serve
+from manyheads.engines.slots import SearchSize, SlotSearch, can_serve
 from manyheads.errors import ConfigError, RequestError
 from manyheads.model.cache import Memory
 from manyheads.model.transformer import Trace
@@ -43,6 +44,12 @@ def known_device(device: str | None) -> str:
 Precision = Literal["auto", "float32", "bfloat16"]
 
 
+def free_memory(device: torch.device) -> int:
+    """Bytes of a GPU that nobody holds, or that torch holds for whoever asks next."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+
+
 def rounded(model: nn.Module) -> nn.Module:
     """A copy whose products are made in bfloat16; norms stay as they are."""
     copied = copy.deepcopy(model)
@@ -63,17 +70,20 @@ class TorchEngine:
     ) -> None:
         self.device = torch.device(device)
         self.model: Any = model.to(self.device).eval()
-        self.rounds = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
+        quick = self.device.type == "cuda" and kernels.there_is_triton()
+        self.rounds = precision == "bfloat16" or (precision == "auto" and quick)
         self.searcher: Any = rounded(self.model) if self.rounds else self.model  # which looks for words
-        self.slots: dict[Size, SlotSearch] = {}  # the latest, each with its graph
+        self.slots: dict[SearchSize, SlotSearch] = {}  # the latest, each with its graph
         self.slots_taken = threading.Lock()
 
     def refresh(self) -> None:
         """After the model's weights have changed."""
         self.model.eval()
         if self.rounds:
-            for mine, exact in zip(self.searcher.parameters(), self.model.parameters(), strict=True):
-                mine.data.copy_(exact.data)
+            for kind in ("parameters", "buffers"):
+                own, exact = getattr(self.searcher, kind)(), getattr(self.model, kind)()
+                for mine, other in zip(own, exact, strict=True):
+                    mine.data.copy_(other.data)
 
     @property
     def reach(self) -> int | None:
@@ -108,7 +118,7 @@ class TorchEngine:
             memory = model.encode(Packed.of([sources[number] for number in numbers]).to(self.device))
             return model.start(memory, how.width) if state is None else state.admit(memory)
 
-        model, room = self.searcher, max(map(len, sources))
+        model, room = self.searcher, max(1, *map(len, sources))
         looks = LOOK_EVERY if self.device.type == "cuda" else 1
         limits = Limits(rows=max(how.width, min(ROWS, ROOM // room)), look_every=looks)
         return search(model.step, open_sentences, wishes, how, self.device, limits)
@@ -118,22 +128,19 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         """The same on a GPU, as captured graphs; by one thread at a time."""
         with self.slots_taken:
-            size = Size.of(sources, wishes, how, GPU_ROWS)
-            dtype = next(self.searcher.encoder.parameters()).dtype
-            if size not in self.slots:
-                size = self._that_fits(size, dtype)
-            slots = self.slots.pop(size, None) or SlotSearch(self.searcher, size, dtype, self.device)
-            self.slots[size] = slots  # the latest stands last
+            size = SearchSize.of(sources, wishes, how, GPU_ROWS)
+            slots = self.slots.pop(size, None) or self._slots_like(size, max(map(len, sources)))
+            self.slots[size] = slots  # under the size that was asked for; the latest stands last
             return slots.run(sources, wishes)
 
-    def _that_fits(self, size: Size, dtype: torch.dtype) -> Size:
-        """With fewer places where memory is short; older sizes are forgotten."""
-        for old in list(self.slots)[: 1 - SIZES_KEPT]:
+    def _slots_like(self, size: SearchSize, longest: int) -> SlotSearch:
+        """Smaller where memory is short; older ones are forgotten first."""
+        for old in list(self.slots)[: max(0, len(self.slots) + 1 - SIZES_KEPT)]:
             del self.slots[old]
-        free, _ = torch.cuda.mem_get_info(self.device)
-        while size.places > 1 and size.bytes(self.model.config, dtype.itemsize) > free * MEMORY_SHARE:
-            size = replace(size, places=size.places // 2)
-        return size
+        dtype = next(self.searcher.encoder.parameters()).dtype
+        most = MEMORY_SHARE * free_memory(self.device)
+        fits = size.that_fits(self.model.config, dtype.itemsize, most, longest)
+        return SlotSearch(self.searcher, fits, dtype, self.device)
 
     def _within_reach(self, source: list[int], wish: Wish) -> Wish:
         if self.reach is None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 HALF = (torch.bfloat16, torch.float16)
+IGNORED = -1  # the label of a token that does not count
 
 
 def serve(x: Tensor) -> bool:

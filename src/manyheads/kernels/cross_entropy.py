@@ -1,6 +1,7 @@
 """The smoothed cross-entropy of logits (5.4) and its gradient, written over them.
 
-A row of logits is read twice, the second time out of the GPU's cache, and only its gradient is left.
+A row of logits is read twice, the second time out of the GPU's cache, and only its gradient is left. A token
+whose label is IGNORED adds nothing, and its gradient is zero.
 """
 
 import torch
@@ -8,9 +9,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from manyheads.kernels import IGNORED
+
 WORDS = 8192  # that a program reads at once
 WARPS = 16
-IGNORED = -1  # the label of a token that does not count: it adds nothing, and its gradient is zero
 
 
 def cross_entropy_(

@@ -47,7 +47,7 @@ class _Product(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, out = ctx.saved_tensors
-        d_product, d_bias = d_out, known_sum(d_out)
+        d_product, d_bias = d_out, known_sum(d_out) if out is None else None
         if d_bias is None:
             d_product, d_bias = sum_and_close(d_out.contiguous(), out)
         return d_product @ weight, d_product.T @ x, d_bias.to(weight.dtype), None

@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from manyheads.packed import Packed
 
-LOG2_E = math.log2(math.e)
+LOG2_E = tl.constexpr(math.log2(math.e))  # kernels know powers of 2
 WARPS, STAGES = 4, 2  # of every launch
 
 
@@ -76,7 +76,7 @@ class _Attend(torch.autograd.Function):
         log_sums = torch.empty(heads, len(q), dtype=torch.float32, device=q.device)
         spans, tile = sight.keys_of_queries, tile_for(q, v)
         attend_forward[(triton.cdiv(len(q), tile.queries), heads)](
-            *(q, k, v, out, log_sums, spans.first, spans.last, scale * LOG2_E, len(q)),
+            *(q, k, v, out, log_sums, spans.first, spans.last, scale, len(q)),
             *(q.stride(0), k.stride(0), v.stride(0), out.stride(0)),
             *tile.arguments(q, v),
             num_warps=WARPS,
@@ -141,7 +141,7 @@ def laid_out(x_THK: Tensor) -> Tensor:
 
 def gradients_side_by_side(q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
     """Room for the gradients: what one product made side by side, they are in one piece too."""
-    if q.untyped_storage().data_ptr() == k.untyped_storage().data_ptr():
+    if len(q) == len(k) and q.untyped_storage().data_ptr() == k.untyped_storage().data_ptr():
         return side_by_side([q, k, v])
     return [*side_by_side([q]), *side_by_side([k, v])]
 
@@ -197,7 +197,7 @@ def attend_forward(
         k_tile = load_tile(k, columns, stride_k, head, D_K, columns < high, K)
         v_tile = load_tile(v, columns, stride_v, head, D_V, columns < high, V)
         seen = (columns[None, :] >= begin[:, None]) & (columns[None, :] < end[:, None])
-        scores = tl.dot(q_tile, tl.trans(k_tile), input_precision="ieee") * scale
+        scores = tl.dot(q_tile, tl.trans(k_tile), input_precision="ieee") * (scale * LOG2_E)
         scores = tl.where(seen, scores, float("-inf"))
         now = tl.maximum(greatest, tl.max(scores, 1))
         level = tl.where(now == float("-inf"), 0.0, now)  # of who has seen nothing yet
@@ -237,7 +237,7 @@ def attend_backward_queries(
         k_tile = load_tile(k, columns, stride_k, head, D_K, columns < high, K)
         v_tile = load_tile(v, columns, stride_v, head, D_V, columns < high, V)
         seen = (columns[None, :] >= begin[:, None]) & (columns[None, :] < end[:, None])
-        scores = tl.dot(q_tile, tl.trans(k_tile), input_precision="ieee") * (scale * 1.4426950408889634)
+        scores = tl.dot(q_tile, tl.trans(k_tile), input_precision="ieee") * (scale * LOG2_E)
         weights = tl.where(seen, tl.exp2(scores - log_sum[:, None]), 0.0)
         d_weights = tl.dot(d_out_tile, tl.trans(v_tile), input_precision="ieee")
         d_scores = weights * (d_weights - delta[:, None])
@@ -268,7 +268,7 @@ def attend_backward_keys(
         log_sum = tl.load(log_sums + head * T + columns, mask=kept, other=float("inf"))
         delta = tl.load(deltas + head * T + columns, mask=kept, other=0.0)
         seen = (columns[None, :] >= begin[:, None]) & (columns[None, :] < end[:, None])
-        scores = tl.dot(k_tile, tl.trans(q_tile), input_precision="ieee") * (scale * 1.4426950408889634)
+        scores = tl.dot(k_tile, tl.trans(q_tile), input_precision="ieee") * (scale * LOG2_E)
         weights = tl.where(seen, tl.exp2(scores - log_sum[None, :]), 0.0)
         found_v += tl.dot(weights.to(d_out_tile.dtype), d_out_tile, input_precision="ieee")
         d_weights = tl.dot(v_tile, tl.trans(d_out_tile), input_precision="ieee")

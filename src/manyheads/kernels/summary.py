@@ -1,7 +1,7 @@
 """Rows of logits summed up by chunks, so that their best words and their softmax are found in one reading.
 
-A row's best C words lie in the C chunks with the greatest maxima; the sum of its exponentials is that of the
-chunks' sums. What is left to look at is a hundredth of the row.
+A row's n best words lie in the n chunks with the greatest maxima; the sum of its exponentials is that of the
+chunks' sums. What is left to look at is a small part of the row.
 
 Shapes: R rows, K words, C chunks.
 """

@@ -190,7 +190,7 @@ def attend_padded(q_BHQK: Tensor, k_BHLK: Tensor, v_BHLV: Tensor, seen: Tensor |
     if seen is None:
         seen = visible(k_BHLK.shape[2], rule, q_BHQK.device)
     scores_BHQL = compatibility(q_BHQK, k_BHLK, rule).masked_fill(~seen, -math.inf)
-    return F.dropout(scores_BHQL.softmax(-1), rule.dropout) @ v_BHLV
+    return F.dropout(scores_BHQL.softmax(-1), rule.dropout).to(v_BHLV.dtype) @ v_BHLV
 
 
 # The fused path: CUDA in bf16 or fp16

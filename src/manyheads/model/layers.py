@@ -154,8 +154,17 @@ class BatchNorm(nn.BatchNorm1d):
         return super().forward(x_TD)
 
 
+class LayerNorm(nn.LayerNorm):
+    """Each token's D numbers normalised, in the precision of its gain: a model that is rounded keeps that."""
+
+    def forward(self, x_TD: Tensor) -> Tensor:
+        if x_TD.dtype == self.weight.dtype or torch.is_autocast_enabled(x_TD.device.type):
+            return super().forward(x_TD)
+        return super().forward(x_TD.to(self.weight.dtype)).to(x_TD.dtype)
+
+
 def normalisation(config: ModelConfig) -> nn.Module:
-    return nn.LayerNorm(config.d_model) if config.normalisation == "layer" else BatchNorm(config.d_model)
+    return LayerNorm(config.d_model) if config.normalisation == "layer" else BatchNorm(config.d_model)
 
 
 class Residual(nn.Module):

@@ -177,8 +177,9 @@ def project(x_RD: Tensor, output: nn.Linear) -> Tensor:
 
     On a CPU a tall matrix times few columns is quicker than few rows times a wide one.
     """
-    if kernels.serve(x_RD) and output.bias is None:  # rounded logits would decide between like words
-        return torch.mm(x_RD, output.weight.T.to(x_RD.dtype), out_dtype=torch.float32)
+    if kernels.serve(x_RD):  # rounded logits would decide between like words
+        exact = torch.mm(x_RD, output.weight.T.to(x_RD.dtype), out_dtype=torch.float32)
+        return exact if output.bias is None else exact + output.bias
     if x_RD.is_cuda or len(x_RD) > FEW_ROWS:
         logits: Tensor = output(x_RD)
         return logits

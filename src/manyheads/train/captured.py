@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor, distributed, nn
 
 from manyheads import kernels
-from manyheads.config import ModelConfig, TrainConfig
+from manyheads.config import Config, TrainConfig
 from manyheads.data.batches import Batch
-from manyheads.model.attention import SPANS_WIDTH_LIMIT
+from manyheads.model.attention import SPANS_LONGEST, SPANS_WIDTH_LIMIT, has_kernel
 from manyheads.model.layers import Linear
 from manyheads.packed import Packed
 from manyheads.train.distributed import World
@@ -28,16 +28,17 @@ from manyheads.train.optimiser import Optimiser
 SIZES = 64  # that a side of a batch may have, from nothing to full
 GRAIN = 128  # tokens: sizes are multiples of it
 FILLER = 64  # tokens of a sentence that only fills up
-IGNORED = -1  # the label of a token that does not count
 ALIGNED = 64  # numbers: a parameter's gradient begins at a multiple of it
 
 
-def can_capture(model: ModelConfig, train: TrainConfig, device: torch.device) -> bool:
+def can_capture(config: Config, device: torch.device) -> bool:
     """Whether every part of a step has a kernel whose shapes do not depend on the sentences."""
+    model, train = config.model, config.train
     widths = max(model.key_width, model.value_width)
     return (
-        (train.capture and not train.compile)
-        and (device.type == "cuda" and kernels.there_is_triton() and train.precision != "float32")
+        (train.capture and not train.compile and train.precision != "float32")
+        and (device.type == "cuda" and kernels.there_is_triton() and has_kernel(device))
+        and config.data.longest <= SPANS_LONGEST
         and (model.attention != "additive" and model.attention_dropout == 0 and widths <= SPANS_WIDTH_LIMIT)
         and (model.normalisation == "layer" and train.optimiser != "muon")
     )
@@ -49,16 +50,16 @@ def up(number: int, step: int) -> int:
 
 
 @dataclass(frozen=True)
-class Size:
-    """The tokens of a side of which a graph is made."""
+class BatchSize:
+    """The tokens that a graph is made for, of either side."""
 
     source: int
     target: int
 
     @classmethod
-    def around(cls, batch: Batch, full: int) -> "Size":
+    def around(cls, batch: Batch, full: int) -> "BatchSize":
         """The smallest that holds the batch, counted down from full ones, of which there are most."""
-        step, most = up(full // SIZES, GRAIN), up(full, GRAIN)
+        step, most = max(GRAIN, up(full // SIZES, GRAIN)), up(full, GRAIN)
         lengths = len(batch.source.tokens), len(batch.labels.tokens)
         return cls(*(max(GRAIN, most + up(length - most, step)) for length in lengths))
 
@@ -88,7 +89,7 @@ class Captured:
         self.half = HalfWeights(objective, self.gradient)
         self.scale = torch.ones((), device=world.device)
         pool = torch.cuda.graph_pool_handle()
-        self.gradients: Recorder[Size] = Recorder(self._add_gradient, world.device, pool)
+        self.gradients: Recorder[BatchSize] = Recorder(self._add_gradient, world.device, pool)
         self.updates: Recorder[None] = Recorder(self._update, world.device, pool)
         self.nothing = torch.empty(0)
 
@@ -98,7 +99,7 @@ class Captured:
 
     def add(self, part: Batch, scale: float, seed: int) -> None:
         """The gradient of `scale` times the part's loss, on top of what there is; the seed is dropout's."""
-        size = Size.around(part, self.full)
+        size = BatchSize.around(part, self.full)
         self.scale.fill_(scale)
         self.gradients.run(size, fill_up(part, size, min(FILLER, self.longest)), seed)
 
@@ -109,7 +110,7 @@ class Captured:
         self.optimiser.set_rate(rate)
         return Outcome.of(self.updates.run(None, self.nothing, 0))
 
-    def _add_gradient(self, size: Size, numbers: Tensor) -> Tensor:
+    def _add_gradient(self, size: BatchSize, numbers: Tensor) -> Tensor:
         source, inputs, labels = unpack(numbers, size, self.longest)
         with torch.autocast("cuda", torch.bfloat16):
             total, nll = self.half.call(source, inputs, labels)
@@ -248,13 +249,13 @@ class Recorder(Generic[Key]):
 # ---- batches of a fixed size
 
 
-def fill_up(batch: Batch, size: Size, filler: int) -> Tensor:
+def fill_up(batch: Batch, size: BatchSize, filler: int) -> Tensor:
     """Source, inputs, labels and both offsets in a row, filled up by sentences of at most `filler` tokens."""
     lacking = [size.source - len(batch.source.tokens), size.target - len(batch.labels.tokens)]
     fillers = -(-max(lacking) // filler)
     row = torch.zeros(sum(size.parts), dtype=torch.int64, pin_memory=torch.cuda.is_available())
     source, inputs, labels, *offsets = np.split(row.numpy(), np.cumsum(size.parts)[:-1])
-    labels.fill(IGNORED)
+    labels.fill(kernels.IGNORED)
     for room, side in zip((source, inputs, labels), (batch.source, batch.inputs, batch.labels), strict=True):
         room[: len(side.tokens)] = side.tokens.numpy()
     for room, side, lack in zip(offsets, (batch.source, batch.labels), lacking, strict=True):
@@ -270,7 +271,7 @@ def put_offsets(room: NDArray[np.int64], real: NDArray[np.int32], fillers: NDArr
     room[end:] = room[end - 1]
 
 
-def unpack(row: Tensor, size: Size, longest: int) -> tuple[Packed, Packed, Tensor]:
+def unpack(row: Tensor, size: BatchSize, longest: int) -> tuple[Packed, Packed, Tensor]:
     """The source, the decoder's input and the labels."""
     source, inputs, labels, source_offsets, target_offsets = row.split(size.parts)
     return (

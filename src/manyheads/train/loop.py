@@ -110,6 +110,7 @@ class Trainer:
         self.engine: TorchEngine | None = None  # that translates at validations
         self.captured: Captured | None = None  # updates as graphs, where they can be
         self.under_way: Launched | None = None  # an update whose outcome nobody has read yet
+        self.settled = 0  # the latest step whose outcome was read
         self.log: RunLog | None = None  # the first rank's
 
     def begin(self) -> None:
@@ -147,7 +148,7 @@ class Trainer:
     def _prepare_updates(self) -> None:
         objective = Objective(self.model, self.config.train)
         self.under_way, self.captured = None, None
-        if not can_capture(self.config.model, self.config.train, self.world.device):
+        if not can_capture(self.config, self.world.device):
             self.objective = self.world.share(objective)
             return
         data, size = self.config.data, self.world.size
@@ -164,8 +165,10 @@ class Trainer:
                 for batch in stream:
                     if reason := self._reason_to_stop(asked):
                         self._settle()
-                        return self._end(reason)
-                    self._step(batch)
+                        if self.place.faults < FAULTS_IN_A_ROW:
+                            return self._end(reason)
+                    else:
+                        self._step(batch)
                     if self.place.faults >= FAULTS_IN_A_ROW:
                         self._go_back()
                         break
@@ -218,6 +221,7 @@ class Trainer:
         launched, self.under_way = self.under_way, None
         train, place = self.config.train, self.place
         norm, total, nll = launched.outcome.read()
+        self.settled = launched.step
         finite = math.isfinite(norm) and math.isfinite(total)
         place.faults = 0 if finite else place.faults + 1
         place.skipped += not finite
@@ -369,7 +373,8 @@ class Trainer:
         sources, references = ([lines[number] for number in fits] for lines in self.store.text("valid"))
         self.model.eval()
         if self.engine is None:
-            self.engine = TorchEngine(self.model, self.world.device)
+            precision = self.config.train.precision
+            self.engine = TorchEngine(self.model, self.world.device, precision)
         self.engine.refresh()
         languages = self.store.manifest["languages"]
         translator = Translator(self.engine, self.subwords, languages, longest=self.config.data.batch_tokens)
@@ -430,8 +435,8 @@ class Trainer:
         """Several faults in a row: once to the last sound checkpoint, then the end."""
         place = self.place
         diagnosis = (
-            f"{place.faults} steps in a row had no finite gradient, the last of them step {place.step} "
-            f"(learning rate {learning_rate(place.step, self.config.train, self.config.model.d_model):.2e})"
+            f"{place.faults} steps in a row had no finite gradient, the last of them step {self.settled} "
+            f"(learning rate {learning_rate(self.settled, self.config.train, self.config.model.d_model):.2e})"
         )
         back = self._newest_sound()
         if place.went_back or back is None:
@@ -440,7 +445,7 @@ class Trainer:
                 f'or look at the batch; train.precision="float32" tells whether rounding is at fault'
             )
         self.screen.say(f"{diagnosis}: back to {back.name}")
-        skipped, last = place.skipped, place.step
+        skipped, last = place.skipped, self.settled
         self.resume(checkpoint.describe(back))
         self._prepare_updates()
         self.place.went_back, self.place.faults, self.place.skipped = True, 0, skipped
