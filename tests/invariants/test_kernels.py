@@ -1,6 +1,11 @@
 """The GPU's kernels against their definitions, values and gradients: on a CPU by Triton's interpreter."""
 
+import os
 import random
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +15,7 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton is not installed: its kernels cannot be interpreted")
 
 import manyheads as mh
+from manyheads import kernels
 from manyheads.kernels import cross_entropy, products, residual
 from manyheads.kernels.split import split
 from manyheads.model.attention import Rule, attend
@@ -205,3 +211,15 @@ def test_the_cross_entropy_and_its_gradient_are_the_plain_ones(
     assert distance(logits, expected) < tolerance
     assert (logits[3] == 0).all()
     assert loss[3] == nll[3] == 0
+
+
+def test_every_kernel_compiles_for_a_gpu() -> None:
+    """The interpreter takes what the compiler may not; compiling needs no GPU."""
+    script = Path(__file__).with_name("compiled_kernels.py")
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, env={**os.environ, "TRITON_INTERPRET": "0"}
+    )
+    assert done.returncode == 0, done.stderr
+    written = "".join(path.read_text() for path in Path(kernels.__file__).parent.glob("*.py"))
+    launched = set(re.findall(r"^\s+(\w+)\[\(", written, re.MULTILINE))
+    assert launched == set(done.stdout.split())
