@@ -135,7 +135,7 @@ def test_what_cannot_be_done_is_a_clear_400(client: TestClient, changes: dict[st
         (b'{"q": "a"}', "text/plain", 415),
     ],
 )
-@pytest.mark.parametrize("path", ["/translate", "/detect", "/score", "/attention"])
+@pytest.mark.parametrize("path", ["/translate", "/detect", "/score", "/attention", "/look", "/walk"])
 def test_what_is_malformed_is_refused_and_never_a_500(
     client: TestClient, path: str, body: bytes, kind: str, status: int
 ) -> None:
@@ -176,7 +176,7 @@ def test_a_bug_is_a_500_that_tells_nothing_and_a_log_that_quotes_nothing(
 
 def test_a_key_is_asked_for_where_there_is_one(asking: Any) -> None:
     with asking(api_key="schlüssel") as client:
-        for path in ("/translate", "/score", "/attention", "/detect"):
+        for path in ("/translate", "/score", "/attention", "/look", "/walk", "/detect"):
             assert client.post(path, json=ASKED).status_code == 403
         assert client.post("/translate", json={**ASKED, "api_key": "no"}).status_code == 403
         assert client.post("/translate", json={**ASKED, "api_key": ["schlüssel"]}).status_code == 403
