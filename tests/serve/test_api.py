@@ -9,14 +9,11 @@ import torch
 from starlette.testclient import TestClient
 
 import manyheads as mh
-from draw import stir
 from manyheads import checkpoint
-from manyheads.config import SubwordConfig
 from manyheads.serve.app import application
 from manyheads.serve.guard import Doors
 from manyheads.serve.limits import Limits
 from manyheads.serve.work import named
-from manyheads.text.subwords import SubwordPair, Subwords
 from scripted import Scripted
 
 ASKED = {"q": "one two three", "source": "en", "target": "ko"}
@@ -268,27 +265,6 @@ def test_the_page_is_served_under_a_strict_policy(client: TestClient) -> None:
 
 
 # ---- our own paths, with a model
-
-
-TEXTS = ["나는 오늘 집에 간다.", "I go home today.", "We read a book at school."] * 20
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory: pytest.TempPathFactory) -> mh.Translator:
-    subwords = Subwords.train(TEXTS, SubwordConfig(vocabulary=320))
-    config = mh.Config(
-        model=mh.ModelConfig(vocabulary=320, layers=2, d_model=16, d_ff=32, heads=2),
-        data=mh.DataConfig(longest=40),
-        search=mh.SearchConfig(extra_length=6),
-    )
-    torch.manual_seed(0)
-    model = mh.Transformer(config.model)
-    stir(model)
-    folder = tmp_path_factory.mktemp("served") / "model"
-    languages = {"source": "en", "target": "ko"}
-    pair = SubwordPair(subwords, subwords)
-    checkpoint.save(folder, checkpoint.weights_of(model), pair, config, step=1, languages=languages)
-    return mh.load(folder, device="cpu")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ export class FileBox {
     const { texts } = this.page;
     this.running?.abort();
     const parts = (this.parts = {
-      file: element("input", { type: "file", id: "file", accept: ".txt,text/plain", onchange: () => this.chosen() }),
+      file: element("input", { type: "file", id: "file", class: "visually-hidden", accept: ".txt,text/plain", onchange: () => this.chosen() }),
+      name: element("span", { class: "quiet" }, texts.noFile),
       begin: element("button", { type: "button", class: "begin", disabled: true, onclick: () => this.begin() }, texts.translateFile),
       stop: element("button", { type: "button", class: "stop", hidden: true, onclick: () => this.running.abort() }, texts.cancel),
       bar: element("progress", { max: 1, value: 0, hidden: true, "aria-label": texts.file }),
@@ -26,8 +27,9 @@ export class FileBox {
       { class: "files", "aria-label": texts.file },
       element("h3", {}, texts.file),
       element("p", { class: "quiet" }, texts.fileHint),
-      element("label", { for: "file" }, texts.choose),
       parts.file,
+      element("label", { for: "file" }, texts.choose),
+      parts.name,
       element("div", { class: "row" }, parts.begin, parts.stop, parts.bar),
       parts.told,
       parts.link,
@@ -35,7 +37,9 @@ export class FileBox {
   }
 
   chosen() {
-    this.parts.begin.disabled = !this.parts.file.files.length;
+    const [file] = this.parts.file.files;
+    this.parts.begin.disabled = !file;
+    this.parts.name.textContent = file?.name ?? this.page.texts.noFile;
     this.parts.told.textContent = "";
     this.forget();
   }

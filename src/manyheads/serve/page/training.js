@@ -197,15 +197,26 @@ function scaled(lines, logarithmic) {
   const bend = logarithmic ? (value) => Math.log10(Math.max(value, 1e-9)) : (value) => value;
   let low = Math.min(...values);
   let high = Math.max(...values);
-  if (!logarithmic && low > 0) low = 0;
+  if (!logarithmic) low = Math.min(low, 0);
   if (high === low) high = low + 1;
+  const marks = logarithmic ? tens(low, high) : rounds(low, high, 5);
+  high = Math.max(high, marks.at(-1));
   const x = (step) => LEFT + ((step - first) / (last - first || 1)) * (WIDTH - LEFT - RIGHT);
   const y = (value) => HEIGHT - BOTTOM - ((bend(value) - bend(low)) / (bend(high) - bend(low))) * (HEIGHT - TOP - BOTTOM);
-  const between = [0, 0.25, 0.5, 0.75, 1];
-  const marks = logarithmic
-    ? tens(low, high)
-    : between.map((share) => low + share * (high - low));
-  return { x, y, values: marks, steps: [...new Set([0, 0.5, 1].map((share) => Math.round(first + share * (last - first))))] };
+  const inside = rounds(first, last, 4).filter((step) => step >= first && step <= last && Number.isInteger(step));
+  return { x, y, values: marks, steps: inside.length > 1 ? inside : [...new Set([first, last])] };
+}
+
+// Some round numbers, the last of them not below `high`.
+function rounds(low, high, most) {
+  const least = (high - low || 1) / most;
+  const ten = 10 ** Math.floor(Math.log10(least));
+  const apart = [1, 2, 5, 10].map((one) => one * ten).find((one) => one >= least);
+  const found = [];
+  for (let n = Math.ceil(low / apart); ; n++) {
+    found.push(Number((n * apart).toPrecision(12)));
+    if (n * apart >= high) return found;
+  }
 }
 
 function tens(low, high) {
