@@ -117,11 +117,9 @@ export class WalkView {
 
   draw() {
     const { data, how, parts } = this;
-    const counted = (count, chosen) =>
-      Array.from({ length: count }, (_, n) => element("option", { value: n, selected: n === chosen }, String(n + 1)));
     how.head = Math.min(how.head, data.heads - 1);
-    parts.layer.replaceChildren(...counted(data.layers, how.layer));
-    parts.head.replaceChildren(...counted(data.heads, how.head));
+    offer(parts.layer, data.layers, how.layer);
+    offer(parts.head, data.heads, how.head);
     const { texts } = this.page;
     const sections = [];
     let part = "";
@@ -298,6 +296,13 @@ export class WalkView {
       ),
     );
   }
+}
+
+// The numbers from 1; a list that is open in the browser is not made anew.
+function offer(select, count, chosen) {
+  if (select.options.length !== count)
+    select.replaceChildren(...Array.from({ length: count }, (_, n) => element("option", { value: n }, String(n + 1))));
+  select.value = chosen;
 }
 
 // [T, H, K] and [H, T, S] as the rows of one head; [T, D] as it is.
