@@ -31,8 +31,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluate": {"translate", "text"},
     "train": {"data", "kernels", "model", "checkpoint", "engines", "evaluate", "translate"},
     "export": {"engines", "translate", "checkpoint", "model", "search", "text"},
-    "look": {"translate", "checkpoint"},  # the checkpoints of a run, one after the other
-    "serve": {"translate", "evaluate", "look"},
+    "look": {
+        "translate",
+        "checkpoint",
+        "model",
+    },  # a run's checkpoints one after another; a layer's parts too
+    "serve": {"translate", "evaluate", "look", "train"},  # of training, the log
     "paper": EVERYTHING,
     "demo": {"text", "data", "checkpoint", "translate", "evaluate", "train", "look"},
     "cli": {"paper", "demo", *EVERYTHING},

@@ -25,7 +25,9 @@ def test_the_wheel_holds_the_package_its_types_and_its_licence(wheel: Path) -> N
     names = zipfile.ZipFile(wheel).namelist()
     assert "manyheads/py.typed" in names
     assert {f"manyheads/look/page/{name}" for name in ("show.js", "page.html", "page.css")} <= set(names)
-    assert "manyheads/serve/page/index.html" in names
+    assert {
+        f"manyheads/serve/page/{name}" for name in ("index.html", "main.js", "page.css", "icon.svg")
+    } <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0] for name in names} == {"manyheads", f"manyheads-{mh.__version__}.dist-info"}
 

@@ -5,15 +5,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from starlette.testclient import TestClient
 
+import manyheads as mh
+from draw import stir
+from manyheads import checkpoint
+from manyheads.config import SubwordConfig
 from manyheads.serve.app import application
 from manyheads.serve.guard import Doors
 from manyheads.serve.limits import Limits
 from manyheads.serve.server import listening_server
+from manyheads.text.subwords import SubwordPair, Subwords
 from scripted import Scripted, served
 
 Asking = Callable[..., AbstractContextManager[TestClient]]
@@ -61,3 +68,39 @@ def listening() -> Listening:
             assert not thread.is_alive()
 
     return listen
+
+
+# ---- a small model that was never trained
+
+TEXTS = ["나는 오늘 집에 간다.", "I go home today.", "We read a book at school."] * 20
+
+
+def small(folder: Path, seed: int, *, speaks: bool) -> mh.Translator:
+    """It says bytes, or, where it speaks, pieces of words."""
+    subwords = Subwords.train(TEXTS, SubwordConfig(vocabulary=320))
+    config = mh.Config(
+        model=mh.ModelConfig(vocabulary=320, layers=2, d_model=16, d_ff=32, heads=2),
+        data=mh.DataConfig(longest=40),
+        search=mh.SearchConfig(extra_length=6),
+    )
+    torch.manual_seed(seed)
+    model = mh.Transformer(config.model)
+    stir(model)
+    if speaks:
+        with torch.no_grad():
+            model.output.weight[3:259] = 0  # the bytes
+            model.output.weight[259:] *= 3
+    languages = {"source": "en", "target": "ko"}
+    pair = SubwordPair(subwords, subwords)
+    checkpoint.save(folder, checkpoint.weights_of(model), pair, config, step=1, languages=languages)
+    return mh.load(folder, device="cpu")
+
+
+@pytest.fixture(scope="session")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> mh.Translator:
+    return small(tmp_path_factory.mktemp("served") / "model", 0, speaks=False)
+
+
+@pytest.fixture(scope="session")
+def speaker(tmp_path_factory: pytest.TempPathFactory) -> mh.Translator:
+    return small(tmp_path_factory.mktemp("served") / "model", 1, speaks=True)

@@ -9,14 +9,11 @@ import torch
 from starlette.testclient import TestClient
 
 import manyheads as mh
-from draw import stir
 from manyheads import checkpoint
-from manyheads.config import SubwordConfig
 from manyheads.serve.app import application
 from manyheads.serve.guard import Doors
 from manyheads.serve.limits import Limits
 from manyheads.serve.work import named
-from manyheads.text.subwords import SubwordPair, Subwords
 from scripted import Scripted
 
 ASKED = {"q": "one two three", "source": "en", "target": "ko"}
@@ -135,7 +132,7 @@ def test_what_cannot_be_done_is_a_clear_400(client: TestClient, changes: dict[st
         (b'{"q": "a"}', "text/plain", 415),
     ],
 )
-@pytest.mark.parametrize("path", ["/translate", "/detect", "/score", "/attention"])
+@pytest.mark.parametrize("path", ["/translate", "/detect", "/score", "/attention", "/look", "/walk"])
 def test_what_is_malformed_is_refused_and_never_a_500(
     client: TestClient, path: str, body: bytes, kind: str, status: int
 ) -> None:
@@ -176,7 +173,7 @@ def test_a_bug_is_a_500_that_tells_nothing_and_a_log_that_quotes_nothing(
 
 def test_a_key_is_asked_for_where_there_is_one(asking: Any) -> None:
     with asking(api_key="schlüssel") as client:
-        for path in ("/translate", "/score", "/attention", "/detect"):
+        for path in ("/translate", "/score", "/attention", "/look", "/walk", "/detect"):
             assert client.post(path, json=ASKED).status_code == 403
         assert client.post("/translate", json={**ASKED, "api_key": "no"}).status_code == 403
         assert client.post("/translate", json={**ASKED, "api_key": ["schlüssel"]}).status_code == 403
@@ -268,27 +265,6 @@ def test_the_page_is_served_under_a_strict_policy(client: TestClient) -> None:
 
 
 # ---- our own paths, with a model
-
-
-TEXTS = ["나는 오늘 집에 간다.", "I go home today.", "We read a book at school."] * 20
-
-
-@pytest.fixture(scope="module")
-def translator(tmp_path_factory: pytest.TempPathFactory) -> mh.Translator:
-    subwords = Subwords.train(TEXTS, SubwordConfig(vocabulary=320))
-    config = mh.Config(
-        model=mh.ModelConfig(vocabulary=320, layers=2, d_model=16, d_ff=32, heads=2),
-        data=mh.DataConfig(longest=40),
-        search=mh.SearchConfig(extra_length=6),
-    )
-    torch.manual_seed(0)
-    model = mh.Transformer(config.model)
-    stir(model)
-    folder = tmp_path_factory.mktemp("served") / "model"
-    languages = {"source": "en", "target": "ko"}
-    pair = SubwordPair(subwords, subwords)
-    checkpoint.save(folder, checkpoint.weights_of(model), pair, config, step=1, languages=languages)
-    return mh.load(folder, device="cpu")
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from listening_process import Process, listening_process
 pytestmark = pytest.mark.heavy
 REQUESTS = 100_000
 PROMISED = {200, 204, 400, 403, 404, 405, 408, 413, 415, 503}
-ASKED = ["/translate", "/detect", "/score", "/attention"]
-PATHS = [*ASKED * 3, "/languages", "/models", "/health", "/metrics", "/"]
+ASKED = ["/translate", "/detect", "/score", "/attention", "/look", "/walk"]
+PATHS = [*ASKED * 3, "/languages", "/models", "/training", "/health", "/metrics", "/"]
 KINDS = (
     ["application/json"] * 6 + ["application/x-www-form-urlencoded"] * 3 + ["multipart/form-data; boundary=b"]
 )

@@ -30,6 +30,10 @@ def serve(
         list[str] | None,
         typer.Option(help="Whose pages may ask, such as https://example.org; may repeat."),
     ] = None,
+    run: Annotated[
+        list[Path] | None,
+        typer.Option(help="A run whose training curves the page shows; may repeat.", metavar="RUN"),
+    ] = None,
     characters: Annotated[int | None, typer.Option(help="Of a request's texts, at most.")] = None,
     texts: Annotated[int | None, typer.Option(help="Of a request, at most.")] = None,
     alternatives: Annotated[int | None, typer.Option(help="Of a text, at most.")] = None,
@@ -60,10 +64,10 @@ def serve(
             batch_tokens=batch_tokens, deadline=deadline, patience=patience,
         )
     )  # fmt: skip
-    from manyheads.serve.server import serve as run
+    from manyheads.serve.server import serve as begin
 
-    run(
+    begin(
         models, host, port, engine=engine, device=device, limits=limits, api_key=api_key,
         allow_hosts=allow_host or [], allow_origins=allow_origin or [], log_text=log_text,
-        log_requests=not quiet,
+        log_requests=not quiet, runs=run or [],
     )  # fmt: skip

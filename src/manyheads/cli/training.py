@@ -54,6 +54,7 @@ def demo(
     print(f"  manyheads inspect {out}/run")
     print(f"  manyheads inspect {out}/data --sentence 'I go home.'")
     print(f"  manyheads look {found.model} '{found.rows[1][0]}' -o page.html")
+    print(f"  manyheads serve {found.model} --run {out}/run      and open http://127.0.0.1:5000")
     print(f"what every head looks at: open {found.page.resolve().as_uri()} in a browser")
 
 

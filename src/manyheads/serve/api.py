@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from manyheads.serve.languages import Pairs
 from manyheads.serve.limits import Limits
 
+WIDEST = 2**20
 SURROGATES = re.compile("[\ud800-\udfff]")  # halves of a character, which JSON can write
 
 
@@ -66,6 +67,21 @@ class AttentionRequest(BaseModel):
     api_key: Key = None
 
 
+class LookRequest(BaseModel):
+    q: Annotated[Text, Field(description="One sentence.", examples=["I go home."])]
+    source: Source
+    target: Target
+    translation: Annotated[Text | None, Field(description="Looked at in place of the model's own.")] = None
+    model: Model = None
+    api_key: Key = None
+
+
+class WalkRequest(LookRequest):
+    stack: Annotated[Literal["encoder", "decoder"], Field(description="What is walked through.")] = "encoder"
+    layer: Annotated[int, Field(ge=0, description="Which of its layers, from 0.")] = 0
+    width: Annotated[int, Field(ge=1, le=WIDEST, description="Numbers that are told of each vector.")] = 8
+
+
 # ---- what is answered
 
 Number = float | None  # null where it is not finite
@@ -80,6 +96,14 @@ class Detection(BaseModel):
     confidence: Annotated[float, Field(ge=0, le=100, description="In per cent.")]
 
 
+class Word(BaseModel):
+    """Of a translation."""
+
+    text: str
+    chance: Annotated[Number, Field(description="Probability of its tokens together; null: not known.")]
+    sources: Annotated[list[int], Field(description="The source words that it came from, by number.")]
+
+
 class Details(BaseModel):
     score: Annotated[Number, Field(description="log p divided by the length penalty.")]
     sourceTokens: list[str]
@@ -88,6 +112,8 @@ class Details(BaseModel):
     alignment: Annotated[
         list[tuple[int, int]] | None, Field(description="Source token and target token, by number.")
     ]
+    sourceWords: list[str]
+    words: Annotated[list[Word], Field(description="What the tokens make up.")]
 
 
 class TranslateAnswer(BaseModel):
@@ -129,6 +155,8 @@ class FrontendSettings(BaseModel):
     suggestions: bool
     filesTranslation: bool
     supportedFilesFormat: list[str]
+    textLimit: Annotated[int, Field(description="Ours: texts of a request.")]
+    alternativesLimit: Annotated[int, Field(description="Ours.")]
 
 
 class ModelAnswer(BaseModel):
@@ -163,6 +191,53 @@ class AttentionAnswer(BaseModel):
     encoder: Maps
     decoder: Maps
     cross: Maps
+
+
+class LookAnswer(BaseModel):
+    """What the attention page shows; look/maps.py describes every field."""
+
+    model_config = ConfigDict(extra="allow")
+    format: int
+    text: dict[str, str]
+    tokens: dict[str, list[str]]
+    words: dict[str, list[str]]
+    layers: int
+    heads: int
+    moments: list[dict[str, Any]]
+
+
+class WalkStep(BaseModel):
+    part: Literal["embedding", "self", "cross", "feed_forward", "output"]
+    name: str
+    axes: list[str]
+    shape: list[int]
+    rows: str
+    columns: str | None = None
+    numbers: Annotated[list[Any], Field(description="Nested; null: may not be seen.")]
+
+
+class WalkAnswer(BaseModel):
+    """One sentence through one layer; look/walk.py describes every field."""
+
+    model_config = ConfigDict(extra="allow")
+    source: str
+    target: str
+    tokens: dict[str, list[str]]
+    ids: dict[str, list[int]]
+    stack: Literal["encoder", "decoder"]
+    layer: int
+    steps: list[WalkStep]
+    candidates: list[list[tuple[str, float]]]
+
+
+Points = Annotated[list[dict[str, float]], Field(description="By step; at most 1,000, evenly taken.")]
+
+
+class RunAnswer(BaseModel):
+    name: str
+    ended: bool
+    train: Points
+    valid: Points
 
 
 # ---- how OpenAPI tells it

@@ -4,10 +4,10 @@ import asyncio
 import hmac
 import json
 import logging
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -22,7 +22,18 @@ from manyheads.serve.limits import Limits
 from manyheads.serve.metrics import Metrics
 from manyheads.serve.queue import Job, Queue, QueueFull, Work
 from manyheads.serve.reading import checked, fields, texts_of
-from manyheads.serve.work import Looking, Scoring, Served, Translating, TranslatingPages
+from manyheads.serve.training import Runs
+from manyheads.serve.words import Words
+from manyheads.serve.work import (
+    Looking,
+    Scoring,
+    Served,
+    Translating,
+    TranslatingPages,
+    Viewing,
+    Walking,
+    without_nan,
+)
 from manyheads.translate import Translation
 
 LOG = logging.getLogger("manyheads.serve")
@@ -43,14 +54,6 @@ class Json(Response):
         return text.encode("utf-8", "replace")
 
 
-def without_nan(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: without_nan(one) for key, one in value.items()}
-    return [without_nan(one) for one in value] if isinstance(value, list | tuple) else value
-
-
 class Server:
     """What the paths share."""
 
@@ -62,11 +65,12 @@ class Server:
         api_key: str | None = None,
         log_text: bool = False,
         log_requests: bool = True,
+        runs: Sequence[Path] = (),
     ) -> None:
         if not models:
             raise ConfigError("a server needs at least one model")
         self.limits, self.api_key, self.log_text, self.log_requests = limits, api_key, log_text, log_requests
-        self.pairs, self.metrics = Pairs(models), Metrics()
+        self.pairs, self.metrics, self.runs = Pairs(models), Metrics(), Runs(runs)
         self.detector = Detector(self.pairs.codes)
         self.queue = Queue(limits, self.metrics.batch)
         self.metrics.watch(self.queue)
@@ -216,13 +220,34 @@ class Server:
 
     async def attention(self, request: Request) -> Response:
         asked: api.AttentionRequest = await self.asked(request, api.AttentionRequest)
+        return await self.looked(request, asked, Looking(self.seen(asked), asked.layer, self.limits.numbers))
+
+    async def look(self, request: Request) -> Response:
+        asked: api.LookRequest = await self.asked(request, api.LookRequest)
+        return await self.looked(request, asked, Viewing(self.seen(asked), None, self.limits.numbers))
+
+    async def walk(self, request: Request) -> Response:
+        asked: api.WalkRequest = await self.asked(request, api.WalkRequest)
+        work = Walking(self.seen(asked), asked.stack, asked.layer, asked.width, self.limits.numbers)
+        return await self.looked(request, asked, work)
+
+    def seen(self, asked: api.AttentionRequest | api.LookRequest) -> Served:
+        """A model that can be looked into."""
         model = self.pairs.model(asked.source, asked.target, asked.model)
         if not model.aligns:
             engine = model.translator.engine.name
             raise HTTPException(400, f"attention maps are the torch engine's; this one is {engine}")
-        work = Looking(model, asked.layer, self.limits.numbers)
+        return model
+
+    async def looked(
+        self, request: Request, asked: api.AttentionRequest | api.LookRequest, work: Work
+    ) -> Response:
         ((found,),) = await self.done(request, [(work, [(asked.q, asked.translation)])])
         return Response(found, media_type="application/json")
+
+    async def training(self, request: Request) -> list[dict[str, Any]]:
+        self.check_key(request)
+        return await self.runs.curves()
 
     async def models(self, request: Request) -> list[dict[str, Any]]:
         self.check_key(request)
@@ -262,6 +287,8 @@ class Server:
             "suggestions": False,
             "filesTranslation": False,
             "supportedFilesFormat": [],
+            "textLimit": self.limits.texts,
+            "alternativesLimit": self.limits.alternatives,
         }
 
 
@@ -289,6 +316,7 @@ def details(found: Translation) -> dict[str, Any]:
         "tokens": found.tokens,
         "tokenScores": found.token_scores,
         "alignment": found.alignment,
+        **Words.of(found).told(),
     }
 
 
@@ -357,6 +385,9 @@ def add_paths(app: FastAPI, server: Server) -> None:
     add("/detect", server.detect, list[api.Detection], api.DetectRequest)
     add("/score", server.score, api.ScoreAnswer, api.ScoreRequest)
     add("/attention", server.attention, api.AttentionAnswer, api.AttentionRequest)
+    add("/look", server.look, api.LookAnswer, api.LookRequest)
+    add("/walk", server.walk, api.WalkAnswer, api.WalkRequest)
+    add("/training", server.training, list[api.RunAnswer])
     add("/languages", server.languages, list[api.Language])
     add("/models", server.models, list[api.ModelAnswer])
     add("/health", server.health, api.Health)
@@ -373,12 +404,13 @@ def add_paths(app: FastAPI, server: Server) -> None:
 
 
 def add_page(app: FastAPI) -> None:
-    """Every file of page/ under its own name; index.html is /."""
-    for file in files("manyheads.serve").joinpath("page").iterdir():
-        suffix = "." + file.name.rpartition(".")[2]
-        if suffix in TYPES:
-            path = "/" if file.name == "index.html" else f"/{file.name}"
-            app.add_route(path, shown(file.read_bytes(), TYPES[suffix]), ["GET"], include_in_schema=False)
+    """Every file of page/ under its own name, index.html as /; the attention view's under /look/."""
+    for room, before in (("manyheads.serve", "/"), ("manyheads.look", "/look/")):
+        for file in files(room).joinpath("page").iterdir():
+            suffix = "." + file.name.rpartition(".")[2]
+            if suffix in TYPES and not (suffix == ".html" and before != "/"):
+                path = "/" if file.name == "index.html" else before + file.name
+                app.add_route(path, shown(file.read_bytes(), TYPES[suffix]), ["GET"], include_in_schema=False)
 
 
 def shown(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Response]]:

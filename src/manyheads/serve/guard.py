@@ -26,7 +26,7 @@ LOG = logging.getLogger("manyheads.serve")
 BUG = "a fault of the server; its log says where"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 EVERYWHERE = ("0.0.0.0", "::", "")
-QUEUED = frozenset(["/translate", "/score", "/attention"])  # what waits for the model
+QUEUED = frozenset(["/translate", "/score", "/attention", "/look", "/walk"])  # what waits for the model
 SAFE = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; "

@@ -38,6 +38,7 @@ def serve(
     allow_origins: Sequence[str] = (),
     log_text: bool = False,
     log_requests: bool = True,
+    runs: Sequence[Path] = (),
 ) -> None:
     """Serves until SIGTERM or Ctrl-C; what was accepted by then is finished."""
     limits = limits or Limits()
@@ -52,6 +53,7 @@ def serve(
         api_key=api_key or None,
         log_text=log_text,
         log_requests=log_requests,
+        runs=runs,
     )
     begin_log()
     prepare_process()

@@ -1,14 +1,18 @@
 """What the working thread does with a model: translating, scoring, looking at attention."""
 
 import json
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 from manyheads.errors import RequestError
+from manyheads.look.maps import described
+from manyheads.look.walk import Stack, how_many, walked
 from manyheads.serve import html
 from manyheads.translate import Attention, Translation, Translator
 
@@ -145,7 +149,10 @@ class Looking:
         if target is None:
             target = translator.translate([source], split=False)[0].text
         self._check(max(self.model.tokens(source), len(translator.subwords.target.encode(target))) + 1)
-        return as_json(translator.attention(source, target), target, self.layer)
+        return self._told(source, target)
+
+    def _told(self, source: str, target: str) -> str:
+        return as_json(self.model.translator.attention(source, target), target, self.layer)
 
     def _check(self, tokens: int) -> None:
         config = self.model.translator.engine.model.config  # type: ignore[attr-defined]
@@ -157,6 +164,63 @@ class Looking:
                 f"the maps of {tokens} tokens have {numbers} numbers, but at most {self.most} are given: "
                 f"take a shorter sentence, or one layer"
             )
+
+
+@dataclass(frozen=True)
+class Viewing(Looking):
+    """A sentence and its translation -> what the attention page shows, as JSON."""
+
+    def _told(self, source: str, target: str) -> str:
+        return json.dumps(
+            described(self.model.translator.attention(source, target), source=source, target=target)
+        )
+
+
+@dataclass(frozen=True)
+class Walking:
+    """A sentence and its translation -> its way through one layer, as JSON."""
+
+    model: Served
+    stack: Stack
+    layer: int
+    width: int
+    most: int  # numbers
+
+    def size(self, pairs: Sequence[tuple[str, str | None]]) -> int:
+        return sum(self.model.tokens(source) for source, _ in pairs)
+
+    def run(self, pairs: Sequence[tuple[str, str | None]]) -> list[str]:
+        with without_warnings():
+            return [self._walk(source, target) for source, target in pairs]
+
+    def _walk(self, source: str, target: str | None) -> str:
+        translator = self.model.translator
+        self._check(self.model.tokens(source) + 1)
+        if target is None:
+            target = translator.translate([source], split=False)[0].text
+        self._check(max(self.model.tokens(source), len(translator.subwords.target.encode(target))) + 1)
+        found = walked(translator, source, target, stack=self.stack, layer=self.layer, width=self.width)
+        return json.dumps(without_nan(found), allow_nan=False)
+
+    def _check(self, tokens: int) -> None:
+        config = self.model.translator.engine.model.config  # type: ignore[attr-defined]
+        if self.layer >= config.layers:
+            raise RequestError(f"layer is {self.layer}, but the model has {config.layers}, from 0")
+        numbers = how_many(config, tokens, self.width)
+        if numbers > self.most:
+            raise RequestError(
+                f"the walk of {tokens} tokens has {numbers} numbers, but at most {self.most} are given: "
+                f"take a shorter sentence, or a smaller width"
+            )
+
+
+def without_nan(value: Any) -> Any:
+    """NaN is no number of JSON."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: without_nan(one) for key, one in value.items()}
+    return [without_nan(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def as_json(found: Attention, translation: str, layer: int | None) -> str:

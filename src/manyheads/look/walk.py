@@ -1,0 +1,215 @@
+"""One sentence on its way through one layer of the model, number by number.
+
+The layer's own parts are called one after the other, where the model calls them all at once; what each of
+them gives is told with its shape. The last vectors are those that the model itself computes.
+
+    source, target   the texts
+    tokens           by side: `source`, and `read` and `written` by the decoder
+    ids              of the tokens, by side
+    stack, layer     what is walked through: encoder or decoder, and which of its layers
+    layers, heads, d_model, d_k, d_v, d_ff, positions, attention, norm, normalisation, activation, residuals
+    steps            in their order:
+        part         embedding, self, cross, feed_forward or output
+        name         embedding, position, sum, input, norm, query, key, value, scores, weights, heads,
+                     concat, project, add, hidden, outward or logits
+        axes, shape  such as ["T", "H", "K"] and [5, 4, 32]: T tokens, S tokens that are looked at,
+                     D = d_model, H heads, K = d_k, V = d_v, C = the heads together, F = d_ff, W words
+        rows         the side whose tokens the rows are of; `columns` too, where the columns are tokens
+        numbers      of each vector the first `width`; null is what may not be seen
+    candidates       after the decoder's last layer the likeliest pieces for each step, with probabilities
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor
+
+from manyheads.config import BEGIN, END, ModelConfig
+from manyheads.errors import RequestError
+from manyheads.model.attention import compatibility, visible
+from manyheads.model.layers import DecoderLayer, EncoderLayer, FeedForward, MultiHeadAttention, Residual
+from manyheads.model.transformer import Transformer
+from manyheads.packed import Packed
+from manyheads.translate import Translator
+
+Stack = Literal["encoder", "decoder"]
+FEW = 8  # numbers of each vector
+CANDIDATES = 5
+TOLD = ("layers", "heads", "d_model", "d_ff", "positions", "attention", "norm", "normalisation", "activation")
+
+
+@dataclass
+class Steps:
+    """What was told so far."""
+
+    width: int
+    told: list[dict[str, Any]] = field(default_factory=list)
+
+    def tell(self, part: str, name: str, axes: str, rows: str, values: Tensor, columns: str = "") -> Tensor:
+        """Vectors are cut to the width, and what goes on is whole."""
+        shown = values if columns else values[..., : self.width]
+        numbers = shown.double().cpu().numpy().round(6).tolist()
+        step = {"part": part, "name": name, "axes": list(axes), "shape": list(values.shape), "rows": rows}
+        if columns:
+            step["columns"] = columns
+            numbers = without_infinity(numbers)
+        self.told.append({**step, "numbers": numbers})
+        return values
+
+
+def without_infinity(numbers: Any) -> Any:
+    if isinstance(numbers, list):
+        return [without_infinity(one) for one in numbers]
+    return numbers if math.isfinite(numbers) else None
+
+
+def how_many(config: ModelConfig, tokens: int, width: int) -> int:
+    """No walk of so many tokens holds more numbers than this."""
+    by_heads = 8 * config.heads * min(width, max(config.key_width, config.value_width))
+    whole = 24 * min(width, max(config.d_model, config.d_ff, config.target_size))
+    return tokens * (by_heads + whole) + 4 * config.heads * tokens**2
+
+
+@torch.inference_mode()
+def walked(
+    translator: Translator,
+    source: str,
+    target: str | None = None,
+    *,
+    stack: Stack = "encoder",
+    layer: int = 0,
+    width: int = FEW,
+) -> dict[str, Any]:
+    """A sentence and its translation, or a given one, through one layer. See above for what comes back."""
+    if target is None:
+        target = translator.translate([source], split=False)[0].text
+    attention = translator.attention(source, target, candidates=CANDIDATES)  # which also checks the engine
+    model: Transformer = translator.engine.model  # type: ignore[attr-defined]
+    config = model.config
+    if not 0 <= layer < config.layers:
+        raise RequestError(f"layer is {layer}, but the model has {config.layers}, from 0")
+    source_ids = [*translator.subwords.source.encode(source), END]
+    target_ids = translator.subwords.target.encode(target)
+    sentence, begun = (
+        Packed.of([ids]).to(model.output.weight.device) for ids in (source_ids, [BEGIN, *target_ids])
+    )
+    steps = Steps(width)
+    if stack == "encoder":
+        walk_encoder(model, layer, sentence, steps)
+    else:
+        walk_decoder(model, layer, sentence, begun, steps)
+    written = attention.target_tokens
+    begin = translator.subwords.target.piece(BEGIN)
+    return {
+        "source": source,
+        "target": target,
+        "languages": attention.languages,
+        "tokens": {"source": attention.source_tokens, "read": [begin, *written[:-1]], "written": written},
+        "ids": {"source": source_ids, "read": [BEGIN, *target_ids], "written": [*target_ids, END]},
+        "stack": stack,
+        "layer": layer,
+        **{name: getattr(config, name) for name in TOLD},
+        "d_k": config.key_width,
+        "d_v": config.value_width,
+        "residuals": config.residuals,
+        "steps": steps.told,
+        "candidates": [
+            [[piece, round(math.exp(log_p), 6)] for piece, log_p in step] for step in attention.candidates
+        ]
+        if stack == "decoder" and layer == config.layers - 1
+        else [],
+    }
+
+
+def walk_encoder(model: Transformer, number: int, source: Packed, steps: Steps) -> None:
+    x = embedded(model, "source", source, steps)
+    for earlier in list(model.encoder)[:number]:
+        x = earlier(x, source)
+    layer = cast(EncoderLayer, model.encoder[number])
+    if number:
+        steps.tell("self", "input", "TD", "source", x)
+    x = attended("self", layer.self_attention, layer.around_self_attention, x, None, "source", steps)
+    x = fed_forward(layer.feed_forward, layer.around_feed_forward, x, "source", steps)
+    if number == model.config.layers - 1 and model.config.norm == "pre":
+        steps.tell("output", "norm", "TD", "source", model.encoder_norm(x))
+
+
+def walk_decoder(model: Transformer, number: int, source: Packed, read: Packed, steps: Steps) -> None:
+    memory = model.encode(source)
+    x = embedded(model, "read", read, steps)
+    for earlier in list(model.decoder)[:number]:
+        x = earlier(x, memory.hidden, read, source)
+    layer = cast(DecoderLayer, model.decoder[number])
+    if number:
+        steps.tell("self", "input", "TD", "read", x)
+    x = attended("self", layer.self_attention, layer.around_self_attention, x, None, "read", steps)
+    x = attended(
+        "cross", layer.cross_attention, layer.around_cross_attention, x, memory.hidden, "read", steps
+    )
+    x = fed_forward(layer.feed_forward, layer.around_feed_forward, x, "read", steps)
+    if number == model.config.layers - 1:
+        if model.config.norm == "pre":
+            x = steps.tell("output", "norm", "TD", "read", model.decoder_norm(x))
+        steps.tell("output", "logits", "TW", "read", model.output(x))
+
+
+def embedded(model: Transformer, side: str, packed: Packed, steps: Steps) -> Tensor:
+    """Rows of the embedding times sqrt(d_model), plus the encoding of positions (3.4, 3.5)."""
+    from_source = side == "source"
+    table = model.source_embedding if from_source else model.target_embedding
+    encoding = model.source_positions if from_source else model.target_positions
+    x = table(packed.tokens) * math.sqrt(model.config.d_model)
+    steps.tell("embedding", "embedding", "TD", side, x)
+    if encoding is not None:
+        positions = encoding(packed.positions, packed.longest, x.dtype)
+        x = x + steps.tell("embedding", "position", "TD", side, positions)
+        steps.tell("embedding", "sum", "TD", side, x)
+    return cast(Tensor, x)
+
+
+def attended(
+    part: str,
+    attention: MultiHeadAttention,
+    around: Residual,
+    x_TD: Tensor,
+    memory_SD: Tensor | None,
+    side: str,
+    steps: Steps,
+) -> Tensor:
+    """Equation (1) in every head, the heads side by side, and what stands around them (3.1, 3.2)."""
+    y_TD = steps.tell(part, "norm", "TD", side, around.norm(x_TD)) if around.pre else x_TD
+    seen_TD, other = (y_TD, side) if memory_SD is None else (memory_SD, "source")
+    rows = "S" if memory_SD is not None else "T"
+    q_THK = steps.tell(part, "query", "THK", side, attention.split_heads(attention.w_q(y_TD)))
+    k_SHK = steps.tell(part, "key", f"{rows}HK", other, attention.split_heads(attention.w_k(seen_TD)))
+    v_SHV = steps.tell(part, "value", f"{rows}HV", other, attention.split_heads(attention.w_v(seen_TD)))
+    rule = attention.rule_now()
+    scores_HTS = compatibility(q_THK.transpose(0, 1), k_SHK.transpose(0, 1), rule)
+    if rule.causal or rule.window is not None:
+        scores_HTS = scores_HTS.masked_fill(~visible(len(x_TD), rule, x_TD.device), -math.inf)
+    steps.tell(part, "scores", f"HT{rows}", side, scores_HTS, other)
+    weights_HTS = steps.tell(part, "weights", f"HT{rows}", side, scores_HTS.softmax(-1), other)
+    heads_THV = (weights_HTS @ v_SHV.transpose(0, 1)).transpose(0, 1)
+    steps.tell(part, "heads", "THV", side, heads_THV)
+    concat_TC = steps.tell(part, "concat", "TC", side, heads_THV.flatten(-2))
+    out_TD = steps.tell(part, "project", "TD", side, attention.w_o(concat_TC))
+    return added(part, around, x_TD, out_TD, side, steps)
+
+
+def fed_forward(feed_forward: FeedForward, around: Residual, x_TD: Tensor, side: str, steps: Steps) -> Tensor:
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (3.3)."""
+    y_TD = steps.tell("feed_forward", "norm", "TD", side, around.norm(x_TD)) if around.pre else x_TD
+    hidden_TF = steps.tell("feed_forward", "hidden", "TF", side, feed_forward.hidden(y_TD))
+    out_TD = steps.tell("feed_forward", "outward", "TD", side, feed_forward.w_2(hidden_TF))
+    return added("feed_forward", around, x_TD, out_TD, side, steps)
+
+
+def added(part: str, around: Residual, x_TD: Tensor, out_TD: Tensor, side: str, steps: Steps) -> Tensor:
+    """LayerNorm(x + Sublayer(x)); pre-norm has normalised before (3.1)."""
+    if around.residuals:
+        out_TD = steps.tell(part, "add", "TD", side, x_TD + out_TD)
+    if not around.pre:
+        out_TD = steps.tell(part, "norm", "TD", side, around.norm(out_TD))
+    return out_TD
