@@ -208,8 +208,9 @@ def fonts_for(text: str) -> Iterator[None]:
         found = font_with(missing)
         families.append(found)
         missing -= letters_of(found)
-    plain = {"text.parse_math": False}  # a word with two dollars is no formula
-    with rc_context({"font.family": families, "svg.fonttype": "path", "svg.hashsalt": "manyheads", **plain}):
+    how: dict[Any, Any] = {"font.family": families, "svg.fonttype": "path", "svg.hashsalt": "manyheads"}
+    how["text.parse_math"] = False  # a word with two dollars is no formula
+    with rc_context(how):
         yield
 
 

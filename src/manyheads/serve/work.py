@@ -4,7 +4,7 @@ import json
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -81,6 +81,7 @@ class TranslatingPages:
     """HTML -> HTML, its tags in place. See html.py for the rule."""
 
     model: Served
+    nbest: int = 1
 
     def size(self, pages: Sequence[str]) -> int:
         return sum(map(self.model.tokens, pages))
@@ -89,12 +90,26 @@ class TranslatingPages:
         documents = [html.Document(page, whole_blocks=self.model.aligns) for page in pages]
         texts = [text for document in documents for text in document.texts]
         with without_warnings():
-            done = self.model.translator.translate(texts, alignment=self.model.aligns, scores="none")
+            done = self.model.translator.translate(
+                texts,
+                beam=max(self.nbest, self.model.translator.how.beam),
+                nbest=self.nbest,
+                alignment=self.model.aligns,
+                scores="none",
+            )
         answers = iter(done)
         return [
-            Translation(page, document.filled([next(answers) for _ in document.texts]))
+            self._filled(page, document, [next(answers) for _ in document.texts])
             for page, document in zip(pages, documents, strict=True)
         ]
+
+    def _filled(self, page: str, document: html.Document, found: list[Translation]) -> Translation:
+        """The n-th alternative of a page is of the n-th best of each text in it."""
+        ranked = [[one, *one.alternatives] for one in found]
+        most = max(map(len, ranked), default=1)
+        ranks = [[one[min(rank, len(one) - 1)] for one in ranked] for rank in range(most)]
+        best, *others = [Translation(page, document.filled(rank)) for rank in ranks]
+        return replace(best, alternatives=others)
 
 
 @dataclass(frozen=True)
@@ -107,11 +122,14 @@ class Scoring:
         return sum(self.model.tokens(source) + self.model.tokens(target) for source, target in pairs)
 
     def run(self, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
+        with without_warnings():
+            return self.model.translator.score([source for source, _ in pairs], [t for _, t in pairs])
+
+    def check(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Before it takes a place in the queue: what cannot be done would have its company done again."""
         for pair in pairs:
             for text in pair:
                 self._check_length(text)
-        with without_warnings():
-            return self.model.translator.score([source for source, _ in pairs], [t for _, t in pairs])
 
     def _check_length(self, text: str) -> None:
         """Scored sentences are not parted, and all their logits are held at once."""
@@ -139,12 +157,18 @@ class Looking:
         with without_warnings():
             return [self._look(source, target) for source, target in pairs]
 
+    def check(self, source: str, target: str | None) -> None:
+        """Before it takes a place in the queue."""
+        lengths = [self.model.tokens(source)]
+        if target is not None:
+            lengths.append(len(self.model.translator.subwords.target.encode(target)))
+        self._check(max(lengths) + 1)
+
     def _look(self, source: str, target: str | None) -> str:
-        self._check(self.model.tokens(source) + 1)
         translator = self.model.translator
         if target is None:
             target = translator.translate([source], split=False)[0].text
-        self._check(max(self.model.tokens(source), len(translator.subwords.target.encode(target))) + 1)
+            self.check(source, target)
         return as_json(translator.attention(source, target), target, self.layer)
 
     def _check(self, tokens: int) -> None:
