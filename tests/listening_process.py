@@ -1,4 +1,4 @@
-"""A server with a scripted translator in a process of its own, as the command starts it."""
+"""A server in a process of its own, as the command starts it; with a scripted translator, or a model."""
 
 import subprocess
 import sys
@@ -11,8 +11,9 @@ import sys
 sys.path[:0] = [{tests!r}]
 from scripted import Scripted
 from manyheads.serve import server
-server.load = lambda *_, **__: Scripted(seconds={seconds})
-sys.argv = ["manyheads", "serve", "nowhere", "--port=0", *{arguments!r}]
+if not {model!r}:
+    server.load = lambda *_, **__: Scripted(seconds={seconds})
+sys.argv = ["manyheads", "serve", {model!r} or "nowhere", "--port=0", *{arguments!r}]
 from manyheads.cli import main
 main()
 """
@@ -34,9 +35,10 @@ class Process:
 
 
 @contextmanager
-def listening_process(*arguments: str, seconds: float = 0.0) -> Iterator[Process]:
+def listening_process(*arguments: str, seconds: float = 0.0, model: Path | None = None) -> Iterator[Process]:
     tests = str(Path(__file__).parent)
-    code = CODE.format(tests=tests, seconds=seconds, arguments=list(arguments))
+    named = str(model) if model else ""
+    code = CODE.format(tests=tests, seconds=seconds, arguments=list(arguments), model=named)
     with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as process:
         try:
             yield Process(process)

@@ -257,15 +257,20 @@ class Translator:
 
     def _alignments(
         self, asked: Sequence[Sentence], results: Sequence[list[Hypothesis]]
-    ) -> list[list[tuple[int, int]] | None]:
+    ) -> list[list[list[tuple[int, int]]] | None]:
+        """Of every hypothesis of every sentence."""
         assert isinstance(self.engine, TorchEngine)
-        maps = self.engine.alignments([one.ids for one in asked], [found[0].tokens for found in results])
+        maps = self.engine.alignments(
+            [one.ids for one, found in zip(asked, results, strict=True) for _ in found],
+            [one.tokens for found in results for one in found],
+        )
         # The end looks like any other token, but nothing comes of it.
         words = [one[:-1, :-1] if one.shape[1] > 1 else one[:0] for one in maps]
-        return [
+        pairs = iter(
             [(int(place), number) for number, place in enumerate(one.argmax(-1).tolist())] if len(one) else []
             for one in words
-        ]
+        )
+        return [list(islice(pairs, len(found))) for found in results]
 
     def _joined(
         self, text: str, parts: list[Part], answers: list[tuple[Sentence, list[Hypothesis], Any]]
@@ -284,8 +289,9 @@ class Translator:
         source_tokens: list[str] = []
         tokens: list[str] = []
         for asked, one, seen in chosen:
-            if seen is not None and place == 0:
-                moved = [(s + len(source_tokens), t + len(tokens)) for s, t in seen]
+            if seen is not None:
+                own = seen[min(place, len(seen) - 1)]
+                moved = [(s + len(source_tokens), t + len(tokens)) for s, t in own]
                 alignment = [*(alignment or []), *moved]
             source_tokens += map(self.subwords.source.piece, asked.ids[:-1])
             tokens += map(self.subwords.target.piece, one.tokens)

@@ -5,6 +5,7 @@ import math
 import re
 import shutil
 import threading
+import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -507,12 +508,56 @@ def test_a_hundred_tokens_of_the_largest_model_are_drawn_on_canvas_and_when_seen
     assert {row for _, row, _ in alone} == {50}, "few enough for SVG"
     page.locator("[data-value=head]").click()
     assert page.locator(".picture canvas").count() == 1
+    page.locator("[data-value=lines]").click()
+    start = time.monotonic()
+    page.locator(".numbers summary").click()
+    page.locator(".numbers td").first.wait_for()
+    assert page.locator(".numbers td").count() == 100 * 100, "of 16 heads the chosen one"
+    assert time.monotonic() - start < 2
+    page.evaluate("document.querySelector('.numbers td').dataset.old = 'yes'")
+    page.locator("[data-chip='3']").click()
+    assert page.locator("[data-old]").count() == 1, "the same table is not made again"
+    token(page, 0, 50).click()
+    assert page.locator(".numbers td").count() == 15 * 100, "of every head the row that is alone"
+    page.locator(".numbers summary").click()
     page.locator("[data-value=grid]").click()
     page.wait_for_selector(".card canvas")
     assert page.locator(".card").count() == 384
     assert page.locator(".card canvas").count() < 384
     page.locator(".card").last.scroll_into_view_if_needed()
     page.locator(".card").last.locator("canvas").wait_for()
+
+
+def test_the_order_list_says_begin_where_the_decoder_cannot_see_the_end(open_page: Open, path: Path) -> None:
+    page = open_page(path, "view=grid")
+    name = page.locator("[name=order] [value=edge]")
+    for kind, said in (("encoder", "on the end"), ("decoder", "on the begin"), ("cross", "on the end")):
+        page.locator(f"[data-value={kind}]").click()
+        assert name.text_content() == said
+
+
+def test_a_grid_that_is_no_more_is_not_watched(open_page: Open, path: Path) -> None:
+    page = open_page(path)
+    page.evaluate(
+        """() => {
+          window.watched = new Set();
+          const { observe, disconnect } = IntersectionObserver.prototype;
+          IntersectionObserver.prototype.observe = function (one) {
+            window.watched.add(this);
+            return observe.call(this, one);
+          };
+          IntersectionObserver.prototype.disconnect = function () {
+            window.watched.delete(this);
+            return disconnect.call(this);
+          };
+        }"""
+    )
+    page.locator("[data-value=grid]").click()
+    for kind in ("decoder", "cross", "encoder"):
+        page.locator(f"[data-value={kind}]").click()
+    assert page.evaluate("window.watched.size") == 1
+    page.locator("[data-value=table]").click()
+    assert page.evaluate("window.watched.size") == 0
 
 
 # ---- elsewhere

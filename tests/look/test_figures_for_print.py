@@ -1,8 +1,12 @@
 """Figures without a browser."""
 
+import time
+import warnings
 import xml.etree.ElementTree as ElementTree
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import manyheads as mh
@@ -45,11 +49,11 @@ def test_lines_are_as_many_as_weights_that_can_be_seen(attention: mh.Attention) 
     map_QK = attention.trace.encoder[0][0][0].numpy()
     words = ["w"] * len(map_QK)
     (axis,) = figures.lines_figure(words, [[(map_QK, "#123456", None)]]).axes
-    assert len(axis.lines) == int((map_QK >= 0.01).sum())
-    strongest = max(axis.lines, key=lambda line: line.get_alpha())
-    assert strongest.get_alpha() == pytest.approx(map_QK.max())
+    (lines,) = axis.collections
+    assert len(lines.get_segments()) == int((map_QK >= 0.01).sum())
+    assert max(colour[3] for colour in lines.get_colors()) == pytest.approx(map_QK.max())
     (alone,) = figures.lines_figure(words, [[(map_QK, "#123456", 1)]]).axes
-    assert len(alone.lines) == int((map_QK[1] >= 0.01).sum())
+    assert len(alone.collections[0].get_segments()) == int((map_QK[1] >= 0.01).sum())
     matplotlib.pyplot.close("all")
 
 
@@ -58,9 +62,47 @@ def test_a_missing_hangul_font_is_a_clear_error(
 ) -> None:
     from matplotlib.font_manager import fontManager
 
-    latin = [entry for entry in fontManager.ttflist if entry.name == "DejaVu Sans"]
-    monkeypatch.setattr(fontManager, "ttflist", latin)
+    own = [entry for entry in fontManager.ttflist if "mpl-data" in entry.fname]  # all that matplotlib brings
+    assert any("Last Resort" in entry.name for entry in own)
+    monkeypatch.setattr(fontManager, "ttflist", own)
     with pytest.raises(
         mh.RequestError, match=r"no font here has Hangul \(.\), so figures cannot show it: install"
     ):
         figures.write_figures(attention, tmp_path)
+
+
+@pytest.mark.parametrize("text", ["a \U0001f642 b", "a\u200d\ufe0f", "\x01", "a \U0010fffd", "$a$"])
+def test_letters_that_no_font_has_are_told_and_no_traceback(text: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with suppress(mh.RequestError), figures.fonts_for(text):
+            figures.lines_figure([text], [[(np.eye(1), "#123456", None)]]).canvas.draw()
+    matplotlib.pyplot.close("all")
+
+
+def test_a_weight_of_one_is_written_as_one() -> None:
+    map_QK = np.array([[1.0, 0.0], [0.004, 0.996]])
+    (axis,) = figures.heat_figure(map_QK, ["ab", "cd"]).axes
+    assert [one.get_text() for one in axis.texts] == ["1", "1"]
+    matplotlib.pyplot.close("all")
+
+
+def test_figures_of_a_long_sentence_end() -> None:
+    words = ["w"] * figures.MOST_WORDS
+    map_QK = np.full((len(words), len(words)), 1 / 50)
+    start = time.monotonic()
+    (axis,) = figures.lines_figure(words, [[(map_QK, "#123456", None)]]).axes
+    assert len(axis.collections[0].get_segments()) == map_QK.size
+    (axis,) = figures.heat_figure(map_QK, [words, words]).axes
+    assert not axis.texts, "values would not be read"
+    assert time.monotonic() - start < 5
+    matplotlib.pyplot.close("all")
+
+
+def test_a_sentence_too_long_for_figures_is_a_clear_error(
+    attention: mh.Attention, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(figures, "MOST_WORDS", 3)
+    with pytest.raises(mh.RequestError, match="a sentence of 6 words, but figures show at most 3"):
+        figures.write_figures(attention, tmp_path / "figures")
+    assert not (tmp_path / "figures").exists()

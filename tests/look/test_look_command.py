@@ -42,6 +42,25 @@ def test_look_writes_a_page_of_the_models_own_translation(look: Call, model: Pat
     assert data_of(tmp_path / "attention.html")["text"] == {"source": "I go home.", "target": own}
 
 
+def test_the_page_tells_nothing_of_the_machine(look: Call, model: Path, tmp_path: Path) -> None:
+    assert look(str(model), "I go home.")[0] == 0
+    data = data_of(tmp_path / "attention.html")
+    assert [moment["name"] for moment in data["moments"]] == ["model"]
+    assert str(model.parent) not in (tmp_path / "attention.html").read_text(encoding="utf-8")
+
+
+def test_an_empty_translation_is_one_too(look: Call, run: Path, tmp_path: Path) -> None:
+    assert look(str(run), "I go home.", "--target", "", "--through-training")[0] == 0
+    assert data_of(tmp_path / "attention.html")["tokens"]["written"] == ["</s>"]
+
+
+def test_an_option_is_named_by_which_another_place_is_given(look: Call, model: Path) -> None:
+    page = look(str(model), "I go.", "-o", "/dev/null/x.html")
+    assert page[2].endswith("give another place with -o\n")
+    figures = look(str(model), "I go.", "--target", "I.", "--figures", "/dev/null/x")
+    assert figures[2].endswith("give another place with --figures\n")
+
+
 def test_look_takes_a_given_translation_and_reports_as_json(look: Call, model: Path) -> None:
     _, out, _ = look(str(model), "I go home.", "--target", "나는 집에 간다.", "-o", "new/page.html", "--json")
     told = json.loads(out)
@@ -78,6 +97,11 @@ def test_look_goes_through_training(look: Call, run: Path, tmp_path: Path) -> No
         (["MODEL", "I go.", "--through-training"], 3, "MODEL: no run with checkpoints"),
         (["RUN", "I go.", "--through-training", "--figures", "x"], 2, "--figures are of a model"),
         (["RUN", "--through-training"], 2, "RUN: give a sentence, for its data are gone"),
+        (["MODEL", "I go.", "-o", "/dev/null/x.html"], 2, "/dev/null/x.html: cannot be written ("),
+        (["MODEL", "I go.", "--target", "I.", "--figures", "/dev/null/x"], 2, "/dev/null/x: cannot be wri"),
+        (["MODEL", "I \udcff go."], 2, "the sentence is not UTF-8"),
+        (["MODEL", "I go.", "--target", "\udcff"], 2, "--target is not UTF-8"),
+        (["RUN", "I \udcff go.", "--through-training"], 2, "the sentence is not UTF-8"),
         (["MODEL", "I go.", "-o", "."], 2, ".: is a folder; give the page a name, such as page.html"),
     ],
 )

@@ -107,6 +107,19 @@ def test_more_than_a_page_can_hold_is_refused(
         described(attention)
 
 
+def test_a_page_holds_all_moments_together_and_none_is_made_in_vain(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (one,) = through_training(run, "I go.", "I.", most=2)["moments"][:1]
+    weights = sum(
+        len(base64.b64decode(head)) // 2 for kind in one["maps"].values() for layer in kind for head in layer
+    )
+    monkeypatch.setattr(maps, "MOST_WEIGHTS", 3 * weights - 1)
+    monkeypatch.setattr(maps, "stacked", lambda *_: pytest.fail("a moment was made"))
+    with pytest.raises(mh.RequestError, match=f"^{3 * weights:,} attention weights"):
+        through_training(run, "I go.", "I.")
+
+
 def test_colours_differ_and_can_be_seen_on_white_and_on_black() -> None:
     found = maps.colours(16)
     assert len(set(found)) == 16

@@ -1,5 +1,6 @@
 """What is asked and answered: LibreTranslate's API, and ours."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,79 @@ def test_the_language_is_told_where_it_is_asked_for(asking: Any) -> None:
         found = client.post("/detect", data={"q": texts[1]}).json()
         assert found[0]["language"] == "de"
         assert {one["language"] for one in found} == {"de", "en", "ko"}, "only what is served"
+
+
+def test_confidence_is_honest_and_what_cannot_be_translated_is_told(client: TestClient) -> None:
+    korean = {"q": "도서관은 어디에 있나요?", "source": "auto", "target": "en"}
+    answer = client.post("/translate", json=korean)
+    assert (answer.status_code, answer.json()["error"]) == (
+        400,
+        "no model translates ko to en; served: en to ko",
+    )
+    french = client.post("/detect", json={"q": "Bonjour tout le monde, je ne sais pas où je suis."}).json()
+    assert max(one["confidence"] for one in french) < 20, "it is neither"
+    signs = {"q": "123 + 4 = ?", "source": "auto", "target": "ko"}
+    answer = client.post("/translate", json=signs).json()
+    assert answer["detectedLanguage"] == {"language": "en", "confidence": 0.0}
+    assert answer["translatedText"] == "? = 4 + 123"
+
+
+def test_codes_of_languages_may_be_written_in_any_letters(asking: Any) -> None:
+    with asking(Scripted("en", "zh-Hans")) as client:
+        asked = {"q": "Where is the library?", "source": "EN", "target": "ZH-hans"}
+        assert client.post("/translate", json=asked).json() == {"translatedText": "library? the is Where"}
+        answer = client.post("/translate", json={**asked, "source": "Auto"}).json()
+        assert answer["detectedLanguage"]["language"] == "en"
+        same = client.post("/translate", json={**asked, "source": "zh-HANS"}).json()
+        assert same == {"translatedText": asked["q"]}
+
+
+@pytest.mark.parametrize("way", ["json", "data"])
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_fields_that_hold_nothing_are_as_if_they_were_not_there(
+    client: TestClient, way: str, nothing: str | None
+) -> None:
+    asked = {**ASKED, "format": nothing, "alternatives": nothing}
+    answer = client.post("/translate", **{way: asked})
+    assert (answer.status_code, answer.json()) == (200, {"translatedText": "three two one"})
+
+
+def test_a_page_has_alternatives_too(client: TestClient) -> None:
+    asked = {**ASKED, "q": "<p>a b</p><p>c d</p>", "format": "html", "alternatives": 2}
+    assert client.post("/translate", json=asked).json() == {
+        "translatedText": "<p>b a</p><p>d c</p>",
+        "alternatives": ["<p>b a 1</p><p>d c 1</p>", "<p>b a 2</p><p>d c 2</p>"],
+    }
+
+
+def test_health_answers_to_head_and_looks_whether_anyone_works(asking: Any) -> None:
+    with asking() as client:
+        answer = client.head("/health")
+        assert (answer.status_code, answer.content) == (200, b"")
+        queue = client.app.queue
+
+        async def stop() -> None:
+            queue.thread.shutdown()
+            task = next(one for one in asyncio.all_tasks() if "Queue.run" in repr(one))
+            task.cancel()
+
+        client.portal.call(stop)
+        assert client.get("/health").status_code == 503
+
+
+def test_a_compressed_body_is_refused_by_the_name_of_its_compression(client: TestClient) -> None:
+    answer = client.post("/translate", json=ASKED, headers={"content-encoding": "gzip"})
+    assert (answer.status_code, answer.json()["error"]) == (
+        415,
+        "the content encoding is 'gzip', but bodies are read as they are",
+    )
+    assert client.post("/translate", json=ASKED, headers={"content-encoding": "identity"}).status_code == 200
+
+
+def test_a_huge_integer_is_told_in_our_words(client: TestClient) -> None:
+    body = b'{"alternatives": ' + b"9" * 9000 + b"}"
+    answer = client.post("/translate", content=body, headers={"content-type": "application/json"})
+    assert answer.json() == {"error": "a number of 9000 digits, but at most 100 are read"}
 
 
 def test_html_keeps_its_tags(client: TestClient) -> None:
@@ -227,6 +301,11 @@ def test_logs_hold_no_text_unless_they_are_asked_to(asking: Any, caplog: pytest.
         ({"host": "[::"}, 403),
         ({"host": ""}, 403),
         ({"host": "10.0.0.1"}, 403),
+        ({"host": "user@localhost"}, 403),
+        ({"host": "localhost:x"}, 403),
+        ({"host": "localhost/"}, 403),
+        ({"host": "localhost?evil.org"}, 403),
+        ({"host": "[::1"}, 403),
         ({"host": "localhost:5000", "origin": "http://localhost:5000"}, 200),
         ({"host": "localhost:5000", "origin": "http://localhost:3000"}, 403),
         ({"origin": "http://evil.org"}, 403),
@@ -246,6 +325,26 @@ def test_only_who_may_ask_is_answered(asking: Any, headers: dict[str, str], stat
         assert ("access-control-allow-methods" in preflight.headers) == (
             headers.get("origin") == "https://friend.org"
         )
+
+
+@pytest.mark.parametrize(
+    ("said", "origin"),
+    [
+        ("https://Friend.org/", "https://friend.org"),
+        ("https://friend.org:443", "https://friend.org"),
+        ("http://friend.org:80/", "http://friend.org"),
+        ("http://friend.org:8080", "http://friend.org:8080"),
+        ("moz-extension://0a-b", "moz-extension://0a-b"),
+    ],
+)
+def test_an_allowed_origin_is_as_browsers_write_it(said: str, origin: str) -> None:
+    assert Doors.of("127.0.0.1", [], [said]).origins == {origin}
+
+
+@pytest.mark.parametrize("origin", ["*", "null", "friend.org", "https://a/b", "https://a@b", "https://", ""])
+def test_an_origin_that_is_none_is_refused_at_the_start(origin: str) -> None:
+    with pytest.raises(mh.ConfigError, match=r"--allow-origin is .* such as https://example\.org"):
+        Doors.of("127.0.0.1", [], [origin])
 
 
 def test_bound_to_everything_it_is_called_by_address_but_not_by_any_name(asking: Any) -> None:
@@ -321,6 +420,24 @@ def test_attention_maps_are_the_model_s(modelled: TestClient, translator: mh.Tra
     assert "numbers, but at most 20000 are given" in too_long.json()["error"]
 
 
+def test_what_a_request_alone_tells_is_checked_before_it_waits(
+    modelled: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def submit(*_: Any) -> None:
+        raise AssertionError("it has a place in the queue")
+
+    monkeypatch.setattr("manyheads.serve.queue.Queue.submit", submit)
+    asked = {"q": "I go home.", "source": "en", "target": "ko"}
+    for path, wrong in (
+        ("/attention", {"layer": 2}),
+        ("/attention", {"q": "I go home. " * 30}),
+        ("/attention", {"translation": "집 " * 90}),
+        ("/score", {"q": "I go home. " * 90, "translation": "a"}),
+        ("/score", {"translation": "a " * 900}),
+    ):
+        assert modelled.post(path, json={**asked, **wrong}).status_code == 400, (path, wrong)
+
+
 def test_a_word_without_end_is_translated_without_a_warning_in_the_log(modelled: TestClient) -> None:
     answer = modelled.post("/translate", json={"q": "x" * 300, "source": "en", "target": "ko"})
     assert answer.status_code == 200
@@ -332,6 +449,11 @@ def test_html_goes_through_the_model_with_every_tag(modelled: TestClient) -> Non
     found = modelled.post("/translate", json=asked).json()["translatedText"]
     assert found.startswith("<p>")
     assert [found.count(tag) for tag in ("<b>", "<i>", "</i>", "</b>")] == [1, 1, 1, 1]
+    answer = modelled.post("/translate", json={**asked, "alternatives": 2}).json()
+    assert answer["translatedText"] == found
+    assert answer["alternatives"]
+    for one in answer["alternatives"]:
+        assert [one.count(tag) for tag in ("<b>", "<i>", "</i>", "</b>")] == [1, 1, 1, 1]
 
 
 def test_maps_are_the_torch_engine_s(client: TestClient) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from listening_process import Process, listening_process
+from tiny import tiny_model
 
 pytestmark = pytest.mark.heavy
 CLIENTS = Path(__file__).parent / "clients"
@@ -81,8 +82,18 @@ def test_the_npm_clients_libretranslate_and_translate(server: Process, tmp_path:
     assert json.loads(done.stdout) == {"libretranslate": "two one", "translate": "two one"}
 
 
-def test_schemathesis_finds_no_5xx_and_no_answer_that_is_not_described(server: Process) -> None:
+@pytest.fixture(scope="module")
+def server_of_a_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    with listening_process(model=tiny_model(tmp_path_factory.mktemp("tiny") / "model")) as found:
+        yield found
+
+
+@pytest.mark.parametrize(("kind", "examples"), [("server", 150), ("server_of_a_model", 30)])
+def test_schemathesis_finds_no_5xx_and_no_answer_that_is_not_described(
+    kind: str, examples: int, request: pytest.FixtureRequest
+) -> None:
     """What a form cannot say is not judged: an empty list, null, and the types of values."""
+    server: Process = request.getfixturevalue(kind)
     command = [
         sys.executable,
         "-m",
@@ -91,7 +102,12 @@ def test_schemathesis_finds_no_5xx_and_no_answer_that_is_not_described(server: P
         f"http://127.0.0.1:{server.port}/openapi.json",
     ]
     how = ["--checks=all", "--exclude-checks=positive_data_acceptance,negative_data_rejection"]
-    more = ["--phases=examples,coverage,fuzzing", "--max-examples=150", "--continue-on-failure", "--seed=1"]
+    more = [
+        "--phases=examples,coverage,fuzzing",
+        f"--max-examples={examples}",
+        "--continue-on-failure",
+        "--seed=1",
+    ]
     done = subprocess.run([*command, *how, *more], capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout[-5000:]
     assert "Tested: 9" in done.stdout

@@ -3,19 +3,24 @@
 import asyncio
 import json
 import random
+import re
 import socket
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 
 from listening_process import Process, listening_process
+from tiny import tiny_model
 
 pytestmark = pytest.mark.heavy
 REQUESTS = 100_000
+OF_A_MODEL = 2_000
 PROMISED = {200, 204, 400, 403, 404, 405, 408, 413, 415, 503}
 ASKED = ["/translate", "/detect", "/score", "/attention", "/look", "/walk"]
 PATHS = [*ASKED * 3, "/languages", "/models", "/training", "/health", "/metrics", "/"]
@@ -28,6 +33,9 @@ WORDS = [
     "🙂",
     "<b>",
     "</b>",
+    "<a",
+    "<a" * 2000,
+    "<p class=notranslate",
     "&amp;",
     "\x00",
     "\ud800",
@@ -124,6 +132,8 @@ class Fuzz:
         said: dict[str, object] = {"q": self.text(), "source": "en", "target": "ko"}
         if chance.random() < 0.3:
             said["q"] = [self.text() for _ in range(chance.choice([0, 1, 3, 101]))]
+        if chance.random() < 0.2:
+            said["format"] = "html"
         for key in (
             "q",
             "source",
@@ -201,6 +211,26 @@ def test_a_hundred_thousand_fuzzed_requests_get_answers_that_were_promised() -> 
         assert seen[200] > REQUESTS / 5, seen
         assert seen[0] < REQUESTS / 30, seen
         assert server.megabytes - before < 64
+        server.process.terminate()
+        assert "Traceback" not in server.log.read()
+    print(dict(seen))
+
+
+def test_fuzzed_requests_to_a_model_get_answers_that_were_promised(tmp_path: Path) -> None:
+    """Fewer, but through searching, aligning, placing tags and attention maps."""
+    seen: Counter[int] = Counter()
+
+    async def all_of_them(port: int) -> None:
+        await asyncio.gather(*(fuzz(port, OF_A_MODEL // 8, 100 + seed, seen) for seed in range(8)))
+
+    with listening_process("--quiet", "--patience=2", model=tiny_model(tmp_path / "model")) as server:
+        asyncio.run(all_of_them(server.port))
+        assert sum(seen.values()) == OF_A_MODEL
+        assert seen[200] > OF_A_MODEL / 5, seen
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as told:
+            metrics = told.read().decode()
+        for path in ASKED:
+            assert re.search(rf'_total{{path="{path}",status="200"}} \d{{2,}}', metrics), path
         server.process.terminate()
         assert "Traceback" not in server.log.read()
     print(dict(seen))

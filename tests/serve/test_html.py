@@ -2,6 +2,7 @@
 
 import random
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -57,6 +58,21 @@ def translated(page: str, whole: bool = True) -> str:
         ('<img class="notranslate">a b', '<img class="notranslate">b a'),
         ("<!-- one two -->a b", "<!-- one two -->b a"),
         ("<!doctype html><?php a b ?>a b", "<!doctype html><?php a b ?>b a"),
+        ("<!-->a b<!--->c d", "<!-->b a<!--->d c"),
+        ("<!-- a b --!>c d-->", "<!-- a b --!>d--&gt; c"),
+        ("<![CDATA[a b]]>c d", "<![CDATA[a b]]>d c"),
+        ("<![CDATA[a > b c", "<![CDATA[a > c b"),
+        ("<svg><![CDATA[</svg> a b]]>c d</svg>e f", "<svg><![CDATA[</svg> a b]]>c d</svg>f e"),
+        ("<!-- a b", "<!-- a b"),
+        ('<a href="?translate=no">a b</a>', '<a href="?translate=no">b a</a>'),
+        (
+            '<p data-translate="no" title="class=notranslate">a b</p>',
+            '<p data-translate="no" title="class=notranslate">b a</p>',
+        ),
+        ("<p class=notranslate>a b</p>c d", "<p class=notranslate>a b</p>d c"),
+        ("<p TRANSLATE = 'No'>a b</p>c d", "<p TRANSLATE = 'No'>a b</p>d c"),
+        ('<p class="notranslated">a b</p>', '<p class="notranslated">b a</p>'),
+        ("<p title=it's>it's a b</p>", "<p title=it's>b a it's</p>"),
         ("<b>one two", "<b>two one"),
         ("one two</b> three four", "two one</b> four three"),
         ("<b>a <i>b c</b> d e</i>", "<b>a <i>c b</b> e d</i>"),
@@ -154,8 +170,32 @@ def test_nothing_is_so_malformed_that_it_fails(pieces: list[str]) -> None:
         assert isinstance(translated("".join(pieces), whole), str)
 
 
-@pytest.mark.parametrize(
-    "piece", ["<b>", "<a '\"", "<!--", "<b></i>", "</b>", "<p><b>x</p>", "<", "&", "<b>x "]
-)
+ALONE = ["<b>", "<a '\"", "<!--", "<b></i>", "</b>", "<p><b>x</p>", "<", "&", "<b>x "]
+SLOW = [
+    "<a",
+    "<a\"'",
+    "<!",
+    "</a",
+    "<a =",
+    '<a ="',
+    '<a =">"',
+    "<a ='x",
+    "<pre>",
+    "<pre></pre",
+    "<?",
+    "--!",
+    "<svg><",
+]
+
+
+@pytest.mark.parametrize("piece", [*ALONE, *SLOW])
 def test_a_page_of_nothing_else_takes_no_long(piece: str) -> None:
-    assert translated(piece * (10_000 // len(piece)))
+    for page in (
+        piece * (20_000 // len(piece)),
+        f"<pre>{piece * 4000}",
+        f"{piece * 4000}>",
+        f'{piece * 4000}=">',
+    ):
+        start = time.monotonic()
+        assert translated(page)
+        assert time.monotonic() - start < 1

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from listening_process import listening_process
-from manyheads.errors import RequestError
+from manyheads.errors import ConfigError, RequestError
 from manyheads.serve.limits import Limits
 from manyheads.serve.server import bound
 from scripted import Scripted
@@ -214,6 +214,7 @@ def test_sigterm_finishes_what_was_accepted_and_the_log_holds_no_text() -> None:
             time.sleep(0.3)
             process.send_signal(signal.SIGTERM)
             assert [one.result()[0] for one in asked] == [200] * 4
+            assert {one.result()[2].get("connection") for one in asked} == {"close"}
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), timeout=2)
         log = server.log.read()
@@ -246,4 +247,20 @@ def test_a_limit_that_makes_no_sense_is_refused() -> None:
     assert (done.returncode, done.stderr) == (
         2,
         "manyheads: the server's limit queue is 0, but must be above 0\n",
+    )
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_limit_that_is_not_finite_is_refused(value: str) -> None:
+    for limit in ("deadline", "patience"):
+        with pytest.raises(ConfigError, match=f"the server's limit {limit} is {value}, but must be finite"):
+            Limits(**{limit: float(value)})
+
+
+def test_an_empty_key_is_not_taken_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MANYHEADS_API_KEY", "")
+    done = manyheads("serve", "nowhere", "--port=0")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "manyheads: the API key is empty: give one (--api-key or MANYHEADS_API_KEY), or none at all\n",
     )

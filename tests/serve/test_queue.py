@@ -141,3 +141,37 @@ def test_one_that_leaves_while_it_is_worked_for_does_no_harm() -> None:
         assert await queue.submit(work, [3]).answer == [6]
 
     run(queue, story())
+
+
+@dataclass(frozen=True)
+class Miscounting:
+    """One result too few."""
+
+    def size(self, items: Sequence[int]) -> int:
+        return len(items)
+
+    def run(self, items: Sequence[int]) -> list[int]:
+        return list(items)[1:]
+
+
+def test_a_round_that_goes_wrong_is_told_and_the_next_one_is_done(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[Batch] = []
+
+    def tell(batch: Batch) -> None:
+        told.append(batch)
+        if len(told) == 1:
+            raise ValueError("".join(["sec", "ret"]))
+
+    queue, work = Queue(Limits(), tell), Doubling()
+
+    async def story() -> None:
+        with pytest.raises(ValueError, match="secret"):
+            await queue.submit(work, [1]).answer
+        assert await queue.submit(work, [2]).answer == [4]
+        with pytest.raises(RuntimeError, match="fewer results than items"):
+            await queue.submit(Miscounting(), [1]).answer
+        assert await queue.submit(work, [3]).answer == [6]
+
+    run(queue, story())
+    assert "ValueError in the queue" in caplog.text
+    assert "secret" not in caplog.text

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +12,7 @@ import typer
 from manyheads.cli.app import app
 from manyheads.cli.translation import show_warnings
 from manyheads.errors import RequestError
+from manyheads.folders import NO_ROOM
 
 
 @app.command()
@@ -45,20 +48,27 @@ def look(
     from manyheads.look.page import write_page
 
     show_warnings()
+    for name, text in (("the sentence", sentence), ("--target", target)):
+        check_text(name, text)
     if through_training:
         if figures:
             raise RequestError(
                 "--figures are of a model: give one of the run's checkpoints instead of --through-training"
             )
         data = over_checkpoints(model, sentence, target, device)
-        written = [write_page(data, out or Path("attention.html"))]
+        with writing("-o", out or Path("attention.html")) as place:
+            written = [write_page(data, place)]
     else:
         attention, data = of_model(model, sentence, target, device)
-        written = [write_page(data, out or Path("attention.html"))] if out or not figures else []
+        written = []
+        if out or not figures:
+            with writing("-o", out or Path("attention.html")) as place:
+                written.append(write_page(data, place))
         if figures:
             from manyheads.look.figures import write_figures
 
-            written += write_figures(attention, figures)
+            with writing("--figures", figures) as folder:
+                written += write_figures(attention, folder)
     if as_json:
         print(json.dumps(report(data, written), ensure_ascii=False, indent=1))
         return
@@ -67,6 +77,26 @@ def look(
         print(line)
     for path in written:
         print(f"{path}: open it in a browser" if path.suffix == ".html" else path)
+
+
+def check_text(name: str, text: str | None) -> None:
+    try:
+        (text or "").encode("utf-8")
+    except UnicodeEncodeError:
+        raise RequestError(f"{name} is not UTF-8: write it in a terminal whose encoding is UTF-8") from None
+
+
+@contextmanager
+def writing(option: str, place: Path) -> Iterator[Path]:
+    """What cannot be written there is told with the option that says where."""
+    try:
+        yield place
+    except OSError as fault:
+        if fault.errno in NO_ROOM:
+            raise
+        raise RequestError(
+            f"{place}: cannot be written ({fault.strerror or fault}): give another place with {option}"
+        ) from None
 
 
 def of_model(model: Path, sentence: str | None, target: str | None, device: str | None) -> tuple[Any, Any]:
@@ -79,7 +109,7 @@ def of_model(model: Path, sentence: str | None, target: str | None, device: str 
     translator = load(model, device=device)
     said = translator.translate(sentence, split=False).text if target is None else target
     attention = translator.attention(sentence, said)
-    return attention, described(attention, source=sentence, target=said, name=str(model))
+    return attention, described(attention, source=sentence, target=said, name=model.resolve().name)
 
 
 def over_checkpoints(run: Path, sentence: str | None, target: str | None, device: str | None) -> Any:

@@ -1,5 +1,6 @@
 """The verb for serving."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -65,6 +66,9 @@ def serve(
         )
     )  # fmt: skip
     from manyheads.serve.server import serve as begin
+
+    if api_key is None:  # a variable that is empty is not taken for one that is not there
+        api_key = os.environ.get("MANYHEADS_API_KEY")
 
     begin(
         models, host, port, engine=engine, device=device, limits=limits, api_key=api_key,

@@ -31,6 +31,9 @@ from manyheads.translate import Attention
 
 FORMATS = ("svg", "pdf", "png")
 LEAST = 0.01  # of a weight that is drawn
+MOST_WORDS = 200  # of a side
+MOST_VALUES = 2500  # of a heat map, that are written into its cells
+MOST_PIXELS = 12_000  # of a side of a PNG
 HANGUL_FONTS = (  # by name, the likelier first: opening every font takes long
     "Noto Sans CJK KR", "Noto Sans KR", "NanumGothic", "Nanum Gothic", "Malgun Gothic", "Apple SD Gothic Neo",
     "Source Han Sans KR", "Noto Sans CJK JP", "UnDotum", "Baekmuk Dotum",
@@ -40,14 +43,21 @@ HANGUL_FONTS = (  # by name, the likelier first: opening every font takes long
 def write_figures(attention: Attention, folder: Path) -> list[Path]:
     """Every figure in every format; their paths."""
     figures = drawing()
-    folder.mkdir(parents=True, exist_ok=True)
     words = {side: words_of(tokens) for side, tokens in sides_of(attention).items()}
+    longest = max(map(len, words.values()))
+    if longest > MOST_WORDS:
+        raise RequestError(
+            f"a sentence of {longest} words, but figures show at most {MOST_WORDS}: give a shorter one, "
+            f"or look at its page"
+        )
     written = []
     with fonts_for("".join(word for side in words.values() for word in side)):
+        folder.mkdir(parents=True, exist_ok=True)
         for name, figure in drawn(attention, words):
+            dpi = min(200, MOST_PIXELS / max(figure.get_size_inches()))
             for suffix in FORMATS:
                 path = folder / f"{name}.{suffix}"
-                figure.savefig(path, dpi=200, metadata=without_date(suffix))
+                figure.savefig(path, dpi=dpi, metadata=without_date(suffix))
                 written.append(path)
             figures.close(figure)
     return written
@@ -102,19 +112,26 @@ Line = tuple[Maps, str, int | None]  # a map, its colour, and the row that is sh
 
 def lines_figure(words: Sequence[str], panels: Sequence[list[Line]]) -> Any:
     """As in the paper: words stand upright above and below, and lines lead down to what each looks at."""
-    figure, axes = drawing().subplots(
+    figures = drawing()
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import to_rgba
+
+    figure, axes = figures.subplots(
         len(panels), 1, figsize=(0.42 * len(words) + 0.6, 3.4 * len(panels)), squeeze=False
     )
     for axis, lines in zip(axes[:, 0], panels, strict=True):
         for number, (map_QK, colour, alone) in enumerate(lines):
             shift = (number - (len(lines) - 1) / 2) * 0.05
-            for row, column in zip(*(map_QK >= LEAST).nonzero(), strict=True):
-                if alone in (None, row):
-                    weight = float(map_QK[row, column])
-                    axis.plot(
-                        (row + shift, column + shift), (1, 0),
-                        color=colour, alpha=weight, linewidth=0.6 + 1.8 * weight, solid_capstyle="round",
-                    )  # fmt: skip
+            seen = [(r, c) for r, c in zip(*(map_QK >= LEAST).nonzero(), strict=True) if alone in (None, r)]
+            weights = [min(float(map_QK[place]), 1.0) for place in seen]
+            axis.add_collection(
+                LineCollection(
+                    [((row + shift, 1), (column + shift, 0)) for row, column in seen],
+                    colors=[to_rgba(colour, weight) for weight in weights],
+                    linewidths=[0.6 + 1.8 * weight for weight in weights],
+                    capstyle="round",
+                )
+            )
         focus = {alone for _, _, alone in lines}
         for place, word in enumerate(words):
             ink = "black" if None in focus or place in focus else "0.6"
@@ -155,12 +172,13 @@ def heat_figure(map_QK: Maps, names: Sequence[Sequence[str]]) -> Any:
     axis.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
     for spine in axis.spines.values():
         spine.set_visible(False)
-    for row in range(rows):
+    for row in range(rows if rows * columns <= MOST_VALUES else 0):
         for column in range(columns):
             weight = float(map_QK[row, column])
             if weight >= 0.005:
                 ink = "white" if weight > 0.55 else "black"
-                axis.text(column, row, f"{weight:.2f}"[1:], ha="center", va="center", fontsize=7, color=ink)
+                value = "1" if weight >= 0.995 else f"{weight:.2f}"[1:]
+                axis.text(column, row, value, ha="center", va="center", fontsize=7, color=ink)
     fit(figure)
     return figure
 
@@ -190,7 +208,9 @@ def fonts_for(text: str) -> Iterator[None]:
         found = font_with(missing)
         families.append(found)
         missing -= letters_of(found)
-    with rc_context({"font.family": families, "svg.fonttype": "path", "svg.hashsalt": "manyheads"}):
+    how: dict[Any, Any] = {"font.family": families, "svg.fonttype": "path", "svg.hashsalt": "manyheads"}
+    how["text.parse_math"] = False  # a word with two dollars is no formula
+    with rc_context(how):
         yield
 
 
@@ -198,7 +218,8 @@ def font_with(letters: set[str]) -> str:
     """A font that has at least one of the letters."""
     from matplotlib.font_manager import fontManager
 
-    there = [entry.name for entry in fontManager.ttflist]
+    # Fonts of last resort claim every letter, and have a box for each.
+    there = [entry.name for entry in fontManager.ttflist if not entry.name.startswith("Last Resort")]
     likely = [name for name in HANGUL_FONTS if name in there]
     for name in dict.fromkeys([*likely, *there]):
         if letters & letters_of(name):
@@ -219,5 +240,8 @@ def letters_of(family: str) -> set[str]:
     from matplotlib.font_manager import FontProperties, findfont
     from matplotlib.ft2font import FT2Font
 
-    path = findfont(FontProperties(family=family), fallback_to_default=False)
-    return {chr(code) for code in FT2Font(path).get_charmap()}
+    try:  # a name in a list is taken as it is; alone it would be read as a pattern
+        path = findfont(FontProperties(family=[family]), fallback_to_default=False)
+        return {chr(code) for code in FT2Font(path).get_charmap()}
+    except (OSError, RuntimeError, ValueError):
+        return set()  # a font that cannot be opened, such as one of coloured pictures

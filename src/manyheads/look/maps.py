@@ -80,15 +80,12 @@ def together(
     }
 
 
-def moment(attention: Attention, *, name: str, step: int | None, said: str) -> dict[str, Any]:
-    """What one model makes of the sentence."""
+def moment(
+    attention: Attention, *, name: str, step: int | None, said: str, moments: int = 1
+) -> dict[str, Any]:
+    """What one model makes of the sentence; a page will have so many moments of it."""
+    check_size(attention, moments)
     maps = {kind: stacked(attention, kind) for kind in KINDS}
-    weights = sum(one.size for one in maps.values())
-    if weights > MOST_WEIGHTS:
-        raise RequestError(
-            f"{weights:,} attention weights, but a page holds at most {MOST_WEIGHTS:,}: "
-            f"give a shorter sentence"
-        )
     merged = {kind: in_words(one, attention, kind) for kind, one in maps.items()}
     return {
         "name": name,
@@ -105,6 +102,16 @@ def moment(attention: Attention, *, name: str, step: int | None, said: str) -> d
             [[piece, rounded(math.exp(log_p))] for piece, log_p in step] for step in attention.candidates
         ],
     }
+
+
+def check_size(attention: Attention, moments: int) -> None:
+    """Before anything is made of the maps."""
+    weights = moments * sum(layer[0].numel() for kind in KINDS for layer in getattr(attention.trace, kind))
+    if weights > MOST_WEIGHTS:
+        raise RequestError(
+            f"{weights:,} attention weights, but a page holds at most {MOST_WEIGHTS:,}: "
+            f"give a shorter sentence"
+        )
 
 
 # ---- maps

@@ -34,10 +34,11 @@ def through_training(
     for done, folder in enumerate(reversed(chosen), 1):
         translator = load(folder, device=device)
         said = translator.translate(source, split=False, beam=1).text
-        target = target or said
+        if target is None:
+            target = said
         attention = translator.attention(source, target)
         step = checkpoint.step_of(folder)
-        moments.append(moment(attention, name=folder.name, step=step, said=said))
+        moments.append(moment(attention, name=folder.name, step=step, said=said, moments=len(chosen)))
         tell("checkpoints", done, len(chosen))
     assert target is not None
     return together(attention, source, target, moments[::-1])

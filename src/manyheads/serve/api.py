@@ -19,6 +19,11 @@ def whole(text: Any) -> Any:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
+def or_else(default: Any) -> BeforeValidator:
+    """Null and the empty string, which some clients send for what they leave out, are the default."""
+    return BeforeValidator(lambda value: default if value is None or value == "" else value)
+
+
 Text = Annotated[str, BeforeValidator(whole)]
 Texts = Annotated[Text | list[Text], Field(description="A text, or a list of them.", examples=["I go home."])]
 Source = Annotated[Text, Field(description="The language of q.", examples=["en"])]
@@ -34,8 +39,12 @@ class TranslateRequest(BaseModel):
     q: Texts
     source: Annotated[Text, Field(description='The language of q, or "auto".', examples=["en"])]
     target: Target
-    format: Annotated[Literal["text", "html"], Field(description="html: tags are kept in place.")] = "text"
-    alternatives: Annotated[int, Field(ge=0, description="Further translations of each text.")] = 0
+    format: Annotated[
+        Literal["text", "html"], or_else("text"), Field(description="html: tags are kept in place.")
+    ] = "text"
+    alternatives: Annotated[
+        int, or_else(0), Field(ge=0, description="Further translations of each text.")
+    ] = 0
     details: Annotated[
         bool, Field(description="Also tokens, their scores and the alignment; of format text.")
     ] = False
@@ -249,7 +258,7 @@ WHY = {
     405: "The path has no such method.",
     408: "The client was too slow to send its request.",
     413: "The body is too large.",
-    415: "The body is neither JSON nor a form.",
+    415: "The body is neither JSON nor a form, or is compressed.",
     503: "There is no place in the queue, or it took too long. Retry-After says when to come again.",
 }
 RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}}

@@ -74,12 +74,13 @@ class Server:
         self.detector = Detector(self.pairs.codes)
         self.queue = Queue(limits, self.metrics.batch)
         self.metrics.watch(self.queue)
+        self.working: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def running(self, _: FastAPI) -> AsyncIterator[None]:
-        working = asyncio.create_task(self.queue.run())
+        self.working = asyncio.create_task(self.queue.run())
         yield
-        working.cancel()
+        self.working.cancel()
 
     def told(self, path: str, status: int, seconds: float) -> None:
         """Of every request: no text, no query string, no address. Refusals of a flood are only counted."""
@@ -94,6 +95,9 @@ class Server:
         said = await fields(request, self.limits)
         self.check_key(request, said.get("api_key"))
         found = checked(kind, said, self.limits)
+        for side in ("source", "target"):
+            if hasattr(found, side):
+                setattr(found, side, self.pairs.own(getattr(found, side)))
         texts = texts_of(getattr(found, "q", None))
         self.metrics.characters(sum(map(len, texts)))
         return found
@@ -172,8 +176,10 @@ class Server:
     def detected(self, asked: api.TranslateRequest, texts: Sequence[str]) -> list[tuple[str, float]]:
         if asked.source != "auto":
             return [(asked.source, 100.0)] * len(texts)
-        among = self.pairs.sources_of(asked.target)
-        return [self.detector.detect(text, among)[0] for text in texts]
+        sources = self.pairs.sources_of(asked.target)
+        # Among equals, as where there are no letters, one that can be translated.
+        found = map(self.detector.detect, texts)
+        return [max(ranked, key=lambda one: (one[1], one[0] in sources)) for ranked in found]
 
     def model(self, source: str, asked: api.TranslateRequest) -> Served | None:
         """None where the text is in the target's language already: it stays as it is."""
@@ -215,7 +221,9 @@ class Server:
         if len(texts) != len(translations):
             raise HTTPException(400, f"q has {len(texts)} texts, but translation has {len(translations)}")
         model = self.pairs.model(asked.source, asked.target, asked.model)
-        (found,) = await self.done(request, [(Scoring(model), list(zip(texts, translations, strict=True)))])
+        work, pairs = Scoring(model), list(zip(texts, translations, strict=True))
+        work.check(pairs)
+        (found,) = await self.done(request, [(work, pairs)])
         return {"scores": [scored(one) for one in found]}
 
     async def attention(self, request: Request) -> Response:
@@ -240,8 +248,9 @@ class Server:
         return model
 
     async def looked(
-        self, request: Request, asked: api.AttentionRequest | api.LookRequest, work: Work
+        self, request: Request, asked: api.AttentionRequest | api.LookRequest, work: Looking | Walking
     ) -> Response:
+        work.check(asked.q, asked.translation)
         ((found,),) = await self.done(request, [(work, [(asked.q, asked.translation)])])
         return Response(found, media_type="application/json")
 
@@ -271,6 +280,8 @@ class Server:
         ]
 
     async def health(self, request: Request) -> dict[str, str]:
+        if self.working is not None and self.working.done():
+            raise Refused(503, "nobody works any more: start the server again", retry_after="60")
         return {"status": "ok"}
 
     async def settings(self, request: Request) -> dict[str, Any]:
@@ -300,7 +311,7 @@ async def departure(request: Request) -> None:
 
 def work_for(model: Served, asked: api.TranslateRequest) -> Work:
     if asked.format == "html":
-        return TranslatingPages(model)
+        return TranslatingPages(model, asked.alternatives + 1)
     return Translating(model, asked.alternatives + 1, asked.details)
 
 
@@ -392,6 +403,11 @@ def add_paths(app: FastAPI, server: Server) -> None:
     add("/models", server.models, list[api.ModelAnswer])
     add("/health", server.health, api.Health)
     add("/frontend/settings", server.settings, api.FrontendSettings)
+
+    async def alive(request: Request) -> Response:
+        return Json(await server.health(request))
+
+    app.add_route("/health", alive, ["HEAD"], include_in_schema=False)  # as watchers of servers ask
 
     async def metrics(request: Request) -> Response:
         server.check_key(request)

@@ -7,6 +7,7 @@ import asyncio
 import ipaddress
 import json
 import logging
+import re
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from manyheads.errors import ConfigError
 from manyheads.serve.limits import Limits
 from manyheads.serve.queue import Queue
 
@@ -27,6 +29,11 @@ BUG = "a fault of the server; its log says where"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 EVERYWHERE = ("0.0.0.0", "::", "")
 QUEUED = frozenset(["/translate", "/score", "/attention", "/look", "/walk"])  # what waits for the model
+HOST = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]{1,5})?", re.ASCII)
+ORIGIN = re.compile(
+    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::(?P<port>[0-9]{1,5}))?/?"
+)
+DEFAULT_PORTS = {"http": "80", "https": "443"}
 SAFE = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; "
@@ -65,7 +72,9 @@ class Doors:
     @classmethod
     def of(cls, host: str, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> "Doors":
         names = {*LOOPBACK, host.strip("[]").lower(), *(one.strip("[]").lower() for one in hosts)}
-        return cls(frozenset(names - set(EVERYWHERE)), host in EVERYWHERE, frozenset(origins))
+        return cls(
+            frozenset(names - set(EVERYWHERE)), host in EVERYWHERE, frozenset(map(normal_origin, origins))
+        )
 
     def check(self, hosts: list[str], origins: list[str]) -> None:
         name = host_name(hosts[0]) if len(hosts) == 1 else None
@@ -82,10 +91,19 @@ class Doors:
 
 
 def host_name(host: str) -> str | None:
-    try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None
+    found = HOST.fullmatch(host)
+    return (found["address"] or found["name"]).lower() if found else None
+
+
+def normal_origin(origin: str) -> str:
+    """As browsers write it: in small letters, without a slash, without its scheme's own port."""
+    found = ORIGIN.fullmatch(origin.strip().lower())
+    if not found:
+        raise ConfigError(
+            f"--allow-origin is {origin!r}, but must be a scheme and a name, such as https://example.org"
+        )
+    port = "" if found["port"] in (None, DEFAULT_PORTS.get(found["scheme"])) else f":{found['port']}"
+    return f"{found['scheme']}://{found['host']}{port}"
 
 
 def urlsplit_or_none(origin: str) -> str | None:

@@ -25,16 +25,16 @@ UNTOUCHED = "script style code pre kbd samp var textarea svg math template objec
 INLINE_NAMES, UNTOUCHED_NAMES = frozenset(INLINE.split()), frozenset(UNTOUCHED.split())
 VOID_NAMES = frozenset(["area", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"])
 VERBATIM = frozenset(["script", "style", "textarea"])  # in which there are no tags but their own end
-MARKUP = re.compile(
-    r"""<!--.*?(?:-->|\Z)
-      | <[!?][^>]*>
-      | <(?P<closing>/?)(?P<name>[a-zA-Z][^\s/>]*)
-        (?P<rest>(?:[^>"']++|"[^"]*"|'[^']*')*+|[^>]*)>""",
-    re.VERBOSE | re.DOTALL,
+# Quantifiers are possessive (`*+`): whatever is sent, no letter is read over and over again.
+START = re.compile(r"<(?:(?=[!?])|(?P<closing>/?)(?P<name>[a-zA-Z][^\s/><]*+))")
+COMMENT = r"<!--(?:-?>|.*?(?:--!?>|\Z))"  # as the HTML standard ends them
+ASIDE = re.compile(rf"{COMMENT}|<[!?][^>]*+(?:>|\Z)", re.DOTALL)
+ATTRIBUTE = re.compile(
+    r"""(?P<key>[^\s/>][^\s/>=]*+)
+        (?:\s*+=\s*+(?P<value>"[^"]*+"|'[^']*+'|(?!["'])[^\s>]++|(?=>)))?+""",
+    re.VERBOSE,
 )
-NOT_TRANSLATED = re.compile(
-    r"""translate\s*=\s*["']?no\b|class\s*=\s*["'][^"']*\bnotranslate\b""", re.IGNORECASE
-)
+REST = re.compile(rf"(?:[\s/]++|{ATTRIBUTE.pattern})*+>", re.VERBOSE)
 DEEPEST = 20  # inline tags in each other that are still followed
 REACH = 20  # characters ahead in which a token is looked for
 # Scripts that put no spaces between words: Thai, Lao, Burmese, Khmer, kana, Han.
@@ -104,20 +104,58 @@ class Document:
 def tags(page: str) -> Iterator[Tag]:
     """Runs of text, tags, and what is not touched as a whole; joined again they are the page."""
     start = 0
-    while found := MARKUP.search(page, start):
+    ends = Ends(page)
+    at = 0  # where the next tag may begin
+    while found := START.search(page, at):
+        end = ends.behind(found)
+        if end is None:  # it is text
+            at = found.end()
+            continue
         if found.start() > start:
             yield text_run(page[start : found.start()])
-        name, end = (found["name"] or "").lower(), found.end()
-        alone = name in VOID_NAMES or (found["rest"] or "").endswith("/")
+        name, rest = (found["name"] or "").lower(), page[found.end() : end - 1]
+        alone = name in VOID_NAMES or rest.endswith("/")
         opens = bool(name) and not found["closing"] and not alone
-        if opens and (name in UNTOUCHED_NAMES or NOT_TRANSLATED.search(found["rest"] or "")):
-            end = end_of(page, name, end)
-            yield Tag(page[found.start() : end])
+        if opens and (name in UNTOUCHED_NAMES or is_not_translated(rest)):
+            at = end_of(page, name, end)
+            yield Tag(page[found.start() : at])
         else:
-            yield Tag(found.group(), name, bool(found["closing"]))
-        start = end
+            at = end
+            yield Tag(page[found.start() : end], name, bool(found["closing"]))
+        start = at
     if start < len(page):
         yield text_run(page[start:])
+
+
+class Ends:
+    """Where tags end. A page whose quotes never end is read to its end once, and not for each tag."""
+
+    def __init__(self, page: str) -> None:
+        self.page, self.last = page, page.rfind(">")
+        self.quotes = True  # whether a > in quotes does not count
+
+    def behind(self, start: "re.Match[str]") -> int | None:
+        """None: it is no tag."""
+        if start["name"] is None:
+            aside = ASIDE.match(self.page, start.start())
+            return aside.end() if aside else None
+        if start.end() > self.last:
+            return None
+        if self.quotes and (rest := REST.match(self.page, start.end())):
+            return rest.end()
+        self.quotes = False
+        return self.page.index(">", start.end()) + 1
+
+
+def is_not_translated(attributes: str) -> bool:
+    for found in ATTRIBUTE.finditer(attributes):
+        value = (found["value"] or "").strip("\"'").lower()
+        match found["key"].lower():
+            case "translate" if value.strip() == "no":
+                return True
+            case "class" if "notranslate" in value.split():
+                return True
+    return False
 
 
 def text_run(raw: str) -> Tag:
@@ -126,11 +164,16 @@ def text_run(raw: str) -> Tag:
 
 def end_of(page: str, name: str, start: int) -> int:
     """Behind the end tag that belongs to a start tag; the page's end where there is none."""
-    kind = re.escape(name)
-    closing_only = rf"<(?P<closing>/){kind}\b[^>]*>"
-    either = rf"<(?P<closing>/?){kind}\b[^>]*>"
+    kind = rf"{re.escape(name)}(?=[\s/>]|\Z)[^>]*+(?:>|\Z)"
+    closing_only = rf"<(?P<closing>/){kind}"
+    # There are sections of CDATA in pictures and formulas, and nowhere else.
+    passed = rf"{COMMENT}|<!\[CDATA\[.*?(?:\]\]>|\Z)" if name in ("svg", "math") else COMMENT
+    either = rf"(?P<passed>{passed})|<(?P<closing>/?){kind}"
     depth = 1
-    for found in re.compile(closing_only if name in VERBATIM else either, re.I).finditer(page, start):
+    pattern = re.compile(closing_only if name in VERBATIM else either, re.I | re.S)
+    for found in pattern.finditer(page, start):
+        if name not in VERBATIM and found["passed"]:
+            continue
         depth += -1 if found["closing"] else 1
         if depth == 0:
             return found.end()

@@ -42,8 +42,14 @@ class Pairs:
         self.models = list(models)
         self.codes = sorted({code for one in models for code in (one.source, one.target)})
 
+    def own(self, code: str) -> str:
+        """A code as it is served, however its letters are written; else as it came."""
+        alike = [one for one in [*self.codes, "auto"] if one.casefold() == code.casefold()]
+        return code if code in alike or not alike else alike[0]
+
     def model(self, source: str, target: str, name: str | None = None) -> Served:
         """The first model of a pair, or the one that is named."""
+        source, target = self.own(source), self.own(target)
         self.check(source)
         self.check(target)
         found = [one for one in self.models if (one.source, one.target) == (source, target)]
@@ -58,13 +64,13 @@ class Pairs:
         )
 
     def check(self, code: str) -> None:
-        if code not in self.codes:
+        if self.own(code) not in self.codes:
             raise RequestError(f"the language {code!r} is not served; served: {', '.join(self.codes)}")
 
     def sources_of(self, target: str) -> list[str]:
-        """Languages that come to the target: those with a model, and itself, which needs none."""
+        """Languages with a model to the target."""
         self.check(target)
-        return sorted({target, *(one.source for one in self.models if one.target == target)})
+        return sorted({one.source for one in self.models if one.target == target})
 
     def targets_of(self, source: str) -> list[str]:
         return sorted({one.target for one in self.models if one.source == source})
@@ -88,19 +94,21 @@ class Detector:
         known = set(self._identifier.labels)
         # Of languages with several codes, such as zh-Hans and zh-Hant, the first stands for all.
         self.codes: dict[str, str] = {}
-        for code in codes:
+        self.all = list(codes)
+        for code in self.all:
             if base(code) in known:
                 self.codes.setdefault(base(code), code)
-        self._identifier.set_languages(list(self.codes) or None)
 
-    def detect(self, text: str, among: Sequence[str] | None = None) -> list[tuple[str, float]]:
-        """Languages with the share of each in per cent, the likeliest first.
+    def detect(self, text: str) -> list[tuple[str, float]]:
+        """Served languages with the confidence in each in per cent, the likeliest first.
 
-        Of those that it does not know nothing is said, unless there are no others.
+        It is that among all languages there are: a text in one that is not served has little in any. Of those
+        that are not known nothing is said, unless there are no others.
         """
-        ranked = [(self.codes.get(label, ""), share) for label, share in self._identifier.rank(text[:JUDGED])]
-        ranked = [(code, share) for code, share in ranked if code and (among is None or code in among)]
-        total = sum(share for _, share in ranked)
-        if not total:
-            return [((among or [*self.codes.values(), "en"])[0], 0.0)]
-        return [(code, round(100 * share / total, 1)) for code, share in ranked]
+        judged = text[:JUDGED]
+        found = dict.fromkeys(list(self.codes.values()) or self.all[:1] or ["en"], 0.0)
+        if any(map(str.isalpha, judged)):
+            for label, share in self._identifier.rank(judged):
+                if label in self.codes:
+                    found[self.codes[label]] = round(100 * float(share), 1)
+        return sorted(found.items(), key=lambda one: -one[1])

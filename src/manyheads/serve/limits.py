@@ -1,5 +1,6 @@
 """How much the server takes, and for how long it waits. Each default has its home here."""
 
+import math
 from dataclasses import dataclass, fields
 
 from manyheads.errors import ConfigError
@@ -27,5 +28,7 @@ class Limits:
     def __post_init__(self) -> None:
         for one in fields(self):
             value = getattr(self, one.name)
+            if not math.isfinite(value):
+                raise ConfigError(f"the server's limit {one.name} is {value}, but must be finite")
             if value < 0 or (value == 0 and one.name not in ("alternatives", "gather")):
                 raise ConfigError(f"the server's limit {one.name} is {value}, but must be above 0")

@@ -54,6 +54,13 @@ def protocol(limits: Limits, queue: Queue, tell: Callable[[str, int, float], Non
                 stopped(timer)
             super().connection_lost(exc)
 
+        def shutdown(self) -> None:
+            """The answer that is still to come says that it is the last."""
+            if self.cycle is not None and not self.cycle.response_complete:
+                headers = self.cycle.scope["headers"]
+                self.cycle.scope["headers"] = [*headers, (b"connection", b"close")]
+            super().shutdown()
+
         def pause_writing(self) -> None:
             super().pause_writing()
             self._answer = self.loop.call_later(limits.patience, self.transport.abort)

@@ -7,8 +7,10 @@ the queue at once.
 """
 
 import asyncio
+import logging
 import math
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,6 +19,7 @@ from typing import Any, Protocol
 
 from manyheads.serve.limits import Limits
 
+LOG = logging.getLogger("manyheads.serve")
 LONGEST_RETRY = 60  # seconds that anyone is told to stay away
 
 
@@ -93,11 +96,25 @@ class Queue:
             while True:
                 await self.some.wait()
                 await asyncio.sleep(self.limits.gather)
-                await self._work(await self._next_batch())
+                await self._round()
                 if not self.waiting:
                     self.some.clear()
         finally:
             self.thread.shutdown(wait=False)
+
+    async def _round(self) -> None:
+        """Whatever goes wrong is that of the jobs that it was done for, and not of those that come after."""
+        first = next(iter(self.waiting), None)
+        batch: list[Job] = []
+        try:
+            batch = await self._next_batch()
+            await self._work(batch)
+        except Exception as fault:
+            where = "".join(traceback.format_tb(fault.__traceback__))
+            LOG.error("%s in the queue\n%s", type(fault).__name__, where)  # its message may quote a text
+            for job in batch or ([first] if first else []):
+                if not job.answer.done():
+                    job.answer.set_exception(fault)
 
     async def _next_batch(self) -> list[Job]:
         """Of the kind of the one that waits longest."""
@@ -164,6 +181,8 @@ def results(batch: Sequence[Job]) -> list[list[Any] | Exception]:
     try:
         done = iter(batch[0].work.run([item for job in batch for item in job.items]))
         return [[next(done) for _ in job.items] for job in batch]
+    except StopIteration:
+        return [RuntimeError("fewer results than items")] * len(batch)
     except Exception as fault:
         if len(batch) == 1:
             return [fault]

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from manyheads.serve.limits import Limits
 
 FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"
+MOST_DIGITS = 100  # of an integer; Python's own limit would speak in Python's words
 Asked = TypeVar("Asked", bound=BaseModel)
 
 
@@ -21,6 +22,9 @@ async def fields(request: Request, limits: Limits) -> dict[str, Any]:
     body = await request.body()
     if not body:
         return said
+    packed = request.headers.get("content-encoding", "").strip().lower()
+    if packed not in ("", "identity"):
+        raise HTTPException(415, f"the content encoding is {packed[:100]!r}, but bodies are read as they are")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         return said | parsed(body)
@@ -35,7 +39,7 @@ async def fields(request: Request, limits: Limits) -> dict[str, Any]:
 
 def parsed(body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(body.decode("utf-8-sig"), parse_constant=refuse_constant)
+        found = json.loads(body.decode("utf-8-sig"), parse_constant=refuse_constant, parse_int=integer)
     except RecursionError:
         raise HTTPException(400, "the JSON is nested too deeply") from None
     except UnicodeDecodeError:
@@ -45,6 +49,12 @@ def parsed(body: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise HTTPException(400, 'the JSON must be an object, such as {"q": "..."}')
     return found
+
+
+def integer(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise HTTPException(400, f"a number of {len(digits)} digits, but at most {MOST_DIGITS} are read")
+    return int(digits)
 
 
 def refuse_constant(name: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvicorn
 
-from manyheads.errors import RequestError
+from manyheads.errors import ConfigError, RequestError
 from manyheads.serve.app import application
 from manyheads.serve.guard import Doors, Guard
 from manyheads.serve.limits import Limits
@@ -42,6 +42,9 @@ def serve(
 ) -> None:
     """Serves until SIGTERM or Ctrl-C; what was accepted by then is finished."""
     limits = limits or Limits()
+    doors = Doors.of(host, allow_hosts, allow_origins)
+    if api_key is not None and not api_key.strip():
+        raise ConfigError("the API key is empty: give one (--api-key or MANYHEADS_API_KEY), or none at all")
     listening = bound(host, port)
     models = named([load(folder, engine=engine, device=device) for folder in folders])
     for one in models:
@@ -49,8 +52,8 @@ def serve(
     app = application(
         models,
         limits,
-        Doors.of(host, allow_hosts, allow_origins),
-        api_key=api_key or None,
+        doors,
+        api_key=api_key,
         log_text=log_text,
         log_requests=log_requests,
         runs=runs,

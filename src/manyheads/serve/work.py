@@ -5,7 +5,7 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -85,6 +85,7 @@ class TranslatingPages:
     """HTML -> HTML, its tags in place. See html.py for the rule."""
 
     model: Served
+    nbest: int = 1
 
     def size(self, pages: Sequence[str]) -> int:
         return sum(map(self.model.tokens, pages))
@@ -93,12 +94,26 @@ class TranslatingPages:
         documents = [html.Document(page, whole_blocks=self.model.aligns) for page in pages]
         texts = [text for document in documents for text in document.texts]
         with without_warnings():
-            done = self.model.translator.translate(texts, alignment=self.model.aligns, scores="none")
+            done = self.model.translator.translate(
+                texts,
+                beam=max(self.nbest, self.model.translator.how.beam),
+                nbest=self.nbest,
+                alignment=self.model.aligns,
+                scores="none",
+            )
         answers = iter(done)
         return [
-            Translation(page, document.filled([next(answers) for _ in document.texts]))
+            self._filled(page, document, [next(answers) for _ in document.texts])
             for page, document in zip(pages, documents, strict=True)
         ]
+
+    def _filled(self, page: str, document: html.Document, found: list[Translation]) -> Translation:
+        """The n-th alternative of a page is of the n-th best of each text in it."""
+        ranked = [[one, *one.alternatives] for one in found]
+        most = max(map(len, ranked), default=1)
+        ranks = [[one[min(rank, len(one) - 1)] for one in ranked] for rank in range(most)]
+        best, *others = [Translation(page, document.filled(rank)) for rank in ranks]
+        return replace(best, alternatives=others)
 
 
 @dataclass(frozen=True)
@@ -111,11 +126,14 @@ class Scoring:
         return sum(self.model.tokens(source) + self.model.tokens(target) for source, target in pairs)
 
     def run(self, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
+        with without_warnings():
+            return self.model.translator.score([source for source, _ in pairs], [t for _, t in pairs])
+
+    def check(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Before it takes a place in the queue: what cannot be done would have its company done again."""
         for pair in pairs:
             for text in pair:
                 self._check_length(text)
-        with without_warnings():
-            return self.model.translator.score([source for source, _ in pairs], [t for _, t in pairs])
 
     def _check_length(self, text: str) -> None:
         """Scored sentences are not parted, and all their logits are held at once."""
@@ -126,6 +144,12 @@ class Scoring:
         )
         if length > most:
             raise RequestError(f"a sentence of {length} tokens, but at most {most} can be scored: split it")
+
+
+def longer(model: Served, source: str, target: str | None) -> int:
+    """Tokens of the longer side, as far as it is known."""
+    told = 0 if target is None else len(model.translator.subwords.target.encode(target))
+    return max(model.tokens(source), told)
 
 
 @dataclass(frozen=True)
@@ -143,12 +167,15 @@ class Looking:
         with without_warnings():
             return [self._look(source, target) for source, target in pairs]
 
+    def check(self, source: str, target: str | None) -> None:
+        """Before it takes a place in the queue."""
+        self._check(longer(self.model, source, target) + 1)
+
     def _look(self, source: str, target: str | None) -> str:
-        self._check(self.model.tokens(source) + 1)
         translator = self.model.translator
         if target is None:
             target = translator.translate([source], split=False)[0].text
-        self._check(max(self.model.tokens(source), len(translator.subwords.target.encode(target))) + 1)
+            self.check(source, target)
         return self._told(source, target)
 
     def _told(self, source: str, target: str) -> str:
@@ -193,12 +220,15 @@ class Walking:
         with without_warnings():
             return [self._walk(source, target) for source, target in pairs]
 
+    def check(self, source: str, target: str | None) -> None:
+        """Before it takes a place in the queue."""
+        self._check(longer(self.model, source, target) + 1)
+
     def _walk(self, source: str, target: str | None) -> str:
         translator = self.model.translator
-        self._check(self.model.tokens(source) + 1)
         if target is None:
             target = translator.translate([source], split=False)[0].text
-        self._check(max(self.model.tokens(source), len(translator.subwords.target.encode(target))) + 1)
+            self.check(source, target)
         found = walked(translator, source, target, stack=self.stack, layer=self.layer, width=self.width)
         return json.dumps(without_nan(found), allow_nan=False)
 

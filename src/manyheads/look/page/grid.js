@@ -2,6 +2,13 @@
 
 import { element } from "./elements.js";
 
+const watching = new WeakMap(); // who waits for the cards of each holder to come into sight
+
+function stopWatching(holder) {
+  watching.get(holder)?.disconnect();
+  watching.delete(holder);
+}
+
 // A map as an image with a pixel a weight.
 export function thumbnail(map, colour) {
   const canvas = element("canvas", { width: map.columns, height: map.rows, "aria-hidden": "true" });
@@ -27,6 +34,8 @@ export function drawGrid(holder, { maps, state, texts, onChoose }) {
     },
     { rootMargin: "200px" },
   );
+  stopWatching(holder);
+  watching.set(holder, loaded);
   const cards = maps.order(state).map(([layer, head]) => {
     const value = state.order === "position" ? null : maps.measures({ ...state, layer, head })[state.order];
     const caption = `${layer + 1}.${head + 1}` + (value === null ? "" : ` · ${value.toFixed(2)}`);
@@ -94,6 +103,7 @@ export function gridScene({ maps, state, colours }) {
 // ---- measures
 
 export function drawTable(holder, { maps, state, texts, onChoose, onOrder }) {
+  stopWatching(holder);
   const names = maps.data.measures;
   const heading = (name, text) => {
     const direction = state.order === name ? (state.falling ? "descending" : "ascending") : "none";

@@ -449,6 +449,8 @@ class View {
     input("compare").checked = state.beside !== null;
     if (state.beside) [input("other-layer").value, input("other-head").value] = state.beside;
     input("order").value = state.order;
+    const edge = state.kind === "decoder" ? "edge_decoder" : "edge"; // the decoder cannot see the end
+    input("order").querySelector("[value=edge]").textContent = this.texts[edge];
     input("language").value = state.language ?? this.language;
     for (const one of root.querySelectorAll("[data-set]"))
       one.setAttribute("aria-pressed", state[one.dataset.set] === one.dataset.value);
@@ -525,13 +527,22 @@ class View {
 
   // ---- numbers, downloads
 
+  // Of each head the row that is alone; of all rows only the chosen head, or the two side by side: a table of
+  // every head of a layer would be too much for a browser.
   drawNumbers() {
     const { numbers } = this.parts;
     if (!numbers.open || numbers.hidden) return;
-    const { kind, words } = this.state;
-    const [rows, columns] = [0, 1].map((side) => this.maps.names(kind, side, words));
-    const tables = this.panels
-      .flat()
+    const { kind, words, moment, head: chosen, token, beside } = this.state;
+    const [side, row] = token ?? [0, this.maps.rowOfStep(this.state)];
+    const alone = side === 0 && row !== null && row !== undefined ? Number(row) : null;
+    const [allRows, columns] = [0, 1].map((side) => this.maps.names(kind, side, words));
+    const rows = [...allRows.entries()].filter(([place]) => alone === null || place === alone);
+    const all = this.panels.flat();
+    const heads = alone === null && !beside ? [all.find(({ head }) => head === chosen) ?? all[0]].filter(Boolean) : all;
+    const key = JSON.stringify([kind, words, moment, alone, ...heads.map(({ layer, head }) => [layer, head])]);
+    if (numbers.dataset.of === key) return;
+    numbers.dataset.of = key;
+    const tables = heads
       .map(({ layer, head, map }) =>
         element(
           "table",
@@ -550,7 +561,7 @@ class View {
           element(
             "tbody",
             {},
-            ...rows.map((name, row) =>
+            ...rows.map(([row, name]) =>
               element(
                 "tr",
                 {},
