@@ -193,6 +193,10 @@ class Translator:
             for piece in self._short(part.text):
                 yield from segments.with_edges(piece)
 
+    def sentences(self, text: str) -> list[str]:
+        """What of a text is translated, sentence by sentence."""
+        return [part.text for part in self._parts(text, split=True) if part.translated]
+
     def _short(self, text: str) -> Iterator[str]:
         """Parted where that is possible; else whole, with a warning; words are parted only far beyond."""
         for piece in segments.shortened(text, lambda one: self._length(one) <= self.longest):

@@ -42,6 +42,15 @@ def test_look_writes_a_page_of_the_models_own_translation(look: Call, model: Pat
     assert data_of(tmp_path / "attention.html")["text"] == {"source": "I go home.", "target": own}
 
 
+def test_of_several_sentences_the_first_is_shown_and_that_is_said(
+    look: Call, model: Path, tmp_path: Path
+) -> None:
+    code, _, err = look(str(model), "I go home. He sleeps.")
+    assert code == 0
+    assert "2 sentences, of which the first is shown" in err
+    assert data_of(tmp_path / "attention.html")["text"]["source"] == "I go home."
+
+
 def test_the_page_tells_nothing_of_the_machine(look: Call, model: Path, tmp_path: Path) -> None:
     assert look(str(model), "I go home.")[0] == 0
     data = data_of(tmp_path / "attention.html")

@@ -107,9 +107,19 @@ def of_model(model: Path, sentence: str | None, target: str | None, device: str 
         raise RequestError('no sentence to look at: manyheads look MODEL "sentence"')
     assert sentence is not None
     translator = load(model, device=device)
+    sentence = first_sentence(sentence, translator) if target is None else sentence
     said = translator.translate(sentence, split=False).text if target is None else target
     attention = translator.attention(sentence, said)
     return attention, described(attention, source=sentence, target=said, name=model.resolve().name)
+
+
+def first_sentence(text: str, translator: Any) -> str:
+    """A text is translated sentence by sentence, and so it is looked at."""
+    sentences = translator.sentences(text) or [text]
+    if len(sentences) > 1:
+        left = f"{len(sentences)} sentences, of which the first is shown"
+        print(f"manyheads: {left}; each has maps of its own", file=sys.stderr)
+    return str(sentences[0])
 
 
 def over_checkpoints(run: Path, sentence: str | None, target: str | None, device: str | None) -> Any:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -49,11 +50,11 @@ def demo(
     print(f"\n{len(found.rows)} held-out sentences: {found.exact:.1%} exact, {found.bleu}")
     language = pair.partition("-")[2]
     print(f"model: {found.model}\nnext, after `. .venv/bin/activate` where make installed it:")
-    print(f"  echo '{found.rows[0][0]}' | manyheads translate {found.model}")
+    print(f"  echo {shlex.quote(found.rows[0][0])} | manyheads translate {found.model}")
     print(f"  manyheads evaluate {found.model} {out}/test.en {out}/test.{language}")
     print(f"  manyheads inspect {out}/run")
     print(f"  manyheads inspect {out}/data --sentence 'I go home.'")
-    print(f"  manyheads look {found.model} '{found.rows[1][0]}' -o page.html")
+    print(f"  manyheads look {found.model} {shlex.quote(found.rows[1][0])} -o page.html")
     print(f"  manyheads serve {found.model} --run {out}/run      and open http://127.0.0.1:5000")
     print(f"what every head looks at: open {found.page.resolve().as_uri()} in a browser")
 
