@@ -7,8 +7,8 @@ Ours is `manyheads train` and `manyheads evaluate`: the recipe with these second
 set with a beam of 4. The peer is MarianMTModel of the same sizes from scratch, in a plain loop: the same
 batches padded, bfloat16 products and fused Adam, the recipe's schedule (what falls to an end falls to the end
 of its time), no validation on the way; the mean of 5 checkpoints from the last fifth of its time or the last
-one, whichever has the better loss on valid. `--peer-set` gives it other settings. Seconds are those of
-training; ours has its validations and checkpoints in them.
+one, whichever has the better loss on valid. It is post-norm always; `--peer-set` gives it other settings.
+Seconds are those of training; ours has its validations and checkpoints in them.
 """
 
 import argparse
@@ -307,7 +307,8 @@ def main() -> None:
             if system == OURS:
                 trained = train_ours(config, arguments.out or Path(folder) / "run", arguments.device)
             else:
-                peer = PeerTraining(config.override(arguments.peer_set), arguments.device)
+                own = config.override(["model.norm=post", *arguments.peer_set])  # Marian knows no other
+                peer = PeerTraining(own, arguments.device)
                 trained = peer.train(arguments.seconds)
             done.append(judged(trained, store))
     about, shown = report.about(arguments.device), samples(done, store)
