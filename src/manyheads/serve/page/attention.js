@@ -13,7 +13,7 @@ export class AttentionView {
 
   build() {
     this.told = element("p", { class: "told", role: "status" });
-    this.note = element("p", { class: "quiet note" });
+    this.note = element("p", { class: "quiet first-only" });
     this.holder = element("div", { class: "holder" });
     this.root.replaceChildren(
       element("h2", {}, this.page.texts.views.attention),

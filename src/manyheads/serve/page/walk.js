@@ -24,7 +24,7 @@ export class WalkView {
       layer: element("select", { name: "walk-layer", onchange: (event) => this.change({ layer: Number(event.target.value) }) }),
       head: element("select", { name: "walk-head", onchange: (event) => this.turn(Number(event.target.value)) }),
       told: element("p", { class: "told", role: "status" }),
-      note: element("p", { class: "quiet note" }),
+      note: element("p", { class: "quiet first-only" }),
       steps: element("div", { class: "walk" }),
     });
     const labelled = (text, input) => element("label", {}, `${text} `, input);
