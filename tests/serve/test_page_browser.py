@@ -14,6 +14,7 @@ import manyheads as mh
 from manyheads.look.maps import in_words
 from manyheads.look.maps import stacked as maps_of
 from manyheads.look.walk import walked
+from manyheads.serve.limits import Limits
 from manyheads.serve.words import Words
 from scripted import Scripted
 
@@ -252,6 +253,9 @@ def test_a_busy_server_is_asked_again_and_a_refusal_is_told(visit: Open, listeni
         )
         page.fill("textarea", "x" * 10_001)
         page.wait_for_function("() => document.querySelector('.told')?.textContent?.includes('use a file')")
+        assert page.locator(".output.empty").count() == 1, "no translation of another text beside it"
+        assert page.locator(".others li").count() == 0
+        assert page.locator(".copy").is_disabled()
     assert all("503" in one or "400" in one for one in visit.wrong)  # type: ignore[attr-defined]
     visit.wrong.clear()  # type: ignore[attr-defined]
 
@@ -371,6 +375,56 @@ def test_the_attention_view_shows_the_translation_and_the_models_numbers(
 
 
 @pytest.mark.heavy
+def test_of_several_sentences_the_first_is_looked_at(
+    visit: Open, listening: Any, speaker: mh.Translator
+) -> None:
+    """As it was translated: alone."""
+    asked: list[dict[str, Any]] = []
+    with listening(speaker) as port:
+        page = visit(port)
+        page.on("request", lambda one: one.url.endswith("/look") and asked.append(one.post_data_json))
+        type_in(page, f"{SOURCE} We read a book at school.")
+        go(page, "attention")
+        assert [(one["q"], "translation" in one) for one in asked] == [(SOURCE, False)]
+        assert "only the first" in page.locator(".first-only").text_content()
+        go(page, "walk")
+        assert page.input_value("#sentence") == SOURCE
+
+
+@pytest.mark.heavy
+def test_what_cannot_be_looked_into_is_said_in_the_pages_language(
+    visit: Open, listening: Any, speaker: mh.Translator
+) -> None:
+    with listening(speaker, limits=Limits(numbers=2000)) as port:
+        page = visit(port, locale="ko-KR")
+        type_in(page, SOURCE)
+        for view in ("attention", "walk"):
+            page.click(f'nav a[href="#{view}"]')
+            page.wait_for_function("() => document.querySelector('.told').textContent.includes('너무 길어')")
+            assert page.locator(".look .controls, .walk .step").count() == 0
+    assert all("400" in one for one in visit.wrong)  # type: ignore[attr-defined]
+    visit.wrong.clear()  # type: ignore[attr-defined]
+    with listening() as port:
+        for view in ("attention", "walk"):
+            page = visit(port, view, locale="ko-KR")
+            page.wait_for_function("() => document.querySelector('.told')?.textContent?.includes('torch')")
+
+
+@pytest.mark.heavy
+def test_a_text_in_the_targets_language_or_left_as_it_is_is_noticed(visit: Open, listening: Any) -> None:
+    with listening() as port:
+        page = visit(port)
+        type_in(page, "나는 오늘 집에 간다.")
+        page.wait_for_function(
+            "() => document.querySelector('.hint-language').textContent.includes('Korean')"
+        )
+        type_in(page, "I would like to read this book today.")
+        page.wait_for_function("() => document.querySelector('.hint-language').textContent === ''")
+        page.fill("textarea", "Korea")
+        page.wait_for_function("() => document.querySelector('.told').textContent.includes('unchanged')")
+
+
+@pytest.mark.heavy
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
 def test_the_walk_shows_the_models_numbers_shapes_and_formulas(
     visit: Open, listening: Any, speaker: mh.Translator, stack: Any
@@ -388,7 +442,7 @@ def test_the_walk_shows_the_models_numbers_shapes_and_formulas(
         page.select_option("[name=walk-layer]", index=1)
         page.select_option("[name=walk-head]", index=1)
         page.wait_for_function(
-            "([text, last]) => document.querySelector('.walked').textContent.startsWith(text) && "
+            "([text, last]) => document.querySelector('.walked')?.textContent.startsWith(text) && "
             "document.querySelector(last)",
             arg=[SOURCE, '[data-step="self.input"]'],
         )

@@ -64,10 +64,36 @@ def test_look_answers_what_the_attention_page_shows(modelled: TestClient, transl
     assert answer.json() == json.loads(json.dumps(ours))
 
 
+@pytest.mark.parametrize("path", ["/attention", "/look", "/walk"])
+def test_letters_stand_as_they_are(modelled: TestClient, path: str) -> None:
+    assert "집에 간다." in modelled.post(path, json=ASKED).content.decode()
+
+
+@pytest.mark.parametrize(("path", "advice"), [("/attention", ", or one layer"), ("/look", ""), ("/walk", "")])
+def test_too_long_a_sentence_is_told_by_kind_and_with_advice_that_helps(
+    asking: Any, translator: mh.Translator, path: str, advice: str
+) -> None:
+    sides = (translator.subwords.source, ASKED["q"]), (translator.subwords.target, ASKED["translation"])
+    tokens = max(len(subwords.encode(text)) for subwords, text in sides) + 1
+    few = 100 if path == "/walk" else 3 * 2 * tokens**2  # one layer of two, with two heads
+    with asking(translator, limits=Limits(numbers=few)) as client:
+        answer = client.post(path, json=ASKED)
+    assert answer.status_code == 400
+    assert answer.json()["kind"] == "too_long"
+    assert answer.json()["error"].endswith(f"take a shorter sentence{advice}")
+
+
+def test_details_have_the_sentences_that_are_translated_one_by_one(modelled: TestClient) -> None:
+    asked = {"q": "I go home.  We read!\n- \nHome.", "source": "en", "target": "ko", "details": True}
+    details = modelled.post("/translate", json=asked).json()["details"]
+    assert details["sentences"] == ["I go home.", "We read!", "Home."]
+
+
 def test_walk_answers_the_models_numbers(modelled: TestClient, translator: mh.Translator) -> None:
     answer = modelled.post("/walk", json={**ASKED, "stack": "decoder", "layer": 1, "width": 5})
     ours = walked(translator, ASKED["q"], ASKED["translation"], stack="decoder", layer=1, width=5)
-    assert answer.json() == json.loads(json.dumps(ours))
+    pieces = [translator.subwords.target.piece(one) for one in range(5)]
+    assert answer.json() == {**json.loads(json.dumps(ours)), "vocabulary": pieces}
     assert modelled.post("/walk", params=ASKED).json()["stack"] == "encoder"
 
 

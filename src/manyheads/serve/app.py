@@ -28,6 +28,7 @@ from manyheads.serve.work import (
     Looking,
     Scoring,
     Served,
+    TooLong,
     Translating,
     TranslatingPages,
     Viewing,
@@ -170,7 +171,7 @@ class Server:
         if asked.alternatives:
             answer["alternatives"] = [other_texts(one) for one in found]
         if asked.details and asked.format == "text":
-            answer["details"] = [details(one) for one in found]
+            answer["details"] = [details(one, model) for one, model in zip(found, models, strict=True)]
         return answer if isinstance(asked.q, list) else {key: value[0] for key, value in answer.items()}
 
     def detected(self, asked: api.TranslateRequest, texts: Sequence[str]) -> list[tuple[str, float]]:
@@ -252,7 +253,7 @@ class Server:
     ) -> Response:
         work.check(asked.q, asked.translation)
         ((found,),) = await self.done(request, [(work, [(asked.q, asked.translation)])])
-        return Response(found, media_type="application/json")
+        return Response(found.encode("utf-8", "replace"), media_type="application/json")
 
     async def training(self, request: Request) -> list[dict[str, Any]]:
         self.check_key(request)
@@ -320,13 +321,14 @@ def other_texts(found: Translation) -> list[str]:
     return list(dict.fromkeys(one.text for one in found.alternatives if one.text != found.text))
 
 
-def details(found: Translation) -> dict[str, Any]:
+def details(found: Translation, model: Served | None) -> dict[str, Any]:
     return {
         "score": found.score,
         "sourceTokens": found.source_tokens,
         "tokens": found.tokens,
         "tokenScores": found.token_scores,
         "alignment": found.alignment,
+        "sentences": model.sentences(found.source) if model else [],
         **Words.of(found).told(),
     }
 
@@ -444,6 +446,8 @@ async def refusal(request: Request, fault: Exception) -> Response:
         return Json({"error": fault.error}, fault.status, headers=fault.sent_headers)
     if isinstance(fault, ClientLeft):
         return Response(status_code=499)  # which nobody reads
+    if isinstance(fault, TooLong):
+        return Json({"error": str(fault), "kind": "too_long"}, 400)
     if isinstance(fault, RequestError | ConfigError):
         return Json({"error": str(fault)}, 400)
     raise fault

@@ -12,9 +12,14 @@ from torch import Tensor
 
 from manyheads.errors import RequestError
 from manyheads.look.maps import described
-from manyheads.look.walk import Stack, how_many, walked
+from manyheads.look.walk import FEW, Stack, how_many, walked
 from manyheads.serve import html
+from manyheads.text import segments
 from manyheads.translate import Attention, Translation, Translator
+
+
+class TooLong(RequestError):
+    """A sentence with more numbers than are given. Clients tell it by its kind."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +44,18 @@ class Served:
 
     def tokens(self, text: str) -> int:
         return len(self.translator.subwords.source.encode(text))
+
+    def sentences(self, text: str) -> list[str]:
+        """What is translated one by one: what the model looks at is within one of them."""
+        return [
+            piece.strip()
+            for part in segments.parts(text, self.source)
+            if part.translated
+            for piece in segments.shortened(part.text, self._fits)
+        ]
+
+    def _fits(self, text: str) -> bool:
+        return self.tokens(text) < self.translator.longest  # the end is one more
 
 
 def named(translators: Sequence[Translator]) -> list[Served]:
@@ -159,6 +176,7 @@ class Looking:
     model: Served
     layer: int | None  # only this one
     most: int  # numbers in all maps
+    by_layer = True  # a client can ask for one alone
 
     def size(self, pairs: Sequence[tuple[str, str | None]]) -> int:
         return sum(self.model.tokens(source) for source, _ in pairs)
@@ -185,11 +203,13 @@ class Looking:
         config = self.model.translator.engine.model.config  # type: ignore[attr-defined]
         if self.layer is not None and self.layer >= config.layers:
             raise RequestError(f"layer is {self.layer}, but the model has {config.layers}, from 0")
-        numbers = 3 * config.heads * tokens**2 * (config.layers if self.layer is None else 1)
+        of_layer = 3 * config.heads * tokens**2
+        numbers = of_layer * (config.layers if self.layer is None else 1)
         if numbers > self.most:
-            raise RequestError(
+            fewer = self.by_layer and self.layer is None and of_layer <= self.most
+            raise TooLong(
                 f"the maps of {tokens} tokens have {numbers} numbers, but at most {self.most} are given: "
-                f"take a shorter sentence, or one layer"
+                f"take a shorter sentence{', or one layer' if fewer else ''}"
             )
 
 
@@ -197,9 +217,12 @@ class Looking:
 class Viewing(Looking):
     """A sentence and its translation -> what the attention page shows, as JSON."""
 
+    by_layer = False
+
     def _told(self, source: str, target: str) -> str:
         return json.dumps(
-            described(self.model.translator.attention(source, target), source=source, target=target)
+            described(self.model.translator.attention(source, target), source=source, target=target),
+            ensure_ascii=False,
         )
 
 
@@ -230,7 +253,14 @@ class Walking:
             target = translator.translate([source], split=False)[0].text
             self.check(source, target)
         found = walked(translator, source, target, stack=self.stack, layer=self.layer, width=self.width)
-        return json.dumps(without_nan(found), allow_nan=False)
+        if any(step["name"] == "logits" for step in found["steps"]):
+            found["vocabulary"] = self._pieces()
+        return json.dumps(without_nan(found), allow_nan=False, ensure_ascii=False)
+
+    def _pieces(self) -> list[str]:
+        """Of the logits that are shown, in the order of their ids."""
+        subwords = self.model.translator.subwords.target
+        return [subwords.piece(one) for one in range(min(self.width, len(subwords)))]
 
     def _check(self, tokens: int) -> None:
         config = self.model.translator.engine.model.config  # type: ignore[attr-defined]
@@ -238,9 +268,10 @@ class Walking:
             raise RequestError(f"layer is {self.layer}, but the model has {config.layers}, from 0")
         numbers = how_many(config, tokens, self.width)
         if numbers > self.most:
-            raise RequestError(
+            fewer = self.width > FEW and how_many(config, tokens, FEW) <= self.most
+            raise TooLong(
                 f"the walk of {tokens} tokens has {numbers} numbers, but at most {self.most} are given: "
-                f"take a shorter sentence, or a smaller width"
+                f"take a shorter sentence{', or a smaller width' if fewer else ''}"
             )
 
 
@@ -260,9 +291,9 @@ def as_json(found: Attention, translation: str, layer: int | None) -> str:
     """
     chosen = slice(None) if layer is None else slice(layer, layer + 1)
     parts = {
-        "translatedText": json.dumps(translation),
-        "sourceTokens": json.dumps(found.source_tokens),
-        "targetTokens": json.dumps(found.target_tokens),
+        "translatedText": json.dumps(translation, ensure_ascii=False),
+        "sourceTokens": json.dumps(found.source_tokens, ensure_ascii=False),
+        "targetTokens": json.dumps(found.target_tokens, ensure_ascii=False),
         "encoder": nested([map(rounded, one[0]) for one in found.trace.encoder[chosen]]),
         "decoder": nested([map(rounded, one[0]) for one in found.trace.decoder[chosen]]),
         "cross": nested([map(rounded, one[0]) for one in found.trace.cross[chosen]]),

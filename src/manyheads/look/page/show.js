@@ -585,12 +585,12 @@ class View {
       element(
         "button",
         { type: "button", "data-download": "svg", onclick: () => this.download("svg") },
-        `${texts.download} SVG`,
+        texts.download("SVG"),
       ),
       element(
         "button",
         { type: "button", "data-download": "png", onclick: () => this.download("png") },
-        `${texts.download} PNG`,
+        texts.download("PNG"),
       ),
       element("a", { class: "link", href: "#" }, texts.link),
     );

@@ -59,7 +59,7 @@ export const TEXTS = {
     hint: "Point at a word, or focus it and use the arrow keys, to see its attention alone. Enter keeps it, Escape lets go.",
     looksAt: "looks at",
     lookedAtBy: "is looked at by",
-    download: "Download",
+    download: (format) => `Download ${format}`,
     link: "Link to this view",
     numbers: "The numbers",
     who: "looks",
@@ -106,8 +106,8 @@ export const TEXTS = {
     edge: "문장 끝 비율",
     edge_decoder: "문장 시작 비율",
     aboutMeasures:
-      "모든 행의 평균입니다. 엔트로피가 0이면 한 곳만 봅니다. 거리는 자기 자리에서(두 문장 사이에서는 대응하는 자리에서) " +
-      "단어 또는 토큰 단위로 잽니다. 비율은 0에서 1까지이며, 자기 자리, 바로 앞자리, 문장 끝(끝을 볼 수 없는 디코더에서는 " +
+      "모든 행의 평균입니다. 엔트로피가 0이면 한 곳만 봅니다. 거리는 보는 단어의 위치와 보이는 단어의 위치가 " +
+      "몇 단어(또는 토큰) 떨어져 있는지입니다. 교차 어텐션에서는 번역 단어와 같은 비율만큼 원문을 지난 위치에서 잽니다. 비율은 0에서 1까지이며, 자기 자리, 바로 앞자리, 문장 끝(끝을 볼 수 없는 디코더에서는 " +
       "문장 시작)에 둔 몫입니다.",
     step: "디코더 단계",
     allSteps: "전체",
@@ -124,7 +124,7 @@ export const TEXTS = {
     hint: "단어를 가리키거나, 초점을 둔 뒤 화살표 키를 누르면 그 단어의 어텐션만 보입니다. Enter로 고정하고 Escape로 풉니다.",
     looksAt: "보는 곳",
     lookedAtBy: "보는 단어",
-    download: "내려받기",
+    download: (format) => `${format} 내려받기`,
     link: "이 화면의 링크",
     numbers: "숫자로 보기",
     who: "보는 단어",

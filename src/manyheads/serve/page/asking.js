@@ -18,8 +18,15 @@ async function answered(path, options) {
   const said = await answer.json().catch(() => ({}));
   const fault = new Error(said.error ?? `${answer.status}`);
   fault.status = answer.status;
+  fault.kind = said.kind;
   fault.wait = Number(answer.headers.get("retry-after")) || 1;
   throw fault;
+}
+
+// In the page's language as far as the page knows the reason.
+export function why(fault, texts) {
+  if (!fault.status) return texts.unreachable;
+  return fault.kind === "too_long" ? texts.sentenceTooLong : texts.refused(fault.message);
 }
 
 export function get(path, signal) {

@@ -6,6 +6,8 @@ import { FileBox } from "./files.js";
 import { languageName } from "./texts.js";
 import { fillWithWords, levelOf, perCent } from "./words.js";
 
+const CONFIDENT = 95; // per cent
+
 export class TranslateView {
   constructor(page) {
     this.page = page;
@@ -41,6 +43,8 @@ export class TranslateView {
       word: element("p", { class: "word-told" }),
       copy: element("button", { type: "button", class: "copy", onclick: () => this.copy() }, texts.copy),
       others: element("ol", { class: "others" }),
+      noOthers: element("p", { class: "quiet no-others", hidden: true }, texts.noAlternatives),
+      hint: element("p", { class: "quiet hint-language", role: "status" }),
       howMany: element("select", { name: "alternatives", onchange: (event) => this.wantMany(event) }),
     });
     parts.input.value = current.text;
@@ -69,6 +73,7 @@ export class TranslateView {
           element("label", { class: "name", for: "source-text" }, texts.source),
           parts.input,
           parts.count,
+          parts.hint,
         ),
         element(
           "div",
@@ -93,6 +98,7 @@ export class TranslateView {
         element("h3", {}, texts.alternatives),
         labelled("how-many quiet", texts.howMany, parts.howMany),
         parts.others,
+        parts.noOthers,
       ),
       this.files.build(),
     );
@@ -204,29 +210,56 @@ export class TranslateView {
     const { texts, settings, current } = page;
     const { text, target } = current;
     if (!text.trim()) return this.settle(null, "");
-    if ([...text].length > settings.charLimit) return this.settle(this.answer, texts.tooLong(settings.charLimit));
+    if ([...text].length > settings.charLimit) return this.settle(null, texts.tooLong(settings.charLimit));
+    this.fade(true);
     const asked = { q: text, source: this.from, target, alternatives: this.alternatives, details: true, ...this.named() };
     try {
       await pause(wait, asking.signal);
       this.parts.told.textContent = texts.working;
+      this.hint(asked, asking);
       const found = await patiently(
         () => post("translate", asked, asking.signal),
         asking.signal,
         (seconds) => (this.parts.told.textContent = page.texts.trying(seconds)),
       );
       if (asking !== this.asking) return;
-      this.settle({ ...found, asked }, page.texts.done);
+      this.settle({ ...found, asked }, found.translatedText === text ? page.texts.unchanged : page.texts.done);
     } catch (fault) {
       if (fault.name === "AbortError" || asking !== this.asking) return;
-      this.settle(null, fault.status ? fault.message : page.texts.unreachable);
+      this.settle(null, fault.status ? page.texts.refused(fault.message) : page.texts.unreachable);
     }
   }
 
+  // A text that seems to be in the target's language already; of short ones there is no telling.
+  async hint({ q, source, target }, asking) {
+    const { page, parts } = this;
+    parts.hint.textContent = "";
+    if (source === "auto" || source === target || !q.trim()) return;
+    try {
+      const [found] = await post("detect", { q }, asking.signal);
+      if (asking !== this.asking || found.language !== target || found.confidence < CONFIDENT) return;
+      parts.hint.textContent = page.texts.looksLike(languageName(target, page.language));
+    } catch {
+      // then there is no hint
+    }
+  }
+
+  // What is shown is of an earlier text.
+  fade(stale) {
+    for (const one of this.root.querySelectorAll(".output, .came, .others")) {
+      one.classList.toggle("stale", stale);
+      one.setAttribute("aria-busy", String(stale));
+    }
+    this.parts.copy.disabled = stale || !this.answer;
+  }
+
   settle(answer, said) {
+    if (!answer) this.parts.hint.textContent = "";
     const { current } = this.page;
     this.answer = answer;
     current.translated = answer?.asked.q ?? "";
     current.translation = answer?.translatedText ?? "";
+    current.sentences = answer?.details?.sentences ?? [];
     if (this.from === "auto" && answer) {
       current.source = answer.detectedLanguage.language;
       this.showChoices();
@@ -242,7 +275,7 @@ export class TranslateView {
     const { parts, answer } = this;
     this.kept = null;
     parts.word.textContent = answer?.details?.words.length ? texts.hintWords : "";
-    parts.copy.disabled = !answer;
+    this.fade(false);
     parts.output.classList.toggle("empty", !answer);
     parts.detected.textContent =
       answer?.detectedLanguage && this.from === "auto"
@@ -328,7 +361,7 @@ export class TranslateView {
     const { texts } = this.page;
     const { answer, parts } = this;
     const found = answer?.alternatives ?? [];
-    const empty = answer && answer.asked.alternatives && !found.length;
+    parts.noOthers.hidden = !(answer && answer.asked.alternatives && !found.length);
     parts.others.replaceChildren(
       ...found.map((text) =>
         element(
@@ -342,7 +375,6 @@ export class TranslateView {
           ),
         ),
       ),
-      ...(empty ? [element("li", { class: "quiet", lang: this.page.language }, texts.noAlternatives)] : []),
     );
   }
 

@@ -1,8 +1,8 @@
 // One sentence through one layer of the model, with its real numbers. See look/walk.py for what comes.
 
 import { element } from "./look/elements.js";
-import { post } from "./asking.js";
-import { sentenceOf } from "./attention.js";
+import { patiently, post, why } from "./asking.js";
+import { noLook, sentenceOf } from "./attention.js";
 
 const FEW = 8;
 const ALL = 2 ** 20;
@@ -19,11 +19,12 @@ export class WalkView {
   build() {
     const { texts } = this.page;
     const parts = (this.parts = {
-      sentence: element("input", { type: "text", id: "sentence", value: this.asked?.q ?? "" }),
+      sentence: element("input", { type: "text", id: "sentence", value: this.asked?.q ?? "", maxlength: this.page.settings.charLimit }),
       stack: this.choice("stack", ["encoder", "decoder"].map((one) => [one, texts[one]])),
       layer: element("select", { name: "walk-layer", onchange: (event) => this.change({ layer: Number(event.target.value) }) }),
       head: element("select", { name: "walk-head", onchange: (event) => this.turn(Number(event.target.value)) }),
       told: element("p", { class: "told", role: "status" }),
+      note: element("p", { class: "quiet first-only" }),
       steps: element("div", { class: "walk" }),
     });
     const labelled = (text, input) => element("label", {}, `${text} `, input);
@@ -45,6 +46,7 @@ export class WalkView {
         labelled(texts.head, parts.head),
       ),
       parts.told,
+      parts.note,
       parts.steps,
     );
     if (this.data) this.draw();
@@ -57,29 +59,54 @@ export class WalkView {
 
   // The text of the other view, unless there is a sentence here already.
   enter() {
-    const { current } = this.page;
-    const asked = sentenceOf(this.page);
-    const key = JSON.stringify(asked);
-    if (asked && key !== this.taken) {
+    const { text, source } = this.page.current;
+    const key = JSON.stringify(this.page.current);
+    const cannot = noLook(this.page);
+    if (cannot) return this.clear(cannot);
+    if (text.trim() && key !== this.taken) {
       this.taken = key;
-      this.asked = asked;
-    } else if (!this.asked) {
-      const { source, target, model } = current;
-      this.asked = { q: EXAMPLE[source] ?? "", source, target, ...(model ? { model } : {}) };
-    } else return;
-    this.parts.sentence.value = this.asked.q;
-    if (this.asked.q) this.walk();
+      return this.take(text);
+    }
+    const example = EXAMPLE[source] ?? "";
+    if (!this.asked && example) return this.take(example);
   }
 
   submit(event) {
     event.preventDefault();
     const q = this.parts.sentence.value.trim();
     if (!q) return;
-    if (q !== this.asked.q) {
-      const { source, target, model } = this.page.current;
-      this.asked = { q, source, target, ...(model ? { model } : {}) };
+    if (q === this.asked?.q) return this.walk();
+    return this.take(q);
+  }
+
+  // Its first sentence is walked.
+  async take(text) {
+    const { page, parts } = this;
+    const taking = (this.taking = {});
+    const cannot = noLook(page);
+    if (cannot) return this.clear(cannot);
+    this.clear(page.texts.loading);
+    this.asked = null;
+    parts.sentence.value = text.split(/\r?\n/).find((one) => one.trim()).trim();
+    try {
+      const { asked, more } = await sentenceOf(page, text);
+      if (taking !== this.taking) return;
+      this.asked = asked;
+      this.parts.sentence.value = asked.q;
+      await this.walk();
+      if (taking === this.taking && this.data) this.parts.note.textContent = more ? page.texts.firstSentence : "";
+    } catch (fault) {
+      if (taking === this.taking) this.clear(why(fault, page.texts));
     }
-    this.walk();
+  }
+
+  // No numbers of another sentence stay beside what is said.
+  clear(said) {
+    this.data = this.wanted = null;
+    this.open.clear();
+    this.parts.steps.replaceChildren();
+    this.parts.note.textContent = "";
+    this.parts.told.textContent = said;
   }
 
   change(difference) {
@@ -93,30 +120,44 @@ export class WalkView {
   }
 
   async walk(width = FEW) {
+    if (!this.asked) return;
     const { texts } = this.page;
     const { stack, layer } = this.how;
     const asked = { ...this.asked, stack, layer, width };
     const wanted = (this.wanted = JSON.stringify(asked));
-    this.parts.told.textContent = texts.loading;
+    const tell = (said) => {
+      if (this.wanted === wanted) this.parts.told.textContent = said;
+    };
+    tell(texts.loading);
+    this.fade(true);
     try {
-      const data = await post("walk", asked);
+      const data = await patiently(() => post("walk", asked), undefined, (seconds) => tell(texts.trying(seconds)));
       if (this.wanted !== wanted) return;
       if (width === FEW) this.open.clear();
       this.data = data;
       this.whole = width !== FEW;
-      this.parts.told.textContent = "";
+      tell("");
       this.draw();
     } catch (fault) {
       if (this.wanted !== wanted) return;
+      const whole = width !== FEW && fault.kind === "too_long"; // the first numbers are right, and stay
+      if (!whole) this.clear(why(fault, texts));
+      else tell(texts.notAllNumbers);
       this.open.clear();
-      this.parts.told.textContent = fault.status ? fault.message : texts.unreachable;
     }
+    this.fade(false);
+  }
+
+  fade(stale) {
+    this.parts.steps.classList.toggle("stale", stale);
+    this.parts.steps.setAttribute("aria-busy", String(stale));
   }
 
   // ---- drawing
 
   draw() {
     const { data, how, parts } = this;
+    if (!data) return;
     how.head = Math.min(how.head, data.heads - 1);
     offer(parts.layer, data.layers, how.layer);
     offer(parts.head, data.heads, how.head);
@@ -177,7 +218,7 @@ export class WalkView {
     const whole = this.open.has(n);
     const all = step.shape.at(-1);
     const shown = step.columns ? all : Math.min(all, whole ? all : FEW);
-    const heads = step.columns ? tokens[step.columns] : Array.from({ length: shown }, (_, place) => String(place + 1));
+    const heads = step.columns ? tokens[step.columns] : Array.from({ length: shown }, (_, place) => this.column(step, place));
     const language = (side) => (side === "source" ? languages.source : languages.target);
     const most = Math.max(...rows.flatMap((row) => row.slice(0, shown)).map((one) => Math.abs(one ?? 0)), 1e-9);
     const cell = (value) => this.cell(value, most, step);
@@ -218,6 +259,13 @@ export class WalkView {
     return element("div", {}, scroll, toggle);
   }
 
+  // A column of the logits is a piece, with its id, from 0; of other vectors it has only a number.
+  column(step, place) {
+    if (step.name !== "logits") return String(place + 1);
+    const piece = this.data.vocabulary?.[place];
+    return piece === undefined ? `id ${place}` : `${piece} (id ${place})`;
+  }
+
   // The sign by its colour, and the size by its strength; the number says both.
   cell(value, most, step) {
     if (value === null) return element("td", { class: "masked" }, element("span", { "aria-label": this.page.texts.masked, role: "img" }, "−∞"));
@@ -236,7 +284,7 @@ export class WalkView {
       if (!this.whole) await this.walk(ALL);
     }
     this.draw();
-    this.root.querySelectorAll(".step")[n].querySelector(".more")?.focus();
+    this.root.querySelectorAll(".step")[n]?.querySelector(".more")?.focus();
   }
 
   // One number of a map, worked out in full.
