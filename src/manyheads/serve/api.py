@@ -98,6 +98,9 @@ Number = float | None  # null where it is not finite
 
 class Fault(BaseModel):
     error: str
+    kind: Annotated[
+        Literal["too_long"] | None, Field(description="Where a page has words of its own for it.")
+    ] = None
 
 
 class Detection(BaseModel):
@@ -123,6 +126,7 @@ class Details(BaseModel):
     ]
     sourceWords: list[str]
     words: Annotated[list[Word], Field(description="What the tokens make up.")]
+    sentences: Annotated[list[str], Field(description="That the text was parted into.")]
 
 
 class TranslateAnswer(BaseModel):
