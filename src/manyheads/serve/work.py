@@ -14,7 +14,6 @@ from manyheads.errors import RequestError
 from manyheads.look.maps import described
 from manyheads.look.walk import FEW, Stack, how_many, walked
 from manyheads.serve import html
-from manyheads.text import segments
 from manyheads.translate import Attention, Translation, Translator
 
 
@@ -47,15 +46,8 @@ class Served:
 
     def sentences(self, text: str) -> list[str]:
         """What is translated one by one: what the model looks at is within one of them."""
-        return [
-            piece.strip()
-            for part in segments.parts(text, self.source)
-            if part.translated
-            for piece in segments.shortened(part.text, self._fits)
-        ]
-
-    def _fits(self, text: str) -> bool:
-        return self.tokens(text) < self.translator.longest  # the end is one more
+        with without_warnings():
+            return self.translator.sentences(text)
 
 
 def named(translators: Sequence[Translator]) -> list[Served]:
