@@ -46,6 +46,9 @@ class Scripted:
     calls: list[list[str]] = field(default_factory=list)
     begun: threading.Event = field(default_factory=threading.Event)
 
+    def sentences(self, text: str) -> list[str]:
+        return [text] if text.strip() else []
+
     def translate(self, texts: list[str], nbest: int = 1, **_: Any) -> list[Translation]:
         if isinstance(texts, str):
             return self.translate([texts])[0]  # type: ignore[return-value]
