@@ -20,7 +20,7 @@ from tiny import tiny_model
 
 pytestmark = pytest.mark.heavy
 REQUESTS = 100_000
-OF_A_MODEL = 2_000
+OF_A_MODEL = 4_000
 PROMISED = {200, 204, 400, 403, 404, 405, 408, 413, 415, 503}
 ASKED = ["/translate", "/detect", "/score", "/attention", "/look", "/walk"]
 PATHS = [*ASKED * 3, "/languages", "/models", "/training", "/health", "/metrics", "/"]
@@ -230,7 +230,7 @@ def test_fuzzed_requests_to_a_model_get_answers_that_were_promised(tmp_path: Pat
         with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as told:
             metrics = told.read().decode()
         for path in ASKED:
-            assert re.search(rf'_total{{path="{path}",status="200"}} [1-9]', metrics), path
+            assert re.search(rf'_total{{path="{path}",status="200"}} \d{{2,}}', metrics), path
         server.process.terminate()
         assert "Traceback" not in server.log.read()
     print(dict(seen))

@@ -66,16 +66,6 @@ class ScoreRequest(BaseModel):
     api_key: Key = None
 
 
-class AttentionRequest(BaseModel):
-    q: Annotated[Text, Field(description="One sentence.", examples=["I go home."])]
-    source: Source
-    target: Target
-    translation: Annotated[Text | None, Field(description="Looked at in place of the model's own.")] = None
-    layer: Annotated[int | None, Field(ge=0, description="Only this one, from 0; else all.")] = None
-    model: Model = None
-    api_key: Key = None
-
-
 class LookRequest(BaseModel):
     q: Annotated[Text, Field(description="One sentence.", examples=["I go home."])]
     source: Source
@@ -83,6 +73,10 @@ class LookRequest(BaseModel):
     translation: Annotated[Text | None, Field(description="Looked at in place of the model's own.")] = None
     model: Model = None
     api_key: Key = None
+
+
+class AttentionRequest(LookRequest):
+    layer: Annotated[int | None, Field(ge=0, description="Only this one, from 0; else all.")] = None
 
 
 class WalkRequest(LookRequest):

@@ -26,6 +26,7 @@ from manyheads.serve.training import Runs
 from manyheads.serve.words import Words
 from manyheads.serve.work import (
     Looking,
+    OfSentence,
     Scoring,
     Served,
     TooLong,
@@ -240,7 +241,7 @@ class Server:
         work = Walking(self.seen(asked), asked.stack, asked.layer, asked.width, self.limits.numbers)
         return await self.looked(request, asked, work)
 
-    def seen(self, asked: api.AttentionRequest | api.LookRequest) -> Served:
+    def seen(self, asked: api.LookRequest) -> Served:
         """A model that can be looked into."""
         model = self.pairs.model(asked.source, asked.target, asked.model)
         if not model.aligns:
@@ -248,9 +249,7 @@ class Server:
             raise HTTPException(400, f"attention maps are the torch engine's; this one is {engine}")
         return model
 
-    async def looked(
-        self, request: Request, asked: api.AttentionRequest | api.LookRequest, work: Looking | Walking
-    ) -> Response:
+    async def looked(self, request: Request, asked: api.LookRequest, work: OfSentence) -> Response:
         work.check(asked.q, asked.translation)
         ((found,),) = await self.done(request, [(work, [(asked.q, asked.translation)])])
         return Response(found.encode("utf-8", "replace"), media_type="application/json")

@@ -155,38 +155,44 @@ class Scoring:
             raise RequestError(f"a sentence of {length} tokens, but at most {most} can be scored: split it")
 
 
-def longer(model: Served, source: str, target: str | None) -> int:
-    """Tokens of the longer side, as far as it is known."""
-    told = 0 if target is None else len(model.translator.subwords.target.encode(target))
-    return max(model.tokens(source), told)
-
-
 @dataclass(frozen=True)
-class Looking:
-    """A sentence and its translation -> every attention map, as JSON."""
+class OfSentence:
+    """A sentence and its translation, the model's own where none is given -> something of both, as JSON."""
 
     model: Served
-    layer: int | None  # only this one
-    most: int  # numbers in all maps
-    by_layer = True  # a client can ask for one alone
 
     def size(self, pairs: Sequence[tuple[str, str | None]]) -> int:
         return sum(self.model.tokens(source) for source, _ in pairs)
 
     def run(self, pairs: Sequence[tuple[str, str | None]]) -> list[str]:
         with without_warnings():
-            return [self._look(source, target) for source, target in pairs]
+            return [self._answer(source, target) for source, target in pairs]
 
     def check(self, source: str, target: str | None) -> None:
         """Before it takes a place in the queue."""
-        self._check(longer(self.model, source, target) + 1)
+        told = 0 if target is None else len(self.model.translator.subwords.target.encode(target))
+        self._check(max(self.model.tokens(source), told) + 1)
 
-    def _look(self, source: str, target: str | None) -> str:
-        translator = self.model.translator
+    def _answer(self, source: str, target: str | None) -> str:
         if target is None:
-            target = translator.translate([source], split=False)[0].text
+            target = self.model.translator.translate([source], split=False)[0].text
             self.check(source, target)
         return self._told(source, target)
+
+    def _told(self, source: str, target: str) -> str:
+        raise NotImplementedError
+
+    def _check(self, tokens: int) -> None:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Looking(OfSentence):
+    """Every attention map."""
+
+    layer: int | None  # only this one
+    most: int  # numbers in all maps
+    by_layer = True  # a client can ask for one alone
 
     def _told(self, source: str, target: str) -> str:
         return as_json(self.model.translator.attention(source, target), target, self.layer)
@@ -207,7 +213,7 @@ class Looking:
 
 @dataclass(frozen=True)
 class Viewing(Looking):
-    """A sentence and its translation -> what the attention page shows, as JSON."""
+    """What the attention page shows."""
 
     by_layer = False
 
@@ -219,32 +225,18 @@ class Viewing(Looking):
 
 
 @dataclass(frozen=True)
-class Walking:
-    """A sentence and its translation -> its way through one layer, as JSON."""
+class Walking(OfSentence):
+    """Its way through one layer."""
 
-    model: Served
     stack: Stack
     layer: int
     width: int
     most: int  # numbers
 
-    def size(self, pairs: Sequence[tuple[str, str | None]]) -> int:
-        return sum(self.model.tokens(source) for source, _ in pairs)
-
-    def run(self, pairs: Sequence[tuple[str, str | None]]) -> list[str]:
-        with without_warnings():
-            return [self._walk(source, target) for source, target in pairs]
-
-    def check(self, source: str, target: str | None) -> None:
-        """Before it takes a place in the queue."""
-        self._check(longer(self.model, source, target) + 1)
-
-    def _walk(self, source: str, target: str | None) -> str:
-        translator = self.model.translator
-        if target is None:
-            target = translator.translate([source], split=False)[0].text
-            self.check(source, target)
-        found = walked(translator, source, target, stack=self.stack, layer=self.layer, width=self.width)
+    def _told(self, source: str, target: str) -> str:
+        found = walked(
+            self.model.translator, source, target, stack=self.stack, layer=self.layer, width=self.width
+        )
         if any(step["name"] == "logits" for step in found["steps"]):
             found["vocabulary"] = self._pieces()
         return json.dumps(without_nan(found), allow_nan=False, ensure_ascii=False)
