@@ -1,0 +1,120 @@
+"""What every command of this room writes: tables in three forms, figures, and where they come from."""
+
+import csv
+import io
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from manyheads.errors import RequestError
+
+Value = str | int | float | None  # None: the paper, or we, have no number there
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and rows, for the terminal, Markdown and CSV alike."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Value]]
+    notes: Sequence[str] = field(default=())
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"a row of {len(row)} values in a table of {len(self.columns)} columns")
+
+    def markdown(self) -> str:
+        head = [f"| {' | '.join(self.columns)} |", f"|{'---|' * len(self.columns)}"]
+        rows = [f"| {' | '.join(told(value).replace('|', '&#124;') for value in row)} |" for row in self.rows]
+        notes = [f"\n{note}" for note in self.notes]
+        return "\n".join([f"### {self.title}\n", *head, *rows, *notes]) + "\n"
+
+    def csv(self) -> str:
+        """Numbers as they are, unrounded."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows(["" if value is None else value for value in row] for row in self.rows)
+        return out.getvalue()
+
+    def show(self) -> None:
+        """On the terminal, numbers to the right."""
+        from rich import box, table
+        from rich.console import Console
+
+        shown = table.Table(title=self.title, box=box.SIMPLE, title_justify="left")
+        for number, name in enumerate(self.columns):
+            numeric = all(not isinstance(row[number], str) for row in self.rows)
+            shown.add_column(name, justify="right" if numeric else "left")
+        for row in self.rows:
+            shown.add_row(*map(told, row))
+        console = Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False)
+        console.print(shown)
+        for note in self.notes:
+            console.print(note)
+
+
+def told(value: Value) -> str:
+    """Four figures of what is measured; whole numbers with their thousands apart."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.3e}" if value and not 1e-3 <= abs(value) < 1e6 else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def where_measured(command: str, device: str = "cpu") -> str:
+    """The line that every report carries."""
+    return f"`{command}`; {machine(device)}; torch {torch.__version__}; {date.today().isoformat()}"
+
+
+def machine(device: str) -> str:
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    listing = Path("/proc/cpuinfo")
+    lines = listing.read_text().splitlines() if listing.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{(names or [platform.processor()])[0]}, {torch.get_num_threads()} threads"
+
+
+def write_report(folder: Path, name: str, markdown: str, tables: dict[str, Table]) -> list[Path]:
+    """`name`.md, and a CSV of each table. What was there under these names is replaced."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = {folder / f"{name}.md": markdown}
+    pages |= {folder / f"{file}.csv": table.csv() for file, table in tables.items()}
+    for place, text in pages.items():
+        aside = place.with_name(f".{place.name}.aside")
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(place)  # complete or as it was
+    return list(pages)
+
+
+def pyplot() -> Any:
+    """matplotlib's, which draws without a screen."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise RequestError("figures need matplotlib: pip install 'manyheads[figures]'") from None
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "manyheads"  # the same figure is the same file
+    from matplotlib import pyplot as found
+
+    return found
+
+
+def save_figure(figure: Any, folder: Path, name: str) -> list[Path]:
+    """As SVG for the page and as PNG for the eye."""
+    folder.mkdir(parents=True, exist_ok=True)
+    places = [folder / f"{name}.svg", folder / f"{name}.png"]
+    figure.savefig(places[0], metadata={"Date": None})
+    figure.savefig(places[1], dpi=150)
+    pyplot().close(figure)
+    return places
