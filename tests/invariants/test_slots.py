@@ -10,6 +10,7 @@ pytest.importorskip("triton", reason="Triton is not installed: its kernels canno
 import manyheads as mh
 from draw import stir
 from manyheads.config import END
+from manyheads.engines import slots as slots_module
 from manyheads.engines.slots import SearchSize, SlotSearch, can_serve, groups_of
 from manyheads.engines.torch import TorchEngine
 from manyheads.kernels.summary import best_words
@@ -28,7 +29,12 @@ SOURCES = [[5, 6, 7, END], [9, END], [11, 12, 13, 14, 15, 8, END], [END], [20, 2
         (mh.SearchConfig(beam=2, alpha=0.0), 4),
     ],
 )
-def test_searching_in_slots_is_searching(how: mh.SearchConfig, window: int | None) -> None:
+@pytest.mark.parametrize("places", [2, 8])  # some must wait; few that are left go on in fewer places
+def test_searching_in_slots_is_searching(
+    how: mh.SearchConfig, window: int | None, places: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("SHRINK", 2), ("FEWEST_ROWS", 1), ("LOOK_EVERY", 2)):
+        monkeypatch.setattr(slots_module, name, value)
     torch.manual_seed(5)
     model = mh.Transformer(replace(SMALL, window=window)).eval()
     stir(model)
@@ -36,7 +42,7 @@ def test_searching_in_slots_is_searching(how: mh.SearchConfig, window: int | Non
         model.output.bias[END] = 3.0  # some end before they must
     wishes = [Wish(limit=len(source) + 5, least=number % 3 * 3) for number, source in enumerate(SOURCES)]
     expected = TorchEngine(model)._search(SOURCES, wishes, how)
-    size = replace(SearchSize.of(SOURCES, wishes, how, 64), places=2)  # so that some must wait
+    size = replace(SearchSize.of(SOURCES, wishes, how, 64), places=places)
     slots = SlotSearch(model.to(DEVICE), size, torch.float32, DEVICE)
     with torch.inference_mode():
         found = slots.run(SOURCES, wishes)
@@ -47,6 +53,7 @@ def test_searching_in_slots_is_searching(how: mh.SearchConfig, window: int | Non
             for a, b in zip(ours, theirs, strict=True):
                 assert a.score == pytest.approx(b.score, abs=1e-4)
                 assert a.token_scores == pytest.approx(b.token_scores, abs=1e-4)
+    assert places == 2 or len(slots.steps) > 1
     assert any(len(results[0].tokens) < wish.limit for results, wish in zip(found, wishes, strict=True))
     assert all(len(results[0].tokens) >= wish.least for results, wish in zip(found, wishes, strict=True))
 

@@ -1,8 +1,9 @@
 """Beam and greedy search that stays on the GPU: what search.py does, without Python between the steps.
 
 A fixed number of places, each with a sentence; a step of all of them is one captured graph. Every few steps
-Python looks which are over, takes their results and gives their places to sentences that wait. search.py is
-the definition: the tests hold this to it, and whatever else is wished for (sampling, words that must or must
+Python looks which are over, takes their results and gives their places to sentences that wait. When none
+waits and few are left, these move to the first places, and a step takes only those. search.py is the
+definition: the tests hold this to it, and whatever else is wished for (sampling, words that must or must
 not come out, prefixes) is done there.
 
 Shapes: B places, W hypotheses of each, R = B W rows; N results of a sentence, T tokens that there is room
@@ -11,7 +12,7 @@ Shapes: B places, W hypotheses of each, R = B W rows; N results of a sentence, T
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -31,6 +32,8 @@ ENCODED_TOKENS = 2**14  # that the encoder reads at once
 MOST_SOURCE_TOKENS, LEAST_SOURCE_TOKENS = 2**17, 2**13  # of sentences that are encoded and wait
 WRITTEN_BYTES = 24  # of a token and its score, under way and ended
 ROOM_STEP = 64  # tokens: outputs have room for a multiple of it
+SHRINK = 4  # times fewer places, where these suffice for what is left
+FEWEST_ROWS = 64  # a step of fewer takes as long
 
 
 def can_serve(model: Any, wishes: Sequence[Wish], how: SearchConfig) -> bool:
@@ -88,15 +91,26 @@ def power_of_two(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-class SlotSearch:
-    """Searches of one size, for one model."""
+@dataclass(eq=False)
+class Places:
+    """What is known of the sentence in each place, and of its hypotheses. Everything is changed in place."""
 
-    def __init__(
-        self, model: Transformer, size: SearchSize, dtype: torch.dtype, device: torch.device
-    ) -> None:
-        self.model, self.size, self.device = model, size, device
+    over: Tensor  # [B] bool: searched to the end, or without a sentence
+    lengths: Tensor  # [B] tokens written so far
+    limits: Tensor  # [B] the most of them
+    least: Tensor  # [B]
+    scores: Tensor  # [B, W] log p
+    last: Tensor  # [B, W] the newest token
+    tokens: Tensor  # [B, W, T]
+    token_scores: Tensor  # [B, W, T]
+    ended: Tensor  # [B, N] penalised scores of what has ended
+    ended_lengths: Tensor  # [B, N]
+    ended_tokens: Tensor  # [B, N, T]
+    ended_token_scores: Tensor  # [B, N, T]
+
+    @classmethod
+    def make(cls, size: SearchSize, device: torch.device) -> "Places":
         places, width, results, room = size.places, size.width, size.results, size.room
-        self.state = SlotState.make(model.config, places, width, room + 1, size.source_tokens, dtype, device)
 
         def whole(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.int64, device=device)
@@ -104,15 +118,44 @@ class SlotSearch:
         def real(*shape: int) -> Tensor:
             return torch.zeros(shape, device=device)
 
-        self.over = torch.ones(places, dtype=torch.bool, device=device)  # or without a sentence
-        self.lengths, self.limits, self.least = whole(places), whole(places), whole(places)
-        self.scores, self.last = real(places, width).fill_(NEVER), whole(places, width)
-        self.tokens, self.token_scores = whole(places, width, room), real(places, width, room)
-        self.ended, self.ended_lengths = real(places, results).fill_(NEVER), whole(places, results)
-        self.ended_tokens, self.ended_token_scores = whole(places, results, room), real(places, results, room)
-        self.first_rows = torch.arange(places, device=device)[:, None] * width  # [B, 1]
-        self.steps = 0
-        self.graph: torch.cuda.CUDAGraph | None = None
+        return cls(
+            over=torch.ones(places, dtype=torch.bool, device=device),
+            lengths=whole(places),
+            limits=whole(places),
+            least=whole(places),
+            scores=real(places, width).fill_(NEVER),
+            last=whole(places, width),
+            tokens=whole(places, width, room),
+            token_scores=real(places, width, room),
+            ended=real(places, results).fill_(NEVER),
+            ended_lengths=whole(places, results),
+            ended_tokens=whole(places, results, room),
+            ended_token_scores=real(places, results, room),
+        )
+
+    def first(self, places: int) -> "Places":
+        """The first of them, in the same memory."""
+        return Places(*(getattr(self, one.name)[:places] for one in fields(self)))
+
+    def move(self, old: Tensor, new: Tensor) -> None:
+        for one in fields(self):
+            kept = getattr(self, one.name)
+            kept[new] = kept[old]
+
+
+class SlotSearch:
+    """Searches of one size, for one model."""
+
+    def __init__(
+        self, model: Transformer, size: SearchSize, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self.model, self.size, self.device = model, size, device
+        self.state = SlotState.make(
+            model.config, size.places, size.width, size.room + 1, size.source_tokens, dtype, device
+        )
+        self.places = Places.make(size, device)
+        self.steps: dict[int, Steps] = {}  # by the places that one takes
+        self.taken = size.places  # of them, now
 
     # ---- the sentences
 
@@ -133,17 +176,47 @@ class SlotSearch:
         firsts = self._encode([sources[number] for number in group])
         waiting = deque(zip(group, firsts, strict=True))
         inside: dict[int, int] = {}  # place -> number of the sentence
+        self.taken = self.size.places
         while waiting or inside:
-            free = [place for place in range(self.size.places) if place not in inside]
+            free = [place for place in range(self.taken) if place not in inside]
             chosen = [(place, *waiting.popleft()) for place in free[: len(waiting)]]
             if chosen:
                 self._admit(chosen, sources, wishes)
                 inside |= {place: number for place, number, _ in chosen}
-            for _ in range(LOOK_EVERY):
-                self._step()
-            done = [place for place, over in enumerate(self.over.tolist()) if over and place in inside]
+            if not waiting:
+                inside = self._shrink(inside)
+            self._steps().take(LOOK_EVERY)
+            over = self.places.over[: self.taken].tolist()
+            done = [place for place, is_over in enumerate(over) if is_over and place in inside]
             for place, results in zip(done, self._results(done), strict=True):
                 found[inside.pop(place)] = results
+
+    def _shrink(self, inside: dict[int, int]) -> dict[int, int]:
+        """Few that are left move to the first places, so that a step takes those only.
+
+        Their past stays where it lies: the places that they leave are not used before all are done.
+        """
+        fewer = self.taken
+        while len(inside) * SHRINK <= fewer and fewer * self.size.width >= FEWEST_ROWS * SHRINK:
+            fewer //= SHRINK
+        if fewer == self.taken:
+            return inside
+        self.taken = fewer
+        free = (place for place in range(fewer) if place not in inside)
+        moves = {place: next(free) for place in inside if place >= fewer}
+        if moves:
+            old, new = torch.tensor(list(moves.items())).to(self.device).unbind(1)
+            self.places.move(old, new)
+            self.state.move(old, new)
+        return {moves.get(place, place): number for place, number in inside.items()}
+
+    def _steps(self) -> "Steps":
+        if self.taken not in self.steps:
+            size = replace(self.size, places=self.taken)
+            state, places = self.state.first(self.taken), self.places.first(self.taken)
+            eager = 0 if self.steps else CAPTURE_AFTER  # a step of another size has made all kernels ready
+            self.steps[self.taken] = Steps(self.model, size, state, places, eager)
+        return self.steps[self.taken]
 
     def _encode(self, sources: list[list[int]]) -> list[int]:
         """The sources' keys and values put into the state; where each source begins in them."""
@@ -168,21 +241,21 @@ class SlotSearch:
             for place, number, first in chosen
         ]
         places, firsts, lengths, limits, least = torch.tensor(numbers).to(self.device).unbind(1)
-        state, width = self.state, self.size.width
+        state, here, width = self.state, self.places, self.size.width
         state.source_first[places], state.source_lengths[places] = firsts, lengths
         state.lengths.view(-1, width)[places] = 0
-        self.limits[places], self.least[places], self.lengths[places] = limits, least, 0
-        self.scores[places] = torch.tensor([0.0, *[NEVER] * (width - 1)], device=self.device)
-        self.last[places], self.ended[places], self.over[places] = BEGIN, NEVER, False
+        here.limits[places], here.least[places], here.lengths[places] = limits, least, 0
+        here.scores[places] = torch.tensor([0.0, *[NEVER] * (width - 1)], device=self.device)
+        here.last[places], here.ended[places], here.over[places] = BEGIN, NEVER, False
 
     def _results(self, places: list[int]) -> list[list[Hypothesis]]:
         if not places:
             return []
-        chosen = torch.tensor(places, dtype=torch.int64, device=self.device)
-        lengths = self.ended_lengths[chosen]
+        chosen, here = torch.tensor(places, dtype=torch.int64, device=self.device), self.places
+        lengths = here.ended_lengths[chosen]
         longest = int(lengths.max())
-        texts = (one[chosen, :, :longest] for one in (self.ended_tokens, self.ended_token_scores))
-        kept = self.ended[chosen], lengths, *texts
+        texts = (one[chosen, :, :longest] for one in (here.ended_tokens, here.ended_token_scores))
+        kept = here.ended[chosen], lengths, *texts
         found = []
         for results in zip(*(one.cpu().numpy() for one in kept), strict=True):
             own = [
@@ -193,95 +266,113 @@ class SlotSearch:
             found.append(sorted(own, key=lambda one: -one.score))
         return found
 
-    # ---- a step
+
+class Steps:
+    """A step of so many places, one graph after the first few."""
+
+    def __init__(
+        self, model: Transformer, size: SearchSize, state: SlotState, places: Places, eager: int
+    ) -> None:
+        self.model, self.size, self.state, self.places = model, size, state, places
+        self.eager = eager  # steps that are done as they are before a graph is worth its making
+        self.device = places.over.device
+        self.first_rows = torch.arange(size.places, device=self.device)[:, None] * size.width  # [B, 1]
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def take(self, steps: int) -> None:
+        for _ in range(steps):
+            if self.device.type != "cuda" or self.eager:
+                self.eager = max(0, self.eager - 1)
+                self._step()
+            else:
+                self.graph = self.graph or self._captured()
+                self.graph.replay()
+
+    def _captured(self) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            self._step()
+        return graph
 
     def _step(self) -> None:
-        self.steps += 1
-        if self.device.type != "cuda" or self.steps <= CAPTURE_AFTER:
-            self._step_now()
-            return
-        if self.graph is None:
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                self._step_now()
-            self.graph = graph
-        self.graph.replay()
-
-    def _step_now(self) -> None:
         """One token more for every hypothesis; nothing here waits for the GPU."""
-        logits_RK, _ = self.model.step(self.last.flatten(), self.state)
+        logits_RK, _ = self.model.step(self.places.last.flatten(), self.state)
         words_BWC, log_p_BWC = self._continuations(logits_RK)
         if self.size.width == 1:
             self._pick(words_BWC[:, 0], log_p_BWC[:, 0])
         else:
             self._branch(words_BWC, log_p_BWC)
-        self.lengths.add_(1).clamp_(max=self.size.room - 1)
+        self.places.lengths.add_(1).clamp_(max=self.size.room - 1)
         self._see_what_is_over()
 
     def _continuations(self, logits_RK: Tensor) -> tuple[Tensor, Tensor]:
         """The likeliest words of each row and their log p, with NEVER where one may not come."""
         from manyheads.kernels.summary import best_words
 
+        here = self.places
         count, shape = min(2 * self.size.width + 1, logits_RK.shape[1]), (self.size.places, self.size.width)
         values, words, log_total = best_words(logits_RK, count)
         words_BWC = words.view(*shape, count)
         log_p_BWC = (values - log_total[:, None]).view(*shape, count)
         end_BW = (logits_RK[:, END].float() - log_total).view(shape)
-        early_B = self.lengths < torch.minimum(self.least, self.limits)
+        early_B = here.lengths < torch.minimum(here.least, here.limits)
         log_p_BWC = log_p_BWC.masked_fill((words_BWC == END) & early_B[:, None, None], NEVER)
-        last_BW1 = (self.lengths >= self.limits)[:, None, None].expand(*shape, 1)  # only the end is left
+        last_BW1 = (here.lengths >= here.limits)[:, None, None].expand(*shape, 1)  # only the end is left
         first_C = torch.arange(count, device=self.device) == 0
         only_end = torch.where(first_C, end_BW[..., None], NEVER)
         return words_BWC.masked_fill(last_BW1, END), torch.where(last_BW1, only_end, log_p_BWC)
 
     def _pick(self, words_BC: Tensor, log_p_BC: Tensor) -> None:
         """The likeliest word of each sentence."""
+        here = self.places
         log_p_B1, place_B1 = log_p_BC.max(1, keepdim=True)
         word_B1 = words_BC.gather(1, place_B1)
-        scores_B1 = self.scores + log_p_B1
+        scores_B1 = here.scores + log_p_B1
         self._write(word_B1, log_p_B1)
-        ends_B1 = (word_B1 == END) & (scores_B1 > NEVER) & ~self.over[:, None]
-        length_B1 = self.lengths[:, None] + 1
-        self.ended.copy_(torch.where(ends_B1, scores_B1 / penalty(length_B1, self.size.alpha), self.ended))
-        self.ended_lengths.copy_(torch.where(ends_B1, length_B1, self.ended_lengths))
-        self.ended_tokens.copy_(torch.where(ends_B1[..., None], self.tokens, self.ended_tokens))
-        self.ended_token_scores.copy_(
-            torch.where(ends_B1[..., None], self.token_scores, self.ended_token_scores)
+        ends_B1 = (word_B1 == END) & (scores_B1 > NEVER) & ~here.over[:, None]
+        length_B1 = here.lengths[:, None] + 1
+        here.ended.copy_(torch.where(ends_B1, scores_B1 / penalty(length_B1, self.size.alpha), here.ended))
+        here.ended_lengths.copy_(torch.where(ends_B1, length_B1, here.ended_lengths))
+        here.ended_tokens.copy_(torch.where(ends_B1[..., None], here.tokens, here.ended_tokens))
+        here.ended_token_scores.copy_(
+            torch.where(ends_B1[..., None], here.token_scores, here.ended_token_scores)
         )
-        self.scores.copy_(scores_B1.masked_fill(word_B1 == END, NEVER))
-        self.last.copy_(word_B1)
+        here.scores.copy_(scores_B1.masked_fill(word_B1 == END, NEVER))
+        here.last.copy_(word_B1)
 
     def _branch(self, words_BWC: Tensor, log_p_BWC: Tensor) -> None:
         """Of the 2 W best continuations those that end are finished, and the W best of the others go on."""
+        here = self.places
         width, count = words_BWC.shape[1:]
-        all_BX = (self.scores[..., None] + log_p_BWC).flatten(1)
+        all_BX = (here.scores[..., None] + log_p_BWC).flatten(1)
         top_BC, place_BC = all_BX.topk(min(2 * width, all_BX.shape[1]), dim=1)
         parents_BC = place_BC // count
         words_BC, log_p_BC = (one.flatten(1).gather(1, place_BC) for one in (words_BWC, log_p_BWC))
         ends_BC = words_BC == END
         among_the_first = torch.arange(top_BC.shape[1], device=self.device) < width
-        self._finish(top_BC, parents_BC, log_p_BC, ends_BC & among_the_first & ~self.over[:, None])
+        self._finish(top_BC, parents_BC, log_p_BC, ends_BC & among_the_first & ~here.over[:, None])
         scores_BW, chosen_BW = top_BC.masked_fill(ends_BC, NEVER).topk(width, dim=1)
         parents_BW, words_BW, log_p_BW = (
             one.gather(1, chosen_BW) for one in (parents_BC, words_BC, log_p_BC)
         )
-        index = parents_BW[..., None].expand_as(self.tokens)
-        self.tokens.copy_(self.tokens.gather(1, index))
-        self.token_scores.copy_(self.token_scores.gather(1, index))
+        index = parents_BW[..., None].expand_as(here.tokens)
+        here.tokens.copy_(here.tokens.gather(1, index))
+        here.token_scores.copy_(here.token_scores.gather(1, index))
         self._write(words_BW, log_p_BW)
-        self.scores.copy_(scores_BW)
-        self.last.copy_(words_BW)
+        here.scores.copy_(scores_BW)
+        here.last.copy_(words_BW)
         self.state.continue_rows((self.first_rows + parents_BW).flatten())
 
     def _finish(self, top_BC: Tensor, parents_BC: Tensor, log_p_BC: Tensor, ends_BC: Tensor) -> None:
         """The N best of what was finished before and what is now."""
-        length_B1, results = self.lengths[:, None] + 1, self.size.results
+        here = self.places
+        length_B1, results = here.lengths[:, None] + 1, self.size.results
         now_BC = (top_BC / penalty(length_B1, self.size.alpha)).masked_fill(~ends_BC, NEVER)
-        best_BN, place_BN = torch.cat((self.ended, now_BC), 1).topk(results, dim=1)
+        best_BN, place_BN = torch.cat((here.ended, now_BC), 1).topk(results, dim=1)
         old_BN, new_BN = place_BN.clamp(max=results - 1), (place_BN - results).clamp(min=0)
         is_new_BN = place_BN >= results
         parents_BN = parents_BC.gather(1, new_BN)
-        here_BN1 = self.lengths[:, None, None].expand(-1, results, 1)
+        here_BN1 = here.lengths[:, None, None].expand(-1, results, 1)
 
         def merge(ended_BNT: Tensor, written_BWT: Tensor, last_BN: Tensor) -> None:
             before = ended_BNT.gather(1, old_BN[..., None].expand_as(ended_BNT))
@@ -289,26 +380,28 @@ class SlotSearch:
             now = now.scatter(2, here_BN1, last_BN[..., None])
             ended_BNT.copy_(torch.where(is_new_BN[..., None], now, before))
 
-        merge(self.ended_tokens, self.tokens, torch.full_like(parents_BN, END))
-        merge(self.ended_token_scores, self.token_scores, log_p_BC.gather(1, new_BN))
-        self.ended_lengths.copy_(torch.where(is_new_BN, length_B1, self.ended_lengths.gather(1, old_BN)))
-        self.ended.copy_(best_BN)
+        merge(here.ended_tokens, here.tokens, torch.full_like(parents_BN, END))
+        merge(here.ended_token_scores, here.token_scores, log_p_BC.gather(1, new_BN))
+        here.ended_lengths.copy_(torch.where(is_new_BN, length_B1, here.ended_lengths.gather(1, old_BN)))
+        here.ended.copy_(best_BN)
 
     def _write(self, words_BW: Tensor, log_p_BW: Tensor) -> None:
         """The next token of every row, and its log p."""
-        here_BW1 = self.lengths[:, None, None].expand(*words_BW.shape, 1)
-        self.tokens.scatter_(2, here_BW1, words_BW[..., None])
-        self.token_scores.scatter_(2, here_BW1, log_p_BW[..., None])
+        here = self.places
+        here_BW1 = here.lengths[:, None, None].expand(*words_BW.shape, 1)
+        here.tokens.scatter_(2, here_BW1, words_BW[..., None])
+        here.token_scores.scatter_(2, here_BW1, log_p_BW[..., None])
 
     def _see_what_is_over(self) -> None:
         """Where nothing that goes on can become a result (see search.over_now)."""
-        best_B = self.scores.amax(1)
+        here = self.places
+        best_B = here.scores.amax(1)
         if self.size.width == 1:
             over_B = best_B == NEVER
         else:
-            most_B = best_B / penalty(self.limits + 1, self.size.alpha)
-            over_B = self.ended.amin(1) >= most_B
-        self.over.logical_or_(over_B | (self.lengths > self.limits))
+            most_B = best_B / penalty(here.limits + 1, self.size.alpha)
+            over_B = here.ended.amin(1) >= most_B
+        here.over.logical_or_(over_B | (here.lengths > here.limits))
 
 
 def groups_of(sources: Sequence[list[int]], tokens: int) -> list[list[int]]:

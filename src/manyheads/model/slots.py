@@ -7,7 +7,7 @@ Shapes: N layers; B places, W hypotheses of each, R = B W rows in that order; H 
         L slots for tokens of a row; S source tokens that there is room for.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -67,6 +67,25 @@ class SlotState:
     def longest(self) -> int:
         """A bound above what any row has read."""
         return self.origins.shape[1] - 1
+
+    def first(self, places: int) -> "SlotState":
+        """Of the first places only, in the same memory; pasts may lie in rows of any."""
+        rows = places * self.width
+        return replace(
+            self,
+            origins=self.origins[:rows],
+            lengths=self.lengths[:rows],
+            source_first=self.source_first[:places],
+            source_lengths=self.source_lengths[:places],
+        )
+
+    def move(self, old: Tensor, new: Tensor) -> None:
+        """The sentences of some places go on in others, whose own are over. What they read stays."""
+        for of_rows in (self.origins, self.lengths):
+            of_places = of_rows.view(-1, self.width, *of_rows.shape[1:])
+            of_places[new] = of_places[old]
+        for of_places in (self.source_first, self.source_lengths):
+            of_places[new] = of_places[old]
 
     def begin_step(self) -> list["SlotCache"]:
         return [SlotCache(self, layer) for layer in range(len(self.past_keys))]
