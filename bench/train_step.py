@@ -27,6 +27,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")  # batches differ in shape
@@ -75,21 +76,22 @@ class Ours:
     note = ""
     unmeasured = 1
 
-    def __init__(self, config: mh.ModelConfig, device: str) -> None:
-        self.device = device
+    def __init__(self, config: mh.ModelConfig, device: str, micro_tokens: int | None = None) -> None:
+        self.device, self.micro_tokens = device, micro_tokens
         self.model = mh.Transformer(config).to(device).train()
         self.objective = Objective(self.model, TRAIN)
         self.optimiser = Optimiser(self.model, TRAIN)
 
-    def prepare(self, batch: Batch) -> data.Batch:
-        moved = host_batch(batch)
-        return moved.to(self.device)
+    def prepare(self, batch: Batch) -> list[data.Batch]:
+        """In parts, where the step takes them one after another."""
+        return [part.to(self.device) for part in host_batch(batch).parts(self.micro_tokens)]
 
-    def step(self, batch: data.Batch) -> None:
+    def step(self, batch: list[data.Batch]) -> None:
         self.optimiser.zero_grad()
-        with low_precision(self.device):
-            total, _ = self.objective(batch.source, batch.inputs, batch.labels.tokens)
-        (total / len(batch.labels.tokens)).backward()
+        for part in batch:
+            with low_precision(self.device):
+                total, _ = self.objective(part.source, part.inputs, part.labels.tokens)
+            (total / tokens_of(batch)).backward()
         self.optimiser.set_rate(RATE)
         self.optimiser.step()
 
@@ -99,23 +101,24 @@ class OursCaptured(Ours):
 
     unmeasured = 2  # a graph is made when a size comes a second time
 
-    def __init__(self, config: mh.ModelConfig, device: str) -> None:
-        super().__init__(config, device)
+    def __init__(self, config: mh.ModelConfig, device: str, micro_tokens: int | None = None) -> None:
+        super().__init__(config, device, micro_tokens)
         world = World(0, 1, torch.device(device))
-        full = mh.DataConfig().batch_tokens
+        full = micro_tokens or mh.DataConfig().batch_tokens
         self.captured = Captured(
             self.objective, self.optimiser, TRAIN, world, full=full, longest=mh.DataConfig().longest
         )
         self.outcome: Outcome | None = None
         self.steps = 0
 
-    def prepare(self, batch: Batch) -> data.Batch:
-        return host_batch(batch)
+    def prepare(self, batch: Batch) -> list[data.Batch]:
+        return list(host_batch(batch).parts(self.micro_tokens))
 
-    def step(self, batch: data.Batch) -> None:
+    def step(self, batch: list[data.Batch]) -> None:
         self.steps += 1
         self.captured.begin()
-        self.captured.add(batch, 1 / len(batch.labels.tokens), self.steps)
+        for part in batch:
+            self.captured.add(part, 1 / tokens_of(batch), self.steps)
         outcome = self.captured.finish(RATE)
         if self.outcome:
             self.outcome.read()
@@ -127,9 +130,13 @@ def host_batch(batch: Batch) -> data.Batch:
     return data.Batch(source, inputs, labels, np.zeros(0, np.int64), 0, 0)
 
 
-def ours(config: mh.ModelConfig, device: str) -> Ours:
+def tokens_of(parts: list[data.Batch]) -> int:
+    return sum(len(part.labels.tokens) for part in parts)
+
+
+def ours(config: mh.ModelConfig, device: str, micro_tokens: int | None = None) -> Ours:
     captures = can_capture(mh.Config(model=config, train=TRAIN), torch.device(device))
-    return (OursCaptured if captures else Ours)(config, device)
+    return (OursCaptured if captures else Ours)(config, device, micro_tokens)
 
 
 class Peer:
@@ -464,6 +471,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", metavar="SYSTEM", help="those with this in their name; may repeat"
     )
+    parser.add_argument(
+        "--micro-tokens", type=report.positive, help="of a side, that ours takes at once (default: all)"
+    )
     parser.add_argument("--compiled", action="store_true", help="compiled peers on a CPU too")
     parser.add_argument(
         "--profile", action="store_true", help="instead: one step, kernel by kernel, of ours or of --only"
@@ -500,6 +510,9 @@ def main() -> None:
         f"{arguments.preset}, vocabulary {arguments.vocabulary:,}, "
         f"{arguments.batches} batches of about {arguments.batch_tokens:,} target tokens"
     )
+    if arguments.micro_tokens:
+        SYSTEMS[OURS] = partial(ours, micro_tokens=arguments.micro_tokens)
+        title += f", ours in parts of {arguments.micro_tokens:,}"
     if arguments.profile:
         show_profile(arguments, config, title)
         return

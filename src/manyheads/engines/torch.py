@@ -20,7 +20,7 @@ from manyheads.packed import Packed
 from manyheads.search import Hypothesis, Limits, Wish, search
 
 ROWS = 256  # hypotheses under way at once
-GPU_ROWS = 2048  # on a GPU in captured graphs
+GPU_ROWS, GPU_SENTENCES = 4096, 2048  # on a GPU in captured graphs
 MEMORY_SHARE = 0.25  # of what is free there, for keys and values
 SIZES_KEPT = 4  # of captured searches
 ROOM = 2**15  # tokens of sources that the rows under way may have, which bounds memory
@@ -128,7 +128,7 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         """The same on a GPU, as captured graphs; by one thread at a time."""
         with self.slots_taken:
-            size = SearchSize.of(sources, wishes, how, GPU_ROWS)
+            size = SearchSize.of(sources, wishes, how, min(GPU_ROWS, GPU_SENTENCES * how.width))
             slots = self.slots.pop(size, None) or self._slots_like(size, max(map(len, sources)))
             self.slots[size] = slots  # under the size that was asked for; the latest stands last
             return slots.run(sources, wishes)

@@ -12,7 +12,7 @@ IGNORED = -1  # the label of a token that does not count
 
 def serve(x: Tensor) -> bool:
     """Whether numbers of this kind lie where the kernels run: on a GPU, in half precision."""
-    return x.is_cuda and x.dtype in HALF and there_is_triton() and not torch.compiler.is_compiling()
+    return not torch.compiler.is_compiling() and x.is_cuda and x.dtype in HALF and there_is_triton()
 
 
 def lowered(x: Tensor) -> Tensor:
