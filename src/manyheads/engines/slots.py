@@ -12,7 +12,7 @@ Shapes: B places, W hypotheses of each, R = B W rows; N results of a sentence, T
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -176,6 +176,7 @@ class SlotSearch:
         firsts = self._encode([sources[number] for number in group])
         waiting = deque(zip(group, firsts, strict=True))
         inside: dict[int, int] = {}  # place -> number of the sentence
+        ended = Ended([])
         self.taken = self.size.places
         while waiting or inside:
             free = [place for place in range(self.taken) if place not in inside]
@@ -186,10 +187,11 @@ class SlotSearch:
             if not waiting:
                 inside = self._shrink(inside)
             self._steps().take(LOOK_EVERY)
+            ended.read(found)  # of the look before, while the GPU goes on
             over = self.places.over[: self.taken].tolist()
             done = [place for place, is_over in enumerate(over) if is_over and place in inside]
-            for place, results in zip(done, self._results(done), strict=True):
-                found[inside.pop(place)] = results
+            ended = self._leave(done, [inside.pop(place) for place in done])
+        ended.read(found)
 
     def _shrink(self, inside: dict[int, int]) -> dict[int, int]:
         """Few that are left move to the first places, so that a step takes those only.
@@ -222,13 +224,13 @@ class SlotSearch:
         """The sources' keys and values put into the state; where each source begins in them."""
         firsts, start = [], 0
         for part in groups_of(sources, ENCODED_TOKENS):
-            packed = Packed.of([sources[number] for number in part]).to(self.device)
-            memory = self.model.encode(packed)
+            packed = Packed.of([sources[number] for number in part])
+            firsts += (start + packed.offsets[:-1]).tolist()
+            memory = self.model.encode(packed.to(self.device))
             end = start + len(packed.tokens)
             for layer, (keys, values) in enumerate(self.model.keys_of_source(memory)):
                 self.state.source_keys[layer, start:end] = keys
                 self.state.source_values[layer, start:end] = values
-            firsts += (start + packed.offsets[:-1]).tolist()
             start = end
         return firsts
 
@@ -248,23 +250,39 @@ class SlotSearch:
         here.scores[places] = torch.tensor([0.0, *[NEVER] * (width - 1)], device=self.device)
         here.last[places], here.ended[places], here.over[places] = BEGIN, NEVER, False
 
-    def _results(self, places: list[int]) -> list[list[Hypothesis]]:
+    def _leave(self, places: list[int], numbers: list[int]) -> "Ended":
+        """The results of these places on their way to the host; nobody waits for them here."""
         if not places:
-            return []
-        chosen, here = torch.tensor(places, dtype=torch.int64, device=self.device), self.places
-        lengths = here.ended_lengths[chosen]
-        longest = int(lengths.max())
-        texts = (one[chosen, :, :longest] for one in (here.ended_tokens, here.ended_token_scores))
-        kept = here.ended[chosen], lengths, *texts
-        found = []
-        for results in zip(*(one.cpu().numpy() for one in kept), strict=True):
-            own = [
+            return Ended([])
+        chosen, here = torch.tensor(places, device=self.device), self.places
+        kept = here.ended, here.ended_lengths, here.ended_tokens, here.ended_token_scores
+        moved = [one[chosen].to("cpu", non_blocking=True) for one in kept]
+        arrived = torch.cuda.Event() if self.device.type == "cuda" else None
+        if arrived:
+            arrived.record()
+        return Ended(numbers, moved, arrived)
+
+
+@dataclass
+class Ended:
+    """Sentences that are over, and what was found for each."""
+
+    numbers: list[int]
+    results: list[Tensor] = field(default_factory=list)  # scores, lengths, tokens, token scores
+    arrived: torch.cuda.Event | None = None
+
+    def read(self, found: list[list[Hypothesis]]) -> None:
+        """The hypotheses of each, best first, into their sentence's place."""
+        if self.arrived:
+            self.arrived.synchronize()
+        arrays = [one.numpy() for one in self.results]
+        for number, *own in zip(self.numbers, *arrays, strict=True):
+            results = [
                 Hypothesis(tokens[: length - 1].tolist(), scores[:length].tolist(), float(score))
-                for score, length, tokens, scores in zip(*results, strict=True)
+                for score, length, tokens, scores in zip(*own, strict=True)
                 if score > NEVER
             ]
-            found.append(sorted(own, key=lambda one: -one.score))
-        return found
+            found[number] = sorted(results, key=lambda one: -one.score)
 
 
 class Steps:
