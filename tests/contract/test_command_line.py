@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 import manyheads as mh
 from manyheads import cli
@@ -222,3 +223,18 @@ def test_lack_of_disk_or_memory_exits_with_4_and_leaves_nothing(
     assert end.value.code == code
     assert capsys.readouterr().err.splitlines()[-1].startswith("manyheads: ")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_serve_names_its_limits_defaults() -> None:
+    pytest.importorskip("fastapi", reason="the server's packages are not installed")
+    from manyheads.serve.limits import Limits
+
+    shown = {
+        parameter.name: parameter.show_default
+        for parameter in typer.main.get_command(app).commands["serve"].params  # type: ignore[attr-defined]
+        if isinstance(getattr(parameter, "show_default", None), str)
+    }
+    assert len(shown) == 8
+    assert {name: float(value) for name, value in shown.items()} == {
+        name: getattr(Limits(), name) for name in shown
+    }

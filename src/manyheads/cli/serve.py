@@ -35,16 +35,25 @@ def serve(
         list[Path] | None,
         typer.Option(help="A run whose training curves the page shows; may repeat.", metavar="RUN"),
     ] = None,
-    characters: Annotated[int | None, typer.Option(help="Of a request's texts, at most.")] = None,
-    texts: Annotated[int | None, typer.Option(help="Of a request, at most.")] = None,
-    alternatives: Annotated[int | None, typer.Option(help="Of a text, at most.")] = None,
-    body: Annotated[int | None, typer.Option(help="Bytes of a request, at most.")] = None,
-    queue: Annotated[int | None, typer.Option(help="Requests that may wait.")] = None,
-    batch_tokens: Annotated[
-        int | None, typer.Option(help="Source tokens translated together; 1: each request alone.")
+    characters: Annotated[
+        int | None, typer.Option(help="Of a request's texts, at most.", show_default="10000")
     ] = None,
-    deadline: Annotated[float | None, typer.Option(help="Seconds until a request is given up.")] = None,
-    patience: Annotated[float | None, typer.Option(help="Seconds for a client to send or take.")] = None,
+    texts: Annotated[int | None, typer.Option(help="Of a request, at most.", show_default="100")] = None,
+    alternatives: Annotated[int | None, typer.Option(help="Of a text, at most.", show_default="8")] = None,
+    body: Annotated[
+        int | None, typer.Option(help="Bytes of a request, at most.", show_default="1048576")
+    ] = None,
+    queue: Annotated[int | None, typer.Option(help="Requests that may wait.", show_default="256")] = None,
+    batch_tokens: Annotated[
+        int | None,
+        typer.Option(help="Source tokens translated together; 1: each request alone.", show_default="1024"),
+    ] = None,
+    deadline: Annotated[
+        float | None, typer.Option(help="Seconds until a request is given up.", show_default="30")
+    ] = None,
+    patience: Annotated[
+        float | None, typer.Option(help="Seconds for a client to send or take.", show_default="10")
+    ] = None,
     log_text: Annotated[bool, typer.Option("--log-text", help="Write texts into the log.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No line for each request.")] = False,
 ) -> None:
