@@ -294,6 +294,7 @@ def measure(systems: dict[str, System], calls: list[Call], arguments: argparse.N
     for row in results:
         row.note = systems[row.system].warm_up(calls, SearchConfig(beam=row.beam))
         report.say(f"{row.system}, {row.search}: ready {row.note}")
+    report.settle_memory()
     for number in range(MOST_REPETITIONS):
         for row in results[:: 1 if number % 2 else -1]:
             if wants_more(row, arguments):

@@ -1,6 +1,7 @@
 """What a benchmark tells beside its rows: machine, matmul ceiling, versions and day; tables and JSON."""
 
 import argparse
+import gc
 import json
 import platform
 import sys
@@ -95,6 +96,12 @@ def seconds_of(work: Callable[[], Any], device: str) -> float:
     work()
     synchronise(device)
     return time.perf_counter() - began
+
+
+def settle_memory() -> None:
+    """What exists is not looked through for garbage again, which would take parts of a second now and then."""
+    gc.collect()
+    gc.freeze()
 
 
 def synchronise(device: str) -> None:

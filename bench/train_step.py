@@ -343,6 +343,7 @@ def measure_rounds(system: System, row: Result, batches: list[Batch], rounds: in
     prepared = [system.prepare(batch) for batch in batches]
     for _ in range(system.unmeasured):
         once(system, prepared)
+    report.settle_memory()
     row.seconds.append([once(system, prepared) for _ in range(rounds)])
     report.say(f"{row.system}, {row.order}: {row.speeds[-1]:,.0f} tokens/s")
 
