@@ -99,7 +99,7 @@ def seconds_of(work: Callable[[], Any], device: str) -> float:
 
 
 def settle_memory() -> None:
-    """What exists is not looked through for garbage again, which would take parts of a second now and then."""
+    """What exists is not searched for garbage again, which would take parts of a second now and then."""
     gc.collect()
     gc.freeze()
 
