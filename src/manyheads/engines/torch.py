@@ -15,7 +15,8 @@ from manyheads.engines.engine import Scores
 from manyheads.engines.slots import SearchSize, SlotSearch, can_serve
 from manyheads.errors import ConfigError, RequestError
 from manyheads.model.cache import Memory
-from manyheads.model.transformer import Trace
+from manyheads.model.encoder_decoder import Trace
+from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
 from manyheads.search import Hypothesis, Limits, Wish, search
 
@@ -53,9 +54,11 @@ def free_memory(device: torch.device) -> int:
 def rounded(model: nn.Module) -> nn.Module:
     """A copy whose products are made in bfloat16; norms stay as they are."""
     copied = copy.deepcopy(model)
-    for module in copied.modules():
-        if isinstance(module, nn.Linear | nn.Embedding):
-            module.to(torch.bfloat16)
+    for model in copied.modules():
+        if isinstance(model, Transformer):  # the others are searched as they are
+            for module in model.modules():
+                if isinstance(module, nn.Linear | nn.Embedding):
+                    module.to(torch.bfloat16)
     return copied
 
 

@@ -44,6 +44,7 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, config: ModelConfig, *, causal: bool = False, window: int | None = None):
         super().__init__()
+        assert config.attention != "none"
         self.heads = config.heads
         self.w_q = Linear(config.d_model, config.heads * config.key_width)
         self.w_k = Linear(config.d_model, config.heads * config.key_width)
