@@ -8,9 +8,10 @@ from torch import nn
 
 from manyheads.config import ModelConfig
 from manyheads.model.encoder_decoder import EncoderDecoder
+from manyheads.model.recurrent import Recurrent
 from manyheads.model.transformer import Transformer
 
-KINDS: dict[str, type[EncoderDecoder]] = {"transformer": Transformer}
+KINDS: dict[str, type[EncoderDecoder]] = {"transformer": Transformer, "recurrent": Recurrent}
 
 
 def make_model(config: ModelConfig) -> EncoderDecoder:
@@ -26,14 +27,15 @@ def count_parameters(config: ModelConfig) -> dict[str, int]:
     def size(*parts: nn.Module) -> int:
         return sum({p: p.numel() for part in parts for p in part.parameters()}.values())
 
-    def named(*ends: str) -> list[nn.Module]:
-        return [part for name, part in model.named_children() if name.startswith(ends) or name.endswith(ends)]
+    parts: dict[str, list[nn.Module]] = {"embeddings_and_output": [], "encoder": [], "decoder": []}
+    for name, child in model.named_children():
+        parts.setdefault(part_of(name), []).append(child)
+    sizes = {part: size(*children) for part, children in parts.items()}
+    return {"total": size(model), **{part: count for part, count in sizes.items() if count}}
 
-    sizes = {
-        "embeddings_and_output": size(*named("source_embedding", "target_embedding", "output")),
-        "encoder": size(*named("encoder")),
-        "decoder": size(*named("decoder")),
-    }
-    if positions := size(*named("_positions")):
-        sizes["positions"] = positions
-    return {"total": size(model), **sizes}
+
+def part_of(name: str) -> str:
+    """Of a child of a model: what it is counted under."""
+    if name == "output" or name.endswith("_embedding"):
+        return "embeddings_and_output"
+    return "positions" if name.endswith("_positions") else name.partition("_")[0]

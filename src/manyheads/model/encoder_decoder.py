@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from manyheads import kernels
 from manyheads.config import ModelConfig
 from manyheads.errors import DataError
-from manyheads.model.layers import Dropout, MultiHeadAttention
+from manyheads.model.layers import Dropout
 from manyheads.model.positions import LearnedPositions, Sinusoids
 from manyheads.packed import Packed
 
@@ -58,6 +58,8 @@ class EncoderDecoder(nn.Module):
         self, source: Packed, target: Packed, trace: Trace | None = None, losses: list[Tensor] | None = None
     ) -> Tensor:
         """The same before the output projection: what the training loss takes. [T, D]"""
+        if len(source) != len(target):
+            raise DataError(f"{len(target)} sentences look at {len(source)}: give as many sources as targets")
         return self.decode(target, self.encode(source, trace, losses), trace, losses)
 
     def encode(self, source: Packed, trace: Trace | None = None, losses: list[Tensor] | None = None) -> Any:
@@ -134,8 +136,10 @@ def initialise(model: EncoderDecoder) -> None:
         if isinstance(module, nn.Linear) and module is not model.output:
             nn.init.xavier_uniform_(module.weight)
             nn.init.zeros_(module.bias)
-        if isinstance(module, MultiHeadAttention) and module.energy is not None:
-            nn.init.normal_(module.energy, std=module.energy.shape[1] ** -0.5)
+        if isinstance(energy := getattr(module, "energy", None), nn.Parameter):
+            nn.init.normal_(energy, std=energy.shape[1] ** -0.5)
+        if isinstance(module, nn.RNNBase):
+            initialise_cells(module)
         if isinstance(module, nn.LayerNorm | nn.BatchNorm1d):
             module.reset_parameters()  # ones and zeros
     if model.output.bias is not None:
@@ -143,6 +147,20 @@ def initialise(model: EncoderDecoder) -> None:
     looked_up = [module.weight for module in model.modules() if isinstance(module, nn.Embedding)]
     for table in dict.fromkeys([*looked_up, model.output.weight]):  # once each, tied or not
         nn.init.normal_(table, std=model.config.d_model**-0.5)
+
+
+def initialise_cells(cells: nn.RNNBase) -> None:
+    """Gate by gate: Xavier for what is read, orthogonal for what is remembered, which an LSTM begins with."""
+    for name, parameter in cells.named_parameters():
+        for gate in parameter.detach().split(cells.hidden_size):
+            if name.startswith("bias"):
+                nn.init.zeros_(gate)
+            elif name.startswith("weight_ih"):
+                nn.init.xavier_uniform_(gate)
+            else:
+                nn.init.orthogonal_(gate)
+        if isinstance(cells, nn.LSTM) and name.startswith("bias_ih"):
+            nn.init.ones_(parameter.detach()[cells.hidden_size : 2 * cells.hidden_size])
 
 
 def new_maps(kind: list[list[Tensor]] | None) -> list[Tensor] | None:
