@@ -18,7 +18,7 @@ from manyheads.model.encoder_decoder import initialise
 Texts = list[list[int]]
 TOKEN = st.integers(0, WORDS - 1)
 SOURCE = st.lists(TOKEN, max_size=6)
-KINDS = ["recurrent"]
+KINDS = ["recurrent", "convolutional", "bytenet"]
 of_each_kind = pytest.mark.parametrize("kind", KINDS)
 
 

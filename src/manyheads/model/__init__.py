@@ -7,11 +7,18 @@ import torch
 from torch import nn
 
 from manyheads.config import ModelConfig
+from manyheads.model.bytenet import ByteNet
+from manyheads.model.convolutional import Convolutional
 from manyheads.model.encoder_decoder import EncoderDecoder
 from manyheads.model.recurrent import Recurrent
 from manyheads.model.transformer import Transformer
 
-KINDS: dict[str, type[EncoderDecoder]] = {"transformer": Transformer, "recurrent": Recurrent}
+KINDS: dict[str, type[EncoderDecoder]] = {
+    "transformer": Transformer,
+    "recurrent": Recurrent,
+    "convolutional": Convolutional,
+    "bytenet": ByteNet,
+}
 
 
 def make_model(config: ModelConfig) -> EncoderDecoder:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from manyheads import kernels
 from manyheads.config import ModelConfig
 from manyheads.errors import DataError
+from manyheads.model.convolution import Convolution
 from manyheads.model.layers import Dropout
 from manyheads.model.positions import LearnedPositions, Sinusoids
 from manyheads.packed import Packed
@@ -140,6 +141,8 @@ def initialise(model: EncoderDecoder) -> None:
             nn.init.normal_(energy, std=energy.shape[1] ** -0.5)
         if isinstance(module, nn.RNNBase):
             initialise_cells(module)
+        if isinstance(module, Convolution):
+            module.initialise()
         if isinstance(module, nn.LayerNorm | nn.BatchNorm1d):
             module.reset_parameters()  # ones and zeros
     if model.output.bias is not None:
