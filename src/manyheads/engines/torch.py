@@ -178,6 +178,7 @@ class TorchEngine:
         trace = Trace()
         inputs = Packed.of([[BEGIN, *target]]).to(self.device)
         logits_TK = self.model(Packed.of([source]).to(self.device), inputs, trace=trace)
+        check_looked(trace, self.model.config)
         return trace, logits_TK.float().log_softmax(-1)
 
     @torch.inference_mode()
@@ -189,9 +190,19 @@ class TorchEngine:
             source = Packed.of([sources[number] for number in numbers]).to(self.device)
             inputs = Packed.of([[BEGIN, *targets[number]] for number in numbers]).to(self.device)
             self.model(source, inputs, trace=trace)
+            check_looked(trace, self.model.config)
             for number, heads_HTS in zip(numbers, trace.cross[-1], strict=True):
                 found[number] = heads_HTS.mean(0).float().cpu()
         return found
+
+
+def check_looked(trace: Trace, config: ModelConfig) -> None:
+    """A model without attention is refused by its key."""
+    if not trace.cross:
+        key = "kind" if config.kind == "bytenet" else "attention"
+        raise RequestError(
+            f"model.{key} is {getattr(config, key)!r}: it looks at nothing, and has no maps or alignments"
+        )
 
 
 def label_scores(logits_TK: Tensor, labels_T: Tensor) -> Tensor:

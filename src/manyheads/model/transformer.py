@@ -44,7 +44,7 @@ class Transformer(EncoderDecoder):
             source.tokens, self.source_embedding, self.source_positions, source.positions, source.longest
         )
         for layer in self.encoder:
-            x_SD = layer(x_SD, source, new_maps(trace.encoder if trace else None))
+            x_SD = layer(x_SD, source, new_maps(trace.encoder if trace else None), losses)
         return Memory(self.encoder_norm(x_SD), source)
 
     def decode(
@@ -65,6 +65,7 @@ class Transformer(EncoderDecoder):
                 memory.source,
                 new_maps(trace.decoder if trace else None),
                 new_maps(trace.cross if trace else None),
+                losses,
             )
         out: Tensor = self.decoder_norm(x_TD)
         return out

@@ -85,8 +85,13 @@ class Objective(nn.Module):
     def forward(self, source: Packed, inputs: Packed, labels_T: Tensor) -> tuple[Tensor, Tensor]:
         if self.train_config.compile:
             source, inputs = source.computed(), inputs.computed()
-        loss = chunked_loss(self.hidden(source, inputs), self.model.output, labels_T, self.train_config)
-        return loss.total, loss.nll
+        config, extra = self.model.config, list[Tensor]()
+        hidden_TD = self.hidden(source, inputs, losses=extra if config.experts else None)
+        loss = chunked_loss(hidden_TD, self.model.output, labels_T, self.train_config)
+        total = loss.total
+        if extra:  # of a token as much as of another, since whoever updates divides by their number
+            total = total + config.experts_balance * len(labels_T) * torch.stack(extra).sum()
+        return total, loss.nll
 
 
 class Trainer:
