@@ -9,6 +9,7 @@ Shapes: S source tokens, U columns of the sources, T target tokens, B sentences,
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -64,15 +65,17 @@ class Block(nn.Module):
         return out
 
 
+def unfolded_length(tokens: Any) -> Any:
+    """Columns of so many tokens, rounded up; of a number, or of an array or tensor of them."""
+    return (tokens * COLUMNS + TOKENS - 1) // TOKENS
+
+
 def unfolded(source: Packed) -> Packed:
     """The columns that the decoder reads: as many as tokens, and a fifth more."""
 
-    def columns(tokens: Tensor) -> Tensor:
-        return (tokens * COLUMNS + TOKENS - 1) // TOKENS
-
     def made() -> Packed:
-        offsets = F.pad(columns(source.lengths).cumsum(0), (1, 0)).int()
-        longest = int(columns(torch.tensor(source.longest)))
+        offsets = F.pad(unfolded_length(source.lengths).cumsum(0), (1, 0)).int()
+        longest = unfolded_length(source.longest)
         return Packed(source.tokens.new_zeros(int(offsets[-1])), offsets, longest)
 
     return source.remember(unfolded, made)
