@@ -110,6 +110,21 @@ def test_a_cached_step_equals_the_full_forward(kind: str, data: st.DataObject) -
 
 
 @of_each_kind
+def test_a_long_decoding_beside_a_short_source_equals_the_full_forward(kind: str) -> None:
+    """Far beyond what a convolution remembers, and beyond the columns of a source that ends early."""
+    model, read = model_of(small(kind, layers=3)), [token % WORDS for token in range(40)]
+    sources = [[3], [4, 5, 6, 7, 8] * 4]
+    state = model.start(model.encode(mh.Packed.of(sources)))
+    logits = []
+    for token in read:
+        found, state = model.step(torch.tensor([token, token]), state)
+        logits.append(found)
+    target = mh.Packed.of([read, read])
+    expected = torch.stack(target.split(model(mh.Packed.of(sources), target)), 1)
+    torch.testing.assert_close(torch.stack(logits), expected, atol=1e-9, rtol=1e-9)
+
+
+@of_each_kind
 @given(data=st.data(), texts=pairs())
 def test_a_trace_changes_no_bit_and_holds_what_maps_there_are(
     kind: str, data: st.DataObject, texts: tuple[Texts, Texts]
