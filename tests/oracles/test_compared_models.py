@@ -25,9 +25,10 @@ def same(model: Any, expected: Tensor) -> None:
 
 
 def looked_up(model: Any, side: str, text: list[int]) -> Tensor:
-    rows = getattr(model, f"{side}_embedding").weight[text] * 6**0.5
-    positions = getattr(model, f"{side}_positions", None)
-    return rows if positions is None else rows + positions.table.weight[: len(text)]
+    rows = getattr(model, f"{side}_embedding").weight[text]
+    if model.config.kind == "recurrent":
+        return rows * 6**0.5
+    return rows + getattr(model, f"{side}_positions").table.weight[: len(text)]
 
 
 # ---- ConvS2S
