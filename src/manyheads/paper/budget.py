@@ -81,3 +81,17 @@ def batch_sizes(config: Config, store: Store) -> Iterator[int]:
     for epoch in count():
         plan = batches.plan(epoch)
         yield from np.add.reduceat(lengths[plan.order], plan.bounds[:-1]).tolist()
+
+
+def asked_for(texts: list[str], both: bool, tokens: int, seconds: float) -> list[Budget]:
+    """Budgets as they are asked for, one of a unit; `both` sees to it that tokens and seconds are among "
+    "them."""
+    found = [Budget.parse(text) for text in texts]
+    units = [one.unit for one in found]
+    if len(set(units)) < len(units):
+        raise ConfigError(f"budgets are {', '.join(map(str, found))}, but may be one of each unit")
+    if both or not found:
+        found += [] if {"tokens", "steps"} & {*units} else [Budget(tokens, "tokens")]
+    if both:
+        found += [] if "s" in units else [Budget(seconds, "s")]
+    return found

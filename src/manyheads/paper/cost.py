@@ -1,5 +1,6 @@
 """What training costs in arithmetic: counted operation by operation, and as the paper estimates it (6.1)."""
 
+import math
 import time
 from dataclasses import replace
 from typing import Any
@@ -45,7 +46,15 @@ def fused_attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int
     return int(sdpa_flop_count(query, key, value))
 
 
-FUSED = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: fused_attention}
+def fused_recurrence(x_shape: Any, w_x_shape: Any, w_h_shape: Any, *_: Any, **__: Any) -> int:
+    """A layer of LSTM cells by the CPU's own kernel: each token meets both matrices."""
+    return int(2 * x_shape[0] * x_shape[1] * (math.prod(w_x_shape) + math.prod(w_h_shape)))
+
+
+FUSED = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: fused_attention,
+    torch.ops.aten.mkldnn_rnn_layer: fused_recurrence,
+}
 
 
 def sustained_rate(device: str, threads: int) -> float:

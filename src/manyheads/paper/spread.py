@@ -26,8 +26,11 @@ class Spread:
         squares = sum((value - fmean(row)) ** 2 for row in rows if row for value in row)
         return cls(math.sqrt(squares / freedom) if freedom else 0.0, freedom)
 
-    def margin(self, one: int, other: int) -> float | None:
-        """How far the means of so many seeds lie apart at most, 19 times of 20, if only seeds differ."""
+    def margin(self, one: float, other: float = math.inf) -> float | None:
+        """How far the means of so many seeds lie apart at most, 19 times of 20, if only seeds differ.
+
+        Without another: how far a mean of so many lies from that of all seeds there are.
+        """
         if not self.freedom:
             return None
         return student(self.freedom) * self.deviation * math.sqrt(1 / one + 1 / other)
