@@ -141,23 +141,17 @@ class Team:
         return thread
 
     def _serve(self, process: "subprocess.Popen[str]", place: Place, log: IO[str]) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with log, process.stdin, process.stdout:
-            while process.poll() is None:
-                try:
+        """Until nothing is left, or the process dies, which its log explains."""
+        died = json.dumps({"outcome": "died", "message": f"its process died; {log.name} says why", "code": 1})
+        alive = True
+        with log, suppress(BrokenPipeError), process:  # a dead one does not read what we have written
+            while alive and self.left:
+                with suppress(IndexError):  # another thread was quicker
                     trial = self.left.popleft()
-                except IndexError:
-                    break
-                asked = {"trial": trial.to_dict(), "folder": str(self.folder), "place": asdict(place)}
-                answer = ""
-                with suppress(BrokenPipeError):
-                    process.stdin.write(json.dumps(asked) + "\n")
-                    process.stdin.flush()
-                    answer = process.stdout.readline()
-                died = {"outcome": "died", "message": f"its process died; {log.name} says why", "code": 1}
-                self.events.put((trial, json.loads(answer) if answer else died))
-        process.wait()
+                    asked = {"trial": trial.to_dict(), "folder": str(self.folder), "place": asdict(place)}
+                    answer = answered(process, json.dumps(asked))
+                    alive = bool(answer)
+                    self.events.put((trial, json.loads(answer or died)))
 
     def _hand_on(self) -> None:
         self.left.clear()
@@ -189,6 +183,17 @@ class Team:
         )
         fault.exit_code = first["code"]
         raise fault
+
+
+def answered(process: "subprocess.Popen[str]", line: str) -> str:
+    """A line for a line; nothing where the process is dead."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with suppress(BrokenPipeError):
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+        return process.stdout.readline()
+    return ""
 
 
 def size(trial: Trial) -> int:

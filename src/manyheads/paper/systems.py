@@ -125,7 +125,9 @@ def of_size(model: ModelConfig, wanted: int) -> ModelConfig:
 
     if abs(size(model.d_ff // 2) / wanted - 1) <= NEARLY:
         return model
-    low, high = 1, 4 * model.d_ff
+    low, high = 1, 2
+    while size(high) <= wanted:
+        high *= 2
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if size(middle) <= wanted else (low, middle)
