@@ -6,7 +6,7 @@ import pytest
 
 import manyheads as mh
 from manyheads.errors import ConfigError
-from manyheads.model.transformer import count_parameters
+from manyheads.model import count_parameters
 from manyheads.paper.scales import SCALES, Scale, scale_of
 from manyheads.paper.variations import chosen
 

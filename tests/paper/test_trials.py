@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import manyheads as mh
-from little import little_store, little_trial
+from little import MODEL, little_store, little_trial
 from manyheads.data.batches import Batches
 from manyheads.data.store import Store
 from manyheads.errors import CheckpointError, ConfigError, DataError
@@ -210,17 +210,11 @@ def test_a_fault_that_a_user_can_mend_is_answered_by_the_worker(
 # ---- arithmetic
 
 
-def test_flops_are_counted_as_the_formula_has_them(store: Store) -> None:
-    """PyTorch's count of real batches, against section 3 added up; masked and padded scores are the rest."""
-    config = mh.Config(
-        model=replace(mh.presets.TINY, vocabulary=len(store.subwords.source)),
-        data=mh.DataConfig(folder=str(store.folder), batch_tokens=200),
-    )
-    counted = flops_a_token(mh.Transformer(config.model), config, store)
+def test_flops_of_a_token_are_the_mean_over_the_training_pairs(store: Store) -> None:
     split = store.split("train")
-    sides = [side.lengths.astype(np.int64) for side in (split.source, split.target)]
-    expected = training_flops(config.model, *sides) / sum(side.sum() for side in sides)
-    assert expected < counted < 1.05 * expected
+    pairs = [(len(split.source[n]), len(split.target[n])) for n in range(len(split))]
+    each = [training_flops(MODEL, np.array([source]), np.array([target])) for source, target in pairs]
+    assert flops_a_token(MODEL, store) == pytest.approx(sum(each) / sum(map(sum, pairs)))
 
 
 def test_the_rate_of_a_device_is_that_of_its_products() -> None:

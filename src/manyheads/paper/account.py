@@ -48,12 +48,11 @@ def runs_table(results: Sequence[Result]) -> Table:
         ]
         for one in results
     ]
-    return Table("Every run", columns, rows, [COUNTED])
+    return Table("Every run", columns, rows, [f"{COUNTED} ±: bootstrap over sentences."])
 
 
 COUNTED = (
-    "FLOPs counted: matrix products and convolutions of the forward pass on real batches, times 3 for the "
-    "backward pass, times the tokens. FLOPs by time: seconds of training times the rate of a large matrix "
-    "product on this device, or its share of that where runs share a GPU, as the paper estimates its own. "
-    "±: bootstrap over sentences."
+    "FLOPs counted: products of matrices over real tokens, forward and twice that backward, by formulas that "
+    "agree with PyTorch's counter. FLOPs by time: seconds of training times the rate of a large matrix "
+    "product on this device, or its share of that where runs share a GPU, as the paper estimates its own."
 )

@@ -10,13 +10,13 @@ from manyheads import checkpoint
 from manyheads.config import Config, ModelConfig, TrainConfig, unknown
 from manyheads.data.store import Store
 from manyheads.errors import ConfigError
-from manyheads.model.transformer import count_parameters
+from manyheads.model import count_parameters
 from manyheads.paper.budget import Budget
 from manyheads.paper.ordering import Difference, counted
 from manyheads.paper.scales import Scale
 from manyheads.paper.spread import Spread, mean
 from manyheads.paper.trials import Result, Trial
-from manyheads.presets import PRESETS
+from manyheads.presets import COMPARED, PAPER_TRAINING, PRESETS
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ STANDS_FOR: dict[str, str | None] = {  # our system: the row of the paper that i
     "big": "Transformer (big)",
     "rnn": "GNMT + RL",
     "gru": "GNMT + RL",
-    "lstm": "GNMT + RL",
+    "seq2seq": None,
     "convs2s": "ConvS2S",
     "bytenet": "ByteNet",
     "experts": "MoE",
@@ -65,8 +65,7 @@ def models_at(scale: Scale) -> dict[str, Config]:
     """Every system there is at this scale, by its short name. The playground's are halves of the tiny "
     "ones."""
     of = "base" if scale.name == "base" else "tiny"
-    there = {FIRST: of, **{name: f"{of}-{name}" for name in STANDS_FOR if f"{of}-{name}" in PRESETS}}
-    found = {name: PRESETS[preset] for name, preset in there.items()}
+    found = {FIRST: PRESETS[of], **COMPARED[of]}
     if scale.name == "playground":
         found = {name: replace(one, model=halved(one.model)) for name, one in found.items()}
     big = PRESETS["big"] if of == "base" else replace(found[FIRST], model=doubled(found[FIRST].model))
@@ -75,8 +74,8 @@ def models_at(scale: Scale) -> dict[str, Config]:
 
 def halved(model: ModelConfig) -> ModelConfig:
     """For a corpus that is learnt in seconds, where much dropout only delays."""
-    layers = max(1, model.layers // 2)
-    return replace(model, layers=layers, d_model=model.d_model // 2, d_ff=model.d_ff // 2, dropout=0.1)
+    layers, inner = max(1, model.layers // 2), 2 * (model.d_ff // 4)  # even, as cells that read both ways ask
+    return replace(model, layers=layers, d_model=model.d_model // 2, d_ff=inner, dropout=0.1)
 
 
 def doubled(model: ModelConfig) -> ModelConfig:
@@ -111,10 +110,9 @@ def trials_of(names: Sequence[str], scale: Scale, budget: Budget, store: Store, 
 
 
 def own_training(train: TrainConfig) -> dict[str, Any]:
-    """What a preset asks for that is not everybody's, such as clipping for a recurrent model."""
-    return {
-        key.name: getattr(train, key.name) for key in fields(train) if getattr(train, key.name) != key.default
-    }
+    """What a preset asks for that is not everybody's: its peak, clipping. The warm-up is the scale's."""
+    own = {key.name: getattr(train, key.name) for key in fields(train) if key.name not in ("warmup", "steps")}
+    return {name: value for name, value in own.items() if value != getattr(PAPER_TRAINING, name)}
 
 
 def of_size(model: ModelConfig, wanted: int) -> ModelConfig:

@@ -16,6 +16,7 @@ from manyheads.config import Config
 from manyheads.data.store import Store
 from manyheads.errors import CheckpointError, ConfigError, DataError
 from manyheads.evaluate import Score, evaluate, reference_perplexity
+from manyheads.model import count_parameters
 from manyheads.paper.budget import tokens_of
 from manyheads.paper.cost import flops_a_token
 from manyheads.paper.report import machine
@@ -67,7 +68,7 @@ class Result:
     steps: int
     tokens: int  # of source and target that were trained on
     seconds: float  # of training
-    flops: float  # of training, counted
+    flops: float  # of training, by formula
     flops_by_time: float  # seconds times the device's rate, as the paper estimates it
     perplexity: float | None  # a subword of valid, unsmoothed; None: infinite
     bleu: Score
@@ -108,16 +109,16 @@ def judged(trial: Trial, run: Path, store: Store, place: Place) -> Result:
     if trial.split != "valid":
         perplexity, _ = reference_perplexity(translator, *store.text("valid"))
     stood = place_of(checkpoint.describe(checkpoint.checkpoints(run)[-1]))
-    model, _, told = checkpoint.load_model(run / "model")
-    tokens = tokens_of(stood.step, told.config, store)
+    model = checkpoint.fitted(trial.config.model, store.subwords)
+    tokens = tokens_of(stood.step, trial.config, store)
     return Result(
         row=trial.row,
         seed=trial.config.train.seed,
-        parameters=sum(one.numel() for one in model.parameters()),
+        parameters=count_parameters(model)["total"],
         steps=stood.step,
         tokens=tokens,
         seconds=stood.seconds,
-        flops=flops_a_token(model, told.config, store) * tokens,
+        flops=flops_a_token(model, store) * tokens,
         flops_by_time=stood.seconds * place.rate / place.together,
         perplexity=perplexity,
         bleu=found.scores[0],
