@@ -37,7 +37,7 @@ def result(row: str, seed: int, perplexity: float | None, bleu: float, **changes
     made = Result(
         row=row, seed=seed, parameters=1000, steps=100, tokens=5000, seconds=2.5, flops=1e9,
         flops_by_time=2e9, perplexity=perplexity, bleu=Score("BLEU", bleu, "tok:13a|v", 1.5), split="valid",
-        together=1, compound_bleu=Score("BLEU", bleu + 1, "moses|v"), machine="a CPU, 1 threads",
+        jobs=2, compound_bleu=Score("BLEU", bleu + 1, "moses|v"), machine="a CPU, 1 threads",
     )  # fmt: skip
     return replace(made, **changes)  # type: ignore[arg-type]
 
@@ -109,7 +109,7 @@ def test_the_report_of_table_3(found: variations.Variations, store: Store, tmp_p
     page = table3.page(found, store, "manyheads paper table3")
     table = table3.table(found)
     write_report(tmp_path, "table3", page, {"table3": table})
-    assert "    manyheads paper table3\n\na CPU, 1 threads; torch" in page
+    assert "    manyheads paper table3\n\na CPU, 1 threads, 2 runs at a time; torch" in page
     assert "`manyheads" not in page  # which the test of the documents would run
     assert (
         "| A-h1 | heads 1, d_k 64, d_v 64 | 1,000 | 6 | 20 | 1 | 0.37 | holds | -10 | -0.9 | holds |" in page

@@ -22,7 +22,7 @@ from manyheads.paper.worker import attempt
 from manyheads.train.log import read_log
 from manyheads.train.speed import training_flops
 
-HERE = Place("cpu", rate=1e9, together=1)
+HERE = Place("cpu", rate=1e9, jobs=1, together=1)
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +199,7 @@ def test_a_fault_that_a_user_can_mend_is_answered_by_the_worker(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trial = little_trial(store, "1steps", data_longest=2)
-    place = {"device": "cpu", "rate": 1.0, "together": 1}
+    place = {"device": "cpu", "rate": 1.0, "jobs": 1, "together": 1}
     answer = attempt({"trial": trial.to_dict(), "folder": str(tmp_path), "place": place})
     assert answer["outcome"] == "failed"
     assert "none of 120 pairs has at most 2 tokens" in answer["message"]

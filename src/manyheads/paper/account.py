@@ -15,8 +15,8 @@ HERE, THERE = "#0b5fa5", "#b5541c"  # in figures: what was measured, and the pap
 def made_by(command: str, results: Sequence[Result]) -> str:
     """The command as a block, as it takes too long to be tried in passing; where, with what and when."""
     machines = " and ".join(dict.fromkeys(one.machine for one in results))
-    shared = max(one.together for one in results)
-    beside = f", up to {shared} runs at a time sharing a GPU" if shared > 1 else ""
+    jobs = max(one.jobs for one in results)
+    beside = f", {jobs} runs at a time" if jobs > 1 else ""
     return f"    {command}\n\n{machines}{beside}; torch {torch.__version__}; {date.today().isoformat()}."
 
 

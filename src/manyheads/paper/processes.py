@@ -105,7 +105,7 @@ class Team:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.progress.tell("training", 0, len(self.trials))
         rate = sustained_rate(self.machine.device, self.machine.threads)
-        place = Place(self.machine.device, rate, self.machine.together)
+        place = Place(self.machine.device, rate, self.machine.jobs, self.machine.together)
         with stop_asked() as asked:
             threads = [
                 self._member(number, place) for number in range(min(self.machine.jobs, len(self.trials)))

@@ -41,8 +41,9 @@ def table3(
 
 
 def table(found: Variations) -> Table:
-    columns = ["row", "change", "parameters", "perplexity", "BLEU"]
-    columns += ["Δ perplexity", "paper's", "order", "Δ BLEU", "paper's Δ", "its order"]
+    columns = ["row", "change", "parameters", *MEASURES]
+    for measure in MEASURES:
+        columns += [f"Δ {measure}", f"paper's Δ {measure}", f"order by {measure}"]
     rows: list[list[Value]] = []
     for line in found.lines:
         told: list[Value] = [line.name, line.change, line.parameters, line.perplexity, line.bleu]
@@ -60,8 +61,10 @@ def notes(found: Variations) -> list[str]:
     return [
         f"Δ is the difference from base, which is the mean of {found.lines[0].seeds} seeds; other rows have "
         f"{max(seeds)}. A seed's standard deviation is {' and '.join(known) or 'not known'}, and chance is "
-        f"what that makes 19 times of 20 (Student's t): so of twenty rows without any effect one would "
-        f"still leave it.",
+        f"what that makes 19 times of 20 (Student's t), as if seeds moved every row alike: of twenty rows "
+        f"without any effect one would still leave it.",
+        "holds: the difference is more than chance and has the paper's sign; reversed: the other sign. The "
+        "paper gives no spread, and its smallest differences may be chance themselves.",
         "The paper's rows had 100,000 steps (big 300,000) on 4.5 million pairs. Here all have the same "
         "budget, which is short, and the models are small: what helps a large model in the end need not "
         "help a small one at the beginning.",

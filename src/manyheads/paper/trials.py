@@ -55,7 +55,8 @@ class Place:
 
     device: str
     rate: float  # of a matrix product, operations a second
-    together: int  # runs on one GPU at a time; on a CPU each has threads of its own
+    jobs: int  # runs at a time
+    together: int  # of these on one GPU; on a CPU each has threads of its own
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Result:
     bleu: Score
     compound_bleu: Score  # by the paper's protocol
     split: str  # that BLEU is of
-    together: int
+    jobs: int  # runs at a time
     machine: str
 
     @classmethod
@@ -124,7 +125,7 @@ def judged(trial: Trial, run: Path, store: Store, place: Place) -> Result:
         bleu=found.scores[0],
         compound_bleu=found.scores[2],
         split=trial.split,
-        together=place.together,
+        jobs=place.jobs,
         machine=machine(place.device),
     )
 
