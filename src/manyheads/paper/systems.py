@@ -18,6 +18,8 @@ from manyheads.paper.spread import Spread, mean
 from manyheads.paper.trials import Result, Trial
 from manyheads.presets import COMPARED, PAPER_TRAINING, PRESETS
 
+BASE_BLEU = 27.3  # of the paper's base model, to German
+
 
 @dataclass(frozen=True)
 class Published:
@@ -29,6 +31,16 @@ class Published:
     flops_de: float | None
     flops_fr: float | None
 
+    @property
+    def both(self) -> list[tuple[float | None, float | None]]:
+        """BLEU, then FLOPs, of German and of French."""
+        return [(self.bleu_de, self.bleu_fr), (self.flops_de, self.flops_fr)]
+
+    @property
+    def difference(self) -> float | None:
+        """From the base Transformer, in BLEU, to German."""
+        return None if self.bleu_de is None else round(self.bleu_de - BASE_BLEU, 2)
+
 
 PAPER = {
     one.name: one
@@ -38,7 +50,7 @@ PAPER = {
         Published("GNMT + RL", 24.6, 39.92, 2.3e19, 1.4e20),
         Published("ConvS2S", 25.16, 40.46, 9.6e18, 1.5e20),
         Published("MoE", 26.03, 40.56, 2.0e19, 1.2e20),
-        Published("Transformer (base)", 27.3, 38.1, 3.3e18, None),
+        Published("Transformer (base)", BASE_BLEU, 38.1, 3.3e18, None),
         Published("Transformer (big)", 28.4, 41.8, 2.3e19, None),
     )
 }
@@ -166,6 +178,7 @@ class Contest:
     lines: list[Line]
     results: list[Result]
     seeds: int
+    peaks: dict[str, float | None]  # of the learning rate, by system; None: the paper's
 
     def summary(self) -> str:
         """What the lines come to: the order of BLEU, and whether anything is better and cheaper."""
@@ -175,9 +188,9 @@ class Contest:
             return "The Transformer alone was trained: there is nothing to compare."
         judged = counted("BLEU", [line.difference for line in others if line.difference])
         ahead = [line.name for line in others if line.bleu >= first.bleu and line.flops <= first.flops]
-        cheaper = f"as good for no more counted FLOPs: {', '.join(ahead) or 'none'}"
+        cheaper = f"At least the Transformer's BLEU for no more counted FLOPs: {', '.join(ahead) or 'none'}."
         order = " > ".join(line.name for line in sorted(self.lines, key=lambda line: -line.bleu))
-        return f"After {self.budget}: {judged} Order here: {order}. Than the Transformer, {cheaper}."
+        return f"After {self.budget}: {judged} Order here: {order}. {cheaper}"
 
 
 @dataclass(frozen=True)
@@ -214,14 +227,16 @@ class Contests:
         }
 
 
-def compare(results: list[Result], names: Sequence[str], budget: Budget) -> Contest:
-    own = {name: [one for one in results if one.row == name] for name in names}
+def compare(results: list[Result], trials: Sequence[Trial], budget: Budget) -> Contest:
+    """Every system against the Transformer, in the order of the trials."""
+    peaks = {trial.row: trial.config.train.learning_rate for trial in trials}
+    own = {name: [one for one in results if one.row == name] for name in peaks}
     spread = Spread.of([[one.bleu.value for one in found] for found in own.values()])
     lines = []
     for name, found in own.items():
         difference = None if name == FIRST else differing(name, found, own[FIRST], spread)
         lines.append(line_of(name, found, spread, difference))
-    return Contest(budget, lines, results, len(own[FIRST]))
+    return Contest(budget, lines, results, len(own[FIRST]), peaks)
 
 
 def line_of(name: str, found: list[Result], spread: Spread, difference: Difference | None) -> Line:
@@ -248,14 +263,9 @@ def line_of(name: str, found: list[Result], spread: Spread, difference: Differen
 def differing(name: str, own: list[Result], first: list[Result], spread: Spread) -> Difference:
     """From the Transformer, in BLEU. With one seed each, chance is that of the test's sentences alone."""
     ours = fmean(one.bleu.value for one in own) - fmean(one.bleu.value for one in first)
-    theirs, base = published_bleu(name), published_bleu(FIRST)
-    paper = None if theirs is None or base is None else round(theirs - base, 2)
+    row = STANDS_FOR.get(name)
+    paper = PAPER[row].difference if row else None
     margin = spread.margin(len(own), len(first))
     if margin is None and own[0].bleu.spread is not None and first[0].bleu.spread is not None:
         margin = math.hypot(own[0].bleu.spread, first[0].bleu.spread)
     return Difference(ours, paper, margin)
-
-
-def published_bleu(name: str) -> float | None:
-    row = STANDS_FOR.get(name)
-    return PAPER[row].bleu_de if row else None

@@ -8,7 +8,7 @@ from manyheads.data.store import Store
 from manyheads.paper.account import COUNTED, HERE, THERE, circumstances, made_by, runs_table
 from manyheads.paper.budget import Budget
 from manyheads.paper.processes import Machine, carry_out_all
-from manyheads.paper.report import Table, Value, pyplot, save_figure, write_report
+from manyheads.paper.report import Table, Value, pyplot, save_figure, told, write_report
 from manyheads.paper.scales import Scale
 from manyheads.paper.systems import PAPER, SPLIT, STANDS_FOR, Contest, Contests, compare, trials_of
 from manyheads.paper.trials import check_split
@@ -36,7 +36,7 @@ def table2(
         results = carry_out_all(trials, out / "table2" / budget.unit, store, machine, progress)
         if results is None:
             return None
-        contests.append(compare(results, systems, budget))
+        contests.append(compare(results, trials, budget))
     found = Contests(contests, scale)
     tables = {f"table2-{one.budget.unit}": measured(one) for one in contests}
     tables |= {"table2": beside_the_paper(found), "table2-runs": runs_table(found.results)}
@@ -61,19 +61,18 @@ def measured(contest: Contest) -> Table:
 
 def beside_the_paper(found: Contests) -> Table:
     """The paper's rows, and what stands for them here."""
-    columns = ["in the paper", "BLEU en-de", "en-fr", "FLOPs en-de", "FLOPs en-fr", "here"]
+    columns = ["in the paper", "its BLEU", "its FLOPs", "its Δ", "here"]
     for contest in found.contests:
-        columns += [f"BLEU, {contest.budget}", "Δ", "paper's Δ", "order"]
-    rows: list[list[Value]] = []
+        columns += [f"BLEU, {contest.budget}", f"Δ, {contest.budget}", f"order, {contest.budget}"]
     names = [line.name for line in found.contests[0].lines]
+    rows: list[list[Value]] = []
     for row in PAPER.values():
-        told: list[Value] = [row.name, row.bleu_de, row.bleu_fr, row.flops_de, row.flops_fr]
-        ours = [name for name in names if STANDS_FOR.get(name) == row.name]
-        rows += [[*told, name, *against(found, name)] for name in ours]
-        rows += [[*told, *[None] * (1 + 4 * len(found.contests))]] if not ours else []
-    for name in names:
-        if STANDS_FOR.get(name) is None:
-            rows.append([*[None] * 5, name, *against(found, name)])
+        both = [f"{told(of_german)} / {told(of_french)}" for of_german, of_french in row.both]
+        ours: list[str | None] = [name for name in names if STANDS_FOR.get(name) == row.name]
+        for name in ours or [None]:
+            rows.append([row.name, *both, row.difference, name, *against(found, name)])
+    others = [name for name in names if STANDS_FOR.get(name) is None]
+    rows += [[*[None] * 4, name, *against(found, name)] for name in others]
     return Table("Table 2: the paper's systems and ours", columns, rows, NOTES)
 
 
@@ -86,24 +85,27 @@ NOTES = [
 ]
 
 
-def against(found: Contests, name: str) -> list[Value]:
-    told: list[Value] = []
+def against(found: Contests, name: str | None) -> list[Value]:
+    """What became of one of our systems under each budget."""
+    values: list[Value] = []
     for contest in found.contests:
-        line = next(line for line in contest.lines if line.name == name)
-        one = line.difference
-        told += [line.bleu, *([one.ours, one.paper, one.verdict] if one else [None] * 3)]
-    return told
+        line = next((line for line in contest.lines if line.name == name), None)
+        one = line.difference if line else None
+        values += [line.bleu if line else None, one.ours if one else None, one.verdict if one else None]
+    return values
 
 
 def page(found: Contests, store: Store, command: str) -> str:
     scale = found.scale
-    sizes = [line.parameters for line in found.contests[0].lines if line.name != "big"]
+    first = found.contests[0]
+    sizes = [line.parameters for line in first.lines if line.name != "big"]
+    peaks = ", ".join(f"{name} {told(peak or 'paper')}" for name, peak in first.peaks.items())
     parts = [
         "# Table 2: the Transformer and other systems",
         made_by(command, found.results),
         f"Systems of {min(sizes):,} to {max(sizes):,} parameters, big aside; batches of "
         f"{scale.batch_tokens:,} tokens a side, {scale.warmup:,} steps of warm-up, the paper's schedule for "
-        f"all.",
+        f"all. Peaks of the learning rate, not searched for on these data: {peaks}.",
         circumstances(store, found.results),
         beside_the_paper(found).markdown(),
         *(measured(contest).markdown() for contest in found.contests),
@@ -142,7 +144,7 @@ def draw(found: Contests) -> Any:
         draw_points(axis, points, HERE)
         axis.set_title(f"here, {contest.budget} each")
     for axis in axes:
-        axis.set(xscale="log", xlabel="FLOPs of training")
+        axis.set_xlabel("FLOPs of training")
         axis.grid(color="0.92", linewidth=0.7)
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("BLEU")
@@ -150,6 +152,15 @@ def draw(found: Contests) -> Any:
 
 
 APART = 0.055  # of the height, between labels
+TICKS = (1, 2, 5)  # times a power of ten
+
+
+def draw_level(axis: Any, name: str, bleu: float) -> None:
+    """A system whose FLOPs are not known."""
+    low, high = axis.get_ylim()
+    axis.set_ylim(min(low, bleu - 0.06 * (high - bleu)), high)
+    axis.axhline(bleu, color=THERE, linewidth=0.9, linestyle=":")
+    axis.annotate(name, (0.03, bleu), xycoords=("axes fraction", "data"), va="bottom", size=8)
 
 
 def draw_points(axis: Any, points: Sequence[tuple[str, Any, Any, float]], colour: str) -> None:
@@ -161,7 +172,11 @@ def draw_points(axis: Any, points: Sequence[tuple[str, Any, Any, float]], colour
     low, high = min(y - s for _, _, y, s in points), max(y + s for _, _, y, s in points)
     edge = 0.08 * (high - low) or 1.0
     axis.set_ylim(low - edge, high + edge)
+    axis.set_xscale("log")
     axis.set_xlim(min(flops) / 1.6, max(flops) * (max(flops) / min(flops)) ** 0.55 * 2.2)
+    axis.xaxis.set_major_locator(pyplot().matplotlib.ticker.LogLocator(subs=TICKS))
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:.0e}".replace("e+", "e"))
+    axis.xaxis.set_minor_locator(pyplot().matplotlib.ticker.NullLocator())
     height = axis.get_ylim()[1] - axis.get_ylim()[0]
     lowest = -float("inf")
     for name, x, y, _ in sorted(points, key=lambda one: one[2]):
