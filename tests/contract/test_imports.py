@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "model",
     },  # a run's checkpoints one after another; a layer's parts too
     "serve": {"translate", "evaluate", "look", "train"},  # of training, the log
-    "paper": EVERYTHING,
+    "paper": {"demo", *EVERYTHING},  # the corpus that it writes
     "demo": {"text", "data", "checkpoint", "translate", "evaluate", "train", "look"},
     "cli": {"paper", "demo", *EVERYTHING},
     "__main__": {"cli"},

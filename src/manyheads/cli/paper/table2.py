@@ -1,0 +1,61 @@
+"""paper table2: the Transformer and the systems that it is compared with."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from manyheads.cli.paper.app import AsJson, Device, Out, paper
+from manyheads.cli.paper.runs import Data, Gpus, Jobs, ScaleName, Seeds, command_line, opened, report, stopped
+
+
+@paper.command()
+def table2(
+    data: Data = None,
+    systems: Annotated[
+        str | None, typer.Option(help="Names, such as rnn,convs2s,big; without it all.", metavar="A,B,...")
+    ] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(help="Of each run: 2000000tokens, 500steps or 60s; may repeat.", metavar="AMOUNT"),
+    ] = None,
+    both: Annotated[
+        bool, typer.Option("--both", help="To the same tokens, then to the same seconds.")
+    ] = False,
+    scale: ScaleName = "playground",
+    seeds: Seeds = 1,
+    jobs: Jobs = None,
+    gpus: Gpus = None,
+    device: Device = None,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train the Transformer and other systems of its size under one budget: BLEU against training FLOPs.
+
+    Each system has a run folder; called again, it goes on. The paper's rows stand beside ours.
+    Example: manyheads paper table2 data --scale tiny --budget 20000000tokens --budget 60s --jobs 4
+    """
+    from manyheads.paper.budget import asked_for
+    from manyheads.paper.processes import Machine
+    from manyheads.paper.scales import scale_of
+    from manyheads.paper.systems import chosen
+    from manyheads.paper.table2 import beside_the_paper, measured
+    from manyheads.paper.table2 import table2 as measure
+    from manyheads.progress import watched
+
+    place, size = out or Path("paper"), scale_of(scale)
+    wanted, budgets = chosen(systems, size), asked_for(budget or [], both, size.tokens, size.seconds)
+    machine = Machine.asked(device, jobs, gpus, seeds * len(wanted))
+    with watched(sys.stderr) as progress:
+        store = opened(data, place, progress.tell)
+        made = measure(
+            store, place, systems=wanted, scale=size, budgets=budgets, seeds=seeds,
+            machine=machine, command=command_line(), progress=progress,
+        )  # fmt: skip
+    if made is None:
+        stopped(place)
+        return
+    found, files = made
+    tables = [*map(measured, found.contests), beside_the_paper(found)]
+    report(found.to_dict(), tables, files, as_json)

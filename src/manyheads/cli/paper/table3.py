@@ -1,0 +1,56 @@
+"""paper table3: variations of the base model."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from manyheads.cli.paper.app import AsJson, Device, Out, paper
+from manyheads.cli.paper.runs import Data, Gpus, Jobs, ScaleName, Seeds, command_line, opened, report, stopped
+
+
+@paper.command()
+def table3(
+    data: Data = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(help="Letters or names, such as A,C-n2,big; without it all.", metavar="A,B,..."),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Of each run: 2000000tokens, 500steps or 60s.", metavar="AMOUNT")
+    ] = None,
+    scale: ScaleName = "playground",
+    seeds: Seeds = 1,
+    jobs: Jobs = None,
+    gpus: Gpus = None,
+    device: Device = None,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train each row of Table 3 under one budget, and compare its difference from base with the paper's.
+
+    Each row has a run folder; called again, it goes on. Base is trained three times: so chance is known.
+    Example: manyheads paper table3 data --scale tiny --rows A,B --budget 20000000tokens --jobs 4
+    """
+    from manyheads.paper.budget import Budget
+    from manyheads.paper.processes import Machine
+    from manyheads.paper.scales import scale_of
+    from manyheads.paper.table3 import table
+    from manyheads.paper.table3 import table3 as measure
+    from manyheads.paper.variations import BASE_SEEDS, chosen
+    from manyheads.progress import watched
+
+    place, size, wanted = out or Path("paper"), scale_of(scale), chosen(rows)
+    amount = Budget.parse(budget) if budget else Budget(size.tokens, "tokens")
+    machine = Machine.asked(device, jobs, gpus, BASE_SEEDS + len(wanted))
+    with watched(sys.stderr) as progress:
+        made = measure(
+            opened(data, place, progress.tell), place, rows=wanted, scale=size, budget=amount, seeds=seeds,
+            machine=machine, command=command_line(), progress=progress,
+        )  # fmt: skip
+    if made is None:
+        stopped(place)
+        return
+    found, files = made
+    report(found.to_dict(), [table(found)], files, as_json)

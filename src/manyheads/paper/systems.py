@@ -1,0 +1,271 @@
+"""The systems of Table 2 (6.1): the Transformer and what it is compared with, of one size and budget."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from statistics import fmean
+from typing import Any, Literal
+
+from manyheads import checkpoint
+from manyheads.config import Config, ModelConfig, TrainConfig, unknown
+from manyheads.data.store import Store
+from manyheads.errors import ConfigError
+from manyheads.model import count_parameters
+from manyheads.paper.budget import Budget
+from manyheads.paper.ordering import Difference, counted
+from manyheads.paper.scales import Scale
+from manyheads.paper.spread import Spread, mean
+from manyheads.paper.trials import Result, Trial
+from manyheads.presets import COMPARED, PAPER_TRAINING, PRESETS
+
+BASE_BLEU = 27.3  # of the paper's base model, to German
+
+
+@dataclass(frozen=True)
+class Published:
+    """A row of the paper's table: BLEU and training FLOPs, English to German and to French."""
+
+    name: str
+    bleu_de: float | None
+    bleu_fr: float | None
+    flops_de: float | None
+    flops_fr: float | None
+
+    @property
+    def both(self) -> list[tuple[float | None, float | None]]:
+        """BLEU, then FLOPs, of German and of French."""
+        return [(self.bleu_de, self.bleu_fr), (self.flops_de, self.flops_fr)]
+
+    @property
+    def difference(self) -> float | None:
+        """From the base Transformer, in BLEU, to German."""
+        return None if self.bleu_de is None else round(self.bleu_de - BASE_BLEU, 2)
+
+
+PAPER = {
+    one.name: one
+    for one in (
+        Published("ByteNet", 23.75, None, None, None),
+        Published("Deep-Att + PosUnk", None, 39.2, None, 1.0e20),
+        Published("GNMT + RL", 24.6, 39.92, 2.3e19, 1.4e20),
+        Published("ConvS2S", 25.16, 40.46, 9.6e18, 1.5e20),
+        Published("MoE", 26.03, 40.56, 2.0e19, 1.2e20),
+        Published("Transformer (base)", BASE_BLEU, 38.1, 3.3e18, None),
+        Published("Transformer (big)", 28.4, 41.8, 2.3e19, None),
+    )
+}
+FIRST = "transformer"  # that the others are compared with
+STANDS_FOR: dict[str, str | None] = {  # our system: the row of the paper that it stands for, if there is one
+    "transformer": "Transformer (base)",
+    "big": "Transformer (big)",
+    "rnn": "GNMT + RL",
+    "gru": "GNMT + RL",
+    "seq2seq": None,
+    "convs2s": "ConvS2S",
+    "bytenet": "ByteNet",
+    "experts": "MoE",
+    "window": None,
+}
+SPLIT: Literal["test"] = "test"
+NEARLY = 0.05  # share by which sizes may differ before a width is changed
+
+
+# ---- what is trained
+
+
+def models_at(scale: Scale) -> dict[str, Config]:
+    """Every system there is at this scale, by its short name. The playground's are halves of the tiny "
+    "ones."""
+    of = "base" if scale.name == "base" else "tiny"
+    found = {FIRST: PRESETS[of], **COMPARED[of]}
+    if scale.name == "playground":
+        found = {name: replace(one, model=halved(one.model)) for name, one in found.items()}
+    big = PRESETS["big"] if of == "base" else replace(found[FIRST], model=doubled(found[FIRST].model))
+    return {**found, "big": big}
+
+
+def halved(model: ModelConfig) -> ModelConfig:
+    """For a corpus that is learnt in seconds, where much dropout only delays."""
+    layers, inner = max(1, model.layers // 2), 2 * (model.d_ff // 4)  # even, as cells that read both ways ask
+    return replace(model, layers=layers, d_model=model.d_model // 2, d_ff=inner, dropout=0.1)
+
+
+def doubled(model: ModelConfig) -> ModelConfig:
+    """What big is to base."""
+    return replace(model, d_model=2 * model.d_model, d_ff=2 * model.d_ff, heads=2 * model.heads)
+
+
+def chosen(asked: str | None, scale: Scale) -> list[str]:
+    """Systems by name; the Transformer is always one of them."""
+    known = list(models_at(scale))
+    wanted = known if asked is None else [one.strip() for one in asked.split(",")]
+    for one in wanted:
+        if one not in known:
+            raise ConfigError(unknown("system", one, known))
+    return [name for name in known if name in wanted or name == FIRST]
+
+
+def trials_of(names: Sequence[str], scale: Scale, budget: Budget, store: Store, seeds: int) -> list[Trial]:
+    found = models_at(scale)
+    first = checkpoint.fitted(found[FIRST].model, store.subwords)
+    wanted = count_parameters(first)["total"]
+    trials = []
+    for name in names:
+        model = checkpoint.fitted(found[name].model, store.subwords)
+        model = model if name == "big" else of_size(model, wanted)
+        config = scale.config(model, TrainConfig(), str(store.folder))
+        train = replace(config.train, **own_training(found[name].train))
+        for seed in range(1, seeds + 1):
+            whole = replace(config, train=replace(train, seed=seed))
+            trials.append(Trial(name, budget.of(whole, store), SPLIT))
+    return trials
+
+
+def own_training(train: TrainConfig) -> dict[str, Any]:
+    """What a preset asks for that is not everybody's: its peak, clipping. The warm-up is the scale's."""
+    own = {key.name: getattr(train, key.name) for key in fields(train) if key.name not in ("warmup", "steps")}
+    return {name: value for name, value in own.items() if value != getattr(PAPER_TRAINING, name)}
+
+
+def of_size(model: ModelConfig, wanted: int) -> ModelConfig:
+    """With nearly so many parameters: where it has not, its inner width d_ff is changed."""
+
+    def size(half: int) -> int:
+        return count_parameters(replace(model, d_ff=2 * half))["total"]
+
+    if abs(size(model.d_ff // 2) / wanted - 1) <= NEARLY:
+        return model
+    low, high = 1, 2
+    while size(high) <= wanted:
+        high *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if size(middle) <= wanted else (low, middle)
+    return replace(model, d_ff=2 * low)
+
+
+# ---- what is found
+
+
+@dataclass(frozen=True)
+class Line:
+    """A system under one budget: the means over its seeds, and how it differs from the Transformer."""
+
+    name: str
+    paper: str | None
+    parameters: int
+    steps: float
+    tokens: float
+    seconds: float
+    perplexity: float | None
+    bleu: float
+    spread: float | None  # of BLEU: 95 % of the bootstrap over sentences, or of seeds where there are several
+    compound_bleu: float
+    flops: float
+    flops_by_time: float
+    difference: Difference | None  # of BLEU; None: it is the Transformer
+
+    def sentence(self) -> str:
+        told = self.difference.told("BLEU") if self.difference else ""
+        return f"{self.name}{f' ({self.paper})' if self.paper else ''}: {told}."
+
+
+@dataclass(frozen=True)
+class Contest:
+    """All systems under one budget."""
+
+    budget: Budget
+    lines: list[Line]
+    results: list[Result]
+    seeds: int
+    peaks: dict[str, float | None]  # of the learning rate, by system; None: the paper's
+
+    def summary(self) -> str:
+        """What the lines come to: the order of BLEU, and whether anything is better and cheaper."""
+        first = self.lines[0]
+        others = [line for line in self.lines if line.difference]
+        if not others:
+            return "The Transformer alone was trained: there is nothing to compare."
+        judged = counted("BLEU", [line.difference for line in others if line.difference])
+        ahead = [line.name for line in others if line.bleu >= first.bleu and line.flops <= first.flops]
+        cheaper = f"At least the Transformer's BLEU for no more counted FLOPs: {', '.join(ahead) or 'none'}."
+        order = " > ".join(line.name for line in sorted(self.lines, key=lambda line: -line.bleu))
+        return f"After {self.budget}: {judged} Order here: {order}. {cheaper}"
+
+
+@dataclass(frozen=True)
+class Contests:
+    """Everything that the report says."""
+
+    contests: list[Contest]
+    scale: Scale
+
+    @property
+    def results(self) -> list[Result]:
+        return [result for contest in self.contests for result in contest.results]
+
+    def reading(self) -> Iterator[str]:
+        for contest in self.contests:
+            yield contest.summary()
+            for line in contest.lines:
+                if line.difference:
+                    yield line.sentence()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "scale": self.scale.name,
+            "contests": [
+                {
+                    "budget": str(contest.budget),
+                    "systems": [asdict(line) for line in contest.lines],
+                    "runs": [asdict(result) for result in contest.results],
+                }
+                for contest in self.contests
+            ],
+            "paper": [asdict(one) for one in PAPER.values()],
+            "reading": list(self.reading()),
+        }
+
+
+def compare(results: list[Result], trials: Sequence[Trial], budget: Budget) -> Contest:
+    """Every system against the Transformer, in the order of the trials."""
+    peaks = {trial.row: trial.config.train.learning_rate for trial in trials}
+    own = {name: [one for one in results if one.row == name] for name in peaks}
+    spread = Spread.of([[one.bleu.value for one in found] for found in own.values()])
+    lines = []
+    for name, found in own.items():
+        difference = None if name == FIRST else differing(name, found, own[FIRST], spread)
+        lines.append(line_of(name, found, spread, difference))
+    return Contest(budget, lines, results, len(own[FIRST]), peaks)
+
+
+def line_of(name: str, found: list[Result], spread: Spread, difference: Difference | None) -> Line:
+    def average(key: str) -> float:
+        return fmean(getattr(one, key) for one in found)
+
+    return Line(
+        name=name,
+        paper=STANDS_FOR.get(name),
+        parameters=found[0].parameters,
+        steps=average("steps"),
+        tokens=average("tokens"),
+        seconds=average("seconds"),
+        perplexity=mean([one.perplexity for one in found]),
+        bleu=fmean(one.bleu.value for one in found),
+        spread=spread.margin(len(found)) if spread.freedom else found[0].bleu.spread,
+        compound_bleu=fmean(one.compound_bleu.value for one in found),
+        flops=average("flops"),
+        flops_by_time=average("flops_by_time"),
+        difference=difference,
+    )
+
+
+def differing(name: str, own: list[Result], first: list[Result], spread: Spread) -> Difference:
+    """From the Transformer, in BLEU. With one seed each, chance is that of the test's sentences alone."""
+    ours = fmean(one.bleu.value for one in own) - fmean(one.bleu.value for one in first)
+    row = STANDS_FOR.get(name)
+    paper = PAPER[row].difference if row else None
+    margin = spread.margin(len(own), len(first))
+    if margin is None and own[0].bleu.spread is not None and first[0].bleu.spread is not None:
+        margin = math.hypot(own[0].bleu.spread, first[0].bleu.spread)
+    return Difference(ours, paper, margin)

@@ -1,0 +1,187 @@
+"""`manyheads paper table2`: the systems trained, and the report about them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from manyheads.data.store import Store
+from manyheads.paper.account import COUNTED, HERE, THERE, circumstances, made_by, runs_table
+from manyheads.paper.budget import Budget
+from manyheads.paper.processes import Machine, carry_out_all
+from manyheads.paper.report import Table, Value, pyplot, save_figure, told, write_report
+from manyheads.paper.scales import Scale
+from manyheads.paper.systems import PAPER, SPLIT, STANDS_FOR, Contest, Contests, compare, trials_of
+from manyheads.paper.trials import check_split
+from manyheads.progress import Progress
+
+
+def table2(
+    store: Store,
+    out: Path,
+    *,
+    systems: Sequence[str],
+    scale: Scale,
+    budgets: Sequence[Budget],
+    seeds: int,
+    machine: Machine,
+    command: str,
+    progress: Progress,
+) -> tuple[Contests, list[Path]] | None:
+    """Trains what is not trained yet, and writes the report. None: stopped as asked; it can go on."""
+    for split in ("valid", SPLIT):
+        check_split(store, split)
+    contests = []
+    for budget in budgets:
+        trials = trials_of(systems, scale, budget, store, seeds)
+        results = carry_out_all(trials, out / "table2" / budget.unit, store, machine, progress)
+        if results is None:
+            return None
+        contests.append(compare(results, trials, budget))
+    found = Contests(contests, scale)
+    tables = {f"table2-{one.budget.unit}": measured(one) for one in contests}
+    tables |= {"table2": beside_the_paper(found), "table2-runs": runs_table(found.results)}
+    written = write_report(out, "table2", page(found, store, command), tables)
+    return found, [*written, *save_figure(draw(found), out, "table2")]
+
+
+def measured(contest: Contest) -> Table:
+    """Every system under one budget."""
+    columns = ["system", "parameters", "steps", "tokens", "seconds", "perplexity", "BLEU", "± 95 %"]
+    columns += ["compound-split BLEU", "FLOPs counted", "FLOPs by time"]
+    rows = [
+        [
+            *(line.name, line.parameters, round(line.steps), round(line.tokens), line.seconds),
+            *(line.perplexity, line.bleu, line.spread, line.compound_bleu, line.flops, line.flops_by_time),
+        ]
+        for line in contest.lines
+    ]
+    ours = "seeds" if contest.seeds > 1 else "the test's sentences (bootstrap), one seed each"
+    return Table(f"After {contest.budget}", columns, rows, [f"±: of {ours}. {COUNTED}"])
+
+
+def beside_the_paper(found: Contests) -> Table:
+    """The paper's rows, and what stands for them here."""
+    columns = ["in the paper", "its BLEU", "its FLOPs", "its Δ", "here"]
+    for contest in found.contests:
+        columns += [f"BLEU, {contest.budget}", f"Δ, {contest.budget}", f"order, {contest.budget}"]
+    names = [line.name for line in found.contests[0].lines]
+    rows: list[list[Value]] = []
+    for row in PAPER.values():
+        both = [f"{told(of_german)} / {told(of_french)}" for of_german, of_french in row.both]
+        ours: list[str | None] = [name for name in names if STANDS_FOR.get(name) == row.name]
+        for name in ours or [None]:
+            rows.append([row.name, *both, row.difference, name, *against(found, name)])
+    others = [name for name in names if STANDS_FOR.get(name) is None]
+    rows += [[*[None] * 4, name, *against(found, name)] for name in others]
+    return Table("Table 2: the paper's systems and ours", columns, rows, NOTES)
+
+
+NOTES = [
+    "Δ is the difference from the Transformer in BLEU, here and in the paper (English to German). holds: it "
+    "has the paper's sign and is more than chance.",
+    "The paper's numbers are of newstest2014 after training on 4.5 and 36 million pairs by systems of many "
+    "sizes, some far larger than the Transformer; ours are small, all of about the Transformer's size (but "
+    "big), and have learnt for minutes from little text. They tell about these conditions.",
+]
+
+
+def against(found: Contests, name: str | None) -> list[Value]:
+    """What became of one of our systems under each budget."""
+    values: list[Value] = []
+    for contest in found.contests:
+        line = next((line for line in contest.lines if line.name == name), None)
+        one = line.difference if line else None
+        values += [line.bleu if line else None, one.ours if one else None, one.verdict if one else None]
+    return values
+
+
+def page(found: Contests, store: Store, command: str) -> str:
+    scale = found.scale
+    first = found.contests[0]
+    sizes = [line.parameters for line in first.lines if line.name != "big"]
+    peaks = ", ".join(f"{name} {told(peak or 'paper')}" for name, peak in first.peaks.items())
+    parts = [
+        "# Table 2: the Transformer and other systems",
+        made_by(command, found.results),
+        f"Systems of {min(sizes):,} to {max(sizes):,} parameters, big aside; batches of "
+        f"{scale.batch_tokens:,} tokens a side, {scale.warmup:,} steps of warm-up, the paper's schedule for "
+        f"all. Peaks of the learning rate, not searched for on these data: {peaks}.",
+        circumstances(store, found.results),
+        beside_the_paper(found).markdown(),
+        *(measured(contest).markdown() for contest in found.contests),
+        "![BLEU against training FLOPs, in the paper and here](table2.svg)",
+        "## Does the paper's ordering hold here?",
+        *(reading(contest) for contest in found.contests),
+        runs_table(found.results).markdown() if found.contests[0].seeds > 1 else "",
+    ]
+    return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
+
+
+def reading(contest: Contest) -> str:
+    sentences = "\n".join(f"- {line.sentence()}" for line in contest.lines if line.difference)
+    return f"{contest.summary()}\n\n{sentences}".rstrip()
+
+
+# ---- the figure
+
+
+def draw(found: Contests) -> Any:
+    """BLEU against training FLOPs: the paper's systems, and ours under each budget."""
+    panels = 1 + len(found.contests)
+    figure, axes = pyplot().subplots(1, panels, figsize=(4.6 * panels, 4), layout="constrained")
+    known = [one for one in PAPER.values() if one.bleu_de and one.flops_de]
+    draw_points(axes[0], [(one.name, one.flops_de, one.bleu_de, 0.0) for one in known], THERE)
+    for one in PAPER.values():
+        if one.bleu_de and not one.flops_de:
+            axes[0].axhline(one.bleu_de, color=THERE, linewidth=0.8, linestyle=":")
+            label = f"{one.name} (FLOPs not given)"
+            axes[0].annotate(
+                label, (0.02, one.bleu_de), xycoords=("axes fraction", "data"), va="bottom", size=8
+            )
+    axes[0].set_title("the paper, English to German")
+    for axis, contest in zip(axes[1:], found.contests, strict=True):
+        points = [(line.name, line.flops, line.bleu, line.spread or 0.0) for line in contest.lines]
+        draw_points(axis, points, HERE)
+        axis.set_title(f"here, {contest.budget} each")
+    for axis in axes:
+        axis.set_xlabel("FLOPs of training")
+        axis.grid(color="0.92", linewidth=0.7)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("BLEU")
+    return figure
+
+
+APART = 0.055  # of the height, between labels
+TICKS = (1, 2, 5)  # times a power of ten
+
+
+def draw_level(axis: Any, name: str, bleu: float) -> None:
+    """A system whose FLOPs are not known."""
+    low, high = axis.get_ylim()
+    axis.set_ylim(min(low, bleu - 0.06 * (high - bleu)), high)
+    axis.axhline(bleu, color=THERE, linewidth=0.9, linestyle=":")
+    axis.annotate(name, (0.03, bleu), xycoords=("axes fraction", "data"), va="bottom", size=8)
+
+
+def draw_points(axis: Any, points: Sequence[tuple[str, Any, Any, float]], colour: str) -> None:
+    """Points and their names, which stand in a column beside them, moved apart where they would collide."""
+    flops, bleu = [one[1] for one in points], [one[2] for one in points]
+    axis.errorbar(
+        flops, bleu, [one[3] for one in points], fmt="o", color=colour, elinewidth=0.8, markersize=5
+    )
+    low, high = min(y - s for _, _, y, s in points), max(y + s for _, _, y, s in points)
+    edge = 0.08 * (high - low) or 1.0
+    axis.set_ylim(low - edge, high + edge)
+    axis.set_xscale("log")
+    axis.set_xlim(min(flops) / 1.6, max(flops) * (max(flops) / min(flops)) ** 0.55 * 2.2)
+    axis.xaxis.set_major_locator(pyplot().matplotlib.ticker.LogLocator(subs=TICKS))
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:.0e}".replace("e+", "e"))
+    axis.xaxis.set_minor_locator(pyplot().matplotlib.ticker.NullLocator())
+    height = axis.get_ylim()[1] - axis.get_ylim()[0]
+    lowest = -float("inf")
+    for name, x, y, _ in sorted(points, key=lambda one: one[2]):
+        lowest = max(y, lowest + APART * height)
+        axis.annotate(
+            name, (x, y), (max(flops) * 1.35, lowest), size=8, va="center",
+            arrowprops={"arrowstyle": "-", "color": "0.7", "linewidth": 0.6, "shrinkB": 3},
+        )  # fmt: skip

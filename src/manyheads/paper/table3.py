@@ -1,0 +1,137 @@
+"""`manyheads paper table3`: the variations trained, and the report about them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from manyheads.data.store import Store
+from manyheads.paper.account import HERE, THERE, circumstances, made_by, runs_table
+from manyheads.paper.budget import Budget
+from manyheads.paper.processes import Machine, carry_out_all
+from manyheads.paper.report import Table, Value, pyplot, save_figure, write_report
+from manyheads.paper.scales import Scale
+from manyheads.paper.trials import check_split
+from manyheads.paper.variations import MEASURES, SPLIT, Line, Variations, compare, trials_of
+from manyheads.presets import Row
+from manyheads.progress import Progress
+
+
+def table3(
+    store: Store,
+    out: Path,
+    *,
+    rows: Sequence[Row],
+    scale: Scale,
+    budget: Budget,
+    seeds: int,
+    machine: Machine,
+    command: str,
+    progress: Progress,
+) -> tuple[Variations, list[Path]] | None:
+    """Trains what is not trained yet, and writes the report. None: stopped as asked; it can go on."""
+    check_split(store, SPLIT)
+    trials = trials_of(rows, scale, budget, store, seeds)
+    results = carry_out_all(trials, out / "table3", store, machine, progress)
+    if results is None:
+        return None
+    found = compare(results, trials, scale, budget)
+    tables = {"table3": table(found), "table3-runs": runs_table(results)}
+    written = write_report(out, "table3", page(found, store, command), tables)
+    return found, [*written, *save_figure(draw(found), out, "table3")]
+
+
+def table(found: Variations) -> Table:
+    columns = ["row", "change", "parameters", *MEASURES]
+    for measure in MEASURES:
+        columns += [f"Δ {measure}", f"paper's Δ {measure}", f"order by {measure}"]
+    rows: list[list[Value]] = []
+    for line in found.lines:
+        told: list[Value] = [line.name, line.change, line.parameters, line.perplexity, line.bleu]
+        for measure in MEASURES:
+            one = line.differences.get(measure)
+            told += [one.ours, one.paper, one.verdict] if one else [None] * 3
+        rows.append(told)
+    return Table(f"Table 3 at scale {found.scale.name}, {found.budget} a run", columns, rows, notes(found))
+
+
+def notes(found: Variations) -> list[str]:
+    """What the numbers are, and what they are not."""
+    known = [f"{name} {one.deviation:.2g}" for name, one in found.spreads.items() if one.freedom]
+    seeds = {line.seeds for line in found.compared} or {found.lines[0].seeds}
+    return [
+        f"Δ is the difference from base, which is the mean of {found.lines[0].seeds} seeds; other rows have "
+        f"{max(seeds)}. A seed's standard deviation is {' and '.join(known) or 'not known'}, and chance is "
+        f"what that makes 19 times of 20 (Student's t), as if seeds moved every row alike: of twenty rows "
+        f"without any effect one would still leave it.",
+        "holds: the difference is more than chance and has the paper's sign; reversed: the other sign. The "
+        "paper gives no spread, and its smallest differences may be chance themselves.",
+        "The paper's rows had 100,000 steps (big 300,000) on 4.5 million pairs. Here all have the same "
+        "budget, which is short, and the models are small: what helps a large model in the end need not "
+        "help a small one at the beginning.",
+    ]
+
+
+def page(found: Variations, store: Store, command: str) -> str:
+    scale = found.scale
+    parts = [
+        "# Table 3: variations of the Transformer",
+        made_by(command, found.results),
+        f"Each row is the paper's with {scale.width} of its widths and {scale.depth} of its layers, heads "
+        f"as many as there; {found.budget} each, batches of {scale.batch_tokens:,} tokens a side, "
+        f"{scale.warmup:,} steps of warm-up, a peak that goes with d_model^-0.5 as the paper's does.",
+        circumstances(store, found.results),
+        table(found).markdown(),
+        "![Differences from base, here and in the paper](table3.svg)",
+        "## Does the paper's ordering hold here?",
+        found.summary(),
+        "\n".join(f"- {line.sentence()}" for line in found.compared),
+        runs_table(found.results).markdown(),
+    ]
+    return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
+
+
+# ---- the figure
+
+
+def draw(found: Variations) -> Any:
+    """Differences from base, one above the other: here, with what chance may make, and in the paper."""
+    lines = found.compared
+    size = (10, 1.8 + 0.27 * len(lines))
+    figure, axes = pyplot().subplots(1, 2, figsize=size, sharey=True, layout="constrained")
+    for axis, measure in zip(axes, MEASURES, strict=True):
+        draw_measure(axis, measure, lines)
+    axes[0].set_yticks(range(len(lines)), [line.name for line in lines])
+    axes[0].set_ylim(len(lines) - 0.4, -0.6)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+def draw_measure(axis: Any, measure: str, lines: Sequence[Line]) -> None:
+    """Two scales with one nought: the paper's runs are far longer, and its differences are others."""
+    found = [line.differences[measure] for line in lines]
+    ours = [(one.ours, place) for place, one in enumerate(found) if one.ours is not None]
+    theirs = [(one.paper, place) for place, one in enumerate(found) if one.paper is not None]
+    margin = max((one.margin for one in found if one.margin is not None), default=0.0)
+    paper = axis.twiny()
+    axis.axvline(0, color="0.4", linewidth=0.8)
+    axis.axvspan(-margin, margin, color=HERE, alpha=0.12, linewidth=0, label="chance, here")
+    for value, place in ours:
+        axis.plot([0, value], [place, place], color=HERE, linewidth=1.2, alpha=0.6)
+    axis.plot(*columns(ours), "o", color=HERE, label="here (lower scale)")
+    diamond = {"marker": "D", "linestyle": "", "markerfacecolor": "none", "color": THERE}
+    paper.plot(*columns(theirs), **diamond)
+    axis.plot([], [], label="in the paper (upper scale)", **diamond)
+    for side, points, colour in ((axis, [*ours, (margin, 0)], HERE), (paper, theirs, THERE)):
+        reach = 1.1 * max((abs(value) for value, _ in points), default=1.0) or 1.0
+        side.set_xlim(-reach, reach)
+        side.tick_params(axis="x", colors=colour)
+        side.spines[["left", "right"]].set_visible(False)
+    better = "less is better" if measure == "perplexity" else "more is better"
+    axis.set_xlabel(f"{measure} minus base's ({better})")
+    axis.grid(axis="y", color="0.92", linewidth=0.7)
+    axis.set_axisbelow(True)
+    axis.tick_params(axis="y", length=0)
+
+
+def columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [y for _, y in points]

@@ -1,0 +1,201 @@
+"""A trial: one model of a table, trained in a run folder of its own, and what was measured of it.
+
+base-seed1/        the run, as `manyheads train` leaves it
+base-seed1.json    the settings that it was made with, and what came of it; written last
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from manyheads import checkpoint
+from manyheads.config import Config
+from manyheads.data.store import Store
+from manyheads.errors import CheckpointError, ConfigError, DataError
+from manyheads.evaluate import Score, evaluate, reference_perplexity
+from manyheads.model import count_parameters
+from manyheads.paper.budget import tokens_of
+from manyheads.paper.cost import flops_a_token
+from manyheads.paper.report import machine
+from manyheads.train.loop import place_of
+from manyheads.train.run import CONFIG, train
+from manyheads.train.state import is_run
+from manyheads.translate import load
+
+FORMAT = 1
+BOOTSTRAP = 300  # samples of the sentences, for the spread of BLEU
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A row of a table with one seed, and on which split its translations are judged."""
+
+    row: str
+    config: Config  # whole: data, budget and seed in it
+    split: Literal["valid", "test"]
+
+    @property
+    def name(self) -> str:
+        return f"{self.row}-seed{self.config.train.seed}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Self:
+        return cls(told["row"], Config.from_mapping(told["config"]), told["split"])
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where trials are carried out: how quick it is, and how many share it."""
+
+    device: str
+    rate: float  # of a matrix product, operations a second
+    jobs: int  # runs at a time
+    together: int  # of these on one GPU; on a CPU each has threads of its own
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a trial."""
+
+    row: str
+    seed: int
+    parameters: int
+    steps: int
+    tokens: int  # of source and target that were trained on
+    seconds: float  # of training
+    flops: float  # of training, by formula
+    flops_by_time: float  # seconds times the device's rate, as the paper estimates it
+    perplexity: float | None  # a subword of valid, unsmoothed; None: infinite
+    bleu: Score
+    compound_bleu: Score  # by the paper's protocol
+    split: str  # that BLEU is of
+    jobs: int  # runs at a time
+    machine: str
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Self:
+        scores = {name: Score(**told[name]) for name in ("bleu", "compound_bleu")}
+        return cls(**{**told, **scores})
+
+
+# ---- carried out
+
+
+def carry_out(trial: Trial, folder: Path, place: Place) -> bool:
+    """Trains from where it was left, and judges. False: asked to stop, and it can go on."""
+    run = folder / trial.name
+    if train(trial.config, run, device=place.device) == "asked":
+        return False
+    store = Store.open(trial.config.data.folder)
+    told = {
+        "format": FORMAT,
+        "settings": settings(trial, store),
+        "result": asdict(judged(trial, run, store, place)),
+    }
+    write_aside(result_file(folder, trial), json.dumps(told, ensure_ascii=False, indent=1) + "\n")
+    return True
+
+
+def judged(trial: Trial, run: Path, store: Store, place: Place) -> Result:
+    translator = load(run / "model", device=place.device)
+    sources, references = store.text(trial.split)
+    found = evaluate(translator, sources, [references], samples=BOOTSTRAP, worst=0)
+    perplexity = found.perplexity
+    if trial.split != "valid":
+        perplexity, _ = reference_perplexity(translator, *store.text("valid"))
+    stood = place_of(checkpoint.describe(checkpoint.checkpoints(run)[-1]))
+    model = checkpoint.fitted(trial.config.model, store.subwords)
+    tokens = tokens_of(stood.step, trial.config, store)
+    return Result(
+        row=trial.row,
+        seed=trial.config.train.seed,
+        parameters=count_parameters(model)["total"],
+        steps=stood.step,
+        tokens=tokens,
+        seconds=stood.seconds,
+        flops=flops_a_token(model, store) * tokens,
+        flops_by_time=stood.seconds * place.rate / place.together,
+        perplexity=perplexity,
+        bleu=found.scores[0],
+        compound_bleu=found.scores[2],
+        split=trial.split,
+        jobs=place.jobs,
+        machine=machine(place.device),
+    )
+
+
+def write_aside(path: Path, text: str) -> None:
+    aside = path.with_name(f".{path.name}.aside")
+    aside.write_text(text, encoding="utf-8")
+    os.replace(aside, path)
+
+
+# ---- found again
+
+
+def result_of(folder: Path, trial: Trial, store: Store) -> Result | None:
+    """What came of it, if it is done. One that was made or begun with other settings is refused."""
+    path = result_file(folder, trial)
+    if not path.exists():
+        check_begun(folder, trial, store)
+        return None
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        then, result = told["settings"], Result.from_dict(told["result"])
+    except (ValueError, KeyError, TypeError):
+        raise CheckpointError(f"{path}: not a result of ours: move it away") from None
+    refuse_changes(path, {**flat(Config()), **then}, settings(trial, store))  # keys that are newer than it
+    return result
+
+
+def check_begun(folder: Path, trial: Trial, store: Store) -> None:
+    run = folder / trial.name
+    if run.is_dir() and is_run(run) and (run / CONFIG).exists():
+        then = flat(Config.load(run / CONFIG))
+        refuse_changes(run, {**then, "data": store.sha256, "split": trial.split}, settings(trial, store))
+
+
+def settings(trial: Trial, store: Store) -> dict[str, Any]:
+    """All that a result depends on. Where the data lie is not among it, what they are is."""
+    fitted = replace(trial.config, model=checkpoint.fitted(trial.config.model, store.subwords))
+    return {**flat(fitted), "data": store.sha256, "split": trial.split}
+
+
+def flat(config: Config) -> dict[str, Any]:
+    tables = asdict(config)
+    del tables["data"]["folder"]
+    return {f"{table}.{key}": value for table, keys in tables.items() for key, value in keys.items()}
+
+
+def refuse_changes(path: Path, then: dict[str, Any], now: dict[str, Any]) -> None:
+    changed = list(differences(then, now))
+    if changed:
+        raise ConfigError(
+            f"{path}: was made with other settings ({'; '.join(changed)}): "
+            f"ask for the same again, or choose another folder with --out"
+        )
+
+
+def differences(then: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+    for key in sorted({*then, *now}):
+        before, after = then.get(key), now.get(key)
+        if before != after:
+            yield "other data" if key == "data" else f"{key} was {before!r}, is {after!r}"
+
+
+def result_file(folder: Path, trial: Trial) -> Path:
+    return folder / f"{trial.name}.json"
+
+
+def check_split(store: Store, split: str) -> None:
+    if split not in store.splits:
+        raise DataError(
+            f"{store.folder}: has no pairs of {split}, which this table is measured on: prepare the data "
+            f"with --{split}, or let corpus.hold_out set some apart"
+        )

@@ -1,0 +1,172 @@
+"""The rows of Table 3 (6.2): the base model with one thing changed, made smaller, trained and compared.
+
+What is compared is the difference from base, of perplexity and of BLEU. How far seeds alone move a result is
+measured on base, which has several.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from manyheads.config import Config, unknown
+from manyheads.data.store import Store
+from manyheads.errors import ConfigError
+from manyheads.paper.budget import Budget
+from manyheads.paper.ordering import Difference, counted
+from manyheads.paper.scales import Scale
+from manyheads.paper.spread import Spread, finite, mean
+from manyheads.paper.trials import Result, Trial
+from manyheads.presets import TABLE_3, Row
+
+PAPER = {  # perplexity and BLEU on newstest2013
+    "base": (4.92, 25.8),
+    "A-h1": (5.29, 24.9), "A-h4": (5.00, 25.5), "A-h16": (4.91, 25.8), "A-h32": (5.01, 25.4),
+    "B-dk16": (5.16, 25.1), "B-dk32": (5.01, 25.4),
+    "C-n2": (6.11, 23.7), "C-n4": (5.19, 25.3), "C-n8": (4.88, 25.5),
+    "C-d256": (5.75, 24.5), "C-d1024": (4.66, 26.0), "C-ff1024": (5.12, 25.4), "C-ff4096": (4.75, 26.2),
+    "D-drop0": (5.77, 24.6), "D-drop2": (4.95, 25.5), "D-smooth0": (4.67, 25.3), "D-smooth2": (5.47, 25.7),
+    "E-learned": (4.92, 25.7),
+    "big": (4.33, 26.4),
+}  # fmt: skip
+MEASURES = ("perplexity", "BLEU")
+SPLIT: Literal["valid"] = "valid"  # newstest2013 is the paper's development set
+BASE_SEEDS = 3  # at least: their spread is the yardstick
+IN_PROPORTION = ("seed", "learning_rate", "steps")  # follow from the row, and are not what it changes
+
+
+# ---- what is trained
+
+
+def chosen(asked: str | None) -> list[Row]:
+    """Rows by name or by the letter of their group, in the table's order; base is always one of them."""
+    if asked is None:
+        return list(TABLE_3)
+    wanted = {one.strip() for one in asked.split(",")}
+    names, groups = [row.name for row in TABLE_3], sorted({group(row.name) for row in TABLE_3})
+    for one in sorted(wanted - {*names, *groups}):
+        raise ConfigError(unknown("row", one, [*groups, *names]))
+    return [row for row in TABLE_3 if {row.name, group(row.name)} & {*wanted, "base"}]
+
+
+def group(name: str) -> str:
+    """The letter that the paper gives it; base and big are by themselves."""
+    return name.partition("-")[0]
+
+
+def trials_of(rows: Sequence[Row], scale: Scale, budget: Budget, store: Store, seeds: int) -> list[Trial]:
+    return [
+        Trial(row.name, budget.of(scaled(row, scale, store, seed), store), SPLIT)
+        for row in rows
+        for seed in range(1, 1 + (max(seeds, BASE_SEEDS) if row.name == "base" else seeds))
+    ]
+
+
+def scaled(row: Row, scale: Scale, store: Store, seed: int) -> Config:
+    """The row at this scale."""
+    config = scale.config(scale.model(row.model), row.train, str(store.folder))
+    return replace(config, train=replace(config.train, seed=seed))
+
+
+# ---- what is found
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row: its means over seeds, and how they differ from base."""
+
+    name: str
+    change: str
+    parameters: int
+    seeds: int
+    perplexity: float | None
+    bleu: float | None
+    differences: dict[str, Difference]  # by measure; of base there are none
+
+    def sentence(self) -> str:
+        """Whether the paper's ordering holds here, in words."""
+        told = "; ".join(one.told(measure) for measure, one in self.differences.items())
+        return f"{self.name} ({self.change}): {told}."
+
+
+@dataclass(frozen=True)
+class Variations:
+    """Everything that the report says."""
+
+    lines: list[Line]
+    spreads: dict[str, Spread]  # by measure
+    results: list[Result]
+    scale: Scale
+    budget: Budget
+
+    @property
+    def compared(self) -> list[Line]:
+        return [line for line in self.lines if line.differences]
+
+    def summary(self) -> str:
+        """What the rows come to."""
+        if not self.compared:
+            return "Base alone was trained: there is nothing to compare."
+        return " ".join(
+            counted(measure, [line.differences[measure] for line in self.compared]) for measure in MEASURES
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        verdicts = [{name: one.verdict for name, one in line.differences.items()} for line in self.lines]
+        return {
+            "scale": self.scale.name,
+            "budget": str(self.budget),
+            "spread": {measure: asdict(spread) for measure, spread in self.spreads.items()},
+            "rows": [
+                {**asdict(line), "verdicts": found} for line, found in zip(self.lines, verdicts, strict=True)
+            ],
+            "runs": [asdict(result) for result in self.results],
+            "reading": [self.summary(), *(line.sentence() for line in self.compared)],
+        }
+
+
+def compare(results: list[Result], trials: Sequence[Trial], scale: Scale, budget: Budget) -> Variations:
+    """Rows against base, in the order of the trials."""
+    configs = {trial.row: trial.config for trial in trials}
+    own = {row: [one for one in results if one.row == row] for row in configs}
+    values: dict[str, dict[str, list[float | None]]] = {
+        "perplexity": {row: [one.perplexity for one in found] for row, found in own.items()},
+        "BLEU": {row: [one.bleu.value for one in found] for row, found in own.items()},
+    }
+    spreads = {measure: Spread.of([finite(one) for one in rows.values()]) for measure, rows in values.items()}
+    lines = [
+        Line(
+            name=row,
+            change=change(configs[row], configs["base"]),
+            parameters=found[0].parameters,
+            seeds=len(found),
+            perplexity=mean(values["perplexity"][row]),
+            bleu=mean(values["BLEU"][row]),
+            differences={
+                measure: difference(row, measure, values[measure], spreads[measure])
+                for measure in MEASURES
+                if row != "base"
+            },
+        )
+        for row, found in own.items()
+    ]
+    return Variations(lines, spreads, results, scale, budget)
+
+
+def difference(row: str, measure: str, values: dict[str, list[float | None]], spread: Spread) -> Difference:
+    own, base = mean(values[row]), mean(values["base"])
+    ours = None if own is None or base is None else own - base
+    theirs, paper_base = (PAPER[name][MEASURES.index(measure)] for name in (row, "base"))
+    return Difference(
+        ours, round(theirs - paper_base, 2), spread.margin(len(values[row]), len(values["base"]))
+    )
+
+
+def change(config: Config, base: Config) -> str:
+    """What parts it from base, by the keys of the configuration."""
+    changed = [
+        f"{key} {value}"
+        for table in ("model", "train")
+        for key, value in asdict(getattr(config, table)).items()
+        if value != getattr(getattr(base, table), key) and key not in IN_PROPORTION
+    ]
+    return ", ".join(changed) or "-"

@@ -1,0 +1,89 @@
+"""What may be said of a difference, and what is chance."""
+
+import math
+
+import pytest
+
+from manyheads.paper.ordering import Difference, counted, kendall
+from manyheads.paper.spread import Spread, mean, student
+
+
+def test_the_spread_of_seeds_is_pooled_over_rows() -> None:
+    """Deviations -1, 1 and -2, 2 with two degrees of freedom: sqrt((1 + 1 + 4 + 4) / 2)."""
+    spread = Spread.of([[4.0, 6.0], [1.0, 5.0], [7.0]])
+    assert spread.freedom == 2
+    assert spread.deviation == pytest.approx(math.sqrt(5))
+    assert spread.margin(1, 3) == pytest.approx(4.303 * math.sqrt(5) * math.sqrt(1 + 1 / 3))
+    assert spread.margin(4) == pytest.approx(4.303 * math.sqrt(5) / 2)
+
+
+def test_one_seed_tells_nothing_of_chance() -> None:
+    assert Spread.of([[4.0], [5.0]]).margin(1, 1) is None
+
+
+def test_student_is_cautious_between_the_degrees_that_it_knows() -> None:
+    assert (student(1), student(10), student(11), student(1000)) == (12.71, 2.228, 2.228, 1.98)
+
+
+def test_a_mean_with_what_is_not_finite_is_none() -> None:
+    assert mean([1.0, 3.0]) == 2
+    assert mean([1.0, None]) is None
+
+
+@pytest.mark.parametrize(
+    ("ours", "paper", "margin", "verdict"),
+    [
+        (1.0, 0.4, 0.5, "holds"),
+        (-1.0, 0.4, 0.5, "reversed"),
+        (-0.5, 0.4, 0.5, "chance"),
+        (0.3, 0.0, 0.5, "holds"),
+        (1.0, 0.0, 0.5, "reversed"),
+        (1.0, 0.4, None, "unknown"),
+        (None, 0.4, 0.5, "unknown"),
+        (1.0, None, 0.5, None),
+    ],
+)
+def test_the_verdict_on_a_difference(
+    ours: float | None, paper: float | None, margin: float | None, verdict: str | None
+) -> None:
+    assert Difference(ours, paper, margin).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("difference", "words"),
+    [
+        (
+            Difference(1.0, 0.4, 0.5),
+            "+1.00 here, +0.40 in the paper, chance ±0.50: the paper's ordering holds",
+        ),
+        (Difference(-1.0, 0.4, 0.5), "the paper's ordering does not hold"),
+        (Difference(0.2, 0.4, 0.5), "no more than chance may make"),
+        (Difference(0.2, 0.4, None), "here, +0.40 in the paper: whether it is chance is not known"),
+        (Difference(0.2, 0.0, 0.5), "no difference beyond chance, as in the paper"),
+        (Difference(0.9, 0.0, 0.5), "the paper has no difference"),
+        (Difference(0.9, None, 0.5), "+0.90 here, the paper has no such row, chance ±0.50"),
+        (Difference(None, 0.4, 0.5), "is not finite here, +0.40 in the paper"),
+    ],
+)
+def test_a_difference_in_words(difference: Difference, words: str) -> None:
+    assert words in difference.told("BLEU")
+
+
+def test_orderings_are_counted() -> None:
+    found = [
+        Difference(1.0, 0.4, 0.5), Difference(2.0, 0.5, 0.5), Difference(-3.0, 0.6, 0.5),
+        Difference(0.1, -0.4, 0.5), Difference(1.0, None, 0.5),
+    ]  # fmt: skip
+    assert counted("BLEU", found) == (
+        "By BLEU the paper's ordering holds in 2 of 4 rows and is reversed in 1; 1 differ by no more than "
+        "chance; Kendall's tau between the two orders is +0.00."
+    )
+
+
+def test_kendall_against_hand_counted_orders() -> None:
+    assert kendall([1, 2, 3], [10, 20, 30]) == 1
+    assert kendall([1, 2, 3], [3, 2, 1]) == -1
+    assert kendall([1, 2, 3], [1, 3, 2]) == pytest.approx(1 / 3)
+    assert kendall([1, 2, 3], [1, 1, 2]) == pytest.approx(2 / math.sqrt(3 * 2))  # one pair is tied
+    assert kendall([1], [1]) is None
+    assert kendall([1, 1], [1, 2]) is None

@@ -1,0 +1,394 @@
+"""Reports of Tables 2 and 3 out of results that are known, and the commands that make them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import manyheads as mh
+from little import little_store, little_trial
+from manyheads import cli
+from manyheads.data.store import Store
+from manyheads.errors import ConfigError, ManyheadsError
+from manyheads.evaluate import Score
+from manyheads.paper import systems, table2, table3, variations
+from manyheads.paper.budget import Budget
+from manyheads.paper.processes import Machine, carry_out_all
+from manyheads.paper.report import write_report
+from manyheads.paper.scales import SCALES
+from manyheads.paper.trials import Result, Trial
+from manyheads.progress import Progress
+
+STEPS = Budget(100, "steps")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return little_store(tmp_path_factory.mktemp("little"))
+
+
+def result(row: str, seed: int, perplexity: float | None, bleu: float, **changes: object) -> Result:
+    made = Result(
+        row=row, seed=seed, parameters=1000, steps=100, tokens=5000, seconds=2.5, flops=1e9,
+        flops_by_time=2e9, perplexity=perplexity, bleu=Score("BLEU", bleu, "tok:13a|v", 1.5), split="valid",
+        jobs=2, compound_bleu=Score("BLEU", bleu + 1, "moses|v"), machine="a CPU, 1 threads",
+    )  # fmt: skip
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+# ---- Table 3
+
+
+@pytest.fixture
+def found(store: Store) -> variations.Variations:
+    rows = variations.chosen("A-h1,A-h4,C-d1024,E-learned,D-drop0")
+    trials = variations.trials_of(rows, SCALES["playground"], STEPS, store, seeds=1)
+    measured = {"A-h1": (6.0, 20.0), "A-h4": (5.05, 30.4), "C-d1024": (7.0, 29.8), "E-learned": (5.1, 30.1)}
+    base = [result("base", seed, 5 + shift, 30 + shift) for seed, shift in ((1, 0), (2, 0.1), (3, -0.1))]
+    others = [result(row, 1, *numbers) for row, numbers in measured.items()]
+    return variations.compare(
+        [*base, *others, result("D-drop0", 1, None, 0.0)], trials, SCALES["playground"], STEPS
+    )
+
+
+def test_base_is_trained_with_three_seeds_and_each_row_under_the_same_budget(store: Store) -> None:
+    rows = variations.chosen("A-h1,D")
+    trials = variations.trials_of(rows, SCALES["playground"], STEPS, store, seeds=1)
+    assert [trial.name for trial in trials] == [
+        "base-seed1", "base-seed2", "base-seed3", "A-h1-seed1",
+        "D-drop0-seed1", "D-drop2-seed1", "D-smooth0-seed1", "D-smooth2-seed1",
+    ]  # fmt: skip
+    assert {(one.config.train.steps, one.config.train.seconds) for one in trials} == {(100, None)}
+    assert {one.config.train.label_smoothing for one in trials} == {0.0, 0.1, 0.2}
+    more = variations.trials_of(rows[:2], SCALES["playground"], STEPS, store, seeds=5)
+    assert len(more) == 10
+
+
+def test_differences_are_from_the_mean_of_base(found: variations.Variations) -> None:
+    line = {line.name: line for line in found.lines}
+    a = line["A-h1"].differences
+    margin = 4.303 * 0.1 * (4 / 3) ** 0.5  # of a deviation of 0.1, with two degrees of freedom
+    assert (a["perplexity"].ours, a["perplexity"].paper) == (pytest.approx(1.0), 0.37)
+    assert a["perplexity"].margin == pytest.approx(margin)
+    assert (a["BLEU"].ours, a["BLEU"].paper, a["BLEU"].verdict) == (pytest.approx(-10), -0.9, "holds")
+    assert [one.verdict for one in line["A-h4"].differences.values()] == ["chance", "chance"]
+    assert [one.verdict for one in line["C-d1024"].differences.values()] == ["reversed", "chance"]
+    assert [one.verdict for one in line["E-learned"].differences.values()] == ["holds", "chance"]
+    assert [one.verdict for one in line["D-drop0"].differences.values()] == ["unknown", "holds"]
+    assert line["base"].differences == {}
+    assert line["A-h1"].change == "heads 1, d_k 64, d_v 64"
+
+
+def test_the_reading_is_computed(found: variations.Variations) -> None:
+    told = found.to_dict()["reading"]
+    assert told[0].startswith(
+        "By perplexity the paper's ordering holds in 2 of 5 rows and is reversed in 1; 1 differ by no more "
+        "than chance, of 1 chance is not known"
+    )
+    assert (
+        "C-d1024 (d_model 128, d_k 16, d_v 16): perplexity +2.00 here, -0.26 in the paper, chance ±0.50: the "
+        "paper's ordering does not hold; BLEU -0.20 here, +0.20 in the paper, chance ±0.50: no more than "
+        "chance "
+        "may make." in told
+    )
+
+
+def test_the_papers_rows_are_all_there_and_their_differences_too() -> None:
+    assert list(variations.PAPER) == [row.name for row in mh.presets.TABLE_3]
+    assert variations.PAPER["C-n2"] == (6.11, 23.7)
+    assert variations.PAPER["base"] == (4.92, 25.8)
+
+
+def test_the_report_of_table_3(found: variations.Variations, store: Store, tmp_path: Path) -> None:
+    page = table3.page(found, store, "manyheads paper table3")
+    table = table3.table(found)
+    write_report(tmp_path, "table3", page, {"table3": table})
+    assert "    manyheads paper table3\n\na CPU, 1 threads, 2 runs at a time; torch" in page
+    assert "`manyheads" not in page  # which the test of the documents would run
+    assert (
+        "| A-h1 | heads 1, d_k 64, d_v 64 | 1,000 | 6 | 20 | 1 | 0.37 | holds | -10 | -0.9 | holds |" in page
+    )
+    assert (
+        "mean of 3 seeds; other rows have 1. A seed's standard deviation is perplexity 0.1 and BLEU 0.1"
+        in page
+    )
+    rows = (tmp_path / "table3.csv").read_text().splitlines()
+    assert rows[0].split(",")[:3] == ["row", "change", "parameters"]
+    assert len(rows) == 1 + len(found.lines)
+
+
+def test_the_figure_of_table_3_has_every_row(found: variations.Variations) -> None:
+    figure = table3.draw(found)
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert names == ["A-h1", "A-h4", "C-d1024", "D-drop0", "E-learned"]
+    for axis in figure.axes:  # noughts of both scales are one line
+        low, high = axis.get_xlim()
+        assert low == -high
+    table3.pyplot().close(figure)
+
+
+# ---- Table 2
+
+
+@pytest.fixture
+def contests(store: Store) -> systems.Contests:
+    first = [result("transformer", 1, 4.0, 30.0, split="test")]
+    others = [
+        result("big", 1, 3.5, 33.0, split="test", flops=4e9),
+        result("rnn", 1, 6.0, 26.0, split="test", flops=8e8),
+        result("window", 1, 4.1, 30.5, split="test", flops=9e8),
+    ]
+    names = ["transformer", "big", "rnn", "window"]
+    trials = [little_trial(store, row=name) for name in names]
+    found = [systems.compare([*first, *others], trials, budget) for budget in (STEPS, Budget(2.5, "s"))]
+    return systems.Contests(found, SCALES["tiny"])
+
+
+def test_systems_are_compared_with_the_transformer(contests: systems.Contests) -> None:
+    line = {line.name: line for line in contests.contests[0].lines}
+    assert line["transformer"].difference is None
+    big, rnn, window = (line[name].difference for name in ("big", "rnn", "window"))
+    assert big is not None
+    assert rnn is not None
+    assert window is not None
+    assert (big.ours, big.paper, big.verdict) == (pytest.approx(3), 1.1, "holds")
+    assert big.margin == pytest.approx((1.5**2 + 1.5**2) ** 0.5)  # of both bootstraps
+    assert (rnn.ours, rnn.paper, rnn.verdict) == (pytest.approx(-4), -2.7, "holds")
+    assert (window.ours, window.paper, window.verdict) == (pytest.approx(0.5), None, None)
+
+
+def test_the_reading_of_table_2_names_what_is_better_and_cheaper(contests: systems.Contests) -> None:
+    told = list(contests.reading())
+    assert told[0].startswith("After 100 steps: By BLEU the paper's ordering holds in 2 of 2 rows")
+    assert "Order here: big > window > transformer > rnn." in told[0]
+    assert told[0].endswith("At least the Transformer's BLEU for no more counted FLOPs: window.")
+    assert "window: BLEU +0.50 here, the paper has no such row, chance ±2.12." in told
+
+
+def test_seeds_replace_the_bootstrap(store: Store) -> None:
+    runs = [
+        result(row, seed, 4.0, bleu + seed)
+        for row, bleu in (("transformer", 30), ("rnn", 20))
+        for seed in (1, 2)
+    ]
+    trials = [little_trial(store, row=name) for name in ("transformer", "rnn")]
+    found = systems.compare(runs, trials, STEPS)
+    rnn = found.lines[1]
+    assert (found.seeds, rnn.bleu) == (2, 21.5)
+    assert rnn.difference is not None
+    assert rnn.difference.margin == pytest.approx(4.303 * 0.5**0.5)  # two deviations of 0.707, two seeds each
+
+
+def test_the_report_of_table_2(contests: systems.Contests, store: Store) -> None:
+    page = table2.page(contests, store, "manyheads paper table2")
+    assert "| ByteNet | 23.75 / - | - / - | -3.55 | - | - | - | - | - | - | - |" in page
+    assert "| GNMT + RL | 24.6 / 39.92 | 2.300e+19 / 1.400e+20 | -2.7 | rnn | 26 | -4 | holds | 26 |" in page
+    assert "| - | - | - | - | window | 30.5 | 0.5 | - |" in page
+    assert "transformer 0.001, big 0.001" in page  # the peaks
+    assert page.count("### After") == 2
+    assert "`manyheads" not in page
+    figure = table2.draw(contests)
+    titles = [axis.get_title() for axis in figure.axes]
+    assert titles == ["the paper, English to German", "here, 100 steps each", "here, 2.5 seconds each"]
+    table2.pyplot().close(figure)
+
+
+def test_systems_are_of_one_size_and_ask_for_their_own_training(store: Store) -> None:
+    scale = SCALES["playground"]
+    names = systems.chosen(None, scale)
+    assert names[0] == "transformer"
+    trials = systems.trials_of(names, scale, STEPS, store, seeds=1)
+    sizes = {one.row: systems.count_parameters(one.config.model)["total"] for one in trials}
+    for name, size in sizes.items():
+        assert name == "big" or abs(size / sizes["transformer"] - 1) < 0.05, name
+    assert sizes["big"] > 2 * sizes["transformer"]
+    assert {one.split for one in trials} == {"test"}
+    assert systems.own_training(mh.TrainConfig(clip=1.0, label_smoothing=0.0)) == {
+        "clip": 1.0,
+        "label_smoothing": 0.0,
+    }
+
+
+def test_a_model_is_brought_to_a_size_by_its_inner_width() -> None:
+    model = replace(mh.presets.TINY, d_ff=16)
+    wanted = systems.count_parameters(mh.presets.TINY)["total"]
+    found = systems.of_size(model, wanted)
+    assert found == mh.presets.TINY
+    assert systems.of_size(mh.presets.TINY, round(1.04 * wanted)) == mh.presets.TINY  # near enough
+
+
+def test_an_unknown_system_is_named() -> None:
+    with pytest.raises(ConfigError, match="unknown system bigg; did you mean big"):
+        systems.chosen("bigg", SCALES["tiny"])
+    assert systems.chosen("big", SCALES["tiny"]) == ["transformer", "big"]
+
+
+# ---- processes
+
+
+def test_processes_share_cores_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert Machine.asked("cpu", None, None, 3) == Machine("cpu", 3, 0, 2)
+    machine = Machine.asked("cpu", 4, None, 3)
+    assert (machine.threads, machine.together) == (2, 1)
+    assert machine.environment(0)["OMP_NUM_THREADS"] == "2"
+    assert "WORLD_SIZE" not in machine.environment(0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    six = Machine("cuda", 6, 2, 1)
+    assert six.together == 3
+    assert [six.environment(number)["CUDA_VISIBLE_DEVICES"] for number in range(3)] == ["5", "7", "5"]
+
+
+def test_gpus_that_are_not_there_are_refused() -> None:
+    with pytest.raises(ConfigError, match="--gpus is 2, but there are 0 here"):
+        Machine.asked("cpu", None, 2, 3)
+
+
+def test_a_process_that_dies_is_told_with_its_log(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    trials = [little_trial(store, "1steps"), little_trial(store, "1steps", train_seed=2)]
+    with pytest.raises(
+        ManyheadsError, match=r"its process died; .*process-1.log says why.*same command"
+    ) as told:
+        carry_out_all(trials, tmp_path, store, Machine("cpu", 1, 0, 1), Progress())
+    assert told.value.exit_code == 1
+
+
+class Notes(Progress):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
+
+
+def test_trials_are_carried_out_by_processes_and_a_fault_of_one_leaves_the_others(
+    store: Store, tmp_path: Path
+) -> None:
+    trials = [little_trial(store, "1steps", train_seed=seed) for seed in (1, 2)]
+    hopeless = little_trial(store, "1steps", row="short", data_longest=2)
+    machine, notes = Machine("cpu", 1, 0, 1), Notes()
+    with pytest.raises(ManyheadsError, match="short-seed1: none of 120 pairs has at most 2 tokens") as told:
+        carry_out_all([hopeless, *trials], tmp_path, store, machine, notes)
+    assert told.value.exit_code == 3
+    results = carry_out_all(trials, tmp_path, store, machine, notes)
+    assert results is not None
+    assert [(one.row, one.seed) for one in results] == [("base", 1), ("base", 2)]
+    assert notes.said[-1] == f"{tmp_path}: 2 of 2 runs are done already"
+
+
+# ---- the commands
+
+
+def manyheads(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "manyheads", "paper", *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["table3", "--rows", "F"], "unknown row F; known: A, B, C"),
+        (["table3", "--budget", "soon"], "the budget is 'soon', but must be tokens, steps or seconds"),
+        (["table2", "--scale", "huge"], "unknown scale huge; known: playground, tiny, base"),
+        (["table2", "--systems", "rn"], "unknown system rn"),
+        (["table3", "nowhere"], "nowhere: no data folder"),
+    ],
+)
+def test_a_wrong_call_of_a_table_is_one_clear_line(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["manyheads", "paper", *arguments, "--out", str(tmp_path / "out")])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    told = capsys.readouterr()
+    assert end.value.code == (3 if "nowhere" in message else 2)
+    assert told.err.startswith(f"manyheads: {message}")
+    assert (told.err.count("\n"), told.out) == (1, "")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("table", ["table2", "table3"])
+def test_help_of_a_table_shows_an_example(table: str) -> None:
+    assert f"Example: manyheads paper {table} data" in " ".join(manyheads(table, "--help").stdout.split())
+
+
+@pytest.mark.heavy
+def test_table_3_from_data_to_report_and_again(store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    asked = [
+        "table3",
+        str(store.folder),
+        "--rows",
+        "E",
+        "--budget",
+        "2steps",
+        "--out",
+        str(out),
+        "--jobs",
+        "2",
+    ]
+    done = manyheads(*asked)
+    assert done.returncode == 0, done.stderr
+    assert "E-learned, seed 1: perplexity" in done.stderr
+    assert "E-learned (positions learned): perplexity" in done.stdout
+    names = {"table3.md", "table3.csv", "table3-runs.csv", "table3.svg", "table3.png"}
+    assert {path.name for path in out.iterdir()} == {*names, "table3"}
+    began = time.monotonic()
+    again = manyheads(*asked, "--json")
+    assert "4 of 4 runs are done already" in again.stderr
+    told = json.loads(again.stdout)
+    assert [row["name"] for row in told["rows"]] == ["base", "E-learned"]
+    assert time.monotonic() - began < 60
+    changed = manyheads(*asked, "--budget", "3steps")
+    assert changed.returncode == 2
+    assert "train.steps was 2, is 3" in changed.stderr.splitlines()[-1]
+
+
+@pytest.mark.heavy
+def test_table_2_that_was_stopped_can_go_on(store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    asked = ["table2", str(store.folder), "--systems", "big", "--budget", "2000steps", "--budget", "1s"]
+    asked += ["--out", str(out), "--jobs", "1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "manyheads", "paper", *asked], stderr=subprocess.PIPE, text=True
+    )
+    log = out / "table2" / "steps" / "big-seed1" / "log.jsonl"
+    until = time.monotonic() + 60
+    while not (log.exists() and log.read_text()) and time.monotonic() < until:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 75, told
+    assert "stopped as asked; the same command goes on" in told
+    assert list((out / "table2" / "steps" / "big-seed1" / "checkpoints").iterdir())
+    assert not (out / "table2.md").exists()
+
+
+def test_trials_of_both_tables_travel_as_json(store: Store) -> None:
+    for trials in (
+        variations.trials_of(variations.chosen("big"), SCALES["base"], STEPS, store, 1),
+        systems.trials_of(["transformer"], SCALES["playground"], Budget(3, "s"), store, 1),
+    ):
+        for trial in trials:
+            assert Trial.from_dict(json.loads(json.dumps(trial.to_dict()))) == trial
