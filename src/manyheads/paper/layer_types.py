@@ -1,0 +1,245 @@
+"""The layers that Table 1 compares, one function each: what mixes the positions, alone, and the whole layer.
+
+The paper's complexity is of the mixing: the projections W_Q, W_K, W_V and W_O of attention cost n d^2 besides,
+and an RNN's input projection too.
+
+    self-attention    softmax(q k^T) v over all pairs, through the model's door, heads of 64 as in the paper
+    recurrent         h_t = tanh(x_t + h_{t-1} U), one step after the other
+    convolution       d to d over k positions; contiguous, or in a stack that is dilated by k^0, k^1, k^2 ...
+    restricted        self-attention of a window of r, as a band
+
+Shapes: B sentences, N = n positions each, D = d; T = B N tokens end to end, H heads, K their width.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from manyheads.config import ModelConfig
+from manyheads.model.attention import Rule, attend
+from manyheads.model.layers import MultiHeadAttention
+from manyheads.packed import Packed
+
+HEAD = 64  # d_k and d_v of both models of the paper
+
+
+@dataclass(frozen=True)
+class Size:
+    """n positions of width d in each of so many sentences; k is the kernel, or the window r."""
+
+    n: int
+    d: int
+    k: int = 0
+    batch: int = 1
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something to run, and the tensors that hold the positions which it mixes."""
+
+    inputs: tuple[Tensor, ...]
+    run: Callable[[], Tensor]
+
+
+@dataclass(frozen=True)
+class LayerType:
+    """A row of Table 1: what the paper says of it, and how it is measured."""
+
+    name: str
+    complexity: str
+    sequential: str
+    path: str
+    orders: Mapping[str, int]  # the exponents in n, d and k or r of the paper's complexity
+    mixing: Callable[[Size], Work]
+    whole: Callable[[Size], Work]
+    hop: Callable[[Tensor, Tensor, int, int], Tensor]  # state, inputs [B, N, D], the hop's number, k
+    path_order: int | None  # the exponent of the path in n; None: log_k n
+    one_way: bool = False  # a position sees only those before it
+    letter: str = ""  # what the paper calls the kernel or the window
+    counted: Callable[[Size], Work] | None = None  # of the same products, where no fused kernel hides them
+    begin: Callable[[Tensor], Tensor] = field(default=lambda inputs: inputs)  # the state before the first hop
+
+
+# ---- attention
+
+
+def heads_of(d: int) -> int:
+    return max(1, d // HEAD)
+
+
+def text_of(size: Size) -> Packed:
+    text = Packed.of([[0] * size.n] * size.batch)
+    return text.to(torch.get_default_device()).computed()
+
+
+def attention(size: Size, *, window: int | None = None, path: str | None = None) -> Work:
+    heads, text = heads_of(size.d), text_of(size)
+    q_THK, k_THK, v_THK = torch.randn(3, size.batch * size.n, heads, size.d // heads)
+    rule = Rule(window=window)
+    if window is not None and not q_THK.is_cuda:
+        path = "banded"  # at any size: the door would take short sentences another way
+    return Work(
+        (q_THK, k_THK, v_THK),
+        lambda: attend(q_THK, k_THK, v_THK, text, text, rule, path=path),  # type: ignore[arg-type]
+    )
+
+
+def attention_layer(size: Size, *, window: int | None = None) -> Work:
+    """With its four projections, as in the model."""
+    config = ModelConfig(d_model=size.d, heads=heads_of(size.d))
+    layer, text = MultiHeadAttention(config, window=window).eval(), text_of(size)
+    x_TD = torch.randn(size.batch * size.n, size.d)
+    return Work((x_TD,), lambda: layer(x_TD, x_TD, text, text))
+
+
+def attention_hop(x_BND: Tensor, window: int | None = None) -> Tensor:
+    batch, n, d = x_BND.shape
+    text, x_T1D = Packed.of([[0] * n] * batch), x_BND.reshape(batch * n, 1, d)
+    mixed = attend(x_T1D, x_T1D, x_T1D, text, text, Rule(window=window))
+    return mixed.view(batch, n, d)
+
+
+# ---- recurrence
+
+
+def recurrence(size: Size) -> Work:
+    x_NBD, u_DD = torch.randn(size.n, size.batch, size.d), torch.randn(size.d, size.d) * size.d**-0.5
+    return Work((x_NBD,), lambda: recur(x_NBD, u_DD))
+
+
+def recur(x_NBD: Tensor, u_DD: Tensor) -> Tensor:
+    h_BD = torch.zeros(x_NBD.shape[1:])
+    states = []
+    for x_BD in x_NBD:
+        h_BD = cell(x_BD, h_BD, u_DD)
+        states.append(h_BD)
+    return torch.stack(states)
+
+
+def cell(x_BD: Tensor, h_BD: Tensor, u_DD: Tensor) -> Tensor:
+    """h_t = f(h_{t-1}, x_t)"""
+    return torch.tanh(torch.addmm(x_BD, h_BD, u_DD))
+
+
+def recurrent_layer(size: Size) -> Work:
+    """With its input projection."""
+    x_NBD = torch.randn(size.n, size.batch, size.d)
+    w_DD, u_DD = torch.randn(2, size.d, size.d) * size.d**-0.5
+    bias_D = torch.randn(size.d)
+    return Work((x_NBD,), lambda: recur(F.linear(x_NBD, w_DD, bias_D), u_DD))
+
+
+def recurrent_hop(h_BND: Tensor, x_BND: Tensor, number: int, k: int) -> Tensor:
+    """One step of every position at once, from what its left neighbour had before."""
+    before_BND = F.pad(h_BND, (0, 0, 1, -1))
+    u_DD = fixed_weights(h_BND.shape[-1], h_BND.shape[-1])
+    return cell(x_BND.flatten(0, 1), before_BND.flatten(0, 1), u_DD).view_as(h_BND)
+
+
+# ---- convolution
+
+
+def convolution(size: Size, *, dilated: bool = False) -> Work:
+    x_BDN, w_DDK = torch.randn(size.batch, size.d, size.n), torch.randn(size.d, size.d, size.k)
+    dilation = size.k if dilated else 1
+    return Work((x_BDN,), lambda: convolve(x_BDN, w_DDK, dilation))
+
+
+def convolve(x_BDN: Tensor, w_EDK: Tensor, dilation: int) -> Tensor:
+    """Causal: a position sees itself and k - 1 before it. So both kinds of stack reach all that came before.
+
+    Were it centred, a dilated stack would lose the ways that lead over an end of the sentence.
+    """
+    return F.conv1d(F.pad(x_BDN, (dilation * (w_EDK.shape[-1] - 1), 0)), w_EDK, dilation=dilation)
+
+
+def convolutional_layer(size: Size, *, dilated: bool = False) -> Work:
+    """Twice as wide for a gated linear unit, and a residual sum."""
+    x_BDN, w_EDK = torch.randn(size.batch, size.d, size.n), torch.randn(2 * size.d, size.d, size.k)
+    dilation = size.k if dilated else 1
+    return Work((x_BDN,), lambda: x_BDN + F.glu(convolve(x_BDN, w_EDK, dilation), dim=1))
+
+
+def convolution_hop(x_BND: Tensor, dilation: int, k: int) -> Tensor:
+    d = x_BND.shape[-1]
+    w_DDK = fixed_weights(d * k, d).view(d, d, k)
+    return torch.tanh(convolve(x_BND.transpose(1, 2), w_DDK, dilation)).transpose(1, 2)
+
+
+def fixed_weights(*shape: int) -> Tensor:
+    """Of a hop, always the same: neither so small nor so large that a gradient would vanish."""
+    seeded = torch.Generator().manual_seed(0)
+    return torch.randn(*shape, generator=seeded, dtype=torch.float64) * shape[0] ** -0.5
+
+
+# ---- the rows of the table
+
+LAYERS = (
+    LayerType(
+        name="self-attention",
+        complexity="n² d",
+        sequential="1",
+        path="1",
+        orders={"n": 2, "d": 1},
+        mixing=attention,
+        whole=attention_layer,
+        hop=lambda x, inputs, number, k: attention_hop(x),
+        path_order=0,
+        counted=lambda size: attention(size, path="padded"),
+    ),
+    LayerType(
+        name="recurrent",
+        complexity="n d²",
+        sequential="n",
+        path="n",
+        orders={"n": 1, "d": 2},
+        mixing=recurrence,
+        whole=recurrent_layer,
+        hop=recurrent_hop,
+        path_order=1,
+        one_way=True,
+        begin=torch.zeros_like,
+    ),
+    LayerType(
+        name="convolution, contiguous",
+        complexity="k n d²",
+        sequential="1",
+        path="n/k",
+        orders={"n": 1, "d": 2, "k": 1},
+        mixing=convolution,
+        whole=convolutional_layer,
+        hop=lambda x, inputs, number, k: convolution_hop(x, 1, k),
+        path_order=1,
+        one_way=True,
+        letter="k",
+    ),
+    LayerType(
+        name="convolution, dilated",
+        complexity="k n d²",
+        sequential="1",
+        path="log_k n",
+        orders={"n": 1, "d": 2, "k": 1},
+        mixing=lambda size: convolution(size, dilated=True),
+        whole=lambda size: convolutional_layer(size, dilated=True),
+        hop=lambda x, inputs, number, k: convolution_hop(x, k**number, k),
+        path_order=None,
+        one_way=True,
+        letter="k",
+    ),
+    LayerType(
+        name="self-attention, restricted",
+        complexity="r n d",
+        sequential="1",
+        path="n/r",
+        orders={"n": 1, "d": 1, "k": 1},
+        mixing=lambda size: attention(size, window=size.k),
+        whole=lambda size: attention_layer(size, window=size.k),
+        hop=lambda x, inputs, number, k: attention_hop(x, k),
+        path_order=1,
+        letter="r",
+        counted=lambda size: attention(size, window=size.k, path="banded"),
+    ),
+)
