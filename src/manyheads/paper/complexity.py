@@ -94,7 +94,7 @@ def bytes_of(work: Work, device: str) -> int:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # before its first use, else it chats
     with torch.autograd.profiler.profile(profile_memory=True) as profile:
         work.run()
-    events: list[Any] = profile.kineto_results.events()  # type: ignore[union-attr]
+    events: list[Any] = profile.kineto_results.events()
     taken = sorted((one.start_ns(), one.nbytes()) for one in events if one.name() == "[memory]")
     return int(np.cumsum([0, *(size for _, size in taken)]).max())
 
@@ -125,7 +125,7 @@ class Depths(TorchDispatchMode):
     """
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.kept = list(inputs)
         self.depths = {memory_of(one): 0 for one in inputs}
 
@@ -146,7 +146,7 @@ class Depths(TorchDispatchMode):
 
 
 def memory_of(tensor: Tensor) -> int:
-    return tensor.untyped_storage()._cdata
+    return int(tensor.untyped_storage()._cdata)
 
 
 def tensors_in(tree: Any) -> list[Tensor]:
@@ -155,7 +155,8 @@ def tensors_in(tree: Any) -> list[Tensor]:
 
 def depth_of(work: Work) -> int:
     """The longest chain of operations from the inputs to the output, as they were executed."""
-    with Depths(work.inputs) as depths:
+    depths = Depths(work.inputs)
+    with depths:
         out = work.run()
     return depths.of(out)
 

@@ -1,7 +1,7 @@
 """The layers that Table 1 compares, one function each: what mixes the positions, alone, and the whole layer.
 
-The paper's complexity is of the mixing: the projections W_Q, W_K, W_V and W_O of attention cost n d^2 besides,
-and an RNN's input projection too.
+The paper's complexity is of the mixing: the projections W_Q, W_K, W_V and W_O of attention cost n d^2
+besides, and an RNN's input projection too.
 
     self-attention    softmax(q k^T) v over all pairs, through the model's door, heads of 64 as in the paper
     recurrent         h_t = tanh(x_t + h_{t-1} U), one step after the other
@@ -172,7 +172,8 @@ def convolution_hop(x_BND: Tensor, dilation: int, k: int) -> Tensor:
 def fixed_weights(*shape: int) -> Tensor:
     """Of a hop, always the same: neither so small nor so large that a gradient would vanish."""
     seeded = torch.Generator().manual_seed(0)
-    return torch.randn(*shape, generator=seeded, dtype=torch.float64) * shape[0] ** -0.5
+    scale: float = shape[0] ** -0.5
+    return torch.randn(*shape, generator=seeded, dtype=torch.float64) * scale
 
 
 # ---- the rows of the table

@@ -2,11 +2,12 @@
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from manyheads.engines.torch import known_device
@@ -57,16 +58,16 @@ class Sweep:
         return [size for changed, size in self.sizes() if changed == letter]
 
 
-# Where the exponents should hold: so large that what is called is negligible beside what is computed, n far
-# above k d where a convolution's weights are copied, and d so small that a recurrence's matrix stays in the cache.
+# Where the exponents should hold: so large that the calls are nothing beside what they compute, and n far
+# above k d, where a convolution's weights are copied.
 SWEEPS: Mapping[str, Mapping[str, Sweep]] = {
     "cpu": {
         "self-attention": Sweep((1024, 2048, 4096, 8192), (128, 256, 512, 1024)),
-        "recurrent": Sweep((16, 32, 64, 128), (256, 384, 512, 768, 1024), batch=64),
+        "recurrent": Sweep((16, 32, 64, 128), (512, 768, 1024, 1536, 2048), batch=64),
         "convolution, contiguous": Sweep((4096, 8192, 16384, 32768), (64, 128, 256, 512), (3, 5, 9, 17)),
         "convolution, dilated": Sweep((4096, 8192, 16384, 32768), (64, 128, 256, 512), (3, 5, 9, 17)),
         "self-attention, restricted": Sweep(
-            (2048, 4096, 8192, 16384), (256, 512, 1024, 2048), (64, 128, 256, 512)
+            (4096, 8192, 16384), (256, 512, 1024, 2048), (128, 256, 512, 1024)
         ),
     },
     "cuda": {
@@ -161,11 +162,15 @@ class Found:
 
 
 def measure(
-    device: str, asked: Mapping[str, tuple[int, ...]] | None = None, *, rounds: int = ROUNDS, tell: Tell
+    device: str, asked: Mapping[str, tuple[int, ...]] | None = None, *, rounds: int, tell: Tell
 ) -> Found:
     """Every layer at every size; `asked` are other ranges of n and d."""
     torch.manual_seed(0)
-    sweeps = {name: replace(sweep, **(asked or {})) for name, sweep in SWEEPS[device].items()}
+    asked = asked or {}
+    sweeps = {
+        name: replace(sweep, n=asked.get("n", sweep.n), d=asked.get("d", sweep.d))
+        for name, sweep in SWEEPS[device].items()
+    }
     with measured_on(device):
         measured = [one for layer in LAYERS for one in costs(layer, sweeps[layer.name], device, rounds, tell)]
         fits = [fit for layer in LAYERS for fit in fitted(layer, sweeps[layer.name], measured)]
@@ -281,13 +286,12 @@ def table1(
     command: str = "manyheads paper table1",
     device: str | None = None,
     sizes: str | None = None,
-    rounds: int = ROUNDS,
     tell: Tell = lambda stage, done, total: None,
 ) -> Outcome:
     """Measures every layer of Table 1 on this machine and writes table1.md, CSV files and a figure."""
     pyplot()  # before the work: without matplotlib there is no report
     known = known_device(device)
-    found = measure(known, sizes_like(sizes) if sizes else None, rounds=rounds, tell=tell)
+    found = measure(known, sizes_like(sizes) if sizes else None, rounds=ROUNDS, tell=tell)
     tables = {
         "table1": summary(found),
         "table1-exponents": exponents(found),
@@ -327,8 +331,8 @@ def summary(found: Found) -> Table:
                 told_steps(PATH_SIZES, hops),
             ]
         )
-    columns = ("layer", "paper: complexity", "FLOPs", "time", "memory")
-    columns += ("paper: sequential", "traced", "paper: path", "found")
+    columns = ["layer", "paper: complexity", "FLOPs", "time", "memory"]
+    columns += ["paper: sequential", "traced", "paper: path", "found"]
     away = max(abs(one.fitted - one.theory) for one in found.fits)
     outside = [one for one in found.fits if not one.near]
     agree = f"{len(found.fits) - len(outside)} of {len(found.fits)} exponents lie within {NEAR} of the theory"
@@ -370,8 +374,9 @@ def steps(found: Found) -> Table:
         slope = path_growth(layer, hops)
         rows.append([layer.name, "hops", f"O({layer.path})", told_list(PATH_SIZES, hops), slope, pairs])
     columns = ("layer", "count", "paper", "at n", "growth", "every pair")
+    sizes = [f"k {sizes['k']}, r {sizes['r']}" for sizes in (DEPTH_K, PATH_K)]
     notes = (
-        f"Operations at d {HEAD}, k {DEPTH_K['k']}, r {DEPTH_K['r']}; hops at k {PATH_K['k']}, r {PATH_K['r']}.",
+        f"Operations at d {HEAD}, {sizes[0]}; hops at {sizes[1]}.",
         "Growth: the exponent in n; of the dilated convolution's path, hops for each factor of k in n.",
     )
     return Table("One after another, and how far apart", columns, rows, notes)
@@ -381,9 +386,8 @@ def path_growth(layer: LayerType, hops: Sequence[int]) -> float:
     """The exponent in n, which is to be 0 or 1; or the slope over log_k n, which is to be 1."""
     if layer.path_order is not None:
         return round(exponent(PATH_SIZES, hops), 3)
-    logs = torch.tensor(PATH_SIZES, dtype=torch.float64).log() / torch.tensor(float(PATH_K["k"])).log()
-    away = logs - logs.mean()
-    return round(float((away * torch.tensor(hops)).sum() / (away * away).sum()), 3)
+    slope: float = np.polyfit(np.log(PATH_SIZES) / np.log(PATH_K["k"]), hops, 1)[0]
+    return round(float(slope), 3)
 
 
 def told_list(sizes: Sequence[int], counts: Sequence[int]) -> str:
@@ -431,59 +435,64 @@ def page(tables: Mapping[str, Table], where: str) -> str:
             f"{where}\n",
             HOW,
             *(table.markdown() for table in tables.values()),
-            "![FLOPs, time and memory against n and against d; operations one after another and hops](table1.svg)\n",
+            "![FLOPs, time, memory, hops and operations, each layer in its colour](table1.svg)\n",
             CAPTION,
         ]
     )
 
 
-HOW = """What is measured is what the paper counts: the operation that mixes the positions, forward, without the
-projections around it. So attention is softmax(q k^T) v without W_Q, W_K, W_V and W_O, in heads of 64; the recurrence
-is h_t = tanh(x_t + h_{t-1} U) over inputs that are projected already; a convolution is d to d, causal, without its gate.
-The last table has the whole layers beside it.
+HOW = """What is measured is what the paper counts: the operation that mixes the positions, forward,
+without the projections around it. So attention is softmax(q k^T) v without W_Q, W_K, W_V and W_O, in heads
+of 64; the recurrence is h_t = tanh(x_t + h_{t-1} U) over inputs that are projected already; a convolution
+is d to d, causal, without a gate. The last table has the whole layers beside it.
 
-- FLOPs: two for each multiplication and addition of a product, counted by torch over what is executed. The band of a
-  window costs half as much again as r n d, since a block of queries shares its keys.
-- Time: on a CPU the seconds in which one thread ran, float32; on a GPU all seconds, bfloat16. The least of several
-  rounds, in each of which every size has its turn. For one sentence; a recurrence runs a batch, and its time is shared
-  out.
-- Memory: the most that is held at once beyond inputs and weights, as the allocator tells it. Attention whose weights
-  are never kept needs n d only; "weights kept" is equation (1) as it stands, with n² numbers for each of d / 64 heads.
-- Exponents: the slope of least squares over logarithms, over the range that stands beside it. Below such ranges the
-  time of a call counts, and beyond them the caches.
-- Operations one after another: the longest chain of torch's operations from the inputs to the output, followed while
-  they were executed; views count nothing. A constant is the paper's O(1).
-- Hops: how many layers must be stacked until the last position's output has a gradient from the first position's
-  input; of the recurrence, how many steps. "Every pair" says that after so many hops every output has a gradient from
-  every input that it can see at all, and one hop earlier not yet.
+- FLOPs: two for each multiplication with its addition, as torch counts the products that are executed. The
+  band of a window costs half as much again as r n d, since a block of queries shares its keys.
+- Time: on a CPU the seconds in which one thread ran, in float32; on a GPU all seconds, in bfloat16. The
+  least of several rounds, in each of which every size has its turn. Of one sentence; a recurrence runs a
+  batch of them, and its time is shared out.
+- Memory: the most that is held at once beyond inputs and weights, as the allocator tells it. Attention
+  whose weights are never all there needs n d; "weights kept" is equation (1) as it stands, with n² numbers
+  for each of d / 64 heads.
+- Exponents: slopes of least squares over logarithms, each over the range beside it. Below such ranges the
+  time of a call counts.
+- Operations one after another: the longest chain of torch's operations from the inputs to the output,
+  followed while they were executed; views count nothing. Any constant is the paper's O(1).
+- Hops: how many layers must be stacked until the last position's output has a gradient from the first
+  position's input; of the recurrence, how many steps. "Every pair" says that after so many hops every
+  output has a gradient from every input that it can see at all, and one hop earlier not yet.
 """
 
-CAPTION = """Dots are measured, lines fitted; a number beside a name is the exponent. Layers were measured at different
-sizes (see the ranges), so compare slopes, not heights.
+CAPTION = """Dots are measured, lines fitted; beside a name stands the exponent, and in brackets the theory's.
+Layers were measured at different sizes (see the ranges): compare slopes, not heights.
 """
 
 INKS = ("#2b50c8", "#c8402b", "#1f8a4c", "#8a5ac8", "#b8860b")
+MARKS = ("o-", "o-", "o-", "x--", "o-")  # the two convolutions lie on each other
 
 
 def figure_of(found: Found) -> Any:
     """Above against n, below against d; at the right what follows one after another."""
-    figure, axes = pyplot().subplots(2, 4, figsize=(19, 9))
+    figure, axes = pyplot().subplots(2, 4, figsize=(19, 12))
     for row, letter in enumerate("nd"):
         for axis, (measure, name) in zip(axes[row], MEASURES.items(), strict=False):
-            for layer, ink in zip(LAYERS, INKS, strict=True):
-                draw_fit(axis, found, layer, ink, measure, letter)
+            for number in range(len(LAYERS)):
+                draw_fit(axis, found, number, measure, letter)
             units = {"flops": "FLOPs", "seconds": "seconds", "bytes": "bytes"}[measure]
             axis.set(title=f"{name} against {letter}", xlabel=letter, ylabel=f"{units} of one sentence")
-    draw_counts(axes[0][3], found.hops, PATH_SIZES, "hops from the first to the last position")
-    draw_counts(axes[1][3], found.depths, DEPTH_SIZES, "operations one after another")
+    paths, chains = ([getattr(layer, name) for layer in LAYERS] for name in ("path", "sequential"))
+    draw_counts(axes[0][3], found.hops, PATH_SIZES, paths, "hops from the first to the last position")
+    draw_counts(axes[1][3], found.depths, DEPTH_SIZES, chains, "operations one after another")
     for axis in axes.flat:
-        axis.grid(alpha=0.3, which="major")
-        axis.legend(fontsize=7.5, frameon=False)
-    figure.set_layout_engine("tight")
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13))
+    figure.subplots_adjust(left=0.04, right=0.99, top=0.97, bottom=0.15, hspace=0.5, wspace=0.2)
     return figure
 
 
-def draw_fit(axis: Any, found: Found, layer: LayerType, ink: str, measure: str, letter: str) -> None:
+def draw_fit(axis: Any, found: Found, number: int, measure: str, letter: str) -> None:
+    layer, ink, mark = LAYERS[number], INKS[number], MARKS[number]
     fit = by_layer(found, layer.name, MEASURES[measure])[letter]
     own = [one for one in found.measured if one.layer == layer.name]
     first = own[0]
@@ -492,37 +501,27 @@ def draw_fit(axis: Any, found: Found, layer: LayerType, ink: str, measure: str, 
         for one in own
         if all(getattr(one, other) == getattr(first, other) for other in "ndk" if other != letter)
     )
-    middle = exp_mean([x for x, _ in line]), exp_mean([y for _, y in line])
-    ends = [line[0][0], line[-1][0]]
-    axis.loglog(*zip(*line, strict=True), "o", color=ink, markersize=5)
-    axis.loglog(
-        ends,
-        [middle[1] * (x / middle[0]) ** fit.fitted for x in ends],
-        color=ink,
-        linewidth=1.2,
-        label=f"{layer.name}  {letter}^{fit.fitted:.2f} ({fit.theory})",
-    )
+    x, y = (np.array(values) for values in zip(*line, strict=True))
+    # A fit of logarithms goes through their means.
+    fitted = np.exp(np.log(y).mean()) * (x / np.exp(np.log(x).mean())) ** fit.fitted
+    label = f"{layer.name}: {letter}^{fit.fitted:.2f} ({fit.theory})"
+    axis.loglog(x, y, mark[0], color=ink, markersize=6)
+    axis.loglog(x, fitted, mark[1:], color=ink, linewidth=1.2, label=label)
 
 
-def exp_mean(values: Sequence[float]) -> float:
-    """The geometric mean, through which a fit of logarithms goes."""
-    return float(torch.tensor(values, dtype=torch.float64).log().mean().exp())
-
-
-def draw_counts(axis: Any, counts: Mapping[str, Sequence[int]], sizes: Sequence[int], title: str) -> None:
-    for number, (layer, ink) in enumerate(zip(LAYERS, INKS, strict=True)):
-        shift = 1 + 0.03 * (number - 2)  # equal counts stand side by side
+def draw_counts(
+    axis: Any, counts: Mapping[str, Sequence[int]], sizes: Sequence[int], orders: Sequence[str], title: str
+) -> None:
+    for number, layer in enumerate(LAYERS):
+        shift = 1 + 0.03 * (number - 2)  # so that equal counts are seen side by side
         axis.loglog(
             sizes,
             [count * shift for count in counts[layer.name]],
-            "o-",
-            color=ink,
-            markersize=5,
+            MARKS[number],
+            color=INKS[number],
+            markersize=6,
             linewidth=1.2,
-            label=f"{layer.name}  O({layer.path if counts_hops(sizes) else layer.sequential})",
+            label=f"{layer.name}: O({orders[number]})",
         )
     axis.set(title=title, xlabel="n")
-
-
-def counts_hops(sizes: Sequence[int]) -> bool:
-    return sizes is PATH_SIZES
+    axis.set_xticks(sizes, [str(size) for size in sizes])
