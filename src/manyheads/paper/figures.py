@@ -41,6 +41,7 @@ WORLD = 12  # words of each class of the built-in grammar, as in the demo
 DRAWN = 200_000  # of its sentences, at most
 COMMON = 0.1  # of the sentences: without a list, a word in more of them is a function word
 LEAST_LINK = 0.05  # a weaker one points nowhere
+NOWHERE = "nowhere"
 ALIKE = 0.5  # heads that point at the same word more often than this are of one kind
 TOLD = 4  # words that are looked at, or pointed at most often
 
@@ -54,13 +55,14 @@ PRONOUNS = {
     "de": "er ihn ihm sie ihr ihnen es sein seine seinen seinem seiner ihre ihren ihrem ihrer sich",
 }
 FUNCTION_WORDS = {
-    "en": "a an the this that these those i me my we us our you your who whom whose which what when where why "
-    "how and or but because if than as to of in on at by with for from about into not no do does did is are was "
-    "were be been being am have has had will would can could may might must shall should there",
-    "de": "der die das den dem des ein eine einen einem einer eines dieser diese dieses diesen diesem ich mich "
-    "mir mein meine wir uns unser unsere du dich dir dein wer wen wem wessen was wann wo wohin warum wie und oder "
-    "aber weil dass wenn als zu von vom in im an am auf mit für aus bei nach um über nicht kein keine ist sind "
-    "war waren bin bist hat haben hatte hatten wird werden wurde kann können konnte muss müssen will wollen soll",
+    "en": "a an the this that these those i me my we us our you your who whom whose which what when where "
+    "why how and or but because if than as to of in on at by with for from about into not no do does did is "
+    "are was were be been being am have has had will would can could may might must shall should there",
+    "de": "der die das den dem des ein eine einen einem einer eines dieser diese dieses diesen diesem ich "
+    "mich mir mein meine wir uns unser unsere du dich dir dein wer wen wem wessen was wann wo wohin "
+    "warum wie und oder aber weil dass wenn als zu von vom in im an am auf mit für aus bei nach um über "
+    "nicht kein keine ist sind war waren bin bist hat haben hatte hatten wird werden wurde kann können "
+    "konnte muss müssen will wollen soll",
 }
 
 
@@ -236,7 +238,7 @@ def pointed_at(found: Sequence[Seen], layer: int, head: int) -> list[tuple[str, 
     for one in found:
         for row, places_LH in one.meant.items():
             weak = one.by_row["anaphora"][layer, head, row] < LEAST_LINK
-            names["(nowhere)" if weak else one.words[places_LH[layer, head]]] += 1
+            names[NOWHERE if weak else one.words[places_LH[layer, head]]] += 1
     return names.most_common(TOLD + 1)
 
 
@@ -281,6 +283,8 @@ def sentences_of(text: Path, translator: Translator) -> Iterator[str]:
                 yield from translator.sentences(line)
     except UnicodeDecodeError:
         raise DataError(f"{text}: not UTF-8; convert it, for example with iconv") from None
+    except OSError as fault:
+        raise DataError(f"{text}: cannot be read ({fault.strerror})") from None
 
 
 def built_in(translator: Translator) -> Iterator[str]:
@@ -444,10 +448,10 @@ def told_of(one: Chosen) -> str:
         )
     if one.points_at:
         counts = ", ".join(f"{name} {count}" for name, count in one.points_at)
-        lines.append(f"From pronouns this head points at: {counts}.")
+        lines.append(f"From pronouns this head points most often at: {counts} (nowhere: below {LEAST_LINK}).")
     lines.append(
         f"The measure is {one.here:.3f} here; all heads, each at its own best place, have "
-        f"{one.best_of_all:.3f} in the mean. Over {one.sentences} sentences this head has {one.mean:.3f}, a head "
-        f"drawn at random {one.mean_of_all:.3f}.\n"
+        f"{one.best_of_all:.3f} in the mean. Over {one.sentences} sentences this head has {one.mean:.3f}, "
+        f"a head drawn at random {one.mean_of_all:.3f}.\n"
     )
     return "\n".join(lines)
