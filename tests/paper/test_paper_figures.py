@@ -102,6 +102,18 @@ def test_two_heads_that_point_alike_are_one_kind(found: list[figures.Seen]) -> N
     assert figures.agreement(found, (0, 0), (0, 1)) == 0
 
 
+def test_the_second_head_of_figure_5_is_no_twin_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_a_twin(translator: Any, sentence: str) -> tuple[list[str], np.ndarray]:
+        words, maps = made_up(translator, sentence)
+        return words, np.stack([maps[0], maps[1][[1, 1]]])
+
+    monkeypatch.setattr(figures, "encoder_maps", with_a_twin)
+    english: Any = SimpleNamespace(source_language="en")
+    found = figures.looked_at(english, SENTENCES, 10, lambda *_: None)
+    structure = next(chosen for chosen, _ in figures.choose(found) if chosen.figure == 5)
+    assert (structure.layer, structure.second[0] if structure.second else None) == (1, 0)
+
+
 # ---- of a model
 
 Call = Callable[..., tuple[int, str, str]]
