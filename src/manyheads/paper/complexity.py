@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from manyheads.paper.layer_types import LayerType, Work
+from manyheads.paper.layer_types import LayerType, Size, Work
 
 AT_LEAST = 0.01  # seconds that a work is repeated for in each round
 PATH_WIDTH = 4  # of the vectors that hops are counted with
@@ -102,8 +102,16 @@ def bytes_of(work: Work, device: str) -> int:
 # ---- FLOPs
 
 
+def flops_at(make: Callable[[Size], Work], size: Size) -> int:
+    """Of the operations that a CPU would execute; they depend on shapes alone, so nothing is computed."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with measured_on("cpu"), FakeTensorMode(allow_non_fake_inputs=True):
+        return flops_of(make(size))
+
+
 def flops_of(work: Work) -> int:
-    """Two for each multiplication and addition of a product, as torch counts; a softmax is not counted."""
+    """Two for each multiplication with its addition in a product, as torch counts; a softmax counts nothing."""
     from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
     def attention(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> int:

@@ -59,7 +59,6 @@ class LayerType:
     path_order: int | None  # the exponent of the path in n; None: log_k n
     one_way: bool = False  # a position sees only those before it
     letter: str = ""  # what the paper calls the kernel or the window
-    counted: Callable[[Size], Work] | None = None  # of the same products, where no fused kernel hides them
     begin: Callable[[Tensor], Tensor] = field(default=lambda inputs: inputs)  # the state before the first hop
 
 
@@ -189,7 +188,6 @@ LAYERS = (
         whole=attention_layer,
         hop=lambda x, inputs, number, k: attention_hop(x),
         path_order=0,
-        counted=lambda size: attention(size, path="padded"),
     ),
     LayerType(
         name="recurrent",
@@ -241,6 +239,5 @@ LAYERS = (
         hop=lambda x, inputs, number, k: attention_hop(x, k),
         path_order=1,
         letter="r",
-        counted=lambda size: attention(size, window=size.k, path="banded"),
     ),
 )

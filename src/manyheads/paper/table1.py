@@ -16,7 +16,7 @@ from manyheads.paper.complexity import (
     bytes_of,
     depth_of,
     exponent,
-    flops_of,
+    flops_at,
     hops_to_the_end,
     measured_on,
     pairs_reached,
@@ -198,9 +198,9 @@ def costs(layer: LayerType, sweep: Sweep, device: str, rounds: int, tell: Tell) 
     seconds = seconds_of(works, device, rounds, lambda done: tell(layer.name, done, rounds))
     found = []
     for size in sizes:
-        flops = flops_of((layer.counted or layer.mixing)(size))
-        amounts = [one / size.batch for one in (flops, seconds[size], bytes_of(works[size], device))]
-        found.append(Measured(layer.name, size.n, size.d, size.k, size.batch, *amounts))
+        amounts = flops_at(layer.mixing, size), seconds[size], bytes_of(works[size], device)
+        of_one = [amount / size.batch for amount in amounts]
+        found.append(Measured(layer.name, size.n, size.d, size.k, size.batch, *of_one))
     return found
 
 
@@ -251,8 +251,7 @@ def whole_layers(device: str, rounds: int, tell: Tell) -> list[list[Value]]:
         size = Size(n, d, WHOLE_K[layer.letter])
         works = {"mixing": layer.mixing(size), "whole": layer.whole(size)}
         seconds = seconds_of(works, device, rounds)
-        with measured_on("cpu"):
-            flops = [flops_of(make(size)) for make in (layer.mixing, layer.whole)]
+        flops = [flops_at(make, size) for make in (layer.mixing, layer.whole)]
         times = [1e3 * seconds[one] for one in works]
         memory = [bytes_of(one, device) / 2**20 for one in works.values()]
         rows.append([layer.name, n, d, *flops, *times, *memory])
@@ -446,8 +445,9 @@ without the projections around it. So attention is softmax(q k^T) v without W_Q,
 of 64; the recurrence is h_t = tanh(x_t + h_{t-1} U) over inputs that are projected already; a convolution
 is d to d, causal, without a gate. The last table has the whole layers beside it.
 
-- FLOPs: two for each multiplication with its addition, as torch counts the products that are executed. The
-  band of a window costs half as much again as r n d, since a block of queries shares its keys.
+- FLOPs: two for each multiplication with its addition, as torch counts the products of what a CPU
+  executes; no softmax. The band of a window costs half as much again as r n d, since a block of queries
+  shares its keys.
 - Time: on a CPU the seconds in which one thread ran, in float32; on a GPU all seconds, in bfloat16. The
   least of several rounds, in each of which every size has its turn. Of one sentence; a recurrence runs a
   batch of them, and its time is shared out.
