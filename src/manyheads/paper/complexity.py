@@ -111,7 +111,7 @@ def flops_at(make: Callable[[Size], Work], size: Size) -> int:
 
 
 def flops_of(work: Work) -> int:
-    """Two for each multiplication with its addition in a product, as torch counts; a softmax counts nothing."""
+    """Two for each multiplication with its addition in a product, as torch counts; no softmax."""
     from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
     def attention(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> int:
