@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import manyheads as mh
+from manyheads.model import make_model
 from manyheads.model.attention import Rule
 
 WORDS = 11  # ids that sentences are made of; a drawn model knows at least these
@@ -95,10 +96,48 @@ def configs(draw: st.DrawFn, **fixed: Any) -> mh.ModelConfig:
     return mh.ModelConfig(**{**drawn, **fixed})
 
 
-def model_of(config: mh.ModelConfig) -> mh.Transformer:
+@st.composite
+def compared_configs(draw: st.DrawFn, kind: str) -> mh.ModelConfig:
+    """Small models of a kind that the Transformer is compared with, without dropout."""
+
+    def one_of(*choices: Any) -> Any:
+        return draw(st.sampled_from(choices))
+
+    drawn: dict[str, dict[str, Any]] = {
+        "recurrent": {
+            "cell": one_of("rnn", "gru", "lstm"),
+            "attention": one_of("scaled-dot", "dot", "additive", "none"),
+            "residuals": draw(st.booleans()),
+        },
+        "convolutional": {
+            "attention": one_of("dot", "scaled-dot"),
+            "positions": one_of("sinusoid", "learned", "none"),
+            "learned_length": 14,
+            "kernel": one_of(1, 3, 5),
+        },
+        "bytenet": {"kernel": one_of(1, 3, 5), "dilation": one_of(1, 2, 4)},
+    }
+    ties = one_of("three-way", "two-way", "none")
+    apart = ties != "three-way" and draw(st.booleans())
+    return mh.ModelConfig(
+        kind=kind,
+        vocabulary=WORDS,
+        source_vocabulary=WORDS + 2 if apart else None,
+        target_vocabulary=WORDS + 1 if apart else None,
+        layers=one_of(1, 2, 3),
+        d_model=one_of(4, 6),
+        d_ff=one_of(4, 6),
+        ties=ties,
+        output_bias=draw(st.booleans()),
+        dropout=0.0,
+        **drawn[kind],
+    )
+
+
+def model_of(config: mh.ModelConfig) -> Any:
     """In float64 and at rest, always the same; batch normalisation with other than initial statistics."""
     torch.manual_seed(1)
-    model = mh.Transformer(config).double()
+    model = make_model(config).double()
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm1d):
             module.running_mean.normal_()

@@ -1,7 +1,7 @@
 """Parameter counts by the paper's formulas, and the table of them that the test report ends with."""
 
 import manyheads as mh
-from manyheads.model.transformer import count_parameters
+from manyheads.model import count_parameters
 
 
 def by_formula(config: mh.ModelConfig) -> int:

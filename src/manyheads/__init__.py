@@ -23,7 +23,8 @@ if TYPE_CHECKING:
         RequestError,
         TrainingError,
     )
-    from manyheads.model.transformer import Trace, Transformer
+    from manyheads.model.encoder_decoder import Trace
+    from manyheads.model.transformer import Transformer
     from manyheads.packed import Packed
     from manyheads.translate import Attention, Translation, Translator, load
 
@@ -42,7 +43,7 @@ _HOMES = {
     "Packed": "manyheads.packed",
     "RequestError": "manyheads.errors",
     "SearchConfig": "manyheads.config",
-    "Trace": "manyheads.model.transformer",
+    "Trace": "manyheads.model.encoder_decoder",
     "TrainConfig": "manyheads.config",
     "TrainingError": "manyheads.errors",
     "Transformer": "manyheads.model.transformer",

@@ -28,7 +28,8 @@ from manyheads.folders import (
     take_back,
     written_aside,
 )
-from manyheads.model.transformer import Transformer
+from manyheads.model import make_model
+from manyheads.model.encoder_decoder import EncoderDecoder
 from manyheads.text.subwords import SubwordPair
 
 FORMAT = 1
@@ -175,10 +176,10 @@ def put_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> 
 
 def load_model(
     folder: str | os.PathLike[str], device: str = "cpu"
-) -> tuple[Transformer, SubwordPair, Description]:
+) -> tuple[EncoderDecoder, SubwordPair, Description]:
     """The model of a folder, ready to translate."""
     told = describe(folder)
-    model = Transformer(told.config.model)
+    model = make_model(told.config.model)
     read_weights(model, told.folder)
     return model.to(device).eval(), read_subwords(told.folder), told
 
@@ -204,10 +205,14 @@ def check_subwords(folder: Path, subwords: SubwordPair) -> None:
         )
 
 
-FREE_TO_CHANGE = {"dropout", "attention_dropout"}  # of a model that another one's weights begin
+FREE_TO_CHANGE = {
+    "dropout",
+    "attention_dropout",
+    "experts_balance",
+}  # of a model that another one's weights begin
 
 
-def begin_with(model: Transformer, subwords: SubwordPair, folder: Path) -> None:
+def begin_with(model: EncoderDecoder, subwords: SubwordPair, folder: Path) -> None:
     """Another model's weights, whose subwords must be the data's: fine-tuning."""
     told = describe(folder)
     if not subwords.same_as(read_subwords(told.folder)):

@@ -11,7 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
@@ -40,10 +40,14 @@ def setting(
     above: float | None = None,
     below: float | None = None,
     at_most: float | None = None,
+    kinds: tuple[str, ...] = (),
 ) -> Value:
-    """One key: its default, what it means, and the limits that its value must keep."""
+    """One key: its default, what it means, the limits that its value must keep.
+
+    `kinds` are the kinds of model that use it; without them all do.
+    """
     limits = {"at_least": at_least, "above": above, "below": below, "at_most": at_most}
-    made: Value = field(default=default, metadata={"meaning": meaning, **limits})
+    made: Value = field(default=default, metadata={"meaning": meaning, **limits, "kinds": kinds})
     return made
 
 
@@ -79,10 +83,16 @@ class Section:
     def check_together(self) -> None:
         """Limits that concern several keys at once."""
 
+    def uses(self, key: Field[Any]) -> bool:
+        """Whether a key means anything beside the others; one that does not keeps its default."""
+        return True
+
     def to_toml(self, heading: str | None = None) -> str:
         """Every key with its meaning and choices beside it; a key without a value is a comment."""
         lines, hints = [heading or f"[{self.table}]"], get_type_hints(type(self))
         for key in fields(self):
+            if not self.uses(key):
+                continue
             value, choices = getattr(self, key.name), get_args(hints[key.name])
             written = f"# {key.name} =" if value is None else f"{key.name} = {toml_value(value)}"
             options = f" ({', '.join(choices)})" if get_origin(hints[key.name]) is Literal else ""
@@ -96,7 +106,9 @@ class ModelConfig(Section):
 
     table: ClassVar[str] = "model"
 
-    kind: Literal["transformer"] = setting("transformer", "which architecture")
+    kind: Literal["transformer", "recurrent", "convolutional", "bytenet"] = setting(
+        "transformer", "which architecture: the paper's, or one that it is compared with (6.1)"
+    )
     vocabulary: int = setting(
         37_000, "subwords, shared by both languages (5.1)", at_least=SPECIAL_TOKENS, below=LARGEST_VOCABULARY
     )
@@ -114,26 +126,86 @@ class ModelConfig(Section):
     )
     layers: int = setting(6, "N, of the encoder and of the decoder alike (3.1)", at_least=1, below=1024)
     d_model: int = setting(512, "width of every sub-layer's output (3.1)", at_least=1, below=WIDEST)
-    d_ff: int = setting(2048, "inner width of the feed-forward layer (3.3)", at_least=1, below=WIDEST)
-    heads: int = setting(8, "h, attention layers side by side (3.2.2)", at_least=1, below=WIDEST)
-    d_k: int | None = setting(
-        None, "width of a query and of a key; without it d_model / heads", at_least=1, below=WIDEST
+    d_ff: int = setting(
+        2048,
+        "inner width of the feed-forward layer or of each expert (3.3); of recurrent cells; of convolutions",
+        at_least=1,
+        below=WIDEST,
     )
-    d_v: int | None = setting(None, "width of a value; without it d_model / heads", at_least=1, below=WIDEST)
-    attention: Literal["scaled-dot", "dot", "additive"] = setting(
-        "scaled-dot", "how a query meets a key (3.2.1)"
+    heads: int = setting(
+        8, "h, attention layers side by side (3.2.2)", at_least=1, below=WIDEST, kinds=("transformer",)
+    )
+    d_k: int | None = setting(
+        None,
+        "width of a query and of a key; without it d_model / heads",
+        at_least=1,
+        below=WIDEST,
+        kinds=("transformer",),
+    )
+    d_v: int | None = setting(
+        None,
+        "width of a value; without it d_model / heads",
+        at_least=1,
+        below=WIDEST,
+        kinds=("transformer",),
+    )
+    attention: Literal["scaled-dot", "dot", "additive", "none"] = setting(
+        "scaled-dot",
+        "how a query meets a key (3.2.1); only a recurrent model can be without",
+        kinds=("transformer", "recurrent", "convolutional"),
     )
     window: int | None = setting(
-        None, "r, the neighbourhood that self-attention sees; without it all (4)", at_least=1
+        None,
+        "r, the neighbourhood that self-attention sees; without it all (4)",
+        at_least=1,
+        kinds=("transformer",),
     )
-    positions: Literal["sinusoid", "learned", "none"] = setting("sinusoid", "how order is told (3.5)")
+    positions: Literal["sinusoid", "learned", "none"] = setting(
+        "sinusoid", "how order is told (3.5)", kinds=("transformer", "convolutional")
+    )
     learned_length: int = setting(
-        1024, "tokens that learned positions reach; sinusoids have no end", at_least=1, below=WIDEST
+        1024,
+        "tokens that learned positions reach; sinusoids have no end",
+        at_least=1,
+        below=WIDEST,
+        kinds=("transformer", "convolutional"),
     )
-    activation: Literal["relu", "gelu", "swish"] = setting("relu", "inside the feed-forward layer (3.3)")
-    norm: Literal["post", "pre"] = setting("post", "normalise after the residual sum, or before")
-    normalisation: Literal["layer", "batch"] = setting("layer", "over a vector, or over the batch")
-    residuals: bool = setting(True, "add each sub-layer's input to its output (3.1)")
+    activation: Literal["relu", "gelu", "swish"] = setting(
+        "relu", "inside the feed-forward layer (3.3)", kinds=("transformer",)
+    )
+    norm: Literal["post", "pre"] = setting(
+        "post", "normalise after the residual sum, or before", kinds=("transformer",)
+    )
+    normalisation: Literal["layer", "batch"] = setting(
+        "layer", "over a vector, or over the batch", kinds=("transformer",)
+    )
+    residuals: bool = setting(
+        True, "add each sub-layer's input to its output (3.1)", kinds=("transformer", "recurrent")
+    )
+    experts: int | None = setting(
+        None,
+        "feed-forward layers of which each token takes a few; without it one, for all",
+        at_least=2,
+        below=1024,
+        kinds=("transformer",),
+    )
+    experts_used: int = setting(2, "experts that a token takes", at_least=1, kinds=("transformer",))
+    experts_balance: float = setting(
+        0.01, "weight of the loss that keeps experts equally busy", at_least=0, kinds=("transformer",)
+    )
+    cell: Literal["rnn", "gru", "lstm"] = setting(
+        "lstm", "h_t = f(h_{t-1}, x_t): which f", kinds=("recurrent",)
+    )
+    kernel: int = setting(
+        3, "k, the tokens that a convolution sees", at_least=1, below=64, kinds=("convolutional", "bytenet")
+    )
+    dilation: int = setting(
+        16,
+        "the widest step between them: it doubles from block to block up to this, and begins anew",
+        at_least=1,
+        below=4096,
+        kinds=("bytenet",),
+    )
     ties: Literal["three-way", "two-way", "none"] = setting(
         "three-way", "who share one matrix: both embeddings and the output (3.4); target and output; nobody"
     )
@@ -141,7 +213,9 @@ class ModelConfig(Section):
     dropout: float = setting(
         0.1, "of each sub-layer's output and of the embeddings (5.4)", at_least=0, below=1
     )
-    attention_dropout: float = setting(0.0, "of the attention weights; not in the paper", at_least=0, below=1)
+    attention_dropout: float = setting(
+        0.0, "of the attention weights; not in the paper", at_least=0, below=1, kinds=("transformer",)
+    )
 
     @property
     def key_width(self) -> int:
@@ -161,21 +235,70 @@ class ModelConfig(Section):
     def target_size(self) -> int:
         return self.vocabulary if self.target_vocabulary is None else self.target_vocabulary
 
+    def uses(self, key: Field[Any]) -> bool:
+        return not key.metadata["kinds"] or self.kind in key.metadata["kinds"]
+
     def check_together(self) -> None:
-        if self.positions == "sinusoid" and self.d_model % 2:
+        self._check_kind()
+        if self.uses_positions and self.positions == "sinusoid" and self.d_model % 2:
             raise ConfigError(
                 f"model.d_model is {self.d_model}, but sinusoidal positions need an even width "
                 f'(a sine and a cosine for each frequency): make it even, or set positions = "learned"'
-            )
-        if (self.d_k is None or self.d_v is None) and self.d_model % self.heads:
-            raise ConfigError(
-                f"model.heads is {self.heads}, which does not divide model.d_model = {self.d_model}: "
-                f"choose a divisor, or set model.d_k and model.d_v"
             )
         if self.ties == "three-way" and self.source_size != self.target_size:
             raise ConfigError(
                 f'model.ties is "three-way", but the vocabularies differ ({self.source_size} and '
                 f'{self.target_size}): use one vocabulary, or set ties = "two-way" or "none"'
+            )
+        if self.kind == "transformer":
+            self._check_transformer()
+        else:
+            self._check_compared()
+
+    @property
+    def uses_positions(self) -> bool:
+        return self.kind in ("transformer", "convolutional")
+
+    def _check_kind(self) -> None:
+        """A key that means nothing to this kind of model is refused, lest somebody believe that it does."""
+        for key in fields(self):
+            value = getattr(self, key.name)
+            if not self.uses(key) and value != key.default:
+                users = " or ".join(f'"{kind}"' for kind in key.metadata["kinds"])
+                raise ConfigError(
+                    f"model.{key.name} is {value!r}, but means nothing to a model of kind {self.kind!r}: "
+                    f"leave it out, or set model.kind = {users}"
+                )
+
+    def _check_transformer(self) -> None:
+        if (self.d_k is None or self.d_v is None) and self.d_model % self.heads:
+            raise ConfigError(
+                f"model.heads is {self.heads}, which does not divide model.d_model = {self.d_model}: "
+                f"choose a divisor, or set model.d_k and model.d_v"
+            )
+        if self.attention == "none":
+            raise ConfigError(
+                'model.attention is "none", but a transformer is made of it: '
+                'set another, or model.kind = "recurrent"'
+            )
+        if self.experts is not None and self.experts_used > self.experts:
+            raise ConfigError(
+                f"model.experts_used is {self.experts_used}, but there are {self.experts}: "
+                f"lower it, or raise model.experts"
+            )
+
+    def _check_compared(self) -> None:
+        if self.kind == "recurrent" and self.d_ff % 2:
+            raise ConfigError(
+                f"model.d_ff is {self.d_ff}, but half of it reads forwards and half backwards: make it even"
+            )
+        if self.kind == "convolutional" and self.attention not in ("dot", "scaled-dot"):
+            raise ConfigError(
+                f'model.attention is {self.attention!r}, but a convolutional model has "dot" or "scaled-dot"'
+            )
+        if self.kind in ("convolutional", "bytenet") and self.kernel % 2 == 0:
+            raise ConfigError(
+                f"model.kernel is {self.kernel}, but the encoder sees as far back as ahead: make it odd"
             )
 
 
@@ -225,7 +348,7 @@ class TrainConfig(Section):
     schedule: Literal["paper", "linear", "cosine", "constant"] = setting(
         "paper", "how the learning rate runs after the warm-up (5.3)"
     )
-    warmup: int = setting(4000, "steps over which the learning rate rises (5.3)", at_least=1)
+    warmup: int = setting(4000, "steps over which the learning rate rises (5.3); 1: no warm-up", at_least=1)
     learning_rate: float | None = setting(
         None, "its peak; without it the paper's, (d_model * warmup)^-0.5", above=0
     )

@@ -145,6 +145,12 @@ def divides(bounds: NDArray[np.integer[Any]], tokens: int) -> bool:
     return len(bounds) > 0 and bounds[0] == 0 and bounds[-1] == tokens and rising
 
 
+def taken(values: Tensor, places: Tensor) -> Tensor:
+    """What stands at these places, no place twice. [len(places), ...]"""
+    found: Tensor = _unpad(values, places)
+    return found
+
+
 # Each of the two is the other's derivative; torch's own for indexing would add where we only move.
 # They are operators of their own so that torch.compile takes them as they are.
 

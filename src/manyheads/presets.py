@@ -1,6 +1,7 @@
-"""The paper's models and every row of its Table 3, each written as a difference from base."""
+"""The paper's models, every row of its Table 3, and what it is compared with, each as a difference."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from manyheads.config import Config, ModelConfig, SearchConfig, TrainConfig, unknown
 from manyheads.errors import ConfigError
@@ -50,16 +51,91 @@ TABLE_3 = (
     Row("big", BIG, TrainConfig(steps=300_000), paper_millions=213),
 )
 
+# The systems that the paper compares with, and two variants of its own: each has as many parameters as the
+# Transformer of the same scale, whatever the vocabulary, to 2 %. They share d_model; d_ff is fitted.
+
+RECURRENT_TRAINING = TrainConfig(learning_rate=2e-3, warmup=1000, clip=1.0)
+CONVOLUTIONAL_TRAINING = TrainConfig(learning_rate=1e-3, warmup=1000, clip=1.0)
+
+
+def beside(model: ModelConfig, kind: str, **keys: Any) -> ModelConfig:
+    """Another kind of model with the embeddings and the dropout of this one."""
+    return ModelConfig(
+        kind=kind,  # type: ignore[arg-type]
+        vocabulary=model.vocabulary,
+        d_model=model.d_model,
+        dropout=model.dropout,
+        **keys,
+    )
+
+
+def compared(
+    model: ModelConfig,
+    *,
+    lstm: tuple[int, int],
+    gru: tuple[int, int],
+    seq2seq: tuple[int, int],
+    convs2s: tuple[int, int],
+    bytenet: tuple[int, int],
+    experts: int,
+    window: int,
+    learned_length: int,
+) -> dict[str, Config]:
+    """By name, after the Transformer that they stand beside: layers and d_ff of each."""
+
+    def sized(kind: str, size: tuple[int, int], **keys: Any) -> ModelConfig:
+        return beside(model, kind, layers=size[0], d_ff=size[1], **keys)
+
+    learned: dict[str, Any] = {"positions": "learned", "learned_length": learned_length}
+    return {
+        "rnn": Config(sized("recurrent", lstm, attention="additive"), train=RECURRENT_TRAINING),
+        "gru": Config(sized("recurrent", gru, cell="gru", attention="additive"), train=RECURRENT_TRAINING),
+        "seq2seq": Config(sized("recurrent", seq2seq, attention="none"), train=RECURRENT_TRAINING),
+        "convs2s": Config(
+            sized("convolutional", convs2s, attention="dot", **learned), train=CONVOLUTIONAL_TRAINING
+        ),
+        "bytenet": Config(sized("bytenet", bytenet), train=CONVOLUTIONAL_TRAINING),
+        "experts": Config(replace(model, experts=experts, d_ff=model.d_ff // experts)),
+        "window": Config(replace(model, window=window)),
+    }
+
+
+COMPARED = {
+    "tiny": compared(
+        TINY,
+        lstm=(2, 204),
+        gru=(2, 236),
+        seq2seq=(2, 230),
+        convs2s=(4, 146),
+        bytenet=(10, 109),
+        experts=4,
+        window=8,
+        learned_length=256,
+    ),
+    "base": compared(
+        BASE,
+        lstm=(4, 808),
+        gru=(4, 936),
+        seq2seq=(4, 912),
+        convs2s=(8, 616),
+        bytenet=(15, 544),
+        experts=8,
+        window=32,
+        learned_length=1024,
+    ),
+}
+
 PRESETS = {
     **{row.name: Config(model=row.model, train=row.train) for row in TABLE_3},
     "tiny": Config(model=TINY),
     "small": Config(model=SMALL),
+    **{f"{scale}-{name}": config for scale, those in COMPARED.items() for name, config in those.items()},
     "parsing": Config(model=PARSING, search=SearchConfig(beam=21, alpha=0.3, extra_length=300)),
 }
 
 
 def preset(name: str) -> Config:
-    """The preset of that name: `base`, `big`, `tiny`, `small`, `parsing`, or a row of Table 3."""
+    """The preset of that name: `base`, `big`, `tiny`, `parsing`, a row of Table 3, `tiny-rnn`, ..."""
     if name not in PRESETS:
         raise ConfigError(f"{name}: no file or folder, and {unknown('preset', name, list(PRESETS))}")
     return PRESETS[name]

@@ -17,7 +17,7 @@ from manyheads.config import END, SearchConfig
 from manyheads.engines.engine import Engine, Scores
 from manyheads.engines.torch import Ensemble, Precision, TorchEngine, known_device
 from manyheads.errors import ConfigError, RequestError
-from manyheads.model.transformer import Trace
+from manyheads.model.encoder_decoder import Trace
 from manyheads.search import Hypothesis, Wish, penalty
 from manyheads.text import segments
 from manyheads.text.segments import Part

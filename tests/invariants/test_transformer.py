@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 import manyheads as mh
 from draw import WORDS, configs, model_of, pairs, sentences
-from manyheads.model import attention
+from manyheads.model import attention, count_parameters
+from manyheads.model.encoder_decoder import initialise
 from manyheads.model.layers import Dropout, MultiHeadAttention
-from manyheads.model.transformer import count_parameters, initialise
 
 Texts = list[list[int]]
 SMALL = mh.ModelConfig(vocabulary=WORDS, layers=2, d_model=8, d_ff=12, heads=2, dropout=0.0)

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import manyheads as mh
-from manyheads.model.transformer import count_parameters
+from manyheads.model import count_parameters
 from manyheads.presets import Row
 from parameters import by_formula
 

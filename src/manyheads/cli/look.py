@@ -134,10 +134,10 @@ def found(data: dict[str, Any]) -> list[str]:
     """The heads of the encoder most like those of the paper's figures, a line each."""
     from manyheads.look.measures import LIKE
 
-    words, like = data["words"]["source"], data["moments"][-1]["like"]["encoder"]
+    words, like = data["words"]["source"], data["moments"][-1]["like"].get("encoder", {})
     lines = []
     for likeness, figure in LIKE.items():
-        for one in like[likeness][:1]:
+        for one in like.get(likeness, [])[:1]:
             at = "" if likeness == "structural" else f", best seen at {words[one['row']]!r}"
             head = f"layer {one['layer'] + 1}, head {one['head'] + 1}"
             lines.append(f"like Figure {figure} ({likeness}): encoder {head}{at}")

@@ -159,7 +159,7 @@ def inspect(
     is_file = what.endswith(".toml") or (what not in PRESETS and os.path.exists(what))
     config = (Config.load(what) if is_file else preset(what)).override(changes or [])
 
-    from manyheads.model.transformer import count_parameters
+    from manyheads.model import count_parameters
 
     sizes = count_parameters(config.model)
     if as_json:
@@ -195,7 +195,7 @@ def inspect_folder(
 def inspect_model(folder: Path, as_json: bool) -> None:
     """A model folder: what it translates, how long it learnt, its size and configuration."""
     from manyheads import checkpoint
-    from manyheads.model.transformer import count_parameters
+    from manyheads.model import count_parameters
 
     told = checkpoint.describe(folder)
     size = count_parameters(told.config.model)["total"]

@@ -135,6 +135,7 @@ def made_conversion(place: Path, folder: Path) -> Conversion:
 def load_representable(folder: Path) -> tuple[Transformer, SubwordPair, checkpoint.Description]:
     model, subwords, told = checkpoint.load_model(folder)
     check_representable(model.config)
+    assert isinstance(model, Transformer)
     return model, subwords, told
 
 
@@ -193,6 +194,7 @@ def check_representable(config: ModelConfig) -> None:
     whole = config.d_model // config.heads if config.d_model % config.heads == 0 else None
     for key, value, kept in (
         ("kind", config.kind, config.kind == "transformer"),
+        ("experts", config.experts, config.experts is None),
         ("window", config.window, config.window is None),
         ("attention", config.attention, config.attention in ("scaled-dot", "dot")),
         ("normalisation", config.normalisation, config.normalisation == "layer"),

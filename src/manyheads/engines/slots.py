@@ -37,6 +37,7 @@ def can_serve(model: Any, wishes: Sequence[Wish], how: SearchConfig) -> bool:
     """Whether nothing is wished for but the best translations of some length."""
     plain = all(not (one.prefix or one.required or one.forbidden) for one in wishes)
     ours = isinstance(model, Transformer) and model.config.attention != "additive"
+    ours = ours and model.config.experts is None
     ours = ours and model.config.positions != "learned" and kernels.there_is_triton()
     return ours and plain and how.temperature is None and how.no_repeat is None and how.beam <= WIDEST
 

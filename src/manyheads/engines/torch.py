@@ -15,7 +15,8 @@ from manyheads.engines.engine import Scores
 from manyheads.engines.slots import SearchSize, SlotSearch, can_serve
 from manyheads.errors import ConfigError, RequestError
 from manyheads.model.cache import Memory
-from manyheads.model.transformer import Trace
+from manyheads.model.encoder_decoder import Trace
+from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
 from manyheads.search import Hypothesis, Limits, Wish, search
 
@@ -53,9 +54,11 @@ def free_memory(device: torch.device) -> int:
 def rounded(model: nn.Module) -> nn.Module:
     """A copy whose products are made in bfloat16; norms stay as they are."""
     copied = copy.deepcopy(model)
-    for module in copied.modules():
-        if isinstance(module, nn.Linear | nn.Embedding):
-            module.to(torch.bfloat16)
+    for model in copied.modules():
+        if isinstance(model, Transformer):  # other kinds are searched as they are
+            for module in model.modules():
+                if isinstance(module, nn.Linear | nn.Embedding):
+                    module.to(torch.bfloat16)
     return copied
 
 
@@ -72,6 +75,7 @@ class TorchEngine:
         self.model: Any = model.to(self.device).eval()
         quick = self.device.type == "cuda" and kernels.there_is_triton()
         self.rounds = precision == "bfloat16" or (precision == "auto" and quick)
+        self.rounds &= any(isinstance(part, Transformer) for part in self.model.modules())
         self.searcher: Any = rounded(self.model) if self.rounds else self.model  # which looks for words
         self.slots: dict[SearchSize, SlotSearch] = {}  # the latest, each with its graph
         self.slots_taken = threading.Lock()
@@ -175,6 +179,7 @@ class TorchEngine:
         trace = Trace()
         inputs = Packed.of([[BEGIN, *target]]).to(self.device)
         logits_TK = self.model(Packed.of([source]).to(self.device), inputs, trace=trace)
+        check_looked(trace, self.model.config)
         return trace, logits_TK.float().log_softmax(-1)
 
     @torch.inference_mode()
@@ -186,9 +191,19 @@ class TorchEngine:
             source = Packed.of([sources[number] for number in numbers]).to(self.device)
             inputs = Packed.of([[BEGIN, *targets[number]] for number in numbers]).to(self.device)
             self.model(source, inputs, trace=trace)
+            check_looked(trace, self.model.config)
             for number, heads_HTS in zip(numbers, trace.cross[-1], strict=True):
                 found[number] = heads_HTS.mean(0).float().cpu()
         return found
+
+
+def check_looked(trace: Trace, config: ModelConfig) -> None:
+    """A model without attention is refused by its key."""
+    if not trace.cross:
+        key = "kind" if config.kind == "bytenet" else "attention"
+        raise RequestError(
+            f"model.{key} is {getattr(config, key)!r}: it looks at nothing, and has no maps or alignments"
+        )
 
 
 def label_scores(logits_TK: Tensor, labels_T: Tensor) -> Tensor:

@@ -64,6 +64,7 @@ def to_onnx(folder: Path, out: Path, *, replace: bool = False) -> list[Check]:
     needed("onnxruntime")
     model, subwords, told = load_model(folder)
     check_known(model.config)
+    assert isinstance(model, Transformer)
     weights = sum(one.nbytes for one in model.parameters())
     with room_for(out, 2 * weights), written_aside(out, MANIFEST, replace=replace) as aside:
         (aside / ENCODER).write_bytes(encoder_file(model))

@@ -38,6 +38,7 @@ LANGUAGE_PIECE = re.compile(rf"{WORD_START}(>>[^<>\s]+<<)")  # as from_huggingfa
 
 HELD = {  # what Marian holds, by the keys of our configuration
     "kind": "transformer",
+    "experts": None,
     "attention": "scaled-dot",
     "window": None,
     "positions": "sinusoid",
@@ -52,6 +53,7 @@ def to_huggingface(folder: Path, out: Path) -> list[Check]:
     marian.transformers()
     model, subwords, told = checkpoint.load_model(folder)
     check_config(told.config.model)
+    assert isinstance(model, Transformer)
     pad = max(len(subwords.source), len(subwords.target))
     pairs = sample_pairs(subwords)
     ours = our_scores(TorchEngine(model), pairs)

@@ -17,11 +17,11 @@ from typing import Any
 
 from manyheads.errors import RequestError
 from manyheads.look.maps import (
-    KINDS,
     SIDES,
     Maps,
     colours,
     in_words,
+    kinds_of,
     like_figures,
     sides_of,
     stacked,
@@ -88,8 +88,16 @@ def without_date(suffix: str) -> dict[str, None]:
 
 
 def drawn(attention: Attention, words: dict[str, list[str]]) -> Iterator[tuple[str, Any]]:
-    maps = {kind: in_words(stacked(attention, kind), attention, kind) for kind in KINDS}
-    encoder, source = maps["encoder"], words["source"]
+    maps = {kind: in_words(stacked(attention, kind), attention, kind) for kind in kinds_of(attention)}
+    if "encoder" in maps:
+        yield from like_the_paper(maps["encoder"], attention, words["source"])
+    for kind, of_kind in maps.items():
+        yield kind, grid_figure(of_kind)
+    yield "alignment", heat_figure(maps["cross"][-1].mean(0), [words[side] for side in SIDES["cross"]])
+
+
+def like_the_paper(encoder: Maps, attention: Attention, source: list[str]) -> Iterator[tuple[str, Any]]:
+    """Figures 3, 4 and 5, of the heads most like theirs."""
     like = like_figures(encoder, attention, "encoder")
     if all(like.values()):
         far, sharp, structural = like["long"], like["sharp"], like["structural"]
@@ -104,9 +112,6 @@ def drawn(attention: Attention, words: dict[str, list[str]]) -> Iterator[tuple[s
         yield "figure-4", lines_figure(source, [lines_of(best[:1]), lines_of(best, sharp[0]["row"])])
         pair = [(one["layer"], one["head"]) for one in structural[:2]]
         yield "figure-5", lines_figure(source, [lines_of([one]) for one in pair])
-    for kind in KINDS:
-        yield kind, grid_figure(maps[kind])
-    yield "alignment", heat_figure(maps["cross"][-1].mean(0), [words[side] for side in SIDES["cross"]])
 
 
 Line = tuple[Maps, str, int | None]  # a map, its colour, and the row that is shown alone

@@ -60,7 +60,8 @@ def together(
     """What all moments share, and the moments."""
     tokens = sides_of(attention)
     word_of = {side: word_numbers(own) for side, own in tokens.items()}
-    heads = len(attention.trace.encoder[0][0])
+    layers = getattr(attention.trace, kinds_of(attention)[0])
+    heads = len(layers[0][0])
     return {
         "format": FORMAT,
         "languages": attention.languages,
@@ -68,11 +69,11 @@ def together(
             "source": source or " ".join(words_of(tokens["source"])[:-1]),
             "target": target or " ".join(words_of(tokens["written"])[:-1]),
         },
-        "sides": SIDES,
+        "sides": {kind: SIDES[kind] for kind in kinds_of(attention)},
         "tokens": {side: list(own) for side, own in tokens.items()},
         "words": {side: words_of(own) for side, own in tokens.items()},
         "word_of": word_of,
-        "layers": len(attention.trace.encoder),
+        "layers": len(layers),
         "heads": heads,
         "colours": colours(heads),
         "measures": MEASURES,
@@ -85,7 +86,7 @@ def moment(
 ) -> dict[str, Any]:
     """What one model makes of the sentence; a page will have so many moments of it."""
     check_size(attention, moments)
-    maps = {kind: stacked(attention, kind) for kind in KINDS}
+    maps = {kind: stacked(attention, kind) for kind in kinds_of(attention)}
     merged = {kind: in_words(one, attention, kind) for kind, one in maps.items()}
     return {
         "name": name,
@@ -94,7 +95,7 @@ def moment(
         "maps": {kind: [[stored(head) for head in layer] for layer in one] for kind, one in maps.items()},
         "measures": {
             kind: {"tokens": measured(maps[kind], kind), "words": measured(merged[kind], kind)}
-            for kind in KINDS
+            for kind in maps
         },
         "like": {kind: like_figures(one, attention, kind) for kind, one in merged.items()},
         "chances": [rounded(math.exp(one)) for one in attention.token_scores],
@@ -115,6 +116,11 @@ def check_size(attention: Attention, moments: int) -> None:
 
 
 # ---- maps
+
+
+def kinds_of(attention: Attention) -> list[str]:
+    """Those that the model has: a recurrent or convolutional one looks from target to source alone."""
+    return [kind for kind in KINDS if getattr(attention.trace, kind)]
 
 
 def stacked(attention: Attention, kind: str) -> Maps:

@@ -29,7 +29,14 @@ from torch import Tensor
 from manyheads.config import BEGIN, END, ModelConfig
 from manyheads.errors import RequestError
 from manyheads.model.attention import compatibility, visible
-from manyheads.model.layers import DecoderLayer, EncoderLayer, FeedForward, MultiHeadAttention, Residual
+from manyheads.model.layers import (
+    DecoderLayer,
+    EncoderLayer,
+    Experts,
+    FeedForward,
+    MultiHeadAttention,
+    Residual,
+)
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
 from manyheads.translate import Translator
@@ -88,6 +95,11 @@ def walked(
     attention = translator.attention(source, target, candidates=CANDIDATES)  # which also checks the engine
     model: Transformer = translator.engine.model  # type: ignore[attr-defined]
     config = model.config
+    if config.kind != "transformer" or config.experts is not None:
+        key, value = ("kind", config.kind) if config.kind != "transformer" else ("experts", config.experts)
+        raise RequestError(
+            f"model.{key} is {value!r}, but a walk goes through the layers of the paper's Transformer alone"
+        )
     if not 0 <= layer < config.layers:
         raise RequestError(f"layer is {layer}, but the model has {config.layers}, from 0")
     source_ids = [*translator.subwords.source.encode(source), END]
@@ -198,8 +210,11 @@ def attended(
     return added(part, around, x_TD, out_TD, side, steps)
 
 
-def fed_forward(feed_forward: FeedForward, around: Residual, x_TD: Tensor, side: str, steps: Steps) -> Tensor:
+def fed_forward(
+    feed_forward: FeedForward | Experts, around: Residual, x_TD: Tensor, side: str, steps: Steps
+) -> Tensor:
     """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (3.3)."""
+    assert isinstance(feed_forward, FeedForward)
     y_TD = steps.tell("feed_forward", "norm", "TD", side, around.norm(x_TD)) if around.pre else x_TD
     hidden_TF = steps.tell("feed_forward", "hidden", "TF", side, feed_forward.hidden(y_TD))
     out_TD = steps.tell("feed_forward", "outward", "TD", side, feed_forward.w_2(hidden_TF))

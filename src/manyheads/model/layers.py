@@ -17,7 +17,7 @@ from manyheads.errors import DataError
 from manyheads.kernels.split import split
 from manyheads.model.attention import Rule, attend
 from manyheads.model.cache import Cache
-from manyheads.packed import Packed
+from manyheads.packed import Packed, taken
 
 
 class Linear(nn.Linear):
@@ -44,6 +44,7 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, config: ModelConfig, *, causal: bool = False, window: int | None = None):
         super().__init__()
+        assert config.attention != "none"
         self.heads = config.heads
         self.w_q = Linear(config.d_model, config.heads * config.key_width)
         self.w_k = Linear(config.d_model, config.heads * config.key_width)
@@ -118,7 +119,7 @@ class FeedForward(nn.Module):
         self.w_2 = Linear(config.d_ff, config.d_model)
         self.activation = ACTIVATIONS[config.activation]
 
-    def forward(self, x_TD: Tensor) -> Tensor:
+    def forward(self, x_TD: Tensor, losses: list[Tensor] | None = None) -> Tensor:
         out: Tensor = self.w_2(self.hidden(x_TD))
         return out
 
@@ -129,6 +130,65 @@ class FeedForward(nn.Module):
 
             return products.rectified(x_TD, self.w_1.weight, self.w_1.bias)
         return self.activation(self.w_1(x_TD))
+
+
+class Experts(nn.Module):
+    """Several feed-forward layers, of which each token takes a few: conditional computation.
+
+    out = sum of g_e FFN_e(x) over the experts e with the highest gates, g their softmax
+    """
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        assert config.experts is not None
+        self.used = config.experts_used
+        self.gate = nn.Linear(config.d_model, config.experts)
+        self.experts = nn.ModuleList(FeedForward(config) for _ in range(config.experts))
+
+    def forward(self, x_TD: Tensor, losses: list[Tensor] | None = None) -> Tensor:
+        """`losses` receives how unequally busy the experts are."""
+        scores_TE = self.scores(x_TD)
+        highest_TN, chosen_TN = scores_TE.topk(self.used, -1)
+        if losses is not None:
+            losses.append(imbalance(scores_TE, chosen_TN))
+        out_TND = self.by_expert(x_TD, chosen_TN)
+        gates_TN1 = highest_TN.softmax(-1)[..., None]
+        out: Tensor = (gates_TN1 * out_TND).sum(1).to(out_TND.dtype)
+        return out
+
+    def scores(self, x_TD: Tensor) -> Tensor:
+        """In full precision: a rounded gate would decide between like experts. [T, E]"""
+        dtype = torch.promote_types(x_TD.dtype, torch.float32)
+        with torch.autocast(x_TD.device.type, enabled=False):
+            return F.linear(x_TD.to(dtype), self.gate.weight.to(dtype), self.gate.bias.to(dtype))
+
+    def by_expert(self, x_TD: Tensor, chosen_TN: Tensor) -> Tensor:
+        """What each chosen expert makes of a token: tokens are sorted by expert, so that each reads once.
+
+        An expert that nobody chose reads nothing, and so has a gradient of zeros, which ranks can sum up.
+        """
+        order = chosen_TN.flatten().argsort(stable=True)
+        each = x_TD[:, None].expand(-1, self.used, -1).flatten(0, 1)
+        busy = chosen_TN.flatten().bincount(minlength=len(self.experts)).tolist()
+        parts = zip(self.experts, taken(each, order).split(busy), strict=True)
+        out = torch.cat([expert(part) for expert, part in parts])
+        return taken(out, order.argsort()).view(*chosen_TN.shape, x_TD.shape[1])
+
+
+def imbalance(scores_TE: Tensor, chosen_TN: Tensor) -> Tensor:
+    """E sum_e f_e p_e: f the share of the choices that fell on an expert, p its mean probability.
+
+    1 where all are equally busy, E where one does all the work; it pushes down what is chosen too often.
+    """
+    experts = scores_TE.shape[1]
+    shares_E = chosen_TN.flatten().bincount(minlength=experts) / max(1, chosen_TN.numel())
+    means_E = scores_TE.softmax(-1).sum(0) / max(1, len(scores_TE))
+    found: Tensor = experts * (shares_E * means_E).sum()
+    return found
+
+
+def feed_forward(config: ModelConfig) -> FeedForward | Experts:
+    return FeedForward(config) if config.experts is None else Experts(config)
 
 
 class Dropout(nn.Dropout):
@@ -204,13 +264,19 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.self_attention = MultiHeadAttention(config, window=config.window)
-        self.feed_forward = FeedForward(config)
+        self.feed_forward = feed_forward(config)
         self.around_self_attention = Residual(config)
         self.around_feed_forward = Residual(config)
 
-    def forward(self, x_SD: Tensor, source: Packed, maps: list[Tensor] | None = None) -> Tensor:
+    def forward(
+        self,
+        x_SD: Tensor,
+        source: Packed,
+        maps: list[Tensor] | None = None,
+        losses: list[Tensor] | None = None,
+    ) -> Tensor:
         x_SD = self.around_self_attention(x_SD, lambda x: self.self_attention(x, x, source, source, maps))
-        out: Tensor = self.around_feed_forward(x_SD, self.feed_forward)
+        out: Tensor = self.around_feed_forward(x_SD, lambda x: self.feed_forward(x, losses))
         return out
 
 
@@ -221,7 +287,7 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.self_attention = MultiHeadAttention(config, causal=True, window=config.window)
         self.cross_attention = MultiHeadAttention(config)
-        self.feed_forward = FeedForward(config)
+        self.feed_forward = feed_forward(config)
         self.around_self_attention = Residual(config)
         self.around_cross_attention = Residual(config)
         self.around_feed_forward = Residual(config)
@@ -234,11 +300,13 @@ class DecoderLayer(nn.Module):
         source: Packed,
         self_maps: list[Tensor] | None = None,
         cross_maps: list[Tensor] | None = None,
+        losses: list[Tensor] | None = None,
     ) -> Tensor:
         return self.sublayers(
             x_TD,
             lambda x: self.self_attention(x, x, target, target, self_maps),
             lambda x: self.cross_attention(x, memory_SD, target, source, cross_maps),
+            losses,
         )
 
     def step(self, x_RD: Tensor, cache: Cache) -> Tensor:
@@ -254,8 +322,9 @@ class DecoderLayer(nn.Module):
         x: Tensor,
         see_the_past: Callable[[Tensor], Tensor],
         see_the_source: Callable[[Tensor], Tensor],
+        losses: list[Tensor] | None = None,
     ) -> Tensor:
         x = self.around_self_attention(x, see_the_past)
         x = self.around_cross_attention(x, see_the_source)
-        out: Tensor = self.around_feed_forward(x, self.feed_forward)
+        out: Tensor = self.around_feed_forward(x, lambda x: self.feed_forward(x, losses))
         return out

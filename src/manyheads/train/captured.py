@@ -36,7 +36,8 @@ def can_capture(config: Config, device: torch.device) -> bool:
     model, train = config.model, config.train
     widths = max(model.key_width, model.value_width)
     return (
-        (train.capture and not train.compile and train.precision != "float32")
+        (model.kind == "transformer" and model.experts is None)
+        and (train.capture and not train.compile and train.precision != "float32")
         and (device.type == "cuda" and kernels.there_is_triton() and has_kernel(device))
         and config.data.longest <= SPANS_LONGEST
         and (model.attention != "additive" and model.attention_dropout == 0 and widths <= SPANS_WIDTH_LIMIT)

@@ -25,7 +25,8 @@ from manyheads.data.store import Store
 from manyheads.engines.torch import TorchEngine
 from manyheads.errors import CheckpointError, ConfigError, NoRoomError, TrainingError
 from manyheads.evaluate import Score, greedy_bleu
-from manyheads.model.transformer import Transformer, count_parameters
+from manyheads.model import count_parameters, make_model
+from manyheads.model.encoder_decoder import EncoderDecoder
 from manyheads.packed import Packed
 from manyheads.train.captured import Captured, Outcome, can_capture
 from manyheads.train.distributed import World
@@ -76,7 +77,7 @@ class Objective(nn.Module):
     of the logits at once, stays as it is.
     """
 
-    def __init__(self, model: Transformer, train: TrainConfig) -> None:
+    def __init__(self, model: EncoderDecoder, train: TrainConfig) -> None:
         super().__init__()
         self.model, self.train_config = model, train
         self.hidden = torch.compile(model.hidden, dynamic=True) if train.compile else model.hidden
@@ -84,8 +85,13 @@ class Objective(nn.Module):
     def forward(self, source: Packed, inputs: Packed, labels_T: Tensor) -> tuple[Tensor, Tensor]:
         if self.train_config.compile:
             source, inputs = source.computed(), inputs.computed()
-        loss = chunked_loss(self.hidden(source, inputs), self.model.output, labels_T, self.train_config)
-        return loss.total, loss.nll
+        config, extra = self.model.config, list[Tensor]()
+        hidden_TD = self.hidden(source, inputs, losses=extra if config.experts else None)
+        loss = chunked_loss(hidden_TD, self.model.output, labels_T, self.train_config)
+        total = loss.total
+        if extra:  # of a token as much as of another, since whoever updates divides by their number
+            total = total + config.experts_balance * len(labels_T) * torch.stack(extra).sum()
+        return total, loss.nll
 
 
 class Trainer:
@@ -97,8 +103,9 @@ class Trainer:
         self.subwords = self.store.subwords
         self.config = replace(config, model=checkpoint.fitted(config.model, self.subwords))
         check_memory(self.config.model, world.device)
+        check_compiled(self.config)
         torch.manual_seed(self.config.train.seed)
-        self.model = Transformer(self.config.model)
+        self.model = make_model(self.config.model)
         check_reach(self.config)
         self.model.to(world.device)
         self.optimiser = Optimiser(self.model, self.config.train)
@@ -554,6 +561,16 @@ def check_memory(model: ModelConfig, device: torch.device) -> None:
         raise NoRoomError(
             f"training this model takes {needed / 2**30:.1f} GiB of memory at least, and {device} has "
             f"{there / 2**30:.1f}: make model.layers, model.d_model, model.d_ff or the vocabulary smaller"
+        )
+
+
+def check_compiled(config: Config) -> None:
+    """torch.compile makes one program of the Transformer; the others would fall into pieces."""
+    if config.train.compile and (config.model.kind != "transformer" or config.model.experts is not None):
+        key = "kind" if config.model.kind != "transformer" else "experts"
+        raise ConfigError(
+            f"train.compile is true, but model.{key} is {getattr(config.model, key)!r}, which it does not "
+            f"serve: set train.compile = false"
         )
 
 

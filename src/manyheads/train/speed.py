@@ -1,6 +1,8 @@
 """How much arithmetic a step is, and what share of the device's peak it reaches."""
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -8,6 +10,7 @@ from numpy.typing import NDArray
 
 from manyheads.config import ModelConfig
 from manyheads.data.batches import Batch
+from manyheads.model.bytenet import unfolded_length
 
 # Dense bfloat16 products a second, as the makers state them.
 PEAKS = {
@@ -23,19 +26,91 @@ PEAKS = {
 }
 
 
-def training_flops(config: ModelConfig, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> int:
+Lengths = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a forward pass multiplies and adds up: for each source token, target token and pair that meet."""
+
+    source: float
+    target: float
+    pairs: float  # all of them, of encoder, decoder and across
+
+
+def training_flops(config: ModelConfig, sources: Lengths, targets: Lengths) -> int:
     """Of a step over sentences of these lengths, real tokens only.
 
     Matrix parameters x 2, attention with the causal half, and the backward pass twice the forward.
     """
+    work = WORK[config.kind](config, sources, targets)
+    output = 2 * config.d_model * config.target_size
+    return round(
+        3 * (work.source * int(sources.sum()) + (work.target + output) * int(targets.sum()) + work.pairs)
+    )
+
+
+def of_transformer(config: ModelConfig, sources: Lengths, targets: Lengths) -> Work:
     head_widths = config.key_width + config.value_width
     query_side = 2 * config.d_model * config.heads * head_widths  # W_Q and W_O; W_K and W_V cost the same
-    layer = 3 * query_side + 2 * 2 * config.d_model * config.d_ff  # cross-attention's W_K, W_V: by source
-    per_source = config.layers * layer
-    per_target = config.layers * layer + 2 * config.d_model * config.target_size
-    seen = float((sources**2 + targets**2 / 2 + targets * sources).sum())  # encoder, decoder, cross
-    attention = config.layers * 2 * config.heads * head_widths * seen
-    return round(3 * (per_source * int(sources.sum()) + per_target * int(targets.sum()) + attention))
+    feed_forward = 2 * 2 * config.d_model * config.d_ff
+    if config.experts is not None:
+        feed_forward = config.experts_used * feed_forward + 2 * config.d_model * config.experts
+    layer = 3 * query_side + feed_forward  # cross-attention's W_K, W_V: by source
+    met = (
+        met_themselves(sources, config.window, causal=False)
+        + met_themselves(targets, config.window, causal=True)
+        + float((targets * sources).sum())
+    )
+    attention = config.layers * 2 * config.heads * head_widths * met
+    return Work(config.layers * layer, config.layers * layer, attention)
+
+
+def met_themselves(lengths: Lengths, window: int | None, *, causal: bool) -> float:
+    """Pairs of places of one text that see each other, in a window of r if there is one."""
+    seen = lengths / 2 if causal else lengths.astype(np.float64)
+    if window is not None:
+        seen = np.minimum(seen, window // 2 + 1 if causal else 2 * (window // 2) + 1)
+    return float((lengths * seen).sum())
+
+
+GATES = {"rnn": 1, "gru": 3, "lstm": 4}
+
+
+def of_recurrent(config: ModelConfig, sources: Lengths, targets: Lengths) -> Work:
+    width, gates, attends = config.d_ff, GATES[config.cell], config.attention != "none"
+    below = [config.d_model, *[width] * (config.layers - 1)]
+    context = [0, *[width if attends else 0] * (config.layers - 1)]
+    source = sum(2 * gates * width * (x + width // 2) for x in below)
+    target = sum(2 * gates * width * (x + c + width) for x, c in zip(below, context, strict=True))
+    target += 2 * width * (2 if attends else 1) * config.d_model
+    if not attends:
+        return Work(source, target, 0)
+    look_up = 2 * width * config.d_model  # W_Q by target, W_K by source
+    met = 2 * (config.d_model + width) * float((targets * sources).sum())
+    return Work(source + look_up, target + look_up, met)
+
+
+def of_convolutional(config: ModelConfig, sources: Lengths, targets: Lengths) -> Work:
+    ends = 2 * 2 * config.d_model * config.d_ff  # in and out
+    layer = 2 * config.kernel * config.d_ff * 2 * config.d_ff
+    attention = 2 * 2 * config.d_model * config.d_ff
+    met = config.layers * 2 * 2 * config.d_model * float((targets * sources).sum())
+    return Work(ends + config.layers * layer, ends + config.layers * (layer + attention), met)
+
+
+def of_bytenet(config: ModelConfig, sources: Lengths, targets: Lengths) -> Work:
+    block = 2 * (2 * config.d_model * config.d_ff + config.kernel * config.d_ff**2)
+    columns = unfolded_length(sources).sum() / max(1, sources.sum())  # for each token
+    return Work(config.layers * block * columns, 2 * 2 * config.d_model**2 + config.layers * block, 0)
+
+
+WORK: dict[str, Callable[[ModelConfig, Lengths, Lengths], Work]] = {
+    "transformer": of_transformer,
+    "recurrent": of_recurrent,
+    "convolutional": of_convolutional,
+    "bytenet": of_bytenet,
+}
 
 
 def batch_flops(config: ModelConfig, batch: Batch) -> int:

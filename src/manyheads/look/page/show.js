@@ -8,7 +8,7 @@ import { heatScene } from "./heat.js";
 import { linesScene } from "./lines.js";
 import { Maps } from "./maps.js";
 import { Picture, sideBySide, wholeCanvas, wholeSvg } from "./scene.js";
-import { KINDS, VIEWS, firstState, fromFragment, toFragment } from "./state.js";
+import { VIEWS, firstState, fromFragment, kindsOf, toFragment } from "./state.js";
 import { LANGUAGES, TEXTS, preferredLanguage } from "./texts.js";
 
 const LEAST_WIDTH = 260; // where the element is not laid out yet
@@ -327,7 +327,7 @@ class View {
       "div",
       { class: "controls" },
       group("segments views", texts.view, ...segments("view", VIEWS, (view) => this.change({ view }))),
-      group("segments kinds", texts.kind, ...segments("kind", KINDS, (kind) => this.change({ kind }))),
+      group("segments kinds", texts.kind, ...segments("kind", kindsOf(data), (kind) => this.change({ kind }))),
       group(
         "choices",
         texts.heads,

@@ -1,12 +1,13 @@
 // What is shown, as one plain object, and the same as a fragment of an address.
 
 export const VIEWS = ["lines", "grid", "head", "table"];
-export const KINDS = ["encoder", "decoder", "cross"];
+// Of attention: encoder, decoder and cross, or those that the model has.
+export const kindsOf = (data) => Object.keys(data.sides);
 
 export function firstState(data) {
   return {
     view: "lines",
-    kind: "encoder",
+    kind: kindsOf(data)[0],
     layer: data.layers - 1,
     head: 0,
     on: Array.from({ length: data.heads }, (_, head) => head), // heads whose lines are drawn
@@ -59,7 +60,7 @@ export function fromFragment(fragment, data) {
   const within = (value, below) => Number.isInteger(value) && value >= 0 && value < below;
   const count = (name, below) => (within(Number(get(name)) - 1, below) ? Number(get(name)) - 1 : null);
   if (VIEWS.includes(get("view"))) state.view = get("view");
-  if (KINDS.includes(get("kind"))) state.kind = get("kind");
+  if (kindsOf(data).includes(get("kind"))) state.kind = get("kind");
   state.layer = count("layer", data.layers) ?? state.layer;
   state.head = count("head", data.heads) ?? state.head;
   state.moment = count("moment", data.moments.length) ?? state.moment;

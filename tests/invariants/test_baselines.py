@@ -1,0 +1,209 @@
+"""What holds for the Transformer holds for the systems that it is compared with."""
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import manyheads as mh
+from draw import WORDS, compared_configs, model_of, pairs, sentences
+from manyheads.model import count_parameters, make_model
+from manyheads.model.encoder_decoder import initialise
+
+Texts = list[list[int]]
+TOKEN = st.integers(0, WORDS - 1)
+SOURCE = st.lists(TOKEN, max_size=6)
+KINDS = ["recurrent", "convolutional", "bytenet"]
+of_each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def small(kind: str, **changes: Any) -> mh.ModelConfig:
+    sizes = {"vocabulary": WORDS, "layers": 2, "d_model": 8, "d_ff": 6, "dropout": 0.0}
+    return mh.ModelConfig(kind=kind, **{**sizes, **changes})
+
+
+def close(a: Tensor, b: Tensor) -> None:
+    torch.testing.assert_close(a, b, atol=1e-10, rtol=1e-10)
+
+
+@of_each_kind
+@given(data=st.data(), texts=pairs())
+def test_future_tokens_cannot_change_the_past(
+    kind: str, data: st.DataObject, texts: tuple[Texts, Texts]
+) -> None:
+    model, source = model_of(data.draw(compared_configs(kind))), mh.Packed.of(texts[0])
+    before = texts[1]
+    kept = [data.draw(st.integers(0, len(text))) for text in before]
+    ends = data.draw(sentences(count=len(before)))
+    after = [text[:keep] + end for text, keep, end in zip(before, kept, ends, strict=True)]
+    old, new = mh.Packed.of(before), mh.Packed.of(after)
+    for a, b, keep in zip(old.split(model(source, old)), new.split(model(source, new)), kept, strict=True):
+        close(a[:keep], b[:keep])
+
+
+@of_each_kind
+@given(data=st.data(), texts=pairs(), chance=st.randoms(use_true_random=False))
+def test_company_order_and_a_bound_above_the_longest_change_nothing(
+    kind: str, data: st.DataObject, texts: tuple[Texts, Texts], chance: random.Random
+) -> None:
+    model = model_of(data.draw(compared_configs(kind)))
+    source, target = map(mh.Packed.of, texts)
+    together = target.split(model(source, target))
+    for words, alone, logits in zip(*texts, together, strict=True):
+        close(model(mh.Packed.of([words]), mh.Packed.of([alone])), logits)
+    order = list(range(len(texts[0])))
+    chance.shuffle(order)
+    sources, targets = ([side[i] for i in order] for side in texts)
+    moved = mh.Packed.of(targets)
+    for place, logits in zip(order, moved.split(model(mh.Packed.of(sources), moved)), strict=True):
+        close(logits, together[place])
+    loose = [replace(side, longest=side.longest + 3) for side in (source, target)]
+    close(model(*loose), model(source, target))
+
+
+def full_forward(model: Any, sources: Texts, read: Texts) -> Tensor:
+    """The logits after the last token of each row, computed without a cache."""
+    target = mh.Packed.of(read)
+    return model(mh.Packed.of(sources), target)[target.offsets[1:].long() - 1]
+
+
+@of_each_kind
+@given(data=st.data())
+def test_a_cached_step_equals_the_full_forward(kind: str, data: st.DataObject) -> None:
+    """Whatever a search does in between: reorder hypotheses, drop finished sentences, admit waiting ones."""
+    model, width = model_of(data.draw(compared_configs(kind))), data.draw(st.integers(1, 3))
+    sources = data.draw(st.lists(SOURCE, min_size=1, max_size=3))
+    read: Texts = [[] for _ in sources for _ in range(width)]
+    state = model.start(model.encode(mh.Packed.of(sources)), width=width)
+    actions = st.sampled_from(["step", "step", "reorder", "drop", "admit"])
+    for action in data.draw(st.lists(actions, max_size=8)):
+        if action == "step" and sources:
+            tokens = data.draw(st.lists(TOKEN, min_size=len(read), max_size=len(read)))
+            read = [[*row, token] for row, token in zip(read, tokens, strict=True)]
+            logits, state = model.step(torch.tensor(tokens), state)
+            of_rows = [source for source in sources for _ in range(width)]
+            torch.testing.assert_close(logits, full_forward(model, of_rows, read), atol=1e-9, rtol=1e-9)
+        elif action == "reorder" and sources:
+            rows = [
+                sentence * width + data.draw(st.integers(0, width - 1))
+                for sentence in range(len(sources))
+                for _ in range(width)
+            ]
+            read = [read[row] for row in rows]
+            state = state.reorder(torch.tensor(rows))
+        elif action == "drop" and sources:
+            gone = data.draw(st.integers(0, len(sources) - 1))
+            sources = sources[:gone] + sources[gone + 1 :]
+            read = read[: gone * width] + read[(gone + 1) * width :]
+            state = state.drop(torch.tensor([gone]))
+        elif action == "admit":
+            new = data.draw(st.lists(SOURCE, min_size=1, max_size=2))
+            sources = sources + new
+            read = read + [[] for _ in new for _ in range(width)]
+            state = state.admit(model.encode(mh.Packed.of(new)))
+        assert len(state) == len(sources)
+
+
+@of_each_kind
+def test_a_long_decoding_beside_a_short_source_equals_the_full_forward(kind: str) -> None:
+    """Far beyond what a convolution remembers, and beyond the columns of a source that ends early."""
+    model, read = model_of(small(kind, layers=3)), [token % WORDS for token in range(40)]
+    sources = [[3], [4, 5, 6, 7, 8] * 4]
+    state = model.start(model.encode(mh.Packed.of(sources)))
+    logits = []
+    for token in read:
+        found, state = model.step(torch.tensor([token, token]), state)
+        logits.append(found)
+    target = mh.Packed.of([read, read])
+    expected = torch.stack(target.split(model(mh.Packed.of(sources), target)), 1)
+    torch.testing.assert_close(torch.stack(logits), expected, atol=1e-9, rtol=1e-9)
+
+
+@of_each_kind
+@given(data=st.data(), texts=pairs())
+def test_a_trace_changes_no_bit_and_holds_what_maps_there_are(
+    kind: str, data: st.DataObject, texts: tuple[Texts, Texts]
+) -> None:
+    config = data.draw(compared_configs(kind))
+    model, trace = model_of(config), mh.Trace()
+    source, target = map(mh.Packed.of, texts)
+    for _ in range(2):  # a trace that is used again holds the latest call
+        assert torch.equal(model(source, target, trace=trace), model(source, target))
+    layers = {"recurrent": config.attention != "none", "convolutional": config.layers, "bytenet": 0}[kind]
+    shapes = [(1, len(q), len(k)) for q, k in zip(texts[1], texts[0], strict=True)]
+    assert [[tuple(found.shape) for found in layer] for layer in trace.cross] == [shapes] * layers
+    assert trace.encoder == trace.decoder == []
+
+
+@of_each_kind
+@pytest.mark.parametrize("texts", [([], []), ([[]], [[]]), ([[], [3]], [[4], []]), ([[]], [[1, 2]])])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_empty_sentences_and_empty_batches_are_legal(
+    kind: str, texts: tuple[Texts, Texts], dropout: float
+) -> None:
+    model = make_model(small(kind, dropout=dropout))
+    source, target = map(mh.Packed.of, texts)
+    logits = model(source, target)
+    logits.square().sum().backward()
+    assert logits.shape == (len(target.tokens), WORDS)
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    state = model.start(model.encode(source), width=2)
+    logits, state = model.step(torch.ones(2 * len(source), dtype=torch.int64), state)
+    assert logits.isfinite().all()
+    state = state.admit(model.encode(mh.Packed.of([[3, 4]])))
+    assert model.step(torch.ones(2 * len(state), dtype=torch.int64), state)[0].isfinite().all()
+
+
+@of_each_kind
+def test_wrong_calls_are_refused(kind: str) -> None:
+    model = model_of(small(kind))
+    memory = model.encode(mh.Packed.of([[3], [4]]))
+    with pytest.raises(mh.RequestError, match="0 hypotheses a sentence, but there must be at least 1"):
+        model.start(memory, width=0)
+    with pytest.raises(mh.RequestError, match="3 tokens, but the state has 4 rows"):
+        model.step(torch.tensor([1, 1, 1]), model.start(memory, width=2))
+    with pytest.raises(mh.RequestError, match="3 rows to reorder, but the state has 4"):
+        model.start(memory, width=2).reorder(torch.tensor([0, 1, 2]))
+    with pytest.raises(mh.DataError, match="3 sentences look at 1"):
+        model(mh.Packed.of([[3]]), mh.Packed.of([[1], [1], [1]]))
+    with pytest.raises(mh.DataError, match=f"token id 40, but the vocabulary has {WORDS}"):
+        model(mh.Packed.of([[3, 40]]), mh.Packed.of([[1]]))
+
+
+@of_each_kind
+def test_every_weight_is_initialised_counted_and_used(kind: str) -> None:
+    config = small(kind, output_bias=True)
+    model = make_model(config).double()
+    for parameter in model.parameters():
+        nn.init.constant_(parameter, torch.nan)
+    initialise(model)
+    sizes = count_parameters(config)
+    assert sizes["total"] == sum(p.numel() for p in model.parameters())
+    assert sizes["total"] == sum(size for part, size in sizes.items() if part != "total")
+    source, target = mh.Packed.of([[5, 6, 7, 2], [8, 2]]), mh.Packed.of([[1, 9, 10], [1, 3]])
+    model.hidden(source, target).square().sum().backward()
+    for name, parameter in model.named_parameters():
+        if name != "output.bias" and not name.endswith("w_k.bias"):  # which the softmax cancels
+            assert parameter.grad is not None, name
+            assert parameter.grad.abs().max() > 1e-9, name
+
+
+@of_each_kind
+def test_training_and_decoding_under_autocast_follow_full_precision(kind: str) -> None:
+    model = make_model(small(kind))
+    source, tokens = mh.Packed.of([[3, 4, 5], [6]]), [1, 5, 6]
+    target = mh.Packed.of([tokens, tokens])
+    expected = model(source, target)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = model(source, target)
+        state = model.start(model.encode(source))
+        for token in tokens:
+            logits, state = model.step(torch.tensor([token, token]), state)
+    found.float().sum().backward()
+    torch.testing.assert_close(found.float(), expected, atol=0.06, rtol=0.06)
+    torch.testing.assert_close(logits.float(), expected[[2, 5]], atol=0.06, rtol=0.06)

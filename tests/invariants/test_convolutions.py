@@ -1,0 +1,146 @@
+"""Convolutions over packed texts beside a plain loop over tokens, and how far stacks of them see."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.functional import conv1d, layer_norm, relu
+from torch.nn.utils.parametrizations import weight_norm
+
+import manyheads as mh
+from draw import WORDS, model_of, random_tensor, sentences
+from manyheads.model.bytenet import ByteNet, dilations, unfolded
+from manyheads.model.convolution import Convolution
+
+
+def made(inputs: int, outputs: int, kernel: int, **how: Any) -> Convolution:
+    """With weights of which none is what it began as."""
+    layer = Convolution(inputs, outputs, kernel, **how).double()
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter)
+    return layer
+
+
+def plain_loop(layer: Convolution, x_LX: Tensor) -> Tensor:
+    """out_t = b + sum_j W_j x_{t + o_j}, one token and one place after the other."""
+    kernels = layer.weight.chunk(len(layer.offsets), dim=1)
+    found = []
+    for place in range(len(x_LX)):
+        total = layer.bias
+        for kernel, offset in zip(kernels, layer.offsets, strict=True):
+            if 0 <= place + offset < len(x_LX):
+                total = total + kernel @ x_LX[place + offset]
+        found.append(total)
+    return torch.stack(found) if found else x_LX.new_zeros(0, len(layer.bias))
+
+
+@given(sentences(), st.sampled_from([1, 3, 5]), st.sampled_from([1, 2, 4]), st.booleans(), st.booleans())
+def test_a_packed_convolution_is_the_plain_loop_over_each_sentence(
+    texts: list[list[int]], kernel: int, dilation: int, causal: bool, normalises: bool
+) -> None:
+    text = mh.Packed.of(texts)
+    layer = made(3, 4, kernel, dilation=dilation, causal=causal, normalises=normalises)
+    x = random_tensor(len(text.tokens), 3)
+    expected = torch.cat([x.new_zeros(0, 4), *(plain_loop(layer, one) for one in text.split(x))])
+    found = layer(x, text)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
+    if len(x):
+        inputs = [x, *layer.parameters()]
+        ours, theirs = (torch.autograd.grad(out.sin().sum(), inputs) for out in (found, expected))
+        torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dilation", [1, 3])
+def test_a_packed_convolution_is_torchs_conv1d(causal: bool, dilation: int) -> None:
+    text = mh.Packed.of([[3] * 9])
+    layer, x = made(3, 4, 5, dilation=dilation, causal=causal), random_tensor(9, 3)
+    kernels = layer.weight.view(4, 5, 3).transpose(1, 2)  # theirs is [out, in, k]
+    both, ahead = 4 * dilation, 0 if causal else 2 * dilation
+    around = torch.nn.functional.pad(x.T, (both - ahead, ahead))
+    expected = conv1d(around[None], kernels, layer.bias, dilation=dilation)[0].T
+    torch.testing.assert_close(layer(x, text), expected, atol=1e-12, rtol=1e-12)
+
+
+def test_weights_are_normalised_as_torch_does_it_and_begin_as_if_they_were_not() -> None:
+    layer = Convolution(3, 4, 5, normalises=True).double()
+    layer.initialise()
+    torch.testing.assert_close(layer.weight, layer.direction.detach())
+    judge = torch.nn.Linear(15, 4).double()
+    judge.weight.data.copy_(layer.direction)
+    weight_norm(judge)
+    torch.nn.init.normal_(layer.gain)
+    judge.parametrizations.weight.original0.data.copy_(layer.gain[:, None])
+    torch.testing.assert_close(layer.weight, judge.weight, atol=1e-12, rtol=1e-12)
+
+
+def test_initial_convolutions_keep_the_variance_that_they_are_told_to() -> None:
+    layer = Convolution(400, 300, 3, spread=2.0)
+    layer.initialise()
+    out = layer(torch.randn(200, 400), mh.Packed.of([[3] * 200]))
+    assert out[1:-1].var().item() == pytest.approx(2, rel=0.1)
+
+
+# ---- ByteNet
+
+
+def test_a_block_of_bytenet_is_its_formula() -> None:
+    model = model_of(mh.ModelConfig(kind="bytenet", vocabulary=WORDS, layers=1, d_model=6, d_ff=4))
+    block, text, x = model.decoder[0], mh.Packed.of([[3, 4, 5], [6]]), random_tensor(4, 6)
+
+    def opened(h: Tensor, norm: Any) -> Tensor:
+        return relu(layer_norm(h, h.shape[-1:], norm.weight, norm.bias))
+
+    narrow = opened(x, block.norms[0]) @ block.inward.weight.T + block.inward.bias
+    seen = opened(narrow, block.norms[1])
+    across = torch.cat([plain_loop(block.across, one) for one in text.split(seen)])
+    expected = x + opened(across, block.norms[2]) @ block.outward.weight.T + block.outward.bias
+    torch.testing.assert_close(block(x, text), expected, atol=1e-12, rtol=1e-12)
+
+
+def test_dilations_double_and_begin_anew() -> None:
+    assert dilations(7, 16) == [1, 2, 4, 8, 16, 1, 2]
+    assert dilations(3, 1) == [1, 1, 1]
+    assert dilations(4, 5) == [1, 2, 4, 1]
+
+
+@pytest.mark.parametrize(("layers", "kernel", "dilation"), [(1, 3, 16), (3, 3, 4), (4, 3, 2), (2, 5, 2)])
+def test_bytenet_sees_as_far_as_its_dilations_add_up(layers: int, kernel: int, dilation: int) -> None:
+    """By gradient: the decoder so far back, the encoder half as far to either side."""
+    config = mh.ModelConfig(
+        kind="bytenet", vocabulary=WORDS, layers=layers, d_model=8, d_ff=8, kernel=kernel, dilation=dilation
+    )
+    model: ByteNet = model_of(config)
+    reach = (kernel - 1) * sum(dilations(layers, dilation))
+    text = mh.Packed.of([[3] * 60])
+    x = random_tensor(60, 8)
+    h = x
+    for block in model.decoder:
+        h = block(h, text)
+    seen = torch.autograd.grad(h[40].sin().sum(), x)[0].abs().sum(1).nonzero().flatten().tolist()
+    assert seen[0] == max(0, 40 - reach)
+    assert seen[-1] == 40
+    h = x
+    for block in model.encoder:
+        h = block(h, text)
+    seen = torch.autograd.grad(h[30].sin().sum(), x)[0].abs().sum(1).nonzero().flatten().tolist()
+    assert (seen[0], seen[-1]) == (30 - reach // 2, 30 + reach // 2)
+
+
+def test_the_decoder_reads_the_source_column_by_column_and_goes_on_without() -> None:
+    """The t-th token sees what the encoder made of the first t columns, and no column beyond."""
+    config = mh.ModelConfig(kind="bytenet", vocabulary=WORDS, layers=1, d_model=8, d_ff=8, kernel=1)
+    model: ByteNet = model_of(config)
+    source, target = mh.Packed.of([[3, 4, 5, 6, 7]]), mh.Packed.of([[1] * 9])
+    assert unfolded(source).lengths.tolist() == [6]
+    assert unfolded(mh.Packed.of([[], [3], [3] * 10])).lengths.tolist() == [0, 2, 12]
+    memory = model.encode(source)
+    columns = memory.hidden.detach().requires_grad_()
+    hidden = model.decode(target, type(memory)(columns, memory.source))
+    for place in range(9):
+        (by_columns,) = torch.autograd.grad(hidden[place].sin().sum(), columns, retain_graph=True)
+        seen = by_columns.abs().sum(1).nonzero().flatten().tolist()
+        assert seen == ([place] if place < 6 else [])

@@ -1,0 +1,111 @@
+"""Conditional computation: a mixture of feed-forward layers, of which each token takes a few."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+import manyheads as mh
+from draw import WORDS, model_of, random_tensor
+from manyheads.model.layers import Experts, imbalance
+from manyheads.train.loop import Objective
+from manyheads.train.loss import chunked_loss
+
+SMALL = mh.ModelConfig(
+    vocabulary=WORDS, layers=2, d_model=8, d_ff=6, heads=2, dropout=0.0, experts=4, experts_used=2
+)
+SOURCE, TARGET = mh.Packed.of([[3, 4, 5, 6], [7], []]), mh.Packed.of([[1, 8], [1, 9, 10, 3], [1]])
+
+
+def plain_loop(layer: Experts, x_TD: Tensor) -> Tensor:
+    """One token after the other."""
+    found = []
+    for x_D in x_TD:
+        scores_E = layer.gate.weight @ x_D + layer.gate.bias
+        best = scores_E.argsort(descending=True)[: layer.used]
+        gates = scores_E[best].exp() / scores_E[best].exp().sum()
+        found.append(sum(gate * layer.experts[e](x_D[None])[0] for gate, e in zip(gates, best, strict=True)))
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("used", [1, 2, 4])
+def test_experts_are_those_of_a_plain_loop_over_tokens(used: int) -> None:
+    layer = model_of(replace(SMALL, experts_used=used)).encoder[0].feed_forward
+    x = random_tensor(9, 8)
+    found, expected = layer(x), plain_loop(layer, x)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
+    inputs = [x, *layer.parameters()]
+    ours, theirs = (
+        torch.autograd.grad(out.sin().sum(), inputs, allow_unused=True, materialize_grads=True)
+        for out in (found, expected)
+    )
+    torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
+
+
+def test_all_experts_alike_are_one_feed_forward_layer() -> None:
+    layer = model_of(SMALL).encoder[0].feed_forward
+    for expert in layer.experts:
+        expert.load_state_dict(layer.experts[0].state_dict())
+    x = random_tensor(5, 8)
+    torch.testing.assert_close(layer(x), layer.experts[0](x), atol=1e-12, rtol=1e-12)
+
+
+def test_an_expert_that_nobody_chose_has_a_gradient_of_zeros() -> None:
+    """Ranks that share a model sum up the gradient of every parameter."""
+    layer = model_of(SMALL).encoder[0].feed_forward
+    layer.gate.bias.data[0] = -1e9
+    layer(random_tensor(5, 8)).sum().backward()
+    assert all((p.grad == 0).all() for p in layer.experts[0].parameters())
+    assert all(p.grad is not None for p in layer.parameters())
+    assert layer(random_tensor(0, 8)).shape == (0, 8)
+
+
+def test_the_balance_has_its_known_values() -> None:
+    even = torch.zeros(8, 4)
+    assert imbalance(even, torch.arange(8)[:, None] % 4).item() == pytest.approx(1)
+    alone = torch.tensor([[50.0, 0, 0, 0]]).expand(8, 4)
+    assert imbalance(alone, torch.zeros(8, 1, dtype=torch.int64)).item() == pytest.approx(4)
+    pair = torch.tensor([[50.0, 50.0, 0, 0]]).expand(8, 4)
+    assert imbalance(pair, torch.tensor([[0, 1]]).expand(8, 2)).item() == pytest.approx(2)
+    assert imbalance(torch.zeros(0, 4), torch.zeros(0, 2, dtype=torch.int64)).item() == 0
+
+
+def test_the_balance_lowers_the_score_of_who_is_chosen_too_often() -> None:
+    scores = torch.tensor([[2.0, 1.0, 0.0]] * 4, requires_grad=True)
+    imbalance(scores, torch.zeros(4, 1, dtype=torch.int64)).backward()
+    assert (scores.grad[:, 0] > 0).all()
+    assert (scores.grad[:, 1:] < 0).all()
+
+
+def test_training_adds_the_balance_of_every_layer_by_its_weight_and_by_tokens() -> None:
+    config = replace(SMALL, experts_balance=0.5)
+    model, train, labels = model_of(config), mh.TrainConfig(), torch.tensor([3, 4, 5, 6, 7, 8, 9])
+    losses: list[Tensor] = []
+    hidden = model.hidden(SOURCE, TARGET, losses=losses)
+    plain = chunked_loss(hidden, model.output, labels, train)
+    assert len(losses) == 2 * config.layers
+    total, nll = Objective(model, train)(SOURCE, TARGET, labels)
+    torch.testing.assert_close(total, plain.total + 0.5 * 7 * sum(losses))
+    torch.testing.assert_close(nll, plain.nll)
+    assert torch.equal(hidden, model.hidden(SOURCE, TARGET))  # collecting changes nothing
+
+
+def test_company_changes_nothing_and_a_cached_step_is_the_full_forward() -> None:
+    model = model_of(SMALL)
+    together = TARGET.split(model(SOURCE, TARGET))
+    state = model.start(model.encode(SOURCE))
+    logits, _ = model.step(torch.tensor([1, 1, 1]), state)
+    for number, (source, target) in enumerate(zip(SOURCE.split(), TARGET.split(), strict=True)):
+        alone = model(mh.Packed.of([source.tolist()]), mh.Packed.of([target.tolist()]))
+        torch.testing.assert_close(alone, together[number], atol=1e-10, rtol=1e-10)
+        torch.testing.assert_close(logits[number], together[number][0], atol=1e-10, rtol=1e-10)
+
+
+def test_gates_stay_in_full_precision_under_autocast() -> None:
+    layer = Experts(SMALL)
+    x = torch.randn(6, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(layer.scores(x), layer.gate(x).float()) is False
+        assert layer.scores(x).dtype == torch.float32
+        assert layer(x).dtype == torch.bfloat16

@@ -1,0 +1,67 @@
+"""The arithmetic that is told of a step is what torch counts."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from torch.utils.flop_counter import FlopCounterMode
+
+import manyheads as mh
+from manyheads.model import attention, make_model
+from manyheads.model.recurrent import Recurrence
+from manyheads.train.speed import GATES, met_themselves, training_flops
+
+SIZES: dict[str, Any] = {
+    "vocabulary": 11,
+    "layers": 3,
+    "d_model": 8,
+    "d_ff": 6,
+    "dropout": 0.0,
+    "ties": "none",
+}
+CONFIGS = {
+    **{
+        f"{cell}-{kind}": mh.ModelConfig(kind="recurrent", cell=cell, attention=kind, **SIZES)
+        for cell, kind in (("rnn", "dot"), ("gru", "none"), ("lstm", "scaled-dot"))
+    },
+    "convolutional": mh.ModelConfig(kind="convolutional", attention="dot", **SIZES),
+    "bytenet": mh.ModelConfig(kind="bytenet", **SIZES),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_step_of_each_kind_is_counted_as_torch_counts_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = CONFIGS[name]
+    monkeypatch.setattr(attention, "choose_path", lambda *_: "reference")
+    monkeypatch.setattr(Recurrence, "fused", Recurrence.plain)  # kernels are not looked into
+    lengths = np.array([5, 5]), np.array([4, 4])
+    source, target = (mh.Packed.of([[3] * length for length in side]) for side in lengths)
+    model = make_model(config)
+    with FlopCounterMode(display=False) as counter:
+        model(source, target).sum().backward()
+    of_first_states = 0  # which are zeros and need no gradient, but are counted as any other
+    if config.kind == "recurrent":
+        of_first_states = config.layers * 2 * 2 * 2 * GATES[config.cell] * (config.d_ff // 2) ** 2
+    assert training_flops(config, *lengths) == counter.get_total_flops() + of_first_states
+
+
+def test_experts_cost_what_is_used_of_them_and_a_window_what_it_sees() -> None:
+    base = mh.ModelConfig(vocabulary=11, layers=1, d_model=8, d_ff=8, heads=2)
+    lengths = np.array([10]), np.array([10])
+    whole = training_flops(base, *lengths)
+    mixed = training_flops(replace(base, d_ff=4, experts=4, experts_used=2), *lengths)
+    assert mixed - whole == 3 * 20 * 2 * 8 * 4  # the gate
+    assert met_themselves(np.array([10]), None, causal=False) == 100
+    assert met_themselves(np.array([10]), 4, causal=False) == 50
+    assert met_themselves(np.array([10, 2]), 4, causal=True) == 30 + 2
+    assert training_flops(replace(base, window=4), *lengths) < whole
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "convolutional", "bytenet"])
+def test_an_empty_batch_costs_nothing(kind: str) -> None:
+    empty = np.zeros(0, np.int64)
+    changes = {"attention": "dot"} if kind == "convolutional" else {}
+    assert training_flops(mh.ModelConfig(kind=kind, **changes), empty, empty) == 0
