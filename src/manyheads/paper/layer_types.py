@@ -4,7 +4,7 @@ The paper's complexity is of the mixing: the projections W_Q, W_K, W_V and W_O o
 besides, and an RNN's input projection too.
 
     self-attention    softmax(q k^T) v over all pairs, through the model's door, heads of 64 as in the paper
-    recurrent         h_t = tanh(x_t + h_{t-1} U), one step after the other
+    recurrent         h_t = tanh(x_t + U h_{t-1}), one step after the other
     convolution       d to d over k positions; contiguous, or in a stack that is dilated by k^0, k^1, k^2 ...
     restricted        self-attention of a window of r, as a band
 
@@ -16,11 +16,15 @@ from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyheads.config import ModelConfig
 from manyheads.model.attention import Rule, attend
+from manyheads.model.bytenet import Block
+from manyheads.model.convolution import Convolution
+from manyheads.model.convolutional import GatedConvolution
 from manyheads.model.layers import MultiHeadAttention
+from manyheads.model.recurrent import Recurrence, plain_cell
 from manyheads.packed import Packed
 
 HEAD = 64  # d_k and d_v of both models of the paper
@@ -106,66 +110,73 @@ def attention_hop(x_BND: Tensor, window: int | None = None) -> Tensor:
 
 def recurrence(size: Size) -> Work:
     x_NBD, u_DD = torch.randn(size.n, size.batch, size.d), torch.randn(size.d, size.d) * size.d**-0.5
-    return Work((x_NBD,), lambda: recur(x_NBD, u_DD))
+    zero_D = torch.zeros(size.d)
+    return Work((x_NBD,), lambda: recur(x_NBD, u_DD, zero_D))
 
 
-def recur(x_NBD: Tensor, u_DD: Tensor) -> Tensor:
-    h_BD = torch.zeros(x_NBD.shape[1:])
-    states = []
+def recur(x_NBD: Tensor, u_DD: Tensor, bias_D: Tensor) -> Tensor:
+    """The model's plain cell, step by step."""
+    state, states = [torch.zeros(x_NBD.shape[1:])], []
     for x_BD in x_NBD:
-        h_BD = cell(x_BD, h_BD, u_DD)
-        states.append(h_BD)
+        state = plain_cell(x_BD, state, u_DD, bias_D)
+        states += state
     return torch.stack(states)
 
 
-def cell(x_BD: Tensor, h_BD: Tensor, u_DD: Tensor) -> Tensor:
-    """h_t = f(h_{t-1}, x_t)"""
-    return torch.tanh(torch.addmm(x_BD, h_BD, u_DD))
-
-
 def recurrent_layer(size: Size) -> Work:
-    """With its input projection."""
-    x_NBD = torch.randn(size.n, size.batch, size.d)
-    w_DD, u_DD = torch.randn(2, size.d, size.d) * size.d**-0.5
-    bias_D = torch.randn(size.d)
-    return Work((x_NBD,), lambda: recur(F.linear(x_NBD, w_DD, bias_D), u_DD))
+    """Long short-term memory, with its input projection, step by step."""
+    layer, text = Recurrence("lstm", size.d, size.d).eval(), text_of(size)
+    x_TD = torch.randn(size.batch * size.n, size.d)
+    return Work((x_TD,), lambda: layer(x_TD, text, path="plain")[0])
 
 
 def recurrent_hop(h_BND: Tensor, x_BND: Tensor, number: int, k: int) -> Tensor:
     """One step of every position at once, from what its left neighbour had before."""
+    d = h_BND.shape[-1]
     before_BND = F.pad(h_BND, (0, 0, 1, -1))
-    u_DD = fixed_weights(h_BND.shape[-1], h_BND.shape[-1])
-    return cell(x_BND.flatten(0, 1), before_BND.flatten(0, 1), u_DD).view_as(h_BND)
+    return plain_cell(x_BND, [before_BND], fixed_weights(d, d), h_BND.new_zeros(d))[0]
 
 
 # ---- convolution
 
 
 def convolution(size: Size, *, dilated: bool = False) -> Work:
-    x_BDN, w_DDK = torch.randn(size.batch, size.d, size.n), torch.randn(size.d, size.d, size.k)
-    dilation = size.k if dilated else 1
-    return Work((x_BDN,), lambda: convolve(x_BDN, w_DDK, dilation))
+    layer = Convolution(size.d, size.d, size.k, dilation=size.k if dilated else 1, causal=True)
+    layer.initialise()
+    return over_text(layer, size)
 
 
-def convolve(x_BDN: Tensor, w_EDK: Tensor, dilation: int) -> Tensor:
+def over_text(layer: nn.Module, size: Size) -> Work:
+    text, x_TD = text_of(size), torch.randn(size.batch * size.n, size.d)
+    return Work((x_TD,), lambda: layer(x_TD, text))
+
+
+def gated_layer(size: Size) -> Work:
+    """ConvS2S's: twice as wide, with a gated linear unit."""
+    layer = GatedConvolution(ModelConfig(d_ff=size.d, kernel=size.k), causal=True).eval()
+    layer.convolution.initialise()
+    return over_text(layer, size)
+
+
+def dilated_layer(size: Size) -> Work:
+    """ByteNet's residual block: half as wide between two products."""
+    config = ModelConfig(d_model=size.d, d_ff=size.d // 2, kernel=size.k)
+    layer = Block(config, size.k, causal=True).eval()
+    for part in (layer.inward, layer.across, layer.outward):
+        part.initialise()
+    return over_text(layer, size)
+
+
+def convolution_hop(x_BND: Tensor, dilation: int, k: int) -> Tensor:
     """Causal: a position sees itself and k - 1 before it. So both kinds of stack reach all that came before.
 
     Were it centred, a dilated stack would lose the ways that lead over an end of the sentence.
     """
-    return F.conv1d(F.pad(x_BDN, (dilation * (w_EDK.shape[-1] - 1), 0)), w_EDK, dilation=dilation)
-
-
-def convolutional_layer(size: Size, *, dilated: bool = False) -> Work:
-    """Twice as wide for a gated linear unit, and a residual sum."""
-    x_BDN, w_EDK = torch.randn(size.batch, size.d, size.n), torch.randn(2 * size.d, size.d, size.k)
-    dilation = size.k if dilated else 1
-    return Work((x_BDN,), lambda: x_BDN + F.glu(convolve(x_BDN, w_EDK, dilation), dim=1))
-
-
-def convolution_hop(x_BND: Tensor, dilation: int, k: int) -> Tensor:
-    d = x_BND.shape[-1]
-    w_DDK = fixed_weights(d * k, d).view(d, d, k)
-    return torch.tanh(convolve(x_BND.transpose(1, 2), w_DDK, dilation)).transpose(1, 2)
+    batch, n, d = x_BND.shape
+    layer = Convolution(d, d, k, dilation=dilation, causal=True).double()
+    layer.direction.data, layer.bias.data = fixed_weights(d, d * k), fixed_weights(d)
+    mixed_TD = layer(x_BND.flatten(0, 1), Packed.of([[0] * n] * batch))
+    return torch.tanh(mixed_TD).view_as(x_BND)
 
 
 def fixed_weights(*shape: int) -> Tensor:
@@ -209,7 +220,7 @@ LAYERS = (
         path="n/k",
         orders={"n": 1, "d": 2, "k": 1},
         mixing=convolution,
-        whole=convolutional_layer,
+        whole=gated_layer,
         hop=lambda x, inputs, number, k: convolution_hop(x, 1, k),
         path_order=1,
         one_way=True,
@@ -222,7 +233,7 @@ LAYERS = (
         path="log_k n",
         orders={"n": 1, "d": 2, "k": 1},
         mixing=lambda size: convolution(size, dilated=True),
-        whole=lambda size: convolutional_layer(size, dilated=True),
+        whole=dilated_layer,
         hop=lambda x, inputs, number, k: convolution_hop(x, k**number, k),
         path_order=None,
         one_way=True,
