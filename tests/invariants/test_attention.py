@@ -1,12 +1,15 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 import manyheads as mh
 from draw import problems, random_tensor
+from manyheads.model import attention
 from manyheads.model.attention import Rule, attend, choose_path, kernel_serves
 
 
@@ -28,6 +31,28 @@ def test_the_padded_path_equals_the_reference(problem: dict[str, Any]) -> None:
         values_and_gradients(problem, "padded"), values_and_gradients(problem, "reference"), strict=True
     ):
         torch.testing.assert_close(fast, plain, atol=1e-10, rtol=1e-10)
+
+
+@given(problems(), st.integers(1, 8), st.integers(1, 4))
+def test_the_banded_path_equals_the_reference(problem: dict[str, Any], window: int, block: int) -> None:
+    """Blocks so small that sentences cross them, and that several sentences lie in one."""
+    if problem["queries"] is not problem["keys"]:
+        return
+    problem["rule"] = replace(problem["rule"], window=window)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention, "BAND_BLOCK", block)
+        fast = values_and_gradients(problem, "banded")
+    for ours, plain in zip(fast, values_and_gradients(problem, "reference"), strict=True):
+        torch.testing.assert_close(ours, plain, atol=1e-10, rtol=1e-10)
+
+
+def test_a_window_that_is_narrow_beside_the_sentence_is_a_band() -> None:
+    """A block and its neighbours in reach are 32 + 32 + 32 keys here; twice that is enough."""
+    q = torch.zeros(1, 1, 4)
+    assert choose_path(q, q, Rule(window=64), 192) == "banded"
+    assert choose_path(q, q, Rule(window=64), 191) == "padded"
+    assert choose_path(q, q, Rule(window=64, causal=True), 128) == "banded"
+    assert choose_path(q, q, Rule(), 10_000) == "padded"
 
 
 def varlen_by_the_book(

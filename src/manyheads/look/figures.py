@@ -42,7 +42,7 @@ HANGUL_FONTS = (  # by name, the likelier first: opening every font takes long
 
 def write_figures(attention: Attention, folder: Path) -> list[Path]:
     """Every figure in every format; their paths."""
-    figures = drawing()
+    drawing()
     words = {side: words_of(tokens) for side, tokens in sides_of(attention).items()}
     longest = max(map(len, words.values()))
     if longest > MOST_WORDS:
@@ -52,15 +52,20 @@ def write_figures(attention: Attention, folder: Path) -> list[Path]:
         )
     written = []
     with fonts_for("".join(word for side in words.values() for word in side)):
-        folder.mkdir(parents=True, exist_ok=True)
         for name, figure in drawn(attention, words):
-            dpi = min(200, MOST_PIXELS / max(figure.get_size_inches()))
-            for suffix in FORMATS:
-                path = folder / f"{name}.{suffix}"
-                figure.savefig(path, dpi=dpi, metadata=without_date(suffix))
-                written.append(path)
-            figures.close(figure)
+            written += saved(figure, folder, name)
     return written
+
+
+def saved(figure: Any, folder: Path, name: str) -> list[Path]:
+    """In every format; where fonts were chosen, they must still be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    dpi = min(200, MOST_PIXELS / max(figure.get_size_inches()))
+    paths = [folder / f"{name}.{suffix}" for suffix in FORMATS]
+    for path in paths:
+        figure.savefig(path, dpi=dpi, metadata=without_date(path.suffix[1:]))
+    drawing().close(figure)
+    return paths
 
 
 def drawing() -> Any:

@@ -94,24 +94,42 @@ def heads_like(
                 direction change from row to row (the smaller of their entropies, 1 at most): a head that
                 knows positions only, such as "the word before", always points the same way and gets 0
     """
+    rows, links_LHQK, offsets_QK = links(maps_LHQK, kind, words_Q, words_K)
+    if not len(rows):
+        return {likeness: [] for likeness in LIKE}
+    scores = likenesses(links_LHQK, offsets_QK)
+    return {likeness: best(score, by_row, rows) for likeness, (score, by_row) in scores.items()}
+
+
+def links(
+    maps_LHQK: NDArray[Any], kind: str, words_Q: Sequence[bool], words_K: Sequence[bool]
+) -> tuple[NDArray[np.intp], Array, Array]:
+    """The rows that are words, what of their weights counts, and how far it leads, to the right positive.
+
+    Where no word has another to look at, there are no rows.
+    """
     rows = np.flatnonzero(words_Q)
     offsets_QK = offsets(maps_LHQK.shape[-2], maps_LHQK.shape[-1], kind)[rows]
-    away = np.abs(offsets_QK)
-    counted = np.asarray(words_K)[None, :] & ((away > 0) if kind != "cross" else True)
-    if not len(rows) or not counted.any():
-        return {likeness: [] for likeness in LIKE}
+    counted = np.asarray(words_K)[None, :] & ((offsets_QK != 0) if kind != "cross" else True)
+    if not counted.any():
+        rows, offsets_QK, counted = rows[:0], offsets_QK[:0], counted[:0]
     maps = maps_LHQK.astype(np.float64)[:, :, rows]
-    maps = np.maximum(maps - maps.mean(-2, keepdims=True), 0)
-    far = max(2.0, min(FAR, maps.shape[-1] / 2))
-    long_LHQ = (maps * (counted & (away >= far))).sum(-1)
-    sharp_LHQ = (maps * (counted & (away >= 2))).max(-1)
-    peaks_LHQ = (maps * counted).max(-1)
-    scores = {
+    rest = maps.mean(-2, keepdims=True) if len(rows) else 0.0
+    return rows, np.maximum(maps - rest, 0) * counted, offsets_QK
+
+
+def likenesses(links_LHQK: Array, offsets_QK: Array) -> dict[str, tuple[Array, Array]]:
+    """By likeness the score of every head, [L, H], and what each row adds to it or shows of it, [L, H, Q]."""
+    away = np.abs(offsets_QK)
+    far = max(2.0, min(FAR, links_LHQK.shape[-1] / 2))
+    long_LHQ = (links_LHQK * (away >= far)).sum(-1)
+    sharp_LHQ = (links_LHQK * (away >= 2)).max(-1)
+    peaks_LHQ = links_LHQK.max(-1)
+    return {
         "long": (long_LHQ.mean(-1), long_LHQ),
         "sharp": (sharp_LHQ.max(-1), sharp_LHQ),
-        "structural": (peaks_LHQ.mean(-1) * variety(maps * counted, offsets_QK), peaks_LHQ),
+        "structural": (peaks_LHQ.mean(-1) * variety(links_LHQK, offsets_QK), peaks_LHQ),
     }
-    return {likeness: best(score, by_row, rows) for likeness, (score, by_row) in scores.items()}
 
 
 def variety(maps: Array, offsets_QK: Array) -> Array:

@@ -26,6 +26,8 @@ FUSED_WIDTH_STEP = 8  # its widths are multiples of this
 FUSED_CAPABILITY = (8, 0)  # of the GPU
 SPANS_WIDTH_LIMIT = 128  # of a head, in the kernel of ours
 SPANS_LONGEST = 1024  # tokens of a sentence, up to which it is the faster one
+BAND_BLOCK = 32  # queries of a block of the band, at least: smaller products are no faster
+BAND_FROM = 2  # times the keys that a block sees: from such a sentence on the band is the faster one
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def attend(
     rule: Rule,
     *,
     maps: list[Tensor] | None = None,
-    path: Literal["reference", "padded", "fused", "spans"] | None = None,
+    path: Literal["reference", "padded", "banded", "fused", "spans"] | None = None,
 ) -> Tensor:
     """What each query gathers, [T, H, V]; a query with nothing to look at gathers zeros.
 
@@ -70,9 +72,10 @@ def attend(
 
 
 def choose_path(q_THK: Tensor, v_SHV: Tensor, rule: Rule, longest: int = 0) -> str:
-    """A fused kernel where there is one and it can serve, else the padded path."""
+    """A fused kernel where there is one and it can serve; else the padded path, or a narrow window's band."""
     if not (q_THK.is_cuda and has_kernel(q_THK.device) and kernel_serves(q_THK, v_SHV, rule)):
-        return "padded"
+        narrow = rule.window is not None and longest >= BAND_FROM * sum(band(rule))
+        return "banded" if narrow else "padded"
     narrow = max(q_THK.shape[-1], v_SHV.shape[-1]) <= SPANS_WIDTH_LIMIT
     return "spans" if narrow and longest <= SPANS_LONGEST and kernels.serve(q_THK) else "fused"
 
@@ -193,6 +196,44 @@ def attend_padded(q_BHQK: Tensor, k_BHLK: Tensor, v_BHLV: Tensor, seen: Tensor |
     return F.dropout(scores_BHQL.softmax(-1), rule.dropout).to(v_BHLV.dtype) @ v_BHLV
 
 
+# The banded path: a window that is narrow beside the sentences, so that it costs r n d and not n^2 d (4)
+
+
+def banded(q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Packed, rule: Rule) -> Tensor:
+    """Blocks of the row of tokens, whatever sentences lie in them, each with the keys around it."""
+    tokens = len(q_THK)
+    block, before, after = band(rule)
+    filler = max(1, -(-tokens // block)) * block - tokens  # no tokens at all are a block too
+
+    def blocks_of(x: Tensor, value: int = 0) -> Tensor:
+        """[N blocks, Q = block, ...]"""
+        whole = F.pad(x, (0, 0) * (x.dim() - 1) + (0, filler), value=value)
+        return whole.view(-1, block, *x.shape[1:])
+
+    def around_blocks(x: Tensor, value: int = 0) -> Tensor:
+        """[N blocks, L = before + block + after, ...]"""
+        ends = (0, 0) * (x.dim() - 1) + (before, filler + after)
+        return F.pad(x, ends, value=value).unfold(0, before + block + after, block).movedim(-1, 1)
+
+    # Filler is of no sentence: it sees filler, itself at least, and no token sees it.
+    of_query_NQ, of_key_NL = blocks_of(queries.sentence_of, -1), around_blocks(keys.sentence_of, -1)
+    same_NQL = of_query_NQ[:, :, None] == of_key_NL[:, None, :]
+    i = torch.arange(block, device=q_THK.device)[:, None]
+    j = torch.arange(-before, block + after, device=q_THK.device)[None, :]
+    seen_NQL = same_NQL & (j - i >= -before) & (j - i <= after)
+    q_NHQK = blocks_of(q_THK).transpose(1, 2)
+    k_NHLK, v_NHLV = around_blocks(k_SHK).transpose(1, 2), around_blocks(v_SHV).transpose(1, 2)
+    out_NHQV = attend_padded(q_NHQK, k_NHLK, v_NHLV, seen_NQL[:, None], rule)
+    return out_NHQV.transpose(1, 2).flatten(0, 1)[:tokens]
+
+
+def band(rule: Rule) -> tuple[int, int, int]:
+    """The queries of a block, and how many keys before and after it they may see."""
+    assert rule.window is not None
+    reach = rule.window // 2
+    return max(reach, BAND_BLOCK), reach, 0 if rule.causal else reach
+
+
 # The fused path: CUDA in bf16 or fp16
 
 
@@ -235,4 +276,4 @@ def fill_up(x: Tensor, width: int) -> Tensor:
     return x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1]))
 
 
-PATHS = {"reference": reference, "padded": padded, "fused": fused, "spans": spans}
+PATHS = {"reference": reference, "padded": padded, "banded": banded, "fused": fused, "spans": spans}

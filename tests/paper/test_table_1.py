@@ -1,0 +1,257 @@
+"""Table 1: the instruments against what is known, and the layers against the paper's formulas."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from manyheads.cli import main
+from manyheads.errors import RequestError
+from manyheads.model.attention import Rule, attend
+from manyheads.packed import Packed
+from manyheads.paper import table1
+from manyheads.paper.complexity import (
+    bytes_of,
+    depth_of,
+    exponent,
+    flops_at,
+    flops_of,
+    hops_to_the_end,
+    measured_on,
+    pairs_reached,
+    seconds_of,
+)
+from manyheads.paper.layer_types import LAYERS, LayerType, Size, Work, attention, recur
+
+ATTENTION, RECURRENT, CONTIGUOUS, DILATED, RESTRICTED = LAYERS
+
+
+# ---- the instruments
+
+
+def test_an_exponent_is_the_slope_of_logarithms() -> None:
+    assert exponent([1, 2, 4], [3, 12, 48]) == pytest.approx(2)
+    assert exponent([10, 100], [7, 7]) == pytest.approx(0)
+
+
+def test_depth_is_the_longest_chain_and_views_are_free() -> None:
+    x = torch.randn(4, 4)
+
+    def work() -> torch.Tensor:
+        branch = (x @ x).T.reshape(2, 8).view(4, 4)[:2]  # one product; the transpose is copied: two
+        return torch.cat((branch, (x + 1)[:2])).exp()  # of the deeper branch, then two more
+
+    assert depth_of(Work((x,), work)) == 4
+    constant = torch.ones(4).exp().exp().exp()
+    assert depth_of(Work((x,), lambda: x + constant.exp())) == 1, (
+        "what does not depend on the input is no step"
+    )
+
+
+def test_depth_sees_what_is_changed_in_place() -> None:
+    x = torch.zeros(3)
+    assert depth_of(Work((x,), lambda: (x + 1).add_(1).mul_(2))) == 3
+
+
+def test_bytes_are_the_most_that_is_held_at_once() -> None:
+    x = torch.zeros(1000)
+    with measured_on("cpu"):
+        one_after_another = bytes_of(Work((x,), lambda: x.add(1).add(1).add(1)), "cpu")
+        kept = bytes_of(Work((x,), lambda: torch.stack([x + 1, x + 2, x + 3])), "cpu")
+    assert one_after_another == pytest.approx(2 * 4000, rel=0.05)
+    assert kept == pytest.approx(6 * 4000, rel=0.05)
+
+
+def test_seconds_grow_with_the_work() -> None:
+    x, y = torch.randn(64, 64), torch.randn(512, 512)
+    works = {"small": Work((x,), lambda: x @ x), "large": Work((y,), lambda: y @ y)}
+    with measured_on("cpu"):
+        seconds = seconds_of(works, "cpu", rounds=1)
+    assert 0 < 10 * seconds["small"] < seconds["large"]
+
+
+def test_measuring_leaves_torch_as_it_was() -> None:
+    before = torch.get_num_threads(), torch.get_default_dtype()
+    with measured_on("cpu"):
+        assert torch.get_num_threads() == 1
+        assert not torch.is_grad_enabled()
+    assert (torch.get_num_threads(), torch.get_default_dtype()) == before
+    assert torch.is_grad_enabled()
+
+
+# ---- the layers
+
+FORMULAS: dict[str, Callable[[Size], int]] = {
+    ATTENTION.name: lambda size: 4 * size.n**2 * size.d,
+    RECURRENT.name: lambda size: 2 * size.n * size.d**2,
+    CONTIGUOUS.name: lambda size: 2 * size.k * size.n * size.d**2,
+    DILATED.name: lambda size: 2 * size.k * size.n * size.d**2,
+    RESTRICTED.name: lambda size: 6 * size.k * size.n * size.d,  # a block of r / 2 and as much on both sides
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
+def test_counted_flops_are_those_of_the_formula(layer: LayerType) -> None:
+    for size in (Size(256, 64, 64), Size(512, 64, 64), Size(256, 128, 64), Size(256, 64, 128)):
+        assert flops_at(layer.mixing, size) == FORMULAS[layer.name](size)
+    with measured_on("cpu"):
+        assert flops_of(layer.mixing(size)) == FORMULAS[layer.name](size), "as it is when it is computed"
+
+
+def test_restricted_attention_is_that_of_the_reference() -> None:
+    torch.manual_seed(0)
+    work = attention(Size(300, 128, 64), window=64)
+    q, k, v = work.inputs
+    text = Packed.of([[0] * 300])
+    plain = attend(q, k, v, text, text, Rule(window=64), path="reference")
+    torch.testing.assert_close(work.run(), plain, atol=1e-5, rtol=1e-5)
+
+
+def test_the_recurrence_is_torchs() -> None:
+    x_NBD, u_DD, bias_D = torch.randn(5, 2, 3), torch.randn(3, 3), torch.randn(3)
+    theirs = torch.nn.RNN(3, 3)
+    with torch.no_grad():
+        for weight, value in zip(theirs.parameters(), (torch.eye(3), u_DD, 0, bias_D), strict=True):
+            weight.copy_(torch.as_tensor(value))
+    torch.testing.assert_close(recur(x_NBD, u_DD, bias_D), theirs(x_NBD)[0], atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
+def test_operations_one_after_another_grow_with_n_in_a_recurrence_alone(layer: LayerType) -> None:
+    short, long = (depth_of(layer.mixing(Size(n, 64, 16))) for n in (96, 192))
+    if layer is RECURRENT:
+        assert (short, long) == (3 * 96, 3 * 192)
+    else:
+        assert short == long <= 4
+
+
+def ceiling(top: int, bottom: int) -> int:
+    return -(-top // bottom)
+
+
+HOPS: dict[str, Callable[[int, int], int]] = {
+    ATTENTION.name: lambda n, k: 1,
+    RECURRENT.name: lambda n, k: n,
+    CONTIGUOUS.name: lambda n, k: ceiling(n - 1, k - 1),
+    DILATED.name: lambda n, k: next(hops for hops in range(1, 99) if k**hops >= n),
+    RESTRICTED.name: lambda n, k: ceiling(n - 1, k // 2),
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
+def test_hops_between_the_first_and_the_last_position(layer: LayerType) -> None:
+    for n, k in ((9, 3), (30, 3), (30, 5)):
+        hops = hops_to_the_end(layer, n, k)
+        assert hops == HOPS[layer.name](n, k)
+        assert table1.pairs_agree(layer, n, k, hops)
+        assert hops == 1 or not table1.pairs_agree(layer, n, k, hops - 1)
+        assert not table1.pairs_agree(layer, n, k, hops + 1) or hops == 1
+
+
+def test_pairs_are_those_of_which_one_sees_the_other() -> None:
+    seen = pairs_reached(CONTIGUOUS, 5, 2, 1).int().tolist()
+    assert seen == [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 1, 1, 0], [0, 0, 0, 1, 1]]
+
+
+# ---- the sizes
+
+
+def test_sizes_are_doubled() -> None:
+    assert table1.sizes_like("n=100-450, d=64-128") == {"n": (100, 200, 400), "d": (64, 128)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("n=12", "--sizes has 'n=12', but a range is such as n=1024-8192 or d=128-512"),
+        ("k=3-9", "--sizes has 'k=3-9', but a range is such as"),
+        ("n=0-9", "--sizes has n=0-9, but a range begins at 1 or more, ends at 1048576 at most"),
+        ("n=9-17", "and at least at twice its beginning"),
+        ("n=1-9999999", "ends at 1048576 at most"),
+        ("d=100-200", "--sizes has d=100-200, but d begins with a multiple of 64"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused(text: str, message: str) -> None:
+    with pytest.raises(RequestError, match=message.replace("(", r"\(")):
+        table1.sizes_like(text)
+
+
+# ---- the report
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes so small that times mean nothing; counts stay what they are."""
+    sweeps = {
+        name: replace(sweep, n=(64, 128), d=(64, 128), k=tuple(sweep.k[:2]), batch=2)
+        for name, sweep in table1.SWEEPS["cpu"].items()
+    }
+    for name, value in {
+        "SWEEPS": {"cpu": sweeps},
+        "WRITTEN_OUT": table1.Sweep((64, 128), (64, 128)),
+        "WHOLE_SIZES": ((32, 64),),
+        "DEPTH_SIZES": (32, 64),
+        "PATH_SIZES": (9, 27),
+        "ROUNDS": 1,
+    }.items():
+        monkeypatch.setattr(table1, name, value)
+
+
+def test_the_command_writes_a_report_a_figure_and_every_number(
+    small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["paper", "table1", "--device", "cpu", "-o", str(tmp_path / "out"), "--json"]
+    monkeypatch.setattr(sys, "argv", ["manyheads", *arguments])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert not end.value.code
+    told = json.loads(capsys.readouterr().out)
+    flops = {(one["layer"], one["letter"]): one for one in told["exponents"] if one["measure"] == "FLOPs"}
+    for layer in LAYERS:
+        for letter, order in layer.orders.items():
+            fit = flops[layer.name, layer.letter if letter == "k" else letter]
+            assert fit["fitted"] == pytest.approx(order, abs=1e-6), f"{layer.name} in {letter}"
+    assert [layer["hops"] for layer in told["layers"]] == [
+        {"9": 1, "27": 1}, {"9": 9, "27": 27}, {"9": 4, "27": 13}, {"9": 2, "27": 3}, {"9": 2, "27": 7},
+    ]  # fmt: skip
+    assert all(layer["every_pair"] for layer in told["layers"])
+    names = {Path(file).name for file in told["files"]}
+    assert names >= {"table1.md", "table1.csv", "table1.svg", "table1.png", "table1-measurements.csv"}
+    page = (tmp_path / "out" / "table1.md").read_text(encoding="utf-8")
+    assert "O(k n d²)" in page
+    assert "manyheads paper table1 --device cpu" in page
+
+
+@pytest.mark.heavy
+def test_every_exponent_lies_near_the_theory_over_the_stated_ranges() -> None:
+    found = table1.measure("cpu", rounds=table1.ROUNDS, tell=lambda stage, done, total: None)
+    far = [fit for fit in found.fits if not fit.near]
+    assert len(found.fits) == 38
+    assert not far
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--sizes", "n=9"], "--sizes has 'n=9', but a range is such as n=1024-8192 or d=128-512"),
+        (["--device", "tpu"], "the device is 'tpu', but must be cpu or cuda"),
+    ],
+)
+def test_a_wrong_call_is_one_clear_line(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["manyheads", "paper", "table1", *arguments])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    assert capsys.readouterr().err == f"manyheads: {message}\n"
+    assert list(tmp_path.iterdir()) == []
