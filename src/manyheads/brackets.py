@@ -130,9 +130,7 @@ def percent(some: int, whole: int) -> float:
     return 100.0 * some / whole if whole else 0.0
 
 
-def bracketing(
-    gold: Sequence[Tree], found: Sequence[Tree | None], how: Conventions = COLLINS
-) -> Bracketing:
+def bracketing(gold: Sequence[Tree], found: Sequence[Tree | None], how: Conventions = COLLINS) -> Bracketing:
     """The trees that were found against those that are right; None: nothing was found."""
     if len(gold) != len(found):
         raise DataError(f"{len(gold)} gold trees, but {len(found)} to judge: give one for each")
@@ -184,6 +182,4 @@ class Counted:
 def crosses(span: Span, others: Iterable[Span]) -> bool:
     """Whether it overlaps one of the others, and neither holds the other."""
     _, start, end = span
-    return any(
-        first < start < last < end or start < first < end < last for _, first, last in others
-    )
+    return any(first < start < last < end or start < first < end < last for _, first, last in others)

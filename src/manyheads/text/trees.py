@@ -194,9 +194,7 @@ def bare(label: str) -> str:
 
 def linearise(tree: Tree, *, with_tags: bool = True) -> list[str]:
     """The tokens of a tree, its words left out."""
-    return [
-        (f"[{one.tag}]" if with_tags else "[]") if isinstance(one, Leaf) else one for one in walk(tree)
-    ]
+    return [(f"[{one.tag}]" if with_tags else "[]") if isinstance(one, Leaf) else one for one in walk(tree)]
 
 
 def tokens_of(text: str) -> list[str]:
