@@ -1,11 +1,11 @@
-"""Labelled brackets of trees: recall, precision and F1 by the conventions of EVALB (Sekine and Collins, 1997).
+"""Labelled brackets of trees: recall, precision, F1 by the conventions of EVALB (Sekine and Collins, 1997).
 
-A bracket is a label and the words that it spans. Words whose tag is deleted (punctuation) are taken out of both
-trees first, brackets that span nothing then are none, and brackets of a deleted label (TOP) do not count; of a
-label all that follows - or = is cut off. Two brackets are the same if span and label are, labels that are
-declared equal counting as one; of equal brackets over one span each finds at most one partner. A sentence whose
-words differ, or are not as many, is an error; one without a tree, or without a word that counts, is skipped:
-neither goes into the sums, but both are told.
+A bracket is a label and the words that it spans. Words whose tag is deleted (punctuation) are taken out of
+both trees first, brackets that span nothing then are none, and brackets of a deleted label (TOP) do not
+count; of a label all that follows - or = is cut off. Two brackets are the same if span and label are, labels
+that are declared equal counting as one; of equal brackets over one span each finds at most one partner. A
+sentence whose words differ, or are not as many, is an error; one without a tree, or without a word that
+counts, is skipped: neither goes into the sums, but both are told.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ Span = tuple[str, int, int]  # a label, the first of its words, and the first af
 
 @dataclass(frozen=True)
 class Conventions:
-    """What EVALB reads from a parameter file. The defaults are those of COLLINS.prm, which the field reports."""
+    """What EVALB reads from a parameter file. The defaults are COLLINS.prm's, by which people report."""
 
     deleted: tuple[str, ...] = (ROOT, TRACE, ",", ":", "``", "''", ".")
     equal_labels: tuple[tuple[str, str], ...] = (("ADVP", "PRT"),)

@@ -116,7 +116,7 @@ def asdict_row(row: tuple[str, str, str, float]) -> dict[str, Any]:
 def configured(
     model: str | None, steps: int | None, seconds: float | None, changes: Sequence[str] = ()
 ) -> Config:
-    """The small recipe of this command, with a preset's model, another budget, and keys changed one by one."""
+    """The small recipe of this command, with a preset's model, another budget, and any key changed."""
     parsing = preset("parsing")
     own = Config(
         model=MODEL if model is None else preset(model).model,
@@ -223,7 +223,7 @@ def parse(
 
 
 def as_judged(found: Tree, gold: Tree, how: Conventions = COLLINS) -> tuple[Tree, int]:
-    """With the gold tree's tag wherever either tree says that a word is punctuation; and how many that changed.
+    """With gold's tag wherever either tree says that a word is punctuation; and how many that changed.
 
     EVALB would call a sentence with one such tag wrong an error, and leave it out of its sums.
     """
@@ -287,10 +287,10 @@ def made_table(bank: Treebank, parsed: Sequence[Parsed]) -> Table:
 
 def table_notes(bank: Treebank, parsed: Sequence[Parsed]) -> list[str]:
     notes = [
-        f"F1, recall, precision and exact match are of labelled brackets, in per cent: {COLLINS.signature}. Tags "
-        f"are those that the model wrote, punctuation left out; well-formed is the share of outputs that no rule "
-        f"had to mend. Rows that are not ours are the paper's Table 4, of another test set: they say what is "
-        f"reached with how much data, not what is reached here."
+        f"F1, recall, precision and exact match are of labelled brackets, in per cent: {COLLINS.signature}. "
+        f"Tags are those that the model wrote, punctuation left out; well-formed is the share of outputs "
+        f"that no rule had to mend. Rows that are not ours are the paper's Table 4, of another test set: they say "
+        f"what is reached with how much data, not what is reached here."
     ]
     for one in parsed:
         told = ", ".join(f"{rule} ({one.repairs[rule]:,})" for rule in REPAIRS if one.repairs[rule])

@@ -41,7 +41,8 @@ class Treebank:
 
 def built_in(sizes: dict[str, int] | None = None) -> Treebank:
     """Of the sentences of the built-in corpus."""
-    made = playground.treebank(**(sizes or BUILT_IN), seed=1)
+    wanted = sizes or BUILT_IN
+    made = playground.treebank(train=wanted["train"], valid=wanted["valid"], test=wanted["test"], seed=1)
     return Treebank("the built-in grammar", made["train"], made["valid"], made["test"])
 
 
@@ -69,8 +70,8 @@ def read_treebank(places: Sequence[Path], progress: Progress) -> Treebank:
     for split, trees in splits.items():
         if not trees:
             raise DataError(
-                f"no trees for {split}: of {HELD_OUT} trees of a file whose name tells no split one is valid's "
-                f"and one is test's; else names tell it, such as wsj.train.ptb, wsj.valid.ptb, wsj.test.ptb"
+                f"no trees for {split}: names tell the splits, such as wsj.train.ptb, wsj.valid.ptb and "
+                f"wsj.test.ptb; a file whose name tells none is parted, and needs {HELD_OUT} trees or more"
             )
     kept = without_leakage(splits, notes)
     names = ", ".join(dict.fromkeys(corpus_of(file) for own in chosen.values() for file in own))
@@ -100,7 +101,7 @@ def corpus_of(file: Path) -> str:
 
 
 def chosen_files(files: Iterable[Path]) -> tuple[dict[str, list[Path]], list[str]]:
-    """Files by split. Valid and test are of the corpora that have a test; the others are more to learn from."""
+    """Files by split. Valid and test are of corpora that have a test; the others are more to learn from."""
     by_split: dict[str, list[Path]] = {}
     for file in files:
         by_split.setdefault(split_named(file), []).append(file)
@@ -114,7 +115,7 @@ def chosen_files(files: Iterable[Path]) -> tuple[dict[str, list[Path]], list[str
 
 
 def good_trees(file: Path, strict: bool) -> tuple[list[Tree], list[str]]:
-    """Without traces and function tags. What is no tree stops the work, or is left out of training and told."""
+    """Without traces and function tags. What is no tree stops the work, or is told and left out of train."""
     trees: list[Tree] = []
     bad: list[Bad] = []
     for found in read_trees(str(file)):
@@ -195,7 +196,9 @@ def recipe(folder: Path) -> Recipe:
     inputs = {split: [{"files": [f"{folder}/{split}.tsv"]}] for split in SPLITS}
     no_filter = {
         **dict.fromkeys(("script", "identical", "duplicates", "leakage"), False),
-        **{"markup": "ignore", "longest": None, "ratio": None},
+        "markup": "ignore",
+        "longest": None,
+        "ratio": None,
     }
     corpus = {"source": SOURCE, "target": TARGET}
     pieces = {"take_from": f"{folder}/subwords"}
@@ -223,7 +226,7 @@ def symbols(texts: Sequence[str], all_of_them: set[str]) -> Subwords:
 
 
 def words_and(texts: Sequence[str], reserved: set[str], vocabulary: int) -> Subwords:
-    """Pieces of words, as many as are asked for or half as many, and so on, where there are not enough words."""
+    """Pieces of words, as many as asked for; half of that, and so on, where there are too few words."""
     config = SubwordConfig(vocabulary=vocabulary, reserved=tuple(sorted(reserved)))
     try:
         return Subwords.train(texts, config)

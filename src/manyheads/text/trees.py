@@ -3,10 +3,10 @@
     (TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))       a tree, as a file has it
     (TOP (S (NP [DT] [NN] )NP (VP [VBZ] )VP [.] )S )TOP            its tokens, as the model writes them
 
-Words are not written: the n-th leaf is the n-th word of the sentence. Closing brackets carry their label, as in
-the work that the paper follows. A leaf is written as its tag, or as [] where the sentence is read with its tags.
-Either way tokens, words and tags together are the tree, without loss. What a model writes need not be one:
-`restore` mends it by the rules that REPAIRS names, and counts.
+Words are not written: the n-th leaf is the n-th word of the sentence. Closing brackets carry their label, as
+in the work that the paper follows (Vinyals & Kaiser et al., 2014). A leaf is written as its tag, or as []
+where the sentence is read with its tags. Either way tokens, words and tags together are the tree, without
+loss. What a model writes need not be one: `restore` mends it by the rules that REPAIRS names, and counts.
 """
 
 import re
@@ -167,7 +167,7 @@ def checked_label(text: str, place: int) -> str:
 
 
 def cleaned(tree: Tree) -> Tree | None:
-    """Without traces and what holds nothing else, without function tags: NP-SBJ=2 is NP. None: all is gone."""
+    """Without traces and what holds nothing else, without functions: NP-SBJ=2 is NP. None: all is gone."""
     stack: list[Tree] = [Tree("", ())]
     for one in walk(tree):
         if isinstance(one, Leaf):

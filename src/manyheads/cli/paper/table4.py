@@ -46,8 +46,8 @@ def table4(
 ) -> None:
     """Learn constituency parsing, and judge it by labelled F1 as EVALB does (Table 4).
 
-    Names tell the splits, such as wsj.train.ptb.xz, wsj.valid.ptb.xz and wsj.test.ptb.xz; a file that tells none
-    is parted by a rule. Beam 21, alpha 0.3, at most input + 300 tokens, as in the paper.
+    Names tell the splits, such as wsj.train.ptb.xz, wsj.valid.ptb.xz and wsj.test.ptb.xz; a file that tells
+    none is parted by a rule. Beam 21, alpha 0.3, at most input + 300 tokens, as in the paper.
     Example: manyheads paper table4 trees/ --input words,tags --seconds 300
     """
     from manyheads.paper.table4 import configured

@@ -1,6 +1,6 @@
 """Constituency trees of the English sentences, with the labels and tags of the Penn Treebank.
 
-The fourth realiser: it says the same words as english.py, each under its part of speech and in its constituent.
+The fourth realiser: it says the same words as english.py, each under its part of speech, in constituents.
 Where a phrase belongs is never in doubt here, for a sentence says all that its meaning does.
 """
 
@@ -67,7 +67,7 @@ def noun_phrase(said: Entity, case: str = "subject") -> Tree:
 
 
 def phrase(said: Phrase) -> Tree:
-    """The determiner and what it determines; a measure and what it measures; a relative clause around both."""
+    """A determiner and what it determines; a measure and what it measures; a relative clause around both."""
     made = tree("NP", *determiner(said), *counted_words(said))
     if said.count and said.noun.measure:
         measured = tree("NP", *described(said))
@@ -161,7 +161,7 @@ def time_word(word: str) -> Leaf:
 
 
 def verb_phrase(said: Clause, subject: Entity, *more: Tree) -> list[Node]:
-    """What follows the subject: an adverb that stands before the verb, and the verb phrase. `more` ends it."""
+    """What follows the subject: an adverb before the verb if there is one, and the rest; `more` ends it."""
     auxiliary, verb = verb_parts(said, subject)
     often = time(said.time.en) if said.time and said.time.frequency else None
     after = [*complements(said), *more]
