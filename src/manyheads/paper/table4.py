@@ -68,7 +68,7 @@ class Parsed:
     restored: Sequence[Restored]
     found: Sequence[Tree]  # as they are judged
     retagged: int  # punctuation whose tag was not the gold tree's
-    sentences: int  # learnt from
+    learnt_from: int  # trees
     parameters: int
     steps: int
     seconds: float  # of training
@@ -82,7 +82,7 @@ class Parsed:
         return 100.0 * sum(one.well_formed for one in self.restored) / max(1, len(self.restored))
 
     def to_dict(self) -> dict[str, Any]:
-        plain = ("reads", "sentences", "parameters", "steps", "seconds", "retagged", "well_formed")
+        plain = ("reads", "learnt_from", "parameters", "steps", "seconds", "retagged", "well_formed")
         repairs = {rule: self.repairs[rule] for rule in REPAIRS if self.repairs[rule]}
         return {**{name: getattr(self, name) for name in plain}, "repairs": repairs, **self.score.to_dict()}
 
@@ -267,7 +267,7 @@ def made_table(bank: Treebank, parsed: Sequence[Parsed]) -> Table:
         [
             f"ours, {NAMES[one.reads]}",
             f"{one.steps:,} steps, {one.seconds:.0f} s",
-            f"{one.sentences:,}",
+            f"{one.learnt_from:,}",
             f"{bank.name}, {len(bank.test):,} sentences",
             one.score.f1,
             one.score.recall,
@@ -289,8 +289,8 @@ def table_notes(bank: Treebank, parsed: Sequence[Parsed]) -> list[str]:
     notes = [
         f"F1, recall, precision and exact match are of labelled brackets, in per cent: {COLLINS.signature}. "
         f"Tags are those that the model wrote, punctuation left out; well-formed is the share of outputs "
-        f"that no rule had to mend. Rows that are not ours are the paper's Table 4, of another test set: they say "
-        f"what is reached with how much data, not what is reached here."
+        f"that no rule had to mend. Rows that are not ours are the paper's Table 4, of another test set: "
+        f"they say what is reached with how much data, not what is reached here."
     ]
     for one in parsed:
         told = ", ".join(f"{rule} ({one.repairs[rule]:,})" for rule in REPAIRS if one.repairs[rule])
