@@ -22,6 +22,7 @@ from manyheads.text.trees import Leaf, Tree, cleaned, leaves, linearise, read_tr
 Reads = Literal["words", "tags", "both"]
 READS: tuple[Reads, ...] = get_args(Reads)
 SPLIT_NAMES = {"train": "train", "valid": "valid", "dev": "valid", "test": "test"}
+UNTOLD = ""  # the split of a file whose name tells none
 HELD_OUT = 20  # of so many trees without a split one is valid's and one is test's
 SOURCE, TARGET = "und", "und-x-tree"  # the languages of the data folder: any, and brackets
 FEWEST_PIECES = 300  # of which 256 are bytes
@@ -57,16 +58,9 @@ def read_treebank(places: Sequence[Path], progress: Progress) -> Treebank:
     for split, own in chosen.items():
         for file in own:
             progress.tell(f"reading {file.name}", 0, None)
-            trees, faults = good_trees(file, strict=split in ("valid", "test"))
-            notes += faults
-            splits_of_one = parted(trees) if split == "" else {split: trees}
-            for name, some in splits_of_one.items():
+            trees = good_trees(file, split in ("valid", "test"), notes)
+            for name, some in (parted(trees, file, notes) if split == UNTOLD else {split: trees}).items():
                 splits[name] += some
-    if "" in chosen:
-        notes.append(
-            f"{', '.join(file.name for file in chosen[''])}: of each {HELD_OUT} trees the last is set apart "
-            f"for test, the one before it for valid"
-        )
     for split, trees in splits.items():
         if not trees:
             raise DataError(
@@ -91,8 +85,8 @@ def files_of(place: Path) -> list[Path]:
 
 def split_named(file: Path) -> str:
     """train of wsj10.train.ptb.xz; nothing where the name tells none."""
-    parts = (part for part in file.name.lower().split("."))
-    return next((SPLIT_NAMES[part] for part in parts if part in SPLIT_NAMES), "")
+    parts = file.name.lower().split(".")
+    return next((SPLIT_NAMES[part] for part in parts if part in SPLIT_NAMES), UNTOLD)
 
 
 def corpus_of(file: Path) -> str:
@@ -114,7 +108,7 @@ def chosen_files(files: Iterable[Path]) -> tuple[dict[str, list[Path]], list[str
     return {split: own for split, own in by_split.items() if own}, notes
 
 
-def good_trees(file: Path, strict: bool) -> tuple[list[Tree], list[str]]:
+def good_trees(file: Path, strict: bool, notes: list[str]) -> list[Tree]:
     """Without traces and function tags. What is no tree stops the work, or is told and left out of train."""
     trees: list[Tree] = []
     bad: list[Bad] = []
@@ -128,19 +122,20 @@ def good_trees(file: Path, strict: bool) -> tuple[list[Tree], list[str]]:
             f"{bad[0]}: mend it; a file has one whole tree a line, such as (TOP (S (NP (DT The) (NN cat)) "
             f"(VP (VBZ sleeps)) (. .)))"
         )
-    return trees, [f"{len(bad)} lines of {file.name} are no trees and left out; the first: {bad[0]}"] * bool(
-        bad
+    if bad:
+        notes.append(f"{len(bad)} lines of {file.name} are no trees and left out; the first: {bad[0]}")
+    return trees
+
+
+def parted(trees: Sequence[Tree], file: Path, notes: list[str]) -> dict[str, list[Tree]]:
+    """A file without a split: of each twenty trees in order the last is test's, the one before it valid's."""
+    notes.append(
+        f"{file.name}: of each {HELD_OUT} trees the last is set apart for test, the one before it for valid"
     )
-
-
-def parted(trees: Sequence[Tree]) -> dict[str, list[Tree]]:
-    """A file without a split: of each twenty trees in order one for valid and one for test."""
-    rest = [tree for place, tree in enumerate(trees) if place % HELD_OUT < HELD_OUT - 2]
-    return {
-        "train": rest,
-        "valid": list(trees[HELD_OUT - 2 :: HELD_OUT]),
-        "test": list(trees[HELD_OUT - 1 :: HELD_OUT]),
-    }
+    splits: dict[str, list[Tree]] = {split: [] for split in SPLITS}
+    for place, tree in enumerate(trees):
+        splits[{HELD_OUT - 2: "valid", HELD_OUT - 1: "test"}.get(place % HELD_OUT, "train")].append(tree)
+    return splits
 
 
 def without_leakage(splits: dict[str, list[Tree]], notes: list[str]) -> list[Tree]:
