@@ -1,6 +1,7 @@
 """Table 4: which trees are learnt from, the data folder, judging, and the command at its smallest."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,14 @@ from manyheads.cli import app
 from manyheads.config import SearchConfig
 from manyheads.errors import ConfigError, DataError
 from manyheads.paper import treebank
+from manyheads.paper.parsing import answer, as_judged
 from manyheads.paper.report import Table
-from manyheads.paper.table4 import PUBLISHED, as_judged, checked_reads, configured, made_table
+from manyheads.paper.table4 import PUBLISHED, checked_reads, configured, made_table
 from manyheads.paper.treebank import Reads, Treebank, data_folder, read_treebank, source_line, target_line
 from manyheads.progress import Progress
 from manyheads.text import playground
 from manyheads.text.trees import Tree, leaves, parse
+from manyheads.translate import Translation
 
 CAT = "(TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))"
 TREES = playground.treebank(train=60, valid=0, test=0, words=3)["train"]
@@ -152,6 +155,20 @@ def test_punctuation_is_what_gold_calls_so() -> None:
     assert as_judged(parse(CAT.replace("VBZ", "VBD")), gold) == (parse(CAT.replace("VBZ", "VBD")), 0)
 
 
+def test_of_the_beam_the_best_tree_over_the_words_is_taken() -> None:
+    sentence = leaves(parse(CAT))
+    right, short = target_line(parse(CAT), "tags"), "(TOP(S(NP[][])NP)S)TOP"
+    for texts, expected in (
+        ([right, short], [True, True]),
+        ([short, right], [False, True]),
+        ([short, short], [False, False]),
+    ):
+        first, *others = [Translation("", text) for text in texts]
+        made = answer(replace(first, alternatives=others), sentence, "tags")
+        assert [made.first.well_formed, made.chosen.well_formed] == expected
+    assert made.chosen.tree == made.first.tree
+
+
 def test_the_paper_s_own_figures() -> None:
     ours = {training: f1 for name, training, _, f1 in PUBLISHED if name.startswith("Transformer")}
     assert ours == {"WSJ only": 91.3, "semi-supervised": 92.7}
@@ -195,6 +212,7 @@ def test_the_command_from_trees_to_the_report(tmp_path: Path, monkeypatch: pytes
         assert 0 <= one["f1"] <= 100
         assert one["repairs"]
         assert one["well_formed"] < 100
+        assert one["mended"] == 5
     page = (tmp_path / "table4.md").read_text(encoding="utf-8")
     assert "| Transformer (4 layers) | WSJ only | 40 thousand | WSJ section 23 | 91.3 |" in page
     assert "EVALB|deleted:TOP -NONE- , : `` '' .|equal:ADVP=PRT" in page
