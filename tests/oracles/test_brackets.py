@@ -109,6 +109,26 @@ def test_of_equal_brackets_each_finds_one_partner() -> None:
     twice = CAT.replace("(NP (DT The) (NN cat))", "(NP (NP (DT The) (NN cat)))")
     assert scores(CAT, twice) == (4, 4, 5)
     assert scores(twice, CAT) == (4, 5, 4)
+    assert scores(twice, twice) == (5, 5, 5)
+
+
+def test_functions_are_cut_off_labels() -> None:
+    assert scores(CAT.replace("(NP ", "(NP=2 "), CAT.replace("(NP ", "(NP-SBJ ")) == (4, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "crossing"), [(0, 2, 1), (1, 3, 0), (2, 4, 1), (1, 2, 0), (0, 4, 0)]
+)
+def test_a_bracket_crosses_another_from_either_side(start: int, end: int, crossing: int) -> None:
+    """Gold has X 1-3 inside of S 0-4."""
+    inner = [f"(N {letter})" for letter in "abcd"]
+    gold = f"(S {inner[0]} (X {inner[1]} {inner[2]}) {inner[3]})"
+    inner[start:end] = [f"(Y {' '.join(inner[start:end])})"]
+    assert judge(parse(gold), parse(f"(S {' '.join(inner)})")).crossing == crossing
+
+
+def test_a_trace_is_no_word_of_a_sentence_but_punctuation_is() -> None:
+    assert judge(parse(CAT.replace("(. .)", "(-NONE- *) (. .)")), parse(CAT)).length == 5
 
 
 def test_brackets_over_nothing_but_punctuation_are_none() -> None:
