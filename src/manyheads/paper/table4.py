@@ -38,6 +38,7 @@ PUBLISHED: tuple[tuple[str, str, str, float], ...] = (
 MODEL = ModelConfig(layers=2, d_model=128, d_ff=512, heads=4, dropout=0.1)
 TRAINING = TrainConfig(
     steps=1000,
+    seconds=180,  # two models then take some minutes on two cores
     schedule="linear",
     warmup=100,
     learning_rate=3e-3,
