@@ -176,6 +176,8 @@ def test_the_paper_s_own_figures() -> None:
 
 def test_the_search_is_the_paper_s() -> None:
     assert configured(None, None, None).search == SearchConfig(beam=21, alpha=0.3, extra_length=300)
+    assert configured(None, None, None).train.seconds == 180
+    assert configured(None, 9000, None).train.seconds is None
     other = configured("parsing", 7, 30.0, ["search.beam=4", "train.warmup=3"])
     assert (other.model.layers, other.model.d_model) == (4, 1024)
     assert (other.train.steps, other.train.seconds, other.train.warmup, other.search.beam) == (7, 30.0, 3, 4)

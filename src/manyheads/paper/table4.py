@@ -85,7 +85,10 @@ def asdict_row(row: tuple[str, str, str, float]) -> dict[str, Any]:
 def configured(
     model: str | None, steps: int | None, seconds: float | None, changes: Sequence[str] = ()
 ) -> Config:
-    """The small recipe of this command, with a preset's model, another budget, and any key changed."""
+    """The small recipe of this command, with a preset's model, another budget, and any key changed.
+
+    Who asks for so many steps gets them: the recipe's own limit of time is then off.
+    """
     parsing = preset("parsing")
     own = Config(
         model=MODEL if model is None else preset(model).model,
@@ -93,9 +96,9 @@ def configured(
         train=TRAINING,
         search=parsing.search,
     )
-    budget: dict[str, Any] = {"steps": steps, "seconds": seconds}
-    budget = {key: value for key, value in budget.items() if value is not None}
-    return replace(own, train=replace(own.train, **budget)).override(changes)
+    training = own.train if steps is None else replace(own.train, steps=steps, seconds=None)
+    training = training if seconds is None else replace(training, seconds=seconds)
+    return replace(own, train=training).override(changes)
 
 
 def table4(

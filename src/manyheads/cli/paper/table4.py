@@ -32,7 +32,9 @@ def table4(
     model: Annotated[
         str | None, typer.Option(help="A preset's model, such as small or parsing; without it a tiny one.")
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="Updates of each model.", min=1)] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Updates of each model; without it 1000, 180 s at the latest.", min=1)
+    ] = None,
     seconds: Annotated[
         float | None, typer.Option(help="Training of each model ends after so long at the latest.", min=1)
     ] = None,
@@ -48,7 +50,7 @@ def table4(
 
     Names tell the splits, such as wsj.train.ptb.xz, wsj.valid.ptb.xz and wsj.test.ptb.xz; a file that tells
     none is parted by a rule. Beam 21, alpha 0.3, at most input + 300 tokens, as in the paper.
-    Example: manyheads paper table4 trees/ --input words,tags --seconds 300
+    Example: manyheads paper table4 trees/ --input words,tags --steps 4000
     """
     from manyheads.paper.table4 import configured
     from manyheads.paper.table4 import table4 as measure
