@@ -46,7 +46,7 @@ def test_names_tell_the_splits_and_corpora_without_a_test_are_more_to_learn_from
     assert sorted(map(str, bank.train)) == sorted(map(str, TREES[:20] + TREES[30:50]))
     assert (bank.valid, bank.test) == (TREES[20:25], TREES[25:30])
     assert bank.notes == ["more.valid.ptb: not read, for more has no test"]
-    assert set(bank.name.split(", ")) == {"news", "more"}
+    assert (bank.name, bank.judged_by) == ("more, news", "news")
 
 
 def test_a_file_whose_name_tells_no_split_is_parted_by_the_rule(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_source_and_target_of_each_input() -> None:
 
 @pytest.mark.parametrize("reads", treebank.READS)
 def test_every_bracket_and_tag_is_one_piece(reads: Reads, tmp_path: Path) -> None:
-    bank = Treebank("some", TREES[:50], TREES[50:55], TREES[55:])
+    bank = Treebank("some", "some", TREES[:50], TREES[50:55], TREES[55:])
     store = data_folder(bank, reads, 4000, tmp_path, Progress())
     train = store.split("train")
     assert len(train) == 50
@@ -140,7 +140,9 @@ def test_every_bracket_and_tag_is_one_piece(reads: Reads, tmp_path: Path) -> Non
     with pytest.raises(
         DataError, match="was made of other trees than these; choose another folder with --out"
     ):
-        data_folder(Treebank("other", TREES[:49], *[TREES[50:]] * 2), reads, 4000, tmp_path, Progress())
+        data_folder(
+            Treebank("other", "other", TREES[:49], *[TREES[50:]] * 2), reads, 4000, tmp_path, Progress()
+        )
 
 
 # ---- judging
@@ -189,7 +191,7 @@ def test_an_unknown_input_is_refused() -> None:
 
 
 def test_the_table_holds_the_published_systems() -> None:
-    table = made_table(Treebank("some", [], [], []), [])
+    table = made_table(Treebank("some", "some", [], [], []), [])
     assert isinstance(table, Table)
     assert [row[0] for row in table.rows] == [row[0] for row in PUBLISHED]
 

@@ -70,6 +70,7 @@ class Report:
         sizes = {split: len(getattr(bank, split)) for split in ("train", "valid", "test")}
         return {
             "trees": bank.name,
+            "judged_by": bank.judged_by,
             **sizes,
             "notes": bank.notes,
             "ours": [one.to_dict() for one in self.parsed],
@@ -158,8 +159,8 @@ def made_table(bank: Treebank, parsed: Sequence[Parsed]) -> Table:
         [
             f"ours, {NAMES[one.reads]}",
             f"{one.steps:,} steps, {one.seconds:.0f} s",
-            f"{one.learnt_from:,}",
-            f"{bank.name}, {len(bank.test):,} sentences",
+            f"{one.learnt_from:,} ({bank.name})",
+            f"{bank.judged_by}, {len(bank.test):,} sentences",
             one.score.f1,
             one.score.recall,
             one.score.precision,

@@ -31,9 +31,13 @@ BUILT_IN = {"train": 20_000, "valid": 300, "test": 300}
 
 @dataclass(frozen=True)
 class Treebank:
-    """Trees to learn from, to choose by, and to be judged by; and what is worth knowing of them."""
+    """Trees to learn from, to choose by, and to be judged by; and what is worth knowing of them.
+
+    `name` is of what is learnt from, `judged_by` of the test.
+    """
 
     name: str
+    judged_by: str
     train: list[Tree]
     valid: list[Tree]
     test: list[Tree]
@@ -44,7 +48,7 @@ def built_in(sizes: dict[str, int] | None = None) -> Treebank:
     """Of the sentences of the built-in corpus."""
     wanted = sizes or BUILT_IN
     made = playground.treebank(train=wanted["train"], valid=wanted["valid"], test=wanted["test"], seed=1)
-    return Treebank("the built-in grammar", made["train"], made["valid"], made["test"])
+    return Treebank(*["the built-in grammar"] * 2, made["train"], made["valid"], made["test"])
 
 
 # ---- reading
@@ -68,8 +72,8 @@ def read_treebank(places: Sequence[Path], progress: Progress) -> Treebank:
                 f"wsj.test.ptb; a file whose name tells none is parted, and needs {HELD_OUT} trees or more"
             )
     kept = without_leakage(splits, notes)
-    names = ", ".join(dict.fromkeys(corpus_of(file) for own in chosen.values() for file in own))
-    return Treebank(names, kept, splits["valid"], splits["test"], notes)
+    learnt, judged = (named(chosen, split) for split in ("train", "test"))
+    return Treebank(learnt, judged, kept, splits["valid"], splits["test"], notes)
 
 
 def files_of(place: Path) -> list[Path]:
@@ -87,6 +91,12 @@ def split_named(file: Path) -> str:
     """train of wsj10.train.ptb.xz; nothing where the name tells none."""
     parts = file.name.lower().split(".")
     return next((SPLIT_NAMES[part] for part in parts if part in SPLIT_NAMES), UNTOLD)
+
+
+def named(chosen: dict[str, list[Path]], split: str) -> str:
+    """The corpora that a split comes from."""
+    files = [*chosen.get(split, []), *chosen.get(UNTOLD, [])]
+    return ", ".join(dict.fromkeys(map(corpus_of, files)))
 
 
 def corpus_of(file: Path) -> str:
