@@ -26,6 +26,7 @@ UNTOLD = ""  # the split of a file whose name tells none
 HELD_OUT = 20  # of so many trees without a split one is valid's and one is test's
 SOURCE, TARGET = "und", "und-x-tree"  # the languages of the data folder: any, and brackets
 FEWEST_PIECES = 300  # of which 256 are bytes
+BUILT_IN_NAME = "the built-in grammar"
 BUILT_IN = {"train": 20_000, "valid": 300, "test": 300}
 
 
@@ -48,7 +49,7 @@ def built_in(sizes: dict[str, int] | None = None) -> Treebank:
     """Of the sentences of the built-in corpus."""
     wanted = sizes or BUILT_IN
     made = playground.treebank(train=wanted["train"], valid=wanted["valid"], test=wanted["test"], seed=1)
-    return Treebank(*["the built-in grammar"] * 2, made["train"], made["valid"], made["test"])
+    return Treebank(BUILT_IN_NAME, BUILT_IN_NAME, made["train"], made["valid"], made["test"])
 
 
 # ---- reading
