@@ -20,10 +20,11 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 # JoeyNMT pins an old protobuf that nothing here needs: its attention module is judged alone.
-# The others are clients of the server, and schemathesis, which tries all that its description allows.
+# The others are clients of the server, schemathesis, which tries all that its description allows, and a scorer
+# of trees.
 $(JUDGES): $(READY)
 	$(BIN)/python -m pip install --quiet --no-deps joeynmt importlib_metadata zipp
-	$(BIN)/python -m pip install --quiet libretranslatepy libretranslate-aio deep-translator schemathesis
+	$(BIN)/python -m pip install --quiet libretranslatepy libretranslate-aio deep-translator schemathesis PYEVALB
 	@touch $@
 
 demo: $(READY)       ## prepare, train, translate, score: the built-in English-Korean corpus on this CPU, three minutes

@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "manyheads"
 
 GROUND = {"errors", "config", "packed", "progress", "folders"}  # that every room may import
 FIRST_ROOMS = {"text", "data", "kernels", "model", "search", "checkpoint", "engines", "translate", "evaluate"}
-UPPER_ROOMS = {"train", "export", "look", "serve"}
+UPPER_ROOMS = {"brackets", "train", "export", "look", "serve"}
 EVERYTHING = {"presets", *FIRST_ROOMS, *UPPER_ROOMS}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engines": {"checkpoint", "kernels", "search", "model", "text"},
     "translate": {"engines", "checkpoint", "model", "search", "text"},
     "evaluate": {"translate", "text"},
+    "brackets": {"text"},  # what evaluate is for translations, for trees
     "train": {"data", "kernels", "model", "checkpoint", "engines", "evaluate", "translate"},
     "export": {"engines", "translate", "checkpoint", "model", "search", "text"},
     "look": {

@@ -7,7 +7,7 @@ is a function of the source: an English sentence has one Korean sentence in each
 import hashlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from manyheads.config import unknown
 from manyheads.errors import ConfigError, DataError
@@ -28,6 +28,8 @@ from manyheads.text.playground.meaning import (
     Sentence,
     Weather,
 )
+from manyheads.text.playground.trees import english_tree
+from manyheads.text.trees import Tree
 
 PAIRS = ("en-ko", "en-de")
 REGISTERS = ("plain", "polite", "tagged")
@@ -48,6 +50,7 @@ CONSTRUCTIONS = (
     "subordinate",
 )
 Split = Literal["train", "valid", "test"]
+Made = TypeVar("Made")
 
 HELD_OUT = 5  # per cent of all target sentences, for valid and again for test
 PATIENCE = 20_000  # draws without a new sentence, after which there are no more
@@ -131,32 +134,60 @@ def corpus(
     words: int | None = None,
 ) -> dict[str, list[tuple[str, str]]]:
     """So many distinct pairs for each split. Larger corpora of a seed begin with the smaller ones."""
-    wanted: dict[str, int] = {"train": train, "valid": valid, "test": test}
+    stream = examples(pair, seed=seed, register=register, constructions=constructions, words=words)
+    drawn = ((one.source, one.target, (one.source, one.target)) for one in stream)
+    return shared_out(drawn, {"train": train, "valid": valid, "test": test})
+
+
+def treebank(
+    *,
+    train: int,
+    valid: int,
+    test: int,
+    seed: int = 0,
+    constructions: Collection[str] | None = None,
+    words: int | None = None,
+) -> dict[str, list[Tree]]:
+    """So many trees of distinct English sentences for each split."""
+    check("en-ko", "plain", constructions, words)
+    author = Author(seed, frozenset(CONSTRUCTIONS if constructions is None else constructions), words)
+    drawn = ((said, said, english_tree(one)) for one, said in meanings(author))
+    return shared_out(drawn, {"train": train, "valid": valid, "test": test})
+
+
+def meanings(author: Author) -> Iterator[tuple[Sentence, str]]:
+    """Without end, each with its English sentence."""
+    while True:
+        meaning = author.sentence()
+        yield meaning, english(meaning)
+
+
+def shared_out(drawn: Iterator[tuple[str, str, Made]], wanted: dict[str, int]) -> dict[str, list[Made]]:
+    """So many of each split. What is drawn comes with what it is known by, and what tells its split."""
     for name, count in wanted.items():
         if count < 0:
             raise ConfigError(f"{name} is {count}, but must be at least 0")
-    made: dict[str, list[tuple[str, str]]] = {name: [] for name in wanted}
+    made: dict[str, list[Made]] = {name: [] for name in wanted}
     seen: set[str] = set()
-    stream = examples(pair, seed=seed, register=register, constructions=constructions, words=words)
     missing, fruitless = sum(wanted.values()), 0
     while missing:
-        example = next(stream)
-        split = split_of(example)
-        if len(made[split]) < wanted[split] and example.source not in seen:
-            seen.add(example.source)
-            made[split].append((example.source, example.target))
+        known_by, told_by, one = next(drawn)
+        split = split_of(told_by)
+        if len(made[split]) < wanted[split] and known_by not in seen:
+            seen.add(known_by)
+            made[split].append(one)
             missing, fruitless = missing - 1, 0
             continue
         fruitless += 1
         if fruitless == PATIENCE:
-            raise DataError(too_few(wanted, made))
+            raise DataError(too_few(wanted, {name: len(own) for name, own in made.items()}))
     return made
 
 
-def too_few(wanted: dict[str, int], made: dict[str, list[tuple[str, str]]]) -> str:
-    name = next(name for name in wanted if len(made[name]) < wanted[name])
+def too_few(wanted: dict[str, int], made: dict[str, int]) -> str:
+    name = next(name for name in wanted if made[name] < wanted[name])
     return (
-        f"{name} is {wanted[name]}, but only {len(made[name])} distinct pairs were found in it, and none in "
+        f"{name} is {wanted[name]}, but only {made[name]} distinct ones were found in it, and none in "
         f"the last {PATIENCE} draws: ask for fewer, allow more constructions, or raise words"
     )
 

@@ -1,0 +1,170 @@
+"""A parser (6.3): trained as a translator is, and asked for trees.
+
+Of what the beam holds at the end the best is taken that is a tree over the sentence's words, to the bracket;
+where none is, the very best is mended by the rules of text/trees.py. What the very best alone would have been
+worth is told too.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from manyheads import checkpoint
+from manyheads.brackets import COLLINS, Bracketing, Conventions, bracketing
+from manyheads.config import Config
+from manyheads.model.transformer import count_parameters
+from manyheads.paper.treebank import Reads, Treebank, data_folder, source_line
+from manyheads.progress import Progress
+from manyheads.text.trees import REPAIRS, Leaf, Restored, Tree, leaves, restore, walk
+from manyheads.train.run import train
+from manyheads.translate import Translation, Translator, load
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came out for a sentence."""
+
+    first: Restored  # the best of the beam
+    chosen: Restored  # the best of the beam that needs no mending, or else the first
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What one model made of the test sentences."""
+
+    reads: Reads
+    answers: Sequence[Answer]
+    found: Sequence[Tree]  # as they are judged
+    retagged: int  # punctuation whose tag was not the gold tree's
+    score: Bracketing
+    first_score: Bracketing  # of the best of the beam alone
+    learnt_from: int  # trees
+    parameters: int
+    steps: int
+    seconds: float  # of training
+
+    @property
+    def well_formed(self) -> float:
+        """Per cent of the sentences for which the best of the beam needs no mending."""
+        return 100.0 * sum(one.first.well_formed for one in self.answers) / max(1, len(self.answers))
+
+    @property
+    def mended(self) -> int:
+        """Sentences for which nothing in the beam was a tree."""
+        return sum(not one.chosen.well_formed for one in self.answers)
+
+    @property
+    def repairs(self) -> Counter[str]:
+        """How often each rule was needed for what was chosen."""
+        return sum((one.chosen.repairs for one in self.answers), Counter())
+
+    def to_dict(self) -> dict[str, Any]:
+        plain = (
+            "reads",
+            "learnt_from",
+            "parameters",
+            "steps",
+            "seconds",
+            "retagged",
+            "well_formed",
+            "mended",
+        )
+        repairs = {rule: self.repairs[rule] for rule in REPAIRS if self.repairs[rule]}
+        first = {"first_alone": self.first_score.to_dict()}
+        return {
+            **{name: getattr(self, name) for name in plain},
+            "repairs": repairs,
+            **self.score.to_dict(),
+            **first,
+        }
+
+
+def measured(
+    bank: Treebank,
+    reads: Reads,
+    config: Config,
+    vocabulary: int,
+    folder: Path,
+    device: str | None,
+    watch: Callable[[], Progress],
+) -> Parsed | None:
+    """Learns in a folder, or goes on there; parses test, and is judged. None: it was asked to stop."""
+    with watch() as progress:
+        data_folder(bank, reads, vocabulary, folder, progress)
+    whole = replace(config, data=replace(config.data, folder=str(folder / "data")))
+    run = folder / "run"
+    if train(whole, run, change_config=True, device=device) == "asked":
+        return None
+    translator = load(run / "model", device=device)
+    with watch() as progress:
+        answers = parse(translator, [leaves(tree) for tree in bank.test], reads, progress)
+    return judged(bank, reads, answers, run)
+
+
+def judged(bank: Treebank, reads: Reads, answers: Sequence[Answer], run: Path) -> Parsed:
+    chosen = [as_judged(one.chosen.tree, gold) for one, gold in zip(answers, bank.test, strict=True)]
+    first = [as_judged(one.first.tree, gold) for one, gold in zip(answers, bank.test, strict=True)]
+    place = checkpoint.describe(checkpoint.checkpoints(run)[-1]).training["place"]
+    return Parsed(
+        reads=reads,
+        answers=answers,
+        found=[tree for tree, _ in chosen],
+        retagged=sum(changed for _, changed in chosen),
+        score=bracketing(bank.test, [tree for tree, _ in chosen]),
+        first_score=bracketing(bank.test, [tree for tree, _ in first]),
+        learnt_from=len(bank.train),
+        parameters=count_parameters(checkpoint.describe(run / "model").config.model)["total"],
+        steps=place["step"],
+        seconds=place["seconds"],
+    )
+
+
+def parse(
+    translator: Translator, sentences: Sequence[Sequence[Leaf]], reads: Reads, progress: Progress
+) -> list[Answer]:
+    """A tree for each sentence. Of a leaf the word is known, and the tag where it is read."""
+    progress.tell("parsing", 0, len(sentences))
+    found = translator.translate(
+        [source_line(sentence, reads) for sentence in sentences],
+        split=False,
+        scores="none",
+        nbest=translator.how.beam,
+        tell=lambda done, total: progress.tell("parsing", done, total),
+    )
+    return [answer(one, sentence, reads) for one, sentence in zip(found, sentences, strict=True)]
+
+
+def answer(found: Translation, sentence: Sequence[Leaf], reads: Reads) -> Answer:
+    words = [leaf.word for leaf in sentence]
+    tags = None if reads == "words" else [leaf.tag for leaf in sentence]
+    first = restore(found.text, words, tags)
+    others = (restore(one.text, words, tags) for one in found.alternatives)
+    if first.well_formed:
+        return Answer(first, first)
+    return Answer(first, next((one for one in others if one.well_formed), first))
+
+
+def as_judged(found: Tree, gold: Tree, how: Conventions = COLLINS) -> tuple[Tree, int]:
+    """With gold's tag wherever either tree says that a word is punctuation; and how many that changed.
+
+    EVALB would call a sentence with one such tag wrong an error, and leave it out of its sums.
+    """
+    right = iter(leaves(gold))
+    stack: list[list[Tree | Leaf]] = [[]]
+    changed = 0
+    for one in walk(found):
+        if isinstance(one, Leaf):
+            tag = next(right).tag
+            wrong = tag != one.tag and (tag in how.deleted or one.tag in how.deleted)
+            changed += wrong
+            stack[-1].append(Leaf(tag, one.word) if wrong else one)
+        elif one.startswith("("):
+            stack.append([])
+        else:
+            inside = stack.pop()
+            stack[-1].append(Tree(one[1:], tuple(inside)))
+    ((made,),) = stack
+    assert isinstance(made, Tree)
+    return made, changed

@@ -1,0 +1,242 @@
+"""Trees for Table 4: which are learnt from and which are held out, and the data folder that training reads.
+
+A sentence is the source, its tree without the words the target, so that preparing, training and searching are
+those of translation. Every bracket and every tag is one piece, which the subwords never split.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+from manyheads.config import SPECIAL_TOKENS, SPLITS, Recipe, SubwordConfig
+from manyheads.data.prepare import prepare
+from manyheads.data.store import Store
+from manyheads.errors import DataError
+from manyheads.progress import Progress
+from manyheads.text import playground
+from manyheads.text.corpus import Bad
+from manyheads.text.subwords import SubwordPair, Subwords
+from manyheads.text.trees import Leaf, Tree, cleaned, leaves, linearise, read_trees
+
+Reads = Literal["words", "tags", "both"]
+READS: tuple[Reads, ...] = get_args(Reads)
+SPLIT_NAMES = {"train": "train", "valid": "valid", "dev": "valid", "test": "test"}
+UNTOLD = ""  # the split of a file whose name tells none
+HELD_OUT = 20  # of so many trees without a split one is valid's and one is test's
+SOURCE, TARGET = "und", "und-x-tree"  # the languages of the data folder: any, and brackets
+FEWEST_PIECES = 300  # of which 256 are bytes
+BUILT_IN_NAME = "the built-in grammar"
+BUILT_IN = {"train": 20_000, "valid": 300, "test": 300}
+
+
+@dataclass(frozen=True)
+class Treebank:
+    """Trees to learn from, to choose by, and to be judged by; and what is worth knowing of them.
+
+    `name` is of what is learnt from, `judged_by` of the test.
+    """
+
+    name: str
+    judged_by: str
+    train: list[Tree]
+    valid: list[Tree]
+    test: list[Tree]
+    notes: list[str] = field(default_factory=list)
+
+
+def built_in(sizes: dict[str, int] | None = None) -> Treebank:
+    """Of the sentences of the built-in corpus."""
+    wanted = sizes or BUILT_IN
+    made = playground.treebank(train=wanted["train"], valid=wanted["valid"], test=wanted["test"], seed=1)
+    return Treebank(BUILT_IN_NAME, BUILT_IN_NAME, made["train"], made["valid"], made["test"])
+
+
+# ---- reading
+
+
+def read_treebank(places: Sequence[Path], progress: Progress) -> Treebank:
+    """The trees of files, and of all files of folders."""
+    files = [file for place in places for file in files_of(place)]
+    chosen, notes = chosen_files(files)
+    splits: dict[str, list[Tree]] = {split: [] for split in SPLITS}
+    for split, own in chosen.items():
+        for file in own:
+            progress.tell(f"reading {file.name}", 0, None)
+            trees = good_trees(file, split in ("valid", "test"), notes)
+            for name, some in (parted(trees, file, notes) if split == UNTOLD else {split: trees}).items():
+                splits[name] += some
+    for split, trees in splits.items():
+        if not trees:
+            raise DataError(
+                f"no trees for {split}: names tell the splits, such as wsj.train.ptb, wsj.valid.ptb and "
+                f"wsj.test.ptb; a file whose name tells none is parted, and needs {HELD_OUT} trees or more"
+            )
+    kept = without_leakage(splits, notes)
+    learnt, judged = (named(chosen, split) for split in ("train", "test"))
+    return Treebank(learnt, judged, kept, splits["valid"], splits["test"], notes)
+
+
+def files_of(place: Path) -> list[Path]:
+    if place.is_dir():
+        found = sorted(path for path in place.iterdir() if path.is_file() and not path.name.startswith("."))
+        if not found:
+            raise DataError(f"{place}: an empty folder; put files of trees into it, one tree a line")
+        return found
+    if not place.exists():
+        raise DataError(f"{place}: no such file or folder; give files of bracketed trees, one tree a line")
+    return [place]
+
+
+def split_named(file: Path) -> str:
+    """train of wsj10.train.ptb.xz; nothing where the name tells none."""
+    parts = file.name.lower().split(".")
+    return next((SPLIT_NAMES[part] for part in parts if part in SPLIT_NAMES), UNTOLD)
+
+
+def named(chosen: dict[str, list[Path]], split: str) -> str:
+    """The corpora that a split comes from."""
+    files = [*chosen.get(split, []), *chosen.get(UNTOLD, [])]
+    return ", ".join(dict.fromkeys(map(corpus_of, files)))
+
+
+def corpus_of(file: Path) -> str:
+    """wsj10 of wsj10.train.ptb.xz."""
+    return file.name.partition(".")[0]
+
+
+def chosen_files(files: Iterable[Path]) -> tuple[dict[str, list[Path]], list[str]]:
+    """Files by split. Valid and test are of corpora that have a test; the others are more to learn from."""
+    by_split: dict[str, list[Path]] = {}
+    for file in files:
+        by_split.setdefault(split_named(file), []).append(file)
+    judged = {corpus_of(file) for file in by_split.get("test", [])}
+    notes = []
+    if judged and "valid" in by_split:
+        left_out = [file for file in by_split["valid"] if corpus_of(file) not in judged]
+        by_split["valid"] = [file for file in by_split["valid"] if file not in left_out]
+        notes = [f"{file.name}: not read, for {corpus_of(file)} has no test" for file in left_out]
+    return {split: own for split, own in by_split.items() if own}, notes
+
+
+def good_trees(file: Path, strict: bool, notes: list[str]) -> list[Tree]:
+    """Without traces and function tags. What is no tree stops the work, or is told and left out of train."""
+    trees: list[Tree] = []
+    bad: list[Bad] = []
+    for found in read_trees(str(file)):
+        if isinstance(found, Bad):
+            bad.append(found)
+        elif kept := cleaned(found):
+            trees.append(kept)
+    if bad and (strict or not trees):
+        raise DataError(
+            f"{bad[0]}: mend it; a file has one whole tree a line, such as (TOP (S (NP (DT The) (NN cat)) "
+            f"(VP (VBZ sleeps)) (. .)))"
+        )
+    if bad:
+        notes.append(f"{len(bad)} lines of {file.name} are no trees and left out; the first: {bad[0]}")
+    return trees
+
+
+def parted(trees: Sequence[Tree], file: Path, notes: list[str]) -> dict[str, list[Tree]]:
+    """A file without a split: of each twenty trees in order the last is test's, the one before it valid's."""
+    notes.append(
+        f"{file.name}: of each {HELD_OUT} trees the last is set apart for test, the one before it for valid"
+    )
+    splits: dict[str, list[Tree]] = {split: [] for split in SPLITS}
+    for place, tree in enumerate(trees):
+        splits[{HELD_OUT - 2: "valid", HELD_OUT - 1: "test"}.get(place % HELD_OUT, "train")].append(tree)
+    return splits
+
+
+def without_leakage(splits: dict[str, list[Tree]], notes: list[str]) -> list[Tree]:
+    """The training trees whose sentence stands in neither of the others."""
+    held = {tuple(leaves(tree)) for split in ("valid", "test") for tree in splits[split]}
+    kept = [tree for tree in splits["train"] if tuple(leaves(tree)) not in held]
+    if len(kept) < len(splits["train"]):
+        notes.append(
+            f"{len(splits['train']) - len(kept)} training sentences stand in valid or test: left out"
+        )
+    if not kept:
+        raise DataError("no training tree is left: every sentence of train stands in valid or test too")
+    return kept
+
+
+# ---- the data folder
+
+
+def source_line(sentence: Sequence[Leaf], reads: Reads) -> str:
+    """What the model reads of a sentence. A tag is one piece, and stands before its word."""
+    if reads == "words":
+        return " ".join(leaf.word for leaf in sentence)
+    return "".join(f"[{leaf.tag}]{leaf.word if reads == 'both' else ''}" for leaf in sentence)
+
+
+def target_line(tree: Tree, reads: Reads) -> str:
+    """What it is to write. Tags that it has read it need not write."""
+    return "".join(linearise(tree, with_tags=reads == "words"))
+
+
+def data_folder(trees: Treebank, reads: Reads, vocabulary: int, folder: Path, progress: Progress) -> Store:
+    """The data, made now or by an earlier call from the same trees."""
+    texts = {folder / f"{split}.tsv": text_of(getattr(trees, split), reads) for split in SPLITS}
+    if (folder / "data").exists():
+        if any(not file.exists() or file.read_text(encoding="utf-8") != text for file, text in texts.items()):
+            raise DataError(f"{folder}: was made of other trees than these; choose another folder with --out")
+        return Store.open(folder / "data")
+    (folder / "subwords").mkdir(parents=True, exist_ok=True)
+    for file, text in texts.items():
+        file.write_text(text, encoding="utf-8", newline="\n")
+    progress.tell("learning subwords", 0, None)
+    learnt_pieces(trees.train, reads, vocabulary).save(folder / "subwords")
+    return prepare(recipe(folder), folder / "data", tell=progress.tell)
+
+
+def text_of(trees: Iterable[Tree], reads: Reads) -> str:
+    """Source and target of a tree on a line, with a tab between them."""
+    return "".join(f"{source_line(leaves(tree), reads)}\t{target_line(tree, reads)}\n" for tree in trees)
+
+
+def recipe(folder: Path) -> Recipe:
+    """Nothing is filtered: a sentence and its tree are no translations, and many sentences have one tree."""
+    inputs = {split: [{"files": [f"{folder}/{split}.tsv"]}] for split in SPLITS}
+    no_filter = {
+        **dict.fromkeys(("script", "identical", "duplicates", "leakage"), False),
+        "markup": "ignore",
+        "longest": None,
+        "ratio": None,
+    }
+    corpus = {"source": SOURCE, "target": TARGET}
+    pieces = {"take_from": f"{folder}/subwords"}
+    return Recipe.from_mapping({**inputs, "corpus": corpus, "clean": no_filter, "subwords": pieces})
+
+
+def learnt_pieces(trees: Sequence[Tree], reads: Reads, vocabulary: int) -> SubwordPair:
+    """Of the source words and tags, of the target brackets and tags alone."""
+    sentences = [leaves(tree) for tree in trees]
+    sources = [source_line(sentence, reads) for sentence in sentences]
+    targets = [target_line(tree, reads) for tree in trees]
+    brackets = {token for tree in trees for token in linearise(tree, with_tags=reads == "words")}
+    tags = {f"[{leaf.tag}]" for sentence in sentences for leaf in sentence}
+    if reads == "tags":
+        return SubwordPair(symbols(sources, tags), symbols(targets, brackets))
+    own = tags if reads == "both" else set[str]()
+    return SubwordPair(words_and(sources, own, vocabulary), symbols(targets, brackets))
+
+
+def symbols(texts: Sequence[str], all_of_them: set[str]) -> Subwords:
+    """Pieces for texts that consist of symbols and nothing else."""
+    size = SPECIAL_TOKENS + len(all_of_them) + 1  # and the space that SentencePiece begins a text with
+    config = SubwordConfig(vocabulary=size, byte_fallback=False, reserved=tuple(sorted(all_of_them)))
+    return Subwords.train(texts, config)
+
+
+def words_and(texts: Sequence[str], reserved: set[str], vocabulary: int) -> Subwords:
+    """Pieces of words, as many as asked for; half of that, and so on, where there are too few words."""
+    config = SubwordConfig(vocabulary=vocabulary, reserved=tuple(sorted(reserved)))
+    try:
+        return Subwords.train(texts, config)
+    except DataError:
+        if vocabulary < 2 * FEWEST_PIECES:
+            raise
+        return words_and(texts, reserved, vocabulary // 2)

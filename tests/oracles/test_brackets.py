@@ -1,0 +1,255 @@
+"""F1 of trees: the published sample of EVALB, and examples worked by hand."""
+
+import random
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from manyheads.brackets import COLLINS, Bracketing, Conventions, Counted, bracketing, judge
+from manyheads.errors import DataError
+from manyheads.text import playground
+from manyheads.text.trees import Leaf, Tree, parse
+
+# ---- EVALB's own sample (sample.gld, sample.tst, sample.prm) and the results that it is published with
+
+GOLD = "(S (A (P this)) (B (Q is) (A (R a) (T test))))"
+LONG = f"(S {' '.join(['(A (P this)) (B (Q is) (A (R a) (T test)))'] * 11)})"
+SAMPLE = Conventions(
+    deleted=("TOP", "-NONE-", ",", ":", "``", "''"),
+    equal_labels=(("T", "TT"),),
+    equal_words=(("This", "this"),),
+)
+# What is judged, and its row: status, brackets matched, in gold and found, crossing, words, right tags.
+SENTENCES: list[tuple[str, str, tuple[object, ...]]] = [
+    (GOLD, GOLD, ("", 4, 4, 4, 0, 4, 4)),
+    (GOLD, "(S (A (P this)) (B (Q is) (C (R a) (T test))))", ("", 3, 4, 4, 0, 4, 4)),
+    (GOLD, "(S (A (P this)) (B (Q is) (A (R a) (U test))))", ("", 4, 4, 4, 0, 4, 3)),
+    (GOLD, "(S (C (P this)) (B (Q is) (A (R a) (U test))))", ("", 3, 4, 4, 0, 4, 3)),
+    (GOLD, "(S (A (P this)) (B (Q is) (R a) (A (T test))))", ("", 3, 4, 4, 0, 4, 4)),
+    (GOLD, "(S (A (P this) (Q is)) (A (R a) (T test)))", ("", 2, 4, 3, 1, 4, 4)),
+    (GOLD, "(S (P this) (Q is) (R a) (T test))", ("", 1, 4, 1, 0, 4, 4)),
+    (GOLD, "((P this) (Q is) (R a) (T test))", ("", 0, 4, 0, 0, 4, 4)),  # there without the outer bracket
+    (GOLD, "(S (A (P this)) (B (Q is) (A (A (R a) (T test)))))", ("", 4, 4, 5, 0, 4, 4)),
+    (GOLD, "(S (A (P this)) (B (Q is) (A (A (A (A (A (R a) (T test))))))))", ("", 4, 4, 8, 0, 4, 4)),
+    (GOLD, "", ("skipped", 0, 0, 0, 0, 0, 0)),
+    (GOLD, "(S (A (P this)) (B (Q was) (A (A (R a) (T test)))))", ("error", 0, 0, 0, 0, 0, 0)),
+    (GOLD, "(S (A (P this)) (B (Q is) (U not) (A (A (R a) (T test)))))", ("error", 0, 0, 0, 0, 0, 0)),
+    (GOLD, "", ("skipped", 0, 0, 0, 0, 0, 0)),
+    (GOLD, f"(TOP {GOLD})", ("", 4, 4, 4, 0, 4, 4)),
+    (GOLD, "(S (A (P this)) (NONE *) (B (Q is) (A (R a) (T test))))", ("error", 0, 0, 0, 0, 0, 0)),
+    (
+        GOLD,
+        "(S (A (P this)) (S (NONE abc) (A (NONE *))) (B (Q is) (A (R a) (T test))))",
+        ("error", 0, 0, 0, 0, 0, 0),
+    ),
+    (GOLD, "(S (A (P this)) (B (Q is) (A (R a) (TT test))))", ("", 4, 4, 4, 0, 4, 4)),
+    (GOLD, "(S (A (P This)) (B (Q is) (A (R a) (T test))))", ("", 4, 4, 4, 0, 4, 4)),
+    (GOLD, "(S (A (P That)) (B (Q is) (A (R a) (T test))))", ("error", 0, 0, 0, 0, 0, 0)),
+    ("(S (A-SBJ-1 (P this)) (B-WHATEVER (Q is) (A (R a) (T test))))", GOLD, ("", 4, 4, 4, 0, 4, 4)),
+    (LONG, LONG, ("", 34, 34, 34, 0, 44, 44)),
+    (*[GOLD.replace("))))", "))) (-NONE- *))")] * 2, ("", 4, 4, 4, 0, 4, 4)),
+    (*[GOLD.replace("))))", "))) (: *))")] * 2, ("", 4, 4, 4, 0, 4, 4)),
+]
+
+
+@pytest.fixture(scope="module")
+def sample() -> Bracketing:
+    found = [parse(text) if text else None for _, text, _ in SENTENCES]
+    return bracketing([parse(gold) for gold, _, _ in SENTENCES], found, SAMPLE)
+
+
+def test_every_sentence_of_the_sample_is_judged_as_evalb_judges_it(sample: Bracketing) -> None:
+    for (_, text, row), one in zip(SENTENCES, sample.sentences, strict=True):
+        judged = (one.fault, one.matched, one.gold, one.found, one.crossing, one.words, one.tags)
+        assert judged == row, text
+
+
+def test_the_summary_of_the_sample_is_the_published_one(sample: Bracketing) -> None:
+    assert (len(sample.sentences), sample.errors, sample.skipped, len(sample.valid)) == (24, 5, 2, 17)
+    shares = (sample.recall, sample.precision, sample.exact, sample.crossing, sample.tagging)
+    assert [round(one, 2) for one in shares] == [87.76, 90.53, 52.94, 0.06, 98.15]
+    assert sample.f1 == pytest.approx(2 * 87.7551 * 90.5263 / (87.7551 + 90.5263), abs=1e-4)
+
+
+def test_so_is_that_of_sentences_of_at_most_40_words(sample: Bracketing) -> None:
+    short = sample.up_to(40)
+    assert (len(short.sentences), short.errors, short.skipped, len(short.valid)) == (23, 5, 2, 16)
+    shares = (short.recall, short.precision, short.exact, short.tagging)
+    assert [round(one, 2) for one in shares] == [81.25, 85.25, 50.0, 96.88]
+
+
+# ---- worked by hand
+
+CAT = "(TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps) (PRT (RP in))) (. .)))"
+
+
+def scores(gold: str, found: str) -> tuple[int, int, int]:
+    one = judge(parse(gold), parse(found))
+    assert not one.fault
+    return one.matched, one.gold, one.found
+
+
+def test_punctuation_has_no_place_in_a_span() -> None:
+    """Gold has S 0-4, NP 0-2, VP 2-4 and PRT 3-4; the full stop may hang anywhere, and TOP does not count."""
+    assert scores(CAT, CAT) == (4, 4, 4)
+    hung_lower = "(TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps) (PRT (RP in)) (. .))))"
+    assert scores(CAT, hung_lower) == (4, 4, 4)
+
+
+def test_advp_and_prt_are_one_label() -> None:
+    assert scores(CAT, CAT.replace("PRT", "ADVP")) == (4, 4, 4)
+    assert scores(CAT, CAT.replace("PRT", "PP")) == (3, 4, 4)
+
+
+def test_of_equal_brackets_each_finds_one_partner() -> None:
+    """Gold has NP 0-2 once, the other twice: 4 of 4 are found, and 4 of 5 are right."""
+    twice = CAT.replace("(NP (DT The) (NN cat))", "(NP (NP (DT The) (NN cat)))")
+    assert scores(CAT, twice) == (4, 4, 5)
+    assert scores(twice, CAT) == (4, 5, 4)
+    assert scores(twice, twice) == (5, 5, 5)
+
+
+def test_functions_are_cut_off_labels() -> None:
+    assert scores(CAT.replace("(NP ", "(NP=2 "), CAT.replace("(NP ", "(NP-SBJ ")) == (4, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "crossing"), [(0, 2, 1), (1, 3, 0), (2, 4, 1), (1, 2, 0), (0, 4, 0)]
+)
+def test_a_bracket_crosses_another_from_either_side(start: int, end: int, crossing: int) -> None:
+    """Gold has X 1-3 inside of S 0-4."""
+    inner = [f"(N {letter})" for letter in "abcd"]
+    gold = f"(S {inner[0]} (X {inner[1]} {inner[2]}) {inner[3]})"
+    inner[start:end] = [f"(Y {' '.join(inner[start:end])})"]
+    assert judge(parse(gold), parse(f"(S {' '.join(inner)})")).crossing == crossing
+
+
+def test_a_trace_is_no_word_of_a_sentence_but_punctuation_is() -> None:
+    assert judge(parse(CAT.replace("(. .)", "(-NONE- *) (. .)")), parse(CAT)).length == 5
+
+
+def test_brackets_over_nothing_but_punctuation_are_none() -> None:
+    assert scores(CAT, CAT.replace("(. .)", "(NP (. .))")) == (4, 4, 4)
+
+
+def test_a_sentence_of_punctuation_alone_is_skipped() -> None:
+    assert judge(parse("(TOP (. .))"), parse("(TOP (. .))")).fault == "skipped"
+
+
+def test_a_punctuation_tag_on_one_side_alone_is_an_error() -> None:
+    assert judge(parse(CAT), parse(CAT.replace("(. .)", "(NN .)"))).fault == "error"
+
+
+def test_f1_of_one_wrong_attachment() -> None:
+    """With a telescope: the verb's in gold, 6 brackets; the noun's in what was found, 7, 6 of them right.
+
+    Gold     S 0-7, NP 0-1, VP 1-7, NP 2-4, PP 4-7, NP 5-7
+    Found    S 0-7, NP 0-1, VP 1-7, NP 2-7, NP 2-4, PP 4-7, NP 5-7
+    """
+    gold = (
+        "(TOP (S (NP (PRP I)) (VP (VBD saw) (NP (DT the) (NN man)) "
+        "(PP (IN with) (NP (DT a) (NN telescope)))) (. .)))"
+    )
+    found = (
+        "(TOP (S (NP (PRP I)) (VP (VBD saw) (NP (NP (DT the) (NN man)) "
+        "(PP (IN with) (NP (DT a) (NN telescope))))) (. .)))"
+    )
+    score = bracketing([parse(gold)], [parse(found)])
+    assert (score.recall, score.precision) == pytest.approx((100.0, 100 * 6 / 7))
+    assert score.f1 == pytest.approx(100 * 12 / 13)
+    assert score.exact == 0
+    assert score.tagging == 100
+
+
+def test_nothing_found_is_no_division_by_zero() -> None:
+    score = bracketing([parse(CAT)], [None])
+    assert (score.f1, score.recall, score.precision, score.exact, score.tagging) == (0, 0, 0, 0, 0)
+    assert score.skipped == 1
+
+
+def test_the_signature_says_what_was_deleted_and_equal() -> None:
+    assert bracketing([], []).signature == "EVALB|deleted:TOP -NONE- , : `` '' .|equal:ADVP=PRT"
+
+
+def test_as_many_trees_are_judged_as_there_are() -> None:
+    with pytest.raises(DataError, match="1 gold trees, but 2 to judge"):
+        bracketing([parse(CAT)], [None, None])
+
+
+# ---- other scorers, on gold trees and damaged copies of them
+
+
+def damaged(tree: Tree, chance: random.Random) -> Tree:
+    """Some brackets fewer, more, or of another label; some tags wrong."""
+
+    def change(one: Tree | Leaf) -> list[Tree | Leaf]:
+        if isinstance(one, Leaf):
+            return [Leaf("XX", one.word) if chance.random() < 0.1 and one.tag not in COLLINS.deleted else one]
+        inside = [made for child in one.children for made in change(child)]
+        draw = chance.random()
+        if draw < 0.1:
+            return inside
+        if draw < 0.2:
+            return [Tree(chance.choice(("NP", "ADVP", "PRT")), tuple(inside))]
+        if draw < 0.3 and len(inside) > 2:
+            inside[:2] = [Tree("PP", tuple(inside[:2]))]
+        return [Tree(one.label, tuple(inside))]
+
+    return Tree("TOP", tuple(made for child in tree.children for made in change(child)))
+
+
+def pairs_of_trees(count: int) -> tuple[list[Tree], list[Tree]]:
+    gold = playground.treebank(train=count, valid=0, test=0)["train"]
+    chance = random.Random(0)
+    return gold, [damaged(tree, chance) for tree in gold]
+
+
+@pytest.mark.heavy
+def test_pyevalb_counts_the_same_where_its_conventions_are_ours() -> None:
+    """It deletes nothing and takes equal brackets for one; so there are neither here."""
+    scorer, parser = pytest.importorskip("PYEVALB.scorer"), pytest.importorskip("PYEVALB.parser")
+    plain, compared = Conventions(deleted=(), equal_labels=()), 0
+    for one, other in zip(*pairs_of_trees(2000), strict=True):
+        ours = judge(one, other, plain)
+        twice = [tree for tree in (one, other) if len(set(spans(tree))) < len(spans(tree))]
+        if twice:
+            continue
+        made = [parser.create_from_bracket_string(str(tree)) for tree in (one, other)]
+        theirs = scorer.Scorer().score_trees(*made)
+        counts = theirs.matched_brackets, theirs.gold_brackets, theirs.test_brackets, theirs.correct_tags
+        assert (ours.matched, ours.gold, ours.found, ours.tags) == counts
+        compared += 1
+    assert compared > 1000
+
+
+def spans(tree: Tree) -> list[tuple[str, int, int]]:
+    return Counted(tree, Conventions(deleted=(), equal_labels=())).spans
+
+
+@pytest.mark.heavy
+@pytest.mark.skipif(not shutil.which("evalb"), reason="no evalb on the path")
+def test_evalb_itself_gives_the_same_summary(tmp_path: Path) -> None:
+    gold, found = pairs_of_trees(2000)
+    for name, trees in (("gold", gold), ("found", found)):
+        (tmp_path / name).write_text("".join(f"{tree}\n" for tree in trees), encoding="utf-8")
+    rules = [f"DELETE_LABEL {label}" for label in COLLINS.deleted]
+    rules += [f"EQ_LABEL {one} {other}" for one, other in COLLINS.equal_labels]
+    rules += ["LABELED 1", "MAX_ERROR 10", "CUTOFF_LEN 40", "DELETE_LABEL_FOR_LENGTH -NONE-"]
+    (tmp_path / "collins.prm").write_text("\n".join(rules) + "\n")
+    command = ["evalb", "-p", "collins.prm", "gold", "found"]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    summary = told.partition("-- All --")[2].partition("-- len")[0]
+    numbers = dict(re.findall(r"^(.+?) += +([\d.]+)$", summary, flags=re.M))
+    ours = bracketing(gold, found)
+    assert float(numbers["Number of Valid sentence"]) == len(ours.valid)
+    for name, value in (
+        ("Bracketing Recall", ours.recall),
+        ("Bracketing Precision", ours.precision),
+        ("Complete match", ours.exact),
+        ("Average crossing", ours.crossing),
+        ("Tagging accuracy", ours.tagging),
+    ):
+        assert float(numbers[name]) == pytest.approx(value, abs=0.006)

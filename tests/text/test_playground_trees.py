@@ -1,0 +1,86 @@
+"""Trees of the built-in grammar: the words of its English sentences, bracketed."""
+
+import re
+
+from manyheads.text.playground import CONSTRUCTIONS, treebank
+from manyheads.text.playground.author import Author
+from manyheads.text.playground.english import english
+from manyheads.text.playground.trees import english_tree
+from manyheads.text.trees import Tree, leaves, linearise
+
+LABELS = {"TOP", "S", "SQ", "SBAR", "SBARQ", "NP", "VP", "PP", "ADVP", "ADJP", "PRT", "WHNP", "WHADVP"}
+VERBS = {"MD", "TO", "VB", "VBD", "VBG", "VBP", "VBZ"}
+TAGS = {"DT", "NN", "NNS", "NNP", "PRP", "PRP$", "POS", "CD", "JJ", "EX", ".", ","}
+TAGS |= {"RB", "RP", "IN", "CC", "WP", "WDT", "WRB", *VERBS}
+
+EXAMPLES = {
+    "Does Anna's mother go home?": (
+        "(TOP (SQ (VBZ Does) (NP (NP (NNP Anna) (POS 's)) (NN mother)) (VP (VB go) (ADVP (RB home))) (. ?)))"
+    ),
+    "What is he eating in the park now?": (
+        "(TOP (SBARQ (WHNP (WP What)) (SQ (VBZ is) (NP (PRP he)) (VP (VBG eating) "
+        "(PP (IN in) (NP (DT the) (NN park))) (ADVP (RB now)))) (. ?)))"
+    ),
+    "We want to eat this soup at home.": (
+        "(TOP (S (NP (PRP We)) (VP (VBP want) (S (VP (TO to) (VP (VB eat) (NP (DT this) (NN soup)) "
+        "(PP (IN at) (NP (NN home))))))) (. .)))"
+    ),
+    "The student who ate an apple will not go to the library.": (
+        "(TOP (S (NP (NP (DT The) (NN student)) (SBAR (WHNP (WP who)) (S (VP (VBD ate) "
+        "(NP (DT an) (NN apple)))))) (VP (MD will) (RB not) (VP (VB go) "
+        "(PP (TO to) (NP (DT the) (NN library))))) (. .)))"
+    ),
+    "Anna did not go to the park because it rained.": (
+        "(TOP (S (NP (NNP Anna)) (VP (VBD did) (RB not) (VP (VB go) (PP (TO to) (NP (DT the) (NN park))) "
+        "(SBAR (IN because) (S (NP (PRP it)) (VP (VBD rained)))))) (. .)))"
+    ),
+    "She ate fish, but Anna did not eat soup.": (
+        "(TOP (S (S (NP (PRP She)) (VP (VBD ate) (NP (NN fish)))) (, ,) (CC but) "
+        "(S (NP (NNP Anna)) (VP (VBD did) (RB not) (VP (VB eat) (NP (NN soup))))) (. .)))"
+    ),
+}
+
+
+def sentence(tree: Tree) -> str:
+    """The words, put together as English writes them."""
+    text = " ".join(leaf.word for leaf in leaves(tree))
+    return re.sub(r" (?='s\b|' |[.,?])", "", text).replace("can not", "cannot")
+
+
+def test_a_tree_says_what_the_sentence_says() -> None:
+    author = Author(5, frozenset(CONSTRUCTIONS), None)
+    for _ in range(4000):
+        meaning = author.sentence()
+        assert sentence(english_tree(meaning)) == english(meaning)
+
+
+def test_a_sentence_has_one_tree() -> None:
+    author = Author(6, frozenset(CONSTRUCTIONS), 2)  # so few words that sentences come again
+    known: dict[str, Tree] = {}
+    drawn = [author.sentence() for _ in range(4000)]
+    for meaning in drawn:
+        tree = english_tree(meaning)
+        assert known.setdefault(english(meaning), tree) == tree
+    assert len(known) < len(drawn)
+
+
+def test_labels_and_tags_are_those_of_the_penn_treebank() -> None:
+    for tree in treebank(train=500, valid=0, test=0)["train"]:
+        assert tree.label == "TOP"
+        tokens = linearise(tree)
+        assert {token[1:] for token in tokens if token.startswith("(")} <= LABELS
+        assert {token[1:-1] for token in tokens if token.startswith("[")} <= TAGS
+
+
+def test_some_sentences_as_linguists_bracket_them() -> None:
+    made = {sentence(tree): str(tree) for tree in treebank(train=3000, valid=0, test=0, words=3)["train"]}
+    shown = {text: tree for text, tree in made.items() if text in EXAMPLES}
+    assert shown == EXAMPLES
+
+
+def test_the_splits_share_no_sentence() -> None:
+    made = treebank(train=300, valid=50, test=50, seed=2)
+    assert {split: len(trees) for split, trees in made.items()} == {"train": 300, "valid": 50, "test": 50}
+    said = [sentence(tree) for trees in made.values() for tree in trees]
+    assert len(set(said)) == 400
+    assert treebank(train=300, valid=50, test=50, seed=2) == made
