@@ -1,0 +1,171 @@
+"""Layer against batch normalisation: a vector by itself, or each number over all tokens of the batch.
+
+Dropout is off, so that training and evaluation differ by the normalisation alone.
+"""
+
+import copy
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+
+from manyheads.config import ModelConfig, TrainConfig
+from manyheads.model.transformer import Transformer
+from manyheads.packed import Packed
+from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, frame
+from manyheads.paper.notes.learning import Lesson, hidden, learn, mean, untold
+from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE, Task
+from manyheads.progress import Tell, counted
+from manyheads.train.loss import plain_loss
+
+STAGE = "normalisation"
+TASK = SAY_THE_ONE_BEFORE
+WAYS: tuple[Literal["layer", "batch"], ...] = ("layer", "batch")
+COLOUR_OF = {"layer": BLUE, "batch": ORANGE}
+SMALL = ModelConfig(vocabulary=TASK.vocabulary, layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0)
+PLAIN = TrainConfig(label_smoothing=0.0)
+BATCHES = (1, 2, 4, 16, 64)  # sentences
+LENGTHS = (2, 4, 8, 16)
+TOKENS = 256  # of a training batch, whose sentences have one length, as like lengths go together (5.1)
+COMPANIES = 20  # that a sentence is seen in
+LAST = 50  # steps of training whose mean loss is told: lengths differ from step to step
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """By way: layer and batch."""
+
+    batches: list[int]
+    lengths: list[int]
+    company: dict[str, float]  # change of a sentence's vectors by its company, largest, in training mode
+    training: dict[str, float]  # loss in the end of training
+    by_batch: dict[str, dict[str, list[float]]]  # way, mode (train, eval): loss by size of the batch
+    by_length: dict[str, dict[str, list[float]]]  # the same by length of the sentences
+    steps: int
+
+    def gap(self, way: str) -> float:
+        """The largest difference between the two modes, over sizes and lengths."""
+        told = (self.by_batch[way], self.by_length[way])
+        return max(abs(a - b) for one in told for a, b in zip(one["train"], one["eval"], strict=True))
+
+    @property
+    def findings(self) -> dict[str, bool]:
+        return {
+            "company": self.company["batch"] > 100 * self.company["layer"],
+            "modes": self.gap("batch") > self.gap("layer") + 0.02,
+            "batch_learns_faster": self.training["batch"] < self.training["layer"],
+        }
+
+    @property
+    def told(self) -> dict[str, str]:
+        told = {
+            "steps": f"{self.steps}",
+            "alone_train": f"{self.by_batch['batch']['train'][0]:.3f}",
+            "alone_eval": f"{self.by_batch['batch']['eval'][0]:.3f}",
+            "many": f"{self.batches[-1]}",
+            "many_train": f"{self.by_batch['batch']['train'][-1]:.3f}",
+            "many_eval": f"{self.by_batch['batch']['eval'][-1]:.3f}",
+            "longest": f"{self.lengths[-1]}",
+            "longest_train": f"{self.by_length['batch']['train'][-1]:.3f}",
+            "longest_eval": f"{self.by_length['batch']['eval'][-1]:.3f}",
+        }
+        for way in WAYS:
+            company = self.company[way]
+            told[f"company_{way}"] = f"{company:.1e}" if company < 0.01 else f"{company:.2f}"
+            told[f"gap_{way}"] = f"{self.gap(way):.3f}"
+            told[f"training_{way}"] = f"{self.training[way]:.3f}"
+        return told
+
+
+def measure(tell: Tell = untold, *, steps: int = 250) -> Normalisation:
+    advance = counted(tell, STAGE, 2 * steps)
+    train = TrainConfig(
+        steps=steps, warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0
+    )
+    models = {way: fresh(way) for way in WAYS}
+    company = {way: changed_by_company(model) for way, model in models.items()}
+    courses = {way: learn(one, lessons_of_like_length(1), train, advance) for way, one in models.items()}
+    by_size, by_length = [batches_of(TASK, size) for size in BATCHES], [of_length(one) for one in LENGTHS]
+    return Normalisation(
+        batches=list(BATCHES),
+        lengths=list(LENGTHS),
+        company=company,
+        training={way: mean(course.losses[-LAST:]) for way, course in courses.items()},
+        by_batch={way: by_mode(model, by_size) for way, model in models.items()},
+        by_length={way: by_mode(model, by_length) for way, model in models.items()},
+        steps=steps,
+    )
+
+
+def fresh(way: Literal["layer", "batch"]) -> Transformer:
+    torch.manual_seed(0)
+    return Transformer(replace(SMALL, normalisation=way))
+
+
+def lessons_of_like_length(seed: int) -> Any:
+    """Each of one length, so many sentences that their tokens are about as many."""
+    chance = torch.Generator().manual_seed(seed)
+
+    def lesson() -> Lesson:
+        length = int(torch.randint(LENGTHS[0], LENGTHS[-1] + 1, (), generator=chance))
+        return replace(TASK, shortest=length, longest=length).lesson(chance, TOKENS // length)
+
+    return lesson
+
+
+def batches_of(task: Task, sentences: int, whole: int = 128) -> list[Lesson]:
+    """About `whole` sentences in batches of so many."""
+    lessons = task.lessons(1_000_003, sentences)
+    return [lessons() for _ in range(max(1, whole // sentences))]
+
+
+def of_length(length: int) -> list[Lesson]:
+    return batches_of(replace(TASK, shortest=length, longest=length), TOKENS // length, TOKENS // length)
+
+
+def by_mode(model: Transformer, sets: list[list[Lesson]]) -> dict[str, list[float]]:
+    """The loss of each set, with the statistics of the batch at hand (train) and with those kept (eval)."""
+    return {mode: [loss_of(model, lessons, mode == "train") for lessons in sets] for mode in ("train", "eval")}
+
+
+@torch.no_grad()
+def loss_of(model: Transformer, lessons: list[Lesson], training: bool) -> float:
+    copied = copy.deepcopy(model).train(training)  # what it keeps of a batch is forgotten
+    total = tokens = 0.0
+    for lesson in lessons:
+        loss = plain_loss(copied.output(hidden(copied, lesson)), lesson.labels_T, PLAIN)
+        total, tokens = total + loss.nll.item(), tokens + loss.tokens
+    return total / tokens
+
+
+@torch.no_grad()
+def changed_by_company(model: Transformer) -> float:
+    """One sentence beside another, and beside yet others: the largest difference of its vectors."""
+    model = copy.deepcopy(model).train()
+    lessons = TASK.lessons(1, 1)
+    sentence, *others = (lessons().source.tokens.tolist() for _ in range(1 + COMPANIES))
+    outputs = [model.encode(Packed.of([sentence, other])).hidden[: len(sentence)] for other in others]
+    return max((one - outputs[0]).abs().max().item() for one in outputs)
+
+
+def draw(numbers: Normalisation, labels: Labels) -> Any:
+    figure, axes = frame(3)
+    for axis, sizes, losses, name in (
+        (axes[0], numbers.batches, numbers.by_batch, "batch_size"),
+        (axes[1], numbers.lengths, numbers.by_length, "length"),
+    ):
+        for way in WAYS:
+            for mode, style in (("train", "--"), ("eval", "-")):
+                label = f"{labels[way]}, {labels[mode]}"
+                axis.plot(sizes, losses[way][mode], f"o{style}", color=COLOUR_OF[way], ms=4, label=label)
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(sizes, [f"{size}" for size in sizes])
+        axis.set(xlabel=labels[name], ylabel=labels["loss"], ylim=(0, None))
+    axes[0].legend(fontsize=8)
+    places = range(len(WAYS))
+    axes[2].bar(
+        places, [numbers.company[way] for way in WAYS], color=[COLOUR_OF[way] for way in WAYS], width=0.5
+    )
+    axes[2].set_xticks(places, [labels[way] for way in WAYS])
+    axes[2].set(ylabel=labels["company"], yscale="log")
+    return figure
