@@ -4,7 +4,7 @@ Korean words, so that they can be compared with the notes; the weights are untra
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -13,6 +13,7 @@ from manyheads.look.walk import Steps, walk_encoder
 from manyheads.model.transformer import Trace, Transformer
 from manyheads.packed import Packed
 from manyheads.paper.notes.drawing import Labels, frame, heat
+from manyheads.paper.report import Table
 from manyheads.presets import BASE
 
 SENTENCE = ("나는", "오늘", "점심을", "먹었어", "</s>")
@@ -36,6 +37,8 @@ class Stage:
 @dataclass(frozen=True)
 class Example:
     """What is shown of both sentences."""
+
+    EXPECTED: ClassVar = ("causal",)
 
     words: list[str]
     d_model: int
@@ -123,6 +126,20 @@ def changes(model: Transformer, source: list[int], read: list[int], other: int) 
         columns.append(moved.abs().amax(-1))
     rows: list[list[float]] = torch.stack(columns, 1).tolist()
     return rows
+
+
+def table(numbers: Example, labels: Labels) -> Table:
+    """Every step with its shape; steps of one name are told apart by the part that they belong to."""
+    columns = [labels["part"], labels["step"], labels["axes"], labels["shape"]]
+    rows = [
+        [labels[f"part_{one.part}"], labels[f"step_{one.name}"], " ".join(one.axes), shown(one.shape)]
+        for one in numbers.stages
+    ]
+    return Table(labels["table"], columns, rows)
+
+
+def shown(shape: list[int]) -> str:
+    return " × ".join(map(str, shape))
 
 
 def draw(numbers: Example, labels: Labels, hangul: bool = True) -> Any:

@@ -4,7 +4,7 @@ Row (A) of the paper's Table 3, at a small scale: as many parameters, shared out
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -14,6 +14,7 @@ from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, frame
 from manyheads.paper.notes.learning import Lesson, accuracy, learn, mean, untold
 from manyheads.paper.notes.projections import size_of
 from manyheads.paper.notes.tasks import SAY_BOTH_NEIGHBOURS
+from manyheads.paper.report import Table
 from manyheads.progress import Tell, counted
 
 STAGE = "several heads"
@@ -25,6 +26,8 @@ SMALL = ModelConfig(vocabulary=TASK.vocabulary, layers=1, d_model=64, d_ff=128, 
 @dataclass(frozen=True)
 class Heads:
     """One layer of so many heads, each number of heads learnt from so many seeds."""
+
+    EXPECTED: ClassVar = ("several",)
 
     heads: list[int]
     parameters: list[int]  # of the encoder, by number of heads
@@ -76,9 +79,7 @@ def measure(
     tell: Tell = untold, *, heads: tuple[int, ...] = HEADS, seeds: int = 2, steps: int = 250
 ) -> Heads:
     advance = counted(tell, STAGE, steps * len(heads) * seeds)
-    train = TrainConfig(
-        steps=steps, warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0
-    )
+    train = TrainConfig(steps=steps, warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0)
     judged = TASK.judged()
     accuracies: list[list[float]] = [[] for _ in heads]
     models = []
@@ -112,6 +113,15 @@ def neighbours_seen(model: Transformer, lesson: Lesson) -> list[list[float]]:
         weights.append(torch.stack((before_HQ, after_HQ), 1))
     shares: list[list[float]] = torch.cat(weights, -1).mean(-1).tolist()
     return shares
+
+
+def table(numbers: Heads, labels: Labels) -> Table:
+    columns = [labels["heads"], labels["parameters"], labels["right"], labels["each_seed"]]
+    rows = [
+        [count, size, f"{mean(own):.2%}", ", ".join(f"{one:.2%}" for one in own)]
+        for count, size, own in zip(numbers.heads, numbers.parameters, numbers.accuracies, strict=True)
+    ]
+    return Table(labels["table"], columns, rows)
 
 
 def draw(numbers: Heads, labels: Labels) -> Any:

@@ -5,7 +5,7 @@ Dropout is off, so that training and evaluation differ by the normalisation alon
 
 import copy
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -15,6 +15,7 @@ from manyheads.packed import Packed
 from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, frame
 from manyheads.paper.notes.learning import Lesson, hidden, learn, mean, untold
 from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE, Task
+from manyheads.paper.report import Table, Value
 from manyheads.progress import Tell, counted
 from manyheads.train.loss import plain_loss
 
@@ -34,6 +35,8 @@ LAST = 50  # steps of training whose mean loss is told: lengths differ from step
 @dataclass(frozen=True)
 class Normalisation:
     """By way: layer and batch."""
+
+    EXPECTED: ClassVar = ("company", "modes")
 
     batches: list[int]
     lengths: list[int]
@@ -79,9 +82,7 @@ class Normalisation:
 
 def measure(tell: Tell = untold, *, steps: int = 250) -> Normalisation:
     advance = counted(tell, STAGE, 2 * steps)
-    train = TrainConfig(
-        steps=steps, warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0
-    )
+    train = TrainConfig(steps=steps, warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0)
     models = {way: fresh(way) for way in WAYS}
     company = {way: changed_by_company(model) for way, model in models.items()}
     courses = {way: learn(one, lessons_of_like_length(1), train, advance) for way, one in models.items()}
@@ -125,7 +126,9 @@ def of_length(length: int) -> list[Lesson]:
 
 def by_mode(model: Transformer, sets: list[list[Lesson]]) -> dict[str, list[float]]:
     """The loss of each set, with the statistics of the batch at hand (train) and with those kept (eval)."""
-    return {mode: [loss_of(model, lessons, mode == "train") for lessons in sets] for mode in ("train", "eval")}
+    return {
+        mode: [loss_of(model, lessons, mode == "train") for lessons in sets] for mode in ("train", "eval")
+    }
 
 
 @torch.no_grad()
@@ -146,6 +149,19 @@ def changed_by_company(model: Transformer) -> float:
     sentence, *others = (lessons().source.tokens.tolist() for _ in range(1 + COMPANIES))
     outputs = [model.encode(Packed.of([sentence, other])).hidden[: len(sentence)] for other in others]
     return max((one - outputs[0]).abs().max().item() for one in outputs)
+
+
+def table(numbers: Normalisation, labels: Labels) -> Table:
+    ways = [(way, mode) for way in WAYS for mode in ("train", "eval")]
+    columns = [labels["batches"], *(f"{labels[way]}, {labels[mode]}" for way, mode in ways)]
+    rows: list[list[Value]] = []
+    for name, sizes, losses in (
+        ("batch_size", numbers.batches, numbers.by_batch),
+        ("length", numbers.lengths, numbers.by_length),
+    ):
+        for place, size in enumerate(sizes):
+            rows.append([f"{labels[name]}: {size}", *(losses[way][mode][place] for way, mode in ways)])
+    return Table(labels["table"], columns, rows)
 
 
 def draw(numbers: Normalisation, labels: Labels) -> Any:

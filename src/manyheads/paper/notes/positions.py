@@ -1,7 +1,7 @@
 """What positions do (3.5): without them a sentence is a bag of words, which is shown by numbers and by a task."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -11,6 +11,7 @@ from manyheads.packed import Packed
 from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, curve, frame
 from manyheads.paper.notes.learning import accuracy, learn, untold
 from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE
+from manyheads.paper.report import Table
 from manyheads.progress import Tell, counted
 
 STAGE = "positions"
@@ -25,6 +26,8 @@ LENGTH, SHUFFLES = 10, 50
 @dataclass(frozen=True)
 class Positions:
     """By way: with the paper's sinusoids, and without positions."""
+
+    EXPECTED: ClassVar = ("equivariant", "learning")
 
     length: int  # words of the sentence that is shuffled
     shuffles: int
@@ -51,7 +54,9 @@ class Positions:
             "steps": f"{len(self.losses['none'])}",
         }
         for way, name in (("sinusoid", "with"), ("none", "without")):
-            told[f"moved_{name}"] = f"{self.moved[way]:.1e}" if self.moved[way] < 0.01 else f"{self.moved[way]:.2f}"
+            told[f"moved_{name}"] = (
+                f"{self.moved[way]:.1e}" if self.moved[way] < 0.01 else f"{self.moved[way]:.2f}"
+            )
             told[f"dog_{name}"] = f"{self.dog[way]:.1e}" if self.dog[way] < 0.01 else f"{self.dog[way]:.2f}"
             told[f"accuracy_{name}"] = f"{self.accuracy[way]:.1%}"
         return told
@@ -59,9 +64,7 @@ class Positions:
 
 def measure(tell: Tell = untold, *, steps: int = 200) -> Positions:
     advance = counted(tell, STAGE, 2 * steps)
-    train = TrainConfig(
-        steps=steps, warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0
-    )
+    train = TrainConfig(steps=steps, warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0)
     models = {way: fresh(way) for way in WAYS}
     shuffled = {way: shuffle_differences(model) for way, model in models.items()}
     return Positions(
@@ -101,10 +104,23 @@ def dog_difference(model: Transformer) -> float:
     return (model.encode(one).hidden[0] - model.encode(other).hidden[2]).abs().max().item()
 
 
+def table(numbers: Positions, labels: Labels) -> Table:
+    columns = [labels["positions"], labels["moved"], labels["dog"], labels["right"]]
+    rows = [
+        [labels[way], numbers.moved[way], numbers.dog[way], f"{numbers.accuracy[way]:.1%}"] for way in WAYS
+    ]
+    return Table(labels["table"], columns, rows)
+
+
 def draw(numbers: Positions, labels: Labels) -> Any:
     figure, (left, right) = frame(2)
     places = range(len(WAYS))
-    left.bar(places, [max(numbers.moved[way], 1e-9) for way in WAYS], color=[COLOUR_OF[one] for one in WAYS], width=0.5)
+    left.bar(
+        places,
+        [max(numbers.moved[way], 1e-9) for way in WAYS],
+        color=[COLOUR_OF[one] for one in WAYS],
+        width=0.5,
+    )
     left.set_yscale("log")
     left.set_xticks(places, [labels[way] for way in WAYS])
     left.set(ylabel=labels["moved"])

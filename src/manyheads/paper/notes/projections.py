@@ -4,7 +4,7 @@ Shapes: N sentences of T tokens each, D = d_model.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from manyheads.packed import Packed
 from manyheads.paper.notes.drawing import COLOURS, Labels, curve, frame
 from manyheads.paper.notes.learning import accuracy, learn, untold
 from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE, Task
+from manyheads.paper.report import Table
 from manyheads.progress import Tell, counted
 
 STAGE = "Q, K and V apart"
@@ -31,6 +32,8 @@ LENGTH = 10
 @dataclass(frozen=True)
 class Projections:
     """Shares on the diagonal are of untrained attention, by way and width; the rest is of trained models."""
+
+    EXPECTED: ClassVar = ("diagonal", "learning")
 
     widths: list[int]
     length: int  # words of a sentence
@@ -71,9 +74,7 @@ def measure(tell: Tell = untold, *, steps: int = 200) -> Projections:
             asymmetry[way] = ((scores_NTT - scores_NTT.mT).norm() / scores_NTT.norm()).item()
     advance = counted(tell, STAGE, 2 * steps)
     models = {way: made(TASK, tied=way == "tied") for way in ("tied", "apart")}
-    train = TrainConfig(
-        steps=steps, warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0
-    )
+    train = TrainConfig(steps=steps, warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0)
     return Projections(
         widths=list(WIDTHS),
         length=LENGTH,
@@ -121,6 +122,15 @@ def first_attention(model: Transformer) -> MultiHeadAttention:
 def size_of(module: nn.Module) -> int:
     """Parameters, each counted once."""
     return sum(one.numel() for one in module.parameters())
+
+
+def table(numbers: Projections, labels: Labels) -> Table:
+    columns = ["d_model", *(labels[way] for way in WAYS)]
+    shares = zip(*(numbers.diagonal[way] for way in WAYS), strict=True)
+    rows = [
+        [width, *(f"{share:.1%}" for share in own)] for width, own in zip(numbers.widths, shares, strict=True)
+    ]
+    return Table(labels["table"], columns, rows)
 
 
 def draw(numbers: Projections, labels: Labels) -> Any:

@@ -5,7 +5,7 @@ them every layer has to learn it.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -15,6 +15,7 @@ from manyheads.model.transformer import Transformer
 from manyheads.paper.notes.drawing import BLUE, GREEN, ORANGE, Labels, frame
 from manyheads.paper.notes.learning import gradient_of, learn, untold
 from manyheads.paper.notes.tasks import SAY_AGAIN
+from manyheads.paper.report import Table
 from manyheads.progress import Tell, counted
 
 STAGE = "residuals"
@@ -33,6 +34,8 @@ TRAINED = (2, 6, 12)
 @dataclass(frozen=True)
 class Residuals:
     """By way: without residuals, with them and the norm after the sum (the paper's) or before it."""
+
+    EXPECTED: ClassVar = ("gradient", "degrades", "mended")
 
     depths: list[int]
     gradients: dict[str, list[float]]  # norm of the first layer's, as a share of the last layer's, untrained
@@ -78,7 +81,9 @@ def measure(
     )
     return Residuals(
         depths=list(depths),
-        gradients={way: [first_to_last(replace(one, layers=n), train) for n in depths] for way, one in WAYS.items()},
+        gradients={
+            way: [first_to_last(replace(one, layers=n), train) for n in depths] for way, one in WAYS.items()
+        },
         trained=list(trained),
         losses={
             way: [
@@ -108,6 +113,17 @@ def norm_of_gradient(layer: nn.Module) -> float:
 def last_loss(config: ModelConfig, train: TrainConfig, advance: Any) -> float:
     torch.manual_seed(0)
     return learn(Transformer(config), TASK.lessons(1, 24), train, advance).last_loss
+
+
+def table(numbers: Residuals, labels: Labels) -> Table:
+    told = ("gradient", "loss")
+    columns = [labels["layers"], *(f"{labels[name]}: {labels[way]}" for name in told for way in WAYS)]
+    losses = {way: dict(zip(numbers.trained, numbers.losses[way], strict=True)) for way in WAYS}
+    rows = [
+        [depth, *(numbers.gradients[way][place] for way in WAYS), *(losses[way].get(depth) for way in WAYS)]
+        for place, depth in enumerate(numbers.depths)
+    ]
+    return Table(labels["table"], columns, rows)
 
 
 def draw(numbers: Residuals, labels: Labels) -> Any:

@@ -5,7 +5,7 @@ Shapes: Q queries, L keys, K = d_k.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from manyheads.model.transformer import Transformer
 from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, curve, frame
 from manyheads.paper.notes.learning import accuracy, learn, untold
 from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE
+from manyheads.paper.report import Table
 from manyheads.progress import Tell, counted
 
 STAGE = "scaling"
@@ -30,6 +31,8 @@ SMALL = ModelConfig(vocabulary=TASK.vocabulary, layers=1, d_model=128, d_ff=128,
 @dataclass(frozen=True)
 class Scale:
     """By way (scaled-dot, dot) and width; trained models have one head of `trained_width`."""
+
+    EXPECTED: ClassVar = ("variance", "gradient", "learning")
 
     widths: list[int]  # d_k
     keys: int
@@ -76,9 +79,7 @@ def measure(tell: Tell = untold, *, steps: int = 200) -> Scale:
     torch.manual_seed(0)
     by_way = {way: [drawn(d_k, Rule(way)) for d_k in WIDTHS] for way in WAYS}
     advance = counted(tell, STAGE, 2 * steps)
-    train = TrainConfig(
-        steps=steps, warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0
-    )
+    train = TrainConfig(steps=steps, warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0)
     losses, right = {}, {}
     for way in WAYS:
         torch.manual_seed(0)
@@ -118,6 +119,16 @@ def through_the_softmax(weights_QL: Tensor, scores_QL: Tensor) -> float:
     arriving_QL = torch.nn.functional.normalize(torch.randn_like(weights_QL), dim=-1)
     (going_on_QL,) = torch.autograd.grad(weights_QL, scores_QL, arriving_QL)
     return going_on_QL.norm(dim=-1).mean().item()
+
+
+def table(numbers: Scale, labels: Labels) -> Table:
+    told = ("variance", "entropy", "gradient")
+    columns = ["d_k", *(f"{labels[name]}: {labels[way]}" for name in told for way in ("dot", "scaled-dot"))]
+    rows = [
+        [d_k, *(getattr(numbers, name)[way][place] for name in told for way in ("dot", "scaled-dot"))]
+        for place, d_k in enumerate(numbers.widths)
+    ]
+    return Table(labels["table"], columns, rows)
 
 
 def draw(numbers: Scale, labels: Labels) -> Any:

@@ -5,7 +5,7 @@ Shapes: T target tokens, K = vocabulary.
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, frame
 from manyheads.paper.notes.learning import hidden
 from manyheads.paper.notes.scale import entropy
 from manyheads.paper.notes.translation import Material, lesson_of
+from manyheads.paper.report import Table, Value
 from manyheads.train.loss import smoothed
 
 SMOOTHING = TrainConfig().label_smoothing  # the paper's
@@ -39,6 +40,8 @@ class Confidence:
 @dataclass(frozen=True)
 class Smoothing:
     """The same model trained twice."""
+
+    EXPECTED: ClassVar = ("less_sure", "perplexity_rises", "accuracy_holds")
 
     smoothing: float
     target_top: float  # what the smoothed target gives the right word
@@ -128,6 +131,16 @@ def by_bin(top_T: Tensor, right_T: Tensor) -> tuple[list[float], list[float | No
         if share:
             error += share * abs(right_T[inside].mean() - top_T[inside].mean()).item()
     return shares, accuracies, error
+
+
+def table(numbers: Smoothing, labels: Labels) -> Table:
+    columns = [labels[name] for name in ("training", "right", "top", "entropy", "perplexity", "calibration")]
+    rows: list[list[Value]] = []
+    for way in COLOUR_OF:
+        one: Confidence = getattr(numbers, way)
+        shares = [f"{one.accuracy:.2%}", f"{one.top:.1%}"]
+        rows.append([labels[way], *shares, one.entropy, one.perplexity, one.calibration_error])
+    return Table(labels["table"], columns, rows)
 
 
 def draw(numbers: Smoothing, labels: Labels) -> Any:

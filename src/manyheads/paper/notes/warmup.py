@@ -5,7 +5,7 @@ little by little.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -14,6 +14,7 @@ from manyheads.model.transformer import Transformer
 from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, curve, frame
 from manyheads.paper.notes.learning import Course, accuracy, learn, mean, untold
 from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE
+from manyheads.paper.report import Table
 from manyheads.presets import BASE
 from manyheads.progress import Tell, counted
 from manyheads.train.schedule import learning_rate
@@ -29,6 +30,8 @@ FIRST = 10  # steps
 @dataclass(frozen=True)
 class Warmup:
     """By way: with and without."""
+
+    EXPECTED: ClassVar = ("first_updates", "learning")
 
     warmup: int  # steps
     peak: float  # learning rate
@@ -94,6 +97,21 @@ def measure(tell: Tell = untold, *, steps: int = 150, warmup: int = 60) -> Warmu
         paper_first=learning_rate(1, paper, BASE.d_model),
         paper_peak=learning_rate(paper.warmup, paper, BASE.d_model),
     )
+
+
+def table(numbers: Warmup, labels: Labels) -> Table:
+    columns = [labels[name] for name in ("way", "first_update", "gradient_then", "loss_then", "right")]
+    rows = [
+        [
+            labels[way],
+            f"{mean(numbers.updates[way][:FIRST]):.2%}",
+            mean(numbers.gradients[way][-FIRST:]),
+            numbers.last_loss[way],
+            f"{numbers.accuracy[way]:.1%}",
+        ]
+        for way in COLOUR_OF
+    ]
+    return Table(labels["table"], columns, rows)
 
 
 def draw(numbers: Warmup, labels: Labels) -> Any:
