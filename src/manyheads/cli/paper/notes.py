@@ -19,7 +19,7 @@ def notes(
     model: Annotated[
         Path | None,
         typer.Argument(
-            help="A model folder from English, whose heads are looked at; without it a small one trained here.",
+            help="A model folder from English, whose heads are looked at; without it a small one is trained.",
             metavar="[MODEL]",
         ),
     ] = None,
@@ -31,8 +31,8 @@ def notes(
 ) -> None:
     """Answer the questions of the study notes by running code, in Korean and English; some minutes on a CPU.
 
-    Why Q, K and V are apart, why scores are scaled, what positions, heads, residuals, normalisation, warm-up and
-    label smoothing do, which words a head relates: as Markdown, as one HTML page with figures, and as numbers.
+    Why Q, K and V are apart, why scores are scaled, what heads, positions, residuals, normalisation, warm-up
+    and label smoothing do, which words a head relates: Markdown, one HTML page with figures, and all numbers.
 
     Example: manyheads paper notes --language ko --out paper
     """

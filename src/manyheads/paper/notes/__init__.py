@@ -1,4 +1,4 @@
-"""The questions of the study notes, answered by running code: one experiment a question, told in two languages.
+"""The questions of the study notes, answered by running code and told in two languages.
 
 An experiment is a module: `measure` gives a frozen dataclass of numbers, `draw` a figure of them. The words
 are in text/: prose in Markdown and labels in TOML, a file of each for each language. Numbers are put into the

@@ -1,7 +1,7 @@
 """All the questions, measured one after the other; what takes its time is said while it does."""
 
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any

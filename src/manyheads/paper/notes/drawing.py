@@ -9,34 +9,45 @@ from manyheads.paper.report import pyplot
 
 Labels = Mapping[str, str]  # what is written in a figure, in one language
 BLUE, ORANGE, GREEN, GREY = COLOURS = ("#2b50c8", "#c2571a", "#2f7d4f", "#777777")
-SMOOTHED_OVER = 10  # steps of a curve
+SMOOTHED_OVER = 9  # steps of a curve
 PANEL = (3.9, 3.1)  # inches
 
 
-def frame(panels: int, widths: Sequence[float] | None = None) -> tuple[Any, Any]:
-    """A figure and its axes, side by side."""
-    shares = widths or [1.0] * panels
-    figure, axes = pyplot().subplots(
-        1, panels, figsize=(PANEL[0] * sum(shares), PANEL[1]), width_ratios=shares, squeeze=False
-    )
+def frame(columns: int, rows: int = 1, widths: Sequence[float] | None = None) -> tuple[Any, Any]:
+    """A figure and its axes, in the order of reading."""
+    shares = widths or [1.0] * columns
+    size = PANEL[0] * sum(shares), PANEL[1] * rows
+    figure, axes = pyplot().subplots(rows, columns, figsize=size, width_ratios=shares, squeeze=False)
     figure.set_layout_engine("tight")
-    for axis in axes[0]:
+    for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
         axis.tick_params(labelsize=8)
-    return figure, axes[0]
+    return figure, axes.flatten()
 
 
-def curve(axis: Any, values: Sequence[float], colour: str, label: str, style: str = "-") -> None:
+def curve(axis: Any, values: Sequence[float], colour: str, label: str) -> None:
     """The running mean, and the values themselves faintly behind it."""
     steps = np.arange(1, len(values) + 1)
     axis.plot(steps, values, color=colour, alpha=0.2, linewidth=0.8)
-    axis.plot(steps, running_mean(values), color=colour, label=label, linestyle=style)
+    axis.plot(steps, running_mean(values), color=colour, label=label)
 
 
 def running_mean(values: Sequence[float]) -> list[float]:
-    """Of a value and those before it, as many as there are up to SMOOTHED_OVER."""
-    firsts = (max(0, end - SMOOTHED_OVER) for end in range(1, len(values) + 1))
-    return [float(np.mean(values[first:end])) for end, first in enumerate(firsts, start=1)]
+    """Of a value and its neighbours, as many on each side; at the ends of fewer, so that they stay exact."""
+    means, last = [], len(values) - 1
+    for place in range(len(values)):
+        reach = min(SMOOTHED_OVER // 2, place, last - place)
+        means.append(float(np.mean(values[place - reach : place + reach + 1])))
+    return means
+
+
+def logarithmic(axis: Any) -> None:
+    """Up the side; the numbers are written plainly, since formulas are off where any word may stand."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axis.set_yscale("log")
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_formatter(NullFormatter())
 
 
 def heat(axis: Any, values: Any, rows: Sequence[str], columns: Sequence[str], top: float = 1.0) -> None:

@@ -143,7 +143,7 @@ def shown(shape: list[int]) -> str:
 
 
 def draw(numbers: Example, labels: Labels, hangul: bool = True) -> Any:
-    figure, (left, right) = frame(2, [1.2, 1.2])
+    figure, (left, right) = frame(2, widths=[1.2, 1.2])
     words, read = (numbers.words, numbers.read) if hangul else (SENTENCE_IN_LATIN, READ_IN_LATIN)
     heat(left, numbers.weights, words, words)
     left.set_title(labels["weights"], fontsize=10, pad=8)

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import torch
 
-from manyheads.config import ModelConfig, TrainConfig
+from manyheads.config import ModelConfig
 from manyheads.model.transformer import Trace, Transformer
 from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, frame
-from manyheads.paper.notes.learning import Lesson, accuracy, learn, mean, untold
+from manyheads.paper.notes.learning import PLAN, Lesson, accuracy, fresh, learn, mean, untold
 from manyheads.paper.notes.projections import size_of
 from manyheads.paper.notes.tasks import SAY_BOTH_NEIGHBOURS
-from manyheads.paper.report import Table
+from manyheads.paper.report import Table, Value
 from manyheads.progress import Tell, counted
 
 STAGE = "several heads"
@@ -79,14 +79,13 @@ def measure(
     tell: Tell = untold, *, heads: tuple[int, ...] = HEADS, seeds: int = 2, steps: int = 250
 ) -> Heads:
     advance = counted(tell, STAGE, steps * len(heads) * seeds)
-    train = TrainConfig(steps=steps, warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0)
+    train = replace(PLAN, steps=steps)
     judged = TASK.judged()
     accuracies: list[list[float]] = [[] for _ in heads]
     models = []
     for by_seed, count in zip(accuracies, heads, strict=True):
         for seed in range(seeds):
-            torch.manual_seed(seed)
-            model = Transformer(replace(SMALL, heads=count))
+            model = fresh(replace(SMALL, heads=count), seed)
             learn(model, TASK.lessons(seed + 1, 64), train, advance)
             by_seed.append(accuracy(model, judged))
         models.append(model)
@@ -117,7 +116,7 @@ def neighbours_seen(model: Transformer, lesson: Lesson) -> list[list[float]]:
 
 def table(numbers: Heads, labels: Labels) -> Table:
     columns = [labels["heads"], labels["parameters"], labels["right"], labels["each_seed"]]
-    rows = [
+    rows: list[list[Value]] = [
         [count, size, f"{mean(own):.2%}", ", ".join(f"{one:.2%}" for one in own)]
         for count, size, own in zip(numbers.heads, numbers.parameters, numbers.accuracies, strict=True)
     ]
@@ -125,7 +124,7 @@ def table(numbers: Heads, labels: Labels) -> Table:
 
 
 def draw(numbers: Heads, labels: Labels) -> Any:
-    figure, (left, right) = frame(2, [1, 1.5])
+    figure, (left, right) = frame(2, widths=[1, 1.5])
     places = range(len(numbers.heads))
     left.bar(places, [100 * error for error in numbers.errors], color=BLUE, width=0.6)
     for place, by_seed in zip(places, numbers.accuracies, strict=True):
@@ -142,6 +141,6 @@ def draw(numbers: Heads, labels: Labels) -> Any:
     right.bar([spot - 0.2 for spot in spots], before, width=0.4, color=BLUE, label=labels["before"])
     right.bar([spot + 0.2 for spot in spots], after, width=0.4, color=ORANGE, label=labels["after"])
     right.set_xticks(spots, names)
-    right.set(xlabel=labels["head_of"], ylabel=labels["share"], ylim=(0, 1.2))
+    right.set(xlabel=labels["head_of"], ylabel=labels["share"], ylim=(0, 1.3 * max(before + after)))
     right.legend(ncols=2, loc="upper center")
     return figure

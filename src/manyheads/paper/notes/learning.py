@@ -1,4 +1,4 @@
-"""How the small models of the experiments learn: the project's own loss, optimiser and schedule, step by step.
+"""How the small models of the experiments learn: with the project's own loss, optimiser and schedule.
 
 Shapes: T tokens of all sentences, D = d_model, K = vocabulary.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from manyheads.config import TrainConfig
+from manyheads.config import ModelConfig, TrainConfig
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
 from manyheads.train.loss import chunked_loss
@@ -18,6 +18,7 @@ from manyheads.train.schedule import learning_rate
 
 Advance = Callable[[int], None]  # so many more steps are done
 LAST = 10  # steps whose mean is the loss in the end
+PLAN = TrainConfig(warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0)
 
 
 def untold(_stage: str, _done: int, _total: int | None) -> None:
@@ -55,6 +56,17 @@ class Course:
 
 def mean(values: list[float]) -> float:
     return sum(values) / len(values)
+
+
+def in_short(value: float) -> str:
+    """Two decimals; what is tiny by its power of ten."""
+    return f"{value:.1e}" if 0 < value < 0.01 else f"{value:.2f}"
+
+
+def fresh(config: ModelConfig, seed: int = 0) -> Transformer:
+    """Untrained; two of the same shape and seed are the same."""
+    torch.manual_seed(seed)
+    return Transformer(config)
 
 
 def hidden(model: Transformer, lesson: Lesson) -> Tensor:
@@ -102,4 +114,5 @@ def accuracy(model: Transformer, lesson: Lesson) -> float:
     """The share of places whose likeliest word is the right one."""
     model.eval()
     guessed_T = model.output(hidden(model, lesson)).argmax(-1)
-    return (guessed_T == lesson.labels_T).double().mean().item()
+    right_T: Tensor = guessed_T == lesson.labels_T
+    return right_T.double().mean().item()

@@ -4,27 +4,27 @@ Dropout is off, so that training and evaluation differ by the normalisation alon
 """
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 
-from manyheads.config import ModelConfig, TrainConfig
+from manyheads.config import ModelConfig
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
-from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, frame
-from manyheads.paper.notes.learning import Lesson, hidden, learn, mean, untold
-from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE, Task
+from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, frame, logarithmic
+from manyheads.paper.notes.learning import PLAN, Lesson, fresh, hidden, in_short, learn, mean, untold
+from manyheads.paper.notes.tasks import JUDGED_SEED, SAY_THE_ONE_BEFORE
 from manyheads.paper.report import Table, Value
 from manyheads.progress import Tell, counted
 from manyheads.train.loss import plain_loss
 
 STAGE = "normalisation"
 TASK = SAY_THE_ONE_BEFORE
-WAYS: tuple[Literal["layer", "batch"], ...] = ("layer", "batch")
 COLOUR_OF = {"layer": BLUE, "batch": ORANGE}
 SMALL = ModelConfig(vocabulary=TASK.vocabulary, layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0)
-PLAIN = TrainConfig(label_smoothing=0.0)
+WAYS = {"layer": SMALL, "batch": replace(SMALL, normalisation="batch")}
 BATCHES = (1, 2, 4, 16, 64)  # sentences
 LENGTHS = (2, 4, 8, 16)
 TOKENS = 256  # of a training batch, whose sentences have one length, as like lengths go together (5.1)
@@ -73,8 +73,7 @@ class Normalisation:
             "longest_eval": f"{self.by_length['batch']['eval'][-1]:.3f}",
         }
         for way in WAYS:
-            company = self.company[way]
-            told[f"company_{way}"] = f"{company:.1e}" if company < 0.01 else f"{company:.2f}"
+            told[f"company_{way}"] = in_short(self.company[way])
             told[f"gap_{way}"] = f"{self.gap(way):.3f}"
             told[f"training_{way}"] = f"{self.training[way]:.3f}"
         return told
@@ -82,11 +81,13 @@ class Normalisation:
 
 def measure(tell: Tell = untold, *, steps: int = 250) -> Normalisation:
     advance = counted(tell, STAGE, 2 * steps)
-    train = TrainConfig(steps=steps, warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0)
-    models = {way: fresh(way) for way in WAYS}
+    train = replace(PLAN, steps=steps)
+    models = {way: fresh(config) for way, config in WAYS.items()}
     company = {way: changed_by_company(model) for way, model in models.items()}
     courses = {way: learn(one, lessons_of_like_length(1), train, advance) for way, one in models.items()}
-    by_size, by_length = [batches_of(TASK, size) for size in BATCHES], [of_length(one) for one in LENGTHS]
+    judged = TASK.lessons(JUDGED_SEED, 2 * max(BATCHES))()
+    by_size = [in_batches(judged, size) for size in BATCHES]
+    by_length = [[of_length(length)] for length in LENGTHS]
     return Normalisation(
         batches=list(BATCHES),
         lengths=list(LENGTHS),
@@ -98,12 +99,7 @@ def measure(tell: Tell = untold, *, steps: int = 250) -> Normalisation:
     )
 
 
-def fresh(way: Literal["layer", "batch"]) -> Transformer:
-    torch.manual_seed(0)
-    return Transformer(replace(SMALL, normalisation=way))
-
-
-def lessons_of_like_length(seed: int) -> Any:
+def lessons_of_like_length(seed: int) -> Callable[[], Lesson]:
     """Each of one length, so many sentences that their tokens are about as many."""
     chance = torch.Generator().manual_seed(seed)
 
@@ -114,14 +110,17 @@ def lessons_of_like_length(seed: int) -> Any:
     return lesson
 
 
-def batches_of(task: Task, sentences: int, whole: int = 128) -> list[Lesson]:
-    """About `whole` sentences in batches of so many."""
-    lessons = task.lessons(1_000_003, sentences)
-    return [lessons() for _ in range(max(1, whole // sentences))]
+def in_batches(lesson: Lesson, sentences: int) -> list[Lesson]:
+    """The same sentences, so many at a time."""
+    answers, source = lesson.source.split(lesson.labels_T), lesson.source
+    return [
+        Lesson(source.sentences(first, first + sentences), torch.cat(answers[first : first + sentences]))
+        for first in range(0, len(answers), sentences)
+    ]
 
 
-def of_length(length: int) -> list[Lesson]:
-    return batches_of(replace(TASK, shortest=length, longest=length), TOKENS // length, TOKENS // length)
+def of_length(length: int) -> Lesson:
+    return replace(TASK, shortest=length, longest=length).lessons(JUDGED_SEED, TOKENS // length)()
 
 
 def by_mode(model: Transformer, sets: list[list[Lesson]]) -> dict[str, list[float]]:
@@ -136,7 +135,7 @@ def loss_of(model: Transformer, lessons: list[Lesson], training: bool) -> float:
     copied = copy.deepcopy(model).train(training)  # what it keeps of a batch is forgotten
     total = tokens = 0.0
     for lesson in lessons:
-        loss = plain_loss(copied.output(hidden(copied, lesson)), lesson.labels_T, PLAIN)
+        loss = plain_loss(copied.output(hidden(copied, lesson)), lesson.labels_T, PLAN)
         total, tokens = total + loss.nll.item(), tokens + loss.tokens
     return total / tokens
 
@@ -183,5 +182,6 @@ def draw(numbers: Normalisation, labels: Labels) -> Any:
         places, [numbers.company[way] for way in WAYS], color=[COLOUR_OF[way] for way in WAYS], width=0.5
     )
     axes[2].set_xticks(places, [labels[way] for way in WAYS])
-    axes[2].set(ylabel=labels["company"], yscale="log")
+    axes[2].set(ylabel=labels["company"])
+    logarithmic(axes[2])
     return figure

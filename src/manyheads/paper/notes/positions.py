@@ -1,24 +1,24 @@
-"""What positions do (3.5): without them a sentence is a bag of words, which is shown by numbers and by a task."""
+"""What positions do (3.5): without them a sentence is a bag of words; by numbers, and by a task."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 
-from manyheads.config import SPECIAL_TOKENS, ModelConfig, TrainConfig
+from manyheads.config import SPECIAL_TOKENS, ModelConfig
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
-from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, curve, frame
-from manyheads.paper.notes.learning import accuracy, learn, untold
+from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, curve, frame, logarithmic
+from manyheads.paper.notes.learning import PLAN, accuracy, fresh, in_short, learn, untold
 from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE
-from manyheads.paper.report import Table
+from manyheads.paper.report import Table, Value
 from manyheads.progress import Tell, counted
 
 STAGE = "positions"
 TASK = SAY_THE_ONE_BEFORE
-WAYS: tuple[Literal["sinusoid", "none"], ...] = ("sinusoid", "none")
 COLOUR_OF = {"sinusoid": BLUE, "none": ORANGE}
 SMALL = ModelConfig(vocabulary=TASK.vocabulary, layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0)
+WAYS = {"sinusoid": SMALL, "none": replace(SMALL, positions="none")}
 DOG, BITES, MAN = range(SPECIAL_TOKENS, SPECIAL_TOKENS + 3)
 LENGTH, SHUFFLES = 10, 50
 
@@ -54,18 +54,16 @@ class Positions:
             "steps": f"{len(self.losses['none'])}",
         }
         for way, name in (("sinusoid", "with"), ("none", "without")):
-            told[f"moved_{name}"] = (
-                f"{self.moved[way]:.1e}" if self.moved[way] < 0.01 else f"{self.moved[way]:.2f}"
-            )
-            told[f"dog_{name}"] = f"{self.dog[way]:.1e}" if self.dog[way] < 0.01 else f"{self.dog[way]:.2f}"
+            told[f"moved_{name}"] = in_short(self.moved[way])
+            told[f"dog_{name}"] = in_short(self.dog[way])
             told[f"accuracy_{name}"] = f"{self.accuracy[way]:.1%}"
         return told
 
 
 def measure(tell: Tell = untold, *, steps: int = 200) -> Positions:
     advance = counted(tell, STAGE, 2 * steps)
-    train = TrainConfig(steps=steps, warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0)
-    models = {way: fresh(way) for way in WAYS}
+    train = replace(PLAN, steps=steps)
+    models = {way: fresh(config) for way, config in WAYS.items()}
     shuffled = {way: shuffle_differences(model) for way, model in models.items()}
     return Positions(
         length=LENGTH,
@@ -77,11 +75,6 @@ def measure(tell: Tell = untold, *, steps: int = 200) -> Positions:
         accuracy={way: accuracy(one, TASK.judged()) for way, one in models.items()},
         guess=1 / TASK.words,
     )
-
-
-def fresh(positions: Literal["sinusoid", "none"]) -> Transformer:
-    torch.manual_seed(0)
-    return Transformer(replace(SMALL, positions=positions))
 
 
 @torch.no_grad()
@@ -106,7 +99,7 @@ def dog_difference(model: Transformer) -> float:
 
 def table(numbers: Positions, labels: Labels) -> Table:
     columns = [labels["positions"], labels["moved"], labels["dog"], labels["right"]]
-    rows = [
+    rows: list[list[Value]] = [
         [labels[way], numbers.moved[way], numbers.dog[way], f"{numbers.accuracy[way]:.1%}"] for way in WAYS
     ]
     return Table(labels["table"], columns, rows)
@@ -121,7 +114,7 @@ def draw(numbers: Positions, labels: Labels) -> Any:
         color=[COLOUR_OF[one] for one in WAYS],
         width=0.5,
     )
-    left.set_yscale("log")
+    logarithmic(left)
     left.set_xticks(places, [labels[way] for way in WAYS])
     left.set(ylabel=labels["moved"])
     for way in WAYS:

@@ -9,15 +9,15 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from manyheads.config import SPECIAL_TOKENS, ModelConfig, TrainConfig
+from manyheads.config import SPECIAL_TOKENS, ModelConfig
 from manyheads.model.attention import Rule, compatibility
 from manyheads.model.layers import EncoderLayer, MultiHeadAttention
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
 from manyheads.paper.notes.drawing import COLOURS, Labels, curve, frame
-from manyheads.paper.notes.learning import accuracy, learn, untold
+from manyheads.paper.notes.learning import PLAN, accuracy, fresh, learn, untold
 from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE, Task
-from manyheads.paper.report import Table
+from manyheads.paper.report import Table, Value
 from manyheads.progress import Tell, counted
 
 STAGE = "Q, K and V apart"
@@ -74,7 +74,7 @@ def measure(tell: Tell = untold, *, steps: int = 200) -> Projections:
             asymmetry[way] = ((scores_NTT - scores_NTT.mT).norm() / scores_NTT.norm()).item()
     advance = counted(tell, STAGE, 2 * steps)
     models = {way: made(TASK, tied=way == "tied") for way in ("tied", "apart")}
-    train = TrainConfig(steps=steps, warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0)
+    train = replace(PLAN, steps=steps)
     return Projections(
         widths=list(WIDTHS),
         length=LENGTH,
@@ -89,8 +89,7 @@ def measure(tell: Tell = untold, *, steps: int = 200) -> Projections:
 @torch.no_grad()
 def untrained_scores(width: int) -> dict[str, Tensor]:
     """Of sentences as the model reads them, embedded and with positions; one head. [N, T, T]"""
-    torch.manual_seed(width)
-    model = Transformer(replace(SMALL, vocabulary=1000, d_model=width, heads=1))
+    model = fresh(replace(SMALL, vocabulary=1000, d_model=width, heads=1))
     source = Packed.of(torch.randint(SPECIAL_TOKENS, 1000, (SENTENCES, LENGTH)).tolist())
     x_ND = model.embed(
         source.tokens, model.source_embedding, model.source_positions, source.positions, source.longest
@@ -103,13 +102,12 @@ def untrained_scores(width: int) -> dict[str, Tensor]:
 
 def made(task: Task, tied: bool) -> Transformer:
     """One layer. Where q, k and v share a matrix, the feed-forward layer is wider by what that saves."""
-    torch.manual_seed(0)
     config = replace(SMALL, vocabulary=task.vocabulary)
     if not tied:
-        return Transformer(config)
+        return fresh(config)
     d_model = config.d_model
     saved, a_unit = 2 * (d_model**2 + d_model), 2 * d_model + 1
-    model = Transformer(replace(config, d_ff=config.d_ff + saved // a_unit))
+    model = fresh(replace(config, d_ff=config.d_ff + saved // a_unit))
     attention = first_attention(model)
     attention.w_k = attention.w_v = attention.w_q
     return model
@@ -127,7 +125,7 @@ def size_of(module: nn.Module) -> int:
 def table(numbers: Projections, labels: Labels) -> Table:
     columns = ["d_model", *(labels[way] for way in WAYS)]
     shares = zip(*(numbers.diagonal[way] for way in WAYS), strict=True)
-    rows = [
+    rows: list[list[Value]] = [
         [width, *(f"{share:.1%}" for share in own)] for width, own in zip(numbers.widths, shares, strict=True)
     ]
     return Table(labels["table"], columns, rows)

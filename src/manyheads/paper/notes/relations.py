@@ -1,15 +1,15 @@
 """Which words a head relates: the share of its attention that goes from a word to one that stands to it so.
 
 Of each relation the best head is chosen on one half of the sentences and measured on the other, so that the
-best of many heads is not taken for better than it is. Beside it stand what even attention would give; what the
-same head gives to words as far away that do not stand in this relation, for a head may know positions only;
-and what all other words give to the same word, for it may be one that all look at.
+best of many heads is not taken for better than it is. Beside it stand what even attention would give; what
+the same head gives to words as far away that do not stand in this relation, for a head may know positions
+only; and what all other words give to the same word, for it may be one that all look at.
 
 Shapes: L layers, H heads, W words of a sentence.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,7 +23,6 @@ from manyheads.paper.notes.learning import untold
 from manyheads.paper.notes.translation import CONSTRUCTIONS, WORDS
 from manyheads.paper.report import Table, Value
 from manyheads.progress import Tell, counted
-
 from manyheads.text.playground.author import Author
 from manyheads.text.playground.english import english, verb_parts
 from manyheads.text.playground.meaning import (
@@ -225,17 +224,15 @@ def measure(
         heads=heads,
         sentences=count,
         found=[one for one in found if one is not None],
-        shares={
-            name: mean_share(looked, lambda one, name=name: one.pairs[name]).tolist() for name in RELATIONS
-        },
+        shares={name: mean_share(looked, name).tolist() for name in RELATIONS},
         ours=ours,
     )
 
 
-def mean_share(looked: list[Looked], pairs_of: Callable[[Looked], Pairs]) -> NDArray[Any]:
+def mean_share(looked: list[Looked], name: str) -> NDArray[Any]:
     """Of each head, over all the pairs. [L, H]; zeros where there is none."""
     layers, heads = looked[0].maps.shape[:2]
-    weights = [one.maps[:, :, row, column] for one in looked for row, column in pairs_of(one)]
+    weights = [one.maps[:, :, row, column] for one in looked for row, column in one.pairs[name]]
     return np.mean(weights, axis=0) if weights else np.zeros((layers, heads))
 
 
@@ -243,7 +240,7 @@ def relation(name: str, chosen_on: list[Looked], measured_on: list[Looked]) -> R
     pairs = [(one, row, column) for one in measured_on for row, column in one.pairs[name]]
     if not pairs or not any(one.pairs[name] for one in chosen_on):
         return None
-    best = mean_share(chosen_on, lambda one: one.pairs[name])
+    best = mean_share(chosen_on, name)
     layer, head = (int(place) for place in np.unravel_index(best.argmax(), best.shape))
     return Relation(
         name=name,
@@ -307,6 +304,6 @@ def draw(numbers: Relations, labels: Labels) -> Any:
     figure.set_size_inches(2.2 + 0.5 * len(shown), 3.7)
     values = [[numbers.shares[name][layer][head] for layer, head in shown] for name in RELATIONS]
     columns = [f"{layer + 1}.{head + 1}" for layer, head in shown]
-    heat(axis, values, [labels[name] for name in RELATIONS], columns)
+    heat(axis, values, [labels[name] for name in RELATIONS], columns, top=max(map(max, values)))
     axis.set_title(labels["heads"], fontsize=10, pad=8)
     return figure

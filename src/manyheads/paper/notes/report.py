@@ -80,7 +80,8 @@ def write_notes(
         where = where_measured(command)
     chosen = LANGUAGES if language == "both" else (language,)
     advance = counted(tell, "figures", len(chosen) * len(QUESTIONS))
-    pages, figures = [], {}
+    pages: list[Page] = []
+    figures: dict[str, Path] = {}
     seconds = time.monotonic() - began
     for own in chosen:
         drawn = {}

@@ -11,9 +11,8 @@ import torch
 from torch import nn
 
 from manyheads.config import ModelConfig, TrainConfig
-from manyheads.model.transformer import Transformer
-from manyheads.paper.notes.drawing import BLUE, GREEN, ORANGE, Labels, frame
-from manyheads.paper.notes.learning import gradient_of, learn, untold
+from manyheads.paper.notes.drawing import BLUE, GREEN, ORANGE, Labels, frame, logarithmic
+from manyheads.paper.notes.learning import PLAN, Advance, fresh, gradient_of, learn, untold
 from manyheads.paper.notes.tasks import SAY_AGAIN
 from manyheads.paper.report import Table
 from manyheads.progress import Tell, counted
@@ -76,9 +75,7 @@ def measure(
     steps: int = 100,
 ) -> Residuals:
     advance = counted(tell, STAGE, steps * len(WAYS) * sum(trained))
-    train = TrainConfig(
-        steps=steps, warmup=steps // 6, learning_rate=1e-3, schedule="constant", label_smoothing=0.0
-    )
+    train = replace(PLAN, steps=steps, warmup=max(1, steps // 6), learning_rate=1e-3)
     return Residuals(
         depths=list(depths),
         gradients={
@@ -86,10 +83,7 @@ def measure(
         },
         trained=list(trained),
         losses={
-            way: [
-                last_loss(replace(one, layers=layers), train, lambda _, n=layers: advance(n))
-                for layers in trained
-            ]
+            way: [last_loss(replace(one, layers=layers), train, advance) for layers in trained]
             for way, one in WAYS.items()
         },
         steps=steps,
@@ -98,8 +92,7 @@ def measure(
 
 def first_to_last(config: ModelConfig, train: TrainConfig) -> float:
     """How much of the gradient reaches the first layer of a stack that is not trained yet."""
-    torch.manual_seed(0)
-    model = Transformer(config)
+    model = fresh(config)
     gradient_of(model, TASK.lessons(1, 64)(), train)
     return norm_of_gradient(model.encoder[0]) / norm_of_gradient(model.encoder[-1])
 
@@ -110,9 +103,10 @@ def norm_of_gradient(layer: nn.Module) -> float:
     ).item()
 
 
-def last_loss(config: ModelConfig, train: TrainConfig, advance: Any) -> float:
-    torch.manual_seed(0)
-    return learn(Transformer(config), TASK.lessons(1, 24), train, advance).last_loss
+def last_loss(config: ModelConfig, train: TrainConfig, advance: Advance) -> float:
+    """A step of a deep stack takes longer, and counts as many as its layers."""
+    course = learn(fresh(config), TASK.lessons(1, 24), train, lambda step: advance(step * config.layers))
+    return course.last_loss
 
 
 def table(numbers: Residuals, labels: Labels) -> Table:
@@ -131,7 +125,8 @@ def draw(numbers: Residuals, labels: Labels) -> Any:
     for way, colour in COLOUR_OF.items():
         left.plot(numbers.depths, numbers.gradients[way], "o-", color=colour, label=labels[way])
         right.plot(numbers.trained, numbers.losses[way], "o-", color=colour, label=labels[way])
-    left.set(xlabel=labels["layers"], ylabel=labels["gradient"], yscale="log", xticks=numbers.depths)
+    left.set(xlabel=labels["layers"], ylabel=labels["gradient"], xticks=numbers.depths)
+    logarithmic(left)
     right.set(xlabel=labels["layers"], ylabel=labels["loss"], ylim=(0, None), xticks=numbers.trained)
-    left.legend()
+    right.legend(loc="center right")
     return figure

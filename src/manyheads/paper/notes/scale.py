@@ -1,31 +1,30 @@
-"""Why scale (3.2.1): q . k of unit-variance vectors has variance d_k, and the softmax of large numbers is stuck.
+"""Why scale (3.2.1): q . k of unit-variance vectors has variance d_k, and large scores hold a softmax fast.
 
 Shapes: Q queries, L keys, K = d_k.
 """
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from manyheads.config import ModelConfig, TrainConfig
+from manyheads.config import ModelConfig
 from manyheads.model.attention import Rule, compatibility
-from manyheads.model.transformer import Transformer
-from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, curve, frame
-from manyheads.paper.notes.learning import accuracy, learn, untold
+from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, curve, frame, logarithmic
+from manyheads.paper.notes.learning import PLAN, accuracy, fresh, learn, untold
 from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE
 from manyheads.paper.report import Table
 from manyheads.progress import Tell, counted
 
 STAGE = "scaling"
-WAYS: tuple[Literal["scaled-dot", "dot"], ...] = ("scaled-dot", "dot")
 COLOUR_OF = {"scaled-dot": BLUE, "dot": ORANGE}
 WIDTHS = (4, 16, 64, 256, 1024)
 QUERIES, KEYS = 1000, 32
 TASK = SAY_THE_ONE_BEFORE
 SMALL = ModelConfig(vocabulary=TASK.vocabulary, layers=1, d_model=128, d_ff=128, heads=1, dropout=0.0)
+WAYS = {"scaled-dot": SMALL, "dot": replace(SMALL, attention="dot")}
 
 
 @dataclass(frozen=True)
@@ -77,22 +76,17 @@ class Scale:
 
 def measure(tell: Tell = untold, *, steps: int = 200) -> Scale:
     torch.manual_seed(0)
-    by_way = {way: [drawn(d_k, Rule(way)) for d_k in WIDTHS] for way in WAYS}
+    by_way = {way: [drawn(d_k, Rule(one.attention)) for d_k in WIDTHS] for way, one in WAYS.items()}
     advance = counted(tell, STAGE, 2 * steps)
-    train = TrainConfig(steps=steps, warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0)
-    losses, right = {}, {}
-    for way in WAYS:
-        torch.manual_seed(0)
-        model = Transformer(replace(SMALL, attention=way))
-        losses[way] = learn(model, TASK.lessons(1, 32), train, advance).losses
-        right[way] = accuracy(model, TASK.judged())
+    train = replace(PLAN, steps=steps)
+    models = {way: fresh(config) for way, config in WAYS.items()}
     return Scale(
         widths=list(WIDTHS),
         keys=KEYS,
         **{name: {way: [one[name] for one in by_way[way]] for way in WAYS} for name in by_way["dot"][0]},
         trained_width=SMALL.key_width,
-        accuracy=right,
-        losses=losses,
+        losses={way: learn(one, TASK.lessons(1, 32), train, advance).losses for way, one in models.items()},
+        accuracy={way: accuracy(one, TASK.judged()) for way, one in models.items()},
     )
 
 
@@ -118,7 +112,8 @@ def through_the_softmax(weights_QL: Tensor, scores_QL: Tensor) -> float:
     """A gradient of random direction and of norm 1 comes to the weights: the mean norm of what goes on."""
     arriving_QL = torch.nn.functional.normalize(torch.randn_like(weights_QL), dim=-1)
     (going_on_QL,) = torch.autograd.grad(weights_QL, scores_QL, arriving_QL)
-    return going_on_QL.norm(dim=-1).mean().item()
+    sizes_Q: Tensor = going_on_QL.norm(dim=-1)
+    return sizes_Q.mean().item()
 
 
 def table(numbers: Scale, labels: Labels) -> Table:
@@ -132,7 +127,7 @@ def table(numbers: Scale, labels: Labels) -> Table:
 
 
 def draw(numbers: Scale, labels: Labels) -> Any:
-    figure, axes = frame(4)
+    figure, axes = frame(2, 2)
     panels = zip(axes, ("variance", "entropy", "gradient"), strict=False)
     for axis, name in panels:
         for way in WAYS:
@@ -141,7 +136,7 @@ def draw(numbers: Scale, labels: Labels) -> Any:
         axis.set_xscale("log", base=4)
         axis.set_xticks(numbers.widths, [f"{width}" for width in numbers.widths])
         axis.set(xlabel="d_k", ylabel=labels[name])
-    axes[0].set_yscale("log")
+    logarithmic(axes[0])
     axes[0].plot(numbers.widths, numbers.widths, color="0.6", linestyle=":", label=labels["d_k"])
     axes[1].set_ylim(0, math.log2(numbers.keys))
     axes[2].set_ylim(0, None)

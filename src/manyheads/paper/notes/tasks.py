@@ -52,7 +52,7 @@ def word_before(said: list[int]) -> list[int]:
 
 
 def both_neighbours(words: int) -> Callable[[list[int]], list[int]]:
-    """One answer for each pair of a word before and a word after, in this order; at the edges the first word."""
+    """One answer for each pair of words, before and after; at an edge stands the first word of all."""
 
     def answer(said: list[int]) -> list[int]:
         numbers = [0, *(word - SPECIAL_TOKENS for word in said), 0]

@@ -1,4 +1,4 @@
-"""Small translators for two of the questions: built-in English and Korean, and a Transformer that learns it."""
+"""Small translators for two of the questions, who learn the built-in English and Korean."""
 
 import random
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from manyheads.config import BEGIN, END, ModelConfig, SubwordConfig, TrainConfig
 from manyheads.engines.torch import TorchEngine
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
-from manyheads.paper.notes.learning import Lesson, learn, untold
+from manyheads.paper.notes.learning import Lesson, fresh, learn, untold
 from manyheads.progress import Tell, counted
 from manyheads.text import playground
 from manyheads.text.subwords import SubwordPair, Subwords
@@ -70,8 +70,7 @@ def lesson_of(pairs: list[Ids]) -> Lesson:
 def trained(
     material: Material, smoothing: float, steps: int, tell: Tell = untold, stage: str = "translation"
 ) -> Transformer:
-    torch.manual_seed(0)
-    model = Transformer(material.model_config())
+    model = fresh(material.model_config())
     train = TrainConfig(
         steps=steps,
         warmup=max(1, steps // 5),

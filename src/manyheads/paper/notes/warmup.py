@@ -7,14 +7,11 @@ little by little.
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import torch
-
 from manyheads.config import ModelConfig, TrainConfig
-from manyheads.model.transformer import Transformer
 from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, curve, frame
-from manyheads.paper.notes.learning import Course, accuracy, learn, mean, untold
+from manyheads.paper.notes.learning import PLAN, Course, accuracy, fresh, learn, mean, untold
 from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE
-from manyheads.paper.report import Table
+from manyheads.paper.report import Table, Value
 from manyheads.presets import BASE
 from manyheads.progress import Tell, counted
 from manyheads.train.schedule import learning_rate
@@ -74,14 +71,11 @@ class Warmup:
 
 def measure(tell: Tell = untold, *, steps: int = 150, warmup: int = 60) -> Warmup:
     advance = counted(tell, STAGE, 2 * steps)
-    gradual = TrainConfig(
-        steps=steps, warmup=warmup, learning_rate=PEAK, schedule="constant", label_smoothing=0.0
-    )
+    gradual = replace(PLAN, steps=steps, warmup=warmup, learning_rate=PEAK)
     courses: dict[str, Course] = {}
     right: dict[str, float] = {}
     for way, train in (("with", gradual), ("without", replace(gradual, warmup=1))):
-        torch.manual_seed(0)
-        model = Transformer(SMALL)
+        model = fresh(SMALL)
         courses[way] = learn(model, TASK.lessons(1, 32), train, advance)
         right[way] = accuracy(model, TASK.judged())
     paper = TrainConfig()
@@ -101,7 +95,7 @@ def measure(tell: Tell = untold, *, steps: int = 150, warmup: int = 60) -> Warmu
 
 def table(numbers: Warmup, labels: Labels) -> Table:
     columns = [labels[name] for name in ("way", "first_update", "gradient_then", "loss_then", "right")]
-    rows = [
+    rows: list[list[Value]] = [
         [
             labels[way],
             f"{mean(numbers.updates[way][:FIRST]):.2%}",
