@@ -1,0 +1,65 @@
+"""What the figures of the notes share: size, colours, and curves without their noise."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from manyheads.paper.report import pyplot
+
+Labels = Mapping[str, str]  # what is written in a figure, in one language
+BLUE, ORANGE, GREEN, GREY = COLOURS = ("#2b50c8", "#c2571a", "#2f7d4f", "#777777")
+SMOOTHED_OVER = 9  # steps of a curve
+PANEL = (3.9, 3.1)  # inches
+
+
+def frame(columns: int, rows: int = 1, widths: Sequence[float] | None = None) -> tuple[Any, Any]:
+    """A figure and its axes, in the order of reading."""
+    shares = widths or [1.0] * columns
+    size = PANEL[0] * sum(shares), PANEL[1] * rows
+    figure, axes = pyplot().subplots(rows, columns, figsize=size, width_ratios=shares, squeeze=False)
+    figure.set_layout_engine("tight")
+    for axis in axes.flat:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(labelsize=8)
+    return figure, axes.flatten()
+
+
+def curve(axis: Any, values: Sequence[float], colour: str, label: str) -> None:
+    """The running mean, and the values themselves faintly behind it."""
+    steps = np.arange(1, len(values) + 1)
+    axis.plot(steps, values, color=colour, alpha=0.2, linewidth=0.8)
+    axis.plot(steps, running_mean(values), color=colour, label=label)
+
+
+def running_mean(values: Sequence[float]) -> list[float]:
+    """Of a value and its neighbours, as many on each side; at the ends of fewer, so that they stay exact."""
+    means, last = [], len(values) - 1
+    for place in range(len(values)):
+        reach = min(SMOOTHED_OVER // 2, place, last - place)
+        means.append(float(np.mean(values[place - reach : place + reach + 1])))
+    return means
+
+
+def logarithmic(axis: Any) -> None:
+    """Up the side; the numbers are written plainly, since formulas are off where any word may stand."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axis.set_yscale("log")
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_formatter(NullFormatter())
+
+
+def heat(axis: Any, values: Any, rows: Sequence[str], columns: Sequence[str], top: float = 1.0) -> None:
+    """A map with its values in the cells; the names of the columns stand above."""
+    from manyheads.look.figures import ramp
+
+    shown = np.asarray(values, dtype=float)
+    axis.imshow(shown, cmap=ramp(BLUE), vmin=0, vmax=top, aspect="auto")
+    axis.set_xticks(range(len(columns)), columns)
+    axis.set_yticks(range(len(rows)), rows)
+    axis.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+    axis.spines[:].set_visible(False)
+    for (row, column), value in np.ndenumerate(shown):
+        ink = "white" if value > 0.55 * top else "black"
+        axis.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7, color=ink)

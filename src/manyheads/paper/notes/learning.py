@@ -1,0 +1,118 @@
+"""How the small models of the experiments learn: with the project's own loss, optimiser and schedule.
+
+Shapes: T tokens of all sentences, D = d_model, K = vocabulary.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from manyheads.config import ModelConfig, TrainConfig
+from manyheads.model.transformer import Transformer
+from manyheads.packed import Packed
+from manyheads.train.loss import chunked_loss
+from manyheads.train.optimiser import Optimiser, gradient_norm
+from manyheads.train.schedule import learning_rate
+
+Advance = Callable[[int], None]  # so many more steps are done
+LAST = 10  # steps whose mean is the loss in the end
+PLAN = TrainConfig(warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0)
+
+
+def untold(_stage: str, _done: int, _total: int | None) -> None:
+    """For who measures without watching."""
+
+
+def silent(_: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Sentences, and the right word at each place.
+
+    With `inputs` a decoder writes them; without, the encoder answers alone, one word for each word it reads.
+    """
+
+    source: Packed
+    labels_T: Tensor
+    inputs: Packed | None = None
+
+
+@dataclass(frozen=True)
+class Course:
+    """What each step showed."""
+
+    losses: list[float]  # -log p of the right word, before the update
+    gradients: list[float]  # norm of the whole gradient
+    updates: list[float]  # norm of the update as a share of the norm of the weights it changes
+
+    @property
+    def last_loss(self) -> float:
+        return mean(self.losses[-LAST:])
+
+
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def in_short(value: float) -> str:
+    """Two decimals; what is tiny by its power of ten."""
+    return f"{value:.1e}" if 0 < value < 0.01 else f"{value:.2f}"
+
+
+def fresh(config: ModelConfig, seed: int = 0) -> Transformer:
+    """Untrained; two of the same shape and seed are the same."""
+    torch.manual_seed(seed)
+    return Transformer(config)
+
+
+def hidden(model: Transformer, lesson: Lesson) -> Tensor:
+    """What is projected to words. [T, D]"""
+    if lesson.inputs is None:
+        return model.encode(lesson.source).hidden
+    return model.hidden(lesson.source, lesson.inputs)
+
+
+def gradient_of(model: Transformer, lesson: Lesson, train: TrainConfig) -> float:
+    """Leaves the gradient of the mean loss in the parameters; -log p of the right word, on average."""
+    model.zero_grad(set_to_none=True)
+    loss = chunked_loss(hidden(model, lesson), model.output, lesson.labels_T, train)
+    (loss.total / loss.tokens).backward()
+    return loss.nll.item() / loss.tokens
+
+
+def learn(
+    model: Transformer, lessons: Callable[[], Lesson], train: TrainConfig, advance: Advance = silent
+) -> Course:
+    """So many steps as `train` says (5.3), each with a new lesson."""
+    optimiser = Optimiser(model, train)
+    model.train()
+    course = Course([], [], [])
+    for step in range(1, train.steps + 1):
+        course.losses.append(gradient_of(model, lessons(), train))
+        course.gradients.append(gradient_norm(model, train.clip))
+        before = weights_that_learn(model)
+        optimiser.set_rate(learning_rate(step, train, model.config.d_model))
+        optimiser.step()
+        moved = (weights_that_learn(model) - before).norm() / before.norm()
+        course.updates.append(moved.item())
+        advance(1)
+    return course
+
+
+def weights_that_learn(model: Transformer) -> Tensor:
+    """In one row; of an encoder that answers alone, the decoder is left out."""
+    learning = [one.detach().flatten() for one in model.parameters() if one.grad is not None]
+    return torch.cat(learning)
+
+
+@torch.no_grad()
+def accuracy(model: Transformer, lesson: Lesson) -> float:
+    """The share of places whose likeliest word is the right one."""
+    model.eval()
+    guessed_T = model.output(hidden(model, lesson)).argmax(-1)
+    right_T: Tensor = guessed_T == lesson.labels_T
+    return right_T.double().mean().item()

@@ -1,0 +1,148 @@
+"""Why Q, K and V apart (3.2): a vector is most like itself, so without projections every word sees itself.
+
+Shapes: N sentences of T tokens each, D = d_model.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.config import SPECIAL_TOKENS, ModelConfig
+from manyheads.model.attention import Rule, compatibility
+from manyheads.model.layers import EncoderLayer, MultiHeadAttention
+from manyheads.model.transformer import Transformer
+from manyheads.packed import Packed
+from manyheads.paper.notes.drawing import COLOURS, Labels, curve, frame
+from manyheads.paper.notes.learning import PLAN, accuracy, fresh, learn, untold
+from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE, Task
+from manyheads.paper.report import Table, Value
+from manyheads.progress import Tell, counted
+
+STAGE = "Q, K and V apart"
+TASK = SAY_THE_ONE_BEFORE
+SMALL = ModelConfig(layers=1, d_model=64, d_ff=128, heads=4, dropout=0.0)
+WAYS = ("raw", "tied", "apart")  # the inputs themselves; one projection for all; three
+WIDTHS = (8, 32, 128, 512)
+SENTENCES = 40  # whose mean is taken
+LENGTH = 10
+
+
+@dataclass(frozen=True)
+class Projections:
+    """Shares on the diagonal are of untrained attention, by way and width; the rest is of trained models."""
+
+    EXPECTED: ClassVar = ("diagonal", "learning")
+
+    widths: list[int]
+    length: int  # words of a sentence
+    diagonal: dict[str, list[float]]
+    asymmetry: dict[str, float]  # |S - S^T| / |S| of the scores, at the largest width
+    accuracy: dict[str, float]
+    losses: dict[str, list[float]]
+    parameters: dict[str, int]  # of the encoder
+
+    @property
+    def findings(self) -> dict[str, bool]:
+        most = {way: shares[-1] for way, shares in self.diagonal.items()}
+        return {
+            "diagonal": most["raw"] > 0.5 > most["apart"],
+            "learning": self.accuracy["apart"] > self.accuracy["tied"] + 0.05,
+        }
+
+    @property
+    def told(self) -> dict[str, str]:
+        return {
+            "length": f"{self.length}",
+            "width": f"{self.widths[-1]}",
+            "even": f"{1 / self.length:.1%}",
+            **{f"diagonal_{way}": f"{shares[-1]:.1%}" for way, shares in self.diagonal.items()},
+            **{f"asymmetry_{way}": f"{value:.2f}" for way, value in self.asymmetry.items()},
+            **{f"accuracy_{way}": f"{value:.1%}" for way, value in self.accuracy.items()},
+            **{f"parameters_{way}": f"{value:,}" for way, value in self.parameters.items()},
+            "steps": f"{len(self.losses['apart'])}",
+        }
+
+
+def measure(tell: Tell = untold, *, steps: int = 200) -> Projections:
+    diagonal: dict[str, list[float]] = {way: [] for way in WAYS}
+    asymmetry = dict.fromkeys(WAYS, 0.0)
+    for width in WIDTHS:
+        for way, scores_NTT in untrained_scores(width).items():
+            diagonal[way].append(scores_NTT.softmax(-1).diagonal(dim1=-2, dim2=-1).mean().item())
+            asymmetry[way] = ((scores_NTT - scores_NTT.mT).norm() / scores_NTT.norm()).item()
+    advance = counted(tell, STAGE, 2 * steps)
+    models = {way: made(TASK, tied=way == "tied") for way in ("tied", "apart")}
+    train = replace(PLAN, steps=steps)
+    return Projections(
+        widths=list(WIDTHS),
+        length=LENGTH,
+        diagonal=diagonal,
+        asymmetry=asymmetry,
+        losses={way: learn(one, TASK.lessons(1, 64), train, advance).losses for way, one in models.items()},
+        accuracy={way: accuracy(one, TASK.judged()) for way, one in models.items()},
+        parameters={way: size_of(one.encoder) for way, one in models.items()},
+    )
+
+
+@torch.no_grad()
+def untrained_scores(width: int) -> dict[str, Tensor]:
+    """Of sentences as the model reads them, embedded and with positions; one head. [N, T, T]"""
+    model = fresh(replace(SMALL, vocabulary=1000, d_model=width, heads=1))
+    source = Packed.of(torch.randint(SPECIAL_TOKENS, 1000, (SENTENCES, LENGTH)).tolist())
+    x_ND = model.embed(
+        source.tokens, model.source_embedding, model.source_positions, source.positions, source.longest
+    )
+    attention = first_attention(model)
+    x, q, k = (torch.stack(source.split(one)) for one in (x_ND, attention.w_q(x_ND), attention.w_k(x_ND)))
+    pairs = {"raw": (x, x), "tied": (q, q), "apart": (q, k)}
+    return {way: compatibility(left, right, Rule()) for way, (left, right) in pairs.items()}
+
+
+def made(task: Task, tied: bool) -> Transformer:
+    """One layer. Where q, k and v share a matrix, the feed-forward layer is wider by what that saves."""
+    config = replace(SMALL, vocabulary=task.vocabulary)
+    if not tied:
+        return fresh(config)
+    d_model = config.d_model
+    saved, a_unit = 2 * (d_model**2 + d_model), 2 * d_model + 1
+    model = fresh(replace(config, d_ff=config.d_ff + saved // a_unit))
+    attention = first_attention(model)
+    attention.w_k = attention.w_v = attention.w_q
+    return model
+
+
+def first_attention(model: Transformer) -> MultiHeadAttention:
+    return cast(EncoderLayer, model.encoder[0]).self_attention
+
+
+def size_of(module: nn.Module) -> int:
+    """Parameters, each counted once."""
+    return sum(one.numel() for one in module.parameters())
+
+
+def table(numbers: Projections, labels: Labels) -> Table:
+    columns = ["d_model", *(labels[way] for way in WAYS)]
+    shares = zip(*(numbers.diagonal[way] for way in WAYS), strict=True)
+    rows: list[list[Value]] = [
+        [width, *(f"{share:.1%}" for share in own)] for width, own in zip(numbers.widths, shares, strict=True)
+    ]
+    return Table(labels["table"], columns, rows)
+
+
+def draw(numbers: Projections, labels: Labels) -> Any:
+    figure, (left, right) = frame(2)
+    for way, colour in zip(WAYS, COLOURS, strict=False):
+        left.plot(numbers.widths, numbers.diagonal[way], "o-", color=colour, label=labels[way])
+    left.axhline(1 / numbers.length, color="0.6", linestyle=":", label=labels["even"])
+    left.set_xscale("log", base=2)
+    left.set_xticks(numbers.widths, [f"{width}" for width in numbers.widths])
+    left.set(xlabel="d_model", ylabel=labels["diagonal"], ylim=(0, 1.05))
+    left.legend()
+    for way, colour in zip(WAYS, COLOURS, strict=False):
+        if way in numbers.losses:
+            curve(right, numbers.losses[way], colour, labels[way])
+    right.set(xlabel=labels["step"], ylabel=labels["loss"], ylim=(0, None))
+    right.legend()
+    return figure
