@@ -14,7 +14,7 @@ from typing import Any
 from manyheads import checkpoint
 from manyheads.brackets import COLLINS, Bracketing, Conventions, bracketing
 from manyheads.config import Config
-from manyheads.model.transformer import count_parameters
+from manyheads.model import count_parameters
 from manyheads.paper.treebank import Reads, Treebank, data_folder, source_line
 from manyheads.progress import Progress
 from manyheads.text.trees import REPAIRS, Leaf, Restored, Tree, leaves, restore, walk

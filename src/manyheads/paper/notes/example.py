@@ -10,7 +10,8 @@ import torch
 
 from manyheads.config import BEGIN, END, SPECIAL_TOKENS
 from manyheads.look.walk import Steps, walk_encoder
-from manyheads.model.transformer import Trace, Transformer
+from manyheads.model.encoder_decoder import Trace
+from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
 from manyheads.paper.notes.drawing import Labels, frame, heat
 from manyheads.paper.report import Table

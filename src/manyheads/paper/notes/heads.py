@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import torch
 
 from manyheads.config import ModelConfig
-from manyheads.model.transformer import Trace, Transformer
+from manyheads.model.encoder_decoder import Trace
+from manyheads.model.transformer import Transformer
 from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, frame
 from manyheads.paper.notes.learning import PLAN, Lesson, accuracy, fresh, learn, mean, untold
 from manyheads.paper.notes.projections import size_of

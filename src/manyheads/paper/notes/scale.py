@@ -76,7 +76,9 @@ class Scale:
 
 def measure(tell: Tell = untold, *, steps: int = 200) -> Scale:
     torch.manual_seed(0)
-    by_way = {way: [drawn(d_k, Rule(one.attention)) for d_k in WIDTHS] for way, one in WAYS.items()}
+    by_way = {
+        way: [drawn(d_k, Rule("dot" if way == "dot" else "scaled-dot")) for d_k in WIDTHS] for way in WAYS
+    }
     advance = counted(tell, STAGE, 2 * steps)
     train = replace(PLAN, steps=steps)
     models = {way: fresh(config) for way, config in WAYS.items()}
