@@ -7,7 +7,7 @@ JUDGES := $(VENV)/.judges
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo lint test test-all bench wheel clean
+.PHONY: help setup demo paper lint test test-all bench wheel clean
 
 help:      ## this list
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -30,6 +30,15 @@ $(JUDGES): $(READY)
 demo: $(READY)       ## prepare, train, translate, score: the built-in English-Korean corpus on this CPU, three minutes
 	$(BIN)/manyheads demo
 
+paper: $(READY)      ## the paper's tables, figures and notes, measured on the built-in corpus: paper/, each in under ten minutes
+	$(BIN)/manyheads paper table1 --out paper
+	$(BIN)/manyheads paper table2 --out paper
+	$(BIN)/manyheads paper table3 --out paper
+	$(BIN)/manyheads paper table4 --out paper
+	test -d manyheads-demo/run/model || $(BIN)/manyheads demo
+	$(BIN)/manyheads paper figures manyheads-demo/run/model --out paper
+	$(BIN)/manyheads paper notes --out paper
+
 lint: $(READY)       ## ruff and mypy
 	$(BIN)/ruff check src tests bench examples
 	$(BIN)/ruff format --check src tests bench examples
@@ -48,4 +57,4 @@ wheel: $(READY)      ## dist/manyheads-*.whl
 	$(BIN)/python -m build --wheel
 
 clean:               ## everything that the other targets made
-	rm -rf $(VENV) manyheads-demo dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) manyheads-demo paper dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
