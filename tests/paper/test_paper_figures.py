@@ -118,7 +118,7 @@ def test_the_second_head_of_figure_5_is_no_twin_of_the_first(monkeypatch: pytest
 def test_a_model_whose_encoder_has_no_heads_is_refused() -> None:
     nothing = SimpleNamespace(trace=SimpleNamespace(encoder=[]))
     recurrent: Any = SimpleNamespace(attention=lambda *_, **__: nothing)
-    with pytest.raises(RequestError, match="encoder has no self-attention.*give a Transformer"):
+    with pytest.raises(RequestError, match=r"encoder has no self-attention.*give a Transformer"):
         figures.encoder_maps(recurrent, SENTENCES[0])
 
 
