@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from manyheads.cli import main
+from manyheads.errors import RequestError
 from manyheads.paper import figures
 from tiny import tiny_model
 
@@ -112,6 +113,13 @@ def test_the_second_head_of_figure_5_is_no_twin_of_the_first(monkeypatch: pytest
     found = figures.looked_at(english, SENTENCES, 10, lambda *_: None)
     structure = next(chosen for chosen, _ in figures.choose(found) if chosen.figure == 5)
     assert (structure.layer, structure.second[0] if structure.second else None) == (1, 0)
+
+
+def test_a_model_whose_encoder_has_no_heads_is_refused() -> None:
+    nothing = SimpleNamespace(trace=SimpleNamespace(encoder=[]))
+    recurrent: Any = SimpleNamespace(attention=lambda *_, **__: nothing)
+    with pytest.raises(RequestError, match=r"encoder has no self-attention.*give a Transformer"):
+        figures.encoder_maps(recurrent, SENTENCES[0])
 
 
 # ---- of a model

@@ -480,6 +480,8 @@ def figure_of(found: Found) -> Any:
         for axis, (measure, name) in zip(axes[row], MEASURES.items(), strict=False):
             for number in range(len(LAYERS)):
                 draw_fit(axis, found, number, measure, letter)
+            ticks = round_sizes([getattr(one, letter) for one in found.measured])
+            axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
             units = {"flops": "FLOPs", "seconds": "seconds", "bytes": "bytes"}[measure]
             axis.set(title=f"{name} against {letter}", xlabel=letter, ylabel=f"{units} of one sentence")
     paths, chains = ([getattr(layer, name) for layer in LAYERS] for name in ("path", "sequential"))
@@ -491,6 +493,12 @@ def figure_of(found: Found) -> Any:
         axis.legend(fontsize=9, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13))
     figure.subplots_adjust(left=0.04, right=0.99, top=0.97, bottom=0.15, hspace=0.5, wspace=0.2)
     return figure
+
+
+def round_sizes(sizes: Sequence[int]) -> list[int]:
+    """Powers of two from the least to the most, few enough to be read."""
+    powers = [2**power for power in range(24) if min(sizes) <= 2**power <= max(sizes)]
+    return powers[:: 1 + len(powers) // 7]
 
 
 def draw_fit(axis: Any, found: Found, number: int, measure: str, letter: str) -> None:
