@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manyheads as mh
-from draw import configs
+from draw import compared_configs, configs
 from manyheads.presets import PRESETS, preset
 
 
@@ -38,6 +38,34 @@ from manyheads.presets import PRESETS, preset
         ({"d_ff": 2**62}, "model.d_ff is 4611686018427387904, but must be at least 1 and below 1048576"),
         ({"window": 0}, "model.window is 0, but must be at least 1"),
         ({"source_vocabulary": 9, "target_vocabulary": 8}, 'model.ties is "three-way", but the vocab'),
+        (
+            {"kind": "recurrent", "heads": 4},
+            "model.heads is 4, but means nothing to a model of kind 'recurrent': "
+            'leave it out, or set model.kind = "transformer"',
+        ),
+        ({"cell": "gru"}, "model.cell is 'gru', but means nothing to a model of kind 'transformer': leave"),
+        (
+            {"kind": "bytenet", "attention": "dot"},
+            'or set model.kind = "transformer" or "recurrent" or "convolutional"',
+        ),
+        ({"kind": "convolutional", "experts": 4}, "model.experts is 4, but means nothing to a model of kind"),
+        ({"kind": "recurrent", "positions": "none"}, "model.positions is 'none', but means nothing"),
+        (
+            {"kind": "recurrent", "d_ff": 7},
+            "model.d_ff is 7, but half of it reads forwards and half backwards",
+        ),
+        (
+            {"kind": "convolutional", "kernel": 4},
+            "model.kernel is 4, but the encoder sees as far back as ahead",
+        ),
+        (
+            {"kind": "convolutional", "attention": "additive"},
+            "model.attention is 'additive', but a convolutional model has \"dot\"",
+        ),
+        ({"attention": "none"}, 'model.attention is "none", but a transformer is made of it'),
+        ({"experts": 2, "experts_used": 3}, "model.experts_used is 3, but there are 2: lower it"),
+        ({"experts": 1}, "model.experts is 1, but must be at least 2"),
+        ({"kind": "rnn"}, "model.kind is 'rnn', but must be one of 'transformer', 'recurrent'"),
     ],
 )
 def test_an_impossible_model_names_the_key_the_value_and_the_limit(
@@ -83,6 +111,22 @@ def test_a_file_that_is_not_text_is_a_config_error(tmp_path: Path) -> None:
         mh.Config.load(tmp_path / "run.toml")
     with pytest.raises(mh.ConfigError, match="directory"):
         mh.Config.load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "convolutional", "bytenet"])
+@given(data=st.data())
+def test_a_file_holds_the_keys_that_its_kind_uses_and_no_others(kind: str, data: st.DataObject) -> None:
+    config = mh.Config(model=data.draw(compared_configs(kind)))
+    written = config.to_toml()
+    assert mh.Config.from_toml(written) == config
+    assert "\nheads" not in written
+    assert ("\nkernel" in written) == (kind != "recurrent")
+
+
+def test_another_kind_can_be_asked_for_where_keys_are_left_alone() -> None:
+    assert mh.Config().override(["model.kind=bytenet"]).model.kind == "bytenet"
+    with pytest.raises(mh.ConfigError, match=r"model\.window is 4, but means nothing"):
+        mh.Config(model=mh.ModelConfig(window=4)).override(["model.kind=bytenet"])
 
 
 @given(configs(), st.floats(1e-9, 1), st.integers(1, 10**6))

@@ -1,5 +1,6 @@
 """What holds for the Transformer holds for the systems that it is compared with."""
 
+import math
 import random
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ import manyheads as mh
 from draw import WORDS, compared_configs, model_of, pairs, sentences
 from manyheads.model import count_parameters, make_model
 from manyheads.model.encoder_decoder import initialise
+from manyheads.presets import COMPARED, PRESETS
 
 Texts = list[list[int]]
 TOKEN = st.integers(0, WORDS - 1)
@@ -110,6 +112,21 @@ def test_a_cached_step_equals_the_full_forward(kind: str, data: st.DataObject) -
 
 
 @of_each_kind
+def test_a_long_decoding_beside_a_short_source_equals_the_full_forward(kind: str) -> None:
+    """Far beyond what a convolution remembers, and beyond the columns of a source that ends early."""
+    model, read = model_of(small(kind, layers=3)), [token % WORDS for token in range(40)]
+    sources = [[3], [4, 5, 6, 7, 8] * 4]
+    state = model.start(model.encode(mh.Packed.of(sources)))
+    logits = []
+    for token in read:
+        found, state = model.step(torch.tensor([token, token]), state)
+        logits.append(found)
+    target = mh.Packed.of([read, read])
+    expected = torch.stack(target.split(model(mh.Packed.of(sources), target)), 1)
+    torch.testing.assert_close(torch.stack(logits), expected, atol=1e-9, rtol=1e-9)
+
+
+@of_each_kind
 @given(data=st.data(), texts=pairs())
 def test_a_trace_changes_no_bit_and_holds_what_maps_there_are(
     kind: str, data: st.DataObject, texts: tuple[Texts, Texts]
@@ -192,3 +209,20 @@ def test_training_and_decoding_under_autocast_follow_full_precision(kind: str) -
     found.float().sum().backward()
     torch.testing.assert_close(found.float(), expected, atol=0.06, rtol=0.06)
     torch.testing.assert_close(logits.float(), expected[[2, 5]], atol=0.06, rtol=0.06)
+
+
+@pytest.mark.parametrize("name", ["", *COMPARED["tiny"]])
+def test_a_new_model_knows_no_more_and_no_less_than_a_guess(name: str) -> None:
+    """Nor has it made up its mind where to look: losses near log K, attention nearly even."""
+    config = replace(PRESETS[f"tiny-{name}" if name else "tiny"].model, vocabulary=200)
+    torch.manual_seed(2)
+    model, trace = make_model(config).eval(), mh.Trace()
+    source, target = (
+        mh.Packed.of([torch.randint(3, 200, (14,)).tolist() for _ in range(12)]) for _ in range(2)
+    )
+    with torch.no_grad():
+        logits = model(source, target, trace)
+    loss = torch.nn.functional.cross_entropy(logits, torch.randint(3, 200, (len(target.tokens),)))
+    assert math.log(200) - 0.2 < loss.item() < math.log(200) + 0.8
+    for maps in map(torch.stack, [layer for layer in trace.cross if layer]):
+        assert -torch.xlogy(maps, maps).sum(-1).mean() > math.log(14) - 0.4

@@ -57,6 +57,15 @@ def test_steps_are_counted_from_one() -> None:
         learning_rate(0, PAPER, d_model=512)
 
 
+def test_a_warm_up_of_one_step_is_none() -> None:
+    """Equation (3) without its rise; or a given peak from the first step on."""
+    bare = mh.TrainConfig(warmup=1)
+    assert learning_rate(1, bare, d_model=512) == pytest.approx(512**-0.5)
+    assert learning_rate(100, bare, d_model=512) == pytest.approx(512**-0.5 * 100**-0.5)
+    flat = mh.TrainConfig(warmup=1, schedule="constant", learning_rate=1e-3)
+    assert [learning_rate(step, flat, d_model=512) for step in (1, 2, 1000)] == [1e-3] * 3
+
+
 def test_label_smoothing_of_the_notes() -> None:
     """K = 5 and e = 0.1: the right word keeps 0.9, the four others share the rest."""
     notes = mh.TrainConfig(label_smoothing=0.1, smoothing_over="others")

@@ -55,7 +55,7 @@ def rounded(model: nn.Module) -> nn.Module:
     """A copy whose products are made in bfloat16; norms stay as they are."""
     copied = copy.deepcopy(model)
     for model in copied.modules():
-        if isinstance(model, Transformer):  # the others are searched as they are
+        if isinstance(model, Transformer):  # other kinds are searched as they are
             for module in model.modules():
                 if isinstance(module, nn.Linear | nn.Embedding):
                     module.to(torch.bfloat16)
@@ -75,6 +75,7 @@ class TorchEngine:
         self.model: Any = model.to(self.device).eval()
         quick = self.device.type == "cuda" and kernels.there_is_triton()
         self.rounds = precision == "bfloat16" or (precision == "auto" and quick)
+        self.rounds &= any(isinstance(part, Transformer) for part in self.model.modules())
         self.searcher: Any = rounded(self.model) if self.rounds else self.model  # which looks for words
         self.slots: dict[SearchSize, SlotSearch] = {}  # the latest, each with its graph
         self.slots_taken = threading.Lock()

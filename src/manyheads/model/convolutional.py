@@ -19,9 +19,9 @@ from manyheads.config import ModelConfig
 from manyheads.model.attention import Rule, attend, filled
 from manyheads.model.cache import Memory, attend_rows
 from manyheads.model.convolution import Convolution
-from manyheads.model.encoder_decoder import EncoderDecoder, Trace, initialise, new_maps, project
+from manyheads.model.encoder_decoder import EncoderDecoder, Trace, initialise, look_up, new_maps, project
 from manyheads.model.layers import Dropout
-from manyheads.model.positions import positional_encoding
+from manyheads.model.positions import LearnedPositions, Sinusoids, positional_encoding
 from manyheads.model.rows import RowState
 from manyheads.packed import Packed
 
@@ -97,6 +97,23 @@ class Convolutional(EncoderDecoder):
         self.decoder = nn.ModuleList(AttendingLayer(config) for _ in range(config.layers))
         self.decoder_output = linear(config.d_ff, config.d_model)
         initialise(self)
+
+    def embed(
+        self,
+        tokens_T: Tensor,
+        embedding: nn.Embedding,
+        encoding: Sinusoids | LearnedPositions | None,
+        positions_T: Tensor,
+        longest: int,
+    ) -> Tensor:
+        """As small as they are stored, words and positions alike: all that follows keeps their variance, and
+        dot products of large vectors would begin with one sharp choice."""
+        x_TD = look_up(tokens_T, embedding)
+        if encoding is not None:
+            scale = self.config.d_model**-0.5 if isinstance(encoding, Sinusoids) else 1.0
+            x_TD = x_TD + scale * encoding(positions_T, longest, x_TD.dtype)
+        out: Tensor = self.dropout(x_TD)
+        return out
 
     def encode(
         self, source: Packed, trace: Trace | None = None, losses: list[Tensor] | None = None

@@ -90,15 +90,20 @@ class EncoderDecoder(nn.Module):
         longest: int,
     ) -> Tensor:
         """Embeddings times sqrt(d_model), plus the encoding of positions, then dropout (3.4, 3.5, 5.4)."""
-        try:
-            x_TD: Tensor = embedding(tokens_T) * math.sqrt(self.config.d_model)
-        except IndexError:  # on a CPU; a GPU reports it in its own way, and later
-            known = embedding.num_embeddings
-            raise DataError(f"token id {int(tokens_T.max())}, but the vocabulary has {known}") from None
+        x_TD = look_up(tokens_T, embedding) * math.sqrt(self.config.d_model)
         if encoding is not None:
             x_TD = x_TD + encoding(positions_T, longest, x_TD.dtype)
         out: Tensor = self.dropout(x_TD)
         return out
+
+
+def look_up(tokens_T: Tensor, embedding: nn.Embedding) -> Tensor:
+    try:
+        found: Tensor = embedding(tokens_T)
+    except IndexError:  # on a CPU; a GPU reports it in its own way, and later
+        known = embedding.num_embeddings
+        raise DataError(f"token id {int(tokens_T.max())}, but the vocabulary has {known}") from None
+    return found
 
 
 def tie(source: nn.Embedding, target: nn.Embedding, output: nn.Linear, config: ModelConfig) -> None:

@@ -103,6 +103,7 @@ class Trainer:
         self.subwords = self.store.subwords
         self.config = replace(config, model=checkpoint.fitted(config.model, self.subwords))
         check_memory(self.config.model, world.device)
+        check_compiled(self.config)
         torch.manual_seed(self.config.train.seed)
         self.model = make_model(self.config.model)
         check_reach(self.config)
@@ -560,6 +561,16 @@ def check_memory(model: ModelConfig, device: torch.device) -> None:
         raise NoRoomError(
             f"training this model takes {needed / 2**30:.1f} GiB of memory at least, and {device} has "
             f"{there / 2**30:.1f}: make model.layers, model.d_model, model.d_ff or the vocabulary smaller"
+        )
+
+
+def check_compiled(config: Config) -> None:
+    """torch.compile makes one program of the Transformer; the others would fall into pieces."""
+    if config.train.compile and (config.model.kind != "transformer" or config.model.experts is not None):
+        key = "kind" if config.model.kind != "transformer" else "experts"
+        raise ConfigError(
+            f"train.compile is true, but model.{key} is {getattr(config.model, key)!r}, which it does not "
+            f"serve: set train.compile = false"
         )
 
 
