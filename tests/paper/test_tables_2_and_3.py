@@ -185,6 +185,29 @@ def test_seeds_replace_the_bootstrap(store: Store) -> None:
     assert rnn.difference.margin == pytest.approx(4.303 * 0.5**0.5)  # two deviations of 0.707, two seeds each
 
 
+def test_of_several_peaks_the_best_by_valid_counts(store: Store) -> None:
+    names = ["transformer", "rnn"]
+    trials = systems.trials_of(names, SCALES["tiny"], STEPS, store, seeds=1, multiples=[1, 2])
+    assert [trial.row for trial in trials] == ["transformer", "transformer-x2", "rnn", "rnn-x2"]
+    peak = {trial.row: trial.config.train.learning_rate for trial in trials}
+    assert peak["rnn-x2"] == pytest.approx(2 * peak["rnn"])
+    runs = [
+        result(row, 1, *numbers)
+        for row, numbers in zip(peak, ((5, 30), (4, 20), (3, 9), (None, 8)), strict=True)
+    ]
+    found = systems.compare(runs, trials, STEPS)
+    assert [(line.name, line.bleu) for line in found.lines] == [("transformer", 20), ("rnn", 9)]
+    assert found.peaks == {"transformer": peak["transformer-x2"], "rnn": peak["rnn"]}
+    assert (found.tried, len(found.results)) == (2, 4)
+
+
+def test_peaks_that_are_no_numbers_are_refused() -> None:
+    assert systems.multiples("0.5,1") == [0.5, 1]
+    for text in ("", "1,1", "0", "fast", "-1,2", "nan"):
+        with pytest.raises(ConfigError, match=r"--peaks is .*such as 0\.5,1,2"):
+            systems.multiples(text)
+
+
 def test_the_report_of_table_2(contests: systems.Contests, store: Store) -> None:
     page = table2.page(contests, store, "manyheads paper table2")
     assert "| ByteNet | 23.75 / - | - / - | -3.55 | - | - | - | - | - | - | - |" in page

@@ -67,6 +67,16 @@ STANDS_FOR: dict[str, str | None] = {  # our system: the row of the paper that i
     "window": None,
 }
 SPLIT: Literal["test"] = "test"
+PLAYGROUND_PEAKS = {  # of two to four that were tried on the built-in corpus, the best after 423 steps
+    "transformer": 5e-3,
+    "experts": 5e-3,
+    "window": 5e-3,
+    "rnn": 1e-2,
+    "gru": 1e-2,
+    "seq2seq": 1e-2,
+    "convs2s": 1.2e-2,
+    "bytenet": 8e-3,
+}
 NEARLY = 0.05  # share by which sizes may differ before a width is changed
 
 
@@ -79,20 +89,23 @@ def models_at(scale: Scale) -> dict[str, Config]:
     of = "base" if scale.name == "base" else "tiny"
     found = {FIRST: PRESETS[of], **COMPARED[of]}
     if scale.name == "playground":
-        found = {name: replace(one, model=halved(one.model)) for name, one in found.items()}
-    big = PRESETS["big"] if of == "base" else replace(found[FIRST], model=doubled(found[FIRST].model))
-    return {**found, "big": big}
+        found = {name: for_the_playground(name, one) for name, one in found.items()}
+    return {**found, "big": PRESETS["big"] if of == "base" else doubled(found[FIRST])}
 
 
-def halved(model: ModelConfig) -> ModelConfig:
-    """For a corpus that is learnt in seconds, where much dropout only delays."""
+def for_the_playground(name: str, config: Config) -> Config:
+    """Half as wide and deep, for a corpus that is learnt in seconds, where much dropout only delays."""
+    model = config.model
     layers, inner = max(1, model.layers // 2), 2 * (model.d_ff // 4)  # even, as cells that read both ways ask
-    return replace(model, layers=layers, d_model=model.d_model // 2, d_ff=inner, dropout=0.1)
+    small = replace(model, layers=layers, d_model=model.d_model // 2, d_ff=inner, dropout=0.1)
+    return replace(config, model=small, train=replace(config.train, learning_rate=PLAYGROUND_PEAKS[name]))
 
 
-def doubled(model: ModelConfig) -> ModelConfig:
-    """What big is to base."""
-    return replace(model, d_model=2 * model.d_model, d_ff=2 * model.d_ff, heads=2 * model.heads)
+def doubled(config: Config) -> Config:
+    """What big is to base: twice as wide, with a rate that goes with d_model^-0.5."""
+    model, peak = config.model, config.train.learning_rate
+    wide = replace(model, d_model=2 * model.d_model, d_ff=2 * model.d_ff, heads=2 * model.heads)
+    return replace(config, model=wide, train=replace(config.train, learning_rate=peak and peak / 2**0.5))
 
 
 def chosen(asked: str | None, scale: Scale) -> list[str]:
@@ -105,20 +118,57 @@ def chosen(asked: str | None, scale: Scale) -> list[str]:
     return [name for name in known if name in wanted or name == FIRST]
 
 
-def trials_of(names: Sequence[str], scale: Scale, budget: Budget, store: Store, seeds: int) -> list[Trial]:
+def multiples(text: str) -> list[float]:
+    """Numbers that a peak is multiplied by, as 1,2,4."""
+    try:
+        found = [float(one) for one in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < one < 1000 for one in found) or len(set(found)) < len(found):
+        raise ConfigError(f"--peaks is {text!r}, but must be different numbers above 0, such as 0.5,1,2")
+    return found
+
+
+def trials_of(
+    names: Sequence[str],
+    scale: Scale,
+    budget: Budget,
+    store: Store,
+    seeds: int,
+    multiples: Sequence[float] = (1.0,),
+) -> list[Trial]:
+    """Each system with each of these multiples of its own peak of the learning rate."""
+    return [
+        Trial(labelled(name, multiple), budget.of(of_seed(config, seed, multiple), store), SPLIT)
+        for name, config in systems_of(names, scale, store).items()
+        for multiple in multiples
+        for seed in range(1, seeds + 1)
+    ]
+
+
+def systems_of(names: Sequence[str], scale: Scale, store: Store) -> dict[str, Config]:
+    """Of the Transformer's size all, but for big; with what the presets ask for of their training."""
     found = models_at(scale)
-    first = checkpoint.fitted(found[FIRST].model, store.subwords)
-    wanted = count_parameters(first)["total"]
-    trials = []
+    models = {name: checkpoint.fitted(found[name].model, store.subwords) for name in (FIRST, *names)}
+    wanted = count_parameters(models[FIRST])["total"]
+    made = {}
     for name in names:
-        model = checkpoint.fitted(found[name].model, store.subwords)
-        model = model if name == "big" else of_size(model, wanted)
+        model = models[name] if name == "big" else of_size(models[name], wanted)
         config = scale.config(model, TrainConfig(), str(store.folder))
-        train = replace(config.train, **own_training(found[name].train))
-        for seed in range(1, seeds + 1):
-            whole = replace(config, train=replace(train, seed=seed))
-            trials.append(Trial(name, budget.of(whole, store), SPLIT))
-    return trials
+        made[name] = replace(config, train=replace(config.train, **own_training(found[name].train)))
+    return made
+
+
+def labelled(name: str, multiple: float) -> str:
+    return name if multiple == 1 else f"{name}-x{multiple:g}"
+
+
+def of_seed(config: Config, seed: int, multiple: float) -> Config:
+    train, peak = config.train, config.train.learning_rate
+    if multiple != 1:
+        paper = (config.model.d_model * train.warmup) ** -0.5
+        peak = multiple * (paper if peak is None else peak)
+    return replace(config, train=replace(train, seed=seed, learning_rate=peak))
 
 
 def own_training(train: TrainConfig) -> dict[str, Any]:
@@ -179,6 +229,7 @@ class Contest:
     results: list[Result]
     seeds: int
     peaks: dict[str, float | None]  # of the learning rate, by system; None: the paper's
+    tried: int  # so many of each
 
     def summary(self) -> str:
         """What the lines come to: the order of BLEU, and whether anything is better and cheaper."""
@@ -228,15 +279,29 @@ class Contests:
 
 
 def compare(results: list[Result], trials: Sequence[Trial], budget: Budget) -> Contest:
-    """Every system against the Transformer, in the order of the trials."""
-    peaks = {trial.row: trial.config.train.learning_rate for trial in trials}
-    own = {name: [one for one in results if one.row == name] for name in peaks}
+    """Every system against the Transformer, in the order of the trials.
+
+    Of a system that was tried with several peaks the one with the best perplexity of valid counts.
+    """
+    tried: dict[str, list[str]] = {}
+    for row in dict.fromkeys(trial.row for trial in trials):
+        tried.setdefault(row.partition("-x")[0], []).append(row)
+    by_row = {row: [one for one in results if one.row == row] for rows in tried.values() for row in rows}
+    best = {name: min(rows, key=lambda row: perplexity_of(by_row[row])) for name, rows in tried.items()}
+    own = {name: by_row[row] for name, row in best.items()}
     spread = Spread.of([[one.bleu.value for one in found] for found in own.values()])
     lines = []
     for name, found in own.items():
         difference = None if name == FIRST else differing(name, found, own[FIRST], spread)
         lines.append(line_of(name, found, spread, difference))
-    return Contest(budget, lines, results, len(own[FIRST]), peaks)
+    rates = {trial.row: trial.config.train.learning_rate for trial in trials}
+    peaks = {name: rates[row] for name, row in best.items()}
+    return Contest(budget, lines, results, len(own[FIRST]), peaks, max(map(len, tried.values())))
+
+
+def perplexity_of(found: list[Result]) -> float:
+    known = mean([one.perplexity for one in found])
+    return math.inf if known is None else known
 
 
 def line_of(name: str, found: list[Result], spread: Spread, difference: Difference | None) -> Line:

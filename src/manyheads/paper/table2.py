@@ -23,6 +23,7 @@ def table2(
     scale: Scale,
     budgets: Sequence[Budget],
     seeds: int,
+    multiples: Sequence[float],
     machine: Machine,
     command: str,
     progress: Progress,
@@ -32,7 +33,7 @@ def table2(
         check_split(store, split)
     contests = []
     for budget in budgets:
-        trials = trials_of(systems, scale, budget, store, seeds)
+        trials = trials_of(systems, scale, budget, store, seeds, multiples)
         results = carry_out_all(trials, out / "table2" / budget.unit, store, machine, progress)
         if results is None:
             return None
@@ -100,19 +101,22 @@ def page(found: Contests, store: Store, command: str) -> str:
     first = found.contests[0]
     sizes = [line.parameters for line in first.lines if line.name != "big"]
     peaks = ", ".join(f"{name} {told(peak or 'paper')}" for name, peak in first.peaks.items())
+    chosen = (
+        f"of {first.tried} each the best by valid" if first.tried > 1 else "not searched for on these data"
+    )
     parts = [
         "# Table 2: the Transformer and other systems",
         made_by(command, found.results),
         f"Systems of {min(sizes):,} to {max(sizes):,} parameters, big aside; batches of "
         f"{scale.batch_tokens:,} tokens a side, {scale.warmup:,} steps of warm-up, the paper's schedule for "
-        f"all. Peaks of the learning rate, not searched for on these data: {peaks}.",
+        f"all. Peaks of the learning rate, {chosen}: {peaks}.",
         circumstances(store, found.results),
         beside_the_paper(found).markdown(),
         *(measured(contest).markdown() for contest in found.contests),
         "![BLEU against training FLOPs, in the paper and here](table2.svg)",
         "## Does the paper's ordering hold here?",
         *(reading(contest) for contest in found.contests),
-        runs_table(found.results).markdown() if found.contests[0].seeds > 1 else "",
+        runs_table(found.results).markdown() if max(first.seeds, first.tried) > 1 else "",
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
 

@@ -23,6 +23,12 @@ def table2(
     both: Annotated[
         bool, typer.Option("--both", help="To the same tokens, then to the same seconds.")
     ] = False,
+    peaks: Annotated[
+        str,
+        typer.Option(
+            help="Multiples of a system's learning rate to try; the best by valid counts.", metavar="1,2"
+        ),
+    ] = "1",
     scale: ScaleName = "playground",
     seeds: Seeds = 1,
     jobs: Jobs = None,
@@ -39,18 +45,19 @@ def table2(
     from manyheads.paper.budget import asked_for
     from manyheads.paper.processes import Machine
     from manyheads.paper.scales import scale_of
-    from manyheads.paper.systems import chosen
+    from manyheads.paper.systems import chosen, multiples
     from manyheads.paper.table2 import beside_the_paper, measured
     from manyheads.paper.table2 import table2 as measure
     from manyheads.progress import watched
 
     place, size = out or Path("paper"), scale_of(scale)
     wanted, budgets = chosen(systems, size), asked_for(budget or [], both, size.tokens, size.seconds)
-    machine = Machine.asked(device, jobs, gpus, seeds * len(wanted))
+    tried = multiples(peaks)
+    machine = Machine.asked(device, jobs, gpus, seeds * len(tried) * len(wanted))
     with watched(sys.stderr) as progress:
         store = opened(data, place, progress.tell)
         made = measure(
-            store, place, systems=wanted, scale=size, budgets=budgets, seeds=seeds,
+            store, place, systems=wanted, scale=size, budgets=budgets, seeds=seeds, multiples=tried,
             machine=machine, command=command_line(), progress=progress,
         )  # fmt: skip
     if made is None:
