@@ -33,12 +33,9 @@ def curve(axis: Any, values: Sequence[float], colour: str, label: str) -> None:
 
 
 def running_mean(values: Sequence[float]) -> list[float]:
-    """Of a value and its neighbours, as many on each side; at the ends of fewer, so that they stay exact."""
-    means, last = [], len(values) - 1
-    for place in range(len(values)):
-        reach = min(SMOOTHED_OVER // 2, place, last - place)
-        means.append(float(np.mean(values[place - reach : place + reach + 1])))
-    return means
+    """Of a value and its neighbours; of fewer in the beginning, so that the first steps stay as they were."""
+    reaches = (min(SMOOTHED_OVER // 2, place) for place in range(len(values)))
+    return [float(np.mean(values[place - reach : place + reach + 1])) for place, reach in enumerate(reaches)]
 
 
 def logarithmic(axis: Any) -> None:

@@ -50,7 +50,10 @@ class Heads:
 
     @property
     def findings(self) -> dict[str, bool]:
-        return {"several": self.errors[0] > 1.25 * min(self.errors[1:])}
+        return {
+            "several": self.errors[0] > 1.25 * min(self.errors[1:]),
+            "too_many": self.errors[-1] > min(self.errors),
+        }
 
     @property
     def told(self) -> dict[str, str]:

@@ -31,7 +31,7 @@ WAYS = {"scaled-dot": SMALL, "dot": replace(SMALL, attention="dot")}
 class Scale:
     """By way (scaled-dot, dot) and width; trained models have one head of `trained_width`."""
 
-    EXPECTED: ClassVar = ("variance", "gradient", "learning")
+    EXPECTED: ClassVar = ("variance", "entropy", "gradient", "learning")
 
     widths: list[int]  # d_k
     keys: int
@@ -48,6 +48,7 @@ class Scale:
         pairs = zip(self.widths, self.variance["dot"], strict=True)
         return {
             "variance": all(0.8 < variance / d_k < 1.25 for d_k, variance in pairs),
+            "entropy": self.entropy["dot"][-1] < 0.8 * self.entropy["scaled-dot"][-1],
             "gradient": self.gradient["dot"][-1] < 0.5 * self.gradient["scaled-dot"][-1],
             "learning": self.accuracy["scaled-dot"] > self.accuracy["dot"] + 0.05,
         }
