@@ -186,18 +186,18 @@ def test_seeds_replace_the_bootstrap(store: Store) -> None:
 
 
 def test_of_several_peaks_the_best_by_valid_counts(store: Store) -> None:
-    names = ["transformer", "rnn"]
-    trials = systems.trials_of(names, SCALES["tiny"], STEPS, store, seeds=1, multiples=[1, 2])
-    assert [trial.row for trial in trials] == ["transformer", "transformer-x2", "rnn", "rnn-x2"]
+    names = ["transformer", "window"]
+    trials = systems.trials_of(names, SCALES["playground"], STEPS, store, seeds=1, multiples=[1, 2])
+    assert [trial.row for trial in trials] == ["transformer", "transformer-x2", "window", "window-x2"]
     peak = {trial.row: trial.config.train.learning_rate for trial in trials}
-    assert peak["rnn-x2"] == pytest.approx(2 * peak["rnn"])
+    assert peak["window-x2"] == pytest.approx(2 * peak["window"])
     runs = [
         result(row, 1, *numbers)
         for row, numbers in zip(peak, ((5, 30), (4, 20), (3, 9), (None, 8)), strict=True)
     ]
     found = systems.compare(runs, trials, STEPS)
-    assert [(line.name, line.bleu) for line in found.lines] == [("transformer", 20), ("rnn", 9)]
-    assert found.peaks == {"transformer": peak["transformer-x2"], "rnn": peak["rnn"]}
+    assert [(line.name, line.bleu) for line in found.lines] == [("transformer", 20), ("window", 9)]
+    assert found.peaks == {"transformer": peak["transformer-x2"], "window": peak["window"]}
     assert (found.tried, len(found.results)) == (2, 4)
 
 
@@ -239,11 +239,10 @@ def test_systems_are_of_one_size_and_ask_for_their_own_training(store: Store) ->
 
 
 def test_a_model_is_brought_to_a_size_by_its_inner_width() -> None:
-    model = replace(mh.presets.TINY, d_ff=16)
-    wanted = systems.count_parameters(mh.presets.TINY)["total"]
-    found = systems.of_size(model, wanted)
-    assert found == mh.presets.TINY
-    assert systems.of_size(mh.presets.TINY, round(1.04 * wanted)) == mh.presets.TINY  # near enough
+    asked = replace(mh.presets.TINY, layers=1)
+    wanted = systems.count_parameters(asked)["total"]
+    assert systems.of_size(replace(asked, d_ff=16), wanted) == asked
+    assert systems.of_size(asked, round(1.04 * wanted)) == asked  # near enough
 
 
 def test_an_unknown_system_is_named() -> None:
