@@ -54,16 +54,19 @@ class Answers:
 def measured(model: Path | None = None, tell: Tell = untold, *, share: float = 1.0) -> Answers:
     """On the CPU, by one thread: models so small gain nothing from more.
 
-    `model` is whose heads are looked at; without it one that is trained here. `share` is of the usual steps.
+    `model` is whose heads are looked at; without it one that is trained here. `share` is of the usual steps
+    of training, and of the sentences that are looked at.
     """
 
     def steps(usual: int) -> int:
         return max(2, round(share * usual))
 
+    looked_at = max(4, round(share * relations.SENTENCES))
+
     with one_thread():
         theirs = load(model, device="cpu") if model else None
         if theirs:  # before the long work, so that a model that does not fit is refused at once
-            related = relations.measure(theirs, tell)
+            related = relations.measure(theirs, tell, count=looked_at)
         material = translation.Material.made()
         taught = steps(TRANSLATION_STEPS)
         plain, smoothed = (
@@ -71,7 +74,8 @@ def measured(model: Path | None = None, tell: Tell = untold, *, share: float = 1
             for e in (0.0, smoothing.SMOOTHING)
         )
         if not theirs:
-            related = relations.measure(translation.translator_of(smoothed, material), tell, ours=True)
+            own = translation.translator_of(smoothed, material)
+            related = relations.measure(own, tell, ours=True, count=looked_at)
         return Answers(
             example=example.measure(),
             projections=projections.measure(tell, steps=steps(200)),

@@ -1,0 +1,270 @@
+"""What is written of the numbers: every place filled, every conclusion the run's own; a page alone."""
+
+import base64
+import json
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manyheads.cli import main
+from manyheads.errors import RequestError
+from manyheads.paper.notes import report
+from manyheads.paper.notes.answers import Answers, measured
+from manyheads.paper.notes.drawing import running_mean
+from manyheads.paper.notes.pages import LANGUAGES, conditions, filled, places, prose
+from manyheads.paper.notes.report import QUESTIONS, write_notes
+from manyheads.paper.report import pyplot
+from tiny import tiny_model
+
+pytest.importorskip("matplotlib")
+
+OF_THE_PAPER = re.compile(r"Table \d|표 \d|row \(A\)")  # a number that names a place in it
+OF_THE_RUN = {"where", "seconds", "questions"}
+
+
+@pytest.fixture(scope="module")
+def answers() -> Answers:
+    """Everything, in as few steps as can be: what is found is nonsense, and all the words are there."""
+    return measured(share=0.01)
+
+
+@pytest.fixture(autouse=True)
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Numbers that are there already, and figures that are drawn, but not written."""
+
+    def save(figure: Any, folder: Path, name: str) -> list[Path]:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.svg").write_text("<svg/>")
+        pyplot().close(figure)
+        return [folder / f"{name}.svg"]
+
+    monkeypatch.setattr(report, "save_figure", save)
+    monkeypatch.setattr(report, "measured", lambda *_, **__: request.getfixturevalue("answers"))
+
+
+# ---- the prose
+
+
+def test_both_languages_have_the_same_parts_places_conditions_and_labels() -> None:
+    english, korean = (prose(language) for language in LANGUAGES)
+    assert list(english.parts) == list(korean.parts)
+    for name, text in english.parts.items():
+        assert places(text) == places(korean.parts[name]), name
+        assert conditions(text) == conditions(korean.parts[name]), name
+    assert {name: set(own) for name, own in english.labels.items()} == {
+        name: set(own) for name, own in korean.labels.items()
+    }
+    for name, own in english.labels.items():
+        if name in QUESTIONS:
+            assert places(own["short"]) == places(korean.labels[name]["short"]), name
+
+
+def test_every_finding_has_a_paragraph_for_either_outcome(answers: Answers) -> None:
+    one_sided = {("residuals", "post_holds")}  # a remark that is made or not
+    for language in LANGUAGES:
+        for name, numbers in answers.by_question().items():
+            told = conditions(prose(language).parts[name])
+            for finding in numbers.findings:
+                expected = (
+                    {(finding, False)}
+                    if (name, finding) in one_sided
+                    else {(finding, True), (finding, False)}
+                )
+                assert {one for one in told if one[0] == finding} == expected, (name, finding)
+            assert {finding for finding, _ in told} == set(numbers.findings)
+            assert set(numbers.EXPECTED) <= set(numbers.findings)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_place_has_a_number(language: str, answers: Answers) -> None:
+    written = prose(language)  # type: ignore[arg-type]
+    for name, numbers in answers.by_question().items():
+        known = set(numbers.told) | {"table", "figure", "grammar_relation"}
+        assert places(written.parts[name]) <= known, name
+        assert places(written.labels[name]["short"]) <= known, name
+        assert {"table", "figure"} <= places(written.parts[name])
+    assert places(written.parts["intro"]) <= OF_THE_RUN
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_number_is_typed(language: str) -> None:
+    for name, text in prose(language).parts.items():  # type: ignore[arg-type]
+        typed = re.findall(r"\d", re.sub(r"\{\w+\}", "", OF_THE_PAPER.sub("", text)))
+        assert not typed, (name, typed)
+
+
+def test_a_paragraph_is_kept_if_its_condition_holds() -> None:
+    text = "Always {a}.\n\n[if x] It shows {a}.\n\n[if not x] It does not."
+    assert filled(text, {"a": "7"}, {"x": True}) == "Always 7.\n\nIt shows 7."
+    assert filled(text, {"a": "7"}, {"x": False}) == "Always 7.\n\nIt does not."
+    with pytest.raises(KeyError):
+        filled("{missing}", {}, {})
+
+
+def test_the_conclusion_follows_the_numbers(answers: Answers) -> None:
+    figures = {name: Path(f"{name}.svg") for name in QUESTIONS}
+
+    def told(tied: float) -> tuple[str, str]:
+        accuracy = {"apart": 0.9, "tied": tied}
+        changed = replace(answers, projections=replace(answers.projections, accuracy=accuracy))
+        page = report.page(changed, "en", figures, "here", 1.0)
+        (section,) = (one for one in page.sections if one.name == "projections")
+        return section.body, page.markdown()
+
+    assert "shows what this costs" in told(0.5)[0]
+    assert "did not show the difference in this run: 90.0%" in told(0.9)[0]
+    assert "| no, see below |" in told(0.9)[1]
+
+
+# ---- the files
+
+
+class References(HTMLParser):
+    """Every address in a page, every id, and every element."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.ids: list[str] = []
+        self.elements: set[str] = set()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.add(tag)
+        for name, value in attributes:
+            if name in ("src", "href", "srcset", "action", "data", "xlink:href", "poster"):
+                self.addresses.append(value or "")
+            if name == "id":
+                self.ids.append(value or "")
+
+
+def test_the_report_is_complete_in_both_languages_and_the_page_needs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn_only = report.save_figure
+
+    def save(figure: Any, folder: Path, name: str) -> list[Path]:
+        if name.endswith("ko"):
+            figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+            pyplot().close(figure)
+        return [folder / f"{name}.svg"] if name.endswith("ko") else drawn_only(figure, folder, name)
+
+    monkeypatch.setattr(report, "save_figure", save)
+    written = write_notes(tmp_path)
+    assert [path.name for path in written.files] == ["notes.en.md", "notes.ko.md", "notes.html", "notes.json"]
+    for language in LANGUAGES:
+        text = (tmp_path / f"notes.{language}.md").read_text(encoding="utf-8")
+        assert not re.search(r"\{\w*\}|\[if |<!--", text)
+        pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
+        assert len(pictures) == len(QUESTIONS)
+        assert all((tmp_path / picture).exists() for picture in pictures)
+        assert text.count("\n## ") == len(QUESTIONS)
+    page = (tmp_path / "notes.html").read_text(encoding="utf-8")
+    found = References()
+    found.feed(page)
+    assert not found.elements & {"script", "link", "iframe", "object", "embed", "base"}
+    inside = [one for one in found.addresses if one.startswith("data:image/svg+xml;base64,")]
+    assert len(inside) == len(LANGUAGES) * len(QUESTIONS)
+    anchors = [one for one in found.addresses if one not in inside]
+    assert {one.removeprefix("#") for one in anchors} <= set(found.ids)
+    assert len(found.ids) == len(set(found.ids))
+    assert "url(" not in page
+    assert "@import" not in page
+    for picture in inside:
+        drawn = base64.b64decode(picture.partition(",")[2]).decode("utf-8")
+        assert all(one.startswith(("#", "data:")) for one in re.findall(r'href="([^"]*)"', drawn))
+        assert "mathdefault" not in drawn
+    data = json.loads((tmp_path / "notes.json").read_text(encoding="utf-8"))
+    assert set(data) == {"files", "where", "seconds", *QUESTIONS}
+    assert data["scale"]["widths"] == [4, 16, 64, 256, 1024]
+    assert set(data["warmup"]["findings"]) == {"first_updates", "learning"}
+
+
+def test_one_language_alone_has_no_switch(tmp_path: Path) -> None:
+    written = write_notes(tmp_path, language="ko")
+    assert [path.name for path in written.files] == ["notes.ko.md", "notes.html", "notes.json"]
+    page = (tmp_path / "notes.html").read_text(encoding="utf-8")
+    assert 'lang="ko"' in page
+    assert 'type="radio"' not in page
+
+
+def test_without_a_font_for_hangul_figures_are_english_and_the_korean_report_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    own = report.fonts_for
+    monkeypatch.setattr(report, "has_hangul", lambda: False)
+    monkeypatch.setattr(report, "fonts_for", lambda text: (asked.append(text), own(text))[1])
+    monkeypatch.setattr(report, "as_html", lambda *_: "")
+    write_notes(tmp_path, language="ko")
+    assert not re.search("[가-힣]", "".join(asked))
+    assert "한글 글꼴이 없어서" in (tmp_path / "notes.ko.md").read_text(encoding="utf-8")
+
+
+def test_a_curve_is_smoothed_but_its_first_steps_stay() -> None:
+    values = [float(one) for one in range(30)]
+    assert running_mean(values)[:20] == pytest.approx(values[:20])
+    assert running_mean([8.0, 0.0, 0.0])[0] == 8.0
+
+
+# ---- the command
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["manyheads", "paper", "notes", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capsys.readouterr()
+        return int(end.value.code or 0), out, err
+
+    return call
+
+
+def test_the_command_writes_where_it_is_told_and_reports_as_json(notes: Call, tmp_path: Path) -> None:
+    code, out, _ = notes("--language", "en", "--out", "here", "--json")
+    assert code == 0
+    told = json.loads(out)
+    assert told["files"] == ["here/notes.en.md", "here/notes.html", "here/notes.json"]
+    assert told["where"].startswith("`manyheads paper notes`; ")
+    assert (tmp_path / "here" / "notes" / "scale.en.svg").exists()
+
+
+def test_a_wrong_call_is_one_clear_line(notes: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert notes("--language", "fr")[::2] == (
+        2,
+        "manyheads: --language is 'fr', but must be ko, en or both\n",
+    )
+    code, _, err = notes("--out", "/dev/null/x")
+    assert code == 2
+    assert err.startswith("manyheads: /dev/null/x: cannot be written (")
+    monkeypatch.setattr(report, "measured", measured)
+    code, _, err = notes("nowhere")
+    assert code == 3
+    assert err.startswith("manyheads: nowhere: no model folder")
+
+
+def test_a_model_is_judged_before_the_long_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model(tmp_path / "model")
+
+    def too_late(*_: object, **__: object) -> None:
+        raise RequestError("the long work began")
+
+    monkeypatch.setattr("manyheads.paper.notes.translation.Material.made", too_late)
+    with pytest.raises(RequestError, match="the long work began"):
+        measured(model, share=0.01)
+    monkeypatch.setattr("manyheads.paper.notes.relations.LANGUAGE", "de")
+    with pytest.raises(RequestError, match="translates from 'en'"):
+        measured(model, share=0.01)
