@@ -172,9 +172,9 @@ def source_line(sentence: Sequence[Leaf], reads: Reads) -> str:
     return "".join(f"[{leaf.tag}]{leaf.word if reads == 'both' else ''}" for leaf in sentence)
 
 
-def target_line(tree: Tree, reads: Reads) -> str:
-    """What it is to write. Tags that it has read it need not write."""
-    return "".join(linearise(tree, with_tags=reads == "words"))
+def target_line(tree: Tree) -> str:
+    """What it is to write: tags that it has read too, by which it finds its place in the sentence."""
+    return "".join(linearise(tree))
 
 
 def data_folder(trees: Treebank, reads: Reads, vocabulary: int, folder: Path, progress: Progress) -> Store:
@@ -194,7 +194,7 @@ def data_folder(trees: Treebank, reads: Reads, vocabulary: int, folder: Path, pr
 
 def text_of(trees: Iterable[Tree], reads: Reads) -> str:
     """Source and target of a tree on a line, with a tab between them."""
-    return "".join(f"{source_line(leaves(tree), reads)}\t{target_line(tree, reads)}\n" for tree in trees)
+    return "".join(f"{source_line(leaves(tree), reads)}\t{target_line(tree)}\n" for tree in trees)
 
 
 def recipe(folder: Path) -> Recipe:
@@ -215,8 +215,8 @@ def learnt_pieces(trees: Sequence[Tree], reads: Reads, vocabulary: int) -> Subwo
     """Of the source words and tags, of the target brackets and tags alone."""
     sentences = [leaves(tree) for tree in trees]
     sources = [source_line(sentence, reads) for sentence in sentences]
-    targets = [target_line(tree, reads) for tree in trees]
-    brackets = {token for tree in trees for token in linearise(tree, with_tags=reads == "words")}
+    targets = [target_line(tree) for tree in trees]
+    brackets = {token for tree in trees for token in linearise(tree)}
     tags = {f"[{leaf.tag}]" for sentence in sentences for leaf in sentence}
     if reads == "tags":
         return SubwordPair(symbols(sources, tags), symbols(targets, brackets))

@@ -3,10 +3,10 @@
     (TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))       a tree, as a file has it
     (TOP (S (NP [DT] [NN] )NP (VP [VBZ] )VP [.] )S )TOP            its tokens, as the model writes them
 
-Words are not written: the n-th leaf is the n-th word of the sentence. Closing brackets carry their label, as
-in the work that the paper follows (Vinyals & Kaiser et al., 2014). A leaf is written as its tag, or as []
-where the sentence is read with its tags. Either way tokens, words and tags together are the tree, without
-loss. What a model writes need not be one: `restore` mends it by the rules that REPAIRS names, and counts.
+Words are not written: the n-th leaf, a tag, is of the n-th word of the sentence. Closing brackets carry
+their label, as in the work that the paper follows (Vinyals & Kaiser et al., 2014). Tokens and words together
+are the tree, without loss. What a model writes need not be one: `restore` mends it by the rules that REPAIRS
+names, and counts.
 """
 
 import re
@@ -192,9 +192,9 @@ def bare(label: str) -> str:
 # ---- tokens
 
 
-def linearise(tree: Tree, *, with_tags: bool = True) -> list[str]:
+def linearise(tree: Tree) -> list[str]:
     """The tokens of a tree, its words left out."""
-    return [(f"[{one.tag}]" if with_tags else "[]") if isinstance(one, Leaf) else one for one in walk(tree)]
+    return [f"[{one.tag}]" if isinstance(one, Leaf) else one for one in walk(tree)]
 
 
 def tokens_of(text: str) -> list[str]:
@@ -239,9 +239,10 @@ class Restored:
 def restore(
     text: str, sentence: Sequence[str], given: Sequence[str] | None = None, *, unseen: str = "XX"
 ) -> Restored:
-    """A tree over the words of a sentence, whatever the text. `given`: their tags, where they are known.
+    """A tree over the words of a sentence, whatever the text.
 
-    `unseen` is the tag of a word that has none.
+    `given` are their tags where they are known, whatever the text says; `unseen` is the tag of a word that
+    has none.
     """
     if not sentence:
         raise DataError("a sentence without words has no tree: leave it out")
