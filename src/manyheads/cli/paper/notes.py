@@ -20,7 +20,7 @@ def notes(
         Path | None,
         typer.Argument(
             help="A model folder from English, whose heads are looked at; without it a small one is trained.",
-            metavar="[MODEL]",
+            metavar="MODEL",
         ),
     ] = None,
     language: Annotated[

@@ -213,6 +213,8 @@ def measure(
     looked = []
     for said in sentences(count):
         attention = translator.attention(said.text, "")
+        if not attention.trace.encoder:
+            raise RequestError("the model's encoder has no attention to look at: give a Transformer, or none")
         words = words_of(sides_of(attention)["source"])
         maps = in_words(stacked(attention, "encoder"), attention, "encoder")
         looked.append(Looked(maps, pairs_of(said, words)))

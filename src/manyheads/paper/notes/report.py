@@ -22,7 +22,7 @@ from manyheads.paper.notes import (
     warmup,
 )
 from manyheads.paper.notes.answers import Answers, measured, one_thread
-from manyheads.paper.notes.learning import untold
+from manyheads.paper.notes.learning import Advance, untold
 from manyheads.paper.notes.pages import LANGUAGES, Language, Page, as_html, filled, prose, section
 from manyheads.paper.report import pyplot, save_figure, where_measured, write_report
 from manyheads.progress import Tell, counted
@@ -78,25 +78,26 @@ def write_notes(
     answers = measured(model, tell, share=share)
     with one_thread():
         where = where_measured(command)
+    seconds = time.monotonic() - began
     chosen = LANGUAGES if language == "both" else (language,)
     advance = counted(tell, "figures", len(chosen) * len(QUESTIONS))
     pages: list[Page] = []
-    figures: dict[str, Path] = {}
-    seconds = time.monotonic() - began
+    figures: dict[str, Path] = {}  # by their addresses in the prose
     for own in chosen:
-        drawn = {}
-        for name, place in draw_all(answers, own, out / FIGURES):
-            drawn[name] = place
-            advance(1)
-        pages.append(page(answers, own, drawn, where, seconds))
+        drawn = dict(draw_all(answers, own, out / FIGURES, advance))
         figures |= {f"{FIGURES}/{place.name}": place for place in drawn.values()}
+        pages.append(page(answers, own, drawn, where, seconds))
     written = Written(pages, [], answers, where, seconds)
-    for one in pages:
+    write_files(written, figures, out)
+    return written
+
+
+def write_files(written: Written, figures: dict[str, Path], out: Path) -> None:
+    for one in written.pages:
         written.files.extend(write_report(out, f"notes.{one.language}", one.markdown(), {}))
-    written.files.append(written_aside(out / "notes.html", as_html(pages, figures)))
+    written.files.append(written_aside(out / "notes.html", as_html(written.pages, figures)))
     data = json.dumps(written.as_data(), ensure_ascii=False, indent=1)
     written.files.append(written_aside(out / "notes.json", data + "\n"))
-    return written
 
 
 def written_aside(place: Path, text: str) -> Path:
@@ -127,7 +128,9 @@ def page(answers: Answers, language: Language, figures: dict[str, Path], where: 
 # ---- figures
 
 
-def draw_all(answers: Answers, language: Language, folder: Path) -> Iterator[tuple[str, Path]]:
+def draw_all(
+    answers: Answers, language: Language, folder: Path, advance: Advance
+) -> Iterator[tuple[str, Path]]:
     """The name of a question and its figure's SVG. Without a font for Hangul, labels are English."""
     hangul = has_hangul()
     for name, numbers in answers.by_question().items():
@@ -136,7 +139,9 @@ def draw_all(answers: Answers, language: Language, folder: Path) -> Iterator[tup
         with fonts_for("".join(labels.values()) + words):
             more = {"hangul": hangul} if name == "example" else {}
             figure = QUESTIONS[name].draw(numbers, labels, **more)
-            yield name, save_figure(figure, folder, f"{name}.{language}")[0]
+            place = save_figure(figure, folder, f"{name}.{language}")[0]
+        advance(1)
+        yield name, place
 
 
 def has_hangul() -> bool:
