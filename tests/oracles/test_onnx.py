@@ -478,7 +478,8 @@ def test_what_has_no_operators_is_refused_by_its_key(monkeypatch: pytest.MonkeyP
 
 def test_every_key_of_a_model_is_known_or_must_have_its_default() -> None:
     """Whoever adds a key to ModelConfig decides here whether the graphs follow it."""
-    assert set(mh.ModelConfig.__dataclass_fields__) - export.KNOWN - {"table"} == {"kind"}
+    refused = {"kind", "experts", "experts_used", "experts_balance", "cell", "kernel", "dilation"}
+    assert set(mh.ModelConfig.__dataclass_fields__) - export.KNOWN - {"table"} == refused
 
 
 def test_weights_that_no_file_can_carry_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

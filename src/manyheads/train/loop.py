@@ -86,7 +86,9 @@ class Objective(nn.Module):
         if self.train_config.compile:
             source, inputs = source.computed(), inputs.computed()
         config, extra = self.model.config, list[Tensor]()
-        hidden_TD = self.hidden(source, inputs, losses=extra if config.experts else None)
+        hidden_TD = (
+            self.hidden(source, inputs, losses=extra) if config.experts else self.hidden(source, inputs)
+        )
         loss = chunked_loss(hidden_TD, self.model.output, labels_T, self.train_config)
         total = loss.total
         if extra:  # of a token as much as of another, since whoever updates divides by their number
