@@ -39,6 +39,9 @@ def test_the_python_of_the_readme_runs(readme: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name)
 def test_the_commands_of_the_documents_run(document: Path) -> None:
     verbs = [command.callback.__name__ for command in app.registered_commands]
+    for group in app.registered_groups:
+        own = [command.callback.__name__ for command in group.typer_instance.registered_commands]
+        verbs += [group.name or group.typer_instance.info.name, *(f"paper {name}" for name in own)]
     for command in re.findall(r"`manyheads ([^`]+)`", document.read_text(encoding="utf-8")):
         if command in verbs:  # the verb is only named
             continue

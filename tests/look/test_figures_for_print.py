@@ -90,12 +90,12 @@ def test_a_weight_of_one_is_written_as_one() -> None:
 def test_figures_of_a_long_sentence_end() -> None:
     words = ["w"] * figures.MOST_WORDS
     map_QK = np.full((len(words), len(words)), 1 / 50)
-    start = time.monotonic()
+    start = time.process_time()
     (axis,) = figures.lines_figure(words, [[(map_QK, "#123456", None)]]).axes
     assert len(axis.collections[0].get_segments()) == map_QK.size
     (axis,) = figures.heat_figure(map_QK, [words, words]).axes
     assert not axis.texts, "values would not be read"
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
     matplotlib.pyplot.close("all")
 
 

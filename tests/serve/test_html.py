@@ -196,6 +196,6 @@ def test_a_page_of_nothing_else_takes_no_long(piece: str) -> None:
         f"{piece * 4000}>",
         f'{piece * 4000}=">',
     ):
-        start = time.monotonic()
+        start = time.process_time()
         assert translated(page)
-        assert time.monotonic() - start < 1
+        assert time.process_time() - start < 1
