@@ -2,9 +2,12 @@
 
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 CODE = """
 import sys
@@ -22,11 +25,24 @@ main()
 class Process:
     """The server: its port, its memory, what it wrote."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        assert process.stderr is not None
-        self.process, self.log = process, process.stderr
-        self.first = self.log.readline()
+    def __init__(self, process: "subprocess.Popen[str]", log: IO[str]) -> None:
+        self.process, self.log = process, log
+        self.first = self._first_line()
         self.port = int(self.first.rsplit(":", 1)[1])
+
+    def _first_line(self) -> str:
+        line = ""
+        while not line.endswith("\n"):
+            ended = self.process.poll() is not None
+            line += self.log.readline()
+            assert line.endswith("\n") or not ended, f"the server ended: {line}"
+            time.sleep(0.02)
+        return line
+
+    def said(self) -> str:
+        """All that it wrote after its first line; it must have been asked to stop."""
+        self.process.wait(60)
+        return self.log.read()
 
     @property
     def megabytes(self) -> float:
@@ -39,9 +55,14 @@ def listening_process(*arguments: str, seconds: float = 0.0, model: Path | None 
     tests = str(Path(__file__).parent)
     named = str(model) if model else ""
     code = CODE.format(tests=tests, seconds=seconds, arguments=list(arguments), model=named)
-    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as process:
+    # Into a file: a pipe that nobody reads is full after a thousand requests, and the server would wait.
+    with (
+        tempfile.NamedTemporaryFile("w") as written,
+        open(written.name, encoding="utf-8") as log,
+        subprocess.Popen([sys.executable, "-c", code], stderr=written, text=True) as process,
+    ):
         try:
-            yield Process(process)
+            yield Process(process, log)
         finally:
             process.terminate()
-            process.communicate(timeout=60)
+            process.wait(timeout=60)

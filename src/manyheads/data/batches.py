@@ -6,7 +6,6 @@ ranks; each takes every world-th pair of it, and as these are of like length, al
 """
 
 import queue
-import random
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -20,11 +19,12 @@ import torch
 from numpy.typing import NDArray
 
 from manyheads.config import BEGIN, DataConfig
+from manyheads.data import resplit
+from manyheads.data.resplit import ranges
 from manyheads.data.store import Side, Split
 from manyheads.errors import DataError
 from manyheads.packed import Packed
-from manyheads.text.sampling import Sampler
-from manyheads.text.subwords import Pieces, SubwordPair, Subwords, laid_end_to_end
+from manyheads.text.subwords import Pieces, SubwordPair
 
 AHEAD = 4  # batches made ready while the model works
 PURPOSES = ("order", "phases")  # of random numbers
@@ -101,7 +101,7 @@ class Batches:
         if seed < 0:
             raise DataError(f"seed {seed}: seeds are not negative")
         self.split, self.config, self.seed, self.rank, self.world = split, config, seed, rank, world
-        self.samplers = samplers(subwords, config.subword_sampling)
+        self.resplit = resplit.both_sides(subwords, config.subword_sampling, seed)
         longest = min(config.longest, config.batch_tokens)
         fits = np.maximum(split.source.lengths, split.target.lengths) <= longest
         self.usable = np.flatnonzero(fits)
@@ -154,11 +154,11 @@ class Batches:
         share = self.plan(epoch).pairs(index)[self.rank :: self.world]
         source = gathered(self.split.source, share)
         target = gathered(self.split.target, share)
-        if self.samplers:
-            seeds = [f"{self.seed} {epoch} {pair}" for pair in share.tolist()]
-            source = resampled(source, *self.samplers[0], seeds, self.config.longest)
-            target = resampled(
-                target, *self.samplers[1], [f"{seed} target" for seed in seeds], self.config.longest
+        if self.resplit:
+            keys = (epoch << 32) + share
+            source, target = (
+                side.read(pieces, keys, self.config.longest)
+                for side, pieces in zip(self.resplit, (source, target), strict=True)
             )
         labels = Packed.from_arrays(target.ids, target.offsets)
         inputs = Packed(torch.from_numpy(shifted(target)), labels.offsets, labels.longest)
@@ -208,12 +208,6 @@ def shuffle_batches(
     return Plan(ordered[ranges(bounds[:-1][sequence], sizes)], starts)
 
 
-def ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[starts[0], starts[0] + 1, ... sizes[0] of them, starts[1], ...]"""
-    ends = np.cumsum(sizes)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + sizes, sizes)
-
-
 # ---- the tokens
 
 
@@ -232,29 +226,6 @@ def shifted(target: Pieces) -> NDArray[np.int64]:
     inputs[1:] = target.ids[:-1]
     inputs[target.offsets[:-1]] = BEGIN
     return inputs
-
-
-def samplers(subwords: SubwordPair | None, rate: float) -> list[tuple[Subwords, Sampler]]:
-    if rate == 0:
-        return []
-    if subwords is None:
-        raise DataError(
-            f"data.subword_sampling is {rate}, which needs the subwords: give Batches the store's"
-        )
-    return [(side, Sampler(side, rate)) for side in (subwords.source, subwords.target)]
-
-
-def resampled(pieces: Pieces, subwords: Subwords, sampler: Sampler, seeds: list[str], longest: int) -> Pieces:
-    """The same texts, each split anew by a seed of its own: the ids give the texts back without loss.
-
-    A split that would be too long gives way to the one that is stored.
-    """
-    drawn: list[list[int]] = []
-    for seed, start, end in zip(seeds, pieces.offsets, pieces.offsets[1:], strict=False):
-        stored = pieces.ids[start : end - 1].tolist()
-        split = sampler.sample(subwords.decode(stored), random.Random(seed))
-        drawn.append(split if len(split) < longest else stored)
-    return laid_end_to_end(drawn)
 
 
 # ---- ahead of the model

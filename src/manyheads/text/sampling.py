@@ -11,6 +11,7 @@ import math
 import random
 import re
 from collections.abc import Callable
+from itertools import pairwise
 
 from manyheads.config import SPECIAL_TOKENS
 from manyheads.errors import DataError
@@ -71,16 +72,22 @@ class Sampler:
     def _merge(self, word: str, chance: random.Random) -> list[str]:
         """Byte-pair encoding: the best merge that is possible and not passed over, until there is none."""
         pieces = list(word)
-        while len(pieces) > 1:
-            best, place = -math.inf, -1
-            for i in range(len(pieces) - 1):
-                score = self.scores.get(pieces[i] + pieces[i + 1], -math.inf)
-                if score > best and (self.rate == 0 or chance.random() >= self.rate):
-                    best, place = score, i
-            if place < 0:
-                break
+        scores = [self._score(*both) for both in pairwise(pieces)]
+        open_to_us = scores.copy()
+        while (best := max(open_to_us, default=-math.inf)) > -math.inf:
+            place = open_to_us.index(best)
+            if chance.random() < self.rate:
+                open_to_us[place] = -math.inf  # until the next merge
+                continue
             pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
+            del scores[place]
+            for left in range(max(0, place - 1), min(place + 1, len(scores))):
+                scores[left] = self._score(pieces[left], pieces[left + 1])
+            open_to_us = scores.copy()
         return pieces
+
+    def _score(self, left: str, right: str) -> float:
+        return self.scores.get(left + right, -math.inf)
 
     def _walk(self, word: str, chance: random.Random) -> list[str]:
         """Unigram: sums over all splits from the left, then a walk back that draws each last piece."""
