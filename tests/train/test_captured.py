@@ -54,6 +54,14 @@ def test_sizes_are_few_and_waste_little() -> None:
     assert BatchSize.around(batch([]), 25_000).source > 0
 
 
+def test_batches_that_grew_beyond_full_have_few_sizes() -> None:
+    grown = range(25_100, 31_000, 150)
+    sizes = [BatchSize.around(batch([(tokens, 25_000)]), 25_000) for tokens in grown]
+    assert {one.source for one in sizes} == {28_288, 31_488}
+    assert all(one.source >= tokens for one, tokens in zip(sizes, grown, strict=True))
+    assert {one.target for one in sizes} == {25_088}
+
+
 def test_every_gradient_has_a_place_of_its_own_in_the_row() -> None:
     model = mh.Transformer(ModelConfig(vocabulary=30, layers=1, d_model=8, d_ff=12, heads=2))
     flat = FlatGradient(model)

@@ -72,8 +72,12 @@ def told(value: Value) -> str:
 
 
 def where_measured(command: str, device: str = "cpu") -> str:
-    """The line that every report carries."""
-    return f"`{command}`; {machine(device)}; torch {torch.__version__}; {date.today().isoformat()}"
+    """What every report carries: the command, as a block that can be copied, and by what it was run."""
+    return f"    {command}\n\n{by_what(device)}."
+
+
+def by_what(device: str) -> str:
+    return f"{machine(device)}; torch {torch.__version__}; {date.today().isoformat()}"
 
 
 def machine(device: str) -> str:

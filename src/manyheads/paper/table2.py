@@ -180,11 +180,22 @@ def draw_points(axis: Any, points: Sequence[tuple[str, Any, Any, float]], colour
     axis.xaxis.set_major_locator(pyplot().matplotlib.ticker.LogLocator(subs=TICKS))
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:.0e}".replace("e+", "e"))
     axis.xaxis.set_minor_locator(pyplot().matplotlib.ticker.NullLocator())
-    height = axis.get_ylim()[1] - axis.get_ylim()[0]
-    lowest = -float("inf")
-    for name, x, y, _ in sorted(points, key=lambda one: one[2]):
-        lowest = max(y, lowest + APART * height)
+    bottom, top = axis.get_ylim()
+    upwards = sorted(points, key=lambda one: one[2])
+    levels = kept_apart([one[2] for one in upwards], APART * (top - bottom), top)
+    for (name, x, y, _), level in zip(upwards, levels, strict=True):
         axis.annotate(
-            name, (x, y), (max(flops) * 1.35, lowest), size=8, va="center",
+            name, (x, y), (max(flops) * 1.35, level), size=8, va="center",
             arrowprops={"arrowstyle": "-", "color": "0.7", "linewidth": 0.6, "shrinkB": 3},
         )  # fmt: skip
+
+
+def kept_apart(levels: Sequence[float], least: float, top: float) -> list[float]:
+    """Ascending levels moved up until no two are nearer than `least`, and from the top down again."""
+    moved: list[float] = []
+    for level in levels:
+        moved.append(max(level, moved[-1] + least) if moved else level)
+    for number in reversed(range(len(moved))):
+        above = moved[number + 1] - least if number + 1 < len(moved) else top - least / 2
+        moved[number] = min(moved[number], above)
+    return moved

@@ -26,6 +26,7 @@ from manyheads.train.distributed import World
 from manyheads.train.optimiser import Optimiser
 
 SIZES = 64  # that a side of a batch may have, from nothing to full
+SIZES_BEYOND = 8  # from full to twice as much
 GRAIN = 128  # tokens: sizes are multiples of it
 FILLER = 64  # tokens of a sentence that only fills up
 ALIGNED = 64  # numbers: a parameter's gradient begins at a multiple of it
@@ -59,10 +60,15 @@ class BatchSize:
 
     @classmethod
     def around(cls, batch: Batch, full: int) -> "BatchSize":
-        """The smallest that holds the batch, counted down from full ones, of which there are most."""
-        step, most = max(GRAIN, up(full // SIZES, GRAIN)), up(full, GRAIN)
+        """The smallest that holds the batch, counted down from full ones, of which there are most.
+
+        Words split anew make batches longer than full, each by a length of its own: few sizes serve these.
+        """
+        most = up(full, GRAIN)
+        below, beyond = (max(GRAIN, up(full // sizes, GRAIN)) for sizes in (SIZES, SIZES_BEYOND))
         lengths = len(batch.source.tokens), len(batch.labels.tokens)
-        return cls(*(max(GRAIN, most + up(length - most, step)) for length in lengths))
+        over = [length - most for length in lengths]
+        return cls(*(max(GRAIN, most + up(one, beyond if one > 0 else below)) for one in over))
 
     @property
     def parts(self) -> list[int]:

@@ -1,0 +1,111 @@
+"""Texts whose words take one of a few splits: the same texts, in the shares that chance promises."""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from manyheads.config import END, SubwordConfig
+from manyheads.data import resplit
+from manyheads.data.resplit import Growing, Resplit, coded
+from manyheads.text.sampling import Sampler
+from manyheads.text.subwords import Pieces, Subwords, normalise
+
+LINES = ["나는 오늘 점심을 먹었어.", "the cat drinks the water", "<b> reserved </b> %s", "drinking and drank"]
+SUBWORDS = {
+    kind: Subwords.train(LINES * 9, SubwordConfig(kind=kind, vocabulary=size, reserved=("%s",)))
+    for kind, size in (("bpe", 330), ("unigram", 299))
+}
+ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(LINES)
+
+
+def read(texts: list[str], kind: str = "bpe", rate: float = 0.3, key: int = 0, longest: int = 999) -> Pieces:
+    subwords = SUBWORDS[kind]
+    keys = np.arange(len(texts)) + key
+    return Resplit(subwords, rate, "1 source").read(subwords.encode_many(texts), keys, longest)
+
+
+@pytest.mark.parametrize("kind", SUBWORDS)
+@settings(max_examples=40)
+@given(texts=st.lists(ANY, min_size=1, max_size=4), key=st.integers(0, 2**40))
+def test_the_texts_stay_and_each_has_its_end(kind: str, texts: list[str], key: int) -> None:
+    found = read(texts, kind, key=key)
+    assert [SUBWORDS[kind].decode(part.tolist()) for part in parts(found)] == [*map(normalise, texts)]
+    assert all(part[-1] == END and END not in part[:-1] for part in parts(found))
+
+
+def test_without_chance_nothing_changes() -> None:
+    stored = SUBWORDS["bpe"].encode_many(LINES)
+    found = read(LINES, rate=0.0)
+    assert found.ids.tolist() == stored.ids.tolist()
+    assert found.offsets.tolist() == stored.offsets.tolist()
+
+
+def test_a_split_is_one_that_the_sampler_draws_for_the_word() -> None:
+    found = parts(read(["drinking"] * 40, rate=0.5))
+    sampler, chance = Sampler(SUBWORDS["bpe"], 0.5), random.Random(0)
+    possible = {tuple(sampler.sample("drinking", chance)) for _ in range(3000)}
+    drawn = {tuple(part[:-1].tolist()) for part in found}
+    assert 3 < len(drawn) <= resplit.SPLITS
+    assert drawn <= possible
+
+
+def test_all_splits_of_a_word_are_read_about_equally_often() -> None:
+    reader, subwords = Resplit(SUBWORDS["bpe"], 0.5, "1 source"), SUBWORDS["bpe"]
+    stored = subwords.encode_many(["cat cat cat cat"] * 500)
+    reader.read(stored, np.arange(500), 999)
+    words = coded(stored.ids, np.flatnonzero(reader.begins[stored.ids]))
+    choices = reader._choices(stored, np.flatnonzero(reader.begins[stored.ids]), np.arange(500))
+    assert len(set(words.tolist())) == 2  # the word, and the end
+    by_choice = Counter(choices.tolist())
+    assert len(by_choice) == resplit.SPLITS
+    assert max(by_choice.values()) < 1.35 * min(by_choice.values())
+
+
+def test_splits_do_not_depend_on_what_was_read_before() -> None:
+    subwords = SUBWORDS["bpe"]
+    one, other = (Resplit(subwords, 0.4, "1 source") for _ in range(2))
+    for text in LINES[::-1]:
+        other.read(subwords.encode_many([text]), np.array([7]), 999)
+    assert [one.read(subwords.encode_many(LINES), np.arange(4), 999).ids.tolist()] == [
+        other.read(subwords.encode_many(LINES), np.arange(4), 999).ids.tolist()
+    ]
+    elsewhere = Resplit(subwords, 0.4, "1 target").read(subwords.encode_many(LINES), np.arange(4), 999)
+    assert elsewhere.ids.tolist() != one.read(subwords.encode_many(LINES), np.arange(4), 999).ids.tolist()
+
+
+def test_a_text_that_grew_too_long_stays_as_it_is_stored() -> None:
+    stored = parts(SUBWORDS["bpe"].encode_many(LINES))
+    longest = max(map(len, stored))
+    free = parts(read(LINES, rate=0.9))
+    assert max(map(len, free)) > longest
+    held = parts(read(LINES, rate=0.9, longest=longest))
+    for kept, drawn, before in zip(held, free, stored, strict=True):
+        assert kept.tolist() == (drawn if len(drawn) <= longest else before).tolist()
+
+
+def test_a_rank_without_a_part_in_the_batch_reads_nothing() -> None:
+    assert len(read([]).ids) == 0
+
+
+def test_words_are_told_apart_by_their_ids_and_by_their_order() -> None:
+    words = [[3], [4], [3, 4], [4, 3], [3, 3], [7], [3 + 4]]
+    starts = np.cumsum([0, *map(len, words)])[:-1]
+    codes = coded(np.concatenate(words), starts)
+    assert len(set(codes.tolist())) == len({tuple(word) for word in words})
+    assert codes[5] == codes[6]
+
+
+def test_an_array_grows_and_keeps_what_it_holds() -> None:
+    growing = Growing()
+    for number in range(3000):
+        growing.append(np.array([number]))
+    growing.append(np.arange(3000, 9000))
+    assert growing.held.tolist() == list(range(9000))
+
+
+def parts(pieces: Pieces) -> list[np.ndarray]:
+    return np.split(pieces.ids, pieces.offsets[1:-1])
