@@ -179,6 +179,13 @@ class ModelConfig(Section):
     normalisation: Literal["layer", "batch"] = setting(
         "layer", "over a vector, or over the batch", kinds=("transformer",)
     )
+    initial_gain: float = setting(
+        1.0,
+        "times Xavier's initial weights; below 1 post-norm begins to learn sooner",
+        above=0,
+        at_most=10,
+        kinds=("transformer",),
+    )
     residuals: bool = setting(
         True, "add each sub-layer's input to its output (3.1)", kinds=("transformer", "recurrent")
     )

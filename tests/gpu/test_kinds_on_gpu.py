@@ -52,6 +52,8 @@ def test_a_step_is_that_of_the_cpu(name: str, dtype: torch.dtype, error: float) 
     for (where, ours), theirs in zip(there.named_parameters(), model.parameters(), strict=True):
         assert ours.grad is not None, where
         far = (ours.grad.cpu() - theirs.grad).norm() / (theirs.grad.norm() + 1e-2)
+        if where.endswith("w_k.bias"):  # the same for every key changes no softmax: zero, but for rounding
+            continue
         if "gate" not in where and "experts" not in where:  # a rounded vector may choose another expert
             assert far < error * 4, where
 

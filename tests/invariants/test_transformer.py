@@ -298,6 +298,18 @@ def test_an_output_bias_begins_at_zero_and_is_counted() -> None:
     assert with_it["embeddings_and_output"] - without["embeddings_and_output"] == config.target_size
 
 
+def test_a_gain_scales_what_multiplies_and_leaves_what_is_looked_up() -> None:
+    torch.manual_seed(3)
+    whole = mh.Transformer(mh.ModelConfig(vocabulary=20, layers=1, d_model=8, d_ff=16, heads=2))
+    torch.manual_seed(3)
+    half = mh.Transformer(
+        mh.ModelConfig(vocabulary=20, layers=1, d_model=8, d_ff=16, heads=2, initial_gain=0.5)
+    )
+    for (name, one), other in zip(whole.named_parameters(), half.parameters(), strict=True):
+        looked_up = one.dim() == 1 or "embedding" in name
+        assert torch.equal(other, one if looked_up else one / 2), name
+
+
 def test_every_weight_is_initialised_in_one_function() -> None:
     config = replace(SMALL, attention="additive", positions="learned", norm="pre", output_bias=True)
     model = mh.Transformer(config)

@@ -54,7 +54,7 @@ KNOWN = {
     *("vocabulary", "source_vocabulary", "target_vocabulary", "ties", "output_bias"),
     *("layers", "d_model", "d_ff", "heads", "d_k", "d_v", "dropout", "attention_dropout"),
     *("attention", "window", "positions", "learned_length"),
-    *("activation", "norm", "normalisation", "residuals"),
+    *("activation", "norm", "normalisation", "residuals", "initial_gain"),
 }
 
 

@@ -140,7 +140,7 @@ def initialise(model: EncoderDecoder) -> None:
     """
     for module in model.modules():
         if isinstance(module, nn.Linear) and module is not model.output:
-            nn.init.xavier_uniform_(module.weight)
+            nn.init.xavier_uniform_(module.weight, model.config.initial_gain)
             nn.init.zeros_(module.bias)
         if isinstance(energy := getattr(module, "energy", None), nn.Parameter):
             nn.init.normal_(energy, std=energy.shape[1] ** -0.5)
