@@ -80,6 +80,11 @@ def test_orderings_are_counted() -> None:
     )
 
 
+def test_what_rows_are_compared_with_has_its_place_in_the_order() -> None:
+    below = [Difference(-2.0, 0.4, 0.5), Difference(-1.0, 0.6, 0.5)]  # among themselves as in the paper
+    assert "the two orders is -0.33." in counted("BLEU", below)
+
+
 def test_kendall_against_hand_counted_orders() -> None:
     assert kendall([1, 2, 3], [10, 20, 30]) == 1
     assert kendall([1, 2, 3], [3, 2, 1]) == -1

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from manyheads.brackets import bracketing
 from manyheads.cli import app
 from manyheads.config import SearchConfig
 from manyheads.errors import ConfigError, DataError
@@ -63,6 +64,13 @@ def test_sentences_of_test_are_not_learnt_from(tmp_path: Path) -> None:
     bank = read_treebank([tmp_path], Progress())
     assert bank.train == TREES[:3] + TREES[8:20]
     assert bank.notes == ["5 training sentences stand in valid or test: left out"]
+
+
+def test_nor_are_they_under_other_tags(tmp_path: Path) -> None:
+    other = parse(CAT.replace("VBZ", "VBP"))
+    for name, some in (("a.train", [other, TREES[0]]), ("a.valid", TREES[1:2]), ("a.test", [parse(CAT)])):
+        write(tmp_path / name, some)
+    assert read_treebank([tmp_path], Progress()).train == TREES[:1]
 
 
 def test_what_is_no_tree_is_left_out_of_training_and_told(tmp_path: Path) -> None:
@@ -150,11 +158,16 @@ def test_every_bracket_and_tag_is_one_piece(reads: Reads, tmp_path: Path) -> Non
 
 def test_punctuation_is_what_gold_calls_so() -> None:
     gold = parse(CAT)
-    for found in (CAT.replace("(. .)", "(NN .)"), CAT.replace("(NN cat)", "(. cat)")):
-        judged, changed = as_judged(parse(found), gold)
-        assert changed == 1
-        assert judged == gold
+    assert as_judged(parse(CAT.replace("(. .)", "(NN .)")), gold) == (gold, 1)
     assert as_judged(parse(CAT.replace("VBZ", "VBD")), gold) == (parse(CAT.replace("VBZ", "VBD")), 0)
+
+
+def test_a_word_that_is_taken_for_punctuation_counts_as_a_word_with_a_wrong_tag() -> None:
+    gold = parse(CAT)
+    judged, changed = as_judged(parse(CAT.replace("(NN cat)", "(. cat)")), gold)
+    score = bracketing([gold], [judged])
+    assert (changed, score.errors, score.f1) == (1, 0, 100)
+    assert score.tagging == pytest.approx(100 * 2 / 3)
 
 
 def test_of_the_beam_the_best_tree_over_the_words_is_taken() -> None:

@@ -47,7 +47,9 @@ def test_a_budget_is_an_amount_and_its_unit(text: str, amount: float, unit: str,
     assert str(Budget.parse(text)) == told
 
 
-@pytest.mark.parametrize("text", ["", "500", "0steps", "-5s", "1.5tokens", "3 hours", "s"])
+@pytest.mark.parametrize(
+    "text", ["", "500", "0steps", "-5s", "1.5tokens", "3 hours", "s", "9" * 400 + "tokens"]
+)
 def test_what_is_no_budget_is_refused_with_examples(text: str) -> None:
     with pytest.raises(ConfigError, match=r"must be tokens, steps or seconds, such as 2000000tokens"):
         Budget.parse(text)

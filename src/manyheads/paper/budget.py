@@ -1,5 +1,6 @@
 """Equal budgets: so many tokens, steps or seconds for every run that is compared."""
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -31,7 +32,7 @@ class Budget:
         """Written as 2000000tokens, 500steps or 60s."""
         found = FORM.fullmatch(text.strip())
         amount = float(found[1].replace("_", "")) if found else 0.0
-        if not found or amount <= 0 or (found[2] != "s" and amount != int(amount)):
+        if not found or not 0 < amount < math.inf or (found[2] != "s" and amount != int(amount)):
             raise ConfigError(
                 f"the budget is {text!r}, but must be tokens, steps or seconds, "
                 f"such as 2000000tokens, 500steps or 60s"
@@ -84,8 +85,7 @@ def batch_sizes(config: Config, store: Store) -> Iterator[int]:
 
 
 def asked_for(texts: list[str], both: bool, tokens: int, seconds: float) -> list[Budget]:
-    """Budgets as they are asked for, one of a unit; `both` sees to it that tokens and seconds are among "
-    "them."""
+    """Budgets as they are asked for, one of a unit; `both` sees to it that tokens and seconds are there."""
     found = [Budget.parse(text) for text in texts]
     units = [one.unit for one in found]
     if len(set(units)) < len(units):

@@ -53,6 +53,7 @@ def counted(measure: str, found: Sequence[Difference]) -> str:
     judged = [one for one in found if one.verdict]
     number = {verdict: sum(one.verdict == verdict for one in judged) for verdict in VERDICTS}
     pairs = [(one.ours, one.paper) for one in judged if one.ours is not None and one.paper is not None]
+    pairs = [(0.0, 0.0), *pairs] if pairs else []  # what they are compared with has its place in the order
     tau = kendall([ours for ours, _ in pairs], [paper for _, paper in pairs])
     agreement = "" if tau is None else f"; Kendall's tau between the two orders is {tau:+.2f}"
     unknown = f", of {number['unknown']} chance is not known" if number["unknown"] else ""

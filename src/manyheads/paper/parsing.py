@@ -21,6 +21,8 @@ from manyheads.text.trees import REPAIRS, Leaf, Restored, Tree, leaves, restore,
 from manyheads.train.run import train
 from manyheads.translate import Translation, Translator, load
 
+WRONG = "?"  # the tag of a word that was taken for punctuation
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -147,9 +149,10 @@ def answer(found: Translation, sentence: Sequence[Leaf], reads: Reads) -> Answer
 
 
 def as_judged(found: Tree, gold: Tree, how: Conventions = COLLINS) -> tuple[Tree, int]:
-    """With gold's tag wherever either tree says that a word is punctuation; and how many that changed.
+    """With punctuation where gold has it and nowhere else; and how many tags that changed.
 
-    EVALB would call a sentence with one such tag wrong an error, and leave it out of its sums.
+    EVALB would call a sentence with one such tag wrong an error, and leave it out of its sums. Punctuation
+    gets gold's tag; a word that was taken for punctuation gets one that is never right, as what it had.
     """
     right = iter(leaves(gold))
     stack: list[list[Tree | Leaf]] = [[]]
@@ -159,7 +162,7 @@ def as_judged(found: Tree, gold: Tree, how: Conventions = COLLINS) -> tuple[Tree
             tag = next(right).tag
             wrong = tag != one.tag and (tag in how.deleted or one.tag in how.deleted)
             changed += wrong
-            stack[-1].append(Leaf(tag, one.word) if wrong else one)
+            stack[-1].append(Leaf(tag if tag in how.deleted else WRONG, one.word) if wrong else one)
         elif one.startswith("("):
             stack.append([])
         else:

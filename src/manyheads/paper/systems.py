@@ -84,8 +84,7 @@ NEARLY = 0.05  # share by which sizes may differ before a width is changed
 
 
 def models_at(scale: Scale) -> dict[str, Config]:
-    """Every system there is at this scale, by its short name. The playground's are halves of the tiny "
-    "ones."""
+    """Every system there is at this scale, by its short name. The playground's are half the tiny ones."""
     of = "base" if scale.name == "base" else "tiny"
     found = {FIRST: PRESETS[of], **COMPARED[of]}
     if scale.name == "playground":

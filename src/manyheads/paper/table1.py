@@ -292,7 +292,9 @@ def table1(
     """Measures every layer of Table 1 on this machine and writes table1.md, CSV files and a figure."""
     pyplot()  # before the work: without matplotlib there is no report
     known = known_device(device)
-    found = measure(known, sizes_like(sizes) if sizes else None, rounds=ROUNDS, tell=tell)
+    asked = sizes_like(sizes) if sizes else None
+    folder.mkdir(parents=True, exist_ok=True)  # where nothing can be written, nothing need be measured
+    found = measure(known, asked, rounds=ROUNDS, tell=tell)
     tables = {
         "table1": summary(found),
         "table1-exponents": exponents(found),

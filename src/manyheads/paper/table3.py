@@ -73,13 +73,14 @@ def notes(found: Variations) -> list[str]:
 
 def page(found: Variations, store: Store, command: str) -> str:
     scale = found.scale
+    peak = f"a peak of {scale.peak}" if scale.peak else "the paper's peak"
     parts = [
         "# Table 3: variations of the Transformer",
         made_by(command, found.results),
         f"Each row is the paper's with {scale.width} of its widths and {scale.depth} of its layers, heads "
         f"as many as there; {found.budget} each, batches of {scale.batch_tokens:,} tokens a side, "
-        f"{scale.warmup:,} steps of warm-up to a peak of {scale.peak or 'the paper'} for base, which goes "
-        f"with d_model^-0.5 as the paper's does.",
+        f"{scale.warmup:,} steps of warm-up to {peak} for base, which goes with "
+        f"d_model^-0.5 as the paper's does.",
         circumstances(store, found.results),
         table(found).markdown(),
         "![Differences from base, here and in the paper](table3.svg)",

@@ -17,7 +17,7 @@ from manyheads.progress import Progress
 from manyheads.text import playground
 from manyheads.text.corpus import Bad
 from manyheads.text.subwords import SubwordPair, Subwords
-from manyheads.text.trees import Leaf, Tree, cleaned, leaves, linearise, read_trees
+from manyheads.text.trees import Leaf, Tree, cleaned, leaves, linearise, read_trees, words
 
 Reads = Literal["words", "tags", "both"]
 READS: tuple[Reads, ...] = get_args(Reads)
@@ -151,8 +151,8 @@ def parted(trees: Sequence[Tree], file: Path, notes: list[str]) -> dict[str, lis
 
 def without_leakage(splits: dict[str, list[Tree]], notes: list[str]) -> list[Tree]:
     """The training trees whose sentence stands in neither of the others."""
-    held = {tuple(leaves(tree)) for split in ("valid", "test") for tree in splits[split]}
-    kept = [tree for tree in splits["train"] if tuple(leaves(tree)) not in held]
+    held = {tuple(words(tree)) for split in ("valid", "test") for tree in splits[split]}
+    kept = [tree for tree in splits["train"] if tuple(words(tree)) not in held]
     if len(kept) < len(splits["train"]):
         notes.append(
             f"{len(splits['train']) - len(kept)} training sentences stand in valid or test: left out"

@@ -44,7 +44,7 @@ def chosen(asked: str | None) -> list[Row]:
     wanted = {one.strip() for one in asked.split(",")}
     names, groups = [row.name for row in TABLE_3], sorted({group(row.name) for row in TABLE_3})
     for one in sorted(wanted - {*names, *groups}):
-        raise ConfigError(unknown("row", one, [*groups, *names]))
+        raise ConfigError(unknown("row", one, list(dict.fromkeys([*groups, *names]))))
     return [row for row in TABLE_3 if {row.name, group(row.name)} & {*wanted, "base"}]
 
 

@@ -1,6 +1,7 @@
 """The command for the notes' questions."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -42,7 +43,7 @@ def notes(
     if language not in LANGUAGES:
         raise RequestError(f"--language is {language!r}, but must be ko, en or both")
     folder = out or Path("paper")
-    command = " ".join(["manyheads paper notes", *([model.name] if model else [])])
+    command = " ".join(["manyheads paper notes", *([shlex.quote(str(model))] if model else [])])
     with writing("--out", folder), watched(sys.stderr) as progress:
         written = write_notes(folder, model, language, command, progress.tell)  # type: ignore[arg-type]
     if as_json:
