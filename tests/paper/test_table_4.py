@@ -235,6 +235,10 @@ def test_the_command_from_trees_to_the_report(tmp_path: Path, monkeypatch: pytes
     assert "EVALB|deleted:TOP -NONE- , : `` '' .|equal:ADVP=PRT" in page
     assert (tmp_path / "table4.csv").read_text().startswith("parser,training,sentences,test,F1,")
     assert all(Path(file).exists() for file in told["files"])
+    for other in (["--steps", "3"], ["--vocabulary", "500"]):  # a report is of what its command asked for
+        done = CliRunner().invoke(app, [*call, *other, "--device", "cpu"])
+        assert isinstance(done.exception, ConfigError)
+        assert "was made with other settings" in str(done.exception)
 
 
 def test_a_wrong_call_is_an_error_of_ours(tmp_path: Path) -> None:

@@ -60,6 +60,19 @@ def test_experts_cost_what_is_used_of_them_and_a_window_what_it_sees() -> None:
     assert training_flops(replace(base, window=4), *lengths) < whole
 
 
+def test_a_step_of_the_transformer_is_counted_as_torch_counts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference computes what is masked too, and torch counts it; the formula does not."""
+    monkeypatch.setattr(attention, "choose_path", lambda *_: "reference")
+    config = mh.ModelConfig(heads=2, d_k=3, d_v=5, **SIZES)
+    lengths = np.array([5, 5]), np.array([4, 4])
+    source, target = (mh.Packed.of([[3] * length for length in side]) for side in lengths)
+    with FlopCounterMode(display=False) as counter:
+        make_model(config)(source, target).sum().backward()
+    masked = int((lengths[1] ** 2).sum()) - met_themselves(lengths[1], None, causal=True)
+    of_masked = 3 * config.layers * masked * 2 * config.heads * (config.key_width + config.value_width)
+    assert training_flops(config, *lengths) + of_masked == counter.get_total_flops()
+
+
 @pytest.mark.parametrize("kind", ["recurrent", "convolutional", "bytenet"])
 def test_an_empty_batch_costs_nothing(kind: str) -> None:
     empty = np.zeros(0, np.int64)

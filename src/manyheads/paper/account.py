@@ -54,5 +54,6 @@ def runs_table(results: Sequence[Result]) -> Table:
 COUNTED = (
     "FLOPs counted: products of matrices over real tokens, forward and twice that backward, by formulas that "
     "agree with PyTorch's counter. FLOPs by time: seconds of training times the rate of a large matrix "
-    "product on this device, or its share of that where runs share a GPU, as the paper estimates its own."
+    "product on this device, or its share of that where runs share a GPU, as the paper estimates its "
+    "own; of a run that outlasts those beside it this is too little."
 )

@@ -5,6 +5,7 @@ where none is, the very best is mended by the rules of text/trees.py. What the v
 worth is told too.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from manyheads.brackets import COLLINS, Bracketing, Conventions, bracketing
 from manyheads.config import Config
 from manyheads.model import count_parameters
 from manyheads.paper.treebank import Reads, Treebank, data_folder, source_line
+from manyheads.paper.trials import flat, refuse_changes, write_aside
 from manyheads.progress import Progress
 from manyheads.text.trees import REPAIRS, Leaf, Restored, Tree, leaves, restore, walk
 from manyheads.train.run import train
@@ -93,6 +95,7 @@ def measured(
     watch: Callable[[], Progress],
 ) -> Parsed | None:
     """Learns in a folder, or goes on there; parses test, and is judged. None: it was asked to stop."""
+    keep_to_settings(folder, {**flat(config), "vocabulary": vocabulary})
     with watch() as progress:
         data_folder(bank, reads, vocabulary, folder, progress)
     whole = replace(config, data=replace(config.data, folder=str(folder / "data")))
@@ -103,6 +106,15 @@ def measured(
     with watch() as progress:
         answers = parse(translator, [leaves(tree) for tree in bank.test], reads, progress)
     return judged(bank, reads, answers, run)
+
+
+def keep_to_settings(folder: Path, now: dict[str, Any]) -> None:
+    """A report is of what its command asked for: a run that was begun otherwise is refused."""
+    file = folder / "settings.json"
+    if file.exists():
+        refuse_changes(folder, json.loads(file.read_text(encoding="utf-8")), json.loads(json.dumps(now)))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_aside(file, json.dumps(now, ensure_ascii=False, indent=1) + "\n")
 
 
 def judged(bank: Treebank, reads: Reads, answers: Sequence[Answer], run: Path) -> Parsed:

@@ -86,7 +86,8 @@ def machine(device: str) -> str:
     listing = Path("/proc/cpuinfo")
     lines = listing.read_text().splitlines() if listing.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{(names or [platform.processor()])[0]}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{(names or [platform.processor()])[0]}, {threads} thread{'' if threads == 1 else 's'}"
 
 
 def write_report(folder: Path, name: str, markdown: str, tables: dict[str, Table]) -> list[Path]:

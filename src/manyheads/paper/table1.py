@@ -302,7 +302,8 @@ def table1(
         "table1-whole-layers": whole(found),
     }
     figures = save_figure(figure_of(found), folder, "table1")
-    where = where_measured(command, known)
+    with measured_on(known):
+        where = where_measured(command, known)
     raw = {"table1-measurements": measurements(found)}
     files = write_report(folder, "table1", page(tables, where), {**tables, **raw})
     return Outcome(list(tables.values()), as_data(found, where), [*files, *figures])

@@ -82,9 +82,9 @@ def beside_the_paper(found: Contests) -> Table:
 
 
 NOTES = [
-    "The paper's numbers are of English to German / to French. Δ is the difference from the Transformer in "
-    "BLEU (from the base one, to German). holds: it is more than chance and has the paper's sign; reversed: "
-    "the other sign.",
+    "The paper's numbers are of single models, English to German / to French. Δ is the difference from the "
+    "Transformer in BLEU (from the base one, to German). holds: it is more than chance and has the paper's "
+    "sign; reversed: the other sign.",
     "The paper's numbers are of newstest2014 after training on 4.5 and 36 million pairs by systems of many "
     "sizes, some far larger than the Transformer; ours are small, all of about the Transformer's size (but "
     "big), and have learnt for minutes from little text. They tell about these conditions.",

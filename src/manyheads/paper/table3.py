@@ -11,8 +11,8 @@ from manyheads.paper.processes import Machine, carry_out_all
 from manyheads.paper.report import Table, Value, pyplot, save_figure, write_report
 from manyheads.paper.scales import Scale
 from manyheads.paper.trials import check_split
-from manyheads.paper.variations import MEASURES, SPLIT, Line, Variations, compare, trials_of
-from manyheads.presets import Row
+from manyheads.paper.variations import MEASURES, PAPER, SPLIT, Line, Variations, compare, trials_of
+from manyheads.presets import TABLE_3, Row
 from manyheads.progress import Progress
 
 
@@ -41,17 +41,27 @@ def table3(
 
 
 def table(found: Variations) -> Table:
-    columns = ["row", "change", "parameters", *MEASURES]
+    columns = ["row", "change", "parameters", "paper's"]
+    for measure in MEASURES:
+        columns += [measure, "paper's"]
     for measure in MEASURES:
         columns += [f"Δ {measure}", f"paper's Δ {measure}", f"order by {measure}"]
     rows: list[list[Value]] = []
     for line in found.lines:
-        told: list[Value] = [line.name, line.change, line.parameters, line.perplexity, line.bleu]
+        perplexity, bleu = PAPER[line.name]
+        told: list[Value] = [line.name, line.change, line.parameters, millions(line.name)]
+        told += [line.perplexity, perplexity, line.bleu, bleu]
         for measure in MEASURES:
             one = line.differences.get(measure)
             told += [one.ours, one.paper, one.verdict] if one else [None] * 3
         rows.append(told)
     return Table(f"Table 3 at scale {found.scale.name}, {found.budget} a run", columns, rows, notes(found))
+
+
+def millions(name: str) -> str | None:
+    """Of parameters, as the paper prints them; most rows that change none have no number there."""
+    known = {row.name: row.paper_millions for row in TABLE_3}[name]
+    return None if known is None else f"{known}M"
 
 
 def notes(found: Variations) -> list[str]:
@@ -63,8 +73,9 @@ def notes(found: Variations) -> list[str]:
         f"{max(seeds)}. A seed's standard deviation is {' and '.join(known) or 'not known'}, and chance is "
         f"what that makes 19 times of 20 (Student's t), as if seeds moved every row alike: of twenty rows "
         f"without any effect one would still leave it.",
-        "holds: the difference is more than chance and has the paper's sign; reversed: the other sign. The "
-        "paper gives no spread, and its smallest differences may be chance themselves.",
+        "holds: the difference is more than chance and has the paper's sign; reversed: the other sign, or "
+        "any where the paper has none. The paper gives no spread, and its smallest differences may be chance "
+        "themselves.",
         "The paper's rows had 100,000 steps (big 300,000) on 4.5 million pairs. Here all have the same "
         "budget, which is short, and the models are small: what helps a large model in the end need not "
         "help a small one at the beginning.",

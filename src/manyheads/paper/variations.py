@@ -117,7 +117,12 @@ class Variations:
             "budget": str(self.budget),
             "spread": {measure: asdict(spread) for measure, spread in self.spreads.items()},
             "rows": [
-                {**asdict(line), "verdicts": found} for line, found in zip(self.lines, verdicts, strict=True)
+                {
+                    **asdict(line),
+                    "verdicts": found,
+                    "paper": dict(zip(MEASURES, PAPER[line.name], strict=True)),
+                }
+                for line, found in zip(self.lines, verdicts, strict=True)
             ],
             "runs": [asdict(result) for result in self.results],
             "reading": [self.summary(), *(line.sentence() for line in self.compared)],
