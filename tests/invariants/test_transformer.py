@@ -286,7 +286,8 @@ def test_initial_embeddings_have_unit_variance_once_scaled() -> None:
     for matrix in (model.source_embedding.weight, model.target_embedding.weight, model.output.weight):
         assert (matrix.std() * 512**0.5).item() == pytest.approx(1, abs=0.01)
     w_1 = model.encoder[0].feed_forward.w_1
-    assert w_1.weight.abs().max().item() == pytest.approx((6 / (512 + 2048)) ** 0.5, rel=0.01)
+    xavier = (6 / (512 + 2048)) ** 0.5
+    assert w_1.weight.abs().max().item() == pytest.approx(model.config.initial_gain * xavier, rel=0.01)
     assert (w_1.bias == 0).all()
 
 
@@ -300,11 +301,10 @@ def test_an_output_bias_begins_at_zero_and_is_counted() -> None:
 
 def test_a_gain_scales_what_multiplies_and_leaves_what_is_looked_up() -> None:
     torch.manual_seed(3)
-    whole = mh.Transformer(mh.ModelConfig(vocabulary=20, layers=1, d_model=8, d_ff=16, heads=2))
+    config = mh.ModelConfig(vocabulary=20, layers=1, d_model=8, d_ff=16, heads=2)
+    half = mh.Transformer(config)
     torch.manual_seed(3)
-    half = mh.Transformer(
-        mh.ModelConfig(vocabulary=20, layers=1, d_model=8, d_ff=16, heads=2, initial_gain=0.5)
-    )
+    whole = mh.Transformer(replace(config, initial_gain=1.0))
     for (name, one), other in zip(whole.named_parameters(), half.parameters(), strict=True):
         looked_up = one.dim() == 1 or "embedding" in name
         assert torch.equal(other, one if looked_up else one / 2), name

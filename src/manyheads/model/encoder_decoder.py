@@ -135,12 +135,14 @@ def project(x_RD: Tensor, output: nn.Linear) -> Tensor:
 def initialise(model: EncoderDecoder) -> None:
     """Every initial weight, which the paper does not give.
 
-    Xavier for what multiplies vectors; for what is looked up a deviation of d_model^-0.5, which the factor
+    Xavier for what multiplies vectors, in the Transformer less of it: large sub-layers would drown what a
+    token is and where it stands. For what is looked up a deviation of d_model^-0.5, which the factor
     sqrt(d_model) of the embeddings (3.4) brings to 1.
     """
+    gain = model.config.initial_gain if model.config.kind == "transformer" else 1.0
     for module in model.modules():
         if isinstance(module, nn.Linear) and module is not model.output:
-            nn.init.xavier_uniform_(module.weight, model.config.initial_gain)
+            nn.init.xavier_uniform_(module.weight, gain)
             nn.init.zeros_(module.bias)
         if isinstance(energy := getattr(module, "energy", None), nn.Parameter):
             nn.init.normal_(energy, std=energy.shape[1] ** -0.5)
