@@ -135,11 +135,11 @@ def project(x_RD: Tensor, output: nn.Linear) -> Tensor:
 def initialise(model: EncoderDecoder) -> None:
     """Every initial weight, which the paper does not give.
 
-    Xavier for what multiplies vectors, in the Transformer less of it: large sub-layers would drown what a
-    token is and where it stands. For what is looked up a deviation of d_model^-0.5, which the factor
-    sqrt(d_model) of the embeddings (3.4) brings to 1.
+    Xavier for what multiplies vectors, or less of it: large sub-layers drown what a token is and where it
+    stands. For what is looked up a deviation of d_model^-0.5, which the factor sqrt(d_model) of the
+    embeddings (3.4) brings to 1.
     """
-    gain = model.config.initial_gain if model.config.kind == "transformer" else 1.0
+    gain = model.config.initial_gain
     for module in model.modules():
         if isinstance(module, nn.Linear) and module is not model.output:
             nn.init.xavier_uniform_(module.weight, gain)
