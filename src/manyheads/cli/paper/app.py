@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from manyheads.cli.app import app
+from manyheads.errors import RequestError
 
 paper = typer.Typer(
     name="paper",
@@ -21,3 +22,11 @@ Out = Annotated[
 ]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; without it cuda where there is one.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Report as JSON.")]
+
+
+def folder_of(out: Path | None) -> Path:
+    """Where the report goes; a file of that name is told before anything is trained."""
+    place = out or Path("paper")
+    if place.exists() and not place.is_dir():
+        raise RequestError(f"{place}: cannot be written (a file, no folder): give another place with --out")
+    return place

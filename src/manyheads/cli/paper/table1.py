@@ -28,7 +28,7 @@ def table1(
     """Measure what each type of layer costs as n and d grow, and how far apart its positions are (Table 1).
 
     Time, memory and FLOPs with fitted exponents, operations one after another, and hops between positions,
-    beside the paper's O(...): a report, CSV files and a figure. About two minutes.
+    beside the paper's O(...): a report, CSV files and a figure. One to two minutes.
     Example: manyheads paper table1 --sizes n=512-4096,d=128-512 -o paper
     """
     from manyheads.paper.table1 import table1 as measure

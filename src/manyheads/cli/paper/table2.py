@@ -1,12 +1,11 @@
 """paper table2: the Transformer and the systems that it is compared with."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from manyheads.cli.paper.app import AsJson, Device, Out, paper
+from manyheads.cli.paper.app import AsJson, Device, Out, folder_of, paper
 from manyheads.cli.paper.runs import Data, Gpus, Jobs, ScaleName, Seeds, command_line, opened, report, stopped
 
 
@@ -50,7 +49,7 @@ def table2(
     from manyheads.paper.table2 import table2 as measure
     from manyheads.progress import watched
 
-    place, size = out or Path("paper"), scale_of(scale)
+    place, size = folder_of(out), scale_of(scale)
     wanted, budgets = chosen(systems, size), asked_for(budget or [], both, size.tokens, size.seconds)
     tried = multiples(peaks)
     machine = Machine.asked(device, jobs, gpus, seeds * len(tried) * len(wanted))

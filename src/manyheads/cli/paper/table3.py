@@ -1,12 +1,11 @@
 """paper table3: variations of the base model."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from manyheads.cli.paper.app import AsJson, Device, Out, paper
+from manyheads.cli.paper.app import AsJson, Device, Out, folder_of, paper
 from manyheads.cli.paper.runs import Data, Gpus, Jobs, ScaleName, Seeds, command_line, opened, report, stopped
 
 
@@ -41,7 +40,7 @@ def table3(
     from manyheads.paper.variations import BASE_SEEDS, chosen
     from manyheads.progress import watched
 
-    place, size, wanted = out or Path("paper"), scale_of(scale), chosen(rows)
+    place, size, wanted = folder_of(out), scale_of(scale), chosen(rows)
     amount = Budget.parse(budget) if budget else Budget(size.tokens, "tokens")
     machine = Machine.asked(device, jobs, gpus, BASE_SEEDS + len(wanted))
     with watched(sys.stderr) as progress:

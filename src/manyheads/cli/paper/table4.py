@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from manyheads.cli.app import leave
-from manyheads.cli.paper.app import AsJson, Device, Out, paper
+from manyheads.cli.paper.app import AsJson, Device, Out, folder_of, paper
 from manyheads.errors import PREEMPTED
 
 
@@ -58,7 +58,7 @@ def table4(
 
     report = measure(
         trees or [],
-        out or Path("paper"),
+        folder_of(out),
         [kind.strip() for kind in reads.split(",")],
         configured(model, steps, seconds, changes or []),
         vocabulary=vocabulary,
