@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from manyheads.paper.ordering import Difference, counted, kendall
+from manyheads.paper.ordering import Difference, counted, kendall, too_early
 from manyheads.paper.spread import Spread, mean, student
 
 
@@ -83,6 +83,12 @@ def test_orderings_are_counted() -> None:
 def test_what_rows_are_compared_with_has_its_place_in_the_order() -> None:
     below = [Difference(-2.0, 0.4, 0.5), Difference(-1.0, 0.6, 0.5)]  # among themselves as in the paper
     assert "the two orders is -0.33." in counted("BLEU", below)
+
+
+def test_where_nothing_was_learnt_yet_the_orderings_say_nothing() -> None:
+    assert too_early(27.3) == []
+    for bleu in (0.3, 0.0, None):
+        assert "it has learnt nothing yet" in too_early(bleu)[0]
 
 
 def test_kendall_against_hand_counted_orders() -> None:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+LEARNT = 2.0  # BLEU below which there are only frequent words
 VERDICTS = {
     "holds": "the paper's ordering holds",
     "reversed": "the paper's ordering does not hold",
@@ -61,6 +62,16 @@ def counted(measure: str, found: Sequence[Difference]) -> str:
         f"By {measure} the paper's ordering holds in {number['holds']} of {len(judged)} rows and is reversed "
         f"in {number['reversed']}; {number['chance']} differ by no more than chance{unknown}{agreement}."
     )
+
+
+def too_early(bleu: float | None) -> list[str]:
+    """A warning where what all others are compared with translates nothing yet."""
+    if bleu is not None and bleu >= LEARNT:
+        return []
+    return [
+        f"What they are compared with has a BLEU of less than {LEARNT:g}: it has learnt nothing yet, and the "
+        f"orderings say nothing. Give it a larger budget."
+    ]
 
 
 def kendall(ours: Sequence[float], theirs: Sequence[float]) -> float | None:

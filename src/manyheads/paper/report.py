@@ -14,6 +14,7 @@ import torch
 
 from manyheads.errors import RequestError
 
+WIDER_THAN_ANY = 10_000  # characters, of a table
 Value = str | int | float | None  # None: the paper, or we, have no number there
 
 
@@ -46,7 +47,7 @@ class Table:
         return out.getvalue()
 
     def show(self) -> None:
-        """On the terminal, numbers to the right."""
+        """On the terminal, numbers to the right. No digit is cut: lines that are too long run over."""
         from rich import box, table
         from rich.console import Console
 
@@ -56,8 +57,8 @@ class Table:
             shown.add_column(name, justify="right" if numeric else "left")
         for row in self.rows:
             shown.add_row(*map(told, row))
+        Console(width=WIDER_THAN_ANY, highlight=False, markup=False).print(shown)
         console = Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False)
-        console.print(shown)
         for note in self.notes:
             console.print(note)
 

@@ -12,7 +12,7 @@ from manyheads.data.store import Store
 from manyheads.errors import ConfigError
 from manyheads.model import count_parameters
 from manyheads.paper.budget import Budget
-from manyheads.paper.ordering import Difference, counted
+from manyheads.paper.ordering import Difference, counted, too_early
 from manyheads.paper.scales import Scale
 from manyheads.paper.spread import Spread, mean
 from manyheads.paper.trials import Result, Trial
@@ -240,7 +240,9 @@ class Contest:
         ahead = [line.name for line in others if line.bleu >= first.bleu and line.flops <= first.flops]
         cheaper = f"At least the Transformer's BLEU for no more counted FLOPs: {', '.join(ahead) or 'none'}."
         order = " > ".join(line.name for line in sorted(self.lines, key=lambda line: -line.bleu))
-        return f"After {self.budget}: {judged} Order here: {order}. {cheaper}"
+        return " ".join(
+            [f"After {self.budget}: {judged} Order here: {order}. {cheaper}", *too_early(first.bleu)]
+        )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from manyheads.config import Config, unknown
 from manyheads.data.store import Store
 from manyheads.errors import ConfigError
 from manyheads.paper.budget import Budget
-from manyheads.paper.ordering import Difference, counted
+from manyheads.paper.ordering import Difference, counted, too_early
 from manyheads.paper.scales import Scale
 from manyheads.paper.spread import Spread, finite, mean
 from manyheads.paper.trials import Result, Trial
@@ -106,9 +106,10 @@ class Variations:
         """What the rows come to."""
         if not self.compared:
             return "Base alone was trained: there is nothing to compare."
-        return " ".join(
+        judged = [
             counted(measure, [line.differences[measure] for line in self.compared]) for measure in MEASURES
-        )
+        ]
+        return " ".join([*judged, *too_early(self.lines[0].bleu)])
 
     def to_dict(self) -> dict[str, Any]:
         verdicts = [{name: one.verdict for name, one in line.differences.items()} for line in self.lines]
