@@ -19,12 +19,15 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
-# JoeyNMT pins an old protobuf that nothing here needs: its attention module is judged alone.
+# JoeyNMT pins an old protobuf that nothing here needs: its attention module is judged alone. PYEVALB's tables
+# want an older python-dateutil than matplotlib has, and do with the newer.
+OF_PYEVALB := pytablewriter typepy DataProperty tabledata mbstrdecoder pathvalidate tcolorpy chardet
 # The others are clients of the server, schemathesis, which tries all that its description allows, and a scorer
 # of trees.
 $(JUDGES): $(READY)
 	$(BIN)/python -m pip install --quiet --no-deps joeynmt importlib_metadata zipp
-	$(BIN)/python -m pip install --quiet libretranslatepy libretranslate-aio deep-translator schemathesis PYEVALB
+	$(BIN)/python -m pip install --quiet libretranslatepy libretranslate-aio deep-translator schemathesis
+	$(BIN)/python -m pip install --quiet --no-deps PYEVALB $(OF_PYEVALB)
 	@touch $@
 
 demo: $(READY)       ## prepare, train, translate, score: the built-in English-Korean corpus on this CPU, three minutes
