@@ -399,7 +399,7 @@ def parse_arguments() -> argparse.Namespace:
         "--repetitions",
         type=report.positive,
         default=3,
-        help="the median counts (default: 3, more of what takes less than a second)",
+        help="the median counts (default: 3, and more until a row took eight seconds)",
     )
     parser.add_argument(
         "--row-seconds", type=float, help="a row that took so long is not repeated (default: 10 on a GPU)"

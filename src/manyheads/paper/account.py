@@ -1,12 +1,9 @@
 """What the reports of Tables 2 and 3 share: how their numbers were made, and the numbers of every run."""
 
 from collections.abc import Sequence
-from datetime import date
-
-import torch
 
 from manyheads.data.store import Store
-from manyheads.paper.report import Table
+from manyheads.paper.report import Table, headed
 from manyheads.paper.trials import Result
 
 HERE, THERE = "#0b5fa5", "#b5541c"  # in figures: what was measured, and the paper
@@ -17,7 +14,7 @@ def made_by(command: str, results: Sequence[Result]) -> str:
     machines = " and ".join(dict.fromkeys(one.machine for one in results))
     jobs = max(one.jobs for one in results)
     beside = f", {jobs} runs at a time" if jobs > 1 else ""
-    return f"    {command}\n\n{machines}{beside}; torch {torch.__version__}; {date.today().isoformat()}."
+    return headed(command, f"{machines}{beside}")
 
 
 def circumstances(store: Store, results: Sequence[Result]) -> str:

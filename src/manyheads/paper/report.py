@@ -74,11 +74,15 @@ def told(value: Value) -> str:
 
 def where_measured(command: str, device: str = "cpu") -> str:
     """What every report carries: the command, as a block that can be copied, and by what it was run."""
-    return f"    {command}\n\n{by_what(device)}."
+    return headed(command, machine(device))
 
 
-def by_what(device: str) -> str:
-    return f"{machine(device)}; torch {torch.__version__}; {date.today().isoformat()}"
+def headed(command: str, machine: str) -> str:
+    return f"    {command}\n\n{by_what(machine)}."
+
+
+def by_what(machine: str) -> str:
+    return f"{machine}; torch {torch.__version__}; {date.today().isoformat()}"
 
 
 def machine(device: str) -> str:

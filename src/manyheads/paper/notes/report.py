@@ -24,7 +24,7 @@ from manyheads.paper.notes import (
 from manyheads.paper.notes.answers import Answers, measured, one_thread
 from manyheads.paper.notes.learning import Advance, untold
 from manyheads.paper.notes.pages import LANGUAGES, Language, Page, as_html, filled, prose, section
-from manyheads.paper.report import by_what, pyplot, save_figure, write_report
+from manyheads.paper.report import by_what, machine, pyplot, save_figure, write_report
 from manyheads.progress import Tell, counted
 
 QUESTIONS: dict[str, Any] = {  # each with its table and its figure
@@ -77,7 +77,7 @@ def write_notes(
     began = time.monotonic()
     answers = measured(model, tell, share=share)
     with one_thread():
-        where = f"`{command}`; {by_what('cpu')}"
+        where = f"`{command}`; {by_what(machine('cpu'))}"
     seconds = time.monotonic() - began
     chosen = LANGUAGES if language == "both" else (language,)
     advance = counted(tell, "figures", len(chosen) * len(QUESTIONS))
