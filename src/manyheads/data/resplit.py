@@ -16,7 +16,7 @@ from manyheads.errors import DataError
 from manyheads.text.sampling import Sampler
 from manyheads.text.subwords import WORD_START, Pieces, SubwordPair, Subwords, laid_end_to_end
 
-SPLITS = 16  # of a word
+SPLITS = 8  # of a word
 NOT_YET = -1  # drawn
 LARGEST = np.uint64(2**64 - 1)
 ODD = np.uint64(0x9E3779B97F4A7C15)  # to multiply by: 2^64 over the golden ratio
