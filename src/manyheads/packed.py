@@ -9,6 +9,7 @@ T: tokens in the batch.  B: sentences.  L: the longest sentence, or any bound ab
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -35,8 +36,8 @@ class Packed:
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
         """From lists of token ids."""
-        tokens = [token for sentence in sentences for token in sentence]
         offsets = np.cumsum([0, *map(len, sentences)])
+        tokens = list(chain.from_iterable(sentences))
         return cls.from_arrays(np.array(tokens) if tokens else np.zeros(0, int), offsets)
 
     @classmethod

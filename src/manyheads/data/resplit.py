@@ -1,7 +1,7 @@
 """Texts split anew at each reading, quickly enough for a GPU that waits for them.
 
 Words are split apart from each other, so a text takes for each of its words one of a few splits, which are
-drawn when they are first wanted and then looked up. Which one is a function of (seed, epoch, pair, place).
+drawn when the word is first met and then looked up. Which one is a function of (seed, epoch, pair, place).
 
 Shapes: N tokens as stored, W words, a text's end being a word too, and B texts.
 """
@@ -17,8 +17,7 @@ from manyheads.text.sampling import Sampler
 from manyheads.text.subwords import WORD_START, Pieces, SubwordPair, Subwords, laid_end_to_end
 
 SPLITS = 8  # of a word
-NOT_YET = -1  # drawn
-LARGEST = np.uint64(2**64 - 1)
+BUCKETS = 2**18  # in which words are looked up by some bits of their code
 ODD = np.uint64(0x9E3779B97F4A7C15)  # to multiply by: 2^64 over the golden ratio
 
 Ints = NDArray[np.int64]
@@ -33,11 +32,12 @@ class Resplit:
         self.begins = np.array([piece.startswith(WORD_START) for piece in subwords.names()])
         self.begins[END] = True
         self.salt = np.uint64(random.Random(seed).getrandbits(64))
-        self.codes: Codes = np.full(1, LARGEST)  # of the words known, ascending; the last is nobody's
-        self.number: Ints = np.full(1, NOT_YET)  # of each of these words
-        self.texts: list[str] = []  # of words by their number; a text's end has none
-        self.split_of = Growing()  # [words * SPLITS]
+        self.numbers: dict[int, int] = {}  # of words, by their codes
+        self.codes = Growing()  # of words, by their numbers
+        self.first_in: Ints = np.zeros(BUCKETS, np.int64)  # the first word of each bucket, or any
         self.starts, self.sizes, self.ids = Growing(), Growing(), Growing()  # of all splits; their ids
+        the_end = np.array([END])
+        self._learn({int(coded(the_end, np.array([0]))[0]): the_end})
 
     def read(self, stored: Pieces, keys_B: Ints, longest: int) -> Pieces:
         """One that would have more than `longest` tokens stays as it is stored. Keys choose the splits."""
@@ -46,7 +46,7 @@ class Resplit:
         begins_N = self.begins[stored.ids]
         begins_N[stored.offsets[:-1]] = True
         starts_W = np.flatnonzero(begins_N)
-        splits_W = self._splits(stored.ids, starts_W, self._choices(stored, starts_W, keys_B))
+        splits_W = self._words(stored.ids, starts_W) * SPLITS + self._choices(stored, starts_W, keys_B)
         sizes_W = self.sizes.held[splits_W]
         firsts_B = np.searchsorted(starts_W, stored.offsets[:-1])
         offsets = np.concatenate([[0], np.cumsum(np.add.reduceat(sizes_W, firsts_B))])
@@ -60,49 +60,34 @@ class Resplit:
         keys_W = scrambled(keys_B.astype(np.uint64) + self.salt)[text_W]
         return (scrambled(keys_W + place_W * ODD) % np.uint64(SPLITS)).astype(np.int64)
 
-    def _splits(self, ids_N: Ints, starts_W: Ints, choices_W: Ints) -> Ints:
-        """The number of each word's split; what was never wanted before is drawn."""
-        words_W = self._words(ids_N, starts_W)
-        wanted_W = words_W * SPLITS + choices_W
-        missing = np.unique(wanted_W[self.split_of.held[wanted_W] == NOT_YET])
-        if len(missing):
-            self._draw(missing)
-        found: Ints = self.split_of.held[wanted_W]
-        return found
-
     def _words(self, ids_N: Ints, starts_W: Ints) -> Ints:
-        """The number of each word, found by a code of 64 bits; new ones get the next numbers."""
+        """The number of each word: of most the first in their bucket, of new ones the next."""
         codes_W = coded(ids_N, starts_W)
-        places_W = np.searchsorted(self.codes[:-1], codes_W)
-        unknown = self.codes[places_W] != codes_W
-        if unknown.any():
-            new, first = np.unique(codes_W[unknown], return_index=True)
-            self._learn(
-                new, [ids_N[one] for one in spans(starts_W, len(ids_N), np.flatnonzero(unknown)[first])]
-            )
-            places_W = np.searchsorted(self.codes[:-1], codes_W)
-        return self.number[places_W]
+        words_W = self.first_in[codes_W % BUCKETS]
+        others = np.flatnonzero(self.codes.held[words_W] != codes_W)
+        if len(others):
+            codes = codes_W[others].tolist()
+            spelt = zip(codes, spans(starts_W, len(ids_N), others), strict=True)
+            self._learn({code: ids_N[span] for code, span in spelt if code not in self.numbers})
+            words_W[others] = [self.numbers[code] for code in codes]
+        return words_W
 
-    def _learn(self, codes: Codes, words: list[Ints]) -> None:
-        places = np.searchsorted(self.codes[:-1], codes)
-        self.codes = np.insert(self.codes, places, codes)
-        self.number = np.insert(self.number, places, len(self.texts) + np.arange(len(codes)))
-        self.texts += [self.subwords.decode(word.tolist()) for word in words]
-        self.split_of.append(np.full(len(codes) * SPLITS, NOT_YET))
-
-    def _draw(self, wanted: Ints) -> None:
-        """Splits that are the same in every process, and in whichever order words come."""
-        chance = random.Random()
-        drawn = []
-        for word, choice in zip(*divmod(wanted, SPLITS), strict=True):
-            text = self.texts[word]
-            chance.seed(f"{self.seed} {choice} {text}")
-            drawn.append(self.sampler.sample(text, chance) if text else [END])
-        self.split_of.held[wanted] = len(self.sizes.held) + np.arange(len(wanted))
-        sizes = np.array([len(split) for split in drawn])
+    def _learn(self, words: dict[int, Ints]) -> None:
+        """Words by their codes, with all of their splits, which are the same in every process."""
+        chance, drawn = random.Random(), list[list[int]]()
+        for number, (code, ids) in enumerate(words.items(), len(self.numbers)):
+            text = self.subwords.decode(ids.tolist())
+            chance.seed(f"{self.seed} {text}")
+            drawn += [self.sampler.sample(text, chance) or [END] for _ in range(SPLITS)]
+            self.numbers[code] = number
+        codes = np.array([*words], np.int64)
+        free = self.first_in[codes % BUCKETS] == 0
+        self.first_in[codes[free] % BUCKETS] = len(self.codes.held) + np.flatnonzero(free)
+        self.codes.append(codes)
+        sizes = np.array([len(split) for split in drawn], np.int64)
         self.starts.append(len(self.ids.held) + np.cumsum(sizes) - sizes)
         self.sizes.append(sizes)
-        self.ids.append(np.array([one for split in drawn for one in split]))
+        self.ids.append(np.array([one for split in drawn for one in split], np.int64))
 
 
 class Growing:
@@ -149,14 +134,15 @@ def the_shorter(drawn: Pieces, stored: Pieces, longest: int) -> Pieces:
     return laid_end_to_end([new if len(new) < longest else old for new, old in both])
 
 
-def coded(ids_N: Ints, starts_W: Ints) -> Codes:
+def coded(ids_N: Ints, starts_W: Ints) -> Ints:
     """A code of each word by its ids and their order.
 
     Of a million words two share one by a chance of 3e-8.
     """
     sizes_W = np.diff(starts_W, append=len(ids_N))
     place_N = np.arange(len(ids_N)) - np.repeat(starts_W, sizes_W)
-    return scrambled(np.add.reduceat(scrambled((ids_N + (place_N << 32)).astype(np.uint64) + ODD), starts_W))
+    of_ids = scrambled((ids_N + (place_N << 32)).astype(np.uint64) + ODD)
+    return scrambled(np.add.reduceat(of_ids, starts_W)).view(np.int64)
 
 
 def spans(starts: Ints, end: int, which: Ints) -> list[slice]:

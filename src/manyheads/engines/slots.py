@@ -28,7 +28,7 @@ from manyheads.search import NEVER, Hypothesis, Wish, penalty
 WIDEST = 32  # beam that it serves
 LOOK_EVERY = 8  # steps between looks at what is over
 CAPTURE_AFTER = 32  # steps that are done as they are before a graph is worth its making
-ENCODED_TOKENS = 2**14  # that the encoder reads at once
+ENCODED_TOKENS = 2**16  # that the encoder reads at once
 MOST_SOURCE_TOKENS, LEAST_SOURCE_TOKENS = 2**17, 2**13  # of sentences that are encoded and wait
 WRITTEN_BYTES = 24  # of a token and its score, under way and ended
 ROOM_STEP = 64  # tokens: outputs have room for a multiple of it
@@ -180,9 +180,9 @@ class SlotSearch:
         ended = Ended([])
         self.taken = self.size.places
         while waiting or inside:
-            free = [place for place in range(self.taken) if place not in inside]
-            chosen = [(place, *waiting.popleft()) for place in free[: len(waiting)]]
-            if chosen:
+            if waiting:
+                free = [place for place in range(self.taken) if place not in inside]
+                chosen = [(place, *waiting.popleft()) for place in free[: len(waiting)]]
                 self._admit(chosen, sources, wishes)
                 inside |= {place: number for place, number, _ in chosen}
             if not waiting:
@@ -208,7 +208,7 @@ class SlotSearch:
         free = (place for place in range(fewer) if place not in inside)
         moves = {place: next(free) for place in inside if place >= fewer}
         if moves:
-            old, new = torch.tensor(list(moves.items())).to(self.device).unbind(1)
+            old, new = sent(list(moves.items()), self.device).unbind(1)
             self.places.move(old, new)
             self.state.move(old, new)
         return {moves.get(place, place): number for place, number in inside.items()}
@@ -227,7 +227,8 @@ class SlotSearch:
         for part in groups_of(sources, ENCODED_TOKENS):
             packed = Packed.of([sources[number] for number in part])
             firsts += (start + packed.offsets[:-1]).tolist()
-            memory = self.model.encode(packed.to(self.device))
+            here = packed.pinned() if self.device.type == "cuda" else packed
+            memory = self.model.encode(here.to(self.device, non_blocking=True))
             end = start + len(packed.tokens)
             for layer, (keys, values) in enumerate(self.model.keys_of_source(memory)):
                 self.state.source_keys[layer, start:end] = keys
@@ -239,23 +240,26 @@ class SlotSearch:
         self, chosen: list[tuple[int, int, int]], sources: Sequence[list[int]], wishes: Sequence[Wish]
     ) -> None:
         """New sentences into free places."""
+        if not chosen:
+            return
         numbers = [
             (place, first, len(sources[number]), wishes[number].limit, wishes[number].least)
             for place, number, first in chosen
         ]
-        places, firsts, lengths, limits, least = torch.tensor(numbers).to(self.device).unbind(1)
+        places, firsts, lengths, limits, least = sent(numbers, self.device).unbind(1)
         state, here, width = self.state, self.places, self.size.width
         state.source_first[places], state.source_lengths[places] = firsts, lengths
         state.lengths.view(-1, width)[places] = 0
         here.limits[places], here.least[places], here.lengths[places] = limits, least, 0
-        here.scores[places] = torch.tensor([0.0, *[NEVER] * (width - 1)], device=self.device)
+        here.scores[places] = NEVER
+        here.scores[places, 0] = 0.0
         here.last[places], here.ended[places], here.over[places] = BEGIN, NEVER, False
 
     def _leave(self, places: list[int], numbers: list[int]) -> "Ended":
         """The results of these places on their way to the host; nobody waits for them here."""
         if not places:
             return Ended([])
-        chosen, here = torch.tensor(places, device=self.device), self.places
+        chosen, here = sent(places, self.device), self.places
         kept = here.ended, here.ended_lengths, here.ended_tokens, here.ended_token_scores
         moved = [one[chosen].to("cpu", non_blocking=True) for one in kept]
         arrived = torch.cuda.Event() if self.device.type == "cuda" else None
@@ -421,6 +425,11 @@ class Steps:
             most_B = best_B / penalty(here.limits + 1, self.size.alpha)
             over_B = here.ended.amin(1) >= most_B
         here.over.logical_or_(over_B | (here.lengths > here.limits))
+
+
+def sent(numbers: list[Any], device: torch.device) -> Tensor:
+    """Integers on their way to the device, for which nobody waits."""
+    return torch.tensor(numbers, pin_memory=device.type == "cuda").to(device, non_blocking=True)
 
 
 def groups_of(sources: Sequence[list[int]], tokens: int) -> list[list[int]]:

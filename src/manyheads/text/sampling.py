@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import Callable
 from itertools import pairwise
+from typing import NamedTuple
 
 from manyheads.config import SPECIAL_TOKENS
 from manyheads.errors import DataError
@@ -19,6 +20,19 @@ from manyheads.text.subwords import WORD_START, Subwords, normalise
 
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 UNKNOWN_PENALTY = 10.0  # below the least likely piece, as SentencePiece has it
+
+
+class Merging(NamedTuple):
+    """A word on its way from characters to pieces."""
+
+    pieces: list[str]
+    scores: list[float]  # of merging each with the next
+    best: int | None  # the place of the best merge, where there is any
+
+    @classmethod
+    def at(cls, pieces: list[str], scores: list[float]) -> "Merging":
+        best = max(scores, default=-math.inf)
+        return cls(pieces, scores, scores.index(best) if best > -math.inf else None)
 
 
 class Sampler:
@@ -46,6 +60,7 @@ class Sampler:
         self.longest = max(map(len, self.scores), default=1)
         longest_first = sorted(reserved, key=len, reverse=True)
         self.reserved = re.compile(f"({'|'.join(map(re.escape, longest_first))})") if reserved else None
+        self.latest: tuple[str, list[Merging]] = "", []  # word, and the way on which all its drawings begin
         self._split: Callable[[str, random.Random], list[str]] = self._merge if is_bpe else self._walk
 
     def sample(self, text: str, chance: random.Random) -> list[int]:
@@ -71,20 +86,40 @@ class Sampler:
 
     def _merge(self, word: str, chance: random.Random) -> list[str]:
         """Byte-pair encoding: the best merge that is possible and not passed over, until there is none."""
-        pieces = list(word)
-        scores = [self._score(*both) for both in pairwise(pieces)]
+        merging = self._before_the_first_pass(word, chance)
+        pieces, scores = merging.pieces.copy(), merging.scores.copy()
         open_to_us = scores.copy()
+        if merging.best is not None:
+            open_to_us[merging.best] = -math.inf
         while (best := max(open_to_us, default=-math.inf)) > -math.inf:
             place = open_to_us.index(best)
             if chance.random() < self.rate:
                 open_to_us[place] = -math.inf  # until the next merge
                 continue
-            pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
-            del scores[place]
-            for left in range(max(0, place - 1), min(place + 1, len(scores))):
-                scores[left] = self._score(pieces[left], pieces[left + 1])
+            self._join(pieces, scores, place)
             open_to_us = scores.copy()
         return pieces
+
+    def _before_the_first_pass(self, word: str, chance: random.Random) -> "Merging":
+        """The best merge each time, up to one that is passed over: where every drawing of a word begins."""
+        if self.latest[0] != word:
+            pieces = list(word)
+            self.latest = word, [Merging.at(pieces, [self._score(*both) for both in pairwise(pieces)])]
+        way, step = self.latest[1], 0
+        while (best := way[step].best) is not None and chance.random() >= self.rate:
+            step += 1
+            if step == len(way):
+                pieces, scores = way[-1].pieces.copy(), way[-1].scores.copy()
+                self._join(pieces, scores, best)
+                way.append(Merging.at(pieces, scores))
+        return way[step]
+
+    def _join(self, pieces: list[str], scores: list[float], place: int) -> None:
+        """The merge at a place, and what may then be merged beside it."""
+        pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
+        del scores[place]
+        for left in range(max(0, place - 1), min(place + 1, len(scores))):
+            scores[left] = self._score(pieces[left], pieces[left + 1])
 
     def _score(self, left: str, right: str) -> float:
         return self.scores.get(left + right, -math.inf)

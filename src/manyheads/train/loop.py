@@ -183,7 +183,8 @@ class Trainer:
                         break
 
     def _stream(self) -> Stream:
-        return self.batches.start(self.place.epoch, self.place.index, pin=self.world.device.type == "cuda")
+        pin = self.world.device.type == "cuda" and not self.captured  # which copies batches on its own
+        return self.batches.start(self.place.epoch, self.place.index, pin=pin)
 
     def _reason_to_stop(self, asked: Callable[[], bool]) -> str | None:
         train, place = self.config.train, self.place
