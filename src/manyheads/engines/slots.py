@@ -10,12 +10,13 @@ Shapes: B places, W hypotheses of each, R = B W rows; N results of a sentence, T
         for, C continuations, K words.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from manyheads import kernels
@@ -34,6 +35,9 @@ WRITTEN_BYTES = 24  # of a token and its score, under way and ended
 ROOM_STEP = 64  # tokens: outputs have room for a multiple of it
 SHRINK = 4  # times fewer places, where these suffice for what is left
 FEWEST_ROWS = 64  # a step of fewer takes as long
+NOBODY = -1  # in a place
+
+Ints = NDArray[np.int64]
 
 
 def can_serve(model: Any, wishes: Sequence[Wish], how: SearchConfig) -> bool:
@@ -175,43 +179,48 @@ class SlotSearch:
         found: list[list[Hypothesis]],
     ) -> None:
         firsts = self._encode([sources[number] for number in group])
-        waiting = deque(zip(group, firsts, strict=True))
-        inside: dict[int, int] = {}  # place -> number of the sentence
+        asked = np.array(
+            [
+                (first, len(sources[number]), wishes[number].limit, wishes[number].least)
+                for number, first in zip(group, firsts, strict=True)
+            ]
+        )
+        inside = np.full(self.size.places, NOBODY)  # which of the group each place has
+        admitted = 0
         ended = Ended([])
         self.taken = self.size.places
-        while waiting or inside:
-            if waiting:
-                free = [place for place in range(self.taken) if place not in inside]
-                chosen = [(place, *waiting.popleft()) for place in free[: len(waiting)]]
-                self._admit(chosen, sources, wishes)
-                inside |= {place: number for place, number, _ in chosen}
-            if not waiting:
-                inside = self._shrink(inside)
+        while admitted < len(group) or (inside != NOBODY).any():
+            free = np.flatnonzero(inside[: self.taken] == NOBODY)[: len(group) - admitted]
+            if len(free):
+                inside[free] = range(admitted, admitted + len(free))
+                self._admit(free, asked[inside[free]])
+                admitted += len(free)
+            if admitted == len(group):
+                self._shrink(inside)
             self._steps().take(LOOK_EVERY)
             ended.read(found)  # of the look before, while the GPU goes on
-            over = self.places.over[: self.taken].tolist()
-            done = [place for place, is_over in enumerate(over) if is_over and place in inside]
-            ended = self._leave(done, [inside.pop(place) for place in done])
+            over = self.places.over[: self.taken].cpu().numpy()
+            done = np.flatnonzero(over & (inside[: self.taken] != NOBODY))
+            ended = self._leave(done, [group[one] for one in inside[done]])
+            inside[done] = NOBODY
         ended.read(found)
 
-    def _shrink(self, inside: dict[int, int]) -> dict[int, int]:
+    def _shrink(self, inside: Ints) -> None:
         """Few that are left move to the first places, so that a step takes those only.
 
         Their past stays where it lies: the places that they leave are not used before all are done.
         """
-        fewer = self.taken
-        while len(inside) * SHRINK <= fewer and fewer * self.size.width >= FEWEST_ROWS * SHRINK:
+        left, fewer = np.count_nonzero(inside != NOBODY), self.taken
+        while left * SHRINK <= fewer and fewer * self.size.width >= FEWEST_ROWS * SHRINK:
             fewer //= SHRINK
-        if fewer == self.taken:
-            return inside
+        old = fewer + np.flatnonzero(inside[fewer:] != NOBODY)
+        if len(old):
+            new = np.flatnonzero(inside[:fewer] == NOBODY)[: len(old)]
+            inside[new], inside[old] = inside[old], NOBODY
+            from_B, to_B = sent(np.stack((old, new)), self.device)
+            self.places.move(from_B, to_B)
+            self.state.move(from_B, to_B)
         self.taken = fewer
-        free = (place for place in range(fewer) if place not in inside)
-        moves = {place: next(free) for place in inside if place >= fewer}
-        if moves:
-            old, new = sent(list(moves.items()), self.device).unbind(1)
-            self.places.move(old, new)
-            self.state.move(old, new)
-        return {moves.get(place, place): number for place, number in inside.items()}
 
     def _steps(self) -> "Steps":
         if self.taken not in self.steps:
@@ -236,16 +245,9 @@ class SlotSearch:
             start = end
         return firsts
 
-    def _admit(
-        self, chosen: list[tuple[int, int, int]], sources: Sequence[list[int]], wishes: Sequence[Wish]
-    ) -> None:
-        """New sentences into free places."""
-        if not chosen:
-            return
-        numbers = [
-            (place, first, len(sources[number]), wishes[number].limit, wishes[number].least)
-            for place, number, first in chosen
-        ]
+    def _admit(self, free: Ints, asked: Ints) -> None:
+        """New sentences into free places: where each source begins, its length, the limit and the least."""
+        numbers = np.concatenate((free[:, None], asked), 1)
         places, firsts, lengths, limits, least = sent(numbers, self.device).unbind(1)
         state, here, width = self.state, self.places, self.size.width
         state.source_first[places], state.source_lengths[places] = firsts, lengths
@@ -255,9 +257,9 @@ class SlotSearch:
         here.scores[places, 0] = 0.0
         here.last[places], here.ended[places], here.over[places] = BEGIN, NEVER, False
 
-    def _leave(self, places: list[int], numbers: list[int]) -> "Ended":
+    def _leave(self, places: Ints, numbers: list[int]) -> "Ended":
         """The results of these places on their way to the host; nobody waits for them here."""
-        if not places:
+        if not len(places):
             return Ended([])
         chosen, here = sent(places, self.device), self.places
         kept = here.ended, here.ended_lengths, here.ended_tokens, here.ended_token_scores
@@ -427,9 +429,10 @@ class Steps:
         here.over.logical_or_(over_B | (here.lengths > here.limits))
 
 
-def sent(numbers: list[Any], device: torch.device) -> Tensor:
+def sent(numbers: Ints, device: torch.device) -> Tensor:
     """Integers on their way to the device, for which nobody waits."""
-    return torch.tensor(numbers, pin_memory=device.type == "cuda").to(device, non_blocking=True)
+    here = torch.from_numpy(numbers)
+    return (here.pin_memory() if device.type == "cuda" else here).to(device, non_blocking=True)
 
 
 def groups_of(sources: Sequence[list[int]], tokens: int) -> list[list[int]]:
