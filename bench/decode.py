@@ -54,7 +54,7 @@ ON_GPU = (OURS_HALF, OURS, PEER, PEER_AT_BEST)
 SENTENCES = {"cpu": 256, "cuda": 4096}
 BATCHES_TRIED = (2**12, 2**13, 2**14)  # tokens of sources, on a GPU
 TRIED_LENGTH = 12  # of the outputs, in a trial
-MOST_REPETITIONS, SHORT_ROW = 40, 8.0  # the latter in seconds
+MOST_REPETITIONS, SHORT_ROW = 40, 5.0  # the latter in seconds
 
 
 @dataclass(frozen=True)
