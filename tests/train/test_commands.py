@@ -1,6 +1,7 @@
 """The verbs of training, as people call them."""
 
 import json
+import re
 import resource
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import manyheads as mh
 from manyheads import checkpoint
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
+from manyheads.train.log import read_log
 from manyheads.train.run import train
 from manyheads.train.state import spark
 
@@ -63,6 +65,9 @@ def test_curves_are_drawn(place: Path, tmp_path: Path) -> None:
         done = manyheads("inspect", f"{place}/run", "--curves", f"{tmp_path}/run.{kind}")
         assert done.returncode == 0, done.stderr
         assert (tmp_path / f"run.{kind}").read_bytes().startswith(beginning)
+    titles = re.findall(r">(loss|perplexity|bleu)</text>", (tmp_path / "run.svg").read_text())
+    drawn = {key for line in read_log(place / "run" / "log.jsonl") for key in line}
+    assert titles == [key for key in ("loss", "perplexity", "bleu") if key in drawn]
     wrong = manyheads("inspect", f"{place}/run", "--curves", f"{tmp_path}/run.foo")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
 

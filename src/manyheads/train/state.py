@@ -12,6 +12,7 @@ from manyheads.train.log import LOG, read_log, told
 BARS = "▁▂▃▄▅▆▇█"
 COLUMNS = 60
 PICTURES = (".svg", ".png", ".pdf")
+CURVES = ("loss", "perplexity", "bleu")
 
 
 def is_run(folder: Path) -> bool:
@@ -66,7 +67,7 @@ def spark(values: Sequence[float | None]) -> str:
 
 
 def draw(run: Path, picture: Path) -> None:
-    """Loss, perplexity and BLEU against steps, as the picture's name says: .svg, .png or .pdf."""
+    """Loss, perplexity and, where there is any, BLEU against steps; .svg, .png or .pdf by the picture's name."""
     if picture.suffix not in PICTURES:
         raise RequestError(f"{picture}: curves are drawn as {', '.join(PICTURES)}")
     try:
@@ -78,13 +79,17 @@ def draw(run: Path, picture: Path) -> None:
 
     lines = read_log(run / LOG)
     pyplot.rcParams["svg.fonttype"] = "none"  # text stays text
-    figure, axes = pyplot.subplots(1, 3, figsize=(12, 3.5), constrained_layout=True)
-    for axis, key in zip(axes, ("loss", "perplexity", "bleu"), strict=True):
+    known = [key for key in CURVES if any(line.get(key) is not None for line in lines)] or ["loss"]
+    figure, axes = pyplot.subplots(
+        1, len(known), figsize=(4 * len(known), 3.5), constrained_layout=True, squeeze=False
+    )
+    for axis, key in zip(axes[0], known, strict=True):
         for kind in ("train", "valid"):
             own = [line for line in lines if line["kind"] == kind and line.get(key) is not None]
             points = [(line["step"], line[key]) for line in own]
             if points:
-                axis.plot(*zip(*points, strict=True), label=kind, marker="." if kind == "valid" else None)
+                label = "train, smoothed labels" if (kind, key) == ("train", "loss") else kind
+                axis.plot(*zip(*points, strict=True), label=label, marker="." if kind == "valid" else None)
         axis.set(title=key, xlabel="step", yscale="log" if key == "perplexity" else "linear")
         if axis.has_data():
             axis.legend()
