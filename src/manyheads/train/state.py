@@ -67,7 +67,7 @@ def spark(values: Sequence[float | None]) -> str:
 
 
 def draw(run: Path, picture: Path) -> None:
-    """Loss, perplexity and, where there is any, BLEU against steps; .svg, .png or .pdf by the picture's name."""
+    """Loss, perplexity and, where there is any, BLEU against steps; as .svg, .png or .pdf."""
     if picture.suffix not in PICTURES:
         raise RequestError(f"{picture}: curves are drawn as {', '.join(PICTURES)}")
     try:
