@@ -302,7 +302,7 @@ def test_an_output_bias_begins_at_zero_and_is_counted() -> None:
 def test_a_gain_scales_what_multiplies_and_leaves_what_is_looked_up() -> None:
     torch.manual_seed(3)
     config = mh.ModelConfig(vocabulary=20, layers=1, d_model=8, d_ff=16, heads=2)
-    whole = mh.Transformer(config)
+    whole = mh.Transformer(replace(config, initial_gain=1.0))
     torch.manual_seed(3)
     half = mh.Transformer(replace(config, initial_gain=0.5))
     for (name, one), other in zip(whole.named_parameters(), half.parameters(), strict=True):

@@ -4,7 +4,7 @@ Shapes: T tokens of all sentences, D = d_model, K = vocabulary.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -64,9 +64,13 @@ def in_short(value: float) -> str:
 
 
 def fresh(config: ModelConfig, seed: int = 0) -> Transformer:
-    """Untrained; two of the same shape and seed are the same."""
+    """Untrained; two of the same shape and seed are the same.
+
+    Its initial weights are Xavier's: with the default's half of them a model first bets that each word follows
+    itself, and some hundred steps are too few to unlearn that and to learn the task.
+    """
     torch.manual_seed(seed)
-    return Transformer(config)
+    return Transformer(replace(config, initial_gain=1.0))
 
 
 def hidden(model: Transformer, lesson: Lesson) -> Tensor:
