@@ -77,6 +77,12 @@ def test_splits_do_not_depend_on_what_was_read_before() -> None:
     assert elsewhere.ids.tolist() != one.read(subwords.encode_many(LINES), np.arange(4), 999).ids.tolist()
 
 
+def test_words_of_one_bucket_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    apart = [read(LINES, key=key).ids.tolist() for key in range(5)]
+    monkeypatch.setattr(resplit, "BUCKETS", 1)
+    assert [read(LINES, key=key).ids.tolist() for key in range(5)] == apart
+
+
 def test_a_text_that_grew_too_long_stays_as_it_is_stored() -> None:
     stored = parts(SUBWORDS["bpe"].encode_many(LINES))
     longest = max(map(len, stored))
