@@ -60,7 +60,7 @@ class Sampler:
         self.longest = max(map(len, self.scores), default=1)
         longest_first = sorted(reserved, key=len, reverse=True)
         self.reserved = re.compile(f"({'|'.join(map(re.escape, longest_first))})") if reserved else None
-        self.latest: tuple[str | None, list[Merging]] = None, []  # word, and the way on which all its drawings begin
+        self.latest: tuple[str | None, list[Merging]] = None, []  # word and its way without chance
         self._split: Callable[[str, random.Random], list[str]] = self._merge if is_bpe else self._walk
 
     def sample(self, text: str, chance: random.Random) -> list[int]:

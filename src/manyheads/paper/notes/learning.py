@@ -66,8 +66,8 @@ def in_short(value: float) -> str:
 def fresh(config: ModelConfig, seed: int = 0) -> Transformer:
     """Untrained; two of the same shape and seed are the same.
 
-    Its initial weights are Xavier's: with the default's half of them a model first bets that each word follows
-    itself, and some hundred steps are too few to unlearn that and to learn the task.
+    Its initial weights are Xavier's: with the default's half of them a model first bets that each word
+    follows itself, and some hundred steps are too few to unlearn that and to learn the task.
     """
     torch.manual_seed(seed)
     return Transformer(replace(config, initial_gain=1.0))
