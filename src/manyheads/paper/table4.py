@@ -35,7 +35,7 @@ PUBLISHED: tuple[tuple[str, str, str, float], ...] = (
     ("Dyer et al. (2016)", "generative", "40 thousand", 93.3),
 )
 
-MODEL = ModelConfig(layers=2, d_model=128, d_ff=512, heads=4, dropout=0.1)
+MODEL = ModelConfig(layers=2, d_model=128, d_ff=512, heads=4, dropout=0.1, initial_gain=1.0)
 TRAINING = TrainConfig(
     steps=1000,
     seconds=180,  # two models then take some minutes on two cores
