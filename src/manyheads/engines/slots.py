@@ -280,16 +280,20 @@ class Ended:
 
     def read(self, found: list[list[Hypothesis]]) -> None:
         """The hypotheses of each, best first, into their sentence's place."""
+        if not self.numbers:
+            return
         if self.arrived:
             self.arrived.synchronize()
-        arrays = [one.numpy() for one in self.results]
-        for number, *own in zip(self.numbers, *arrays, strict=True):
+        scores, lengths, *written = (one.numpy() for one in self.results)
+        lists = [one.tolist() for one in (scores, lengths, *(one[..., : lengths.max()] for one in written))]
+        for number, *own in zip(self.numbers, *lists, strict=True):
             results = [
-                Hypothesis(tokens[: length - 1].tolist(), scores[:length].tolist(), float(score))
-                for score, length, tokens, scores in zip(*own, strict=True)
+                Hypothesis(tokens[: length - 1], token_scores[:length], score)
+                for score, length, tokens, token_scores in zip(*own, strict=True)
                 if score > NEVER
             ]
-            found[number] = sorted(results, key=lambda one: -one.score)
+            results.sort(key=lambda one: -one.score)
+            found[number] = results
 
 
 class Steps:
