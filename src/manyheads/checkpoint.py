@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +113,20 @@ def describe(folder: str | os.PathLike[str]) -> Description:
     told = read_manifest(here)
     check_files(here, told["files"], (WEIGHTS,), MANIFEST)
     try:
-        config = Config.from_mapping(told["config"])
+        config = Config.from_mapping(without_what_means_nothing(told["config"]))
     except ConfigError as fault:
         raise CheckpointError(f"{here / MANIFEST}: {fault}") from None
     return Description(config, told["step"], told["languages"], told["training"], here)
+
+
+def without_what_means_nothing(tables: dict[str, Any]) -> dict[str, Any]:
+    """Keys of other kinds of model are written too, with defaults that may have changed since."""
+    model = tables.get("model")
+    if not isinstance(model, dict):
+        return tables
+    kind = model.get("kind", ModelConfig.kind)
+    others = {key.name for key in fields(ModelConfig) if kind not in (key.metadata["kinds"] or [kind])}
+    return {**tables, "model": {key: value for key, value in model.items() if key not in others}}
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -209,6 +219,7 @@ FREE_TO_CHANGE = {
     "dropout",
     "attention_dropout",
     "experts_balance",
+    "initial_gain",
 }  # of a model that another one's weights begin
 
 

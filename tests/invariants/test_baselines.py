@@ -174,6 +174,14 @@ def test_training_and_decoding_under_autocast_follow_full_precision(kind: str) -
     torch.testing.assert_close(logits.float(), expected[[2, 5]], atol=0.06, rtol=0.06)
 
 
+def test_the_gain_of_initial_weights_is_the_transformers_alone() -> None:
+    model = make_model(replace(PRESETS["tiny-rnn"].model, vocabulary=200))
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear) and module is not model.output:
+            bound = math.sqrt(6 / sum(module.weight.shape))
+            assert module.weight.detach().abs().max().item() == pytest.approx(bound, rel=0.02)
+
+
 @pytest.mark.parametrize("name", ["", *COMPARED["tiny"]])
 def test_a_new_model_knows_no_more_and_no_less_than_a_guess(name: str) -> None:
     """Nor has it made up its mind where to look: losses near log K, attention nearly even.

@@ -33,7 +33,7 @@ SOURCES = [[5, 6, 7, END], [9, END], [11, 12, 13, 14, 15, 8, END], [END], [20, 2
 def test_searching_in_slots_is_searching(
     how: mh.SearchConfig, window: int | None, places: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("SHRINK", 2), ("FEWEST_ROWS", 1), ("LOOK_EVERY", 2)):
+    for name, value in (("SHRINK", 2), ("FEWEST_ROWS", 1), ("LOOK_EVERY", 2), ("ENCODED_TOKENS", 8)):
         monkeypatch.setattr(slots_module, name, value)
     torch.manual_seed(5)
     model = mh.Transformer(replace(SMALL, window=window)).eval()

@@ -15,6 +15,7 @@ import torch
 import manyheads as mh
 from manyheads import checkpoint, folders
 from manyheads.config import SubwordConfig
+from manyheads.model import make_model
 from manyheads.text.subwords import SubwordPair, Subwords
 
 TEXTS = ["나는 집에 간다.", "I go home.", "우리는 학교에 간다."] * 10
@@ -149,6 +150,22 @@ def test_a_pickle_in_place_of_weights_is_refused_and_not_executed(tmp_path: Path
     with pytest.raises(mh.CheckpointError, match=r"weights\.safetensors: not safetensors"):
         checkpoint.load_model(tmp_path / "model")
     assert not (tmp_path / "mark").exists()
+
+
+def test_keys_of_other_kinds_of_model_may_have_had_other_defaults(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    config = replace(
+        CONFIG, model=mh.ModelConfig(kind="recurrent", vocabulary=300, layers=1, d_model=8, d_ff=8)
+    )
+    recurrent = make_model(config.model)
+    checkpoint.save(
+        folder, checkpoint.weights_of(recurrent), PAIR, config, step=1, languages=LANGUAGES, training={}
+    )
+    told = json.loads((folder / checkpoint.MANIFEST).read_text())
+    told["config"]["model"] |= {"initial_gain": 3.0, "norm": "pre"}
+    told["sha256"] = checkpoint.own_sum(told)
+    (folder / checkpoint.MANIFEST).write_text(json.dumps(told))
+    assert checkpoint.load_model(folder)[2].config.model == config.model
 
 
 def test_weights_of_another_model_are_refused_by_name_or_shape(tmp_path: Path) -> None:

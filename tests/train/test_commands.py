@@ -16,9 +16,8 @@ import manyheads as mh
 from manyheads import checkpoint
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
-from manyheads.train.log import read_log
 from manyheads.train.run import train
-from manyheads.train.state import spark
+from manyheads.train.state import CURVES, draw, spark
 
 PAIRS = [(f"I have {n} books.", f"나는 책이 {n}권 있다.") for n in range(120)]
 
@@ -65,11 +64,23 @@ def test_curves_are_drawn(place: Path, tmp_path: Path) -> None:
         done = manyheads("inspect", f"{place}/run", "--curves", f"{tmp_path}/run.{kind}")
         assert done.returncode == 0, done.stderr
         assert (tmp_path / f"run.{kind}").read_bytes().startswith(beginning)
-    titles = re.findall(r">(loss|perplexity|bleu)</text>", (tmp_path / "run.svg").read_text())
-    drawn = {key for line in read_log(place / "run" / "log.jsonl") for key in line}
-    assert titles == [key for key in ("loss", "perplexity", "bleu") if key in drawn]
     wrong = manyheads("inspect", f"{place}/run", "--curves", f"{tmp_path}/run.foo")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+
+
+def test_there_is_no_panel_without_a_curve(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    lines = [
+        {"kind": kind, "step": step, "loss": 2.0, "perplexity": 9.0}
+        for kind in ("train", "valid")
+        for step in (1, 2)
+    ]
+    lines.append({"kind": "end", "step": 2, "model": "mean of 1", "bleu": 3.0})
+    for more, titles in (([], ["loss", "perplexity"]), ([{"kind": "valid", "step": 3, "bleu": 9.0}], CURVES)):
+        (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines + more))
+        draw(tmp_path, tmp_path / "run.svg")
+        found = re.findall(r">(loss|perplexity|bleu)</text>", (tmp_path / "run.svg").read_text())
+        assert found == [*titles]
 
 
 def test_a_curve_of_one_line_falls_from_left_to_right() -> None:

@@ -240,6 +240,15 @@ def test_a_changed_configuration_is_refused_by_its_keys(data: Path, whole: Path,
         train(config(data, steps=14), whole, device="cpu")
 
 
+def test_initial_weights_are_no_matter_to_a_run_that_has_begun(data: Path, tmp_path: Path) -> None:
+    begun = config(data, steps=3)
+    train(begun, tmp_path / "run", device="cpu")
+    other = replace(begun, model=replace(begun.model, initial_gain=2 * begun.model.initial_gain))
+    assert train(other, tmp_path / "run", device="cpu") == "steps"
+    tuned = replace(other, train=replace(other.train, start_from=str(tmp_path / "run" / "model")))
+    assert train(tuned, tmp_path / "tuned", device="cpu") == "steps"
+
+
 def test_a_changed_configuration_may_be_insisted_on(data: Path, tmp_path: Path) -> None:
     train(config(data, steps=3), tmp_path / "run", device="cpu")
     assert train(config(data, steps=5), tmp_path / "run", change_config=True, device="cpu") == "steps"

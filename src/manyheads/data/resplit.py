@@ -33,11 +33,12 @@ class Resplit:
         self.begins[END] = True
         self.salt = np.uint64(random.Random(seed).getrandbits(64))
         self.numbers: dict[int, int] = {}  # of words, by their codes
-        self.codes = Growing()  # of words, by their numbers
-        self.first_in: Ints = np.zeros(BUCKETS, np.int64)  # the first word of each bucket, or any
+        self.codes = Growing()  # of words, by their numbers, the first of which is nobody's
+        self.first_in: Ints = np.zeros(BUCKETS, np.int64)  # the first word of each bucket
         self.starts, self.sizes, self.ids = Growing(), Growing(), Growing()  # of all splits; their ids
-        the_end = np.array([END])
-        self._learn({int(coded(the_end, np.array([0]))[0]): the_end})
+        self.codes.append(np.zeros(1, np.int64))
+        for of_nobody in (self.starts, self.sizes):
+            of_nobody.append(np.zeros(SPLITS, np.int64))
 
     def read(self, stored: Pieces, keys_B: Ints, longest: int) -> Pieces:
         """One that would have more than `longest` tokens stays as it is stored. Keys choose the splits."""
@@ -75,10 +76,11 @@ class Resplit:
     def _learn(self, words: dict[int, Ints]) -> None:
         """Words by their codes, with all of their splits, which are the same in every process."""
         chance, drawn = random.Random(), list[list[int]]()
-        for number, (code, ids) in enumerate(words.items(), len(self.numbers)):
+        for number, (code, ids) in enumerate(words.items(), len(self.codes.held)):
             text = self.subwords.decode(ids.tolist())
             chance.seed(f"{self.seed} {text}")
-            drawn += [self.sampler.sample(text, chance) or [END] for _ in range(SPLITS)]
+            is_end = ids[0] == END
+            drawn += [[END] if is_end else self.sampler.sample(text, chance) for _ in range(SPLITS)]
             self.numbers[code] = number
         codes = np.array([*words], np.int64)
         free = self.first_in[codes % BUCKETS] == 0

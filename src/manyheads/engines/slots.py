@@ -29,7 +29,7 @@ from manyheads.search import NEVER, Hypothesis, Wish, penalty
 WIDEST = 32  # beam that it serves
 LOOK_EVERY = 8  # steps between looks at what is over
 CAPTURE_AFTER = 32  # steps that are done as they are before a graph is worth its making
-ENCODED_TOKENS = 2**16  # that the encoder reads at once
+ENCODED_TOKENS = 2**16  # that the encoder reads at once, or fewer where memory is short
 MOST_SOURCE_TOKENS, LEAST_SOURCE_TOKENS = 2**17, 2**13  # of sentences that are encoded and wait
 WRITTEN_BYTES = 24  # of a token and its score, under way and ended
 ROOM_STEP = 64  # tokens: outputs have room for a multiple of it
@@ -233,7 +233,7 @@ class SlotSearch:
     def _encode(self, sources: list[list[int]]) -> list[int]:
         """The sources' keys and values put into the state; where each source begins in them."""
         firsts, start = [], 0
-        for part in groups_of(sources, ENCODED_TOKENS):
+        for part in groups_of(sources, min(ENCODED_TOKENS, self.size.source_tokens)):
             packed = Packed.of([sources[number] for number in part])
             firsts += (start + packed.offsets[:-1]).tolist()
             here = packed.pinned() if self.device.type == "cuda" else packed

@@ -139,7 +139,7 @@ def initialise(model: EncoderDecoder) -> None:
     stands. For what is looked up a deviation of d_model^-0.5, which the factor sqrt(d_model) of the
     embeddings (3.4) brings to 1.
     """
-    gain = model.config.initial_gain
+    gain = model.config.initial_gain if model.config.kind == "transformer" else 1.0
     for module in model.modules():
         if isinstance(module, nn.Linear) and module is not model.output:
             nn.init.xavier_uniform_(module.weight, gain)

@@ -100,7 +100,7 @@ class Sampler:
             open_to_us = scores.copy()
         return pieces
 
-    def _before_the_first_pass(self, word: str, chance: random.Random) -> "Merging":
+    def _before_the_first_pass(self, word: str, chance: random.Random) -> Merging:
         """The best merge each time, up to one that is passed over: where every drawing of a word begins."""
         if self.latest[0] != word:
             pieces = list(word)

@@ -79,16 +79,17 @@ def draw(run: Path, picture: Path) -> None:
 
     lines = read_log(run / LOG)
     pyplot.rcParams["svg.fonttype"] = "none"  # text stays text
-    known = [key for key in CURVES if any(line.get(key) is not None for line in lines)] or ["loss"]
+    drawn = [line for line in lines if line["kind"] in ("train", "valid")]
+    known = [key for key in CURVES if any(line.get(key) is not None for line in drawn)] or ["loss"]
     figure, axes = pyplot.subplots(
         1, len(known), figsize=(4 * len(known), 3.5), constrained_layout=True, squeeze=False
     )
     for axis, key in zip(axes[0], known, strict=True):
         for kind in ("train", "valid"):
-            own = [line for line in lines if line["kind"] == kind and line.get(key) is not None]
+            own = [line for line in drawn if line["kind"] == kind and line.get(key) is not None]
             points = [(line["step"], line[key]) for line in own]
             if points:
-                label = "train, smoothed labels" if (kind, key) == ("train", "loss") else kind
+                label = "train, as minimised" if (kind, key) == ("train", "loss") else kind
                 axis.plot(*zip(*points, strict=True), label=label, marker="." if kind == "valid" else None)
         axis.set(title=key, xlabel="step", yscale="log" if key == "perplexity" else "linear")
         if axis.has_data():
