@@ -17,6 +17,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from manyheads.errors import ManyheadsError
+
 # Of large matrix products, rows x inner x columns: which of them is fastest differs between devices.
 LARGE = {"cuda": [(8192, 8192, 8192), (16384, 8192, 8192), (8192, 8192, 16384)], "cpu": [(2048, 2048, 2048)]}
 PRODUCTS = {"cuda": (5, 30), "cpu": (1, 3)}  # unmeasured, measured
@@ -143,6 +145,14 @@ def write_json(path: Path | None, title: str, told: About, **parts: Any) -> None
 
 
 # ---- arguments that several benchmarks have
+
+
+def run(main: Callable[[], None]) -> None:
+    """What a benchmark does; wrong input is told in one line."""
+    try:
+        main()
+    except ManyheadsError as fault:
+        sys.exit(f"{Path(sys.argv[0]).name}: {fault}")
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:

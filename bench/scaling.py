@@ -36,7 +36,8 @@ RANKS = 2
 
 def main() -> None:
     parser = report.parser(__doc__)
-    parser.add_argument("--preset", default="small", help="the model (default: small)")
+    sizes = ["base", "big", "small", "tiny"]
+    parser.add_argument("--preset", default="small", choices=sizes, help="the model (default: small)")
     parser.add_argument("--tokens", type=int, default=2000, help="of a rank's share, a side (default: 2000)")
     parser.add_argument("--repetitions", type=report.positive, default=5)
     arguments = parser.parse_args()
@@ -108,4 +109,4 @@ def tell(found: dict[str, list[float]], arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)
