@@ -1,6 +1,6 @@
 """Translating, output tokens a second: ours against Hugging Face's generate, and on a CPU CTranslate2 too.
 
-    python bench/decode.py                  base size; on a GPU a minute and a half, on two cores some minutes
+    python bench/decode.py                  base size; on a GPU some three minutes, on two cores more
     python bench/decode.py --json result.json
     python bench/decode.py --profile        where each millisecond of our search goes
 
@@ -387,7 +387,7 @@ def show_profile(
 
 def parse_arguments() -> argparse.Namespace:
     parser = report.parser(__doc__)
-    parser.add_argument("--preset", default="base", choices=["base", "big", "small", "tiny"])
+    report.add_preset(parser, "base")
     parser.add_argument("--vocabulary", type=report.positive, default=mh.presets.BASE.vocabulary)
     parser.add_argument(
         "--sentences", type=report.positive, help="in all (default: 4096; on a CPU 256; profiled an eighth)"
@@ -399,7 +399,7 @@ def parse_arguments() -> argparse.Namespace:
         "--repetitions",
         type=report.positive,
         default=3,
-        help="the median counts (default: 3, and more until a row took eight seconds)",
+        help=f"the median counts (default: 3, and more until a row took {SHORT_ROW:.0f} seconds)",
     )
     parser.add_argument(
         "--row-seconds", type=float, help="a row that took so long is not repeated (default: 10 on a GPU)"
@@ -449,4 +449,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)

@@ -165,6 +165,13 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     return made
 
 
+def add_preset(parser: argparse.ArgumentParser, default: str) -> None:
+    sizes = ["base", "big", "small", "tiny"]
+    parser.add_argument(
+        "--preset", default=default, choices=sizes, help="the model's size (default: %(default)s)"
+    )
+
+
 def positive(text: str) -> int:
     number = int(text)
     if number < 1:

@@ -36,8 +36,7 @@ RANKS = 2
 
 def main() -> None:
     parser = report.parser(__doc__)
-    sizes = ["base", "big", "small", "tiny"]
-    parser.add_argument("--preset", default="small", choices=sizes, help="the model (default: small)")
+    report.add_preset(parser, "small")
     parser.add_argument("--tokens", type=int, default=2000, help="of a rank's share, a side (default: 2000)")
     parser.add_argument("--repetitions", type=report.positive, default=5)
     arguments = parser.parse_args()

@@ -459,7 +459,7 @@ def show_profile(arguments: argparse.Namespace, config: mh.ModelConfig, title: s
 
 def parse_arguments() -> argparse.Namespace:
     parser = report.parser(__doc__)
-    parser.add_argument("--preset", default="base", choices=["base", "big", "small", "tiny"])
+    report.add_preset(parser, "base")
     parser.add_argument("--vocabulary", type=int, default=mh.presets.BASE.vocabulary)
     parser.add_argument(
         "--batch-tokens", type=report.positive, help="target tokens a batch (default: 25,000; on a CPU 5,000)"
@@ -527,4 +527,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)
