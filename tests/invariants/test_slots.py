@@ -47,12 +47,17 @@ def test_searching_in_slots_is_searching(
     with torch.inference_mode():
         found = slots.run(SOURCES, wishes)
         again = slots.run(SOURCES[::-1], wishes[::-1])  # in places that others have left
+        unread = slots.run(SOURCES, wishes, token_scores=False)
     for results in (found, again[::-1]):
         for ours, theirs in zip(results, expected, strict=True):
             assert [one.tokens for one in ours] == [one.tokens for one in theirs]
             for a, b in zip(ours, theirs, strict=True):
                 assert a.score == pytest.approx(b.score, abs=1e-4)
                 assert a.token_scores == pytest.approx(b.token_scores, abs=1e-4)
+    for ours, theirs in zip(unread, found, strict=True):
+        assert [(one.tokens, one.score) for one in ours] == [(one.tokens, one.score) for one in theirs]
+        assert [one.total for one in ours] == pytest.approx([one.total for one in theirs], abs=1e-4)
+        assert not any(one.token_scores for one in ours)
     assert places == 2 or len(slots.steps) > 1
     assert any(len(results[0].tokens) < wish.limit for results, wish in zip(found, wishes, strict=True))
     assert all(len(results[0].tokens) >= wish.least for results, wish in zip(found, wishes, strict=True))
@@ -101,8 +106,10 @@ def test_the_best_words_of_rows_and_their_softmax(words: int, count: int) -> Non
 
 
 def test_groups_hold_no_more_tokens_than_there_is_room_for() -> None:
-    assert groups_of([[1] * 3, [1] * 3, [1] * 5, [1], [1] * 9], 8) == [[0, 1], [2, 3], [4]]
-    assert groups_of([], 8) == []
+    sources = [[1] * 3, [1] * 3, [1] * 5, [1], [1] * 9]
+    assert list(groups_of(sources, 8)) == [slice(0, 2), slice(2, 4), slice(4, 5)]
+    assert list(groups_of(sources, 8, 3)) == [slice(0, 1), slice(1, 2), slice(2, 4), slice(4, 5)]
+    assert list(groups_of([], 8)) == []
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """Beam and greedy search that stays on the GPU: what search.py does, without Python between the steps.
 
 A fixed number of places, each with a sentence; a step of all of them is one captured graph. Every few steps
-Python looks which are over, takes their results and gives their places to sentences that wait. When none
-waits and few are left, these move to the first places, and a step takes only those. search.py is the
+Python looks which are over, takes their results and gives their places to sentences that wait. It sees what
+was over some steps ago: the next steps are under way by then, so that the GPU never waits for Python. When
+none waits and few are left, these move to the first places, and a step takes only those. search.py is the
 definition: the tests hold this to it, and whatever else is wished for (sampling, words that must or must
 not come out, prefixes) is done there.
 
@@ -10,8 +11,8 @@ Shapes: B places, W hypotheses of each, R = B W rows; N results of a sentence, T
         for, C continuations, K words.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,9 @@ from manyheads.packed import Packed
 from manyheads.search import NEVER, Hypothesis, Wish, penalty
 
 WIDEST = 32  # beam that it serves
-LOOK_EVERY = 8  # steps between looks at what is over
+LOOK_EVERY = 4  # steps between looks at what is over
 CAPTURE_AFTER = 32  # steps that are done as they are before a graph is worth its making
-ENCODED_TOKENS = 2**16  # that the encoder reads at once, or fewer where memory is short
+ENCODED_FIRST, ENCODED_TOKENS = 2**13, 2**16  # that the encoder reads at once: few soon, then more
 MOST_SOURCE_TOKENS, LEAST_SOURCE_TOKENS = 2**17, 2**13  # of sentences that are encoded and wait
 WRITTEN_BYTES = 24  # of a token and its score, under way and ended
 ROOM_STEP = 64  # tokens: outputs have room for a multiple of it
@@ -164,46 +165,45 @@ class SlotSearch:
 
     # ---- the sentences
 
-    def run(self, sources: Sequence[list[int]], wishes: Sequence[Wish]) -> list[list[Hypothesis]]:
-        """The best hypotheses of each sentence, best first."""
-        found: list[list[Hypothesis]] = [[] for _ in sources]
-        for group in groups_of(sources, self.size.source_tokens):
-            self._search(group, sources, wishes, found)
+    def run(
+        self, sources: Sequence[list[int]], wishes: Sequence[Wish], token_scores: bool = True
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses of each sentence, best first; token scores if somebody reads them."""
+        found: list[list[Hypothesis]] = []
+        for part in groups_of(sources, self.size.source_tokens):
+            found += self._search(sources[part], wishes[part], token_scores)
         return found
 
     def _search(
-        self,
-        group: list[int],
-        sources: Sequence[list[int]],
-        wishes: Sequence[Wish],
-        found: list[list[Hypothesis]],
-    ) -> None:
-        firsts = self._encode([sources[number] for number in group])
+        self, sources: Sequence[list[int]], wishes: Sequence[Wish], token_scores: bool
+    ) -> list[list[Hypothesis]]:
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        firsts = self._encode(sources)
         asked = np.array(
             [
-                (first, len(sources[number]), wishes[number].limit, wishes[number].least)
-                for number, first in zip(group, firsts, strict=True)
+                (first, len(source), wish.limit, wish.least)
+                for first, source, wish in zip(firsts, sources, wishes, strict=True)
             ]
         )
-        inside = np.full(self.size.places, NOBODY)  # which of the group each place has
-        admitted = 0
-        ended = Ended([])
-        self.taken = self.size.places
-        while admitted < len(group) or (inside != NOBODY).any():
-            free = np.flatnonzero(inside[: self.taken] == NOBODY)[: len(group) - admitted]
+        inside = np.full(self.size.places, NOBODY)  # which of the sentences each place has
+        admitted, self.taken = 0, self.size.places
+        look, ended = self._look(inside), Ended(inside[:0], NOTHING, self.size.alpha)
+        while admitted < len(sources) or (inside != NOBODY).any():
+            free = np.flatnonzero(inside[: self.taken] == NOBODY)[: len(sources) - admitted]
             if len(free):
                 inside[free] = range(admitted, admitted + len(free))
                 self._admit(free, asked[inside[free]])
                 admitted += len(free)
-            if admitted == len(group):
+            if admitted == len(sources):
                 self._shrink(inside)
             self._steps().take(LOOK_EVERY)
-            ended.read(found)  # of the look before, while the GPU goes on
-            over = self.places.over[: self.taken].cpu().numpy()
-            done = np.flatnonzero(over & (inside[: self.taken] != NOBODY))
-            ended = self._leave(done, [group[one] for one in inside[done]])
+            before, look = look, self._look(inside)
+            ended.read(found)
+            done = before.done(inside)
+            ended = self._leave(done, inside[done], token_scores)
             inside[done] = NOBODY
         ended.read(found)
+        return found
 
     def _shrink(self, inside: Ints) -> None:
         """Few that are left move to the first places, so that a step takes those only.
@@ -230,11 +230,11 @@ class SlotSearch:
             self.steps[self.taken] = Steps(self.model, size, state, places, eager)
         return self.steps[self.taken]
 
-    def _encode(self, sources: list[list[int]]) -> list[int]:
+    def _encode(self, sources: Sequence[list[int]]) -> list[int]:
         """The sources' keys and values put into the state; where each source begins in them."""
         firsts, start = [], 0
-        for part in groups_of(sources, min(ENCODED_TOKENS, self.size.source_tokens)):
-            packed = Packed.of([sources[number] for number in part])
+        for part in groups_of(sources, min(ENCODED_TOKENS, self.size.source_tokens), ENCODED_FIRST):
+            packed = Packed.of(sources[part])
             firsts += (start + packed.offsets[:-1]).tolist()
             here = packed.pinned() if self.device.type == "cuda" else packed
             memory = self.model.encode(here.to(self.device, non_blocking=True))
@@ -257,39 +257,78 @@ class SlotSearch:
         here.scores[places, 0] = 0.0
         here.last[places], here.ended[places], here.over[places] = BEGIN, NEVER, False
 
-    def _leave(self, places: Ints, numbers: list[int]) -> "Ended":
-        """The results of these places on their way to the host; nobody waits for them here."""
-        if not len(places):
-            return Ended([])
-        chosen, here = sent(places, self.device), self.places
-        kept = here.ended, here.ended_lengths, here.ended_tokens, here.ended_token_scores
-        moved = [one[chosen].to("cpu", non_blocking=True) for one in kept]
-        arrived = torch.cuda.Event() if self.device.type == "cuda" else None
-        if arrived:
-            arrived.record()
-        return Ended(numbers, moved, arrived)
+    def _look(self, inside: Ints) -> "Look":
+        return Look(inside.copy(), Arriving.at_the_host([self.places.over[: self.taken]]))
+
+    def _leave(self, places: Ints, numbers: Ints, token_scores: bool) -> "Ended":
+        """The results of these sentences, which are in these places."""
+        here, chosen = self.places, sent(places, self.device)
+        kept = [here.ended, here.ended_lengths, here.ended_tokens]
+        kept += [here.ended_token_scores] if token_scores else []
+        results = Arriving.at_the_host([one[chosen] for one in kept]) if len(places) else NOTHING
+        return Ended(numbers, results, self.size.alpha)
 
 
-@dataclass
+@dataclass(frozen=True)
+class Arriving:
+    """Numbers on their way from the GPU. They are what they were when they left."""
+
+    tensors: list[Tensor]
+    event: torch.cuda.Event | None
+
+    @classmethod
+    def at_the_host(cls, tensors: list[Tensor]) -> "Arriving":
+        event = torch.cuda.Event() if tensors and tensors[0].is_cuda else None
+        copies = [one.to("cpu", non_blocking=True, copy=True) for one in tensors]
+        if event:
+            event.record()
+        return cls(copies, event)
+
+    def read(self) -> list[Tensor]:
+        if self.event:
+            self.event.synchronize()
+        return self.tensors
+
+
+NOTHING = Arriving([], None)
+
+
+@dataclass(frozen=True)
+class Look:
+    """Which places were over, and who was there."""
+
+    inside: Ints
+    over: Arriving
+
+    def done(self, inside: Ints) -> Ints:
+        """The places whose sentence was over, and is there still: others have come or moved since."""
+        over = self.over.read()[0].numpy()
+        then, now = self.inside[: len(over)], inside[: len(over)]
+        return np.flatnonzero(over & (then == now) & (now != NOBODY))
+
+
+@dataclass(frozen=True)
 class Ended:
     """Sentences that are over, and what was found for each."""
 
-    numbers: list[int]
-    results: list[Tensor] = field(default_factory=list)  # scores, lengths, tokens, token scores
-    arrived: torch.cuda.Event | None = None
+    numbers: Ints
+    results: Arriving  # scores, lengths, tokens, and scores of tokens if somebody reads them
+    alpha: float
 
     def read(self, found: list[list[Hypothesis]]) -> None:
         """The hypotheses of each, best first, into their sentence's place."""
-        if not self.numbers:
+        if not len(self.numbers):
             return
-        if self.arrived:
-            self.arrived.synchronize()
-        scores, lengths, *written = (one.numpy() for one in self.results)
-        lists = [one.tolist() for one in (scores, lengths, *(one[..., : lengths.max()] for one in written))]
-        for number, *own in zip(self.numbers, *lists, strict=True):
+        scores, lengths, *written = self.results.read()
+        log_p = scores * penalty(lengths, self.alpha)
+        written = [one[..., : lengths.max()] for one in written]
+        lists = [one.numpy().tolist() for one in (scores, lengths, log_p, *written)]
+        for number, *own in zip(self.numbers.tolist(), *lists, strict=True):
             results = [
-                Hypothesis(tokens[: length - 1], token_scores[:length], score)
-                for score, length, tokens, token_scores in zip(*own, strict=True)
+                Hypothesis(tokens[: length - 1], token_scores[0][:length], score)
+                if token_scores
+                else Hypothesis(tokens[: length - 1], [], score, total)
+                for score, length, total, tokens, *token_scores in zip(*own, strict=True)
                 if score > NEVER
             ]
             results.sort(key=lambda one: -one.score)
@@ -439,14 +478,11 @@ def sent(numbers: Ints, device: torch.device) -> Tensor:
     return (here.pin_memory() if device.type == "cuda" else here).to(device, non_blocking=True)
 
 
-def groups_of(sources: Sequence[list[int]], tokens: int) -> list[list[int]]:
-    """Numbers of sentences in their order, in groups of at most so many tokens together."""
-    groups: list[list[int]] = []
-    inside = tokens
-    for number, source in enumerate(sources):
-        if not groups or inside + len(source) > tokens:
-            groups.append([])
-            inside = 0
-        groups[-1].append(number)
-        inside += len(source)
-    return groups
+def groups_of(sources: Sequence[list[int]], most: int, first: int | None = None) -> Iterator[slice]:
+    """Sentences in their order, of at most so many tokens together; first fewer, each time twice as many."""
+    ends = np.cumsum([0, *map(len, sources)])
+    start, tokens = 0, min(first or most, most)
+    while start < len(sources):
+        end = int(np.searchsorted(ends, ends[start] + tokens, "right")) - 1
+        yield slice(start, max(start + 1, end))
+        start, tokens = max(start + 1, end), min(2 * tokens, most)

@@ -4,8 +4,10 @@ import copy
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -104,10 +106,14 @@ class TorchEngine:
         *,
         scores: Scores = "total",
     ) -> list[list[Hypothesis]]:
-        """The best translations of each source, best first, in the order of the sources. Scores are free."""
-        wishes = [self._within_reach(source, wish) for source, wish in zip(sources, wishes, strict=True)]
+        """The best translations of each source, best first, in the order of the sources.
+
+        Scores are free, but on a GPU those of tokens take their time to be read.
+        """
+        if self.reach is not None:
+            wishes = [self._within_reach(source, wish) for source, wish in zip(sources, wishes, strict=True)]
         in_slots = self.device.type == "cuda" and can_serve(self.searcher, wishes, how)
-        look = self._search_in_slots if in_slots else self._search
+        look = partial(self._search_in_slots, token_scores=scores != "none") if in_slots else self._search
         found: list[list[Hypothesis]] = [[] for _ in sources]
         for numbers in alike([len(source) for source in sources], SHORT_IN_SLOTS if in_slots else SHORT):
             own, asked = [sources[number] for number in numbers], [wishes[number] for number in numbers]
@@ -128,14 +134,14 @@ class TorchEngine:
         return search(model.step, open_sentences, wishes, how, self.device, limits)
 
     def _search_in_slots(
-        self, sources: list[list[int]], wishes: list[Wish], how: SearchConfig
+        self, sources: list[list[int]], wishes: list[Wish], how: SearchConfig, token_scores: bool = True
     ) -> list[list[Hypothesis]]:
         """The same on a GPU, as captured graphs; by one thread at a time."""
         with self.slots_taken:
             size = SearchSize.of(sources, wishes, how, min(GPU_ROWS, GPU_SENTENCES * how.width))
             slots = self.slots.pop(size, None) or self._slots_like(size, max(map(len, sources)))
             self.slots[size] = slots  # under the size that was asked for; the latest stands last
-            return slots.run(sources, wishes)
+            return slots.run(sources, wishes, token_scores)
 
     def _slots_like(self, size: SearchSize, longest: int) -> SlotSearch:
         """Smaller where memory is short; older ones are forgotten first."""
@@ -147,8 +153,7 @@ class TorchEngine:
         return SlotSearch(self.searcher, fits, dtype, self.device)
 
     def _within_reach(self, source: list[int], wish: Wish) -> Wish:
-        if self.reach is None:
-            return wish
+        assert self.reach is not None
         if len(source) > self.reach:
             raise RequestError(
                 f"a sentence of {len(source)} tokens, but the model's learned positions reach {self.reach}: "
@@ -231,15 +236,15 @@ def alike(lengths: Sequence[int], short: int = SHORT) -> Iterator[list[int]]:
 
     The first of a group to be admitted is its longest, so that the room for keys never has to grow.
     """
-    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
-    group: list[int] = []
-    for number in order:
-        if group and lengths[number] * 2 < lengths[group[0]] and lengths[group[0]] > short:
-            yield group
-            group = []
-        group.append(number)
-    if group:
-        yield group
+    all_lengths = np.asarray(lengths, dtype=np.int64)
+    order = np.argsort(-all_lengths, kind="stable")
+    sorted_lengths, start = all_lengths[order], 0
+    while start < len(order):
+        longest, end = sorted_lengths[start], len(order)
+        if longest > short:
+            end = int(np.searchsorted(-2 * sorted_lengths, -longest, "right"))
+        yield order[start:end].tolist()
+        start = end
 
 
 # ---- several models that decide together
