@@ -184,3 +184,11 @@ def _keep_slots(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 _pad.register_autograd(lambda ctx, grad: (_unpad(grad, ctx.slots), None, None), setup_context=_keep_slots)
 _unpad.register_autograd(lambda ctx, grad: (_pad(grad, ctx.slots, ctx.room), None), setup_context=_keep_slots)
+
+
+def put_offsets(room: NDArray[np.int64], real: NDArray[np.int32], fillers: NDArray[np.int64]) -> None:
+    """Real sentences, then those that fill up, then empty ones."""
+    end = len(real) + len(fillers)
+    room[: len(real)] = real
+    room[len(real) : end] = real[-1] + fillers
+    room[end:] = room[end - 1]

@@ -12,7 +12,7 @@ from draw import stir
 from manyheads.data.batches import Batch
 from manyheads.engines import slots as slots_module
 from manyheads.engines.slots import SearchSize, SlotSearch, can_serve
-from manyheads.engines.torch import TorchEngine
+from manyheads.engines.torch import TorchEngine, rounded
 from manyheads.search import Wish
 from manyheads.train.captured import Captured
 from manyheads.train.distributed import World
@@ -176,3 +176,30 @@ def test_searching_in_slots_is_searching(
     assert same >= 0.98 * len(sources)  # two within rounding may change places
     lengths = [len(results[0].tokens) for results in found]
     assert len(set(lengths)) > 5
+
+
+def test_a_graph_reads_sources_as_they_are_read_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots_module, "READ_TOKENS", 256)
+    torch.manual_seed(8)
+    exact = mh.Transformer(TINY).eval()
+    stir(exact)
+    model = rounded(exact).cuda()
+    chance = np.random.default_rng(8)
+    sources = [[*chance.integers(3, 500, length).tolist(), 2] for length in chance.integers(0, 40, 60)]
+    sources += [[5] * 300 + [2], [6, 2]]  # one that is longer than what is read at once
+    size = SearchSize.of(sources, [Wish(9)] * len(sources), mh.SearchConfig(beam=1), 64)
+    slots = SlotSearch(model, size, torch.bfloat16, torch.device("cuda"))
+    total, read = sum(map(len, sources)), []
+    with torch.inference_mode():
+        for fills in (False, True):
+            slots.reading.fills = fills
+            firsts = slots._encode(sources)
+            assert firsts == np.cumsum([0, *map(len, sources)])[:-1].tolist()
+            state = slots.state
+            read.append(torch.stack((state.source_keys, state.source_values))[:, :, :total].float())
+            state.source_keys.zero_()
+            state.source_values.zero_()
+    assert slots.reading.graph is not None
+    as_it_is, in_a_graph = read
+    assert as_it_is.abs().mean() > 0.1
+    torch.testing.assert_close(in_a_graph, as_it_is, atol=0.05, rtol=0.05)

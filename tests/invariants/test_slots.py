@@ -10,6 +10,7 @@ pytest.importorskip("triton", reason="Triton is not installed: its kernels canno
 import manyheads as mh
 from draw import stir
 from manyheads.config import END
+from manyheads.engines import reading as reading_module
 from manyheads.engines import slots as slots_module
 from manyheads.engines.slots import SearchSize, SlotSearch, can_serve, groups_of
 from manyheads.engines.torch import TorchEngine
@@ -30,11 +31,14 @@ SOURCES = [[5, 6, 7, END], [9, END], [11, 12, 13, 14, 15, 8, END], [END], [20, 2
     ],
 )
 @pytest.mark.parametrize("places", [2, 8])  # some must wait; few that are left go on in fewer places
+@pytest.mark.parametrize("longest", [4, 8])  # sources are read as they are, or filled up
 def test_searching_in_slots_is_searching(
-    how: mh.SearchConfig, window: int | None, places: int, monkeypatch: pytest.MonkeyPatch
+    how: mh.SearchConfig, window: int | None, places: int, longest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("SHRINK", 2), ("FEWEST_ROWS", 1), ("LOOK_EVERY", 2), ("ENCODED_TOKENS", 8)):
+    for name, value in (("SHRINK", 2), ("FEWEST_ROWS", 1), ("LOOK_EVERY", 2), ("READ_TOKENS", 8)):
         monkeypatch.setattr(slots_module, name, value)
+    monkeypatch.setattr(reading_module, "FILLER", 3)
+    monkeypatch.setattr(reading_module, "LONGEST", longest)
     torch.manual_seed(5)
     model = mh.Transformer(replace(SMALL, window=window)).eval()
     stir(model)
@@ -108,7 +112,6 @@ def test_the_best_words_of_rows_and_their_softmax(words: int, count: int) -> Non
 def test_groups_hold_no_more_tokens_than_there_is_room_for() -> None:
     sources = [[1] * 3, [1] * 3, [1] * 5, [1], [1] * 9]
     assert list(groups_of(sources, 8)) == [slice(0, 2), slice(2, 4), slice(4, 5)]
-    assert list(groups_of(sources, 8, 3)) == [slice(0, 1), slice(1, 2), slice(2, 4), slice(4, 5)]
     assert list(groups_of([], 8)) == []
 
 

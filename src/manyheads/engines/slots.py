@@ -22,6 +22,7 @@ from torch import Tensor
 
 from manyheads import kernels
 from manyheads.config import BEGIN, END, ModelConfig, SearchConfig
+from manyheads.engines.reading import Reading
 from manyheads.model.slots import SlotState
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
@@ -30,7 +31,7 @@ from manyheads.search import NEVER, Hypothesis, Wish, penalty
 WIDEST = 32  # beam that it serves
 LOOK_EVERY = 4  # steps between looks at what is over
 CAPTURE_AFTER = 32  # steps that are done as they are before a graph is worth its making
-ENCODED_FIRST, ENCODED_TOKENS = 2**13, 2**16  # that the encoder reads at once: few soon, then more
+READ_TOKENS = 2**14  # of sources, at once
 MOST_SOURCE_TOKENS, LEAST_SOURCE_TOKENS = 2**17, 2**13  # of sentences that are encoded and wait
 WRITTEN_BYTES = 24  # of a token and its score, under way and ended
 ROOM_STEP = 64  # tokens: outputs have room for a multiple of it
@@ -77,11 +78,20 @@ class SearchSize:
             how.alpha,
         )
 
+    @property
+    def read_tokens(self) -> int:
+        return min(READ_TOKENS, self.source_tokens)
+
+    @property
+    def source_room(self) -> int:
+        """What only fills up needs room too."""
+        return self.source_tokens + self.read_tokens
+
     def bytes(self, config: ModelConfig, each: int) -> int:
         """Of all keys and values, and of what is written."""
         tokens = self.places * self.width * self.room
         keys = config.layers * config.heads * (config.key_width + config.value_width) * each
-        return (tokens + self.source_tokens) * keys + WRITTEN_BYTES * tokens
+        return (tokens + self.source_room) * keys + WRITTEN_BYTES * tokens
 
     def that_fits(self, config: ModelConfig, each: int, most: float, longest: int) -> "SearchSize":
         """With less ahead, then with fewer places, until it takes no more bytes; or the least there is."""
@@ -157,8 +167,9 @@ class SlotSearch:
     ) -> None:
         self.model, self.size, self.device = model, size, device
         self.state = SlotState.make(
-            model.config, size.places, size.width, size.room + 1, size.source_tokens, dtype, device
+            model.config, size.places, size.width, size.room + 1, size.source_room, dtype, device
         )
+        self.reading = Reading(model, self.state, size.read_tokens)
         self.places = Places.make(size, device)
         self.steps: dict[int, Steps] = {}  # by the places that one takes
         self.taken = size.places  # of them, now
@@ -233,16 +244,11 @@ class SlotSearch:
     def _encode(self, sources: Sequence[list[int]]) -> list[int]:
         """The sources' keys and values put into the state; where each source begins in them."""
         firsts, start = [], 0
-        for part in groups_of(sources, min(ENCODED_TOKENS, self.size.source_tokens), ENCODED_FIRST):
+        for part in groups_of(sources, self.reading.tokens):
             packed = Packed.of(sources[part])
             firsts += (start + packed.offsets[:-1]).tolist()
-            here = packed.pinned() if self.device.type == "cuda" else packed
-            memory = self.model.encode(here.to(self.device, non_blocking=True))
-            end = start + len(packed.tokens)
-            for layer, (keys, values) in enumerate(self.model.keys_of_source(memory)):
-                self.state.source_keys[layer, start:end] = keys
-                self.state.source_values[layer, start:end] = values
-            start = end
+            self.reading.read(packed, start)
+            start += len(packed.tokens)
         return firsts
 
     def _admit(self, free: Ints, asked: Ints) -> None:
@@ -251,11 +257,17 @@ class SlotSearch:
         places, firsts, lengths, limits, least = sent(numbers, self.device).unbind(1)
         state, here, width = self.state, self.places, self.size.width
         state.source_first[places], state.source_lengths[places] = firsts, lengths
-        state.lengths.view(-1, width)[places] = 0
-        here.limits[places], here.least[places], here.lengths[places] = limits, least, 0
-        here.scores[places] = NEVER
-        here.scores[places, 0] = 0.0
-        here.last[places], here.ended[places], here.over[places] = BEGIN, NEVER, False
+        here.limits[places], here.least[places] = limits, least
+        for room, number in (
+            (state.lengths.view(-1, width), 0),
+            (here.lengths, 0),
+            (here.scores, NEVER),
+            (here.scores[:, 0], 0.0),
+            (here.last, BEGIN),
+            (here.ended, NEVER),
+            (here.over, False),
+        ):
+            room.index_fill_(0, places, number)  # an assignment would copy the number there, and wait
 
     def _look(self, inside: Ints) -> "Look":
         return Look(inside.copy(), Arriving.at_the_host([self.places.over[: self.taken]]))
@@ -478,11 +490,11 @@ def sent(numbers: Ints, device: torch.device) -> Tensor:
     return (here.pin_memory() if device.type == "cuda" else here).to(device, non_blocking=True)
 
 
-def groups_of(sources: Sequence[list[int]], most: int, first: int | None = None) -> Iterator[slice]:
-    """Sentences in their order, of at most so many tokens together; first fewer, each time twice as many."""
-    ends = np.cumsum([0, *map(len, sources)])
-    start, tokens = 0, min(first or most, most)
+def groups_of(sources: Sequence[list[int]], tokens: int) -> Iterator[slice]:
+    """Sentences in their order, of at most so many tokens together."""
+    offsets, start = np.cumsum([0, *map(len, sources)]), 0
     while start < len(sources):
-        end = int(np.searchsorted(ends, ends[start] + tokens, "right")) - 1
-        yield slice(start, max(start + 1, end))
-        start, tokens = max(start + 1, end), min(2 * tokens, most)
+        end = int(np.searchsorted(offsets, offsets[start] + tokens, "right")) - 1
+        end = max(start + 1, end)  # one that is longer goes alone
+        yield slice(start, end)
+        start = end

@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, distributed, nn
 
 from manyheads import kernels
@@ -21,7 +20,7 @@ from manyheads.config import Config, TrainConfig
 from manyheads.data.batches import Batch
 from manyheads.model.attention import SPANS_LONGEST, SPANS_WIDTH_LIMIT, has_kernel
 from manyheads.model.layers import Linear
-from manyheads.packed import Packed
+from manyheads.packed import Packed, put_offsets
 from manyheads.train.distributed import World
 from manyheads.train.optimiser import Optimiser
 
@@ -268,14 +267,6 @@ def fill_up(batch: Batch, size: BatchSize, filler: int) -> Tensor:
     for room, side, lack in zip(offsets, (batch.source, batch.labels), lacking, strict=True):
         put_offsets(room, side.offsets.numpy(), np.minimum(filler * np.arange(1, fillers + 1), lack))
     return row
-
-
-def put_offsets(room: NDArray[np.int64], real: NDArray[np.int32], fillers: NDArray[np.int64]) -> None:
-    """Real sentences, then those that fill up, then empty ones."""
-    end = len(real) + len(fillers)
-    room[: len(real)] = real
-    room[len(real) : end] = real[-1] + fillers
-    room[end:] = room[end - 1]
 
 
 def unpack(row: Tensor, size: BatchSize, longest: int) -> tuple[Packed, Packed, Tensor]:
