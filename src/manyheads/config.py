@@ -368,6 +368,11 @@ class TrainConfig(Section):
     smoothing_over: Literal["all", "others"] = setting(
         "all", "who gets that share: all K words (e/K), or the K - 1 others"
     )
+    agreement: float = setting(
+        0.0,
+        "read a batch twice, with other numbers dropped, and weigh so what the readings disagree on (R-Drop)",
+        at_least=0,
+    )
     log_every: int = setting(50, "steps between lines of the log", at_least=1)
     validate_every: int = setting(1000, "steps between validations", at_least=1)
     bleu_sentences: int = setting(
@@ -379,6 +384,11 @@ class TrainConfig(Section):
     checkpoint_every: int = setting(1000, "steps between checkpoints", at_least=1)
     keep: int = setting(5, "checkpoints kept, beside the best", at_least=1)
     average: int = setting(5, "last checkpoints that the final model is the mean of (6.1)", at_least=1)
+
+    @property
+    def readings(self) -> int:
+        """How many times a batch is read."""
+        return 2 if self.agreement else 1
 
 
 @dataclass(frozen=True, kw_only=True)

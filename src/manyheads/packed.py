@@ -78,6 +78,11 @@ class Packed:
         longest = int(offsets.diff().max()) if end > start else 0
         return type(self)(self.tokens[first:last], offsets, longest)
 
+    def twice(self) -> Self:
+        """Every sentence a second time, behind all of them."""
+        offsets = torch.cat((self.offsets, self.offsets[1:] + len(self.tokens)))
+        return type(self)(torch.cat((self.tokens, self.tokens)), offsets, self.longest)
+
     def pinned(self) -> Self:
         """In page-locked memory, out of which a GPU copies while it computes."""
         return type(self)(self.tokens.pin_memory(), self.offsets.pin_memory(), self.longest)

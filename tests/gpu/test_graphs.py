@@ -98,6 +98,24 @@ def test_so_are_those_of_other_models(norm: str) -> None:
     assert found == pytest.approx(plain_losses(batches, None, other), rel=1e-2)
 
 
+def test_so_are_those_that_read_a_batch_twice() -> None:
+    """Without dropout both readings are one, and all that agreement asks for is there."""
+    chance = np.random.default_rng(5)
+    batches = [batch(chance, 20)] * 6
+    learner = Learner(agreement=2.0)
+    found = [learner.update([one])[1] for one in batches]
+    assert found == pytest.approx(plain_losses(batches, None), rel=1e-2)
+
+
+def test_readings_that_disagree_cost_more() -> None:
+    chance = np.random.default_rng(6)
+    one = batch(chance, 20)
+    dropped = replace(TINY, dropout=0.3)
+    for _ in range(3):  # as it is, then captured
+        low, high = (Learner(dropped, agreement=weight).update([one] * 2)[1] for weight in (1e-9, 5.0))
+        assert high > 1.01 * low
+
+
 def test_the_size_that_a_batch_is_filled_up_to_changes_nothing() -> None:
     chance = np.random.default_rng(3)
     one = batch(chance, 20)

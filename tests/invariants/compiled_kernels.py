@@ -17,7 +17,7 @@ RESIDUAL = {**dict.fromkeys(("x", "h", "y", "total", "d_y", "d_x", "d_h"), HALF)
 RESIDUAL |= dict.fromkeys(("gain", "bias", "mean", "deviation", "d_gain", "d_bias", "sum_of_d_h"), REAL)
 RESIDUAL |= {"epsilon": NUMBER, "dropout": NUMBER}
 NORM = {"D": 512, "BLOCK": 512, "ROWS": 2, "DROPS": True}
-LOSS = {"logits": HALF, "labels": LONG, "loss": REAL, "nll": REAL, "a": NUMBER, "b": NUMBER}
+LOSS = {"logits": HALF, "labels": LONG, "loss": REAL, "nll": REAL, "a": NUMBER, "b": NUMBER, "c": NUMBER}
 PRODUCT = {"d_out": HALF, "out": HALF, "d_product": HALF, "sums": REAL}
 SUMMARY = {"logits": REAL, "greatest": REAL, "total": REAL}
 
@@ -30,6 +30,7 @@ KERNELS = [
     (residual.residual_forward, RESIDUAL, NORM),
     (residual.residual_backward, RESIDUAL, NORM),
     (cross_entropy.cross_entropy_row, LOSS, {"IGNORED": -1, "BLOCK": 4096}),
+    (cross_entropy.cross_entropy_of_two_rows, LOSS, {"IGNORED": -1, "BLOCK": 4096}),
     (products.product_backward, PRODUCT, {"CLOSES": True, "ROWS": 32, "COLUMNS": 128}),
     (summary.summarise, SUMMARY, {"WORDS": 128, "CHUNKS": 16}),
 ]

@@ -19,7 +19,7 @@ from manyheads import kernels
 from manyheads.kernels import cross_entropy, products, residual
 from manyheads.kernels.split import split
 from manyheads.model.attention import Rule, attend
-from manyheads.train.loss import plain_loss, smoothing_weights
+from manyheads.train.loss import plain_loss, plain_loss_of_two, smoothing_weights
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = [(torch.float32, 2e-5), (torch.float16, 3e-3)]
@@ -210,6 +210,29 @@ def test_the_cross_entropy_and_its_gradient_are_the_plain_ones(
     assert nll.sum().item() == pytest.approx(plain.nll.item(), rel=1e-5)
     assert distance(logits, expected) < tolerance
     assert (logits[3] == 0).all()
+    assert loss[3] == nll[3] == 0
+
+
+@each_dtype
+@pytest.mark.parametrize("words", [5, 300, 9000])
+@pytest.mark.parametrize("agreement", [0.0, 2.5])
+def test_so_are_those_of_two_readings(
+    words: int, agreement: float, dtype: torch.dtype, tolerance: float
+) -> None:
+    train = mh.TrainConfig(agreement=agreement)
+    logits, labels = 3 * normal(2, 7, words, dtype=dtype), torch.randint(0, words, (7,), device=DEVICE)
+    labels[3] = cross_entropy.IGNORED
+    counts = labels >= 0
+    exact = logits.double().requires_grad_()
+    plain = plain_loss_of_two(exact[:, counts], labels[counts], train)
+    (expected,) = torch.autograd.grad(plain.total, exact)
+    loss, nll = cross_entropy.cross_entropy_of_two_(
+        logits, labels, smoothing_weights(words, train), train.agreement
+    )
+    assert loss.sum().item() == pytest.approx(plain.total.item(), rel=1e-5)
+    assert nll.sum().item() == pytest.approx(plain.nll.item(), rel=1e-5)
+    assert distance(logits, expected) < tolerance
+    assert (logits[:, 3] == 0).all()
     assert loss[3] == nll[3] == 0
 
 

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 import manyheads as mh
 import manyheads.train.loss as loss_module
-from manyheads.train.loss import Loss, chunked_loss, plain_loss
+from manyheads.train.loss import Loss, chunked_loss, plain_loss, plain_loss_of_two
 
 SMOOTHINGS = st.builds(
     mh.TrainConfig,
@@ -48,6 +49,48 @@ def test_the_chunked_loss_equals_the_plain_one(
     inputs = (hidden, *output.parameters())
     for fast, slow in zip(gradients(chunked, *inputs), gradients(plain, *inputs), strict=True):
         torch.testing.assert_close(fast, slow)
+
+
+@given(st.integers(1, 12), st.integers(3, 9), st.integers(1, 90), SMOOTHINGS, st.floats(0, 5), st.booleans())
+def test_so_does_that_of_two_readings(
+    tokens: int, words: int, chunk_logits: int, train: mh.TrainConfig, agreement: float, bias: bool
+) -> None:
+    train = replace(train, agreement=agreement)
+    hidden, output, _ = problem(2 * tokens, words, 3, bias=bias)
+    labels = torch.randint(0, words, (tokens,))
+    chunked = chunked_loss(hidden, output, labels, train, readings=2, chunk_logits=chunk_logits)
+    plain = plain_loss_of_two(output(hidden).view(2, tokens, words), labels, train)
+    torch.testing.assert_close(chunked.total, plain.total)
+    torch.testing.assert_close(chunked.nll, plain.nll)
+    assert chunked.tokens == tokens
+    inputs = (hidden, *output.parameters())
+    for fast, slow in zip(gradients(chunked, *inputs), gradients(plain, *inputs), strict=True):
+        torch.testing.assert_close(fast, slow)
+
+
+def test_disagreement_is_what_torch_computes() -> None:
+    hidden, output, labels = problem(12, 7, 3)
+    readings = output(hidden).log_softmax(-1).view(2, 6, 7)
+    one, two = (
+        nn.functional.kl_div(readings[a], readings[1 - a], log_target=True, reduction="sum") for a in (0, 1)
+    )
+    with_it, without = (
+        chunked_loss(hidden, output, labels[:6], mh.TrainConfig(agreement=weight), readings=2)
+        for weight in (3.0, 0.0)
+    )
+    torch.testing.assert_close(with_it.total - without.total, 3 * (one + two) / 2)
+
+
+def test_two_like_readings_are_one() -> None:
+    hidden, output, labels = problem(9, 7, 3)
+    once = chunked_loss(hidden, output, labels, mh.TrainConfig())
+    twice = chunked_loss(
+        torch.cat((hidden, hidden)), output, labels, mh.TrainConfig(agreement=2.0), readings=2
+    )
+    torch.testing.assert_close(twice.total, once.total)
+    inputs = (hidden, *output.parameters())
+    for a, b in zip(gradients(twice, *inputs), gradients(once, *inputs), strict=True):
+        torch.testing.assert_close(a, b)
 
 
 @given(st.floats(0, 0.9))

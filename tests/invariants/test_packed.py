@@ -47,6 +47,14 @@ def test_padding_is_undone_and_is_zero(texts: list[list[int]]) -> None:
         assert torch.autograd.gradcheck(lambda x: packed.unpad(packed.pad(x) ** 2), values)
 
 
+@given(sentences())
+def test_twice_is_every_sentence_a_second_time(texts: list[list[int]]) -> None:
+    packed = mh.Packed.of(texts)
+    twice = packed.twice()
+    assert [one.tolist() for one in twice.split()] == texts + texts
+    assert twice.longest == packed.longest
+
+
 def test_to_a_device_moves_tokens_and_offsets() -> None:
     moved = mh.Packed.of([[1, 2], [3]]).to("meta")
     assert moved.tokens.device.type == moved.offsets.device.type == "meta"

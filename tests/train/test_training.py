@@ -24,7 +24,7 @@ from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
 from manyheads.train import loop
 from manyheads.train.log import Bar, RunLog, read_log
-from manyheads.train.loss import chunked_loss
+from manyheads.train.loss import chunked_loss, plain_loss_of_two
 from manyheads.train.optimiser import make_parts
 from manyheads.train.run import train
 from manyheads.train.state import described
@@ -238,6 +238,38 @@ def test_batches_of_every_shape_are_one_program(monkeypatch: pytest.MonkeyPatch)
 def test_a_changed_configuration_is_refused_by_its_keys(data: Path, whole: Path, tmp_path: Path) -> None:
     with pytest.raises(mh.ConfigError, match=r"train\.steps was 12, is 14.*--change-config"):
         train(config(data, steps=14), whole, device="cpu")
+
+
+def test_a_batch_that_is_read_twice_is_told_to_agree(data: Path, whole: Path, tmp_path: Path) -> None:
+    train(config(data, agreement=4.0), tmp_path / "run", device="cpu")
+    once, twice = (
+        [one for one in read_log(run / "log.jsonl") if one["kind"] == "train"]
+        for run in (whole, tmp_path / "run")
+    )
+    assert [one["flops"] for one in twice] == [2 * one["flops"] for one in once]
+    assert [one["tokens"] for one in twice] == [one["tokens"] for one in once]
+    assert twice[-1]["loss"] < 0.9 * twice[0]["loss"]
+    assert [one["loss"] for one in twice] != pytest.approx([one["loss"] for one in once], rel=1e-3)
+
+
+def test_the_objective_of_two_readings_is_the_definition() -> None:
+    torch.manual_seed(1)
+    model = mh.Transformer(mh.ModelConfig(vocabulary=50, layers=1, d_model=16, d_ff=32, heads=2, dropout=0.3))
+    asked = mh.TrainConfig(agreement=2.0)
+    source, target = mh.Packed.of([[3, 4, 5], [6]]), mh.Packed.of([[7, 8], [9, 10, 11]])
+    torch.manual_seed(2)
+    total, nll = loop.Objective(model.train(), asked)(source, target, target.tokens)
+    torch.manual_seed(2)
+    logits = model(source.twice(), target.twice()).view(2, len(target.tokens), 50)
+    expected = plain_loss_of_two(logits, target.tokens, asked)
+    torch.testing.assert_close(total, expected.total)
+    torch.testing.assert_close(nll, expected.nll)
+    assert not torch.allclose(logits[0], logits[1], atol=0.1)
+
+
+def test_agreement_of_readings_that_cannot_differ_is_refused(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(mh.ConfigError, match=r"train\.agreement is 2, but model\.dropout is 0.*raise"):
+        train(config(data, agreement=2.0, dropout=0.0), tmp_path / "run", device="cpu")
 
 
 def test_initial_weights_are_no_matter_to_a_run_that_has_begun(data: Path, tmp_path: Path) -> None:

@@ -83,13 +83,16 @@ class Objective(nn.Module):
         self.hidden = torch.compile(model.hidden, dynamic=True) if train.compile else model.hidden
 
     def forward(self, source: Packed, inputs: Packed, labels_T: Tensor) -> tuple[Tensor, Tensor]:
+        readings = self.train_config.readings
+        if readings == 2:
+            source, inputs = source.twice(), inputs.twice()
         if self.train_config.compile:
             source, inputs = source.computed(), inputs.computed()
         config, extra = self.model.config, list[Tensor]()
         hidden_TD = (
             self.hidden(source, inputs, losses=extra) if config.experts else self.hidden(source, inputs)
         )
-        loss = chunked_loss(hidden_TD, self.model.output, labels_T, self.train_config)
+        loss = chunked_loss(hidden_TD, self.model.output, labels_T, self.train_config, readings=readings)
         total = loss.total
         if extra:  # of a token as much as of another, since whoever updates divides by their number
             total = total + config.experts_balance * len(labels_T) * torch.stack(extra).sum()
@@ -106,6 +109,7 @@ class Trainer:
         self.config = replace(config, model=checkpoint.fitted(config.model, self.subwords))
         check_memory(self.config.model, world.device)
         check_compiled(self.config)
+        check_agreement(self.config)
         torch.manual_seed(self.config.train.seed)
         self.model = make_model(self.config.model)
         check_reach(self.config)
@@ -265,7 +269,8 @@ class Trainer:
     def _update(self, batch: Batch) -> Launched:
         """The gradient of the whole batch, over its parts and all ranks, then the optimiser's step (5.3)."""
         train, place = self.config.train, self.place
-        told = len(batch.source.tokens), len(batch.labels.tokens), batch_flops(self.config.model, batch)
+        flops_here = train.readings * batch_flops(self.config.model, batch)
+        told = len(batch.source.tokens), len(batch.labels.tokens), flops_here
         source_tokens, tokens, flops = self.world.sum(*told)
         step = place.step + 1
         rate = learning_rate(step, train, self.config.model.d_model)
@@ -574,6 +579,14 @@ def check_compiled(config: Config) -> None:
         raise ConfigError(
             f"train.compile is true, but model.{key} is {getattr(config.model, key)!r}, which it does not "
             f"serve: set train.compile = false"
+        )
+
+
+def check_agreement(config: Config) -> None:
+    if config.train.agreement and config.model.dropout == config.model.attention_dropout == 0:
+        raise ConfigError(
+            f"train.agreement is {config.train.agreement:g}, but model.dropout is 0, so that two readings "
+            f"are the same: raise model.dropout, or set train.agreement = 0"
         )
 
 

@@ -9,7 +9,13 @@ so that the loss of a token whose right word is y, and its gradient by the logit
 
     - a log p_y - b sum_k log p_k            p_k - a [k = y] - b
 
-Shapes: T tokens, C tokens of a chunk, D = d_model, K = vocabulary.
+A batch may be read twice, each time with other numbers dropped, and the readings be told to agree (R-Drop,
+Liang et al. 2021): with c = agreement and the probabilities p and q of the two, a token's loss is the mean of
+both, and c times the mean of KL(p|q) = sum_k p_k (log p_k - log q_k) and KL(q|p). By the logits of p
+
+    KL(p|q) has the gradient  p_k (log p_k - log q_k - KL(p|q)),     KL(q|p)  p_k - q_k
+
+Shapes: M readings, T tokens, C tokens of a chunk, D = d_model, K = vocabulary.
 """
 
 from collections.abc import Callable
@@ -63,23 +69,53 @@ def plain_loss(logits_TK: Tensor, labels_T: Tensor, train: TrainConfig) -> Loss:
     return Loss(-(target_TK * log_p_TK).sum(), nll.detach(), len(labels_T))
 
 
+def plain_loss_of_two(logits_2TK: Tensor, labels_T: Tensor, train: TrainConfig) -> Loss:
+    """The same of two readings: the mean of their losses, and how far they disagree."""
+    first, second = (plain_loss(logits_TK, labels_T, train) for logits_TK in logits_2TK)
+    log_p_TK, log_q_TK = logits_2TK.log_softmax(-1)
+    apart = ((log_p_TK.exp() - log_q_TK.exp()) * (log_p_TK - log_q_TK)).sum() / 2
+    total = (first.total + second.total) / 2 + train.agreement * apart
+    return Loss(total, (first.nll + second.nll) / 2, len(labels_T))
+
+
 def chunked_loss(
     hidden_TD: Tensor,
     output: nn.Linear,
     labels_T: Tensor,
     train: TrainConfig,
     *,
+    readings: int = 1,
     chunk_logits: int | None = None,
 ) -> Loss:
-    """The same over `model.hidden` and `model.output`, some tokens at a time."""
-    if len(hidden_TD) != len(labels_T):
-        raise DataError(f"{len(hidden_TD)} hidden states, but {len(labels_T)} labels: there is one for each")
-    chunk = max(1, (chunk_logits or most_logits(hidden_TD)) // output.out_features)
-    smoothing = smoothing_weights(output.out_features, train)
+    """The same over `model.hidden` and `model.output`, some tokens at a time.
+
+    Of two readings, the second's hidden states follow the first's.
+    """
+    if len(hidden_TD) != readings * len(labels_T):
+        raise DataError(
+            f"{len(hidden_TD)} hidden states, but {len(labels_T)} labels: there is one for each"
+            + (" in each reading" if readings > 1 else "")
+        )
+    chunk = max(1, (chunk_logits or most_logits(hidden_TD)) // output.out_features // readings)
+    goal = Goal(*smoothing_weights(output.out_features, train), train.agreement)
     learning = torch.is_grad_enabled() and (hidden_TD.requires_grad or output.weight.requires_grad)
-    inputs = hidden_TD, output.weight, output.bias, labels_T
-    total, nll = _ChunkedLoss.apply(*inputs, smoothing, chunk, learning)  # type: ignore[no-untyped-call]
+    hidden_MTD = hidden_TD.view(readings, len(labels_T), hidden_TD.shape[1])
+    inputs = hidden_MTD, output.weight, output.bias, labels_T
+    total, nll = _ChunkedLoss.apply(*inputs, goal, chunk, learning)  # type: ignore[no-untyped-call]
     return Loss(total, nll, len(labels_T))
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the loss asks for, by the letters above."""
+
+    a: float
+    b: float
+    c: float
+
+    @property
+    def smoothing(self) -> tuple[float, float]:
+        return self.a, self.b
 
 
 def most_logits(hidden_TD: Tensor) -> int:
@@ -94,27 +130,27 @@ class _ChunkedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        hidden_TD: Tensor,
+        hidden_MTD: Tensor,
         weight_KD: Tensor,
         bias_K: Tensor | None,
         labels_T: Tensor,
-        smoothing: tuple[float, float],
+        goal: Goal,
         chunk: int,
         learning: bool,
     ) -> tuple[Tensor, Tensor]:
-        device, dtype = hidden_TD.device.type, product_dtype(hidden_TD)
+        device, dtype = hidden_MTD.device.type, product_dtype(hidden_MTD)
         with torch.autocast(device, enabled=False):
             total, nll, *gradients = chunk_by_chunk(
-                hidden_TD.to(dtype),
+                hidden_MTD.to(dtype),
                 weight_KD.to(dtype),
                 None if bias_K is None else bias_K.to(dtype),
                 labels_T,
-                smoothing,
+                goal,
                 chunk,
                 learning,
             )
         ctx.save_for_backward(*gradients)
-        ctx.dtypes = [one.dtype for one in (hidden_TD, weight_KD, bias_K) if one is not None]
+        ctx.dtypes = [one.dtype for one in (hidden_MTD, weight_KD, bias_K) if one is not None]
         ctx.mark_non_differentiable(nll)
         return total, nll
 
@@ -128,20 +164,20 @@ class _ChunkedLoss(torch.autograd.Function):
         return *gradients, *[None] * (7 - len(gradients))  # seven inputs, and these are the first
 
 
-def product_dtype(hidden_TD: Tensor) -> torch.dtype:
+def product_dtype(hidden: Tensor) -> torch.dtype:
     """As autocast has it; but float64 stays, and float16 would lose gradients before anything scales them."""
-    device, dtype = hidden_TD.device.type, hidden_TD.dtype
+    device, dtype = hidden.device.type, hidden.dtype
     if torch.is_autocast_enabled(device) and dtype != torch.float64:
         dtype = torch.get_autocast_dtype(device)
     return torch.float32 if dtype == torch.float16 else dtype
 
 
 def chunk_by_chunk(
-    hidden_TD: Tensor,
+    hidden_MTD: Tensor,
     weight_KD: Tensor,
     bias_K: Tensor | None,
     labels_T: Tensor,
-    smoothing: tuple[float, float],
+    goal: Goal,
     chunk: int,
     learning: bool,
 ) -> list[Tensor]:
@@ -149,66 +185,85 @@ def chunk_by_chunk(
 
     Products are made in the dtype of the inputs, sums are kept in at least float32.
     """
-    dtype = torch.promote_types(hidden_TD.dtype, torch.float32)
-    total, nll = (hidden_TD.new_zeros((), dtype=dtype) for _ in range(2))
+    dtype = torch.promote_types(hidden_MTD.dtype, torch.float32)
+    total, nll = (hidden_MTD.new_zeros((), dtype=dtype) for _ in range(2))
     gradients = []
     if learning:
         summed = [weight_KD] if bias_K is None else [weight_KD, bias_K]
-        gradients = [torch.empty_like(hidden_TD), *(torch.zeros_like(one, dtype=dtype) for one in summed)]
-    logits_CK = hidden_TD.new_empty(min(chunk, len(labels_T)), len(weight_KD))
-    judge = by_kernel if kernels.serve(logits_CK) else by_definition(torch.empty_like(logits_CK, dtype=dtype))
+        gradients = [torch.empty_like(hidden_MTD), *(torch.zeros_like(one, dtype=dtype) for one in summed)]
+    logits_MCK = hidden_MTD.new_empty(len(hidden_MTD), min(chunk, len(labels_T)), len(weight_KD))
+    serves = kernels.serve(logits_MCK)
+    judge = by_kernel if serves else by_definition(torch.empty_like(logits_MCK, dtype=dtype))
     for first in range(0, len(labels_T), chunk):
-        hidden_CD, labels_C = hidden_TD[first : first + chunk], labels_T[first : first + chunk]
-        logits = torch.mm(hidden_CD, weight_KD.T, out=logits_CK[: len(labels_C)])
+        hidden_MCD, labels_C = hidden_MTD[:, first : first + chunk], labels_T[first : first + chunk]
+        logits = logits_MCK[:, : len(labels_C)]
+        for hidden_CD, room_CK in zip(hidden_MCD, logits, strict=True):
+            torch.mm(hidden_CD, weight_KD.T, out=room_CK)
         if bias_K is not None:
             logits += bias_K
-        chunk_total, chunk_nll, exact = judge(logits, labels_C, smoothing, learning)
+        chunk_total, chunk_nll, exact = judge(logits, labels_C, goal, learning)
         total += chunk_total
         nll += chunk_nll
         if learning:
-            by_hidden_TD, by_weight_KD, *by_bias_K = gradients
-            by_logits = exact.to(hidden_TD.dtype)
-            torch.mm(by_logits, weight_KD, out=by_hidden_TD[first : first + chunk])
-            add_product(by_weight_KD, by_logits.T, hidden_CD)
+            by_hidden_MTD, by_weight_KD, *by_bias_K = gradients
+            by_hidden_MCD = by_hidden_MTD[:, first : first + chunk]
+            by_logits = exact.to(hidden_MTD.dtype)
+            for by_logits_CK, hidden_CD, room_CD in zip(by_logits, hidden_MCD, by_hidden_MCD, strict=True):
+                torch.mm(by_logits_CK, weight_KD, out=room_CD)
+                add_product(by_weight_KD, by_logits_CK.T, hidden_CD)
             for by_bias in by_bias_K:
-                by_bias += exact.sum(0, dtype=dtype)
+                by_bias += exact.sum((0, 1), dtype=dtype)
     return [total, nll, *gradients]
 
 
-Judge = Callable[[Tensor, Tensor, tuple[float, float], bool], tuple[Tensor, Tensor, Tensor]]
+Judge = Callable[[Tensor, Tensor, Goal, bool], tuple[Tensor, Tensor, Tensor]]
 
 
-def by_definition(log_p_CK: Tensor) -> Judge:
+def by_definition(room_MCK: Tensor) -> Judge:
     """The loss, -log p of the right words and, when learning, the gradient by the logits; in a given room."""
 
-    def judge(
-        logits: Tensor, labels_C: Tensor, smoothing: tuple[float, float], learning: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        log_p = torch.log_softmax(logits, -1, dtype=log_p_CK.dtype, out=log_p_CK[: len(labels_C)])
-        of_labels = -log_p.gather(1, labels_C[:, None]).sum()
-        a, b = smoothing
-        total = a * of_labels - b * log_p.sum()
-        return total, of_labels, logit_gradient(log_p, labels_C, smoothing) if learning else log_p
+    def judge(logits: Tensor, labels_C: Tensor, goal: Goal, learning: bool) -> tuple[Tensor, Tensor, Tensor]:
+        readings = len(logits)
+        log_p = torch.log_softmax(logits, -1, dtype=room_MCK.dtype, out=room_MCK[:, : len(labels_C)])
+        nll = -log_p.gather(2, labels_C.expand(readings, -1)[..., None]).sum() / readings
+        total = goal.a * nll - goal.b * log_p.sum() / readings
+        if readings == 1:
+            return total, nll, logit_gradient(log_p, labels_C, goal) if learning else log_p
+        apart, by_apart = disagreement(log_p)
+        total += goal.c * apart
+        if not learning:
+            return total, nll, log_p
+        return total, nll, logit_gradient(log_p, labels_C, goal).div_(readings).add_(by_apart, alpha=goal.c)
 
     return judge
 
 
-def logit_gradient(log_p_CK: Tensor, labels_C: Tensor, smoothing: tuple[float, float]) -> Tensor:
-    """p - a [k = y] - b, written over the log-probabilities. [C, K]"""
-    a, b = smoothing
-    gradient_CK = log_p_CK.exp_().sub_(b)
-    gradient_CK[torch.arange(len(labels_C), device=labels_C.device), labels_C] -= a
-    return gradient_CK
+def logit_gradient(log_p_MCK: Tensor, labels_C: Tensor, goal: Goal) -> Tensor:
+    """p - a [k = y] - b, written over the log-probabilities. [M, C, K]"""
+    gradient_MCK = log_p_MCK.exp_().sub_(goal.b)
+    gradient_MCK[:, torch.arange(len(labels_C), device=labels_C.device), labels_C] -= goal.a
+    return gradient_MCK
+
+
+def disagreement(log_p_2CK: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean of KL(p|q) and KL(q|p), summed over tokens, and its gradient by the logits. [2, C, K]"""
+    p_2CK, apart_2CK = log_p_2CK.exp(), log_p_2CK - log_p_2CK.flip(0)
+    divergence_2C1 = (p_2CK * apart_2CK).sum(-1, keepdim=True)
+    gradient_2CK = p_2CK * (apart_2CK - divergence_2C1) + p_2CK - p_2CK.flip(0)
+    return divergence_2C1.sum() / 2, gradient_2CK / 2
 
 
 def by_kernel(
-    logits_CK: Tensor, labels_C: Tensor, smoothing: tuple[float, float], learning: bool
+    logits_MCK: Tensor, labels_C: Tensor, goal: Goal, learning: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same on a GPU, over the logits themselves. Labels of -1 do not count."""
-    from manyheads.kernels.cross_entropy import cross_entropy_
+    from manyheads.kernels.cross_entropy import cross_entropy_, cross_entropy_of_two_
 
-    loss_C, nll_C = cross_entropy_(logits_CK, labels_C, smoothing)
-    return loss_C.sum(), nll_C.sum(), logits_CK
+    if len(logits_MCK) == 1:
+        loss_C, nll_C = cross_entropy_(logits_MCK[0], labels_C, goal.smoothing)
+    else:
+        loss_C, nll_C = cross_entropy_of_two_(logits_MCK, labels_C, goal.smoothing, goal.c)
+    return loss_C.sum(), nll_C.sum(), logits_MCK
 
 
 def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
