@@ -50,7 +50,8 @@ class Reading:
 
     def _filled_up(self, part: Packed, start: int) -> Tensor:
         """[2 E + 2] E tokens, the offsets of at most E sentences, and the place of the first token."""
-        row = torch.zeros(len(self.given), dtype=torch.int64, pin_memory=self.device.type == "cuda")
+        row = torch.empty(len(self.given), dtype=torch.int64, pin_memory=self.device.type == "cuda")
+        row.numpy().fill(0)  # torch would call all cores together for it, and wait for the last one
         tokens, offsets, first = np.split(row.numpy(), [self.tokens, 2 * self.tokens + 1])
         tokens[: len(part.tokens)] = part.tokens.numpy()
         lacking = self.tokens - len(part.tokens)

@@ -259,7 +259,8 @@ def fill_up(batch: Batch, size: BatchSize, filler: int) -> Tensor:
     """Source, inputs, labels and both offsets in a row, filled up by sentences of at most `filler` tokens."""
     lacking = [size.source - len(batch.source.tokens), size.target - len(batch.labels.tokens)]
     fillers = -(-max(lacking) // filler)
-    row = torch.zeros(sum(size.parts), dtype=torch.int64, pin_memory=torch.cuda.is_available())
+    row = torch.empty(sum(size.parts), dtype=torch.int64, pin_memory=torch.cuda.is_available())
+    row.numpy().fill(0)  # torch would call all cores together for it, and wait for the last one
     source, inputs, labels, *offsets = np.split(row.numpy(), np.cumsum(size.parts)[:-1])
     labels.fill(kernels.IGNORED)
     for room, side in zip((source, inputs, labels), (batch.source, batch.inputs, batch.labels), strict=True):
