@@ -370,7 +370,7 @@ class TrainConfig(Section):
     )
     agreement: float = setting(
         0.0,
-        "read a batch twice, with other numbers dropped, and weigh so what the readings disagree on (R-Drop)",
+        "weight of how far two readings of a batch, each with its own dropout, disagree (R-Drop); 0: one",
         at_least=0,
     )
     log_every: int = setting(50, "steps between lines of the log", at_least=1)
@@ -389,6 +389,11 @@ class TrainConfig(Section):
     def readings(self) -> int:
         """How many times a batch is read."""
         return 2 if self.agreement else 1
+
+    @property
+    def part_tokens(self) -> int | None:
+        """Tokens of a side, of a part of a batch: no more than micro_tokens are computed at once."""
+        return None if self.micro_tokens is None else max(1, self.micro_tokens // self.readings)
 
 
 @dataclass(frozen=True, kw_only=True)

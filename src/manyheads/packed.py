@@ -191,6 +191,18 @@ _pad.register_autograd(lambda ctx, grad: (_unpad(grad, ctx.slots), None, None), 
 _unpad.register_autograd(lambda ctx, grad: (_pad(grad, ctx.slots, ctx.room), None), setup_context=_keep_slots)
 
 
+# Rows of a fixed length, which captured graphs read
+
+FILLER = 64  # tokens of a sentence that only fills up
+
+
+def zeros_for_gpu(count: int) -> Tensor:
+    """In page-locked memory, out of which a GPU copies while it computes."""
+    row = torch.empty(count, dtype=torch.int64, pin_memory=torch.cuda.is_available())
+    row.numpy().fill(0)  # torch would call all cores together for it, and wait for the last one
+    return row
+
+
 def put_offsets(room: NDArray[np.int64], real: NDArray[np.int32], fillers: NDArray[np.int64]) -> None:
     """Real sentences, then those that fill up, then empty ones."""
     end = len(real) + len(fillers)

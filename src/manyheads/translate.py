@@ -102,7 +102,7 @@ class Translator:
         forbid     words that must not come out
         alignment  also find which source token each target token looked at most
         split      part texts into sentences; else each line is one
-        scores     which of them are read: tokens, total or none; CTranslate2 is faster without
+        scores     which of them are read: tokens, total or none; CTranslate2 and GPUs are faster without
         tell       is called with the sentences done and in all
         search     any key of SearchConfig: beam, alpha, nbest, temperature, ...
         """

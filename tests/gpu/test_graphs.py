@@ -10,6 +10,7 @@ from torch import Tensor
 import manyheads as mh
 from draw import stir
 from manyheads.data.batches import Batch
+from manyheads.engines import reading as reading_module
 from manyheads.engines import slots as slots_module
 from manyheads.engines.slots import SearchSize, SlotSearch, can_serve
 from manyheads.engines.torch import TorchEngine, rounded
@@ -111,8 +112,10 @@ def test_readings_that_disagree_cost_more() -> None:
     chance = np.random.default_rng(6)
     one = batch(chance, 20)
     dropped = replace(TINY, dropout=0.3)
-    for _ in range(3):  # as it is, then captured
-        low, high = (Learner(dropped, agreement=weight).update([one] * 2)[1] for weight in (1e-9, 5.0))
+    for rounds in range(3):  # as it is, then captured
+        low, high = (
+            Learner(dropped, agreement=weight).update([one] * (rounds + 1))[1] for weight in (1e-9, 5.0)
+        )
         assert high > 1.01 * low
 
 
@@ -198,6 +201,7 @@ def test_searching_in_slots_is_searching(
 
 def test_a_graph_reads_sources_as_they_are_read_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots_module, "READ_TOKENS", 256)
+    monkeypatch.setattr(reading_module, "CAPTURE_AFTER", 1)
     torch.manual_seed(8)
     exact = mh.Transformer(TINY).eval()
     stir(exact)
@@ -223,3 +227,28 @@ def test_a_graph_reads_sources_as_they_are_read_without_one(monkeypatch: pytest.
     apart = (in_a_graph - as_it_is).abs()
     assert apart.max() < 0.25  # of numbers around 1: what rounding makes of another order of sums
     assert apart.mean() < 0.01
+
+
+def test_captured_searches_follow_weights_that_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots_module, "READ_TOKENS", 64)
+    monkeypatch.setattr(reading_module, "CAPTURE_AFTER", 1)
+    torch.manual_seed(9)
+    model = mh.Transformer(TINY)
+    stir(model)
+    chance = np.random.default_rng(9)
+    sources = [[*chance.integers(3, 500, length).tolist(), 2] for length in chance.integers(5, 30, 40)]
+    wishes, how = [Wish(12, least=12)] * len(sources), mh.SearchConfig(beam=2)
+    engine = TorchEngine(model, "cuda", "bfloat16")
+    before = [one[0].tokens for one in engine.search(sources, wishes, how)]
+    stir(engine.model)
+    engine.refresh()
+    after = engine.search(sources, wishes, how, scores="tokens")
+    assert all(slots.reading.graph is not None for slots in engine.slots.values())
+    fresh = TorchEngine(engine.model, "cuda", "bfloat16").search(sources, wishes, how)
+    pairs = [(a[0], b[0]) for a, b in zip(after, fresh, strict=True)]
+    same = [(a, b) for a, b in pairs if a.tokens == b.tokens]
+    assert len(same) >= 0.9 * len(sources)  # two within rounding may change places
+    assert sum(a[0].tokens == b for a, b in zip(after, before, strict=True)) < 0.1 * len(sources)
+    for with_scores, without in same:
+        assert (len(with_scores.token_scores), without.token_scores) == (13, [])
+        assert with_scores.total == pytest.approx(without.total, rel=1e-2)

@@ -12,14 +12,16 @@ from draw import stir
 from manyheads.config import END
 from manyheads.engines import reading as reading_module
 from manyheads.engines import slots as slots_module
+from manyheads.engines.engine import Scores
 from manyheads.engines.slots import SearchSize, SlotSearch, can_serve, groups_of
 from manyheads.engines.torch import TorchEngine
 from manyheads.kernels.summary import best_words
-from manyheads.search import Wish
+from manyheads.search import Hypothesis, Wish
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SMALL = mh.ModelConfig(vocabulary=40, layers=1, d_model=8, d_ff=8, heads=1, ties="none", output_bias=True)
-SOURCES = [[5, 6, 7, END], [9, END], [11, 12, 13, 14, 15, 8, END], [END], [20, 21, END]]
+SOURCES = [[5, 6, 7, END], [9, END], [11, 12, 13, 14, 15, 8, END], [], [END], [20, 21, END], [8] * 9 + [END]]
+SOURCES += [[6, 5, 9, 4, END]]  # 32 tokens in all, so that what fills up the last part needs room beyond them
 
 
 @pytest.mark.parametrize(
@@ -30,10 +32,21 @@ SOURCES = [[5, 6, 7, END], [9, END], [11, 12, 13, 14, 15, 8, END], [END], [20, 2
         (mh.SearchConfig(beam=2, alpha=0.0), 4),
     ],
 )
-@pytest.mark.parametrize("places", [2, 8])  # some must wait; few that are left go on in fewer places
-@pytest.mark.parametrize("longest", [4, 8])  # sources are read as they are, or filled up
+@pytest.mark.parametrize(
+    ("places", "longest", "group"),
+    [
+        (2, 4, 32),  # some must wait; some sources are read as they are
+        (8, 8, 32),  # few that are left go on in fewer places; most are filled up
+        (8, 8, 16),  # not all are encoded at once
+    ],
+)
 def test_searching_in_slots_is_searching(
-    how: mh.SearchConfig, window: int | None, places: int, longest: int, monkeypatch: pytest.MonkeyPatch
+    how: mh.SearchConfig,
+    window: int | None,
+    places: int,
+    longest: int,
+    group: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in (("SHRINK", 2), ("FEWEST_ROWS", 1), ("LOOK_EVERY", 2), ("READ_TOKENS", 8)):
         monkeypatch.setattr(slots_module, name, value)
@@ -46,7 +59,8 @@ def test_searching_in_slots_is_searching(
         model.output.bias[END] = 3.0  # some end before they must
     wishes = [Wish(limit=len(source) + 5, least=number % 3 * 3) for number, source in enumerate(SOURCES)]
     expected = TorchEngine(model)._search(SOURCES, wishes, how)
-    size = replace(SearchSize.of(SOURCES, wishes, how, 64), places=places)
+    size = replace(SearchSize.of(SOURCES, wishes, how, 64), places=places, source_tokens=group)
+    assert sum(map(len, SOURCES)) == 32
     slots = SlotSearch(model.to(DEVICE), size, torch.float32, DEVICE)
     with torch.inference_mode():
         found = slots.run(SOURCES, wishes)
@@ -62,9 +76,22 @@ def test_searching_in_slots_is_searching(
         assert [(one.tokens, one.score) for one in ours] == [(one.tokens, one.score) for one in theirs]
         assert [one.total for one in ours] == pytest.approx([one.total for one in theirs], abs=1e-4)
         assert not any(one.token_scores for one in ours)
+    assert slots.reading.filled > 0
     assert places == 2 or len(slots.steps) > 1
     assert any(len(results[0].tokens) < wish.limit for results, wish in zip(found, wishes, strict=True))
     assert all(len(results[0].tokens) >= wish.least for results, wish in zip(found, wishes, strict=True))
+
+
+@pytest.mark.parametrize("sources", [[[], []], [[5, END], *[[]] * 5], [*[[]] * 5, [5, 6, 7, END]]])
+def test_more_sentences_than_tokens(sources: list[list[int]]) -> None:
+    """Empty ones have no tokens, but each has its place."""
+    model, how = mh.Transformer(SMALL).eval(), mh.SearchConfig(beam=1)
+    wishes = [Wish(limit=3)] * len(sources)
+    expected = TorchEngine(model)._search(sources, wishes, how)
+    size = SearchSize.of(sources, wishes, how, 64)
+    with torch.inference_mode():
+        found = SlotSearch(model.to(DEVICE), size, torch.float32, DEVICE).run(sources, wishes)
+    assert [one[0].tokens for one in found] == [one[0].tokens for one in expected]
 
 
 def test_other_wishes_are_left_to_the_general_search() -> None:
@@ -141,3 +168,25 @@ def test_every_kind_of_model_can_be_rounded(config: mh.ModelConfig) -> None:
 def test_empty_sources_are_searched_too() -> None:
     model = mh.Transformer(SMALL).eval()
     assert len(TorchEngine(model).search([[], []], [Wish(3)] * 2, mh.SearchConfig(beam=2))) == 2
+
+
+@pytest.mark.parametrize("scores", ["none", "total", "tokens"])
+def test_token_scores_are_read_where_somebody_asks(scores: Scores, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, how = TorchEngine(mh.Transformer(SMALL)), mh.SearchConfig(beam=1)
+    asked: list[bool] = []
+
+    def search_in_slots(
+        sources: list[list[int]], wishes: list[Wish], how: mh.SearchConfig, token_scores: bool
+    ) -> list[list[Hypothesis]]:
+        asked.append(token_scores)
+        return [[] for _ in sources]
+
+    monkeypatch.setattr(engine, "device", torch.device("cuda"))
+    monkeypatch.setattr(engine, "_search_in_slots", search_in_slots)
+    engine.search(SOURCES, [Wish(5)] * len(SOURCES), how, scores=scores)
+    assert asked == [scores == "tokens"]
+
+
+def test_a_wish_for_each_source() -> None:
+    with pytest.raises(mh.RequestError, match="8 sources, but 1 wishes"):
+        TorchEngine(mh.Transformer(SMALL)).search(SOURCES, [Wish(5)], mh.SearchConfig())

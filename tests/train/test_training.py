@@ -268,8 +268,17 @@ def test_the_objective_of_two_readings_is_the_definition() -> None:
 
 
 def test_agreement_of_readings_that_cannot_differ_is_refused(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(mh.ConfigError, match=r"train\.agreement is 2, but model\.dropout is 0.*raise"):
-        train(config(data, agreement=2.0, dropout=0.0), tmp_path / "run", device="cpu")
+    same = config(data, agreement=2.0, dropout=0.0, steps=1)
+    with pytest.raises(mh.ConfigError, match=r"train\.agreement is 2, but model\.dropout and .* are 0.*rais"):
+        train(same, tmp_path / "run", device="cpu")
+    other = replace(same, model=replace(same.model, attention_dropout=0.1))
+    assert train(other, tmp_path / "other", device="cpu") == "steps"
+
+
+def test_no_more_than_micro_tokens_are_computed_at_once() -> None:
+    assert mh.TrainConfig(micro_tokens=100).part_tokens == 100
+    assert mh.TrainConfig(micro_tokens=100, agreement=1.0).part_tokens == 50
+    assert mh.TrainConfig(agreement=1.0).part_tokens is None
 
 
 def test_initial_weights_are_no_matter_to_a_run_that_has_begun(data: Path, tmp_path: Path) -> None:

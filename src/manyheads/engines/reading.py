@@ -1,11 +1,14 @@
 """The sources of a search on a GPU: encoded, and put as keys and values where its steps look for them.
 
 An encoder's launches take Python longer than the GPU takes for the work. So sources are read a fixed number
-of tokens at a time, filled up by sentences that nobody looks at, and that is one captured graph. Where
-shapes must follow the sentences (in float32, or when some are very long) it is done as it is.
+of tokens at a time, filled up by sentences that nobody looks at, and that is one captured graph. Where our
+attention kernel does not serve (float32, wide heads, older GPUs), and for sentences that are too long or too
+many for the graph, it is done as it is. On a CPU, where tests are, parts are filled up and nothing captured.
 
 Shapes: E tokens read at once.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -15,10 +18,10 @@ from manyheads import kernels
 from manyheads.model.attention import SPANS_LONGEST, SPANS_WIDTH_LIMIT, has_kernel
 from manyheads.model.slots import SlotState
 from manyheads.model.transformer import Transformer
-from manyheads.packed import Packed, put_offsets
+from manyheads.packed import FILLER, Packed, put_offsets, zeros_for_gpu
 
-FILLER = 64  # tokens of a sentence that only fills up
 LONGEST = SPANS_LONGEST  # tokens of a sentence that the graph reads
+CAPTURE_AFTER = 4  # parts that are read as they are before a graph is worth its making
 
 
 class Reading:
@@ -31,27 +34,31 @@ class Reading:
         by_kernel = dtype in kernels.HALF and widest <= SPANS_WIDTH_LIMIT
         self.fills = self.device.type == "cpu" or (by_kernel and has_kernel(self.device))
         self.given = torch.zeros(2 * tokens + 2, dtype=torch.int64, device=self.device)
-        self.began = False  # the first reading is done as it is, so that all kernels are ready
+        self.filled = 0  # parts so far that were filled up
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def read(self, part: Packed, start: int) -> None:
         """The keys and values of these sources into the state, from this place on."""
-        if not self.fills or len(part.tokens) > self.tokens or part.longest > LONGEST:
+        if not (self.fills and self._has_room_for(part)):
             here = part.pinned() if self.device.type == "cuda" else part
             self._put(here.to(self.device, non_blocking=True), torch.full((), start, device=self.device))
             return
         self.given.copy_(self._filled_up(part, start), non_blocking=True)
-        if self.device.type == "cuda" and self.began:
-            self.graph = self.graph or self._captured()
+        self.filled += 1
+        if self.device.type == "cuda" and self.filled > CAPTURE_AFTER:
+            self.graph = self.graph or captured(self._put_given)
             self.graph.replay()
         else:
             self._put_given()
-        self.began = True
+
+    def _has_room_for(self, part: Packed) -> bool:
+        """Empty sentences have no tokens, but an offset each."""
+        sentences = len(part) + -(-(self.tokens - len(part.tokens)) // FILLER)
+        return max(len(part.tokens), sentences) <= self.tokens and part.longest <= LONGEST
 
     def _filled_up(self, part: Packed, start: int) -> Tensor:
         """[2 E + 2] E tokens, the offsets of at most E sentences, and the place of the first token."""
-        row = torch.empty(len(self.given), dtype=torch.int64, pin_memory=self.device.type == "cuda")
-        row.numpy().fill(0)  # torch would call all cores together for it, and wait for the last one
+        row = zeros_for_gpu(len(self.given))
         tokens, offsets, first = np.split(row.numpy(), [self.tokens, 2 * self.tokens + 1])
         tokens[: len(part.tokens)] = part.tokens.numpy()
         lacking = self.tokens - len(part.tokens)
@@ -59,12 +66,6 @@ class Reading:
         put_offsets(offsets, part.offsets.numpy(), fillers)
         first[:] = start
         return row
-
-    def _captured(self) -> torch.cuda.CUDAGraph:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            self._put_given()
-        return graph
 
     def _put_given(self) -> None:
         tokens, offsets, first = self.given.split([self.tokens, self.tokens + 1, 1])
@@ -76,3 +77,11 @@ class Reading:
         for layer, (keys, values) in enumerate(self.model.keys_of_source(memory)):
             self.state.source_keys[layer].index_copy_(0, places, keys)
             self.state.source_values[layer].index_copy_(0, places, values)
+
+
+def captured(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    """A recording of it, which does it again whenever it is replayed."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        work()
+    return graph

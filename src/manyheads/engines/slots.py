@@ -2,7 +2,7 @@
 
 A fixed number of places, each with a sentence; a step of all of them is one captured graph. Every few steps
 Python looks which are over, takes their results and gives their places to sentences that wait. It sees what
-was over some steps ago: the next steps are under way by then, so that the GPU never waits for Python. When
+was over some steps ago: the next steps are under way by then, so that the GPU need not wait for it. When
 none waits and few are left, these move to the first places, and a step takes only those. search.py is the
 definition: the tests hold this to it, and whatever else is wished for (sampling, words that must or must
 not come out, prefixes) is done there.
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from manyheads import kernels
 from manyheads.config import BEGIN, END, ModelConfig, SearchConfig
-from manyheads.engines.reading import Reading
+from manyheads.engines.reading import Reading, captured
 from manyheads.model.slots import SlotState
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
@@ -274,11 +274,12 @@ class SlotSearch:
 
     def _leave(self, places: Ints, numbers: Ints, token_scores: bool) -> "Ended":
         """The results of these sentences, which are in these places."""
+        if not len(places):
+            return Ended(numbers, NOTHING, self.size.alpha)
         here, chosen = self.places, sent(places, self.device)
         kept = [here.ended, here.ended_lengths, here.ended_tokens]
         kept += [here.ended_token_scores] if token_scores else []
-        results = Arriving.at_the_host([one[chosen] for one in kept]) if len(places) else NOTHING
-        return Ended(numbers, results, self.size.alpha)
+        return Ended(numbers, Arriving.at_the_host([one[chosen] for one in kept]), self.size.alpha)
 
 
 @dataclass(frozen=True)
@@ -365,14 +366,8 @@ class Steps:
                 self.eager = max(0, self.eager - 1)
                 self._step()
             else:
-                self.graph = self.graph or self._captured()
+                self.graph = self.graph or captured(self._step)
                 self.graph.replay()
-
-    def _captured(self) -> torch.cuda.CUDAGraph:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            self._step()
-        return graph
 
     def _step(self) -> None:
         """One token more for every hypothesis; nothing here waits for the GPU."""

@@ -110,10 +110,12 @@ class TorchEngine:
 
         Scores are free, but on a GPU those of tokens take their time to be read.
         """
-        if self.reach is not None:
-            wishes = [self._within_reach(source, wish) for source, wish in zip(sources, wishes, strict=True)]
+        if len(sources) != len(wishes):
+            raise RequestError(f"{len(sources)} sources, but {len(wishes)} wishes: there is one for each")
+        if (reach := self.reach) is not None:
+            wishes = [within(reach, source, wish) for source, wish in zip(sources, wishes, strict=True)]
         in_slots = self.device.type == "cuda" and can_serve(self.searcher, wishes, how)
-        look = partial(self._search_in_slots, token_scores=scores != "none") if in_slots else self._search
+        look = partial(self._search_in_slots, token_scores=scores == "tokens") if in_slots else self._search
         found: list[list[Hypothesis]] = [[] for _ in sources]
         for numbers in alike([len(source) for source in sources], SHORT_IN_SLOTS if in_slots else SHORT):
             own, asked = [sources[number] for number in numbers], [wishes[number] for number in numbers]
@@ -139,7 +141,9 @@ class TorchEngine:
         """The same on a GPU, as captured graphs; by one thread at a time."""
         with self.slots_taken:
             size = SearchSize.of(sources, wishes, how, min(GPU_ROWS, GPU_SENTENCES * how.width))
-            slots = self.slots.pop(size, None) or self._slots_like(size, max(map(len, sources)))
+            slots, longest = self.slots.pop(size, None), max(map(len, sources))
+            if slots is None or slots.size.source_tokens < longest:  # made smaller, when memory was short
+                slots = self._slots_like(size, longest)
             self.slots[size] = slots  # under the size that was asked for; the latest stands last
             return slots.run(sources, wishes, token_scores)
 
@@ -151,15 +155,6 @@ class TorchEngine:
         most = MEMORY_SHARE * free_memory(self.device)
         fits = size.that_fits(self.model.config, dtype.itemsize, most, longest)
         return SlotSearch(self.searcher, fits, dtype, self.device)
-
-    def _within_reach(self, source: list[int], wish: Wish) -> Wish:
-        assert self.reach is not None
-        if len(source) > self.reach:
-            raise RequestError(
-                f"a sentence of {len(source)} tokens, but the model's learned positions reach {self.reach}: "
-                f"split it"
-            )
-        return replace(wish, limit=min(wish.limit, self.reach - 1))
 
     @torch.inference_mode()
     def score(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
@@ -200,6 +195,15 @@ class TorchEngine:
             for number, heads_HTS in zip(numbers, trace.cross[-1], strict=True):
                 found[number] = heads_HTS.mean(0).float().cpu()
         return found
+
+
+def within(reach: int, source: list[int], wish: Wish) -> Wish:
+    """The wish for no more than the model's positions reach."""
+    if len(source) > reach:
+        raise RequestError(
+            f"a sentence of {len(source)} tokens, but the model's learned positions reach {reach}: split it"
+        )
+    return replace(wish, limit=min(wish.limit, reach - 1))
 
 
 def check_looked(trace: Trace, config: ModelConfig) -> None:

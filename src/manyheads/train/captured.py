@@ -20,14 +20,13 @@ from manyheads.config import Config, TrainConfig
 from manyheads.data.batches import Batch
 from manyheads.model.attention import SPANS_LONGEST, SPANS_WIDTH_LIMIT, has_kernel
 from manyheads.model.layers import Linear
-from manyheads.packed import Packed, put_offsets
+from manyheads.packed import FILLER, Packed, put_offsets, zeros_for_gpu
 from manyheads.train.distributed import World
 from manyheads.train.optimiser import Optimiser
 
 SIZES = 64  # that a side of a batch may have, from nothing to full
 SIZES_BEYOND = 8  # from full to twice as much
 GRAIN = 128  # tokens: sizes are multiples of it
-FILLER = 64  # tokens of a sentence that only fills up
 ALIGNED = 64  # numbers: a parameter's gradient begins at a multiple of it
 
 
@@ -259,8 +258,7 @@ def fill_up(batch: Batch, size: BatchSize, filler: int) -> Tensor:
     """Source, inputs, labels and both offsets in a row, filled up by sentences of at most `filler` tokens."""
     lacking = [size.source - len(batch.source.tokens), size.target - len(batch.labels.tokens)]
     fillers = -(-max(lacking) // filler)
-    row = torch.empty(sum(size.parts), dtype=torch.int64, pin_memory=torch.cuda.is_available())
-    row.numpy().fill(0)  # torch would call all cores together for it, and wait for the last one
+    row = zeros_for_gpu(sum(size.parts))
     source, inputs, labels, *offsets = np.split(row.numpy(), np.cumsum(size.parts)[:-1])
     labels.fill(kernels.IGNORED)
     for room, side in zip((source, inputs, labels), (batch.source, batch.inputs, batch.labels), strict=True):

@@ -165,7 +165,7 @@ class Trainer:
             self.objective = self.world.share(objective)
             return
         data, size = self.config.data, self.world.size
-        full = self.config.train.micro_tokens or -(-data.batch_tokens // size)
+        full = self.config.train.part_tokens or -(-data.batch_tokens // size)
         self.captured = Captured(
             objective, self.optimiser, self.config.train, self.world, full=full, longest=data.longest
         )
@@ -274,7 +274,7 @@ class Trainer:
         source_tokens, tokens, flops = self.world.sum(*told)
         step = place.step + 1
         rate = learning_rate(step, train, self.config.model.d_model)
-        parts = list(batch.parts(train.micro_tokens))
+        parts = list(batch.parts(train.part_tokens))
         seeds = [dropout_seed(train.seed, step, self.world.rank, number) for number in range(len(parts))]
         if not self.model.training:
             self.model.train()
@@ -583,10 +583,11 @@ def check_compiled(config: Config) -> None:
 
 
 def check_agreement(config: Config) -> None:
+    """Readings differ by what is dropped."""
     if config.train.agreement and config.model.dropout == config.model.attention_dropout == 0:
         raise ConfigError(
-            f"train.agreement is {config.train.agreement:g}, but model.dropout is 0, so that two readings "
-            f"are the same: raise model.dropout, or set train.agreement = 0"
+            f"train.agreement is {config.train.agreement:g}, but model.dropout and model.attention_dropout "
+            f"are 0, so that two readings are the same: raise one of them, or set train.agreement = 0"
         )
 
 

@@ -11,7 +11,8 @@ so that the loss of a token whose right word is y, and its gradient by the logit
 
 A batch may be read twice, each time with other numbers dropped, and the readings be told to agree (R-Drop,
 Liang et al. 2021): with c = agreement and the probabilities p and q of the two, a token's loss is the mean of
-both, and c times the mean of KL(p|q) = sum_k p_k (log p_k - log q_k) and KL(q|p). By the logits of p
+both, and c times the mean of KL(p|q) = sum_k p_k (log p_k - log q_k) and KL(q|p). (Their alpha is 2 c, for
+they add the losses up.) By the logits of p
 
     KL(p|q) has the gradient  p_k (log p_k - log q_k - KL(p|q)),     KL(q|p)  p_k - q_k
 
@@ -30,7 +31,7 @@ from manyheads import kernels
 from manyheads.config import TrainConfig
 from manyheads.errors import DataError
 
-CHUNK_LOGITS = 2**24  # numbers of [C, K] held at once, twice: 2 x 64 MiB in float32
+CHUNK_LOGITS = 2**24  # numbers of [M, C, K] held at once, twice (with two readings oftener): 64 MiB each
 CHUNK_LOGITS_OF_KERNEL = 5 * 2**26  # by the kernel, which needs them once: 640 MiB in bfloat16
 
 
@@ -38,7 +39,7 @@ CHUNK_LOGITS_OF_KERNEL = 5 * 2**26  # by the kernel, which needs them once: 640 
 class Loss:
     """Sums, so that micro-batches and ranks add up; whoever updates divides by all their tokens."""
 
-    total: Tensor  # the smoothed cross-entropy, summed over tokens; has the gradient
+    total: Tensor  # the smoothed cross-entropy and what readings disagree on, summed; has the gradient
     nll: Tensor  # -log p of the right words: the negative log-likelihood, unsmoothed, summed
     tokens: int
 
@@ -249,8 +250,8 @@ def disagreement(log_p_2CK: Tensor) -> tuple[Tensor, Tensor]:
     """The mean of KL(p|q) and KL(q|p), summed over tokens, and its gradient by the logits. [2, C, K]"""
     p_2CK, apart_2CK = log_p_2CK.exp(), log_p_2CK - log_p_2CK.flip(0)
     divergence_2C1 = (p_2CK * apart_2CK).sum(-1, keepdim=True)
-    gradient_2CK = p_2CK * (apart_2CK - divergence_2C1) + p_2CK - p_2CK.flip(0)
-    return divergence_2C1.sum() / 2, gradient_2CK / 2
+    gradient_2CK = apart_2CK.sub_(divergence_2C1 - 1).mul_(p_2CK).sub_(p_2CK.flip(0)).div_(2)
+    return divergence_2C1.sum() / 2, gradient_2CK
 
 
 def by_kernel(
