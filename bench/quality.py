@@ -5,10 +5,11 @@
 
 Ours is `manyheads train` and `manyheads evaluate`: the recipe with these seconds, then the data folder's test
 set with a beam of 4. The peer is MarianMTModel of the same sizes from scratch, in a plain loop: the same
-batches padded, bfloat16 products and fused Adam, the recipe's schedule (what falls to an end falls to the end
-of its time), no validation on the way; the mean of 5 checkpoints from the last fifth of its time or the last
-one, whichever has the better loss on valid. It is post-norm always; `--peer-set` gives it other settings.
-Seconds are those of training; ours has its validations and checkpoints in them.
+batches padded and read once, whatever train.agreement says, bfloat16 products and fused Adam, the recipe's
+schedule (what falls to an end falls to the end of its time), no validation on the way; the mean of 5
+checkpoints from the last fifth of its time or the last one, whichever has the better loss on valid. It is
+post-norm always; `--peer-set` gives it other settings. Seconds are those of training; ours has its
+validations and checkpoints in them.
 """
 
 import argparse
@@ -41,7 +42,7 @@ RUNS = Path(__file__).parents[1] / "runs"
 BEAM = 4
 SHOWN = 5  # translations
 CHECKPOINTS, AVERAGED = 25, 5  # of the peer's time, and the last of them
-LOOK_EVERY = 10  # steps at which the peer waits for the device, to know the time
+LOOK_EVERY = {"cpu": 1, "cuda": 10}  # steps at which the peer waits for the device, to know the time
 PEER_BATCH = {"cpu": 2**10, "cuda": 2**13}  # source tokens that it translates at once
 
 
@@ -129,7 +130,7 @@ class PeerTraining:
         self.peer.train()
         with self.batches().start(pin=self.device == "cuda") as stream:
             for batch in stream:
-                if step % LOOK_EVERY == 0:
+                if step % LOOK_EVERY[self.device] == 0:
                     elapsed = self.look(began, seconds)
                     if elapsed >= seconds:
                         break
