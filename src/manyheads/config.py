@@ -370,7 +370,7 @@ class TrainConfig(Section):
     )
     agreement: float = setting(
         0.0,
-        "weight of how far two readings of a batch, each with its own dropout, disagree (R-Drop); 0: one",
+        "weight of how far two readings with their own dropout disagree, half R-Drop's alpha; 0: read once",
         at_least=0,
     )
     log_every: int = setting(50, "steps between lines of the log", at_least=1)
