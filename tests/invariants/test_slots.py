@@ -25,19 +25,13 @@ SOURCES += [[6, 5, 9, 4, END]]  # 32 tokens in all, so that what fills up the la
 
 
 @pytest.mark.parametrize(
-    ("how", "window"),
-    [
-        (mh.SearchConfig(beam=1), None),
-        (mh.SearchConfig(beam=3, nbest=2, alpha=0.6), None),
-        (mh.SearchConfig(beam=2, alpha=0.0), 4),
-    ],
-)
-@pytest.mark.parametrize(
-    ("places", "longest", "group"),
-    [
-        (2, 4, 32),  # some must wait; some sources are read as they are
-        (8, 8, 32),  # few that are left go on in fewer places; most are filled up
-        (8, 8, 16),  # not all are encoded at once
+    ("how", "window", "places", "longest", "group"),
+    [  # With 2 places some must wait; of 8, the few that are left go on in fewer.
+        (mh.SearchConfig(beam=1), None, 2, 4, 32),  # most sources are read as they are
+        (mh.SearchConfig(beam=1), None, 8, 8, 16),  # not all are encoded at once
+        (mh.SearchConfig(beam=3, nbest=2, alpha=0.6), None, 2, 8, 16),
+        (mh.SearchConfig(beam=3, nbest=2, alpha=0.6), None, 8, 8, 32),
+        (mh.SearchConfig(beam=2, alpha=0.0), 4, 8, 4, 32),
     ],
 )
 def test_searching_in_slots_is_searching(
