@@ -124,8 +124,8 @@ def without_what_means_nothing(tables: dict[str, Any]) -> dict[str, Any]:
     model = tables.get("model")
     if not isinstance(model, dict):
         return tables
-    kind = model.get("kind", ModelConfig.kind)
-    others = {key.name for key in fields(ModelConfig) if kind not in (key.metadata["kinds"] or [kind])}
+    of_kind = ModelConfig(kind=model.get("kind", ModelConfig.kind))
+    others = {key.name for key in fields(of_kind) if not of_kind.uses(key)}
     return {**tables, "model": {key: value for key, value in model.items() if key not in others}}
 
 

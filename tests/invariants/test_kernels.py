@@ -205,7 +205,7 @@ def test_the_cross_entropy_and_its_gradient_are_the_plain_ones(
     exact = logits.double().requires_grad_()
     plain = plain_loss(exact[counts], labels[counts], train)
     (expected,) = torch.autograd.grad(plain.total, exact)
-    loss, nll = cross_entropy.cross_entropy_(logits, labels, smoothing_weights(words, train))
+    loss, nll = cross_entropy.cross_entropy_(logits[None], labels, smoothing_weights(words, train))
     assert loss.sum().item() == pytest.approx(plain.total.item(), rel=1e-5)
     assert nll.sum().item() == pytest.approx(plain.nll.item(), rel=1e-5)
     assert distance(logits, expected) < tolerance
@@ -227,9 +227,7 @@ def test_so_are_those_of_two_readings(
     exact = logits.double().requires_grad_()
     plain = plain_loss_of_two(exact[:, counts], labels[counts], train)
     (expected,) = torch.autograd.grad(plain.total, exact)
-    loss, nll = cross_entropy.cross_entropy_of_two_(
-        logits, labels, smoothing_weights(words, train), train.agreement
-    )
+    loss, nll = cross_entropy.cross_entropy_(logits, labels, smoothing_weights(words, train), train.agreement)
     assert loss.sum().item() == pytest.approx(plain.total.item(), rel=1e-5)
     assert nll.sum().item() == pytest.approx(plain.nll.item(), rel=1e-5)
     assert distance(logits, expected) < tolerance

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from manyheads import kernels
 from manyheads.config import BEGIN, END, ModelConfig, SearchConfig
 from manyheads.engines.reading import Reading, captured
+from manyheads.engines.travel import NOTHING, Arriving, Ints, sent
 from manyheads.model.slots import SlotState
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
@@ -38,8 +38,6 @@ ROOM_STEP = 64  # tokens: outputs have room for a multiple of it
 SHRINK = 4  # times fewer places, where these suffice for what is left
 FEWEST_ROWS = 64  # a step of fewer takes as long
 NOBODY = -1  # in a place
-
-Ints = NDArray[np.int64]
 
 
 def can_serve(model: Any, wishes: Sequence[Wish], how: SearchConfig) -> bool:
@@ -283,30 +281,6 @@ class SlotSearch:
 
 
 @dataclass(frozen=True)
-class Arriving:
-    """Numbers on their way from the GPU. They are what they were when they left."""
-
-    tensors: list[Tensor]
-    event: torch.cuda.Event | None
-
-    @classmethod
-    def at_the_host(cls, tensors: list[Tensor]) -> "Arriving":
-        event = torch.cuda.Event() if tensors and tensors[0].is_cuda else None
-        copies = [one.to("cpu", non_blocking=True, copy=True) for one in tensors]
-        if event:
-            event.record()
-        return cls(copies, event)
-
-    def read(self) -> list[Tensor]:
-        if self.event:
-            self.event.synchronize()
-        return self.tensors
-
-
-NOTHING = Arriving([], None)
-
-
-@dataclass(frozen=True)
 class Look:
     """Which places were over, and who was there."""
 
@@ -477,12 +451,6 @@ class Steps:
             most_B = best_B / penalty(here.limits + 1, self.size.alpha)
             over_B = here.ended.amin(1) >= most_B
         here.over.logical_or_(over_B | (here.lengths > here.limits))
-
-
-def sent(numbers: Ints, device: torch.device) -> Tensor:
-    """Integers on their way to the device, for which nobody waits."""
-    here = torch.from_numpy(numbers)
-    return (here.pin_memory() if device.type == "cuda" else here).to(device, non_blocking=True)
 
 
 def groups_of(sources: Sequence[list[int]], tokens: int) -> Iterator[slice]:

@@ -12,38 +12,34 @@ from torch import Tensor
 
 from manyheads.kernels import IGNORED
 
-WORDS, WORDS_OF_TWO = 8192, 4096  # that a program reads at once
+WORDS = 8192  # that a program reads at once, of all readings
 WARPS = 16
 NEXT_TO_NOTHING = tl.constexpr(-1e30)
 
 
 def cross_entropy_(
-    logits_TK: Tensor, labels_T: Tensor, smoothing: tuple[float, float]
+    logits_MTK: Tensor, labels_T: Tensor, smoothing: tuple[float, float], agreement: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """The loss and the negative log-likelihood of each token, [T]; logits become the gradient by them."""
-    loss_T, nll_T = torch.empty(2, len(labels_T), dtype=torch.float32, device=logits_TK.device)
-    words = logits_TK.shape[1]
-    block = min(WORDS, triton.next_power_of_2(words))
-    cross_entropy_row[(len(labels_T),)](
-        *(logits_TK, labels_T, loss_T, nll_T, logits_TK.stride(0), *smoothing, words),
-        *(IGNORED, block),
-        num_warps=WARPS,
-    )
-    return loss_T, nll_T
+    """The loss and the negative log-likelihood of each token, [T]; logits become the gradient by them.
 
-
-def cross_entropy_of_two_(
-    logits_2TK: Tensor, labels_T: Tensor, smoothing: tuple[float, float], agreement: float
-) -> tuple[Tensor, Tensor]:
-    """The same of two readings of each token: the mean of both, and how far they disagree."""
-    loss_T, nll_T = torch.empty(2, len(labels_T), dtype=torch.float32, device=logits_2TK.device)
-    words = logits_2TK.shape[2]
-    block = min(WORDS_OF_TWO, triton.next_power_of_2(words))
-    cross_entropy_of_two_rows[(len(labels_T),)](
-        *(logits_2TK, labels_T, loss_T, nll_T, *logits_2TK.stride()[:2], *smoothing, agreement, words),
-        *(IGNORED, block),
-        num_warps=WARPS,
-    )
+    Of two readings: the mean of both, and how far they disagree.
+    """
+    loss_T, nll_T = torch.empty(2, len(labels_T), dtype=torch.float32, device=logits_MTK.device)
+    readings, _, words = logits_MTK.shape
+    block = min(WORDS // readings, triton.next_power_of_2(words))
+    of_row = logits_MTK, labels_T, loss_T, nll_T
+    if readings == 1:
+        cross_entropy_row[(len(labels_T),)](
+            *(*of_row, logits_MTK.stride(1), *smoothing, words),
+            *(IGNORED, block),
+            num_warps=WARPS,
+        )
+    else:
+        cross_entropy_of_two_rows[(len(labels_T),)](
+            *(*of_row, *logits_MTK.stride()[:2], *smoothing, agreement, words),
+            *(IGNORED, block),
+            num_warps=WARPS,
+        )
     return loss_T, nll_T
 
 

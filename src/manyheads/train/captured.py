@@ -18,6 +18,7 @@ from torch import Tensor, distributed, nn
 from manyheads import kernels
 from manyheads.config import Config, TrainConfig
 from manyheads.data.batches import Batch
+from manyheads.engines.travel import Arriving
 from manyheads.model.attention import SPANS_LONGEST, SPANS_WIDTH_LIMIT, has_kernel
 from manyheads.model.layers import Linear
 from manyheads.packed import FILLER, Packed, put_offsets, zeros_for_gpu
@@ -200,20 +201,14 @@ def cut(row: Tensor, tensors: Iterable[Tensor]) -> list[Tensor]:
 class Outcome:
     """What an update came to, on its way from the GPU."""
 
-    numbers: Tensor  # [3]: the gradient's norm, the loss, the negative log-likelihood
-    arrived: torch.cuda.Event | None = None
+    numbers: Arriving  # [3]: the gradient's norm, the loss, the negative log-likelihood
 
     @classmethod
     def of(cls, numbers: Tensor) -> "Outcome":
-        here = torch.empty(numbers.shape, pin_memory=True).copy_(numbers, non_blocking=True)
-        arrived = torch.cuda.Event()
-        arrived.record()
-        return cls(here, arrived)
+        return cls(Arriving.at_the_host([numbers]))
 
     def read(self) -> tuple[float, float, float]:
-        if self.arrived is not None:
-            self.arrived.synchronize()
-        norm, total, nll = self.numbers.tolist()
+        norm, total, nll = self.numbers.read()[0].tolist()
         return norm, total, nll
 
 

@@ -312,7 +312,7 @@ class Trainer:
         else:
             for buffer, before in zip(self.model.buffers(), kept, strict=True):
                 buffer.copy_(before)
-        return Outcome(torch.tensor((norm, all_total, all_nll), dtype=torch.float64))
+        return Outcome.of(torch.tensor((norm, all_total, all_nll), dtype=torch.float64))
 
     def _synced(self, last: bool) -> contextlib.AbstractContextManager[Any]:
         """Gradients travel between ranks once an update, with its last part."""

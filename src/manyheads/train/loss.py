@@ -114,10 +114,6 @@ class Goal:
     b: float
     c: float
 
-    @property
-    def smoothing(self) -> tuple[float, float]:
-        return self.a, self.b
-
 
 def most_logits(hidden_TD: Tensor) -> int:
     """That are held at once."""
@@ -258,12 +254,9 @@ def by_kernel(
     logits_MCK: Tensor, labels_C: Tensor, goal: Goal, learning: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same on a GPU, over the logits themselves. Labels of -1 do not count."""
-    from manyheads.kernels.cross_entropy import cross_entropy_, cross_entropy_of_two_
+    from manyheads.kernels.cross_entropy import cross_entropy_
 
-    if len(logits_MCK) == 1:
-        loss_C, nll_C = cross_entropy_(logits_MCK[0], labels_C, goal.smoothing)
-    else:
-        loss_C, nll_C = cross_entropy_of_two_(logits_MCK, labels_C, goal.smoothing, goal.c)
+    loss_C, nll_C = cross_entropy_(logits_MCK, labels_C, (goal.a, goal.b), goal.c)
     return loss_C.sum(), nll_C.sum(), logits_MCK
 
 
