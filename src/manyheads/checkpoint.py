@@ -9,6 +9,7 @@ optimiser.safetensors  in a checkpoint of a run only: what training needs to go 
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -92,11 +93,24 @@ def versions() -> dict[str, str]:
     return {"manyheads": __version__, "torch": torch.__version__}
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    from safetensors.torch import save
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """By safetensors, which lets other threads run meanwhile.
+
+    It tells a system's errors in words, and its files are their owner's alone; ours are read by whoever may
+    read the folder.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    path.write_bytes(save(plain))
+    try:
+        save_file(plain, path, metadata)
+    except SafetensorError as fault:
+        if found := re.search(r"os error (\d+)", str(fault)):
+            number = int(found[1])
+            raise OSError(number, os.strerror(number), str(path)) from None
+        raise
+    path.chmod(path.parent.stat().st_mode & 0o666)
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:

@@ -70,7 +70,7 @@ def test_searching_in_slots_is_searching(
         assert [(one.tokens, one.score) for one in ours] == [(one.tokens, one.score) for one in theirs]
         assert [one.total for one in ours] == pytest.approx([one.total for one in theirs], abs=1e-4)
         assert not any(one.token_scores for one in ours)
-    assert slots.reading.filled > 0
+    assert (slots.reading.filled > 0) == slots.reading.fills  # float32 on a GPU is read as it is
     assert places == 2 or len(slots.steps) > 1
     assert any(len(results[0].tokens) < wish.limit for results, wish in zip(found, wishes, strict=True))
     assert all(len(results[0].tokens) >= wish.least for results, wish in zip(found, wishes, strict=True))

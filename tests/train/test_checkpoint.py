@@ -4,13 +4,17 @@ import errno
 import json
 import os
 import pickle
+import resource
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
+from safetensors import SafetensorError
+from torch import Tensor
 
 import manyheads as mh
 from manyheads import checkpoint, folders
@@ -197,7 +201,7 @@ def test_an_average_is_the_mean_of_each_weight(tmp_path: Path) -> None:
 @pytest.fixture
 def small_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A disk on which so many bytes can be written; then it is full, in the middle of whatever is written."""
-    write = Path.write_bytes
+    write, save = Path.write_bytes, safetensors.torch.save_file
 
     def limit(room: int) -> None:
         left = [room]
@@ -209,10 +213,18 @@ def small_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
                 raise OSError(errno.ENOSPC, "No space left on device", str(path))
             return len(data)
 
+        def full_for_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None) -> None:
+            try:
+                full(path, safetensors.torch.save(tensors, metadata))
+            except OSError as fault:
+                raise SafetensorError(f"I/O error: {fault.strerror} (os error {fault.errno})") from None
+
         monkeypatch.setattr(Path, "write_bytes", full)
+        monkeypatch.setattr(safetensors.torch, "save_file", full_for_tensors)
 
     yield limit
     monkeypatch.setattr(Path, "write_bytes", write)
+    monkeypatch.setattr(safetensors.torch, "save_file", save)
 
 
 @pytest.mark.parametrize("share", range(20))
@@ -228,3 +240,23 @@ def test_a_full_disk_keeps_the_checkpoint_before_and_says_what_is_missing(
     assert fault.value.exit_code == 4
     assert {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()} == before
     assert os.listdir(tmp_path) == ["model"]
+
+
+def test_what_safetensors_says_of_a_full_disk_is_understood(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(mh.NoRoomError, match=r"model: no room; about [\d,]+ bytes are needed"):
+            saved(tmp_path / "model")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert os.listdir(tmp_path) == []
+
+
+def test_who_may_read_the_folder_may_read_its_files(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        saved(tmp_path / "model")
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "model").iterdir()} == {0o640}

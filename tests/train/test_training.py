@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from functools import partial
@@ -476,6 +477,49 @@ def test_faults_that_pass_leave_the_run_as_if_they_had_not_been(
     monkeypatch.setattr(loop.Trainer, "_loss", once)
     assert train(config(data), tmp_path / "run", device="cpu") == "steps"
     assert identical(weights(tmp_path / "run"), weights(whole))
+
+
+def test_steps_go_on_while_a_checkpoint_is_written_and_do_not_change_it(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, step, further = checkpoint.save, loop.Trainer._step, threading.Event()
+    waited: list[bool] = []
+
+    def slow(folder: Path, tensors: dict[str, Tensor], *rest: Any, **more: Any) -> None:
+        if folder.name == "step-00000003":
+            before = {name: one.clone() for name, one in tensors.items()}
+            waited.append(further.wait(20))
+            assert identical(tensors, before)
+        save(folder, tensors, *rest, **more)
+
+    def told(self: loop.Trainer, batch: Any) -> None:
+        step(self, batch)
+        if self.place.step == 3:  # saved, and being written
+            assert not checkpoint.checkpoint_folder(self.run, 3).exists()
+        if self.place.step == 5:
+            further.set()
+
+    monkeypatch.setattr(checkpoint, "save", slow)
+    monkeypatch.setattr(loop.Trainer, "_step", told)
+    given = config(data, validate_every=10**6, checkpoint_every=3, keep=9)
+    assert train(given, tmp_path / "run", device="cpu") == "steps"
+    assert waited == [True]
+    saved = checkpoint.read_tensors(checkpoint.checkpoint_folder(tmp_path / "run", 3) / "weights.safetensors")
+    train(config(data, steps=3, average=1, validate_every=10**6), tmp_path / "short", device="cpu")
+    assert identical(saved, weights(tmp_path / "short"))
+
+
+def test_what_goes_wrong_in_writing_a_checkpoint_ends_the_run_soon(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(folder: Path, *rest: Any, **more: Any) -> None:
+        raise mh.NoRoomError(f"{folder}: no room")
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    given = config(data, steps=10**6, validate_every=10**6, checkpoint_every=50)
+    with pytest.raises(mh.NoRoomError, match="step-00000050: no room"):
+        train(given, tmp_path / "run", device="cpu")
+    assert 50 <= len(losses(tmp_path / "run")) < 100
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(

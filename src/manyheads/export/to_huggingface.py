@@ -60,7 +60,7 @@ def to_huggingface(folder: Path, out: Path) -> list[Check]:
     weights = marian_weights(model, pad + 1)
     needed = sum(one.nbytes for one in weights.values())
     with room_for(out, needed), written_aside(out, marian.CONFIG) as aside:
-        write_weights(aside / marian.WEIGHTS, weights)
+        checkpoint.write_tensors(aside / marian.WEIGHTS, weights, {"format": "pt"})
         write_json(aside / marian.CONFIG, marian_config(told.config, pad))
         write_json(aside / marian.GENERATION, generation_config(told.config, pad))
         write_tokenizer(aside, subwords, told, pad)
@@ -119,13 +119,6 @@ def marian_bias(model: Transformer, words: int) -> Tensor:
     bias = torch.full((1, words), marian.FORBIDDEN)
     bias[0, : model.config.target_size] = 0 if model.output.bias is None else model.output.bias.detach()
     return bias
-
-
-def write_weights(path: Path, weights: dict[str, Tensor]) -> None:
-    from safetensors.torch import save
-
-    plain = {name: one.contiguous() for name, one in weights.items()}
-    path.write_bytes(save(plain, metadata={"format": "pt"}))
 
 
 # ---- configuration

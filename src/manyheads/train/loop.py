@@ -10,8 +10,9 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from manyheads.evaluate import Score, greedy_bleu
 from manyheads.model import count_parameters, make_model
 from manyheads.model.encoder_decoder import EncoderDecoder
 from manyheads.packed import Packed
+from manyheads.train.background import Background
 from manyheads.train.captured import Captured, Outcome, can_capture
 from manyheads.train.distributed import World
 from manyheads.train.log import RunLog, Screen
@@ -125,6 +127,7 @@ class Trainer:
         self.under_way: Launched | None = None  # an update whose outcome nobody has read yet
         self.settled = 0  # the latest step whose outcome was read
         self.log: RunLog | None = None  # the first rank's
+        self.background = Background()  # in which checkpoints are written
 
     def begin(self) -> None:
         """A run that has no checkpoint yet, with another model's weights if it is told to."""
@@ -155,6 +158,7 @@ class Trainer:
         try:
             return self._train(asked)
         finally:
+            self.background.close()
             if self.log:
                 self.log.close()
 
@@ -205,6 +209,7 @@ class Trainer:
     def _step(self, batch: Batch) -> None:
         """One update, and what is due after it. A GPU is at work on it while the one before is looked at."""
         train, place = self.config.train, self.place
+        self.background.check()
         launched = self._update(batch)
         self._settle()
         self.under_way = launched
@@ -401,36 +406,47 @@ class Trainer:
     # ---- checkpoints
 
     def save(self) -> None:
-        """A checkpoint of this step, by the first rank; the others wait."""
-        if self.world.is_first:
-            if self.log:
-                self.log.sync()  # no step that is saved may be missing in the log
-            self._write(checkpoint.checkpoint_folder(self.run, self.place.step), self._standing())
-            self._forget_old()
+        """A checkpoint of this step, by the first rank: copied now, written while the next steps run."""
         self.saved_step = self.place.step
-        self.world.wait()
+        if not self.world.is_first:
+            return
+        if self.log:
+            self.log.sync()  # no step that is saved may be missing in the log
+        self.background.wait()  # so that there is never more than one copy
+        folder, best_step = checkpoint.checkpoint_folder(self.run, self.place.step), self.place.best_step
+        write = self._writer(folder, self._standing())
+
+        def write_and_forget() -> None:
+            write()
+            self._forget_old(best_step)
+
+        self.background.begin(write_and_forget)
 
     def _standing(self) -> dict[str, Any]:
         """The place, and of which data it is one."""
         return {"place": asdict(self.place), "data": self.store.sha256}
 
-    def _write(self, folder: Path, training: dict[str, Any] | None, step: int | None = None) -> None:
-        checkpoint.save(
+    def _writer(
+        self, folder: Path, training: dict[str, Any] | None, step: int | None = None
+    ) -> Callable[[], None]:
+        """What writes the model as it is now, whenever it is called."""
+        return partial(
+            checkpoint.save,
             folder,
-            checkpoint.weights_of(self.model),
+            copied(checkpoint.weights_of(self.model)),
             self.subwords,
             self.config,
             step=self.place.step if step is None else step,
             languages=self.store.manifest["languages"],
             training=training,
-            optimiser=self.optimiser.state() if training is not None else None,
+            optimiser=copied(self.optimiser.state()) if training is not None else None,
         )
 
-    def _forget_old(self) -> None:
+    def _forget_old(self, best_step: int) -> None:
         """All but the last few, the best and the newest. Renamed first: half a folder must not look whole."""
         train = self.config.train
         kept = checkpoint.regular(self.run, train.checkpoint_every)[-max(train.keep, train.average) :]
-        kept.append(checkpoint.checkpoint_folder(self.run, self.place.best_step))
+        kept.append(checkpoint.checkpoint_folder(self.run, best_step))
         for old in checkpoint.checkpoints(self.run)[:-1]:
             if old not in kept:
                 gone = old.with_name(f"{old.name}.gone")
@@ -449,6 +465,7 @@ class Trainer:
     def _go_back(self) -> None:
         """Several faults in a row: once to the last sound checkpoint, then the end."""
         place = self.place
+        self.background.wait()
         diagnosis = (
             f"{place.faults} steps in a row had no finite gradient, the last of them step {self.settled} "
             f"(learning rate {learning_rate(self.settled, self.config.train, self.config.model.d_model):.2e})"
@@ -483,6 +500,8 @@ class Trainer:
         """A last checkpoint; when the run is over, the model that came of it."""
         if self.saved_step != self.place.step:
             self.save()
+        self.background.wait()
+        self.world.wait()
         if reason != "asked":
             self.screen.say(f"{ENDS[reason]} after step {self.place.step:,}")
             self._choose_model()
@@ -507,7 +526,7 @@ class Trainer:
         chosen = min(losses, key=lambda name: losses[name] if math.isfinite(losses[name]) else math.inf)
         checkpoint.put_weights(self.model, candidates[chosen], chosen)
         if self.world.is_first:
-            self._write(self.run / "model", None, self.place.best_step if "best" in chosen else None)
+            self._writer(self.run / "model", None, self.place.best_step if "best" in chosen else None)()
             self.screen.say(f"{self.run / 'model'}: {chosen}")
         if self.log:
             self.log.write("end", self.place.step, {"model": chosen, "loss": losses[chosen]})
@@ -527,6 +546,11 @@ class Trainer:
         if fault:
             self.screen.say(f"{fault}; left out")
         return fault is not None
+
+
+def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """In the host's memory, whatever becomes of them now."""
+    return {name: one.detach().to("cpu", copy=True) for name, one in tensors.items()}
 
 
 def perplexity(nll: float) -> float:
