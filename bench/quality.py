@@ -106,6 +106,7 @@ class PeerTraining:
         self.config, self.device, self.store = config, device, Store.open(config.data.folder)
         words = self.store.subwords
         self.pad = max(len(words.source), len(words.target))
+        torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew, half a second, for each shape of a batch
         torch.manual_seed(config.train.seed)
         self.peer = Marian(
             checkpoint.fitted(config.model, words),
@@ -202,9 +203,9 @@ def sides(batch: Batch) -> list[mh.Packed]:
 
 
 def rows(packed: mh.Packed, pad: int) -> Tensor:
-    """Padded. [B, L]"""
+    """Padded, to a multiple of 8. [B, L]"""
     lengths = packed.offsets.diff()
-    is_real = torch.arange(packed.longest) < lengths[:, None]
+    is_real = torch.arange(8 * math.ceil(packed.longest / 8)) < lengths[:, None]
     return torch.full(is_real.shape, pad).masked_scatter_(is_real, packed.tokens)
 
 
