@@ -116,6 +116,12 @@ def compile_layers(model: Any, *stacks: Any) -> None:
     model.end = torch.compile(projection_and_loss, dynamic=True)
 
 
+def uncompile(model: nn.Module) -> None:
+    """The layers' own ways again."""
+    for part in model.modules():
+        part.__dict__.pop("forward", None)
+
+
 # ---- Hugging Face's Marian
 
 

@@ -8,8 +8,9 @@ set with a beam of 4. The peer is MarianMTModel of the same sizes from scratch, 
 batches padded and read once, whatever train.agreement says, bfloat16 products and fused Adam, the recipe's
 schedule (what falls to an end falls to the end of its time), no validation on the way; the mean of 5
 checkpoints from the last fifth of its time or the last one, whichever has the better loss on valid. It is
-post-norm always; `--peer-set` gives it other settings. Seconds are those of training; ours has its
-validations and checkpoints in them.
+post-norm always; `--peer-set` gives it other settings. On a GPU it comes eager and compiled (on a CPU by
+`--only compiled`). Seconds are those of training: ours has the making of its kernels, its validations and
+checkpoints in them, the compiled peer is compiled before.
 """
 
 import argparse
@@ -35,14 +36,15 @@ from manyheads.evaluate import Evaluation, evaluate, reference_perplexity
 from manyheads.train.log import LOG, read_log
 from manyheads.train.run import train
 from manyheads.train.schedule import learning_rate
-from peers import Marian, MarianEngine
+from peers import Marian, MarianEngine, uncompile
 
-OURS, PEER = "manyheads", "Hugging Face Marian"
+OURS, PEER, COMPILED = "manyheads", "Hugging Face Marian", "Hugging Face Marian, compiled"
 RUNS = Path(__file__).parents[1] / "runs"
 BEAM = 4
 SHOWN = 5  # translations
 CHECKPOINTS, AVERAGED = 25, 5  # of the peer's time, and the last of them
 LOOK_EVERY = {"cpu": 1, "cuda": 10}  # steps at which the peer waits for the device, to know the time
+COMPILED_ON = 3  # batches, of lengths of their own
 PEER_BATCH = {"cpu": 2**10, "cuda": 2**13}  # source tokens that it translates at once
 
 
@@ -102,8 +104,9 @@ def train_ours(config: mh.Config, run: Path, device: str) -> Trained:
 class PeerTraining:
     """Marian and its plain training loop."""
 
-    def __init__(self, config: mh.Config, device: str) -> None:
-        self.config, self.device, self.store = config, device, Store.open(config.data.folder)
+    def __init__(self, config: mh.Config, device: str, compiled: bool) -> None:
+        self.config, self.device, self.compiled = config, device, compiled
+        self.store = Store.open(config.data.folder)
         words = self.store.subwords
         self.pad = max(len(words.source), len(words.target))
         torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew, half a second, for each shape of a batch
@@ -126,9 +129,11 @@ class PeerTraining:
         self.kept: deque[list[Tensor]] = deque(maxlen=AVERAGED)
 
     def train(self, seconds: float) -> Trained:
+        self.peer.train()
+        if self.compiled:
+            self.compile()
         began, tokens, step, elapsed = time.perf_counter(), 0, 0, 0.0
         numbers = self.config.train
-        self.peer.train()
         with self.batches().start(pin=self.device == "cuda") as stream:
             for batch in stream:
                 if step % LOOK_EVERY[self.device] == 0:
@@ -140,9 +145,20 @@ class PeerTraining:
                 step += 1
                 self.step(batch, learning_rate(step, numbers, self.config.model.d_model))
                 tokens += len(batch.source.tokens) + len(batch.labels.tokens)
+        uncompile(self.peer)  # translating meets too many shapes
         chosen = self.choose()
         wall = time.perf_counter() - began
-        return Trained(PEER, self.translator(), elapsed, wall, step, tokens, chosen)
+        name = COMPILED if self.compiled else PEER
+        return Trained(name, self.translator(), elapsed, wall, step, tokens, chosen)
+
+    def compile(self) -> None:
+        """Before the clock runs, and nothing is learnt of it."""
+        self.peer.compile_it()
+        with self.batches().start(pin=self.device == "cuda") as stream:
+            for batch, _ in zip(stream, range(COMPILED_ON), strict=False):
+                self.loss(batch).backward()
+        self.adam.zero_grad(set_to_none=True)
+        report.synchronise(self.device)
 
     def batches(self) -> Batches:
         config, words = self.config, self.store.subwords
@@ -159,14 +175,17 @@ class PeerTraining:
     def step(self, batch: Batch, rate: float) -> None:
         for group in self.adam.param_groups:
             group["lr"] = rate
-        tensors = [rows(side, self.pad).to(self.device, non_blocking=True) for side in sides(batch)]
-        with torch.autocast(self.device, torch.bfloat16, enabled=self.device == "cuda"):
-            loss = self.peer(*tensors)
         self.adam.zero_grad(set_to_none=True)
-        loss.backward()
+        self.loss(batch).backward()
         if self.config.train.clip:
             torch.nn.utils.clip_grad_norm_(self.peer.parameters(), self.config.train.clip)
         self.adam.step()
+
+    def loss(self, batch: Batch) -> Tensor:
+        tensors = [rows(side, self.pad).to(self.device, non_blocking=True) for side in sides(batch)]
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.device == "cuda"):
+            found: Tensor = self.peer(*tensors)
+        return found
 
     def choose(self) -> str:
         """The mean of the checkpoints or the last weights, by the loss on valid."""
@@ -285,7 +304,8 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, help="keep our run there: log, checkpoints, model")
     arguments = parser.parse_args()
-    wanted = report.only((OURS, PEER), arguments.only)
+    there = (OURS, PEER, COMPILED) if arguments.device == "cuda" or arguments.only else (OURS, PEER)
+    wanted = report.only(there, arguments.only)
     arguments.systems = wanted if arguments.peer or arguments.only else [OURS]
     if arguments.out and arguments.out.exists():
         parser.error(f"--out {arguments.out}: exists already, and a run would go on there")
@@ -310,7 +330,7 @@ def main() -> None:
                 trained = train_ours(config, arguments.out or Path(folder) / "run", arguments.device)
             else:
                 own = config.override(["model.norm=post", *arguments.peer_set])  # Marian knows no other
-                peer = PeerTraining(own, arguments.device)
+                peer = PeerTraining(own, arguments.device, compiled=system == COMPILED)
                 trained = peer.train(arguments.seconds)
             done.append(judged(trained, store))
     about, shown = report.about(arguments.device), samples(done, store)
@@ -321,7 +341,8 @@ def main() -> None:
     signatures = "\n".join(f"  {one.name}: {one.signature}" for one in done[0].evaluation.scores)
     report.print_table(f"{title}; {about}\n{signatures}", COLUMNS, map(told, done))
     for sample in shown:
-        print("\n".join(f"{name:>20}  {text}" for name, text in sample.items()), end="\n\n")
+        width = max(map(len, sample))
+        print("\n".join(f"{name:>{width}}  {text}" for name, text in sample.items()), end="\n\n")
     settings = {"config": asdict(config), "peer_set": arguments.peer_set}
     told_rows = [as_json(row) for row in done]
     report.write_json(arguments.json, title, about, rows=told_rows, samples=shown, **settings)
