@@ -18,7 +18,7 @@ import math
 import sys
 import tempfile
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ BEAM = 4
 SHOWN = 5  # translations
 CHECKPOINTS, AVERAGED = 25, 5  # of the peer's time, and the last of them
 LOOK_EVERY = {"cpu": 1, "cuda": 10}  # steps at which the peer waits for the device, to know the time
-COMPILED_ON = 3  # batches, of lengths of their own
+COMPILED_ON = (2, 300)  # batches of each kind, of so many that are looked through
 PEER_BATCH = {"cpu": 2**10, "cuda": 2**13}  # source tokens that it translates at once
 
 
@@ -55,10 +55,11 @@ class Trained:
     system: str
     translator: mh.Translator
     seconds: float
-    wall_seconds: float  # with the start and the choice of the model
+    wall_seconds: float  # with the start, compiling aside, and the choice of the model
     steps: int
     tokens: int  # source + target, real ones
     model: str  # which weights were taken
+    compiled: int = 0  # programs that the compiler made in that time, though it had seen such batches
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Row:
     steps: int
     tokens_per_second: float
     model: str
+    compiled: int
     valid_loss: float | None  # a subword, unsmoothed
     evaluation: Evaluation
 
@@ -133,7 +135,7 @@ class PeerTraining:
         if self.compiled:
             self.compile()
         began, tokens, step, elapsed = time.perf_counter(), 0, 0, 0.0
-        numbers = self.config.train
+        numbers, programs = self.config.train, compiled_programs()
         with self.batches().start(pin=self.device == "cuda") as stream:
             for batch in stream:
                 if step % LOOK_EVERY[self.device] == 0:
@@ -145,20 +147,30 @@ class PeerTraining:
                 step += 1
                 self.step(batch, learning_rate(step, numbers, self.config.model.d_model))
                 tokens += len(batch.source.tokens) + len(batch.labels.tokens)
+        programs = compiled_programs() - programs
         uncompile(self.peer)  # translating meets too many shapes
         chosen = self.choose()
         wall = time.perf_counter() - began
         name = COMPILED if self.compiled else PEER
-        return Trained(name, self.translator(), elapsed, wall, step, tokens, chosen)
+        return Trained(name, self.translator(), elapsed, wall, step, tokens, chosen, programs)
 
     def compile(self) -> None:
-        """Before the clock runs, and nothing is learnt of it."""
+        """On batches of every kind, before the clock runs; nothing is learnt of them."""
         self.peer.compile_it()
-        with self.batches().start(pin=self.device == "cuda") as stream:
-            for batch, _ in zip(stream, range(COMPILED_ON), strict=False):
+        of_a_kind, looked_through = COMPILED_ON
+        batches, seen = self.batches(), Counter[tuple[bool, ...]]()
+        for index in range(min(looked_through, batches.count(0))):
+            batch = batches.batch(0, index)
+            seen[kind := self.kind_of(batch)] += 1
+            if seen[kind] <= of_a_kind:
                 self.loss(batch).backward()
         self.adam.zero_grad(set_to_none=True)
         report.synchronise(self.device)
+
+    def kind_of(self, batch: Batch) -> tuple[bool, ...]:
+        """What decides about a program beside the sizes: each kind has one of its own."""
+        source, labels = rows(batch.source, self.pad), rows(batch.labels, self.pad)
+        return len(source) == 1, bool((source == self.pad).any()), source.shape == labels.shape
 
     def batches(self) -> Batches:
         config, words = self.config, self.store.subwords
@@ -217,6 +229,11 @@ class PeerTraining:
         return mh.Translator(engine, self.store.subwords, languages, longest=longest, how=how)
 
 
+def compiled_programs() -> int:
+    """By torch.compile, so far."""
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+
+
 def sides(batch: Batch) -> list[mh.Packed]:
     return [batch.source, batch.inputs, batch.labels]
 
@@ -249,6 +266,7 @@ def judged(trained: Trained, store: Store) -> Row:
         trained.steps,
         trained.tokens / trained.seconds,
         trained.model,
+        trained.compiled,
         valid_loss(trained.translator, store),
         evaluate(trained.translator, sources, [references], samples=0, worst=0, beam=BEAM),
     )
@@ -265,7 +283,7 @@ def told(row: Row) -> tuple[str, ...]:
         f"{row.tokens_per_second:,.0f}",
         "" if row.valid_loss is None else f"{row.valid_loss:.3f}",
         *(f"{score.value:.2f}" for score in row.evaluation.scores),
-        row.model,
+        row.model + (f"; {row.compiled} programs compiled on the way" if row.compiled else ""),
     )
 
 

@@ -180,8 +180,14 @@ def positive(text: str) -> int:
 
 
 def only(names: Iterable[str], wanted: list[str] | None) -> list[str]:
-    """The names that hold one of the wanted words; all of them where none is wanted."""
-    chosen = [name for name in names if not wanted or any(one.lower() in name.lower() for one in wanted)]
+    """The names that are wanted, whole or by a word in them; all of them where none is wanted."""
+    lower = {name: name.lower() for name in names}
+    words = [one.lower() for one in wanted or []]
+    chosen = [
+        name
+        for name, low in lower.items()
+        if not words or any(low == word if word in lower.values() else word in low for word in words)
+    ]
     if not chosen:
-        sys.exit(f"--only {' '.join(wanted or [])}: there is none of that name among {'; '.join(names)}")
+        sys.exit(f"--only {' '.join(words)}: there is none of that name among {'; '.join(lower)}")
     return chosen

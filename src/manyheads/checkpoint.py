@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
             number = int(found[1])
             raise OSError(number, os.strerror(number), str(path)) from None
         raise
-    path.chmod(path.parent.stat().st_mode & 0o666)
+    with suppress(PermissionError):  # of a disk that knows no such rights
+        path.chmod(path.parent.stat().st_mode & 0o666)
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:

@@ -373,6 +373,7 @@ def test_going_back_passes_over_a_damaged_checkpoint(
     back = loop.Trainer._go_back
 
     def damaged(self: loop.Trainer) -> None:
+        self.background.wait()
         file = checkpoint.checkpoints(self.run)[-1] / "weights.safetensors"
         file.write_bytes(file.read_bytes()[:-1])
         back(self)
@@ -516,10 +517,48 @@ def test_what_goes_wrong_in_writing_a_checkpoint_ends_the_run_soon(
         raise mh.NoRoomError(f"{folder}: no room")
 
     monkeypatch.setattr(checkpoint, "save", full)
-    given = config(data, steps=10**6, validate_every=10**6, checkpoint_every=50)
+    given = config(data, steps=200, validate_every=10**6, checkpoint_every=50)
     with pytest.raises(mh.NoRoomError, match="step-00000050: no room"):
         train(given, tmp_path / "run", device="cpu")
     assert 50 <= len(losses(tmp_path / "run")) < 100
+
+
+def slow_saves(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    save = checkpoint.save
+
+    def slow(*given: Any, **more: Any) -> None:
+        time.sleep(seconds)
+        save(*given, **more)
+
+    monkeypatch.setattr(checkpoint, "save", slow)
+
+
+def test_a_run_that_fails_ends_when_its_checkpoint_is_written(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_saves(monkeypatch, 1.0)
+    step = loop.Trainer._step
+
+    def failing(self: loop.Trainer, batch: Any) -> None:
+        if self.place.step == 4:
+            raise mh.DataError("unreadable")
+        step(self, batch)
+
+    monkeypatch.setattr(loop.Trainer, "_step", failing)
+    with pytest.raises(mh.DataError, match="unreadable"):
+        train(config(data, validate_every=10**6), tmp_path / "run", device="cpu")
+    assert [checkpoint.describe(one).step for one in checkpoint.checkpoints(tmp_path / "run")] == [3]
+    assert not [one.name for one in threading.enumerate() if one.name.startswith("manyheads-background")]
+
+
+def test_going_back_waits_for_the_checkpoint_that_is_being_written(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow_saves(monkeypatch, 1.0)
+    fail_gradients(monkeypatch, set(range(7, 30)))
+    with pytest.raises(mh.TrainingError):
+        train(config(data, steps=30, validate_every=100), tmp_path / "run", device="cpu")
+    assert "back to step-00000006" in capsys.readouterr().err
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
