@@ -26,7 +26,7 @@ from manyheads.errors import DataError
 from manyheads.packed import Packed
 from manyheads.text.subwords import Pieces, SubwordPair
 
-AHEAD = 64  # batches made ready while the model works: its first step, which makes kernels, is a long one
+AHEAD = 4  # batches made ready while the model works
 PURPOSES = ("order", "phases")  # of random numbers
 
 
