@@ -33,7 +33,7 @@ GROUPS = (
     ("elementwise and sums", r"elementwise|reduce|triton_(poi|red|per)_|aten::(add|mul|sum|div)_?$"),
 )
 OTHER = "other"
-LONGEST = 15  # kernels that are listed by name
+LONGEST = 15  # kernels that the screen names; the JSON has all
 NAME_WIDTH = 90
 
 
@@ -55,7 +55,7 @@ class Profile:
     busy_ms: float
     idle_ms: float | None
     groups: list[Part]
-    longest: list[Part]
+    kernels: list[Part]  # the longest first
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -129,7 +129,7 @@ def idle_between(events: list[Event]) -> float:
 def summed(events: list[Event], wall: float, idle: float | None) -> Profile:
     groups = parts_by(events, lambda event: group_of(event.name))
     names = parts_by(events, lambda event: event.name)
-    return Profile(wall, sum(one.milliseconds for one in groups), idle, groups, names[:LONGEST])
+    return Profile(wall, sum(one.milliseconds for one in groups), idle, groups, names)
 
 
 def parts_by(events: list[Event], key: Callable[[Event], str]) -> list[Part]:
@@ -149,7 +149,9 @@ def print_profile(found: Profile, title: str) -> None:
     idle = "" if found.idle_ms is None else f", {found.idle_ms:.2f} idle between kernels"
     told = f"{title}\n{found.wall_ms:.2f} ms without the profiler; under it {found.busy_ms:.2f} of work{idle}"
     report.print_table(told, ("group", "ms", "share", "kernels"), map(row_of, found.groups))
-    report.print_table("the longest", ("kernel", "ms", "share", "calls"), map(row_of, found.longest))
+    report.print_table(
+        "the longest", ("kernel", "ms", "share", "calls"), map(row_of, found.kernels[:LONGEST])
+    )
 
 
 def row_of(part: Part) -> tuple[str, ...]:

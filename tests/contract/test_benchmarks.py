@@ -71,7 +71,7 @@ def test_a_profile_sums_what_the_device_did_and_what_lay_between() -> None:
         ("attention", pytest.approx(2), pytest.approx(0.2), 1),
         ("copies", pytest.approx(1), pytest.approx(0.1), 1),
     ]
-    assert [one.name for one in found.longest] == ["nvjet_a", "attend_forward", "Memcpy HtoD"]
+    assert [one.name for one in found.kernels] == ["nvjet_a", "attend_forward", "Memcpy HtoD"]
 
 
 def test_systems_are_chosen_by_a_part_of_their_name(capsys: pytest.CaptureFixture[str]) -> None:
