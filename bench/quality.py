@@ -134,8 +134,8 @@ class PeerTraining:
         self.peer.train()
         if self.compiled:
             self.compile()
-        began, tokens, step, elapsed = time.perf_counter(), 0, 0, 0.0
         numbers, programs = self.config.train, compiled_programs()
+        began, tokens, step, elapsed = time.perf_counter(), 0, 0, 0.0
         with self.batches().start(pin=self.device == "cuda") as stream:
             for batch in stream:
                 if step % LOOK_EVERY[self.device] == 0:
