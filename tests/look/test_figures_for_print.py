@@ -12,7 +12,7 @@ import pytest
 import manyheads as mh
 from manyheads.look import figures
 
-matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
 
 NAMES = {"figure-3", "figure-4", "figure-5", "encoder", "decoder", "cross", "alignment"}
 
@@ -54,7 +54,7 @@ def test_lines_are_as_many_as_weights_that_can_be_seen(attention: mh.Attention) 
     assert max(colour[3] for colour in lines.get_colors()) == pytest.approx(map_QK.max())
     (alone,) = figures.lines_figure(words, [[(map_QK, "#123456", 1)]]).axes
     assert len(alone.collections[0].get_segments()) == int((map_QK[1] >= 0.01).sum())
-    matplotlib.pyplot.close("all")
+    pyplot.close("all")
 
 
 def test_a_missing_hangul_font_is_a_clear_error(
@@ -77,14 +77,14 @@ def test_letters_that_no_font_has_are_told_and_no_traceback(text: str) -> None:
         warnings.simplefilter("error")
         with suppress(mh.RequestError), figures.fonts_for(text):
             figures.lines_figure([text], [[(np.eye(1), "#123456", None)]]).canvas.draw()
-    matplotlib.pyplot.close("all")
+    pyplot.close("all")
 
 
 def test_a_weight_of_one_is_written_as_one() -> None:
     map_QK = np.array([[1.0, 0.0], [0.004, 0.996]])
     (axis,) = figures.heat_figure(map_QK, ["ab", "cd"]).axes
     assert [one.get_text() for one in axis.texts] == ["1", "1"]
-    matplotlib.pyplot.close("all")
+    pyplot.close("all")
 
 
 def test_figures_of_a_long_sentence_end() -> None:
@@ -96,7 +96,7 @@ def test_figures_of_a_long_sentence_end() -> None:
     (axis,) = figures.heat_figure(map_QK, [words, words]).axes
     assert not axis.texts, "values would not be read"
     assert time.process_time() - start < 5
-    matplotlib.pyplot.close("all")
+    pyplot.close("all")
 
 
 def test_a_sentence_too_long_for_figures_is_a_clear_error(

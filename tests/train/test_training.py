@@ -772,27 +772,32 @@ loop.Trainer._loss = spoilt"""
 
 def test_a_rank_may_have_nothing_to_do(data: Path, tmp_path: Path) -> None:
     """Batches of a pair or two, so that the second rank's share is often empty."""
-    for number in (1, 2):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        ranks(number, [*command(data, folder, dropout=0.0), "data.batch_tokens=13"])
+    few = replace(config(data, dropout=0.0), data=mh.DataConfig(folder=str(data), batch_tokens=13))
+    train(few, tmp_path / "1" / "run", device="cpu")
+    (tmp_path / "2").mkdir()
+    ranks(2, [*command(data, tmp_path / "2", dropout=0.0), "data.batch_tokens=13"])
     assert losses(tmp_path / "2" / "run") == pytest.approx(losses(tmp_path / "1" / "run"), abs=1e-5)
 
 
 def test_two_ranks_are_one_run_and_their_number_may_change(data: Path, tmp_path: Path) -> None:
-    one = tmp_path / "one"
-    one.mkdir()
-    call = command(data, one, dropout=0.0, steps=50, checkpoint_every=25, validate_every=25)
-    assert subprocess.run(call, capture_output=True).returncode == 0
-    for first, then in ((2, 2), (2, 1), (1, 2)):
+    def go_on(number: int, folder: Path, steps: int) -> None:
+        changes = {"dropout": 0.0, "steps": steps, "checkpoint_every": 25, "validate_every": 25}
+        if number == 1:
+            train(config(data, **changes), folder / "run", change_config=True, device="cpu")
+        else:
+            ranks(number, [*command(data, folder, **changes), "--change-config"])
+
+    for number in (1, 2):
+        (tmp_path / str(number)).mkdir()
+        go_on(number, tmp_path / str(number), 25)
+    for first, then in ((1, 1), (2, 2), (2, 1), (1, 2)):
         folder = tmp_path / f"{first}-{then}"
-        folder.mkdir()
-        half = command(data, folder, dropout=0.0, steps=25, checkpoint_every=25, validate_every=25)
-        ranks(first, half)
-        rest = command(data, folder, dropout=0.0, steps=50, checkpoint_every=25, validate_every=25)
-        ranks(then, [*rest, "--change-config"])
+        shutil.copytree(tmp_path / str(first), folder)
+        go_on(then, folder, 50)
         for kind in ("train", "valid"):
-            assert losses(folder / "run", kind) == pytest.approx(losses(one / "run", kind), abs=1e-5)
+            one = losses(tmp_path / "1-1" / "run", kind)
+            assert losses(folder / "run", kind) == pytest.approx(one, abs=1e-5)
+            assert len(one) == (50 if kind == "train" else 2)
 
 
 def test_fine_tuning_goes_on_where_it_was(data: Path, whole: Path, tmp_path: Path) -> None:
