@@ -25,7 +25,13 @@ def corpus(task: Callable[[list[str]], list[str]], count: int, seed: int) -> lis
     return [(" ".join(text), " ".join(task(text))) for text in texts]
 
 
-@pytest.mark.parametrize("task", [list, lambda text: text[::-1]], ids=["copy", "reverse"])
+@pytest.mark.parametrize(
+    "task",
+    [
+        pytest.param(list, id="copy", marks=pytest.mark.heavy),
+        pytest.param(lambda text: text[::-1], id="reverse"),
+    ],
+)
 def test_it_is_learnt_to_the_last_sentence(task: Callable[[list[str]], list[str]], tmp_path: Path) -> None:
     learnt, unseen = corpus(task, 12_000, seed=1), corpus(task, 300, seed=2)
     unseen = [pair for pair in unseen if pair not in set(learnt)]

@@ -215,6 +215,7 @@ def test_a_compiled_run_is_the_run(data: Path, tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.heavy
 def test_batches_of_every_shape_are_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """What torch.compile makes of the model serves any number of sentences of any lengths."""
     from torch._dynamo.testing import CompileCounterWithBackend
