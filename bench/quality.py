@@ -9,8 +9,8 @@ batches padded and read once, whatever train.agreement says, bfloat16 products a
 schedule (what falls to an end falls to the end of its time), no validation on the way; the mean of 5
 checkpoints from the last fifth of its time or the last one, whichever has the better loss on valid. It is
 post-norm always; `--peer-set` gives it other settings. On a GPU it comes eager and compiled (on a CPU by
-`--only compiled`). Seconds are those of training: ours has the making of its kernels, its validations and
-checkpoints in them, the compiled peer is compiled before.
+`--only compiled`). Seconds are those of training: ours has the making of its kernels, the first splits of its
+words, its validations and checkpoints in them, the peer is compiled and has seen batches before.
 """
 
 import argparse
@@ -44,7 +44,7 @@ BEAM = 4
 SHOWN = 5  # translations
 CHECKPOINTS, AVERAGED = 25, 5  # of the peer's time, and the last of them
 LOOK_EVERY = {"cpu": 1, "cuda": 10}  # steps at which the peer waits for the device, to know the time
-COMPILED_ON = (2, 300)  # batches of each kind, of so many that are looked through
+SEEN_BEFORE = (2, 300)  # batches of each kind, of so many that are looked through
 PEER_BATCH = {"cpu": 2**10, "cuda": 2**13}  # source tokens that it translates at once
 
 
@@ -128,15 +128,16 @@ class PeerTraining:
             weight_decay=numbers.weight_decay,
             fused=True,
         )
+        data, seed = self.store.split("train"), numbers.seed
+        self.batches = Batches(data, config.data, seed=seed, subwords=words)
         self.kept: deque[list[Tensor]] = deque(maxlen=AVERAGED)
 
     def train(self, seconds: float) -> Trained:
         self.peer.train()
-        if self.compiled:
-            self.compile()
+        self.warm_up()
         numbers, programs = self.config.train, compiled_programs()
         began, tokens, step, elapsed = time.perf_counter(), 0, 0, 0.0
-        with self.batches().start(pin=self.device == "cuda") as stream:
+        with self.batches.start(pin=self.device == "cuda") as stream:
             for batch in stream:
                 if step % LOOK_EVERY[self.device] == 0:
                     elapsed = self.look(began, seconds)
@@ -154,13 +155,17 @@ class PeerTraining:
         name = COMPILED if self.compiled else PEER
         return Trained(name, self.translator(), elapsed, wall, step, tokens, chosen, programs)
 
-    def compile(self) -> None:
-        """On batches of every kind, before the clock runs; nothing is learnt of them."""
-        self.peer.compile_it()
-        of_a_kind, looked_through = COMPILED_ON
-        batches, seen = self.batches(), Counter[tuple[bool, ...]]()
-        for index in range(min(looked_through, batches.count(0))):
-            batch = batches.batch(0, index)
+    def warm_up(self) -> None:
+        """On batches of every kind, before the clock runs; nothing is learnt of them.
+
+        Where words are split anew, most are drawn here: the thread that draws them would hold the peer up.
+        """
+        if self.compiled:
+            self.peer.compile_it()
+        of_a_kind, looked_through = SEEN_BEFORE
+        seen = Counter[tuple[bool, ...]]()
+        for index in range(min(looked_through, self.batches.count(0))):
+            batch = self.batches.batch(0, index)
             seen[kind := self.kind_of(batch)] += 1
             if seen[kind] <= of_a_kind:
                 self.loss(batch).backward()
@@ -171,10 +176,6 @@ class PeerTraining:
         """What decides about a program beside the sizes: each kind has one of its own."""
         source, labels = rows(batch.source, self.pad), rows(batch.labels, self.pad)
         return len(source) == 1, bool((source == self.pad).any()), source.shape == labels.shape
-
-    def batches(self) -> Batches:
-        config, words = self.config, self.store.subwords
-        return Batches(self.store.split("train"), config.data, seed=config.train.seed, subwords=words)
 
     def look(self, began: float, seconds: float) -> float:
         """The time; and a checkpoint where one is due."""
