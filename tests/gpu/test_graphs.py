@@ -12,6 +12,7 @@ from draw import stir
 from manyheads.data.batches import Batch
 from manyheads.engines import reading as reading_module
 from manyheads.engines import slots as slots_module
+from manyheads.engines.recording import captured
 from manyheads.engines.slots import SearchSize, SlotSearch, can_serve
 from manyheads.engines.torch import TorchEngine, rounded
 from manyheads.search import Wish
@@ -117,6 +118,23 @@ def test_readings_that_disagree_cost_more() -> None:
             Learner(dropped, agreement=weight).update([one] * (rounds + 1))[1] for weight in (1e-9, 5.0)
         )
         assert high > 1.01 * low
+
+
+def test_an_older_graph_among_the_garbage_does_not_spoil_a_recording() -> None:
+    row = torch.zeros(8, device="cuda")
+    graph, _ = captured(lambda: row.add_(1))
+    held = [[graph]]
+    held[0].append(held[0])  # type: ignore[arg-type]  # which therefore only the collector ends
+    del graph
+
+    def work() -> Tensor:
+        held.clear()
+        lists: list[list[int]] = [[] for _ in range(100_000)]  # for which the collector would come by
+        return row.add_(len(lists))
+
+    graph, _ = captured(work)
+    graph.replay()
+    assert row.tolist() == [100_000] * 8
 
 
 def test_the_size_that_a_batch_is_filled_up_to_changes_nothing() -> None:

@@ -8,13 +8,12 @@ many for the graph, it is done as it is. On a CPU, where tests are, parts are fi
 Shapes: E tokens read at once.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from manyheads import kernels
+from manyheads.engines.recording import captured
 from manyheads.model.attention import SPANS_LONGEST, SPANS_WIDTH_LIMIT, has_kernel
 from manyheads.model.slots import SlotState
 from manyheads.model.transformer import Transformer
@@ -46,7 +45,7 @@ class Reading:
         self.given.copy_(self._filled_up(part, start), non_blocking=True)
         self.filled += 1
         if self.device.type == "cuda" and self.filled > CAPTURE_AFTER:
-            self.graph = self.graph or captured(self._put_given)
+            self.graph = self.graph or captured(self._put_given)[0]
             self.graph.replay()
         else:
             self._put_given()
@@ -77,11 +76,3 @@ class Reading:
         for layer, (keys, values) in enumerate(self.model.keys_of_source(memory)):
             self.state.source_keys[layer].index_copy_(0, places, keys)
             self.state.source_values[layer].index_copy_(0, places, values)
-
-
-def captured(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
-    """A recording of it, which does it again whenever it is replayed."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        work()
-    return graph

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from manyheads import kernels
 from manyheads.config import BEGIN, END, ModelConfig, SearchConfig
-from manyheads.engines.reading import Reading, captured
+from manyheads.engines.reading import Reading
+from manyheads.engines.recording import captured
 from manyheads.engines.travel import NOTHING, Arriving, Ints, sent
 from manyheads.model.slots import SlotState
 from manyheads.model.transformer import Transformer
@@ -340,7 +341,7 @@ class Steps:
                 self.eager = max(0, self.eager - 1)
                 self._step()
             else:
-                self.graph = self.graph or captured(self._step)
+                self.graph = self.graph or captured(self._step)[0]
                 self.graph.replay()
 
     def _step(self) -> None:

@@ -18,6 +18,7 @@ from torch import Tensor, distributed, nn
 from manyheads import kernels
 from manyheads.config import Config, TrainConfig
 from manyheads.data.batches import Batch
+from manyheads.engines.recording import captured
 from manyheads.engines.travel import Arriving
 from manyheads.model.attention import SPANS_LONGEST, SPANS_WIDTH_LIMIT, has_kernel
 from manyheads.model.layers import Linear
@@ -239,10 +240,7 @@ class Recorder(Generic[Key]):
 
     def _record(self, key: Key, given: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
         room = torch.empty_like(given, device=self.device)
-        graph = torch.cuda.CUDAGraph()
-        # What other threads do, such as making the next batch ready, is no business of this recording.
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            result = self.work(key, room)
+        graph, result = captured(lambda: self.work(key, room), self.pool)
         return graph, room, result
 
 
