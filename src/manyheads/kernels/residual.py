@@ -15,8 +15,9 @@ from torch.autograd.function import once_differentiable
 
 from manyheads.kernels.products import remember_sum
 
-NUMBERS = 512  # that a warp holds at once
-WARPS = 2112  # of a backward pass: sixteen to each multiprocessor of an H200
+PROGRAMS = 1056  # of a backward pass, each with sums of its own: eight to each multiprocessor of an H200
+NUMBERS = 1024  # that a program holds at once
+WARPS = 2
 
 
 def add_and_normalise(
@@ -52,11 +53,12 @@ class _AddAndNormalise(torch.autograd.Function):
         count, width = h.shape
         y, total = torch.empty_like(h), torch.empty_like(h)
         mean, deviation = (torch.empty(count, dtype=torch.float32, device=h.device) for _ in range(2))
-        block, rows, warps = share_of_a_program(width)
+        block = triton.next_power_of_2(width)
+        rows = max(1, NUMBERS // block)
         residual_forward[(triton.cdiv(count, rows),)](
             *(x, h, gain, bias, seed, y, total, mean, deviation, count, epsilon, dropout),
             *(width, block, rows, dropout > 0),
-            num_warps=warps,
+            num_warps=WARPS,
         )
         ctx.save_for_backward(total, mean, deviation, gain, seed)
         ctx.dropout, ctx.x_dtype = dropout, x.dtype
@@ -67,25 +69,20 @@ class _AddAndNormalise(torch.autograd.Function):
     def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
         total, mean, deviation, gain, seed = ctx.saved_tensors
         count, width = total.shape
-        block, rows, warps = share_of_a_program(width)
-        programs = min(WARPS // warps, triton.cdiv(count, rows))  # each with sums of its own
+        block = triton.next_power_of_2(width)
+        rows = max(1, NUMBERS // block)
+        programs = min(PROGRAMS, triton.cdiv(count, rows))
         d_h = torch.empty_like(total)
         d_x = torch.empty_like(total, dtype=ctx.x_dtype)
         sums = torch.empty(3, programs, width, dtype=torch.float32, device=total.device)
         residual_backward[(programs,)](
             *(d_y.contiguous(), total, mean, deviation, gain, seed, d_x, d_h, *sums, count),
             *(ctx.dropout, width, block, rows, ctx.dropout > 0),
-            num_warps=warps,
+            num_warps=WARPS,
         )
         d_gain, d_bias, sum_of_d_h = sums.sum(1)
         remember_sum(d_h, sum_of_d_h)
         return d_x, d_h, d_gain, d_bias, None, None, None
-
-
-def share_of_a_program(width: int) -> tuple[int, int, int]:
-    """The power of two around a row, how many rows a program takes at a time, and its warps."""
-    block = triton.next_power_of_2(width)
-    return block, max(1, NUMBERS // block), min(32, max(1, block // NUMBERS))
 
 
 @triton.jit
