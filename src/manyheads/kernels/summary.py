@@ -23,8 +23,8 @@ def chunk_summary(logits_RK: Tensor) -> tuple[Tensor, Tensor]:
         2, len(logits_RK), chunks, dtype=torch.float32, device=logits_RK.device
     )
     summarise[(len(logits_RK), triton.cdiv(chunks, CHUNKS))](
-        *(logits_RK, greatest_RC, total_RC),
-        *(logits_RK.stride(0), logits_RK.shape[1], chunks, WORDS, CHUNKS),
+        *(logits_RK, greatest_RC, total_RC, logits_RK.stride(0), logits_RK.shape[1], chunks),
+        *(WORDS, CHUNKS),
         num_warps=WARPS,
     )
     return greatest_RC, total_RC
@@ -45,16 +45,12 @@ def best_words(logits_RK: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @triton.jit
-def summarise(
-    logits, greatest, total,
-    STRIDE: tl.constexpr, K: tl.constexpr, C: tl.constexpr, WORDS: tl.constexpr, CHUNKS: tl.constexpr,
-):  # fmt: skip
-    """K, and with it how rows are aligned, is known to the compiler."""
+def summarise(logits, greatest, total, stride, words, chunks, WORDS: tl.constexpr, CHUNKS: tl.constexpr):
     row, own = tl.program_id(0), tl.program_id(1) * CHUNKS + tl.arange(0, CHUNKS)
     columns = own[:, None] * WORDS + tl.arange(0, WORDS)[None, :]
-    base = logits + row.to(tl.int64) * STRIDE
-    values = tl.load(base + columns, mask=columns < K, other=float("-inf")).to(tl.float32)
+    base = logits + row.to(tl.int64) * stride
+    values = tl.load(base + columns, mask=columns < words, other=float("-inf")).to(tl.float32)
     tops = tl.max(values, 1)
     sums = tl.sum(tl.exp(values - tl.where(tops == float("-inf"), 0.0, tops)[:, None]), 1)
-    tl.store(greatest + row * C + own, tops, mask=own < C)
-    tl.store(total + row * C + own, sums, mask=own < C)
+    tl.store(greatest + row * chunks + own, tops, mask=own < chunks)
+    tl.store(total + row * chunks + own, sums, mask=own < chunks)

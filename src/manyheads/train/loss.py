@@ -261,10 +261,8 @@ def by_kernel(
 
 
 def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """total += left @ right, without a temporary where that can be."""
+    """total += left @ right, without a temporary where the dtypes allow it."""
     if total.dtype == left.dtype:
         total.addmm_(left, right)
-    elif total.is_cuda:
-        torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
     else:
         total += left @ right
