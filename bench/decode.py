@@ -386,7 +386,7 @@ def show_profile(
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = report.parser(__doc__)
+    parser = report.Parser(__doc__)
     report.add_preset(parser, "base")
     parser.add_argument("--vocabulary", type=report.positive, default=mh.presets.BASE.vocabulary)
     parser.add_argument(

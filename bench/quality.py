@@ -9,13 +9,14 @@ batches padded and read once, whatever train.agreement says, bfloat16 products a
 schedule (what falls to an end falls to the end of its time), no validation on the way; the mean of 5
 checkpoints from the last fifth of its time or the last one, whichever has the better loss on valid. It is
 post-norm always; `--peer-set` gives it other settings. On a GPU it comes eager and compiled (on a CPU by
-`--only compiled`). Seconds are those of training: ours has the making of its kernels, the first splits of its
-words, its validations and checkpoints in them, the peer is compiled and has seen batches before.
+`--only`). Seconds are those of training: ours has the making of its kernels, the first splits of its words,
+its validations and checkpoints in them, the peer is compiled and has seen batches before. All three, 60
+seconds each, take some five minutes on an H200. How the data are made stands at the top of each recipe; the
+peer needs `pip install '.[huggingface]'`.
 """
 
 import argparse
 import math
-import sys
 import tempfile
 import time
 from collections import Counter, deque
@@ -31,7 +32,7 @@ import report
 from manyheads import checkpoint
 from manyheads.data.batches import Batch, Batches
 from manyheads.data.store import Store
-from manyheads.errors import PREEMPTED
+from manyheads.errors import ConfigError, RequestError
 from manyheads.evaluate import Evaluation, evaluate, reference_perplexity
 from manyheads.train.log import LOG, read_log
 from manyheads.train.run import train
@@ -83,7 +84,7 @@ class Row:
 def train_ours(config: mh.Config, run: Path, device: str) -> Trained:
     began = time.perf_counter()
     if train(config, run, device=device) == "asked":
-        sys.exit(PREEMPTED)
+        raise KeyboardInterrupt  # its folder is not kept, or may not be gone on with: there is no result
     wall = time.perf_counter() - began
     lines = read_log(run / LOG)
     batches = [line["tokens"] for line in lines if line["kind"] == "train"]  # some of them
@@ -311,36 +312,60 @@ def samples(done: list[Row], store: Store) -> list[dict[str, str]]:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = report.parser(__doc__)
+    parser = report.Parser(__doc__)
     parser.add_argument("recipe", help="a name under runs/, or a TOML file")
     parser.add_argument("--data", type=Path, required=True, help="the folder that `manyheads prepare` made")
     parser.add_argument("--seconds", type=float, required=True, help="of training, each system")
     parser.add_argument("--peer", action="store_true", help="Hugging Face Marian as well")
-    parser.add_argument("--only", action="append", metavar="SYSTEM", help="those with this in their name")
+    parser.add_argument(
+        "--only", action="append", metavar="SYSTEM", help="those with this in their name; may repeat"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="for both")
     parser.add_argument(
         "--peer-set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="for the peer alone"
     )
     parser.add_argument("--out", type=Path, help="keep our run there: log, checkpoints, model")
     arguments = parser.parse_args()
-    there = (OURS, PEER, COMPILED) if arguments.device == "cuda" or arguments.only else (OURS, PEER)
-    wanted = report.only(there, arguments.only)
-    arguments.systems = wanted if arguments.peer or arguments.only else [OURS]
+    arguments.systems = chosen(arguments)
     if arguments.out and arguments.out.exists():
         parser.error(f"--out {arguments.out}: exists already, and a run would go on there")
+    if arguments.out and OURS not in arguments.systems:
+        parser.error(f"--out {arguments.out}: our run is kept there, and it is not asked for")
+    if arguments.peer_set and arguments.systems == [OURS]:
+        parser.error(f"--peer-set {' '.join(arguments.peer_set)}: no peer is asked for: --peer")
     return arguments
+
+
+def chosen(arguments: argparse.Namespace) -> list[str]:
+    """The systems that are asked for; those that take long on a CPU only by name."""
+    if not (arguments.peer or arguments.only):
+        return [OURS]
+    there = (OURS, PEER, COMPILED) if arguments.device == "cuda" or arguments.only else (OURS, PEER)
+    wanted = report.only(there, arguments.only)
+    if wanted != [OURS] and not report.version_of("transformers"):
+        raise RequestError("the peer needs transformers, which is not here: pip install '.[huggingface]'")
+    return wanted
 
 
 def recipe(arguments: argparse.Namespace) -> mh.Config:
     path = Path(arguments.recipe)
-    config = mh.Config.load(path if path.suffix == ".toml" else RUNS / f"{arguments.recipe}.toml")
+    if path.suffix != ".toml":
+        path = RUNS / f"{arguments.recipe}.toml"
+        if not path.exists():
+            names = ", ".join(sorted(one.stem for one in RUNS.glob("*.toml")))
+            raise ConfigError(f"{arguments.recipe}: no recipe of runs/ ({names}), and no TOML file")
+    given = {"data.folder": "--data", "train.seconds": "--seconds"}
+    for one in [*arguments.set, *arguments.peer_set]:
+        if option := given.get(one.partition("=")[0].strip()):
+            raise ConfigError(f"{one}: said by {option}, for all systems")
     where = [f'data.folder="{arguments.data}"', f"train.seconds={arguments.seconds}"]
-    return config.override([*where, *arguments.set])
+    return mh.Config.load(path).override([*where, *arguments.set])
 
 
 def main() -> None:
     arguments = parse_arguments()
     config = recipe(arguments)
+    of_peer = config.override(["model.norm=post", *arguments.peer_set])  # Marian knows no other norm
     store = Store.open(config.data.folder)
     done: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -348,8 +373,7 @@ def main() -> None:
             if system == OURS:
                 trained = train_ours(config, arguments.out or Path(folder) / "run", arguments.device)
             else:
-                own = config.override(["model.norm=post", *arguments.peer_set])  # Marian knows no other
-                peer = PeerTraining(own, arguments.device, compiled=system == COMPILED)
+                peer = PeerTraining(of_peer, arguments.device, compiled=system == COMPILED)
                 trained = peer.train(arguments.seconds)
             done.append(judged(trained, store))
     about, shown = report.about(arguments.device), samples(done, store)

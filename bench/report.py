@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
-from manyheads.errors import ManyheadsError
+from manyheads.errors import ManyheadsError, RequestError
 
 # Of large matrix products, rows x inner x columns: which of them is fastest differs between devices.
 LARGE = {"cuda": [(8192, 8192, 8192), (16384, 8192, 8192), (8192, 8192, 16384)], "cpu": [(2048, 2048, 2048)]}
@@ -147,22 +147,49 @@ def write_json(path: Path | None, title: str, told: About, **parts: Any) -> None
 # ---- arguments that several benchmarks have
 
 
+STOPPED = 130  # the exit code of what was stopped by hand
+
+
 def run(main: Callable[[], None]) -> None:
     """What a benchmark does; wrong input is told in one line."""
+    name = Path(sys.argv[0]).name
     try:
         main()
     except ManyheadsError as fault:
-        sys.exit(f"{Path(sys.argv[0]).name}: {fault}")
+        print(f"{name}: {fault}", file=sys.stderr)
+        sys.exit(fault.exit_code)
+    except KeyboardInterrupt:
+        print(f"{name}: stopped", file=sys.stderr)
+        sys.exit(STOPPED)
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    there = "cuda" if torch.cuda.is_available() else "cpu"
-    made.add_argument("--device", default=there, choices=["cpu", "cuda"])
-    made.add_argument("--json", type=Path, help="write everything there as well")
-    return made
+class Parser(argparse.ArgumentParser):
+    """Of what every benchmark is told."""
+
+    def __init__(self, description: str | None) -> None:
+        super().__init__(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+        there = "cuda" if torch.cuda.is_available() else "cpu"
+        self.add_argument("--device", type=usable, default=there, choices=["cpu", "cuda"])
+        self.add_argument("--json", type=can_be_written, help="write everything there as well")
+
+    def error(self, message: str) -> NoReturn:
+        """One line; the usage is --help's."""
+        self.exit(RequestError.exit_code, f"{self.prog}: {message}\n")
+
+
+def can_be_written(text: str) -> Path:
+    """Known before the work is done and not after it."""
+    path = Path(text)
+    if path.is_dir() or not path.parent.is_dir():
+        why = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise argparse.ArgumentTypeError(f"{path} cannot be written: {why}")
+    return path
+
+
+def usable(device: str) -> str:
+    if device == "cuda" and not torch.cuda.is_available():
+        raise argparse.ArgumentTypeError("there is no GPU here that torch can use: --device cpu")
+    return device
 
 
 def add_preset(parser: argparse.ArgumentParser, default: str) -> None:
@@ -189,5 +216,5 @@ def only(names: Iterable[str], wanted: list[str] | None) -> list[str]:
         if not words or any(low == word if word in lower.values() else word in low for word in words)
     ]
     if not chosen:
-        sys.exit(f"--only {' '.join(words)}: there is none of that name among {'; '.join(lower)}")
+        raise RequestError(f"--only {' '.join(words)}: none has that in its name among {'; '.join(lower)}")
     return chosen

@@ -35,7 +35,7 @@ RANKS = 2
 
 
 def main() -> None:
-    parser = report.parser(__doc__)
+    parser = report.Parser(__doc__)
     report.add_preset(parser, "small")
     parser.add_argument("--tokens", type=int, default=2000, help="of a rank's share, a side (default: 2000)")
     parser.add_argument("--repetitions", type=report.positive, default=5)

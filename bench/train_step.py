@@ -458,7 +458,7 @@ def show_profile(arguments: argparse.Namespace, config: mh.ModelConfig, title: s
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = report.parser(__doc__)
+    parser = report.Parser(__doc__)
     report.add_preset(parser, "base")
     parser.add_argument("--vocabulary", type=int, default=mh.presets.BASE.vocabulary)
     parser.add_argument(
