@@ -279,9 +279,8 @@ def test_a_recipe_and_its_peers_learn_and_are_scored(tmp_path: Path) -> None:
     assert [row["system"] for row in told["rows"]] == ["manyheads", *peers]
     for row in told["rows"]:
         assert row["seconds"] >= 6
-        assert row["steps"] > 0
-        learnt = row["steps"] > 20  # on a busy machine there may be fewer
-        assert row["valid_loss"] < (6 if learnt else 7)  # the logarithm of the vocabulary's size is 6.4
+        assert row["steps"] > 20
+        assert row["valid_loss"] < 6  # the logarithm of the vocabulary's size is 6.4
         assert [score["name"] for score in row["scores"]][:2] == ["BLEU", "chrF"]
         assert "tok:char" in row["scores"][0]["signature"]
     assert len(told["samples"]) == 5
