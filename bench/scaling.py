@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import manyheads as mh
 import report
-from manyheads.train.loop import Objective
+from manyheads.train.objective import Objective
 from manyheads.train.optimiser import Optimiser
 from train_step import host_batch
 from workload import sorted_and_random

@@ -42,7 +42,7 @@ import report
 from manyheads.data import batches as data
 from manyheads.train.captured import Captured, Outcome, can_capture
 from manyheads.train.distributed import World
-from manyheads.train.loop import Objective
+from manyheads.train.objective import Objective
 from manyheads.train.optimiser import Optimiser
 from peers import Marian, TorchTransformer, TorchTransformerAsItComes, padded
 from workload import Batch, sorted_and_random, training_flops

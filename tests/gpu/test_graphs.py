@@ -18,7 +18,7 @@ from manyheads.engines.torch import TorchEngine, rounded
 from manyheads.search import Wish
 from manyheads.train.captured import Captured
 from manyheads.train.distributed import World
-from manyheads.train.loop import Objective
+from manyheads.train.objective import Objective
 from manyheads.train.optimiser import Optimiser
 
 pytestmark = pytest.mark.gpu

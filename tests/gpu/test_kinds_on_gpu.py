@@ -12,7 +12,7 @@ from manyheads.config import END
 from manyheads.engines.torch import TorchEngine
 from manyheads.model import make_model
 from manyheads.search import Wish
-from manyheads.train.loop import Objective
+from manyheads.train.objective import Objective
 
 pytestmark = pytest.mark.gpu
 

@@ -12,7 +12,7 @@ from manyheads.config import BEGIN, END
 from manyheads.engines.torch import TorchEngine
 from manyheads.model import make_model
 from manyheads.search import Wish
-from manyheads.train.loop import Objective
+from manyheads.train.objective import Objective
 from manyheads.train.optimiser import Optimiser, gradient_norm
 from manyheads.train.schedule import learning_rate
 

@@ -26,6 +26,7 @@ from manyheads.data.prepare import prepare
 from manyheads.train import loop
 from manyheads.train.log import Bar, RunLog, read_log
 from manyheads.train.loss import chunked_loss, plain_loss_of_two
+from manyheads.train.objective import Objective
 from manyheads.train.optimiser import make_parts
 from manyheads.train.run import train
 from manyheads.train.state import described
@@ -224,7 +225,7 @@ def test_batches_of_every_shape_are_one_program(monkeypatch: pytest.MonkeyPatch)
     counter = CompileCounterWithBackend("aot_eager")
     model = mh.Transformer(mh.ModelConfig(vocabulary=50, layers=2, d_model=16, d_ff=32, heads=2, dropout=0.0))
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=counter))
-    objective = loop.Objective(model, mh.TrainConfig(compile=True))
+    objective = Objective(model, mh.TrainConfig(compile=True))
     made: list[int] = []
     for sentences in (3, 7, 20, 2):
         source = mh.Packed.of([[3 + n % 5] * (2 + 3 * n % 11) for n in range(sentences)])
@@ -260,7 +261,7 @@ def test_the_objective_of_two_readings_is_the_definition() -> None:
     asked = mh.TrainConfig(agreement=2.0)
     source, target = mh.Packed.of([[3, 4, 5], [6]]), mh.Packed.of([[7, 8], [9, 10, 11]])
     torch.manual_seed(2)
-    total, nll = loop.Objective(model.train(), asked)(source, target, target.tokens)
+    total, nll = Objective(model.train(), asked)(source, target, target.tokens)
     torch.manual_seed(2)
     logits = model(source.twice(), target.twice()).view(2, len(target.tokens), 50)
     expected = plain_loss_of_two(logits, target.tokens, asked)

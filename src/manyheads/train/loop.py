@@ -7,7 +7,6 @@ of (seed, step, rank, part of the batch). So a run that was cut anywhere goes on
 import contextlib
 import hashlib
 import math
-import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -17,23 +16,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from manyheads import checkpoint
-from manyheads.config import Config, DataConfig, ModelConfig, TrainConfig
+from manyheads.config import Config, DataConfig
 from manyheads.data.batches import Batch, Batches, Stream
 from manyheads.data.store import Store
 from manyheads.engines.torch import TorchEngine
-from manyheads.errors import CheckpointError, ConfigError, NoRoomError, TrainingError
+from manyheads.errors import CheckpointError, TrainingError
 from manyheads.evaluate import Score, greedy_bleu
-from manyheads.model import count_parameters, make_model
-from manyheads.model.encoder_decoder import EncoderDecoder
-from manyheads.packed import Packed
+from manyheads.model import make_model
 from manyheads.train.background import Background
 from manyheads.train.captured import Captured, Outcome, can_capture
 from manyheads.train.distributed import World
+from manyheads.train.limits import check_agreement, check_compiled, check_memory, check_reach, reach
 from manyheads.train.log import RunLog, Screen
 from manyheads.train.loss import chunked_loss
+from manyheads.train.objective import Objective
 from manyheads.train.optimiser import Optimiser, gradient_norm
 from manyheads.train.schedule import learning_rate
 from manyheads.train.speed import batch_flops, peak
@@ -42,7 +41,6 @@ from manyheads.translate import Translator
 FAULTS_IN_A_ROW = 5  # steps without a finite gradient, after which something is wrong
 SHOWN = 3  # translations printed at a validation
 ENDS = {"steps": "all steps done", "seconds": "time is up", "patience": "no better for a while: it ends"}
-BYTES_A_PARAMETER = 16  # weight, gradient and two moments in float32
 
 
 @dataclass
@@ -70,35 +68,6 @@ class Launched:
     outcome: Outcome
     tokens: float  # of the target
     numbers: dict[str, Any]
-
-
-class Objective(nn.Module):
-    """The loss as a module, which torch's wrapper for several ranks takes hold of.
-
-    Compiled, the model is one program for batches of every shape; the loss, which holds no more than a chunk
-    of the logits at once, stays as it is.
-    """
-
-    def __init__(self, model: EncoderDecoder, train: TrainConfig) -> None:
-        super().__init__()
-        self.model, self.train_config = model, train
-        self.hidden = torch.compile(model.hidden, dynamic=True) if train.compile else model.hidden
-
-    def forward(self, source: Packed, inputs: Packed, labels_T: Tensor) -> tuple[Tensor, Tensor]:
-        readings = self.train_config.readings
-        if readings == 2:
-            source, inputs = source.twice(), inputs.twice()
-        if self.train_config.compile:
-            source, inputs = source.computed(), inputs.computed()
-        config, extra = self.model.config, list[Tensor]()
-        hidden_TD = (
-            self.hidden(source, inputs, losses=extra) if config.experts else self.hidden(source, inputs)
-        )
-        loss = chunked_loss(hidden_TD, self.model.output, labels_T, self.train_config, readings=readings)
-        total = loss.total
-        if extra:  # of a token as much as of another, since whoever updates divides by their number
-            total = total + config.experts_balance * len(labels_T) * torch.stack(extra).sum()
-        return total, loss.nll
 
 
 class Trainer:
@@ -575,49 +544,3 @@ def place_of(told: checkpoint.Description) -> Place:
         raise CheckpointError(
             f"{told.folder}: does not say where its run stood; it is a model to start from"
         ) from None
-
-
-def reach(model: ModelConfig, tokens: int) -> int:
-    """So many tokens, or as many as learned positions go."""
-    return min(tokens, model.learned_length) if model.positions == "learned" else tokens
-
-
-def check_memory(model: ModelConfig, device: torch.device) -> None:
-    """A model that this machine cannot hold is refused before it is made."""
-    needed = BYTES_A_PARAMETER * count_parameters(model)["total"]
-    if device.type == "cuda":
-        there = torch.cuda.get_device_properties(device).total_memory
-    else:
-        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > there:
-        raise NoRoomError(
-            f"training this model takes {needed / 2**30:.1f} GiB of memory at least, and {device} has "
-            f"{there / 2**30:.1f}: make model.layers, model.d_model, model.d_ff or the vocabulary smaller"
-        )
-
-
-def check_compiled(config: Config) -> None:
-    """torch.compile makes one program of the Transformer; the others would fall into pieces."""
-    if config.train.compile and (config.model.kind != "transformer" or config.model.experts is not None):
-        key = "kind" if config.model.kind != "transformer" else "experts"
-        raise ConfigError(
-            f"train.compile is true, but model.{key} is {getattr(config.model, key)!r}, which it does not "
-            f"serve: set train.compile = false"
-        )
-
-
-def check_agreement(config: Config) -> None:
-    """Readings differ by what is dropped."""
-    if config.train.agreement and config.model.dropout == config.model.attention_dropout == 0:
-        raise ConfigError(
-            f"train.agreement is {config.train.agreement:g}, but model.dropout and model.attention_dropout "
-            f"are 0, so that two readings are the same: raise one of them, or set train.agreement = 0"
-        )
-
-
-def check_reach(config: Config) -> None:
-    if reach(config.model, config.data.longest) < config.data.longest:
-        raise ConfigError(
-            f"data.longest is {config.data.longest}, but learned positions reach "
-            f"{config.model.learned_length}: lower it, or raise model.learned_length"
-        )

@@ -1,0 +1,38 @@
+"""What an update makes smaller: the loss of a batch (5.4), as a module."""
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.config import TrainConfig
+from manyheads.model.encoder_decoder import EncoderDecoder
+from manyheads.packed import Packed
+from manyheads.train.loss import chunked_loss
+
+
+class Objective(nn.Module):
+    """The loss as a module, which torch's wrapper for several ranks takes hold of.
+
+    Compiled, the model is one program for batches of every shape; the loss, which holds no more than a chunk
+    of the logits at once, stays as it is.
+    """
+
+    def __init__(self, model: EncoderDecoder, train: TrainConfig) -> None:
+        super().__init__()
+        self.model, self.train_config = model, train
+        self.hidden = torch.compile(model.hidden, dynamic=True) if train.compile else model.hidden
+
+    def forward(self, source: Packed, inputs: Packed, labels_T: Tensor) -> tuple[Tensor, Tensor]:
+        readings = self.train_config.readings
+        if readings == 2:
+            source, inputs = source.twice(), inputs.twice()
+        if self.train_config.compile:
+            source, inputs = source.computed(), inputs.computed()
+        config, extra = self.model.config, list[Tensor]()
+        hidden_TD = (
+            self.hidden(source, inputs, losses=extra) if config.experts else self.hidden(source, inputs)
+        )
+        loss = chunked_loss(hidden_TD, self.model.output, labels_T, self.train_config, readings=readings)
+        total = loss.total
+        if extra:  # of a token as much as of another, since whoever updates divides by their number
+            total = total + config.experts_balance * len(labels_T) * torch.stack(extra).sum()
+        return total, loss.nll
