@@ -20,15 +20,16 @@ from manyheads.config import BEGIN, END, UNKNOWN, SearchConfig
 from manyheads.engines.ctranslate2 import BATCH_TOKENS
 from manyheads.export.to_huggingface import check_config, marian_config
 from manyheads.model.positions import sinusoids
+from manyheads.packed import up
 from manyheads.search import Hypothesis, Wish
 from workload import LONGEST
 
-ROOM = 8 * math.ceil((LONGEST + 1) / 8)  # positions: the longest sentence and its end, rounded up
+ROOM = up(LONGEST + 1, 8)  # positions: the longest sentence and its end, rounded up
 
 
 def padded(sentences: Sequence[Sequence[int]], pad: int, multiple: int = 1) -> Tensor:
     """One row a sentence, as long as the longest, rounded up. [B, L]"""
-    longest = multiple * math.ceil(max(map(len, sentences)) / multiple)
+    longest = up(max(map(len, sentences)), multiple)
     return torch.tensor([[*one, *[pad] * (longest - len(one))] for one in sentences])
 
 

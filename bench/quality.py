@@ -34,6 +34,7 @@ from manyheads.data.batches import Batch, Batches
 from manyheads.data.store import Store
 from manyheads.errors import ConfigError, RequestError
 from manyheads.evaluate import Evaluation, evaluate, reference_perplexity
+from manyheads.packed import up
 from manyheads.train.log import LOG, read_log
 from manyheads.train.run import train
 from manyheads.train.schedule import learning_rate
@@ -119,7 +120,7 @@ class PeerTraining:
             config.train,
             config.data,
             self.pad,
-            8 * math.ceil((self.pad + 1) / 8),  # products of even sizes are faster on a GPU
+            up(self.pad + 1, 8),  # products of even sizes are faster on a GPU
         ).to(device)
         numbers = config.train
         self.adam = torch.optim.AdamW(
@@ -243,7 +244,7 @@ def sides(batch: Batch) -> list[mh.Packed]:
 def rows(packed: mh.Packed, pad: int) -> Tensor:
     """Padded, to a multiple of 8. [B, L]"""
     lengths = packed.offsets.diff()
-    is_real = torch.arange(8 * math.ceil(packed.longest / 8)) < lengths[:, None]
+    is_real = torch.arange(up(packed.longest, 8)) < lengths[:, None]
     return torch.full(is_real.shape, pad).masked_scatter_(is_real, packed.tokens)
 
 

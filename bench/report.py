@@ -17,7 +17,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from manyheads.errors import ManyheadsError, RequestError
+from manyheads.engines.torch import known_device
+from manyheads.errors import INTERRUPTED, ManyheadsError, RequestError
 
 # Of large matrix products, rows x inner x columns: which of them is fastest differs between devices.
 LARGE = {"cuda": [(8192, 8192, 8192), (16384, 8192, 8192), (8192, 8192, 16384)], "cpu": [(2048, 2048, 2048)]}
@@ -147,9 +148,6 @@ def write_json(path: Path | None, title: str, told: About, **parts: Any) -> None
 # ---- arguments that several benchmarks have
 
 
-STOPPED = 130  # the exit code of what was stopped by hand
-
-
 def run(main: Callable[[], None]) -> None:
     """What a benchmark does; wrong input is told in one line."""
     name = Path(sys.argv[0]).name
@@ -160,7 +158,7 @@ def run(main: Callable[[], None]) -> None:
         sys.exit(fault.exit_code)
     except KeyboardInterrupt:
         print(f"{name}: stopped", file=sys.stderr)
-        sys.exit(STOPPED)
+        sys.exit(INTERRUPTED)
 
 
 class Parser(argparse.ArgumentParser):
@@ -168,8 +166,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, description: str | None) -> None:
         super().__init__(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-        there = "cuda" if torch.cuda.is_available() else "cpu"
-        self.add_argument("--device", type=usable, default=there, choices=["cpu", "cuda"])
+        self.add_argument("--device", type=known_device, default=known_device(None), choices=["cpu", "cuda"])
         self.add_argument("--json", type=can_be_written, help="write everything there as well")
 
     def error(self, message: str) -> NoReturn:
@@ -184,12 +181,6 @@ def can_be_written(text: str) -> Path:
         why = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         raise argparse.ArgumentTypeError(f"{path} cannot be written: {why}")
     return path
-
-
-def usable(device: str) -> str:
-    if device == "cuda" and not torch.cuda.is_available():
-        raise argparse.ArgumentTypeError("there is no GPU here that torch can use: --device cpu")
-    return device
 
 
 def add_preset(parser: argparse.ArgumentParser, default: str) -> None:

@@ -41,4 +41,5 @@ class RequestError(ManyheadsError):
     exit_code = 2
 
 
-PREEMPTED = 75  # the exit code of what was asked to stop and can go on
+INTERRUPTED = 130  # the exit code of what was stopped by hand
+PREEMPTED = 75  # of what was asked to stop and can go on

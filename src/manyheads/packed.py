@@ -196,6 +196,11 @@ _unpad.register_autograd(lambda ctx, grad: (_pad(grad, ctx.slots, ctx.room), Non
 FILLER = 64  # tokens of a sentence that only fills up
 
 
+def up(number: int, step: int) -> int:
+    """To the next multiple."""
+    return -(-number // step) * step
+
+
 def zeros_for_gpu(count: int) -> Tensor:
     """In page-locked memory, out of which a GPU copies while it computes."""
     row = torch.empty(count, dtype=torch.int64, pin_memory=torch.cuda.is_available())

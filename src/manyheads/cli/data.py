@@ -11,7 +11,7 @@ import typer
 
 from manyheads.cli.app import app, leave
 from manyheads.config import SPLITS, InputConfig, Recipe
-from manyheads.errors import ConfigError, RequestError
+from manyheads.errors import INTERRUPTED, ConfigError, RequestError
 
 
 @app.command()
@@ -125,7 +125,7 @@ def prepare(
         with watched(sys.stderr) as progress:
             store = preparing.prepare(whole, folder, force=force, tell=progress.tell)
     except KeyboardInterrupt:
-        leave("interrupted; nothing was written", 130)
+        leave("interrupted; nothing was written", INTERRUPTED)
     if as_json:
         print(json.dumps(store.manifest, ensure_ascii=False, indent=1))
     else:

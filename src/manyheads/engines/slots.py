@@ -26,7 +26,7 @@ from manyheads.engines.recording import captured
 from manyheads.engines.travel import NOTHING, Arriving, Ints, sent
 from manyheads.model.slots import SlotState
 from manyheads.model.transformer import Transformer
-from manyheads.packed import Packed
+from manyheads.packed import Packed, up
 from manyheads.search import NEVER, Hypothesis, Wish, penalty
 
 WIDEST = 32  # beam that it serves
@@ -72,7 +72,7 @@ class SearchSize:
             places,
             how.width,
             how.nbest,
-            -(-(limit + 2) // ROOM_STEP) * ROOM_STEP,
+            up(limit + 2, ROOM_STEP),
             max(power_of_two(max(map(len, sources))), min(power_of_two(tokens), MOST_SOURCE_TOKENS)),
             how.alpha,
         )

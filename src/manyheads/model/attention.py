@@ -19,7 +19,7 @@ from torch import Tensor
 
 from manyheads import kernels
 from manyheads.errors import DataError
-from manyheads.packed import Packed
+from manyheads.packed import Packed, up
 
 FUSED_WIDTH_LIMIT = 256  # of a head, in the fused kernel
 FUSED_WIDTH_STEP = 8  # its widths are multiples of this
@@ -242,7 +242,7 @@ def fused(q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Pa
     from torch.nn.attention.varlen import varlen_attn
 
     d_k, d_v = q_THK.shape[-1], v_SHV.shape[-1]
-    width = -(-max(d_k, d_v) // FUSED_WIDTH_STEP) * FUSED_WIDTH_STEP
+    width = up(max(d_k, d_v), FUSED_WIDTH_STEP)
     q, k, v = (fill_up(x, width) for x in (q_THK, k_SHK, v_SHV))
     reach = -1 if rule.window is None else rule.window // 2
     out = varlen_attn(

@@ -22,7 +22,7 @@ from manyheads.engines.recording import captured
 from manyheads.engines.travel import Arriving
 from manyheads.model.attention import SPANS_LONGEST, SPANS_WIDTH_LIMIT, has_kernel
 from manyheads.model.layers import Linear
-from manyheads.packed import FILLER, Packed, put_offsets, zeros_for_gpu
+from manyheads.packed import FILLER, Packed, put_offsets, up, zeros_for_gpu
 from manyheads.train.distributed import World
 from manyheads.train.optimiser import Optimiser
 
@@ -44,11 +44,6 @@ def can_capture(config: Config, device: torch.device) -> bool:
         and (model.attention != "additive" and model.attention_dropout == 0 and widths <= SPANS_WIDTH_LIMIT)
         and (model.normalisation == "layer" and train.optimiser != "muon")
     )
-
-
-def up(number: int, step: int) -> int:
-    """To the next multiple."""
-    return -(-number // step) * step
 
 
 @dataclass(frozen=True)
@@ -186,7 +181,7 @@ class HalfWeights:
 
 def length(tensors: Iterable[Tensor]) -> int:
     """Of a row that holds them all, each beginning at an aligned place."""
-    return sum(-(-one.numel() // ALIGNED) * ALIGNED for one in tensors)
+    return sum(up(one.numel(), ALIGNED) for one in tensors)
 
 
 def cut(row: Tensor, tensors: Iterable[Tensor]) -> list[Tensor]:
