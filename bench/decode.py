@@ -35,10 +35,10 @@ import manyheads as mh
 import report
 from manyheads import checkpoint
 from manyheads.config import END, UNKNOWN, SearchConfig, SubwordConfig
-from manyheads.engines.ctranslate2 import BATCH_TOKENS, CTranslate2Engine, beam_options, read_pieces
-from manyheads.engines.engine import Engine
-from manyheads.engines.torch import Precision, TorchEngine
-from manyheads.search import Wish
+from manyheads.inference.ctranslate2_engine import BATCH_TOKENS, CTranslate2Engine, beam_options, read_pieces
+from manyheads.inference.engine import Engine
+from manyheads.inference.torch_engine import Precision, TorchEngine
+from manyheads.search.beam import DecodingConstraints
 from manyheads.text.subwords import SubwordPair, Subwords
 from peers import MarianEngine, make_marian
 from workload import draw_pairs
@@ -69,8 +69,8 @@ class Call:
         return len(self.sources) * self.length
 
     @property
-    def wishes(self) -> list[Wish]:
-        return [Wish(self.length, self.length)] * len(self.sources)
+    def wishes(self) -> list[DecodingConstraints]:
+        return [DecodingConstraints(self.length, self.length)] * len(self.sources)
 
 
 Found = list[list[list[int]]]  # of each call, its sentences

@@ -17,7 +17,7 @@ import report
 GROUPS = (
     ("attention", r"attend|flash|fmha|sdpa|attention"),
     ("loss", r"cross_entropy|nll_?loss|softmax|logsumexp"),
-    ("optimiser", r"adam|multi_tensor|foreach|lpnorm"),
+    ("optimizer", r"adam|multi_tensor|foreach|lpnorm"),
     (
         "embedding",
         r"embed|index_?select|indexselect|index_put|indexing_backward|radix|sort|segment|krn_partial",

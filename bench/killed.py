@@ -19,11 +19,10 @@ from collections import Counter
 from pathlib import Path
 
 import manyheads as mh
-from manyheads import checkpoint
+from manyheads import checkpoint, playground
 from manyheads.data.prepare import prepare
 from manyheads.demo import recipe, write_corpus
 from manyheads.errors import CheckpointError
-from manyheads.text import playground
 from manyheads.train.log import read_log
 
 AIMS = ("in a step", "writing a checkpoint", "validating", "at the end of an epoch")

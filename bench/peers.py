@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 import manyheads as mh
 from manyheads.config import BEGIN, END, UNKNOWN, SearchConfig
-from manyheads.engines.ctranslate2 import BATCH_TOKENS
 from manyheads.export.to_huggingface import check_config, marian_config
+from manyheads.inference.ctranslate2_engine import BATCH_TOKENS
 from manyheads.model.positions import sinusoids
 from manyheads.packed import up
-from manyheads.search import Hypothesis, Wish
+from manyheads.search.beam import Hypothesis, DecodingConstraints
 from workload import LONGEST
 
 ROOM = up(LONGEST + 1, 8)  # positions: the longest sentence and its end, rounded up
@@ -186,7 +186,7 @@ class MarianEngine:
 
     @torch.inference_mode()
     def search(
-        self, sources: Sequence[list[int]], wishes: Sequence[Wish], how: SearchConfig, scores: str = "none"
+        self, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], how: SearchConfig, scores: str = "none"
     ) -> list[list[Hypothesis]]:
         """Batches by source length, each until the last of its outputs is over. There are no scores."""
         found: list[list[Hypothesis]] = [[] for _ in sources]
@@ -198,7 +198,7 @@ class MarianEngine:
         return found
 
     def generate(
-        self, sources: list[list[int]], wishes: list[Wish], how: SearchConfig
+        self, sources: list[list[int]], wishes: list[DecodingConstraints], how: SearchConfig
     ) -> Iterator[list[int]]:
         ids = padded(sources, self.pad).to(self.device)
         longest = max(wish.limit for wish in wishes)
@@ -233,7 +233,7 @@ class MarianEngine:
         return found
 
 
-def own_tokens(row: list[int], wish: Wish) -> list[int]:
+def own_tokens(row: list[int], wish: DecodingConstraints) -> list[int]:
     """What is the sentence's own of a batch's output: up to its end, or to the length that was forced."""
     if wish.least == wish.limit:
         return row[: wish.limit]

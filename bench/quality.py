@@ -33,7 +33,7 @@ from manyheads import checkpoint
 from manyheads.data.batches import Batch, Batches
 from manyheads.data.store import Store
 from manyheads.errors import ConfigError, RequestError
-from manyheads.evaluate import Evaluation, evaluate, reference_perplexity
+from manyheads.evaluate.report import Evaluation, evaluate, reference_perplexity
 from manyheads.packed import up
 from manyheads.train.log import LOG, read_log
 from manyheads.train.run import train
@@ -52,7 +52,7 @@ PEER_BATCH = {"cpu": 2**10, "cuda": 2**13}  # source tokens that it translates a
 
 @dataclass(frozen=True)
 class Trained:
-    """A system that has learnt."""
+    """A system that has learned."""
 
     system: str
     translator: mh.Translator
@@ -158,7 +158,7 @@ class PeerTraining:
         return Trained(name, self.translator(), elapsed, wall, step, tokens, chosen, programs)
 
     def warm_up(self) -> None:
-        """On batches of every kind, before the clock runs; nothing is learnt of them.
+        """On batches of every kind, before the clock runs; nothing is learned of them.
 
         Where words are split anew, most are drawn here: the thread that draws them would hold the peer up.
         """
@@ -172,7 +172,7 @@ class PeerTraining:
             if seen[kind] <= of_a_kind:
                 self.loss(batch).backward()
         self.adam.zero_grad(set_to_none=True)
-        report.synchronise(self.device)
+        report.synchronize(self.device)
 
     def kind_of(self, batch: Batch) -> tuple[bool, ...]:
         """What decides about a program beside the sizes: each kind has one of its own."""
@@ -181,7 +181,7 @@ class PeerTraining:
 
     def look(self, began: float, seconds: float) -> float:
         """The time; and a checkpoint where one is due."""
-        report.synchronise(self.device)
+        report.synchronize(self.device)
         elapsed = time.perf_counter() - began
         if elapsed >= seconds * (1 - AVERAGED / CHECKPOINTS) + len(self.kept) * seconds / CHECKPOINTS:
             self.kept.append([one.detach().clone() for one in self.peer.parameters()])

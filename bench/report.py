@@ -17,8 +17,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from manyheads.engines.torch import known_device
 from manyheads.errors import INTERRUPTED, ManyheadsError, RequestError
+from manyheads.inference.torch_engine import known_device
 
 # Of large matrix products, rows x inner x columns: which of them is fastest differs between devices.
 LARGE = {"cuda": [(8192, 8192, 8192), (16384, 8192, 8192), (8192, 8192, 16384)], "cpu": [(2048, 2048, 2048)]}
@@ -94,10 +94,10 @@ def repeated(work: Callable[[], Any], times: int) -> Callable[[], None]:
 
 def seconds_of(work: Callable[[], Any], device: str) -> float:
     """Until the device has done all of it."""
-    synchronise(device)
+    synchronize(device)
     began = time.perf_counter()
     work()
-    synchronise(device)
+    synchronize(device)
     return time.perf_counter() - began
 
 
@@ -107,7 +107,7 @@ def settle_memory() -> None:
     gc.freeze()
 
 
-def synchronise(device: str) -> None:
+def synchronize(device: str) -> None:
     if device == "cuda":
         torch.cuda.synchronize()
 

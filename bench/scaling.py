@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 import manyheads as mh
 import report
 from manyheads.train.objective import Objective
-from manyheads.train.optimiser import Optimiser
+from manyheads.train.optimizer import Optimizer
 from train_step import host_batch
 from workload import sorted_and_random
 
@@ -57,18 +57,18 @@ def rank_work(rank: int, arguments: argparse.Namespace, meet: str, out: str) -> 
     moved = host_batch(batch)
     model = mh.Transformer(config).train()
     plain = Objective(model, mh.TrainConfig())
-    optimiser = Optimiser(model, mh.TrainConfig())
+    optimizer = Optimizer(model, mh.TrainConfig())
     shared = DistributedDataParallel(plain, gradient_as_bucket_view=True)
     flat = torch.zeros(sum(one.numel() for one in model.parameters()))
 
     def update(objective: Callable[..., Any], exchange: bool = False) -> None:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         total, _ = objective(moved.source, moved.inputs, moved.labels.tokens)
         (total / len(moved.labels.tokens)).backward()
         if exchange:
             distributed.all_reduce(flat)
-        optimiser.set_rate(1e-4)
-        optimiser.step()
+        optimizer.set_rate(1e-4)
+        optimizer.step()
 
     works: dict[str, Callable[[], None]] = {
         "alone": lambda: update(plain),

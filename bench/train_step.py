@@ -40,10 +40,10 @@ import kernels
 import manyheads as mh
 import report
 from manyheads.data import batches as data
-from manyheads.train.captured import Captured, Outcome, can_capture
+from manyheads.train.captured_step import Captured, Outcome, can_capture
 from manyheads.train.distributed import World
 from manyheads.train.objective import Objective
-from manyheads.train.optimiser import Optimiser
+from manyheads.train.optimizer import Optimizer
 from peers import Marian, TorchTransformer, TorchTransformerAsItComes, padded
 from workload import Batch, sorted_and_random, training_flops
 
@@ -80,20 +80,20 @@ class Ours:
         self.device, self.micro_tokens = device, micro_tokens
         self.model = mh.Transformer(config).to(device).train()
         self.objective = Objective(self.model, TRAIN)
-        self.optimiser = Optimiser(self.model, TRAIN)
+        self.optimizer = Optimizer(self.model, TRAIN)
 
     def prepare(self, batch: Batch) -> list[data.Batch]:
         """In parts, where the step takes them one after another."""
         return [part.to(self.device) for part in host_batch(batch).parts(self.micro_tokens)]
 
     def step(self, batch: list[data.Batch]) -> None:
-        self.optimiser.zero_grad()
+        self.optimizer.zero_grad()
         for part in batch:
             with low_precision(self.device):
                 total, _ = self.objective(part.source, part.inputs, part.labels.tokens)
             (total / tokens_of(batch)).backward()
-        self.optimiser.set_rate(RATE)
-        self.optimiser.step()
+        self.optimizer.set_rate(RATE)
+        self.optimizer.step()
 
 
 class OursCaptured(Ours):
@@ -106,7 +106,7 @@ class OursCaptured(Ours):
         world = World(0, 1, torch.device(device))
         full = micro_tokens or mh.DataConfig().batch_tokens
         self.captured = Captured(
-            self.objective, self.optimiser, TRAIN, world, full=full, longest=mh.DataConfig().longest
+            self.objective, self.optimizer, TRAIN, world, full=full, longest=mh.DataConfig().longest
         )
         self.outcome: Outcome | None = None
         self.steps = 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyheads.config import BEGIN, END, SPECIAL_TOKENS, ModelConfig
-from manyheads.train import speed
+from manyheads.train import flops as speed
 
 MU, SIGMA = math.log(27) - 0.18 + 0.02, 0.6  # of the source's length
 RATIO_SIGMA = 0.18  # of the target's length against it

@@ -22,7 +22,7 @@ from rich.table import Table
 
 import manyheads as mh
 from manyheads.config import BEGIN, END
-from manyheads.search import greedy
+from manyheads.search.beam import greedy
 from manyheads.train.loss import chunked_loss
 from manyheads.train.schedule import learning_rate
 

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
         ConfigError,
         DataError,
         ManyheadsError,
-        NoRoomError,
+        ResourceError,
         RequestError,
         TrainingError,
     )
     from manyheads.model.encoder_decoder import Trace
     from manyheads.model.transformer import Transformer
     from manyheads.packed import Packed
-    from manyheads.translate import Attention, Translation, Translator, load
+    from manyheads.translator import Attention, Translation, Translator, load
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Attention": "manyheads.translate",
+    "Attention": "manyheads.translator",
     "CheckpointError": "manyheads.errors",
     "Config": "manyheads.config",
     "ConfigError": "manyheads.errors",
@@ -39,7 +39,7 @@ _HOMES = {
     "DataError": "manyheads.errors",
     "ManyheadsError": "manyheads.errors",
     "ModelConfig": "manyheads.config",
-    "NoRoomError": "manyheads.errors",
+    "ResourceError": "manyheads.errors",
     "Packed": "manyheads.packed",
     "RequestError": "manyheads.errors",
     "SearchConfig": "manyheads.config",
@@ -47,9 +47,9 @@ _HOMES = {
     "TrainConfig": "manyheads.config",
     "TrainingError": "manyheads.errors",
     "Transformer": "manyheads.model.transformer",
-    "Translation": "manyheads.translate",
-    "Translator": "manyheads.translate",
-    "load": "manyheads.translate",
+    "Translation": "manyheads.translator",
+    "Translator": "manyheads.translator",
+    "load": "manyheads.translator",
 }
 
 __all__ = [
@@ -61,7 +61,7 @@ __all__ = [
     "DataError",
     "ManyheadsError",
     "ModelConfig",
-    "NoRoomError",
+    "ResourceError",
     "Packed",
     "RequestError",
     "SearchConfig",

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from manyheads.errors import CheckpointError, DataError, NoRoomError
+from manyheads.errors import CheckpointError, DataError, ResourceError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # how a system says that a disk is full
 
@@ -119,7 +119,7 @@ def room_for(path: Path, needed: int) -> Iterator[None]:
         if fault.errno not in NO_ROOM:
             raise
         free = shutil.disk_usage(path.parent).free
-        raise NoRoomError(
+        raise ResourceError(
             f"{path}: no room; about {needed:,} bytes are needed and {free:,} are free. "
             f"Earlier checkpoints are kept: make room, and the same command goes on"
         ) from None

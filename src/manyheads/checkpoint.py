@@ -3,7 +3,7 @@
 manyheads.json         format number, configuration, step, languages, versions, SHA-256 of the rest
 weights.safetensors    every parameter once, by its name in the model
 subwords.model         or subwords.source.model and subwords.target.model
-optimiser.safetensors  in a checkpoint of a run only: what training needs to go on
+optimizer.safetensors  in a checkpoint of a run only: what training needs to go on
 """
 
 import hashlib
@@ -20,9 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyheads.config import Config, ModelConfig
-from manyheads.errors import CheckpointError, ConfigError, DataError
-from manyheads.folders import (
+from manyheads.atomic_io import (
     check_files,
     fingerprints,
     read_description,
@@ -30,13 +28,15 @@ from manyheads.folders import (
     take_back,
     written_aside,
 )
+from manyheads.config import Config, ModelConfig
+from manyheads.errors import CheckpointError, ConfigError, DataError
 from manyheads.model import make_model
 from manyheads.model.encoder_decoder import EncoderDecoder
 from manyheads.text.subwords import SubwordPair
 
 FORMAT = 1
 SMALL_PARTS = 1 << 16  # bytes at most of the description, and of what a disk's blocks waste
-MANIFEST, WEIGHTS, OPTIMISER = "manyheads.json", "weights.safetensors", "optimiser.safetensors"
+MANIFEST, WEIGHTS, OPTIMISER = "manyheads.json", "weights.safetensors", "optimizer.safetensors"
 
 
 @dataclass(frozen=True)
@@ -59,15 +59,15 @@ def save(
     step: int,
     languages: dict[str, str],
     training: dict[str, Any] | None = None,
-    optimiser: Mapping[str, Tensor] | None = None,
+    optimizer: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Written aside, synced and renamed; one that is there is replaced."""
-    tensors = (one.nbytes for part in (weights, optimiser or {}) for one in part.values())
+    tensors = (one.nbytes for part in (weights, optimizer or {}) for one in part.values())
     needed = sum(tensors) + sum(len(part.model) for part in subwords.files.values()) + SMALL_PARTS
     with room_for(folder, needed), written_aside(folder, MANIFEST, replace=True) as aside:
         write_tensors(aside / WEIGHTS, weights)
-        if optimiser is not None:
-            write_tensors(aside / OPTIMISER, optimiser)
+        if optimizer is not None:
+            write_tensors(aside / OPTIMISER, optimizer)
         subwords.save(aside)
         told = {
             "format": FORMAT,
@@ -223,7 +223,7 @@ def fitted(model: ModelConfig, subwords: SubwordPair) -> ModelConfig:
 
 
 def check_subwords(folder: Path, subwords: SubwordPair) -> None:
-    """A run goes on with the subwords that its weights were learnt with."""
+    """A run goes on with the subwords that its weights were learned with."""
     if not subwords.same_as(read_subwords(folder)):
         raise CheckpointError(
             f"{folder}: was trained with other subwords than the data's: prepare the data with "

@@ -156,7 +156,7 @@ class ModelConfig(Section):
     )
     window: int | None = setting(
         None,
-        "r, the neighbourhood that self-attention sees; without it all (4)",
+        "r, the neighborhood that self-attention sees; without it all (4)",
         at_least=1,
         kinds=("transformer",),
     )
@@ -174,9 +174,9 @@ class ModelConfig(Section):
         "relu", "inside the feed-forward layer (3.3)", kinds=("transformer",)
     )
     norm: Literal["post", "pre"] = setting(
-        "post", "normalise after the residual sum, or before", kinds=("transformer",)
+        "post", "normalize after the residual sum, or before", kinds=("transformer",)
     )
-    normalisation: Literal["layer", "batch"] = setting(
+    normalization: Literal["layer", "batch"] = setting(
         "layer", "over a vector, or over the batch", kinds=("transformer",)
     )
     initial_gain: float = setting(
@@ -338,7 +338,7 @@ class TrainConfig(Section):
     seconds: float | None = setting(None, "stop after so long too, earlier runs of it included", above=0)
     seed: int = setting(1, "of weights, order and dropout", at_least=0)
     start_from: str | None = setting(None, "a model folder whose weights and subwords it begins with")
-    optimiser: Literal["adam", "adamw", "muon"] = setting(
+    optimizer: Literal["adam", "adamw", "muon"] = setting(
         "adam", "Adam (5.3); AdamW; Muon for matrices inside, AdamW for the rest"
     )
     weight_decay: float = setting(0.0, "of AdamW and Muon; the paper has none", at_least=0)
@@ -505,7 +505,9 @@ class SubwordConfig(Section):
         37_000, "pieces, of both languages together or of each", at_least=SPECIAL_TOKENS, below=2**24
     )
     joint: bool = setting(True, "one vocabulary for both languages (5.1)")
-    byte_fallback: bool = setting(True, "what no piece covers is spelt in bytes, so that nothing is unknown")
+    byte_fallback: bool = setting(
+        True, "text that no piece covers is spelled in bytes: nothing is unknown"
+    )
     coverage: float = setting(
         0.9995, "share of the characters that get a piece of their own", above=0, at_most=1
     )

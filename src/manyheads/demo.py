@@ -4,17 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from manyheads import playground
 from manyheads.config import SPLITS, Config, DataConfig, ModelConfig, Recipe, TrainConfig
 from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
 from manyheads.errors import DataError
-from manyheads.evaluate import Score, exact_match, greedy_bleu
-from manyheads.look.maps import described
-from manyheads.look.page import write_page
+from manyheads.evaluate.report import Score, exact_match, greedy_bleu
+from manyheads.look.attention_data import described
+from manyheads.look.html import write_page
 from manyheads.progress import Progress
-from manyheads.text import playground
 from manyheads.train.run import train
-from manyheads.translate import Translator, load
+from manyheads.translator import Translator, load
 
 SIZES = {"train": 40_000, "valid": 300, "test": 500}
 SHOWN = 10

@@ -29,7 +29,7 @@ class TrainingError(ManyheadsError):
     """A run cannot go on: its gradients are not finite."""
 
 
-class NoRoomError(ManyheadsError):
+class ResourceError(ManyheadsError):
     """The disk is full. Nothing that was there is lost."""
 
     exit_code = 4

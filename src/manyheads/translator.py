@@ -14,13 +14,13 @@ from typing import Any, get_args, overload
 
 from manyheads import checkpoint
 from manyheads.config import END, SearchConfig
-from manyheads.engines.engine import Engine, Scores
-from manyheads.engines.torch import Ensemble, Precision, TorchEngine, known_device
 from manyheads.errors import ConfigError, RequestError
+from manyheads.inference.engine import Engine, Scores
+from manyheads.inference.torch_engine import Ensemble, Precision, TorchEngine, known_device
 from manyheads.model.encoder_decoder import Trace
-from manyheads.search import Hypothesis, Wish, penalty
-from manyheads.text import segments
-from manyheads.text.segments import Part
+from manyheads.search.beam import Hypothesis, DecodingConstraints, penalty
+from manyheads.text import segmentation as segments
+from manyheads.text.segmentation import Part
 from manyheads.text.subwords import SubwordPair
 
 AT_ONCE = 1000  # texts of a stream that are read ahead, so that those of like length go together
@@ -58,7 +58,7 @@ class Sentence:
 
     text: str
     ids: list[int]
-    wish: Wish
+    wish: DecodingConstraints
 
 
 class Translator:
@@ -229,7 +229,7 @@ class Translator:
         limit += len(terms.prefix) + sum(map(len, required))
         seed = int.from_bytes(hashlib.blake2b(f"{how.seed} {ids}".encode(), digest_size=7).digest(), "little")
         starts = terms.word_starts if apart else frozenset()
-        wish = Wish(limit, how.least_length, terms.prefix, required, terms.forbidden, apart, starts, seed)
+        wish = DecodingConstraints(limit, how.least_length, terms.prefix, required, terms.forbidden, apart, starts, seed)
         return Sentence(text, ids, wish)
 
     # ---- from ids to text
@@ -459,7 +459,7 @@ def load(
 def load_ctranslate2(
     folder: str | os.PathLike[str], others: Sequence[Any], arithmetic: str, device: str | None
 ) -> Translator:
-    from manyheads.engines.ctranslate2 import CTranslate2Engine, describe
+    from manyheads.inference.ctranslate2_engine import CTranslate2Engine, describe
 
     if others:
         raise RequestError("several models together are the torch engine's: --engine torch")

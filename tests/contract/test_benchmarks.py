@@ -14,11 +14,11 @@ import kernels
 import manyheads as mh
 import quality
 import report
+from manyheads import playground
 from manyheads.data.prepare import prepare
 from manyheads.demo import recipe, write_corpus
 from manyheads.errors import RequestError
-from manyheads.search import Wish
-from manyheads.text import playground
+from manyheads.search.beam import DecodingConstraints
 from workload import draw_pairs, make_batch
 
 BENCH = Path(__file__).parents[2] / "bench"
@@ -39,7 +39,7 @@ KERNELS = {
     "embed_backward": "embedding",
     "void cub::DeviceRadixSortOnesweepKernel<cub::Policy900>": "embedding",
     "void at::native::(anonymous namespace)::embedding_backward_feature_kernel": "embedding",
-    "void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor>": "optimiser",
+    "void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor>": "optimizer",
     "relu_forward": "activation",
     "Memcpy DtoD (Device -> Device)": "copies",
     "void at::native::elementwise_kernel<direct_copy_kernel_cuda>": "copies",
@@ -146,7 +146,7 @@ def test_marian_is_asked_what_our_engines_are_asked() -> None:
     engine = MarianEngine(peer("Marian").marian, 0, "cpu", batch_tokens=150)
     pairs = draw_pairs(6, vocabulary=40, seed=1)
     sources = [[*pair.source, 2] for pair in pairs]
-    wishes = [Wish(length, length) for length in (3, 1, 7, 2, 5, 4)]
+    wishes = [DecodingConstraints(length, length) for length in (3, 1, 7, 2, 5, 4)]
     for beam in (1, 3):
         found = engine.search(sources, wishes, mh.SearchConfig(beam=beam))
         assert [len(one[0].tokens) for one in found] == [wish.limit for wish in wishes]
@@ -244,7 +244,7 @@ def test_a_step_is_profiled(tmp_path: Path) -> None:
     run("train_step", *TINY, "--batch-tokens", "60", "--batches", "1", "--profile", "--json", str(result))
     profile = json.loads(result.read_text())["profile"]
     groups = {part["name"]: part["share"] for part in profile["groups"]}
-    assert {"matrix products", "attention", "optimiser", "loss"} <= groups.keys()
+    assert {"matrix products", "attention", "optimizer", "loss"} <= groups.keys()
     assert sum(groups.values()) == pytest.approx(1)
 
 

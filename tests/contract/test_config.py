@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manyheads as mh
-from draw import compared_configs, configs
 from manyheads.presets import PRESETS, preset
+from support.draw import compared_configs, configs
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ NAMES = {
     "DataError",
     "ManyheadsError",
     "ModelConfig",
-    "NoRoomError",
+    "ResourceError",
     "Packed",
     "RequestError",
     "SearchConfig",

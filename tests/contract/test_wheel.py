@@ -21,12 +21,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_the_wheel_holds_the_package_its_types_and_its_licence(wheel: Path) -> None:
+def test_the_wheel_holds_the_package_its_types_and_its_license(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "manyheads/py.typed" in names
-    assert {f"manyheads/look/page/{name}" for name in ("show.js", "page.html", "page.css")} <= set(names)
+    assert {f"manyheads/look/assets/{name}" for name in ("show.js", "page.html", "page.css")} <= set(names)
     assert {
-        f"manyheads/serve/page/{name}" for name in ("index.html", "main.js", "page.css", "icon.svg")
+        f"manyheads/serve/assets/{name}" for name in ("index.html", "main.js", "page.css", "icon.svg")
     } <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0] for name in names} == {"manyheads", f"manyheads-{mh.__version__}.dist-info"}

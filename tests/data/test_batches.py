@@ -111,7 +111,7 @@ def test_a_batch_of_several_ranks_is_the_batch_of_one(lengths: list[tuple[int, i
 
 
 @given(LENGTHS)
-def test_no_side_of_a_batch_exceeds_its_tokens_and_no_neighbour_would_fit(
+def test_no_side_of_a_batch_exceeds_its_tokens_and_no_neighbor_would_fit(
     lengths: list[tuple[int, int]],
 ) -> None:
     if not usable(lengths):

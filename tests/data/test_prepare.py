@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-import fuzz
 import manyheads as mh
 from manyheads.config import Recipe
 from manyheads.data.prepare import HELD_OUT, distinct, prepare, reservoir
 from manyheads.data.store import Store
 from manyheads.text import clean, corpus
 from manyheads.text.corpus import Pair
+from support import fuzz
 
 SENTENCES = [
     (f"The {thing} number {number} is {quality}.", f"{number}번 {물건}은 {성질}.")

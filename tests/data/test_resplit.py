@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manyheads.config import END, SubwordConfig
-from manyheads.data import resplit
-from manyheads.data.resplit import Growing, Resplit, coded
-from manyheads.text.sampling import Sampler
-from manyheads.text.subwords import Pieces, Subwords, normalise
+from manyheads.data import subword_regularization as resplit
+from manyheads.data.subword_regularization import Growing, Resplit, coded
+from manyheads.text.subword_regularization import Sampler
+from manyheads.text.subwords import Pieces, Subwords, normalize
 
 LINES = ["나는 오늘 점심을 먹었어.", "the cat drinks the water", "<b> reserved </b> %s", "drinking and drank"]
 SUBWORDS = {
@@ -33,7 +33,7 @@ def read(texts: list[str], kind: str = "bpe", rate: float = 0.3, key: int = 0, l
 @given(texts=st.lists(ANY, min_size=1, max_size=4), key=st.integers(0, 2**40))
 def test_the_texts_stay_and_each_has_its_end(kind: str, texts: list[str], key: int) -> None:
     found = read(texts, kind, key=key)
-    assert [SUBWORDS[kind].decode(part.tolist()) for part in parts(found)] == [*map(normalise, texts)]
+    assert [SUBWORDS[kind].decode(part.tolist()) for part in parts(found)] == [*map(normalize, texts)]
     assert all(part[-1] == END and END not in part[:-1] for part in parts(found))
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import manyheads as mh
+from manyheads.atomic_io import written_aside
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
 from manyheads.data.store import MANIFEST, ArrayWriter, SideWriter, Store
-from manyheads.folders import written_aside
 from manyheads.text.subwords import Pieces
 
 SENTENCES = [(f"word{i % 7} and {i}", f"말{i % 7} 그리고 {i}") for i in range(60)]
@@ -178,7 +178,7 @@ def with_replacing(folder: Path) -> None:
         pass
 
 
-def test_neighbours_with_like_names_are_left_alone(tmp_path: Path) -> None:
+def test_neighbors_with_like_names_are_left_alone(tmp_path: Path) -> None:
     for name in ("data.old", "data.part"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "precious").write_text("mine")
@@ -208,7 +208,7 @@ def test_two_writers_of_one_folder_do_not_meet(tmp_path: Path) -> None:
 
 def test_killed_midway_leaves_no_data_folder_and_the_next_run_clears_up(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from manyheads.folders import written_aside\n"
+        "import sys, time; from pathlib import Path; from manyheads.atomic_io import written_aside\n"
         f"with written_aside(Path({str(tmp_path / 'data')!r}), 'corpus.json') as aside:\n"
         "    (aside / 'half').write_text('half'); print('there', flush=True); time.sleep(60)"
     )

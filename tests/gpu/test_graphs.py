@@ -8,18 +8,18 @@ import torch
 from torch import Tensor
 
 import manyheads as mh
-from draw import stir
+from manyheads.cuda.graphs import captured
 from manyheads.data.batches import Batch
-from manyheads.engines import reading as reading_module
-from manyheads.engines import slots as slots_module
-from manyheads.engines.recording import captured
-from manyheads.engines.slots import SearchSize, SlotSearch, can_serve
-from manyheads.engines.torch import TorchEngine, rounded
-from manyheads.search import Wish
-from manyheads.train.captured import Captured
+from manyheads.inference import cuda_graph_search as slots_module
+from manyheads.inference import prefill as reading_module
+from manyheads.inference.cuda_graph_search import SearchSize, SlotSearch, can_serve
+from manyheads.inference.torch_engine import TorchEngine, rounded
+from manyheads.search.beam import DecodingConstraints
+from manyheads.train.captured_step import Captured
 from manyheads.train.distributed import World
 from manyheads.train.objective import Objective
-from manyheads.train.optimiser import Optimiser
+from manyheads.train.optimizer import Optimizer
+from support.draw import stir
 
 pytestmark = pytest.mark.gpu
 
@@ -44,10 +44,10 @@ class Learner:
         torch.manual_seed(3)
         self.train = mh.TrainConfig(**settings)  # type: ignore[arg-type]
         self.model = mh.Transformer(model).cuda().train()
-        self.optimiser = Optimiser(self.model, self.train)
+        self.optimizer = Optimizer(self.model, self.train)
         world = World(0, 1, torch.device("cuda"))
         self.captured = Captured(
-            Objective(self.model, self.train), self.optimiser, self.train, world, full=full, longest=256
+            Objective(self.model, self.train), self.optimizer, self.train, world, full=full, longest=256
         )
 
     def update(self, parts: list[Batch], seed: int = 0) -> tuple[float, float, float]:
@@ -65,16 +65,16 @@ def plain_losses(
     torch.manual_seed(3)
     train = mh.TrainConfig()
     learner = mh.Transformer(model).cuda().train()
-    objective, optimiser = Objective(learner, train), Optimiser(learner, train)
+    objective, optimizer = Objective(learner, train), Optimizer(learner, train)
     found = []
     for one in batches:
         moved = one.to("cuda")
         with torch.autocast("cuda", precision, enabled=precision is not None):
             total, _ = objective(moved.source, moved.inputs, moved.labels.tokens)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (total / len(moved.labels.tokens)).backward()
-        optimiser.set_rate(1e-3)
-        optimiser.step()
+        optimizer.set_rate(1e-3)
+        optimizer.step()
         found.append(total.item())
     return found
 
@@ -199,7 +199,7 @@ def test_searching_in_slots_is_searching(
     stir(model)
     chance = np.random.default_rng(7)
     sources = [[*chance.integers(3, 500, length).tolist(), 2] for length in chance.integers(0, 40, 150)]
-    wishes = [Wish(len(source) + 20, least=int(chance.integers(0, 6))) for source in sources]
+    wishes = [DecodingConstraints(len(source) + 20, least=int(chance.integers(0, 6))) for source in sources]
     assert can_serve(model, wishes, how)
     general = TorchEngine(model, "cpu")._search(sources, wishes, how)
     size = replace(SearchSize.of(sources, wishes, how, 2048), places=32)
@@ -227,7 +227,7 @@ def test_a_graph_reads_sources_as_they_are_read_without_one(monkeypatch: pytest.
     chance = np.random.default_rng(8)
     sources = [[*chance.integers(3, 500, length).tolist(), 2] for length in chance.integers(0, 40, 60)]
     sources += [[5] * 300 + [2], [6, 2]]  # one that is longer than what is read at once
-    size = SearchSize.of(sources, [Wish(9)] * len(sources), mh.SearchConfig(beam=1), 64)
+    size = SearchSize.of(sources, [DecodingConstraints(9)] * len(sources), mh.SearchConfig(beam=1), 64)
     slots = SlotSearch(model, size, torch.bfloat16, torch.device("cuda"))
     total, read = sum(map(len, sources)), []
     with torch.inference_mode():
@@ -255,7 +255,7 @@ def test_captured_searches_follow_weights_that_change(monkeypatch: pytest.Monkey
     stir(model)
     chance = np.random.default_rng(9)
     sources = [[*chance.integers(3, 500, length).tolist(), 2] for length in chance.integers(5, 30, 40)]
-    wishes, how = [Wish(12, least=12)] * len(sources), mh.SearchConfig(beam=2)
+    wishes, how = [DecodingConstraints(12, least=12)] * len(sources), mh.SearchConfig(beam=2)
     engine = TorchEngine(model, "cuda", "bfloat16")
     before = [one[0].tokens for one in engine.search(sources, wishes, how)]
     stir(engine.model)

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 import manyheads as mh
-from draw import stir
 from manyheads.config import END
-from manyheads.engines.torch import TorchEngine
+from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model import make_model
-from manyheads.search import Wish
+from manyheads.search.beam import DecodingConstraints
 from manyheads.train.objective import Objective
+from support.draw import stir
 
 pytestmark = pytest.mark.gpu
 
@@ -63,7 +63,7 @@ def test_a_search_finds_what_the_cpu_finds(name: str) -> None:
     torch.manual_seed(0)
     model = make_model(MODELS[name])
     stir(model)
-    sources, wishes = [[*text, END] for text in SOURCES], [Wish(12) for _ in SOURCES]
+    sources, wishes = [[*text, END] for text in SOURCES], [DecodingConstraints(12) for _ in SOURCES]
     how = mh.SearchConfig(beam=3)
     here = TorchEngine(copy.deepcopy(model)).search(sources, wishes, how)
     there = TorchEngine(model, "cuda", "float32").search(sources, wishes, how)

@@ -15,7 +15,7 @@ import manyheads as mh
 from manyheads import checkpoint
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
-from manyheads.train import loop
+from manyheads.train import trainer as loop
 from manyheads.train.log import read_log
 from manyheads.train.run import train
 

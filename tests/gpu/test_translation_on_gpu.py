@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import manyheads as mh
-from draw import stir
-from manyheads.engines.torch import TorchEngine
-from manyheads.search import Wish
+from manyheads.inference.torch_engine import TorchEngine
+from manyheads.search.beam import DecodingConstraints
+from support.draw import stir
 
 pytestmark = pytest.mark.gpu
 
@@ -19,7 +19,7 @@ def test_the_same_tokens_and_scores_as_on_a_cpu(how: mh.SearchConfig) -> None:
     chance = torch.Generator().manual_seed(1)
     lengths = torch.randint(1, 30, (80,), generator=chance).tolist()
     sources = [[*torch.randint(3, 500, (length,), generator=chance).tolist(), 2] for length in lengths]
-    wishes = [Wish(length + 10) for length in lengths]
+    wishes = [DecodingConstraints(length + 10) for length in lengths]
     on_cpu = TorchEngine(model).search(sources, wishes, how)
     scored = TorchEngine(model).score(sources, [found[0].tokens for found in on_cpu])
     engine = TorchEngine(model, "cuda", "float32")

@@ -4,7 +4,12 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from manyheads.kernels import cross_entropy, products, residual, rows, spans, summary
+from manyheads.ops import add_norm_triton as residual
+from manyheads.ops import attention_triton as spans
+from manyheads.ops import cross_entropy_triton as cross_entropy
+from manyheads.ops import decode_attention_triton as rows
+from manyheads.ops import linear_triton as products
+from manyheads.ops import topk_triton as summary
 
 HOPPER = GPUTarget("cuda", 90, 32)
 HALF, REAL, WHOLE, LONG, NUMBER = "*bf16", "*fp32", "*i32", "*i64", "fp32"
@@ -32,7 +37,7 @@ KERNELS = [
     (cross_entropy.cross_entropy_row, LOSS, {"IGNORED": -1, "BLOCK": 4096}),
     (cross_entropy.cross_entropy_of_two_rows, LOSS, {"IGNORED": -1, "BLOCK": 4096}),
     (products.product_backward, PRODUCT, {"CLOSES": True, "ROWS": 32, "COLUMNS": 128}),
-    (summary.summarise, SUMMARY, {"WORDS": 128, "CHUNKS": 16}),
+    (summary.summarize, SUMMARY, {"WORDS": 128, "CHUNKS": 16}),
 ]
 
 for kernel, types, constants in KERNELS:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import manyheads as mh
-from draw import problems, random_tensor
 from manyheads.model import attention
 from manyheads.model.attention import Rule, attend, choose_path, kernel_serves
+from support.draw import problems, random_tensor
 
 
 def values_and_gradients(problem: dict[str, Any], path: str) -> list[Tensor]:
@@ -47,7 +47,7 @@ def test_the_banded_path_equals_the_reference(problem: dict[str, Any], window: i
 
 
 def test_a_window_that_is_narrow_beside_the_sentence_is_a_band() -> None:
-    """A block and its neighbours in reach are 32 + 32 + 32 keys here; twice that is enough."""
+    """A block and its neighbors in reach are 32 + 32 + 32 keys here; twice that is enough."""
     q = torch.zeros(1, 1, 4)
     assert choose_path(q, q, Rule(window=64), 192) == "banded"
     assert choose_path(q, q, Rule(window=64), 191) == "padded"

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import manyheads as mh
-from draw import WORDS, compared_configs, model_of, pairs, sentences
 from manyheads.model import count_parameters, make_model
-from manyheads.model.encoder_decoder import initialise
+from manyheads.model.encoder_decoder import initialize
 from manyheads.presets import COMPARED, PRESETS
-from stepping import follow_a_search
+from support.draw import WORDS, compared_configs, model_of, pairs, sentences
+from support.stepping import follow_a_search
 
 Texts = list[list[int]]
 KINDS = ["recurrent", "convolutional", "bytenet"]
@@ -141,12 +141,12 @@ def test_wrong_calls_are_refused(kind: str) -> None:
 
 
 @of_each_kind
-def test_every_weight_is_initialised_counted_and_used(kind: str) -> None:
+def test_every_weight_is_initialized_counted_and_used(kind: str) -> None:
     config = small(kind, output_bias=True)
     model = make_model(config).double()
     for parameter in model.parameters():
         nn.init.constant_(parameter, torch.nan)
-    initialise(model)
+    initialize(model)
     sizes = count_parameters(config)
     assert sizes["total"] == sum(p.numel() for p in model.parameters())
     assert sizes["total"] == sum(size for part, size in sizes.items() if part != "total")

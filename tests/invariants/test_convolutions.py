@@ -11,9 +11,9 @@ from torch.nn.functional import conv1d, layer_norm, relu
 from torch.nn.utils.parametrizations import weight_norm
 
 import manyheads as mh
-from draw import WORDS, model_of, random_tensor, sentences
-from manyheads.model.bytenet import ByteNet, dilations, unfolded
-from manyheads.model.convolution import Convolution
+from manyheads.model.baselines.bytenet import ByteNet, dilations, unfolded
+from manyheads.model.baselines.convolution import Convolution
+from support.draw import WORDS, model_of, random_tensor, sentences
 
 
 def made(inputs: int, outputs: int, kernel: int, **how: Any) -> Convolution:
@@ -39,10 +39,10 @@ def plain_loop(layer: Convolution, x_LX: Tensor) -> Tensor:
 
 @given(sentences(), st.sampled_from([1, 3, 5]), st.sampled_from([1, 2, 4]), st.booleans(), st.booleans())
 def test_a_packed_convolution_is_the_plain_loop_over_each_sentence(
-    texts: list[list[int]], kernel: int, dilation: int, causal: bool, normalises: bool
+    texts: list[list[int]], kernel: int, dilation: int, causal: bool, normalizes: bool
 ) -> None:
     text = mh.Packed.of(texts)
-    layer = made(3, 4, kernel, dilation=dilation, causal=causal, normalises=normalises)
+    layer = made(3, 4, kernel, dilation=dilation, causal=causal, normalizes=normalizes)
     x = random_tensor(len(text.tokens), 3)
     expected = torch.cat([x.new_zeros(0, 4), *(plain_loop(layer, one) for one in text.split(x))])
     found = layer(x, text)
@@ -65,9 +65,9 @@ def test_a_packed_convolution_is_torchs_conv1d(causal: bool, dilation: int) -> N
     torch.testing.assert_close(layer(x, text), expected, atol=1e-12, rtol=1e-12)
 
 
-def test_weights_are_normalised_as_torch_does_it_and_begin_as_if_they_were_not() -> None:
-    layer = Convolution(3, 4, 5, normalises=True).double()
-    layer.initialise()
+def test_weights_are_normalized_as_torch_does_it_and_begin_as_if_they_were_not() -> None:
+    layer = Convolution(3, 4, 5, normalizes=True).double()
+    layer.initialize()
     torch.testing.assert_close(layer.weight, layer.direction.detach())
     judge = torch.nn.Linear(15, 4).double()
     judge.weight.data.copy_(layer.direction)
@@ -79,7 +79,7 @@ def test_weights_are_normalised_as_torch_does_it_and_begin_as_if_they_were_not()
 
 def test_initial_convolutions_keep_the_variance_that_they_are_told_to() -> None:
     layer = Convolution(400, 300, 3, spread=2.0)
-    layer.initialise()
+    layer.initialize()
     out = layer(torch.randn(200, 400), mh.Packed.of([[3] * 200]))
     assert out[1:-1].var().item() == pytest.approx(2, rel=0.1)
 

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manyheads as mh
-from draw import WORDS, configs, model_of
-from stepping import follow_a_search, full_forward
+from support.draw import WORDS, configs, model_of
+from support.stepping import follow_a_search, full_forward
 
 
 @given(configs(), st.data())

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 import manyheads as mh
-from draw import WORDS, model_of, random_tensor
 from manyheads.model.layers import Experts, imbalance
 from manyheads.train.loss import chunked_loss
 from manyheads.train.objective import Objective
+from support.draw import WORDS, model_of, random_tensor
 
 SMALL = mh.ModelConfig(
     vocabulary=WORDS, layers=2, d_model=8, d_ff=6, heads=2, dropout=0.0, experts=4, experts_used=2

@@ -15,10 +15,12 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton is not installed: its kernels cannot be interpreted")
 
 import manyheads as mh
-from manyheads import kernels
-from manyheads.kernels import cross_entropy, products, residual
-from manyheads.kernels.split import split
 from manyheads.model.attention import Rule, attend
+from manyheads.ops import add_norm_triton as residual
+from manyheads.ops import cross_entropy_triton as cross_entropy
+from manyheads.ops import dispatch as kernels
+from manyheads.ops import linear_triton as products
+from manyheads.ops.split import split
 from manyheads.train.loss import plain_loss, plain_loss_of_two, smoothing_weights
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -133,7 +135,7 @@ def test_the_fused_residual_is_the_norm_of_a_sum(
     ours = [one.requires_grad_() for one in inputs]
     exact = [one.detach().double().requires_grad_() for one in inputs]
     weight = normal(tokens, width)
-    fast = gradients(residual.add_and_normalise(*ours, 1e-5, 0.0), weight, ours)
+    fast = gradients(residual.add_and_normalize(*ours, 1e-5, 0.0), weight, ours)
     x, h, gain, bias = exact
     plain = gradients(F.layer_norm(x + h, (width,), gain, bias, 1e-5), weight, exact)
     for name, a, b in zip(("y", "d_x", "d_h", "d_gain", "d_bias"), fast, plain, strict=True):
@@ -146,7 +148,7 @@ def test_what_is_dropped_is_dropped_on_the_way_back_too_and_the_seed_decides_it(
     masks = []
     for seed in (5, 5, 6):
         torch.manual_seed(seed)
-        y = residual.add_and_normalise(torch.zeros_like(h), h, gain, bias, 1e-5, 0.3)
+        y = residual.add_and_normalize(torch.zeros_like(h), h, gain, bias, 1e-5, 0.3)
         (d_h,) = torch.autograd.grad(y, h, torch.randn_like(y))
         dropped = y < 0  # a sum of zeros and equal numbers: the smaller ones
         assert torch.equal(d_h == 0, dropped)
@@ -159,14 +161,14 @@ def test_what_is_dropped_is_dropped_on_the_way_back_too_and_the_seed_decides_it(
         assert shares.mean(side).std().item() == pytest.approx((0.21 / count) ** 0.5, rel=0.25)
     both = (masks[0] & masks[2]).float().mean().item()
     assert both == pytest.approx(0.09, abs=0.01), "another seed, another choice"
-    neighbours = (masks[2][:, 1:] & masks[2][:, :-1]).float().mean().item()
-    assert neighbours == pytest.approx(0.09, abs=0.01)
+    neighbors = (masks[2][:, 1:] & masks[2][:, :-1]).float().mean().item()
+    assert neighbors == pytest.approx(0.09, abs=0.01)
 
 
 def test_the_gradient_of_h_carries_its_sum() -> None:
     h = normal(50, 32).requires_grad_()
     seen: list[Tensor] = []
-    y = residual.add_and_normalise(normal(50, 32), h, normal(32), normal(32), 1e-5, 0.1)
+    y = residual.add_and_normalize(normal(50, 32), h, normal(32), normal(32), 1e-5, 0.1)
     h.register_hook(lambda gradient: seen.append(gradient))
     y.backward(normal(50, 32))
     known = products.known_sum(seen[0])

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 
 import manyheads as mh
-from draw import sentences
+from support.draw import sentences
 
 
 @given(sentences())

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from manyheads.engines.recording import garbage_left_lying
+from manyheads.cuda.graphs import garbage_left_lying
 
 
 def test_garbage_is_left_lying_until_the_recording_ends_or_fails() -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import manyheads as mh
 from manyheads.config import END
-from manyheads.search import Hypothesis, Limits, Wish, finished, penalty, search
+from manyheads.search.beam import Hypothesis, Limits, DecodingConstraints, finished, penalty, search
 
 CPU = torch.device("cpu")
 WORDS = 5
@@ -44,7 +44,7 @@ class Script:
 
 
 def scripted(
-    keys: Sequence[int], wishes: Sequence[Wish], how: mh.SearchConfig, words: int = WORDS, **limits: Any
+    keys: Sequence[int], wishes: Sequence[DecodingConstraints], how: mh.SearchConfig, words: int = WORDS, **limits: Any
 ) -> list[list[Hypothesis]]:
     """The search over these scripts."""
 
@@ -55,7 +55,7 @@ def scripted(
     def step(tokens: Tensor, state: Script) -> tuple[Tensor, Script]:
         rows = [(key, (*old, token)) for (key, old), token in zip(state.rows, tokens.tolist(), strict=True)]
         logits = torch.stack([log_p(key, written[1:], words) for key, written in rows])
-        return logits + 7.0, Script(state.width, rows)  # logits need not be normalised
+        return logits + 7.0, Script(state.width, rows)  # logits need not be normalized
 
     return search(step, open_sentences, wishes, how, CPU, Limits(**limits))
 
@@ -66,7 +66,7 @@ def total(key: int, tokens: Sequence[int], words: int = WORDS) -> float:
     return sum(log_p(key, closed[:place], words)[token].item() for place, token in enumerate(closed))
 
 
-def exhaustive(key: int, wish: Wish, alpha: float, words: int = WORDS) -> list[tuple[float, list[int]]]:
+def exhaustive(key: int, wish: DecodingConstraints, alpha: float, words: int = WORDS) -> list[tuple[float, list[int]]]:
     others = [word for word in range(words) if word != END]
     found = []
     for length in range(wish.least, wish.limit + 1):
@@ -95,7 +95,7 @@ def same(found: list[Hypothesis], expected: list[tuple[float, list[int]]]) -> No
 def test_a_wide_beam_is_exhaustive_search(
     key: int, alpha: float, limit: int, least: int, prefix: list[int], nbest: int
 ) -> None:
-    wish = Wish(max(limit, len(prefix)), min(least, limit), tuple(prefix))
+    wish = DecodingConstraints(max(limit, len(prefix)), min(least, limit), tuple(prefix))
     how = mh.SearchConfig(beam=130, alpha=alpha, nbest=nbest)
     expected = exhaustive(key, wish, alpha)
     same(scripted([key], [wish], how)[0], expected[:nbest])
@@ -104,7 +104,7 @@ def test_a_wide_beam_is_exhaustive_search(
 @settings(max_examples=30, deadline=None)
 @given(keys=st.lists(st.integers(0, 10**6), min_size=1, max_size=6), limit=st.integers(0, 8))
 def test_a_beam_of_one_is_greedy_search(keys: list[int], limit: int) -> None:
-    how, wishes = mh.SearchConfig(beam=1, alpha=0.0), [Wish(limit)] * len(keys)
+    how, wishes = mh.SearchConfig(beam=1, alpha=0.0), [DecodingConstraints(limit)] * len(keys)
     plain = scripted(keys, wishes, how)
     beam: dict[int, list[Hypothesis]] = {}
 
@@ -140,7 +140,7 @@ def test_a_sentence_gets_the_same_whatever_else_is_in_the_batch(
     keys: list[int], beam: int, alpha: float, rows: int, look_every: int, temperature: float | None
 ) -> None:
     how = mh.SearchConfig(beam=beam, alpha=alpha, nbest=beam, temperature=temperature)
-    wishes = [Wish(limit=2 + key % 7, least=key % 3, seed=key) for key in keys]
+    wishes = [DecodingConstraints(limit=2 + key % 7, least=key % 3, seed=key) for key in keys]
     together = scripted(keys, wishes, how, rows=rows, look_every=look_every)
     for key, wish, found in zip(keys, wishes, together, strict=True):
         alone = scripted([key], [wish], how)[0]
@@ -154,7 +154,7 @@ def test_a_sentence_gets_the_same_whatever_else_is_in_the_batch(
 
 
 def test_what_is_finished_stands_against_what_goes_on() -> None:
-    """A short end that is likely now loses to a longer one that the penalty favours."""
+    """A short end that is likely now loses to a longer one that the penalty favors."""
     table = {(): [-9, -9, math.log(0.5), math.log(0.4)], (3,): [-9, -9, math.log(0.9), -9]}
 
     def step(tokens: Tensor, state: Script) -> tuple[Tensor, Script]:
@@ -164,7 +164,7 @@ def test_what_is_finished_stands_against_what_goes_on() -> None:
 
     def found(alpha: float) -> list[int]:
         how = mh.SearchConfig(beam=2, alpha=alpha)
-        return search(step, lambda numbers, _: Script(2, [(0, ()), (0, ())]), [Wish(5)], how, CPU)[0][
+        return search(step, lambda numbers, _: Script(2, [(0, ()), (0, ())]), [DecodingConstraints(5)], how, CPU)[0][
             0
         ].tokens
 
@@ -176,7 +176,7 @@ def test_what_is_finished_stands_against_what_goes_on() -> None:
 def test_forbidden_words_do_not_come_out(forbidden: tuple[tuple[int, ...], ...]) -> None:
     how = mh.SearchConfig(beam=3, nbest=3, alpha=0.0)
     for key in range(20):
-        for one in scripted([key], [Wish(8, least=5, forbidden=forbidden)], how)[0]:
+        for one in scripted([key], [DecodingConstraints(8, least=5, forbidden=forbidden)], how)[0]:
             text = one.tokens
             for phrase in forbidden:
                 assert all(tuple(text[n : n + len(phrase)]) != phrase for n in range(len(text)))
@@ -186,7 +186,7 @@ def test_forbidden_words_do_not_come_out(forbidden: tuple[tuple[int, ...], ...])
 def test_the_guard_against_repetition_is_off_by_default() -> None:
     def repeats(no_repeat: int | None) -> int:
         how = mh.SearchConfig(beam=2, no_repeat=no_repeat)
-        texts = [scripted([key], [Wish(12, least=12)], how)[0][0].tokens for key in range(10)]
+        texts = [scripted([key], [DecodingConstraints(12, least=12)], how)[0][0].tokens for key in range(10)]
         pairs = [list(itertools.pairwise(text)) for text in texts]
         return sum(len(own) - len(set(own)) for own in pairs)
 
@@ -209,7 +209,7 @@ def test_what_is_required_comes_out(
 ) -> None:
     phrases = tuple(map(tuple, required))
     limit = len(prefix) + sum(map(len, phrases)) + spare
-    wish = Wish(limit, prefix=tuple(prefix), required=phrases)
+    wish = DecodingConstraints(limit, prefix=tuple(prefix), required=phrases)
     found = scripted([key], [wish], mh.SearchConfig(beam=beam, nbest=1))[0]
     assert len(found) == 1
     text = found[0].tokens
@@ -226,7 +226,7 @@ def test_what_is_required_comes_out(
 def test_only_the_beginning_of_a_word_follows_what_stands_apart() -> None:
     followers: dict[bool, set[int]] = {True: set(), False: set()}
     for key, apart in itertools.product(range(40), (True, False)):
-        wish = Wish(
+        wish = DecodingConstraints(
             6, least=5, required=((4,),), apart=((4,),) if apart else (), word_starts=frozenset({0, 3})
         )
         text = scripted([key], [wish], mh.SearchConfig(beam=3))[0][0].tokens
@@ -238,15 +238,15 @@ def test_only_the_beginning_of_a_word_follows_what_stands_apart() -> None:
 def test_a_wide_beam_finds_the_best_with_what_is_required() -> None:
     how = mh.SearchConfig(beam=130, alpha=0.0)
     for key in range(12):
-        found = scripted([key], [Wish(3, required=((4, 0),))], how)[0][0]
-        has = [(s, t) for s, t in exhaustive(key, Wish(3), 0.0) if (4, 0) in itertools.pairwise(t)]
+        found = scripted([key], [DecodingConstraints(3, required=((4, 0),))], how)[0][0]
+        has = [(s, t) for s, t in exhaustive(key, DecodingConstraints(3), 0.0) if (4, 0) in itertools.pairwise(t)]
         assert found.tokens == has[0][1]
 
 
 def test_what_is_drawn_follows_the_probabilities() -> None:
     words, draws = 4, 4000
     how = mh.SearchConfig(temperature=1.0, nbest=draws)
-    found = scripted([5], [Wish(1)], how, words, rows=draws)[0]
+    found = scripted([5], [DecodingConstraints(1)], how, words, rows=draws)[0]
     p = log_p(5, [], words).exp()
     for word in range(words):
         share = sum((one.tokens or [END])[0] == word for one in found) / draws
@@ -259,7 +259,7 @@ def test_top_k_and_top_p_leave_the_likeliest() -> None:
 
     def drawn(**changes: Any) -> set[int]:
         how = mh.SearchConfig(temperature=1.0, nbest=300, **changes)
-        return {(one.tokens or [END])[0] for one in scripted([5], [Wish(1)], how)[0]}
+        return {(one.tokens or [END])[0] for one in scripted([5], [DecodingConstraints(1)], how)[0]}
 
     assert drawn(top_k=1) == {order[0]}
     assert drawn(top_k=2) == set(order[:2])
@@ -270,10 +270,10 @@ def test_top_k_and_top_p_leave_the_likeliest() -> None:
 
 def test_other_seeds_draw_otherwise() -> None:
     how = mh.SearchConfig(temperature=1.0)
-    texts = {tuple(scripted([1], [Wish(9, least=9, seed=seed)], how)[0][0].tokens) for seed in range(9)}
+    texts = {tuple(scripted([1], [DecodingConstraints(9, least=9, seed=seed)], how)[0][0].tokens) for seed in range(9)}
     assert len(texts) > 6
-    again = scripted([1], [Wish(9, least=9, seed=3)], how)
-    assert again == scripted([1], [Wish(9, least=9, seed=3)], how)
+    again = scripted([1], [DecodingConstraints(9, least=9, seed=3)], how)
+    assert again == scripted([1], [DecodingConstraints(9, least=9, seed=3)], how)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -283,12 +283,12 @@ def test_a_model_whose_numbers_are_none_comes_to_an_end(beam: int) -> None:
 
     how = mh.SearchConfig(beam=beam)
     rows = [(0, ())] * beam
-    assert search(step, lambda numbers, _: Script(beam, rows), [Wish(4)], how, CPU) == [[]]
+    assert search(step, lambda numbers, _: Script(beam, rows), [DecodingConstraints(4)], how, CPU) == [[]]
 
 
 def test_wrong_ways_to_search_are_refused() -> None:
     with pytest.raises(mh.RequestError, match=r"leave search\.temperature out"):
-        scripted([1], [Wish(4, required=((3,),))], mh.SearchConfig(temperature=1.0))
+        scripted([1], [DecodingConstraints(4, required=((3,),))], mh.SearchConfig(temperature=1.0))
     with pytest.raises(mh.ConfigError, match=r"search\.nbest is 5, but a beam of 4"):
         mh.SearchConfig(nbest=5)
     with pytest.raises(mh.ConfigError, match=r"set search\.temperature"):

@@ -8,15 +8,15 @@ import torch
 pytest.importorskip("triton", reason="Triton is not installed: its kernels cannot be interpreted")
 
 import manyheads as mh
-from draw import stir
 from manyheads.config import END
-from manyheads.engines import reading as reading_module
-from manyheads.engines import slots as slots_module
-from manyheads.engines.engine import Scores
-from manyheads.engines.slots import SearchSize, SlotSearch, can_serve, groups_of
-from manyheads.engines.torch import TorchEngine
-from manyheads.kernels.summary import best_words
-from manyheads.search import Hypothesis, Wish
+from manyheads.inference import cuda_graph_search as slots_module
+from manyheads.inference import prefill as reading_module
+from manyheads.inference.cuda_graph_search import SearchSize, SlotSearch, can_serve, groups_of
+from manyheads.inference.engine import Scores
+from manyheads.inference.torch_engine import TorchEngine
+from manyheads.ops.topk_triton import best_words
+from manyheads.search.beam import Hypothesis, DecodingConstraints
+from support.draw import stir
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SMALL = mh.ModelConfig(vocabulary=40, layers=1, d_model=8, d_ff=8, heads=1, ties="none", output_bias=True)
@@ -51,7 +51,7 @@ def test_searching_in_slots_is_searching(
     stir(model)
     with torch.no_grad():
         model.output.bias[END] = 3.0  # some end before they must
-    wishes = [Wish(limit=len(source) + 5, least=number % 3 * 3) for number, source in enumerate(SOURCES)]
+    wishes = [DecodingConstraints(limit=len(source) + 5, least=number % 3 * 3) for number, source in enumerate(SOURCES)]
     expected = TorchEngine(model)._search(SOURCES, wishes, how)
     size = replace(SearchSize.of(SOURCES, wishes, how, 64), places=places, source_tokens=group)
     assert sum(map(len, SOURCES)) == 32
@@ -80,7 +80,7 @@ def test_searching_in_slots_is_searching(
 def test_more_sentences_than_tokens(sources: list[list[int]]) -> None:
     """Empty ones have no tokens, but each has its place."""
     model, how = mh.Transformer(SMALL).eval(), mh.SearchConfig(beam=1)
-    wishes = [Wish(limit=3)] * len(sources)
+    wishes = [DecodingConstraints(limit=3)] * len(sources)
     expected = TorchEngine(model)._search(sources, wishes, how)
     size = SearchSize.of(sources, wishes, how, 64)
     with torch.inference_mode():
@@ -90,17 +90,17 @@ def test_more_sentences_than_tokens(sources: list[list[int]]) -> None:
 
 def test_other_wishes_are_left_to_the_general_search() -> None:
     model, how = mh.Transformer(SMALL), mh.SearchConfig()
-    assert can_serve(model, [Wish(5)], how)
-    for wish in (Wish(5, prefix=(4,)), Wish(5, required=((4,),)), Wish(5, forbidden=((4,),))):
-        assert not can_serve(model, [Wish(5), wish], how)
+    assert can_serve(model, [DecodingConstraints(5)], how)
+    for wish in (DecodingConstraints(5, prefix=(4,)), DecodingConstraints(5, required=((4,),)), DecodingConstraints(5, forbidden=((4,),))):
+        assert not can_serve(model, [DecodingConstraints(5), wish], how)
     for other in (
         mh.SearchConfig(temperature=1.0),
         mh.SearchConfig(no_repeat=3),
         mh.SearchConfig(beam=100),
     ):
-        assert not can_serve(model, [Wish(5)], other)
+        assert not can_serve(model, [DecodingConstraints(5)], other)
     for config in (replace(SMALL, attention="additive"), replace(SMALL, positions="learned")):
-        assert not can_serve(mh.Transformer(config), [Wish(5)], how)
+        assert not can_serve(mh.Transformer(config), [DecodingConstraints(5)], how)
 
 
 def test_where_memory_is_short_less_waits_and_fewer_are_under_way() -> None:
@@ -141,7 +141,7 @@ def test_groups_hold_no_more_tokens_than_there_is_room_for() -> None:
     [
         replace(SMALL, norm="pre"),
         replace(SMALL, attention="additive"),
-        replace(SMALL, normalisation="batch"),
+        replace(SMALL, normalization="batch"),
         replace(SMALL, positions="learned", residuals=False),
     ],
     ids=["pre", "additive", "batch", "learned"],
@@ -155,13 +155,13 @@ def test_every_kind_of_model_can_be_rounded(config: mh.ModelConfig) -> None:
         buffer.fill_(3)
     engine.refresh()
     assert all((buffer == 3).all() for buffer in engine.searcher.buffers())
-    found = engine.search(SOURCES, [Wish(6)] * len(SOURCES), mh.SearchConfig(beam=2))
+    found = engine.search(SOURCES, [DecodingConstraints(6)] * len(SOURCES), mh.SearchConfig(beam=2))
     assert all(results for results in found)
 
 
 def test_empty_sources_are_searched_too() -> None:
     model = mh.Transformer(SMALL).eval()
-    assert len(TorchEngine(model).search([[], []], [Wish(3)] * 2, mh.SearchConfig(beam=2))) == 2
+    assert len(TorchEngine(model).search([[], []], [DecodingConstraints(3)] * 2, mh.SearchConfig(beam=2))) == 2
 
 
 @pytest.mark.parametrize("scores", ["none", "total", "tokens"])
@@ -170,17 +170,17 @@ def test_token_scores_are_read_where_somebody_asks(scores: Scores, monkeypatch: 
     asked: list[bool] = []
 
     def search_in_slots(
-        sources: list[list[int]], wishes: list[Wish], how: mh.SearchConfig, token_scores: bool
+        sources: list[list[int]], wishes: list[DecodingConstraints], how: mh.SearchConfig, token_scores: bool
     ) -> list[list[Hypothesis]]:
         asked.append(token_scores)
         return [[] for _ in sources]
 
     monkeypatch.setattr(engine, "device", torch.device("cuda"))
     monkeypatch.setattr(engine, "_search_in_slots", search_in_slots)
-    engine.search(SOURCES, [Wish(5)] * len(SOURCES), how, scores=scores)
+    engine.search(SOURCES, [DecodingConstraints(5)] * len(SOURCES), how, scores=scores)
     assert asked == [scores == "tokens"]
 
 
 def test_a_wish_for_each_source() -> None:
     with pytest.raises(mh.RequestError, match="8 sources, but 1 wishes"):
-        TorchEngine(mh.Transformer(SMALL)).search(SOURCES, [Wish(5)], mh.SearchConfig())
+        TorchEngine(mh.Transformer(SMALL)).search(SOURCES, [DecodingConstraints(5)], mh.SearchConfig())

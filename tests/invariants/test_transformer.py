@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import manyheads as mh
-from draw import WORDS, configs, model_of, pairs, sentences
 from manyheads.model import attention, count_parameters
-from manyheads.model.encoder_decoder import initialise
+from manyheads.model.encoder_decoder import initialize
 from manyheads.model.layers import Dropout, MultiHeadAttention
+from support.draw import WORDS, configs, model_of, pairs, sentences
 
 Texts = list[list[int]]
 SMALL = mh.ModelConfig(vocabulary=WORDS, layers=2, d_model=8, d_ff=12, heads=2, dropout=0.0)
@@ -68,7 +68,7 @@ def test_a_bound_above_the_longest_sentence_changes_nothing(
     close(model(*loose), model(source, target))
 
 
-@given(configs(normalisation="layer"), pairs())
+@given(configs(normalization="layer"), pairs())
 def test_the_padded_model_learns_as_the_reference_does(
     config: mh.ModelConfig, texts: tuple[Texts, Texts]
 ) -> None:
@@ -275,8 +275,8 @@ def test_without_positions_the_encoder_cannot_tell_the_order() -> None:
     close(forth, back.flip(0))
 
 
-def test_batch_normalisation_of_a_single_training_token_is_refused() -> None:
-    model = mh.Transformer(replace(SMALL, normalisation="batch"))
+def test_batch_normalization_of_a_single_training_token_is_refused() -> None:
+    model = mh.Transformer(replace(SMALL, normalization="batch"))
     with pytest.raises(mh.DataError, match="batch of 1 token"):
         model(mh.Packed.of([[3]]), mh.Packed.of([[1]]))
 
@@ -310,10 +310,10 @@ def test_a_gain_scales_what_multiplies_and_leaves_what_is_looked_up() -> None:
         assert torch.equal(other, one if looked_up else one / 2), name
 
 
-def test_every_weight_is_initialised_in_one_function() -> None:
+def test_every_weight_is_initialized_in_one_function() -> None:
     config = replace(SMALL, attention="additive", positions="learned", norm="pre", output_bias=True)
     model = mh.Transformer(config)
     for parameter in model.parameters():
         nn.init.constant_(parameter, torch.nan)
-    initialise(model)
+    initialize(model)
     assert all(parameter.isfinite().all() for parameter in model.parameters())

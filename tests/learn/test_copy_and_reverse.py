@@ -9,7 +9,7 @@ import pytest
 import manyheads as mh
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
-from manyheads.evaluate import exact_match
+from manyheads.evaluate.report import exact_match
 from manyheads.train.run import train
 
 LETTERS = "가나다라마바사아자차"
@@ -32,11 +32,11 @@ def corpus(task: Callable[[list[str]], list[str]], count: int, seed: int) -> lis
         pytest.param(lambda text: text[::-1], id="reverse"),
     ],
 )
-def test_it_is_learnt_to_the_last_sentence(task: Callable[[list[str]], list[str]], tmp_path: Path) -> None:
-    learnt, unseen = corpus(task, 12_000, seed=1), corpus(task, 300, seed=2)
-    unseen = [pair for pair in unseen if pair not in set(learnt)]
+def test_it_is_learned_to_the_last_sentence(task: Callable[[list[str]], list[str]], tmp_path: Path) -> None:
+    learned, unseen = corpus(task, 12_000, seed=1), corpus(task, 300, seed=2)
+    unseen = [pair for pair in unseen if pair not in set(learned)]
     assert len(unseen) > 100
-    lines = "".join(f"{source}\t{target}\n" for source, target in learnt)
+    lines = "".join(f"{source}\t{target}\n" for source, target in learned)
     (tmp_path / "train.tsv").write_text(lines, encoding="utf-8")
     tables = {
         "corpus": {"source": "ko", "target": "ko-x-task", "hold_out": 50},

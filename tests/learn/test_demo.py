@@ -12,7 +12,7 @@ from manyheads import demo
 from manyheads.progress import Progress
 
 
-def test_a_small_world_is_learnt_to_the_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_world_is_learned_to_the_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "SIZES", {"train": 2500, "valid": 60, "test": 100})
     monkeypatch.setattr(demo, "WORDS", 3)
     monkeypatch.setattr(demo, "CONSTRUCTIONS", ("tense", "negation"))

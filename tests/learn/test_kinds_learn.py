@@ -9,11 +9,11 @@ import torch
 
 import manyheads as mh
 from manyheads.config import BEGIN, END
-from manyheads.engines.torch import TorchEngine
+from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model import make_model
-from manyheads.search import Wish
+from manyheads.search.beam import DecodingConstraints
 from manyheads.train.objective import Objective
-from manyheads.train.optimiser import Optimiser, gradient_norm
+from manyheads.train.optimizer import Optimizer, gradient_norm
 from manyheads.train.schedule import learning_rate
 
 WORDS = list(range(3, 11))
@@ -29,18 +29,18 @@ def trained(config: mh.ModelConfig, train: mh.TrainConfig, turned: bool) -> tupl
     torch.manual_seed(1)
     chance, losses = random.Random(1), []
     model = make_model(config).train()
-    optimiser, objective = Optimiser(model, train), Objective(model, train)
+    optimizer, objective = Optimizer(model, train), Objective(model, train)
     for step in range(1, train.steps + 1):
         sources = texts(chance, 40)
         targets = [text[::-1] if turned else text for text in sources]
         labels = mh.Packed.of([[*text, END] for text in targets]).tokens
         inputs = mh.Packed.of([[BEGIN, *text] for text in targets])
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         total, nll = objective(mh.Packed.of([[*text, END] for text in sources]), inputs, labels)
         (total / len(labels)).backward()
         gradient_norm(model, train.clip)
-        optimiser.set_rate(learning_rate(step, train, config.d_model))
-        optimiser.step()
+        optimizer.set_rate(learning_rate(step, train, config.d_model))
+        optimizer.step()
         losses.append(nll.item() / len(labels))
     return model.eval(), losses
 
@@ -48,7 +48,7 @@ def trained(config: mh.ModelConfig, train: mh.TrainConfig, turned: bool) -> tupl
 def share_right(model: Any, turned: bool) -> float:
     """Of texts that are translated without a fault."""
     unseen = texts(random.Random(2), 100)
-    wishes = [Wish(12) for _ in unseen]
+    wishes = [DecodingConstraints(12) for _ in unseen]
     found = TorchEngine(model).search([[*text, END] for text in unseen], wishes, mh.SearchConfig(beam=1))
     wanted = [text[::-1] if turned else text for text in unseen]
     return sum(list(best[0].tokens) == text for best, text in zip(found, wanted, strict=True)) / len(unseen)
@@ -79,7 +79,7 @@ SWITCHES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "no scaling": ({"attention": "dot"}, {}),
     "no positions": ({"positions": "none"}, {}),
     "no residuals": ({"residuals": False}, {}),
-    "batch normalisation": ({"normalisation": "batch"}, {}),
+    "batch normalization": ({"normalization": "batch"}, {}),
     "one head": ({"heads": 1}, {}),
     "window": ({"window": 2}, {}),
     "no warm-up": ({}, {"warmup": 1, "schedule": "constant"}),

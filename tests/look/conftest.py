@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import manyheads as mh
-from draw import stir
 from manyheads import checkpoint
 from manyheads.config import SubwordConfig
 from manyheads.text.subwords import SubwordPair, Subwords
+from support.draw import stir
 
 SOURCE, TARGET = "I go home today.", "나는 오늘 집에 간다."
 CONFIG = mh.Config(

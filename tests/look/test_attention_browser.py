@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 import manyheads as mh
-from attentions import NASTY, big, nasty
-from manyheads.look.maps import KINDS, described, in_words, stacked
-from manyheads.look.page import page as page_of
-from manyheads.look.page import write_page
-from manyheads.look.through import through_training
+from manyheads.look.attention_data import KINDS, described, in_words, stacked
+from manyheads.look.html import page as page_of
+from manyheads.look.html import write_page
+from manyheads.look.training_walk import through_training
+from support.attentions import NASTY, big, nasty
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -12,11 +12,11 @@ from types import ModuleType
 import pytest
 
 import manyheads as mh
-from attentions import NASTY, big, nasty
+from manyheads.look import html as pages
 from manyheads.look import notebook
-from manyheads.look import page as pages
-from manyheads.look.maps import described
-from manyheads.look.page import as_data, page, program, write_page
+from manyheads.look.attention_data import described
+from manyheads.look.html import as_data, page, program, write_page
+from support.attentions import NASTY, big, nasty
 
 
 def parts(text: str) -> tuple[str, str, str, str]:

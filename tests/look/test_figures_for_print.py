@@ -51,7 +51,7 @@ def test_lines_are_as_many_as_weights_that_can_be_seen(attention: mh.Attention) 
     (axis,) = figures.lines_figure(words, [[(map_QK, "#123456", None)]]).axes
     (lines,) = axis.collections
     assert len(lines.get_segments()) == int((map_QK >= 0.01).sum())
-    assert max(colour[3] for colour in lines.get_colors()) == pytest.approx(map_QK.max())
+    assert max(color[3] for color in lines.get_colors()) == pytest.approx(map_QK.max())
     (alone,) = figures.lines_figure(words, [[(map_QK, "#123456", 1)]]).axes
     assert len(alone.collections[0].get_segments()) == int((map_QK[1] >= 0.01).sum())
     pyplot.close("all")

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import manyheads as mh
-from manyheads.look import maps
-from manyheads.look.maps import described, merged, word_numbers, words_of
-from manyheads.look.through import spread, through_training
+from manyheads.look import attention_data as maps
+from manyheads.look.attention_data import described, merged, word_numbers, words_of
+from manyheads.look.training_walk import spread, through_training
 
 
 def decoded(text: str, rows: int) -> np.ndarray:
@@ -120,8 +120,8 @@ def test_a_page_holds_all_moments_together_and_none_is_made_in_vain(
         through_training(run, "I go.", "I.")
 
 
-def test_colours_differ_and_can_be_seen_on_white_and_on_black() -> None:
-    found = maps.colours(16)
+def test_colors_differ_and_can_be_seen_on_white_and_on_black() -> None:
+    found = maps.colors(16)
     assert len(set(found)) == 16
     for one in found:
         shade = tuple(int(one[n : n + 2], 16) / 255 for n in (1, 3, 5))

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 import manyheads as mh
-from draw import stir
-from manyheads.engines.torch import TorchEngine
 from manyheads.errors import RequestError
-from manyheads.look.walk import how_many, walked
+from manyheads.inference.torch_engine import TorchEngine
+from manyheads.look.forward_walk import how_many, walked
 from manyheads.text.subwords import SubwordPair, Subwords
+from support.draw import stir
 
 SOURCE, TARGET = "I go home today.", "나는 오늘 집에 간다."
 ALL = 10**6
@@ -21,7 +21,7 @@ SHAPES: list[dict[str, Any]] = [
     {},
     {"norm": "pre", "activation": "gelu", "positions": "learned", "learned_length": 60},
     {"attention": "additive", "d_k": 3, "d_v": 5, "positions": "none", "activation": "swish"},
-    {"attention": "dot", "normalisation": "batch", "window": 3, "residuals": False},
+    {"attention": "dot", "normalization": "batch", "window": 3, "residuals": False},
 ]
 
 

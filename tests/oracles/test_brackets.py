@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.brackets import COLLINS, Bracketing, Conventions, Counted, bracketing, judge
+from manyheads import playground
 from manyheads.errors import DataError
-from manyheads.text import playground
+from manyheads.evaluate.evalb import COLLINS, Bracketing, Conventions, Counted, bracketing, judge
 from manyheads.text.trees import Leaf, Tree, parse
 
 # ---- EVALB's own sample (sample.gld, sample.tst, sample.prm) and the results that it is published with

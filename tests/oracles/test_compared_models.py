@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 import manyheads as mh
-from draw import WORDS, model_of, stir
-from manyheads.model.convolution import Convolution
+from manyheads.model.baselines.convolution import Convolution
+from support.draw import WORDS, model_of, stir
 
 SOURCE, TARGET = [3, 4, 5, 6], [1, 7, 8]
 

@@ -17,15 +17,15 @@ import torch
 import torch.nn.functional as F
 
 import manyheads as mh
-from draw import stir
 from manyheads import checkpoint
 from manyheads.config import BEGIN, END, SPECIAL_TOKENS, SubwordConfig
-from manyheads.engines import ctranslate2 as engine_room
-from manyheads.engines.ctranslate2 import CTranslate2Engine, convert, converted
-from manyheads.engines.torch import TorchEngine
 from manyheads.export.ctranslate2 import to_ctranslate2
-from manyheads.search import Hypothesis, Wish, penalty, search
+from manyheads.inference import ctranslate2_engine as engine_room
+from manyheads.inference.ctranslate2_engine import CTranslate2Engine, convert, converted
+from manyheads.inference.torch_engine import TorchEngine
+from manyheads.search.beam import Hypothesis, DecodingConstraints, penalty, search
 from manyheads.text.subwords import SubwordPair, Subwords
+from support.draw import stir
 
 TEXT = ["the cat sat on the mat", "a dog ran home to sleep", "we go by sea and by land"] * 5
 SMALL = Subwords.train(TEXT, SubwordConfig(vocabulary=30, byte_fallback=False))
@@ -57,7 +57,7 @@ def draw_sources(count: int, size: int = 30, longest: int = 8) -> list[list[int]
 
 
 @pytest.fixture(scope="module")
-def learnt(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, mh.Transformer]:
+def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, mh.Transformer]:
     """A model that has begun to learn to copy: it ends by itself, and is sure of nothing."""
     torch.manual_seed(0)
     chance = random.Random(0)
@@ -71,22 +71,22 @@ def learnt(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, mh.Transform
         adam.zero_grad()
         loss.backward()
         adam.step()
-    return save(tmp_path_factory.mktemp("learnt") / "model", model.eval()), model
+    return save(tmp_path_factory.mktemp("learned") / "model", model.eval()), model
 
 
 @pytest.fixture(scope="module")
-def engine(learnt: tuple[Path, mh.Transformer]) -> CTranslate2Engine:
-    return CTranslate2Engine(learnt[0], threads=1)
+def engine(learned: tuple[Path, mh.Transformer]) -> CTranslate2Engine:
+    return CTranslate2Engine(learned[0], threads=1)
 
 
-OurSearch = Callable[[list[list[int]], list[Wish], mh.SearchConfig], list[list[Hypothesis]]]
+OurSearch = Callable[[list[list[int]], list[DecodingConstraints], mh.SearchConfig], list[list[Hypothesis]]]
 
 
 @pytest.fixture(scope="module")
-def ours(learnt: tuple[Path, mh.Transformer]) -> OurSearch:
-    model = learnt[1]
+def ours(learned: tuple[Path, mh.Transformer]) -> OurSearch:
+    model = learned[1]
 
-    def run(sources: list[list[int]], wishes: list[Wish], how: mh.SearchConfig) -> list[list[Hypothesis]]:
+    def run(sources: list[list[int]], wishes: list[DecodingConstraints], how: mh.SearchConfig) -> list[list[Hypothesis]]:
         def begin(numbers: list[int], state: Any) -> Any:
             memory = model.encode(mh.Packed.of([sources[number] for number in numbers]))
             return model.start(memory, how.width) if state is None else state.admit(memory)
@@ -104,8 +104,8 @@ def scores(found: list[list[Hypothesis]]) -> list[float]:
     return [one.score for some in found for one in some]
 
 
-def forced(learnt: tuple[Path, mh.Transformer], source: list[int], tokens: list[int]) -> float:
-    return sum(TorchEngine(learnt[1]).score([source], [tokens])[0])
+def forced(learned: tuple[Path, mh.Transformer], source: list[int], tokens: list[int]) -> float:
+    return sum(TorchEngine(learned[1]).score([source], [tokens])[0])
 
 
 # ---- the same model
@@ -160,7 +160,7 @@ def test_pieces_that_are_alike_or_missing_get_texts_of_their_own() -> None:
 
 def test_at_alpha_0_the_n_best_lists_are_ours(engine: CTranslate2Engine, ours: OurSearch) -> None:
     sources, how = draw_sources(40), SearchConfig(beam=4, alpha=0.0, nbest=4)
-    wishes = [Wish(FAR)] * len(sources)
+    wishes = [DecodingConstraints(FAR)] * len(sources)
     found, expected = engine.search(sources, wishes, how), ours(sources, wishes, how)
     assert texts(found) == texts(expected)
     assert scores(found) == pytest.approx(scores(expected), abs=1e-4)
@@ -171,18 +171,18 @@ def test_at_alpha_0_the_n_best_lists_are_ours(engine: CTranslate2Engine, ours: O
 def test_greedy_search_is_ours(engine: CTranslate2Engine, ours: OurSearch) -> None:
     """Also where the limit ends it, or a prefix, a least length or something forbidden bends it."""
     sources, how = draw_sources(40), SearchConfig(beam=1)
-    plain = [some[0].tokens for some in ours(sources, [Wish(FAR)] * 40, how)]
+    plain = [some[0].tokens for some in ours(sources, [DecodingConstraints(FAR)] * 40, how)]
     for wishes, changes in (
-        ([Wish(FAR)] * 40, {}),
-        ([Wish(number % 5) for number in range(40)], {}),
-        ([Wish(FAR, least=9)] * 40, {}),
-        ([Wish(7, least=7)] * 40, {}),
-        ([Wish(FAR, prefix=(5, 9)[: number % 3]) for number in range(40)], {}),
-        ([Wish(1, prefix=(5, 9, 4))] * 40, {}),
-        ([Wish(FAR, forbidden=(tuple(tokens[:2]),) if tokens else ()) for tokens in plain], {}),
-        ([Wish(FAR, forbidden=((7,), (9, 10)))] * 40, {}),
-        ([Wish(FAR)] * 40, {"no_repeat": 1}),
-        ([Wish(FAR)] * 40, {"no_repeat": 2}),
+        ([DecodingConstraints(FAR)] * 40, {}),
+        ([DecodingConstraints(number % 5) for number in range(40)], {}),
+        ([DecodingConstraints(FAR, least=9)] * 40, {}),
+        ([DecodingConstraints(7, least=7)] * 40, {}),
+        ([DecodingConstraints(FAR, prefix=(5, 9)[: number % 3]) for number in range(40)], {}),
+        ([DecodingConstraints(1, prefix=(5, 9, 4))] * 40, {}),
+        ([DecodingConstraints(FAR, forbidden=(tuple(tokens[:2]),) if tokens else ()) for tokens in plain], {}),
+        ([DecodingConstraints(FAR, forbidden=((7,), (9, 10)))] * 40, {}),
+        ([DecodingConstraints(FAR)] * 40, {"no_repeat": 1}),
+        ([DecodingConstraints(FAR)] * 40, {"no_repeat": 2}),
     ):
         asked = replace(how, **changes)
         found, expected = engine.search(sources, wishes, asked), ours(sources, wishes, asked)
@@ -192,7 +192,7 @@ def test_greedy_search_is_ours(engine: CTranslate2Engine, ours: OurSearch) -> No
 
 def test_a_result_does_not_depend_on_what_else_is_asked(engine: CTranslate2Engine) -> None:
     sources = draw_sources(24)
-    wishes = [Wish(FAR), Wish(3), Wish(70, prefix=(5,)), Wish(20, forbidden=((6,),)), Wish(200, least=4)] * 5
+    wishes = [DecodingConstraints(FAR), DecodingConstraints(3), DecodingConstraints(70, prefix=(5,)), DecodingConstraints(20, forbidden=((6,),)), DecodingConstraints(200, least=4)] * 5
     for how in (SearchConfig(beam=1), SearchConfig(beam=4, nbest=2), SearchConfig(beam=3, alpha=0.0)):
         together = engine.search(sources, wishes[:24], how)
         alone = [engine.search([s], [w], how)[0] for s, w in zip(sources, wishes, strict=False)]
@@ -202,25 +202,25 @@ def test_a_result_does_not_depend_on_what_else_is_asked(engine: CTranslate2Engin
 
 @pytest.mark.parametrize("alpha", [0.6, 2.0])
 def test_its_n_best_are_ranked_by_our_formula(
-    learnt: tuple[Path, mh.Transformer], engine: CTranslate2Engine, alpha: float
+    learned: tuple[Path, mh.Transformer], engine: CTranslate2Engine, alpha: float
 ) -> None:
     sources, how = draw_sources(40), SearchConfig(beam=4, alpha=alpha, nbest=4)
-    wishes = [Wish(FAR)] * 40
+    wishes = [DecodingConstraints(FAR)] * 40
     for source, some in zip(sources, engine.search(sources, wishes, how), strict=True):
         assert len(some) == 4
         for one in some:
-            total = forced(learnt, source, one.tokens)
+            total = forced(learned, source, one.tokens)
             assert one.total == pytest.approx(total, abs=1e-4)
             assert one.score == pytest.approx(total / penalty(len(one.tokens) + 1, alpha), abs=1e-4)
         assert [one.score for one in some] == sorted((one.score for one in some), reverse=True)
 
 
 def test_ours_is_not_its_own_order(engine: CTranslate2Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the test above would show nothing: its L^alpha favours longer ones more than ours."""
+    """Otherwise the test above would show nothing: its L^alpha favors longer ones more than ours."""
     sources, how = draw_sources(40), SearchConfig(beam=4, alpha=2.0, nbest=4)
-    ranked = engine.search(sources, [Wish(FAR)] * 40, how)
+    ranked = engine.search(sources, [DecodingConstraints(FAR)] * 40, how)
     monkeypatch.setattr(engine_room, "penalty", lambda length, alpha: length**alpha)
-    assert texts(engine.search(sources, [Wish(FAR)] * 40, how)) != texts(ranked)
+    assert texts(engine.search(sources, [DecodingConstraints(FAR)] * 40, how)) != texts(ranked)
 
 
 # ---- limits, scores
@@ -228,16 +228,16 @@ def test_ours_is_not_its_own_order(engine: CTranslate2Engine, monkeypatch: pytes
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_what_is_cut_or_bent_has_the_score_of_forced_decoding(
-    learnt: tuple[Path, mh.Transformer], engine: CTranslate2Engine, beam: int
+    learned: tuple[Path, mh.Transformer], engine: CTranslate2Engine, beam: int
 ) -> None:
     sources, how = draw_sources(20), SearchConfig(beam=beam, nbest=beam, alpha=0.6)
     for wish in (
-        Wish(2),
-        Wish(0),
-        Wish(9, least=9),
-        Wish(FAR, prefix=(5, 9)),
-        Wish(FAR, forbidden=((7,),)),
-        Wish(2, prefix=(4, 5, 6)),
+        DecodingConstraints(2),
+        DecodingConstraints(0),
+        DecodingConstraints(9, least=9),
+        DecodingConstraints(FAR, prefix=(5, 9)),
+        DecodingConstraints(FAR, forbidden=((7,),)),
+        DecodingConstraints(2, prefix=(4, 5, 6)),
     ):
         for source, some in zip(sources, engine.search(sources, [wish] * 20, how), strict=True):
             assert some
@@ -245,14 +245,14 @@ def test_what_is_cut_or_bent_has_the_score_of_forced_decoding(
                 assert wish.least <= len(one.tokens) <= wish.limit
                 assert tuple(one.tokens[: len(wish.prefix)]) == wish.prefix[: wish.limit]
                 assert not {(token,) for token in one.tokens} & set(wish.forbidden)
-                assert one.total == pytest.approx(forced(learnt, source, one.tokens), abs=1e-4)
+                assert one.total == pytest.approx(forced(learned, source, one.tokens), abs=1e-4)
 
 
 def test_a_beam_wider_than_the_vocabulary_finds_what_ours_finds(
     engine: CTranslate2Engine, ours: OurSearch
 ) -> None:
     sources, how = draw_sources(8, longest=3), SearchConfig(beam=20, alpha=0.0, nbest=5)
-    wishes = [Wish(FAR)] * 8
+    wishes = [DecodingConstraints(FAR)] * 8
     assert texts(engine.search(sources, wishes, how)) == texts(ours(sources, wishes, how))
 
 
@@ -269,7 +269,7 @@ def test_a_search_goes_to_the_last_position_and_not_beyond(tmp_path: Path) -> No
     sources = draw_sources(5)
     for beam in (1, 4):
         for limit in (11, 50):
-            found = judge.search(sources, [Wish(limit)] * 5, SearchConfig(beam=beam))
+            found = judge.search(sources, [DecodingConstraints(limit)] * 5, SearchConfig(beam=beam))
             assert max(len(some[0].tokens) for some in found) == 11
 
 
@@ -277,9 +277,9 @@ def test_a_list_is_ranked_by_what_its_results_are_in_the_end(engine: CTranslate2
     sources, how = draw_sources(40), SearchConfig(beam=4, nbest=4, alpha=0.0)
     mixed = 0
     for wishes in (
-        [Wish(len(source) - 1) for source in sources],
-        [Wish(6, least=6)] * 40,
-        [Wish(FAR, forbidden=((7,), (9,), (11,)))] * 40,
+        [DecodingConstraints(len(source) - 1) for source in sources],
+        [DecodingConstraints(6, least=6)] * 40,
+        [DecodingConstraints(FAR, forbidden=((7,), (9,), (11,)))] * 40,
     ):
         for some, wish in zip(engine.search(sources, wishes, how), wishes, strict=True):
             mixed += len({len(one.tokens) == wish.limit for one in some}) == 2
@@ -291,7 +291,7 @@ def test_one_that_was_cut_is_not_preferred_because_its_end_was_not_counted(
     engine: CTranslate2Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sources, how = draw_sources(60) * 3, SearchConfig(beam=4, alpha=0.6, nbest=4)
-    wishes = [Wish(max(1, len(source) - 1 - number // 60)) for number, source in enumerate(sources)]
+    wishes = [DecodingConstraints(max(1, len(source) - 1 - number // 60)) for number, source in enumerate(sources)]
     lists = engine.search(sources, wishes, how)
     mixed = [
         number
@@ -311,10 +311,10 @@ def test_one_that_was_cut_is_not_preferred_because_its_end_was_not_counted(
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_scores_are_computed_as_far_as_they_are_asked_for(
-    learnt: tuple[Path, mh.Transformer], engine: CTranslate2Engine, beam: int
+    learned: tuple[Path, mh.Transformer], engine: CTranslate2Engine, beam: int
 ) -> None:
     sources, how = draw_sources(20), SearchConfig(beam=beam, nbest=beam)
-    for wish in (Wish(FAR), Wish(5, least=5)):
+    for wish in (DecodingConstraints(FAR), DecodingConstraints(5, least=5)):
         wishes = [wish] * 20
         total, tokens, none = (
             engine.search(sources, wishes, how, scores=which) for which in ("total", "tokens", "none")
@@ -322,7 +322,7 @@ def test_scores_are_computed_as_far_as_they_are_asked_for(
         assert texts(total) == texts(tokens) == texts(none)
         assert scores(total) == pytest.approx(scores(tokens), abs=1e-4)
         assert any(one.token_scores for some in total for one in some) == bool(wish.least)
-        expected = TorchEngine(learnt[1]).score(sources, [some[0].tokens for some in tokens])
+        expected = TorchEngine(learned[1]).score(sources, [some[0].tokens for some in tokens])
         for some, each in zip(tokens, expected, strict=True):
             assert some[0].token_scores == pytest.approx(each, abs=1e-4)
             assert some[0].total == pytest.approx(sum(each), abs=1e-4)
@@ -331,27 +331,27 @@ def test_scores_are_computed_as_far_as_they_are_asked_for(
 
 
 def test_an_empty_source_comes_out_empty_and_nothing_gives_nothing(
-    learnt: tuple[Path, mh.Transformer], engine: CTranslate2Engine
+    learned: tuple[Path, mh.Transformer], engine: CTranslate2Engine
 ) -> None:
     for how in (SearchConfig(beam=1), SearchConfig(beam=4, nbest=4)):
         assert engine.search([], [], how) == []
-        (empty,), other = engine.search([[END], [5, 6, END]], [Wish(FAR)] * 2, how)
+        (empty,), other = engine.search([[END], [5, 6, END]], [DecodingConstraints(FAR)] * 2, how)
         assert empty.tokens == []
-        assert empty.total == pytest.approx(forced(learnt, [END], []), abs=1e-4)
+        assert empty.total == pytest.approx(forced(learned, [END], []), abs=1e-4)
         assert other[0].tokens
-        begun = engine.search([[END]], [Wish(FAR, prefix=(5, 6))], how)[0][0]
+        begun = engine.search([[END]], [DecodingConstraints(FAR, prefix=(5, 6))], how)[0][0]
         assert begun.tokens[:2] == [5, 6]
-        assert begun.total == pytest.approx(forced(learnt, [END], begun.tokens), abs=1e-4)
+        assert begun.total == pytest.approx(forced(learned, [END], begun.tokens), abs=1e-4)
     assert engine.score([], []) == []
 
 
 def test_several_threads_may_ask_at_once(engine: CTranslate2Engine) -> None:
     sources, how = draw_sources(16), SearchConfig(beam=2)
-    expected = texts(engine.search(sources, [Wish(FAR)] * 16, how))
+    expected = texts(engine.search(sources, [DecodingConstraints(FAR)] * 16, how))
     found: list[Any] = []
 
     def ask() -> None:
-        found.append(texts(engine.search(sources, [Wish(FAR)] * 16, how)))
+        found.append(texts(engine.search(sources, [DecodingConstraints(FAR)] * 16, how)))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for one in threads:
@@ -363,9 +363,9 @@ def test_several_threads_may_ask_at_once(engine: CTranslate2Engine) -> None:
 
 @pytest.mark.parametrize("compute_type", ["int8", "int8_float32"])
 def test_eight_bits_are_near_and_the_name_says_so(
-    learnt: tuple[Path, mh.Transformer], engine: CTranslate2Engine, compute_type: str
+    learned: tuple[Path, mh.Transformer], engine: CTranslate2Engine, compute_type: str
 ) -> None:
-    coarse = CTranslate2Engine(learnt[0], compute_type, threads=1)
+    coarse = CTranslate2Engine(learned[0], compute_type, threads=1)
     assert (engine.name, coarse.name) == ("ctranslate2 float32", f"ctranslate2 {compute_type}")
     sources = draw_sources(20)
     targets = [source[:-1] for source in sources]
@@ -373,7 +373,7 @@ def test_eight_bits_are_near_and_the_name_says_so(
     assert rough != fine
     for one, other in zip(fine, rough, strict=True):
         assert other == pytest.approx(one, abs=0.5)
-    found = coarse.search(sources, [Wish(FAR)] * 20, SearchConfig(beam=4))
+    found = coarse.search(sources, [DecodingConstraints(FAR)] * 20, SearchConfig(beam=4))
     assert all(map(math.isfinite, scores(found)))
 
 
@@ -489,7 +489,7 @@ def test_an_export_of_short_learned_positions_is_verified_by_what_fits(tmp_path:
     [
         ({"window": 4}, "window is 4"),
         ({"attention": "additive"}, "attention is 'additive'"),
-        ({"normalisation": "batch"}, "normalisation is 'batch'"),
+        ({"normalization": "batch"}, "normalization is 'batch'"),
         ({"residuals": False}, "residuals is False"),
         ({"d_k": 3}, "d_k is 3"),
         ({"d_v": 5}, "d_v is 5"),
@@ -519,11 +519,11 @@ def test_an_unknown_activation_is_refused_by_key(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_the_engine_lacks_is_refused_by_name(engine: CTranslate2Engine) -> None:
-    source, wish, how = [5, 6, END], Wish(FAR), SearchConfig(beam=1)
+    source, wish, how = [5, 6, END], DecodingConstraints(FAR), SearchConfig(beam=1)
     too_long = [5] * 4096 + [END]
     for sources, wishes, asked, message in (
         ([source], [wish], replace(how, temperature=1.0), r"search\.temperature is 1\.0.*torch engine"),
-        ([source], [Wish(FAR, required=((5,),))], how, "required in the output.*torch engine"),
+        ([source], [DecodingConstraints(FAR, required=((5,),))], how, "required in the output.*torch engine"),
         ([too_long], [wish], how, "a source of 4097 tokens.*has 4096 positions"),
         ([[]], [wish], how, "a source without a token"),
     ):
@@ -541,36 +541,36 @@ def test_what_the_engine_lacks_is_refused_by_name(engine: CTranslate2Engine) -> 
 
 
 def test_the_longest_that_is_allowed_is_not_cut(
-    learnt: tuple[Path, mh.Transformer], engine: CTranslate2Engine
+    learned: tuple[Path, mh.Transformer], engine: CTranslate2Engine
 ) -> None:
     """CTranslate2 by itself would read 1,024 tokens of the source."""
     source = [*random.Random(0).choices(range(3, 30), k=1200), END]
-    assert sum(engine.score([source], [[5]])[0]) == pytest.approx(forced(learnt, source, [5]), abs=1e-3)
-    found = engine.search([source], [Wish(4095)], SearchConfig(beam=1, extra_length=0))
-    assert found[0][0].total == pytest.approx(forced(learnt, source, found[0][0].tokens), rel=1e-4)
+    assert sum(engine.score([source], [[5]])[0]) == pytest.approx(forced(learned, source, [5]), abs=1e-3)
+    found = engine.search([source], [DecodingConstraints(4095)], SearchConfig(beam=1, extra_length=0))
+    assert found[0][0].total == pytest.approx(forced(learned, source, found[0][0].tokens), rel=1e-4)
 
 
-def test_an_unknown_compute_type_is_refused(learnt: tuple[Path, mh.Transformer]) -> None:
+def test_an_unknown_compute_type_is_refused(learned: tuple[Path, mh.Transformer]) -> None:
     with pytest.raises(
         mh.RequestError, match="compute type 'int4', but there are float32, int8, int8_float32"
     ):
-        CTranslate2Engine(learnt[0], "int4")
+        CTranslate2Engine(learned[0], "int4")
 
 
 def test_a_compute_type_that_the_cpu_lacks_is_refused(
-    learnt: tuple[Path, mh.Transformer], monkeypatch: pytest.MonkeyPatch
+    learned: tuple[Path, mh.Transformer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_room.library(), "get_supported_compute_types", lambda device: {"float32"})
     with pytest.raises(mh.RequestError, match="this CPU cannot compute in int8, but in float32"):
-        CTranslate2Engine(learnt[0], "int8")
+        CTranslate2Engine(learned[0], "int8")
 
 
 def test_without_the_package_the_error_says_how_to_get_it(
-    learnt: tuple[Path, mh.Transformer], monkeypatch: pytest.MonkeyPatch
+    learned: tuple[Path, mh.Transformer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(mh.RequestError, match=r"pip install 'manyheads\[ctranslate2\]'"):
-        CTranslate2Engine(learnt[0])
+        CTranslate2Engine(learned[0])
 
 
 def test_a_damaged_export_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 import manyheads as mh
-from draw import stir
 from manyheads import checkpoint
 from manyheads.config import BEGIN, END, UNKNOWN, Recipe, SearchConfig, SubwordConfig
 from manyheads.data.prepare import prepare
@@ -22,11 +21,12 @@ from manyheads.export import from_huggingface as importing
 from manyheads.export import to_huggingface as exporting
 from manyheads.export.from_huggingface import from_huggingface
 from manyheads.export.to_huggingface import to_huggingface
-from manyheads.search import Hypothesis, Wish, greedy, search
+from manyheads.search.beam import Hypothesis, DecodingConstraints, greedy, search
 from manyheads.text.subwords import SubwordPair, Subwords
 from manyheads.train.log import read_log
 from manyheads.train.loss import chunked_loss
 from manyheads.train.run import train
+from support.draw import stir
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 
@@ -165,7 +165,7 @@ def searched(ours: mh.Transformer, sources: list[list[int]], how: SearchConfig) 
         memory = ours.encode(mh.Packed.of([sources[number] for number in numbers]))
         return ours.start(memory, how.width) if state is None else state.admit(memory)
 
-    return search(ours.step, open_sentences, [Wish(60)] * len(sources), how, torch.device("cpu"))
+    return search(ours.step, open_sentences, [DecodingConstraints(60)] * len(sources), how, torch.device("cpu"))
 
 
 def without_specials(ids: Tensor, pad: int) -> list[int]:
@@ -217,7 +217,7 @@ def test_their_beam_search_finds_our_n_best_with_our_scores_where_lengths_do_not
     ("key", "model"),
     [
         ("norm", {"norm": "pre"}),
-        ("normalisation", {"normalisation": "batch"}),
+        ("normalization", {"normalization": "batch"}),
         ("positions", {"positions": "learned"}),
         ("positions", {"positions": "none"}),
         ("attention", {"attention": "dot"}),
@@ -271,7 +271,7 @@ def test_out_and_in_again_is_the_same_model(tmp_path: Path, model: dict[str, Any
 
 
 def trained_spm(path: Path, texts: list[str], size: int, **options: Any) -> list[str]:
-    """As OPUS-MT's: a unigram model with SentencePiece's own normaliser. Its pieces."""
+    """As OPUS-MT's: a unigram model with SentencePiece's own normalizer. Its pieces."""
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(texts),
         model_prefix=str(path.with_suffix("")),

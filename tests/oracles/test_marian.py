@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 import manyheads as mh
-from draw import stir
 from manyheads.model.layers import MultiHeadAttention
 from manyheads.model.positions import sinusoids
+from support.draw import stir
 
 CONFIG = mh.ModelConfig(vocabulary=50, layers=2, d_model=16, d_ff=24, heads=4, dropout=0.0)
 PAD = 49

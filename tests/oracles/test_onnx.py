@@ -19,15 +19,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import manyheads as mh
-from draw import configs, stir
-from manyheads import checkpoint, folders
+from manyheads import atomic_io as folders
+from manyheads import checkpoint
 from manyheads.config import BEGIN, END, SubwordConfig
-from manyheads.engines.torch import TorchEngine
 from manyheads.export import onnx as export
 from manyheads.export.onnx_run import MANIFEST, OnnxModel, State
+from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.positions import sinusoids
-from manyheads.search import Limits, Wish, greedy, search
+from manyheads.search.beam import Limits, DecodingConstraints, greedy, search
 from manyheads.text.subwords import SubwordPair, Subwords
+from support.draw import configs, stir
 
 TEXTS = ["나는 집에 간다.", "I go home.", "우리는 학교에 간다."] * 10
 SUBWORDS = Subwords.train(TEXTS, SubwordConfig(vocabulary=300))
@@ -237,7 +238,7 @@ def test_beam_search_is_ours(both: Any, width: int, alpha: float) -> None:
         return ours.start(ours.encode(mh.Packed.of([MANY[number] for number in numbers])), width)
 
     how, together = mh.SearchConfig(beam=width, alpha=alpha), Limits(rows=width * len(MANY))
-    wishes = [Wish(limit) for limit in LIMITS]
+    wishes = [DecodingConstraints(limit) for limit in LIMITS]
     expected = [best[0] for best in search(ours.step, begun, wishes, how, torch.device("cpu"), together)]
     found = [theirs.beam(source, limit, width, alpha) for source, limit in zip(MANY, LIMITS, strict=True)]
     assert [tokens for tokens, _ in found] == [one.tokens for one in expected]
@@ -272,7 +273,7 @@ def test_beam_search_stops_exactly_where_ours_does(seed: int, width: int, alpha:
     expected = search(
         lambda tokens, state: (torch.from_numpy(model.table_KK)[tokens], state),
         lambda numbers, state: model.encode([[]]),
-        [Wish(limit)],
+        [DecodingConstraints(limit)],
         mh.SearchConfig(beam=width, alpha=alpha),
         torch.device("cpu"),
     )[0][0]

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 import manyheads as mh
-from manyheads.model.recurrent import CELLS, Recurrence
+from manyheads.model.baselines.recurrent import CELLS, Recurrence
 
 MODULES = {"rnn": (nn.RNNCell, nn.RNN), "gru": (nn.GRUCell, nn.GRU), "lstm": (nn.LSTMCell, nn.LSTM)}
 TEXTS = [[3, 4, 5], [], [6], [7, 8, 9, 10]]

@@ -22,7 +22,7 @@ def test_the_answers_of_the_tasks() -> None:
         assert not torch.equal(lesson.labels_T[:50], task.judged().labels_T[:50])
 
 
-def test_what_is_learnt_by_hand_is_what_the_trainer_would_learn() -> None:
+def test_what_is_learned_by_hand_is_what_the_trainer_would_learn() -> None:
     """The gradient is that of the mean loss, and accuracy counts places."""
     model = fresh(replace(projections.SMALL, vocabulary=SAY_AGAIN.vocabulary))
     lesson = SAY_AGAIN.lessons(1, 8)()

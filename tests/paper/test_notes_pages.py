@@ -21,7 +21,7 @@ from manyheads.paper.notes.drawing import running_mean
 from manyheads.paper.notes.pages import LANGUAGES, conditions, filled, places, prose
 from manyheads.paper.notes.report import QUESTIONS, write_notes
 from manyheads.paper.report import pyplot
-from tiny import tiny_model
+from support.tiny import tiny_model
 
 pytest.importorskip("matplotlib")
 

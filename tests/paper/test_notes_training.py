@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from manyheads.errors import RequestError
-from manyheads.paper.notes import normalisation, relations, residuals, smoothing, translation, warmup
+from manyheads.paper.notes import normalization as normalization
+from manyheads.paper.notes import relations, residuals, smoothing, translation, warmup
 from manyheads.paper.notes.relations import Looked, Said
 
 STEPS = 32
@@ -21,8 +22,8 @@ def test_without_residuals_depth_hurts_on_the_training_data() -> None:
     assert max(found.losses["post"][1], found.losses["pre"][1]) < 0.5 * found.losses["none"][1]
 
 
-def test_batch_normalisation_depends_on_the_batch_and_layer_normalisation_does_not() -> None:
-    found = normalisation.measure(steps=25)
+def test_batch_normalization_depends_on_the_batch_and_layer_normalization_does_not() -> None:
+    found = normalization.measure(steps=25)
     assert found.company["layer"] < 1e-5 < 0.1 < found.company["batch"]
     assert found.gap("layer") < 1e-6 < 0.05 < found.gap("batch")
     assert np.ptp(found.by_batch["layer"]["eval"]) < 1e-5  # the same sentences, however they are put together

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from manyheads.paper.ordering import Difference, counted, kendall, too_early
-from manyheads.paper.spread import Spread, mean, student
+from manyheads.paper.seed_variance import Spread, mean, student
 
 
 def test_the_spread_of_seeds_is_pooled_over_rows() -> None:
@@ -85,10 +85,10 @@ def test_what_rows_are_compared_with_has_its_place_in_the_order() -> None:
     assert "the two orders is -0.33." in counted("BLEU", below)
 
 
-def test_where_nothing_was_learnt_yet_the_orderings_say_nothing() -> None:
+def test_where_nothing_was_learned_yet_the_orderings_say_nothing() -> None:
     assert too_early(27.3) == []
     for bleu in (0.3, 0.0, None):
-        assert "it has learnt nothing yet" in too_early(bleu)[0]
+        assert "it has learned nothing yet" in too_early(bleu)[0]
 
 
 def test_kendall_against_hand_counted_orders() -> None:

@@ -13,7 +13,7 @@ import pytest
 from manyheads.cli import main
 from manyheads.errors import RequestError
 from manyheads.paper import figures
-from tiny import tiny_model
+from support.tiny import tiny_model
 
 SENTENCES = [
     "Julia bought a very red flower because she liked flowers",
@@ -77,7 +77,7 @@ def test_a_weak_link_points_nowhere(found: list[figures.Seen]) -> None:
     assert figures.pointed_at(found, 0, 0) == [("nowhere", 3)], "of the word before, which may not be meant"
 
 
-def test_a_function_word_a_neighbour_and_a_pronoun_are_not_meant() -> None:
+def test_a_function_word_a_neighbor_and_a_pronoun_are_not_meant() -> None:
     words = ["The", "cook", "says", "that", "she", "met", "her", "father", "again"]
     rows = np.arange(len(words))
     offsets = rows[None, :] - rows[:, None]

@@ -4,7 +4,7 @@ import torch
 import manyheads as mh
 from manyheads.model import count_parameters
 from manyheads.presets import Row
-from parameters import by_formula
+from support.parameters import by_formula
 
 
 @pytest.mark.parametrize("row", mh.presets.TABLE_3, ids=lambda row: row.name)

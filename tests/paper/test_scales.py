@@ -7,7 +7,7 @@ import pytest
 import manyheads as mh
 from manyheads.errors import ConfigError
 from manyheads.model import count_parameters
-from manyheads.paper.scales import SCALES, Scale, scale_of
+from manyheads.paper.scaled_presets import SCALES, Scale, scale_of
 from manyheads.paper.variations import chosen
 
 PLAYGROUND = {  # what parts a row from base: the paper's numbers, widths by 8, layers by 2

@@ -14,7 +14,7 @@ from manyheads.errors import RequestError
 from manyheads.model.attention import Rule, attend
 from manyheads.packed import Packed
 from manyheads.paper import table1
-from manyheads.paper.complexity import (
+from manyheads.paper.layer_measurements import (
     bytes_of,
     depth_of,
     exponent,

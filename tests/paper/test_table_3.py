@@ -24,8 +24,8 @@ def test_every_preset_takes_a_step_forward_and_back(name: str) -> None:
     for where, parameter in model.named_parameters():
         assert parameter.grad is not None, where
         assert parameter.grad.isfinite().all(), where
-        cancelled = where.endswith("w_k.bias")  # it moves all scores of a query alike
-        if not cancelled and config.model.experts is None:  # five tokens do not keep every expert busy
+        canceled = where.endswith("w_k.bias")  # it moves all scores of a query alike
+        if not canceled and config.model.experts is None:  # five tokens do not keep every expert busy
             assert parameter.grad.abs().max() > 1e-6, where
 
 

@@ -1,4 +1,4 @@
-"""Table 4: which trees are learnt from, the data folder, judging, and the command at its smallest."""
+"""Table 4: which trees are learned from, the data folder, judging, and the command at its smallest."""
 
 import json
 from dataclasses import replace
@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from manyheads.brackets import bracketing
+from manyheads import playground
 from manyheads.cli import app
 from manyheads.config import SearchConfig
 from manyheads.errors import ConfigError, DataError
+from manyheads.evaluate.evalb import bracketing
 from manyheads.paper import treebank
 from manyheads.paper.parsing import answer, as_judged
 from manyheads.paper.report import Table
 from manyheads.paper.table4 import PUBLISHED, checked_reads, configured, made_table
 from manyheads.paper.treebank import Reads, Treebank, data_folder, read_treebank, source_line, target_line
 from manyheads.progress import Progress
-from manyheads.text import playground
 from manyheads.text.trees import Tree, leaves, parse
-from manyheads.translate import Translation
+from manyheads.translator import Translation
 
 CAT = "(TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))"
 TREES = playground.treebank(train=60, valid=0, test=0, words=3)["train"]
@@ -58,7 +58,7 @@ def test_a_file_whose_name_tells_no_split_is_parted_by_the_rule(tmp_path: Path) 
     assert "of each 20 trees the last is set apart for test" in bank.notes[0]
 
 
-def test_sentences_of_test_are_not_learnt_from(tmp_path: Path) -> None:
+def test_sentences_of_test_are_not_learned_from(tmp_path: Path) -> None:
     for name, some in (("a.train", TREES[:20]), ("a.valid", TREES[3:5]), ("a.test", TREES[5:8])):
         write(tmp_path / name, some)
     bank = read_treebank([tmp_path], Progress())
@@ -103,7 +103,7 @@ def test_but_what_is_judged_must_be_trees(tmp_path: Path) -> None:
         (["a.train", "a.valid", "a.test"], "no training tree is left"),
     ],
 )
-def test_trees_that_cannot_be_learnt_from(files: list[str], message: str, tmp_path: Path) -> None:
+def test_trees_that_cannot_be_learned_from(files: list[str], message: str, tmp_path: Path) -> None:
     for name in files:
         write(tmp_path / name, TREES[:5])
     with pytest.raises(DataError, match=message):
@@ -225,7 +225,7 @@ def test_the_command_from_trees_to_the_report(tmp_path: Path, monkeypatch: pytes
     assert [one["steps"] for one in told["ours"]] == [2, 2]
     assert told["ours"][1]["tagging"] == 100  # which were given
     for one in told["ours"]:
-        assert (one["learnt_from"], one["sentences"], one["errors"], one["skipped"]) == (60, 5, 0, 0)
+        assert (one["learned_from"], one["sentences"], one["errors"], one["skipped"]) == (60, 5, 0, 0)
         assert 0 <= one["f1"] <= 100
         assert one["repairs"]
         assert one["well_formed"] < 100

@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 import manyheads as mh
-from little import little_store, little_trial
 from manyheads import cli
 from manyheads.data.store import Store
 from manyheads.errors import ConfigError, ManyheadsError
-from manyheads.evaluate import Score
+from manyheads.evaluate.report import Score
 from manyheads.paper import systems, table2, table3, variations
 from manyheads.paper.budget import Budget
-from manyheads.paper.processes import Machine, carry_out_all
 from manyheads.paper.report import write_report
-from manyheads.paper.scales import SCALES
+from manyheads.paper.scaled_presets import SCALES
+from manyheads.paper.trial_pool import Machine, carry_out_all
 from manyheads.paper.trials import Result, Trial
 from manyheads.progress import Progress
+from support.little import little_store, little_trial
 
 STEPS = Budget(100, "steps")
 

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import manyheads as mh
-from little import MODEL, little_store, little_trial
 from manyheads.data.batches import Batches
 from manyheads.data.store import Store
 from manyheads.errors import CheckpointError, ConfigError, DataError
 from manyheads.paper import trials
 from manyheads.paper.budget import Budget, asked_for, steps_for, tokens_of
-from manyheads.paper.cost import flops_a_token, sustained_rate
+from manyheads.paper.training_cost import flops_a_token, sustained_rate
+from manyheads.paper.trial_worker import attempt
 from manyheads.paper.trials import Place, Trial, carry_out, check_split, result_of
-from manyheads.paper.worker import attempt
+from manyheads.train.flops import training_flops
 from manyheads.train.log import read_log
-from manyheads.train.speed import training_flops
+from support.little import MODEL, little_store, little_trial
 
 HERE = Place("cpu", rate=1e9, jobs=1, together=1)
 

@@ -13,15 +13,15 @@ import torch
 from starlette.testclient import TestClient
 
 import manyheads as mh
-from draw import stir
 from manyheads import checkpoint
 from manyheads.config import SubwordConfig
 from manyheads.serve.app import application
-from manyheads.serve.guard import Doors
 from manyheads.serve.limits import Limits
+from manyheads.serve.middleware import Doors
 from manyheads.serve.server import listening_server
 from manyheads.text.subwords import SubwordPair, Subwords
-from scripted import Scripted, served
+from support.draw import stir
+from support.scripted import Scripted, served
 
 Asking = Callable[..., AbstractContextManager[TestClient]]
 Listening = Callable[..., AbstractContextManager[int]]

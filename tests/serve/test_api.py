@@ -12,10 +12,10 @@ from starlette.testclient import TestClient
 import manyheads as mh
 from manyheads import checkpoint
 from manyheads.serve.app import application
-from manyheads.serve.guard import Doors
 from manyheads.serve.limits import Limits
-from manyheads.serve.work import named
-from scripted import Scripted
+from manyheads.serve.middleware import Doors
+from manyheads.serve.worker import named
+from support.scripted import Scripted
 
 ASKED = {"q": "one two three", "source": "en", "target": "ko"}
 
@@ -367,17 +367,17 @@ def test_the_page_is_served_under_a_strict_policy(client: TestClient) -> None:
 
 
 @pytest.fixture(scope="module")
-def modelled(translator: mh.Translator) -> Any:
+def modeled(translator: mh.Translator) -> Any:
     limits = Limits(numbers=20_000)
     with TestClient(application(named([translator]), limits), base_url="http://localhost") as client:
         yield client
 
 
 def test_translations_and_their_details_are_the_model_s(
-    modelled: TestClient, translator: mh.Translator
+    modeled: TestClient, translator: mh.Translator
 ) -> None:
     asked = {"q": "I go home.", "source": "en", "target": "ko", "details": True, "alternatives": 2}
-    answer = modelled.post("/translate", json=asked).json()
+    answer = modeled.post("/translate", json=asked).json()
     ours = translator.translate("I go home.", nbest=3, alignment=True)
     assert answer["translatedText"] == ours.text
     assert answer["alternatives"] == [one.text for one in ours.alternatives if one.text != ours.text]
@@ -386,42 +386,42 @@ def test_translations_and_their_details_are_the_model_s(
     assert answer["details"]["tokenScores"] == pytest.approx(ours.token_scores, abs=1e-4)
 
 
-def test_scores_are_the_model_s(modelled: TestClient, translator: mh.Translator) -> None:
+def test_scores_are_the_model_s(modeled: TestClient, translator: mh.Translator) -> None:
     asked = {
         "q": ["I go home.", "We read."],
         "translation": ["집에 간다.", "책"],
         "source": "en",
         "target": "ko",
     }
-    answer = modelled.post("/score", json=asked).json()["scores"]
+    answer = modeled.post("/score", json=asked).json()["scores"]
     ours = translator.score(asked["q"], asked["translation"])  # type: ignore[arg-type]
     assert [one["logProbability"] for one in answer] == pytest.approx(
         [one.log_probability for one in ours], abs=1e-4
     )
     assert [one["tokens"] for one in answer] == [one.tokens for one in ours]
-    wrong = modelled.post("/score", json={**asked, "translation": "one"})
+    wrong = modeled.post("/score", json={**asked, "translation": "one"})
     assert (wrong.status_code, wrong.json()["error"]) == (400, "q has 2 texts, but translation has 1")
 
 
-def test_attention_maps_are_the_model_s(modelled: TestClient, translator: mh.Translator) -> None:
+def test_attention_maps_are_the_model_s(modeled: TestClient, translator: mh.Translator) -> None:
     asked = {"q": "I go home.", "translation": "집에 간다.", "source": "en", "target": "ko"}
-    answer = modelled.post("/attention", json=asked).json()
+    answer = modeled.post("/attention", json=asked).json()
     ours = translator.attention(asked["q"], asked["translation"])
     assert (answer["sourceTokens"], answer["targetTokens"]) == (ours.source_tokens, ours.target_tokens)
     for kind in ("encoder", "decoder", "cross"):
         for layer, maps in enumerate(getattr(ours.trace, kind)):
             assert torch.tensor(answer[kind][layer]) == pytest.approx(maps[0].numpy(), abs=1e-5)
-    one = modelled.post("/attention", json={**asked, "layer": 1}).json()
+    one = modeled.post("/attention", json={**asked, "layer": 1}).json()
     assert all(one[kind] == answer[kind][1:] for kind in ("encoder", "decoder", "cross"))
-    none = modelled.post("/attention", json={**asked, "layer": 2})
+    none = modeled.post("/attention", json={**asked, "layer": 2})
     assert (none.status_code, none.json()["error"]) == (400, "layer is 2, but the model has 2, from 0")
-    too_long = modelled.post("/attention", json={**asked, "q": "I go home. " * 30})
+    too_long = modeled.post("/attention", json={**asked, "q": "I go home. " * 30})
     assert too_long.status_code == 400
     assert "numbers, but at most 20000 are given" in too_long.json()["error"]
 
 
 def test_what_a_request_alone_tells_is_checked_before_it_waits(
-    modelled: TestClient, monkeypatch: pytest.MonkeyPatch
+    modeled: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def submit(*_: Any) -> None:
         raise AssertionError("it has a place in the queue")
@@ -435,21 +435,21 @@ def test_what_a_request_alone_tells_is_checked_before_it_waits(
         ("/score", {"q": "I go home. " * 90, "translation": "a"}),
         ("/score", {"translation": "a " * 900}),
     ):
-        assert modelled.post(path, json={**asked, **wrong}).status_code == 400, (path, wrong)
+        assert modeled.post(path, json={**asked, **wrong}).status_code == 400, (path, wrong)
 
 
-def test_a_word_without_end_is_translated_without_a_warning_in_the_log(modelled: TestClient) -> None:
-    answer = modelled.post("/translate", json={"q": "x" * 300, "source": "en", "target": "ko"})
+def test_a_word_without_end_is_translated_without_a_warning_in_the_log(modeled: TestClient) -> None:
+    answer = modeled.post("/translate", json={"q": "x" * 300, "source": "en", "target": "ko"})
     assert answer.status_code == 200
 
 
-def test_html_goes_through_the_model_with_every_tag(modelled: TestClient) -> None:
+def test_html_goes_through_the_model_with_every_tag(modeled: TestClient) -> None:
     page = "<p>I <b>go <i>home</i></b>.</p>"
     asked = {"q": page, "source": "en", "target": "ko", "format": "html"}
-    found = modelled.post("/translate", json=asked).json()["translatedText"]
+    found = modeled.post("/translate", json=asked).json()["translatedText"]
     assert found.startswith("<p>")
     assert [found.count(tag) for tag in ("<b>", "<i>", "</i>", "</b>")] == [1, 1, 1, 1]
-    answer = modelled.post("/translate", json={**asked, "alternatives": 2}).json()
+    answer = modeled.post("/translate", json={**asked, "alternatives": 2}).json()
     assert answer["translatedText"] == found
     assert answer["alternatives"]
     for one in answer["alternatives"]:
@@ -464,7 +464,7 @@ def test_maps_are_the_torch_engine_s(client: TestClient) -> None:
     )
 
 
-def test_ctranslate2_serves_the_same(translator: mh.Translator, tmp_path: Path, modelled: TestClient) -> None:
+def test_ctranslate2_serves_the_same(translator: mh.Translator, tmp_path: Path, modeled: TestClient) -> None:
     pytest.importorskip("ctranslate2")
     folder = tmp_path / "model"
     engine: Any = translator.engine

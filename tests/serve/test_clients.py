@@ -11,8 +11,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from listening_process import Process, listening_process
-from tiny import tiny_model
+from support.listening_process import Process, listening_process
+from support.tiny import tiny_model
 
 pytestmark = pytest.mark.heavy
 CLIENTS = Path(__file__).parent / "clients"

@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from listening_process import Process, listening_process
-from tiny import tiny_model
+from support.listening_process import Process, listening_process
+from support.tiny import tiny_model
 
 pytestmark = pytest.mark.heavy
 REQUESTS = 100_000

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyheads.serve.html import Document
-from manyheads.translate import Translation
+from manyheads.translator import Translation
 
 
 def mirrored(text: str) -> Translation:

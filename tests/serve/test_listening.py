@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from listening_process import listening_process
 from manyheads.errors import ConfigError, RequestError
 from manyheads.serve.limits import Limits
 from manyheads.serve.server import bound
-from scripted import Scripted
+from support.listening_process import listening_process
+from support.scripted import Scripted
 
 BODY = json.dumps({"q": "one two", "source": "en", "target": "ko"}).encode()
 HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

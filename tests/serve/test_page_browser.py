@@ -11,12 +11,12 @@ import pytest
 from test_page_paths import write_log
 
 import manyheads as mh
-from manyheads.look.maps import in_words
-from manyheads.look.maps import stacked as maps_of
-from manyheads.look.walk import walked
+from manyheads.look.attention_data import in_words
+from manyheads.look.attention_data import stacked as maps_of
+from manyheads.look.forward_walk import walked
 from manyheads.serve.limits import Limits
-from manyheads.serve.words import Words
-from scripted import Scripted
+from manyheads.serve.word_alignment import Words
+from support.scripted import Scripted
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -289,7 +289,7 @@ def test_nothing_that_a_text_holds_can_act(visit: Open, listening: Any) -> None:
 
 
 @pytest.mark.heavy
-def test_confidence_is_the_models_and_shown_by_more_than_colour(
+def test_confidence_is_the_models_and_shown_by_more_than_color(
     visit: Open, listening: Any, speaker: mh.Translator
 ) -> None:
     words = Words.of(speaker.translate(SOURCE, beam=4, nbest=4, alignment=True))
@@ -315,7 +315,7 @@ def test_confidence_is_the_models_and_shown_by_more_than_colour(
             )
             for level in ("sure", "fair", "unsure")
         }
-        assert len(set(seen.values())) == 3, "told apart without colour"
+        assert len(set(seen.values())) == 3, "told apart without color"
 
 
 @pytest.mark.heavy

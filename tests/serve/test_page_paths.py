@@ -10,20 +10,20 @@ from starlette.testclient import TestClient
 
 import manyheads as mh
 from manyheads.errors import RequestError
-from manyheads.look.maps import described
-from manyheads.look.walk import walked
+from manyheads.look.attention_data import described
+from manyheads.look.forward_walk import walked
 from manyheads.serve.app import application
 from manyheads.serve.limits import Limits
 from manyheads.serve.training import MOST_POINTS, Runs
-from manyheads.serve.words import Words
-from manyheads.serve.work import named
-from manyheads.translate import Translation
+from manyheads.serve.word_alignment import Words
+from manyheads.serve.worker import named
+from manyheads.translator import Translation
 
 ASKED = {"q": "I go home.", "translation": "집에 간다.", "source": "en", "target": "ko"}
 
 
 @pytest.fixture(scope="module")
-def modelled(translator: mh.Translator) -> Any:
+def modeled(translator: mh.Translator) -> Any:
     limits = Limits(numbers=40_000)
     with TestClient(application(named([translator]), limits), base_url="http://localhost") as client:
         yield client
@@ -46,9 +46,9 @@ def test_words_have_the_chance_of_all_their_tokens_and_the_words_they_came_from(
     assert Words.of(Translation("", "")).told() == {"sourceWords": [], "words": []}
 
 
-def test_details_tell_the_words(modelled: TestClient, translator: mh.Translator) -> None:
+def test_details_tell_the_words(modeled: TestClient, translator: mh.Translator) -> None:
     asked = {"q": "I go home.", "source": "en", "target": "ko", "details": True}
-    details = modelled.post("/translate", json=asked).json()["details"]
+    details = modeled.post("/translate", json=asked).json()["details"]
     ours = translator.translate("I go home.", alignment=True)
     assert details["sourceWords"] == ["I", "go", "home", "."]
     total = sum(math.log(one["chance"]) for one in details["words"])
@@ -56,8 +56,8 @@ def test_details_tell_the_words(modelled: TestClient, translator: mh.Translator)
     assert {n for one in details["words"] for n in one["sources"]} <= set(range(4))
 
 
-def test_look_answers_what_the_attention_page_shows(modelled: TestClient, translator: mh.Translator) -> None:
-    answer = modelled.post("/look", json=ASKED)
+def test_look_answers_what_the_attention_page_shows(modeled: TestClient, translator: mh.Translator) -> None:
+    answer = modeled.post("/look", json=ASKED)
     ours = described(
         translator.attention(ASKED["q"], ASKED["translation"]), source=ASKED["q"], target="집에 간다."
     )
@@ -65,8 +65,8 @@ def test_look_answers_what_the_attention_page_shows(modelled: TestClient, transl
 
 
 @pytest.mark.parametrize("path", ["/attention", "/look", "/walk"])
-def test_letters_stand_as_they_are(modelled: TestClient, path: str) -> None:
-    assert "집에 간다." in modelled.post(path, json=ASKED).content.decode()
+def test_letters_stand_as_they_are(modeled: TestClient, path: str) -> None:
+    assert "집에 간다." in modeled.post(path, json=ASKED).content.decode()
 
 
 @pytest.mark.parametrize(("path", "advice"), [("/attention", ", or one layer"), ("/look", ""), ("/walk", "")])
@@ -83,18 +83,18 @@ def test_too_long_a_sentence_is_told_by_kind_and_with_advice_that_helps(
     assert answer.json()["error"].endswith(f"take a shorter sentence{advice}")
 
 
-def test_details_have_the_sentences_that_are_translated_one_by_one(modelled: TestClient) -> None:
+def test_details_have_the_sentences_that_are_translated_one_by_one(modeled: TestClient) -> None:
     asked = {"q": "I go home.  We read!\n- \nHome.", "source": "en", "target": "ko", "details": True}
-    details = modelled.post("/translate", json=asked).json()["details"]
+    details = modeled.post("/translate", json=asked).json()["details"]
     assert details["sentences"] == ["I go home.", "We read!", "Home."]
 
 
-def test_walk_answers_the_models_numbers(modelled: TestClient, translator: mh.Translator) -> None:
-    answer = modelled.post("/walk", json={**ASKED, "stack": "decoder", "layer": 1, "width": 5})
+def test_walk_answers_the_models_numbers(modeled: TestClient, translator: mh.Translator) -> None:
+    answer = modeled.post("/walk", json={**ASKED, "stack": "decoder", "layer": 1, "width": 5})
     ours = walked(translator, ASKED["q"], ASKED["translation"], stack="decoder", layer=1, width=5)
     pieces = [translator.subwords.target.piece(one) for one in range(5)]
     assert answer.json() == {**json.loads(json.dumps(ours)), "vocabulary": pieces}
-    assert modelled.post("/walk", params=ASKED).json()["stack"] == "encoder"
+    assert modeled.post("/walk", params=ASKED).json()["stack"] == "encoder"
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ def test_walk_answers_the_models_numbers(modelled: TestClient, translator: mh.Tr
     ],
 )
 def test_what_is_too_much_is_a_clear_400(
-    modelled: TestClient, path: str, changes: dict[str, Any], error: str
+    modeled: TestClient, path: str, changes: dict[str, Any], error: str
 ) -> None:
-    answer = modelled.post(path, json={**ASKED, **changes})
+    answer = modeled.post(path, json={**ASKED, **changes})
     assert answer.status_code == 400
     assert error in answer.json()["error"]
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 import manyheads as mh
-from manyheads.look.maps import described
+from manyheads.look.attention_data import described
 
 NASTY = [
     "</script><img src=x onerror=alert(1)>",

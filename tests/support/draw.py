@@ -87,7 +87,7 @@ def configs(draw: st.DrawFn, **fixed: Any) -> mh.ModelConfig:
         "learned_length": 14,  # two of the longest sentences: a test puts one behind another
         "activation": one_of("relu", "gelu", "swish"),
         "norm": one_of("post", "pre"),
-        "normalisation": one_of("layer", "batch"),
+        "normalization": one_of("layer", "batch"),
         "residuals": draw(st.booleans()),
         "ties": ties,
         "output_bias": draw(st.booleans()),
@@ -135,7 +135,7 @@ def compared_configs(draw: st.DrawFn, kind: str) -> mh.ModelConfig:
 
 
 def model_of(config: mh.ModelConfig) -> Any:
-    """In float64 and at rest, always the same; batch normalisation with other than initial statistics."""
+    """In float64 and at rest, always the same; batch normalization with other than initial statistics."""
     torch.manual_seed(1)
     model = make_model(config).double()
     for module in model.modules():

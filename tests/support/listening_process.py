@@ -12,7 +12,7 @@ from typing import IO
 CODE = """
 import sys
 sys.path[:0] = [{tests!r}]
-from scripted import Scripted
+from support.scripted import Scripted
 from manyheads.serve import server
 if not {model!r}:
     server.load = lambda *_, **__: Scripted(seconds={seconds})

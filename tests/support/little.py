@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import manyheads as mh
+from manyheads import playground
 from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
 from manyheads.demo import recipe, write_corpus
 from manyheads.paper.budget import Budget
 from manyheads.paper.trials import Trial
-from manyheads.text import playground
 
 MODEL = mh.ModelConfig(layers=1, d_model=16, d_ff=16, heads=2, dropout=0.0)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from manyheads.config import SearchConfig
 from manyheads.errors import RequestError
-from manyheads.serve.work import Served, named
-from manyheads.translate import Translation
+from manyheads.serve.worker import Served, named
+from manyheads.translator import Translation
 
 
 class Words:

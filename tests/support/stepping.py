@@ -6,7 +6,7 @@ import torch
 from hypothesis import strategies as st
 
 import manyheads as mh
-from draw import WORDS
+from support.draw import WORDS
 
 TOKEN = st.integers(0, WORDS - 1)
 SOURCE = st.lists(TOKEN, max_size=6)

@@ -5,10 +5,10 @@ from pathlib import Path
 import torch
 
 import manyheads as mh
-from draw import stir
 from manyheads import checkpoint
 from manyheads.config import SubwordConfig
 from manyheads.text.subwords import SubwordPair, Subwords
+from support.draw import stir
 
 TEXTS = ["나는 오늘 집에 간다.", "I go home today.", "We read a book at school."] * 20
 

@@ -131,7 +131,7 @@ def test_utf_16_is_refused_with_the_remedy(tmp_path: Path) -> None:
         (b"y" * 1_000_000, b"x", "a.en", "line of a megabyte or more", ""),
     ],
 )
-def test_bad_text_is_named_and_its_neighbours_arrive(
+def test_bad_text_is_named_and_its_neighbors_arrive(
     tmp_path: Path, source: bytes, target: bytes, file: str, reason: str, detail: str
 ) -> None:
     found = read_plain(tmp_path, b"one\n" + source + b"\nlast\n", b"eins\n" + target + b"\nletzte\n")
@@ -271,7 +271,7 @@ def test_the_very_language_goes_before_its_relatives(tmp_path: Path) -> None:
     (tmp_path / "a.tmx").write_text(kin, encoding="utf-8")
     assert (
         texts(list(read(InputConfig(files=(f"{tmp_path}/a.tmx",)), wanted))) == []
-    )  # a neighbour's is not it
+    )  # a neighbor's is not it
 
 
 def test_of_two_segments_in_one_language_the_first_counts(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ import pytest
 
 from manyheads.errors import ConfigError, DataError, RequestError
 from manyheads.progress import Bars, Lines, Progress, watched
-from manyheads.text.known.download import PartialFile, download, version_of
-from manyheads.text.known.get import get
-from manyheads.text.known.table import Corpus, Pair, Part, Table, load_table
+from manyheads.text.datasets.catalog import Corpus, Pair, Part, Table, load_table
+from manyheads.text.datasets.download import PartialFile, download, version_of
+from manyheads.text.datasets.get import get
 
 ROOT = Path(__file__).parents[2]
 BODY = bytes(range(256)) * 2000  # 512 kB
@@ -176,7 +176,7 @@ def test_a_dropped_connection_goes_on_where_it_broke_off(site: Site, tmp_path: P
 def test_a_killed_download_is_continued_by_the_next_process(site: Site, tmp_path: Path) -> None:
     address = site.put("/file", BODY, ("stall", HALF))
     code = (
-        "import sys, pathlib; from manyheads.text.known.download import download; "
+        "import sys, pathlib; from manyheads.text.datasets.download import download; "
         "download(sys.argv[1], pathlib.Path(sys.argv[2]))"
     )
     part = tmp_path / "file.part"
@@ -588,7 +588,7 @@ def test_the_folder_says_where_it_is_from(site: Site, tmp_path: Path) -> None:
     page = json.loads((tmp_path / "source.json").read_text(encoding="utf-8"))
     seen = {"address": f"{site.base}/c.zip", "size": len(body), "sha256": hashlib.sha256(body).hexdigest()}
     assert page["splits"]["train"]["downloads"] == [seen]
-    assert (page["corpus"], page["pair"], page["licence"]) == ("toy", "en-de", "CC0")
+    assert (page["corpus"], page["pair"], page["license"]) == ("toy", "en-de", "CC0")
     assert got.sha256 == {seen["address"]: seen["sha256"]}
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", page["date"])
 
@@ -752,7 +752,7 @@ def test_a_test_set_without_the_file_it_should_have_is_damaged(
 
 
 def test_the_playground_is_written_without_a_network(tmp_path: Path) -> None:
-    from manyheads.text import playground
+    from manyheads import playground
 
     got = get("playground", "en-ko", tmp_path)
     counts = {name: split.pairs for name, split in got.splits.items()}
@@ -782,7 +782,7 @@ def test_a_call_that_fails_leaves_the_corpus_that_was_there_and_no_trace_of_itse
     def fail(*_: Any, **__: Any) -> None:
         raise DataError("no network")
 
-    monkeypatch.setattr("manyheads.text.playground.corpus", fail)
+    monkeypatch.setattr("manyheads.playground.corpus", fail)
     for folder in ("old", "new"):
         with pytest.raises(DataError, match="no network"):
             get("playground", "en-ko", tmp_path / folder, again=True)
@@ -801,8 +801,8 @@ def known() -> list[Corpus]:
 def test_every_row_of_the_table_is_well_formed(corpus: Corpus) -> None:
     table = load_table()
     assert corpus.title
-    assert corpus.licence
-    assert corpus.licence_at
+    assert corpus.license
+    assert corpus.license_at
     assert corpus.parts()
     for text in corpus.pairs or ["en-ko", "ko-en"]:
         pair = Pair.of(text)
@@ -888,7 +888,7 @@ def test_one_line_of_ones_own_mends_a_moved_address(site: Site, tmp_path: Path, 
     [
         ("adresses.statmt = 1", "unknown key adresses; did you mean addresses"),
         ("[corpora.a]\ntitel = 1", "unknown key titel; did you mean title"),
-        ("[corpora.a]\ntitle = 'a'", "corpora.a lacks licence, licence_at, homepage, splits"),
+        ("[corpora.a]\ntitle = 'a'", "corpora.a lacks license, license_at, homepage, splits"),
         ("corpora.a = 1", "shape of the corpora in known.toml"),
         ("addresses = 1", "are tables"),
         ("= 1", "is not TOML"),
@@ -902,7 +902,7 @@ def test_one_line_of_ones_own_mends_a_moved_address(site: Site, tmp_path: Path, 
     ],
 )
 def test_a_wrong_table_is_told_what_is_wrong(tmp_path: Path, written: str, message: str) -> None:
-    part = "[corpora.a]\ntitle='a'\nlicence='a'\nlicence_at='a'\nhomepage='a'\nsplits.train = ["
+    part = "[corpora.a]\ntitle='a'\nlicense='a'\nlicense_at='a'\nhomepage='a'\nsplits.train = ["
     (tmp_path / "own.toml").write_text(written.format(part=part) if "{part}" in written else written)
     with pytest.raises(ConfigError, match=re.escape(message)):
         load_table(tmp_path / "own.toml")
@@ -954,7 +954,7 @@ def manyheads(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]
 def own_table(site: Site, tmp_path: Path, body: bytes) -> Path:
     own = tmp_path / "own.toml"
     own.write_text(
-        "[corpora.toy]\ntitle = 'A toy'\nlicence = 'CC0'\nlicence_at = 'here'\nhomepage = 'here'\n"
+        "[corpora.toy]\ntitle = 'A toy'\nlicense = 'CC0'\nlicense_at = 'here'\nhomepage = 'here'\n"
         "pairs = ['en-de']\n"
         f"splits.train = [{{ address = '{site.put('/c.zip', body)}', member = 'in/c.{{language}}' }}]\n"
     )
@@ -966,9 +966,9 @@ def test_the_command_brings_a_corpus_and_says_what_it_brought(site: Site, tmp_pa
     done = manyheads("get", "toy", "--table", str(own), folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (
-        done.stdout == "toy en-de is in toy.en-de\ntrain: 3 pairs, train.en train.de\nlicence: CC0 (here)\n"
+        done.stdout == "toy en-de is in toy.en-de\ntrain: 3 pairs, train.en train.de\nlicense: CC0 (here)\n"
     )
-    assert done.stderr.splitlines()[:2] == ["A toy", "licence: CC0 (here)"]
+    assert done.stderr.splitlines()[:2] == ["A toy", "license: CC0 (here)"]
     assert "c.zip: done in" in done.stderr
     assert text(tmp_path / "toy.en-de", "train.en") == ENGLISH
     second = manyheads("get", "toy", "--table", str(own), "--json", folder=tmp_path)
@@ -999,14 +999,14 @@ def test_a_wrong_command_is_one_clear_line_and_exit_code_2(
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"manyheads: {message}\n")
 
 
-def test_the_list_shows_names_pairs_and_licences(tmp_path: Path) -> None:
+def test_the_list_shows_names_pairs_and_licenses(tmp_path: Path) -> None:
     done = manyheads("get", "--list", "--json", folder=tmp_path)
     rows = {row["name"]: row for row in json.loads(done.stdout)}
     assert rows["wmt14"]["bytes"] == 657632379 + 918311367 + 80418416
     shown = load_table().to_text()
     for name, row in rows.items():
         assert f"{name}\n" in shown
-        assert row["licence"] in shown
+        assert row["license"] in shown
         assert ", ".join(row["pairs"]) in shown
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from manyheads.errors import ConfigError, DataError
-from manyheads.text.playground import CONSTRUCTIONS, Example, corpus, examples, lexicon, split_of
-from manyheads.text.playground.author import Author
-from manyheads.text.playground.english import english
-from manyheads.text.playground.german import german
-from manyheads.text.playground.korean import korean, particle
-from manyheads.text.playground.lexicon import (
+from manyheads.playground import CONSTRUCTIONS, Example, corpus, examples, lexicon, split_of
+from manyheads.playground.author import Author
+from manyheads.playground.english import english
+from manyheads.playground.german import german
+from manyheads.playground.korean import korean, particle
+from manyheads.playground.lexicon import (
     HE,
     HOME,
     RAINING,
@@ -29,7 +29,7 @@ from manyheads.text.playground.lexicon import (
     time_named,
     verb_named,
 )
-from manyheads.text.playground.meaning import (
+from manyheads.playground.meaning import (
     GAP,
     Adjective,
     Because,

@@ -2,11 +2,11 @@
 
 import re
 
-from manyheads.text.playground import CONSTRUCTIONS, treebank
-from manyheads.text.playground.author import Author
-from manyheads.text.playground.english import english
-from manyheads.text.playground.trees import english_tree
-from manyheads.text.trees import Tree, leaves, linearise
+from manyheads.playground import CONSTRUCTIONS, treebank
+from manyheads.playground.author import Author
+from manyheads.playground.english import english
+from manyheads.playground.trees import english_tree
+from manyheads.text.trees import Tree, leaves, linearize
 
 LABELS = {"TOP", "S", "SQ", "SBAR", "SBARQ", "NP", "VP", "PP", "ADVP", "ADJP", "PRT", "WHNP", "WHADVP"}
 VERBS = {"MD", "TO", "VB", "VBD", "VBG", "VBP", "VBZ"}
@@ -67,7 +67,7 @@ def test_a_sentence_has_one_tree() -> None:
 def test_labels_and_tags_are_those_of_the_penn_treebank() -> None:
     for tree in treebank(train=500, valid=0, test=0)["train"]:
         assert tree.label == "TOP"
-        tokens = linearise(tree)
+        tokens = linearize(tree)
         assert {token[1:] for token in tokens if token.startswith("(")} <= LABELS
         assert {token[1:-1] for token in tokens if token.startswith("[")} <= TAGS
 

@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given
 
-from manyheads.text.segments import by_force, has_words, parts, shortened
+from manyheads.text.segmentation import by_force, has_words, parts, shortened
 
 LANGUAGES = st.sampled_from(["en", "ko", "de", "und", "zh-Hant"])
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import manyheads as mh
 from manyheads.config import BEGIN, END, UNKNOWN, SubwordConfig
-from manyheads.text.sampling import Sampler
-from manyheads.text.subwords import SubwordPair, Subwords, normalise
+from manyheads.text.subword_regularization import Sampler
+from manyheads.text.subwords import SubwordPair, Subwords, normalize
 
 ENGLISH = [
     "I go home.",
@@ -58,23 +58,23 @@ ANY_TEXT = st.text(max_size=40) | st.text(st.sampled_from(ODD), max_size=40)
 @example(text="\u2581a\u2581")
 @example(text="half \ud83d and whole \ud83d\ude00")
 @example(text="<s> </s> <unk> <0x0A> \u2047")
-def test_decoding_gives_back_the_normalised_text(kind: str, text: str) -> None:
+def test_decoding_gives_back_the_normalized_text(kind: str, text: str) -> None:
     subwords = SUBWORDS[kind]
     ids = subwords.encode(text)
-    assert subwords.decode(ids) == normalise(text)
+    assert subwords.decode(ids) == normalize(text)
     assert not {UNKNOWN, BEGIN, END} & set(ids)
 
 
-def test_normalised_means_composed_single_spaced_and_spellable() -> None:
-    assert normalise("\u1100\u1161\u11a8") == "각"
-    assert normalise(" a\u3000\n b ") == "a b"
-    assert normalise("a\u2581b") == "a_b"
-    assert normalise("\ud83d\ude00 \ud83d") == "😀 \ufffd"
+def test_normalized_means_composed_single_spaced_and_spellable() -> None:
+    assert normalize("\u1100\u1161\u11a8") == "각"
+    assert normalize(" a\u3000\n b ") == "a b"
+    assert normalize("a\u2581b") == "a_b"
+    assert normalize("\ud83d\ude00 \ud83d") == "😀 \ufffd"
 
 
 @given(ANY_TEXT)
-def test_normalising_twice_changes_nothing_more(text: str) -> None:
-    assert normalise(normalise(text)) == normalise(text)
+def test_normalizing_twice_changes_nothing_more(text: str) -> None:
+    assert normalize(normalize(text)) == normalize(text)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -97,7 +97,7 @@ def test_reserved_symbols_are_one_piece_wherever_they_stand() -> None:
             SubwordConfig(reserved=(wrong,))
 
 
-def test_text_that_speaks_of_sentence_ends_can_be_learnt_from() -> None:
+def test_text_that_speaks_of_sentence_ends_can_be_learned_from() -> None:
     texts = [f"<s> {text} </s> <unk>" for text in ENGLISH]
     pair = SubwordPair.train(lambda: iter(zip(texts, KOREAN, strict=True)), replace(SMALL, vocabulary=360))
     assert pair.source.decode(pair.source.encode(texts[0])) == texts[0]
@@ -205,7 +205,7 @@ def test_without_chance_our_splits_are_sentencepieces(kind: str, text: str) -> N
 @given(text=ANY_TEXT, seed=st.integers(0, 1000))
 def test_a_split_drawn_by_chance_is_of_the_same_text(kind: str, text: str, seed: int) -> None:
     drawn = Sampler(SUBWORDS[kind], 0.3).sample(text, random.Random(seed))
-    assert SUBWORDS[kind].decode(drawn) == normalise(text)
+    assert SUBWORDS[kind].decode(drawn) == normalize(text)
 
 
 def test_reserved_symbols_are_not_split_by_chance() -> None:

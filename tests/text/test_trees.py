@@ -13,7 +13,7 @@ from manyheads.errors import DataError
 from manyheads.text import trees
 from manyheads.text.corpus import Bad, BadText
 from manyheads.text.subwords import Subwords
-from manyheads.text.trees import Leaf, Tree, cleaned, leaves, linearise, parse, read_trees, restore, tokens_of
+from manyheads.text.trees import Leaf, Tree, cleaned, leaves, linearize, parse, read_trees, restore, tokens_of
 
 CAT = "(TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))"
 SENTENCE = ["The", "cat", "sleeps", "."]
@@ -54,14 +54,14 @@ def test_a_tree_is_its_line(tree: Tree) -> None:
 
 @given(TREES)
 def test_a_tree_is_its_tokens_and_words(tree: Tree) -> None:
-    found = restore("".join(linearise(tree)), words(tree))
+    found = restore("".join(linearize(tree)), words(tree))
     assert found.tree == tree
     assert found.well_formed
 
 
 @given(TREES)
 def test_tags_that_are_known_need_not_be_right_among_the_tokens(tree: Tree) -> None:
-    tokens = ["[]" if token.startswith("[") else token for token in linearise(tree)]
+    tokens = ["[]" if token.startswith("[") else token for token in linearize(tree)]
     found = restore(" ".join(tokens), words(tree), tags(tree))
     assert found.tree == tree
     assert found.well_formed
@@ -69,17 +69,17 @@ def test_tags_that_are_known_need_not_be_right_among_the_tokens(tree: Tree) -> N
 
 @given(TREES)
 def test_tokens_need_no_spaces_between_them(tree: Tree) -> None:
-    tokens = linearise(tree)
+    tokens = linearize(tree)
     assert tokens_of("".join(tokens)) == tokens_of(" ".join(tokens)) == tokens
 
 
 def test_the_tokens_of_a_tree() -> None:
     tokens = ["(TOP", "(S", "(NP", "[DT]", "[NN]", ")NP", "(VP", "[VBZ]", ")VP", "[.]", ")S", ")TOP"]
-    assert linearise(parse(CAT)) == tokens
+    assert linearize(parse(CAT)) == tokens
 
 
 def test_each_token_is_one_piece() -> None:
-    tokens = linearise(parse(CAT))
+    tokens = linearize(parse(CAT))
     config = SubwordConfig(vocabulary=len(set(tokens)) + 4, byte_fallback=False, reserved=tuple(set(tokens)))
     subwords = Subwords.train(["".join(tokens)] * 3, config)
     assert subwords.pieces("".join(tokens)) == ["▁", *tokens]
@@ -90,7 +90,7 @@ def test_nesting_has_no_limit() -> None:
     deep = "(X " * 5000 + "(NN cat)" + ")" * 5000
     tree = parse(deep)
     assert str(tree) == deep
-    assert str(restore("".join(linearise(tree)), ["cat"]).tree) == deep
+    assert str(restore("".join(linearize(tree)), ["cat"]).tree) == deep
     assert str(cleaned(tree)) == deep
 
 
@@ -106,13 +106,13 @@ def test_any_output_becomes_a_tree_over_the_words(tokens: list[str], count: int,
     assert given_tags is None or tags(found.tree) == given_tags
     if "" not in labels(found.tree):  # a bare bracket can be written, but a file has no such label
         assert parse(str(found.tree)) == found.tree
-    again = restore("".join(linearise(found.tree)), sentence, given_tags)
+    again = restore("".join(linearize(found.tree)), sentence, given_tags)
     assert again.tree == found.tree
     assert again.well_formed
 
 
 def labels(tree: Tree) -> list[str]:
-    return [token[1:] for token in linearise(tree) if token.startswith("(")]
+    return [token[1:] for token in linearize(tree) if token.startswith("(")]
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 import manyheads as mh
 from manyheads.config import ModelConfig, TrainConfig
 from manyheads.data.batches import Batch
-from manyheads.kernels import IGNORED
-from manyheads.train import captured
-from manyheads.train.captured import BatchSize, FlatGradient, can_capture, fill_up, unpack
+from manyheads.ops.dispatch import IGNORED
+from manyheads.train import captured_step as captured
+from manyheads.train.captured_step import BatchSize, FlatGradient, can_capture, fill_up, unpack
 
 SENTENCES = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size=0, max_size=12)
 
@@ -83,18 +83,18 @@ def test_every_gradient_has_a_place_of_its_own_in_the_row() -> None:
     [
         ({"attention": "additive"}, {}),
         ({"attention_dropout": 0.1}, {}),
-        ({"normalisation": "batch"}, {}),
+        ({"normalization": "batch"}, {}),
         ({"heads": 1, "d_model": 512}, {}),
         ({}, {"precision": "float32"}),
         ({}, {"capture": False}),
         ({}, {"compile": True}),
-        ({}, {"optimiser": "muon"}),
+        ({}, {"optimizer": "muon"}),
     ],
 )
 def test_what_has_no_kernel_of_fixed_shape_is_not_captured(
     model: dict[str, object], train: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from manyheads import kernels
+    from manyheads.ops import dispatch as kernels
 
     monkeypatch.setattr(kernels, "there_is_triton", lambda: True)
     gpu = torch.device("cuda")

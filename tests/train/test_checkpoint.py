@@ -17,7 +17,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 import manyheads as mh
-from manyheads import checkpoint, folders
+from manyheads import atomic_io as folders
+from manyheads import checkpoint
 from manyheads.config import SubwordConfig
 from manyheads.model import make_model
 from manyheads.text.subwords import SubwordPair, Subwords
@@ -40,7 +41,7 @@ def saved(folder: Path, seed: int = 0, config: mh.Config = CONFIG) -> mh.Transfo
         step=7,
         languages=LANGUAGES,
         training={"epoch": 2},
-        optimiser={"a/exp_avg": torch.ones(3), "a/step": torch.tensor(7.0)},
+        optimizer={"a/exp_avg": torch.ones(3), "a/step": torch.tensor(7.0)},
     )
     return model
 
@@ -53,7 +54,7 @@ def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
     assert not again.training
     assert subwords.source.sha256 == SUBWORDS.sha256
     assert (told.step, told.languages, told.training, told.config) == (7, LANGUAGES, {"epoch": 2}, CONFIG)
-    state = checkpoint.read_tensors(tmp_path / "model" / "optimiser.safetensors")
+    state = checkpoint.read_tensors(tmp_path / "model" / "optimizer.safetensors")
     assert {name: one.tolist() for name, one in state.items()} == {
         "a/exp_avg": [1.0, 1.0, 1.0],
         "a/step": 7.0,
@@ -62,7 +63,7 @@ def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ties", ["three-way", "two-way", "none"])
 def test_tied_matrices_are_stored_once_and_stay_tied(tmp_path: Path, ties: Any) -> None:
-    config = mh.Config(model=replace(CONFIG.model, ties=ties, normalisation="batch"))
+    config = mh.Config(model=replace(CONFIG.model, ties=ties, normalization="batch"))
     saved(tmp_path / "model", config=config)
     stored = checkpoint.read_tensors(tmp_path / "model" / "weights.safetensors")
     large = [name for name, one in stored.items() if one.shape == (300, 8)]
@@ -234,7 +235,7 @@ def test_a_full_disk_keeps_the_checkpoint_before_and_says_what_is_missing(
     before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
     size = sum(len(data) for data in before.values())
     small_disk(size * share // 20)
-    with pytest.raises(mh.NoRoomError, match=r"model: no room; about [\d,]+ bytes are needed") as fault:
+    with pytest.raises(mh.ResourceError, match=r"model: no room; about [\d,]+ bytes are needed") as fault:
         saved(tmp_path / "model", seed=1)
     assert fault.value.exit_code == 4
     assert {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()} == before
@@ -245,7 +246,7 @@ def test_what_safetensors_says_of_a_full_disk_is_understood(tmp_path: Path) -> N
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
-        with pytest.raises(mh.NoRoomError, match=r"model: no room; about [\d,]+ bytes are needed"):
+        with pytest.raises(mh.ResourceError, match=r"model: no room; about [\d,]+ bytes are needed"):
             saved(tmp_path / "model")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -17,7 +17,7 @@ from manyheads import checkpoint
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
 from manyheads.train.run import train
-from manyheads.train.state import CURVES, draw, spark
+from manyheads.train.run_summary import CURVES, draw, spark
 
 PAIRS = [(f"I have {n} books.", f"나는 책이 {n}권 있다.") for n in range(120)]
 

@@ -9,8 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import manyheads as mh
 from manyheads.model import attention, make_model
-from manyheads.model.recurrent import Recurrence
-from manyheads.train.speed import GATES, met_themselves, training_flops
+from manyheads.model.baselines.recurrent import Recurrence
+from manyheads.train.flops import GATES, met_themselves, training_flops
 
 SIZES: dict[str, Any] = {
     "vocabulary": 11,

@@ -16,10 +16,10 @@ import manyheads as mh
 from manyheads import checkpoint
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
-from manyheads.engines.slots import can_serve
+from manyheads.inference.cuda_graph_search import can_serve
 from manyheads.model import KINDS, make_model
-from manyheads.search import Wish
-from manyheads.train.captured import can_capture
+from manyheads.search.beam import DecodingConstraints
+from manyheads.train.captured_step import can_capture
 from manyheads.train.run import train
 
 PAIRS = [(f"I have {n} books.", f"나는 책이 {n}권 있다.") for n in range(60)]
@@ -177,7 +177,7 @@ def test_other_formats_hold_the_transformer_alone(
 
 
 def test_a_walk_is_through_the_papers_layers(folders: dict[str, Path]) -> None:
-    from manyheads.look.walk import walked
+    from manyheads.look.forward_walk import walked
 
     for name, key in (("lstm", "model.kind is 'recurrent'"), ("experts", "model.experts is 3")):
         with pytest.raises(mh.RequestError, match=key):
@@ -196,15 +196,15 @@ def test_several_kinds_decide_together(folders: dict[str, Path]) -> None:
 def test_captured_graphs_and_compiled_programs_are_the_papers_transformer(
     name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("manyheads.train.captured", "manyheads.engines.slots"):
+    for module in ("manyheads.train.captured_step", "manyheads.inference.cuda_graph_search"):
         monkeypatch.setattr(f"{module}.kernels.there_is_triton", lambda: True)
-    monkeypatch.setattr("manyheads.train.captured.has_kernel", lambda _: True)
+    monkeypatch.setattr("manyheads.train.captured_step.has_kernel", lambda _: True)
     one = config(name, data)
     assert not can_capture(one, torch.device("cuda"))
     assert can_capture(replace(one, model=mh.ModelConfig(**SIZES, heads=2)), torch.device("cuda"))
     model = make_model(MODELS[name])
-    assert not can_serve(model, [Wish(5)], mh.SearchConfig())
-    assert can_serve(make_model(mh.ModelConfig(**SIZES, heads=2)), [Wish(5)], mh.SearchConfig())
+    assert not can_serve(model, [DecodingConstraints(5)], mh.SearchConfig())
+    assert can_serve(make_model(mh.ModelConfig(**SIZES, heads=2)), [DecodingConstraints(5)], mh.SearchConfig())
     with pytest.raises(mh.ConfigError, match=r"train.compile is true, but model\.(kind|experts) is"):
         train(config(name, data, compile=True), tmp_path / "run", device="cpu")
 

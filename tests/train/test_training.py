@@ -23,13 +23,13 @@ import manyheads as mh
 from manyheads import checkpoint
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
-from manyheads.train import loop
+from manyheads.train import trainer as loop
 from manyheads.train.log import Bar, RunLog, read_log
 from manyheads.train.loss import chunked_loss, plain_loss_of_two
 from manyheads.train.objective import Objective
-from manyheads.train.optimiser import make_parts
+from manyheads.train.optimizer import make_parts
 from manyheads.train.run import train
-from manyheads.train.state import described
+from manyheads.train.run_summary import described
 
 SENTENCES = [
     (f"{who} {does} {n} {what}.", f"{누구} {무엇} {n} {하다}.")
@@ -307,9 +307,9 @@ def test_patience_and_time_end_a_run(data: Path, tmp_path: Path) -> None:
     assert (tmp_path / "short" / "model").exists()
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "adamw", "muon"])
-def test_every_optimiser_learns_and_resumes_to_the_bit(data: Path, tmp_path: Path, optimiser: str) -> None:
-    made = config(data, optimiser=optimiser, learning_rate=2e-3, clip=1.0, weight_decay=0.01)
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "muon"])
+def test_every_optimizer_learns_and_resumes_to_the_bit(data: Path, tmp_path: Path, optimizer: str) -> None:
+    made = config(data, optimizer=optimizer, learning_rate=2e-3, clip=1.0, weight_decay=0.01)
     train(made, tmp_path / "whole", device="cpu")
     train(replace(made, train=replace(made.train, steps=6)), tmp_path / "cut", device="cpu")
     train(made, tmp_path / "cut", change_config=True, device="cpu")
@@ -321,7 +321,7 @@ def test_every_optimiser_learns_and_resumes_to_the_bit(data: Path, tmp_path: Pat
 def test_muon_has_the_matrices_inside_alone() -> None:
     untied = mh.ModelConfig(vocabulary=50, layers=1, d_model=16, d_ff=32, heads=2, ties="none")
     model = mh.Transformer(untied)
-    muon, adam = make_parts(model, mh.TrainConfig(optimiser="muon"))
+    muon, adam = make_parts(model, mh.TrainConfig(optimizer="muon"))
     outside = {model.output.weight, model.source_embedding.weight, model.target_embedding.weight}
     assert outside <= set(adam.param_groups[0]["params"])
     assert model.encoder[0].feed_forward.w_1.weight in set(muon.param_groups[0]["params"])  # type: ignore[union-attr]
@@ -406,7 +406,7 @@ def test_a_skipped_step_leaves_running_statistics_alone(
     step_now = lambda: trainers[-1].place.step + 1  # noqa: E731
     monkeypatch.setattr(mh.Transformer, "hidden", spoilt)
     made = config(data)
-    train(replace(made, model=replace(made.model, normalisation="batch")), tmp_path / "run", device="cpu")
+    train(replace(made, model=replace(made.model, normalization="batch")), tmp_path / "run", device="cpu")
     assert all(loss is not None for loss in losses(tmp_path / "run", "valid"))
 
 
@@ -459,7 +459,7 @@ def test_a_full_disk_under_the_log_is_said_with_its_name(
     log = RunLog(tmp_path, 0)
     log.close()
     monkeypatch.setattr(log, "file", Full())
-    with pytest.raises(mh.NoRoomError, match=r"log\.jsonl: no room; about \d+ bytes"):
+    with pytest.raises(mh.ResourceError, match=r"log\.jsonl: no room; about \d+ bytes"):
         log.write("train", 1, {"loss": 1.0})
 
 
@@ -516,11 +516,11 @@ def test_what_goes_wrong_in_writing_a_checkpoint_ends_the_run_soon(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(folder: Path, *rest: Any, **more: Any) -> None:
-        raise mh.NoRoomError(f"{folder}: no room")
+        raise mh.ResourceError(f"{folder}: no room")
 
     monkeypatch.setattr(checkpoint, "save", full)
     given = config(data, steps=200, validate_every=10**6, checkpoint_every=50)
-    with pytest.raises(mh.NoRoomError, match="step-00000050: no room"):
+    with pytest.raises(mh.ResourceError, match="step-00000050: no room"):
         train(given, tmp_path / "run", device="cpu")
     assert 50 <= len(losses(tmp_path / "run")) < 100
 
@@ -568,11 +568,11 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
 ) -> None:
     train(config(data, steps=9), tmp_path / "run", device="cpu")
     newest = checkpoint.checkpoints(tmp_path / "run")[-1]
-    file = newest / "optimiser.safetensors"
+    file = newest / "optimizer.safetensors"
     file.write_bytes(file.read_bytes()[:-1] + b"\x01")
     train(config(data), tmp_path / "run", change_config=True, device="cpu")
     told = capsys.readouterr().err
-    assert "step-00000009/optimiser.safetensors: damaged" in told
+    assert "step-00000009/optimizer.safetensors: damaged" in told
     assert (tmp_path / "run" / "checkpoints" / "step-00000009.damaged").exists()
     assert "goes on after step 8" in told
     assert identical(weights(tmp_path / "run"), weights(whole))
@@ -657,10 +657,10 @@ def test_two_processes_do_not_train_in_one_folder(data: Path, tmp_path: Path) ->
     os.close(handle)
 
 
-def test_the_optimiser_of_a_run_cannot_change(data: Path, tmp_path: Path) -> None:
+def test_the_optimizer_of_a_run_cannot_change(data: Path, tmp_path: Path) -> None:
     train(config(data, steps=3), tmp_path / "run", device="cpu")
-    with pytest.raises(mh.CheckpointError, match="optimiser of a run cannot change"):
-        train(config(data, steps=6, optimiser="muon"), tmp_path / "run", change_config=True, device="cpu")
+    with pytest.raises(mh.CheckpointError, match="optimizer of a run cannot change"):
+        train(config(data, steps=6, optimizer="muon"), tmp_path / "run", change_config=True, device="cpu")
 
 
 def test_wrong_devices_and_lengths_are_refused(data: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import sacrebleu
 from test_translator import folder, lines, made, manyheads, translator  # noqa: F401
 
 import manyheads as mh
-from manyheads.evaluate import (
+from manyheads.evaluate.report import (
     bleu,
     chrf,
     evaluate,
@@ -17,7 +17,7 @@ from manyheads.evaluate import (
     paper_bleu,
     scored_bleu,
     split_compounds,
-    tokeniser_of,
+    tokenizer_of,
     worst_of,
 )
 
@@ -40,10 +40,10 @@ def test_bleu_and_chrf_are_sacrebleus() -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "tokeniser"), [("ko", "char"), ("ko-KR", "char"), ("zh", "zh"), ("de", "13a")]
+    ("language", "tokenizer"), [("ko", "char"), ("ko-KR", "char"), ("zh", "zh"), ("de", "13a")]
 )
-def test_korean_is_scored_by_characters(language: str, tokeniser: str) -> None:
-    assert tokeniser_of(language) == tokeniser
+def test_korean_is_scored_by_characters(language: str, tokenizer: str) -> None:
+    assert tokenizer_of(language) == tokenizer
 
 
 def test_the_papers_protocol_splits_compounds() -> None:
@@ -81,7 +81,7 @@ def test_an_evaluation_has_everything(translator: mh.Translator) -> None:  # noq
     sources = lines(12)
     references = [lines(12, seed=2), lines(12, seed=3)]
     found = evaluate(translator, sources, references, against=translator, samples=50, worst=3, beam=2)
-    assert [score.name.split()[0] for score in found.scores] == ["BLEU", "chrF", "tokenised"]
+    assert [score.name.split()[0] for score in found.scores] == ["BLEU", "chrF", "tokenized"]
     assert "nrefs:2" in found.scores[0].signature
     assert "tok:char" in found.scores[0].signature
     assert "bs:50" in found.scores[0].signature
@@ -93,8 +93,8 @@ def test_an_evaluation_has_everything(translator: mh.Translator) -> None:  # noq
     assert all(one.p > 0.05 for one in found.against)
     with pytest.raises(mh.DataError, match="no sentences"):
         evaluate(translator, [], [[]])
-    with pytest.raises(mh.RequestError, match="no tokeniser 'nonsense'"):
-        evaluate(translator, sources, references, tokenise="nonsense")
+    with pytest.raises(mh.RequestError, match="no tokenizer 'nonsense'"):
+        evaluate(translator, sources, references, tokenize="nonsense")
 
 
 def test_the_verb_reports_and_writes(folder: Path, tmp_path: Path) -> None:  # noqa: F811

@@ -15,11 +15,11 @@ import pytest
 import torch
 
 import manyheads as mh
-from draw import stir
 from manyheads import checkpoint
 from manyheads.config import SubwordConfig
-from manyheads.engines.torch import Ensemble, TorchEngine
+from manyheads.inference.torch_engine import Ensemble, TorchEngine
 from manyheads.text.subwords import SubwordPair, Subwords
+from support.draw import stir
 
 TEXTS = [
     "나는 오늘 집에 간다.",
@@ -73,7 +73,7 @@ def test_a_text_gets_the_same_in_any_company(
     translator = mh.load(folder, device="cpu")
     assert isinstance(translator.engine, TorchEngine)
     translator.engine.model.to(dtype)
-    monkeypatch.setattr("manyheads.engines.torch.ROWS", 24)  # so that sentences wait for each other
+    monkeypatch.setattr("manyheads.inference.torch_engine.ROWS", 24)  # so that sentences wait for each other
     texts = [*lines(60), *lines(4, seed=9, most=30)]
     shuffled = random.Random(1).sample(range(64), 64)
     whole = translator.translate(texts, **search)
@@ -99,9 +99,9 @@ def test_every_score_is_that_of_forced_decoding(folder: Path) -> None:
     engine = TorchEngine(model)
     how = mh.SearchConfig(beam=4, nbest=4, alpha=0.6)
     sources = [[*subwords.source.encode(text), 2] for text in lines(20)]
-    from manyheads.search import Wish
+    from manyheads.search.beam import DecodingConstraints
 
-    found = engine.search(sources, [Wish(len(source) + 5) for source in sources], how)
+    found = engine.search(sources, [DecodingConstraints(len(source) + 5) for source in sources], how)
     for source, results in zip(sources, found, strict=True):
         assert len(results) == 4
         for one in results:
@@ -218,7 +218,7 @@ def test_a_glossary_is_kept_to(translator: mh.Translator) -> None:
 
 
 def test_a_longer_term_stands_for_the_shorter_in_it(translator: mh.Translator) -> None:
-    from manyheads.translate import Terms
+    from manyheads.translator import Terms
 
     terms = Terms(PAIR, "", {"book": "책", "school book": "학교", "Book": "책"}, [])
     assert terms.required("a school book")[0] == (tuple(SUBWORDS.encode("학교")),)

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from manyheads import __version__
+from manyheads.atomic_io import NO_ROOM
 from manyheads.errors import ManyheadsError
-from manyheads.folders import NO_ROOM
 
 app = typer.Typer(
     name="manyheads",
@@ -44,7 +44,7 @@ def main() -> None:
 def leave(message: str, code: int) -> None:
     first = True
     if "MANYHEADS_RANKS" in os.environ:  # one of several ranks: torchrun would hide the code
-        from manyheads.train.launch import leave_code
+        from manyheads.train.launcher import leave_code
 
         first = leave_code(code)
     if first:

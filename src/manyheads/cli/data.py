@@ -25,14 +25,14 @@ def get(
     show_list: Annotated[bool, typer.Option("--list", help="Show the known corpora and leave.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Report as JSON.")] = False,
 ) -> None:
-    """Bring a known corpus here as aligned plain text, train.en beside train.de, with its licence.
+    """Bring a known corpus here as aligned plain text, train.en beside train.de, with its license.
 
     It goes on where it was interrupted. No other verb fetches anything.
     Example: manyheads get multi30k --pair en-de --out data
     """
     from manyheads.progress import watched
-    from manyheads.text.known.get import get as get_corpus
-    from manyheads.text.known.table import load_table
+    from manyheads.text.datasets.catalog import load_table
+    from manyheads.text.datasets.get import get as get_corpus
 
     known = load_table(table)
     if show_list:

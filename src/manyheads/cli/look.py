@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from manyheads.atomic_io import NO_ROOM
 from manyheads.cli.app import app
 from manyheads.cli.translation import show_warnings
 from manyheads.errors import RequestError
-from manyheads.folders import NO_ROOM
 
 
 @app.command()
@@ -45,7 +45,7 @@ def look(
     With --figures alone only figures are made.
     Example: manyheads look run/model "I go home." -o page.html
     """
-    from manyheads.look.page import write_page
+    from manyheads.look.html import write_page
 
     show_warnings()
     for name, text in (("the sentence", sentence), ("--target", target)):
@@ -100,8 +100,8 @@ def writing(option: str, place: Path) -> Iterator[Path]:
 
 
 def of_model(model: Path, sentence: str | None, target: str | None, device: str | None) -> tuple[Any, Any]:
-    from manyheads.look.maps import described
-    from manyheads.translate import load
+    from manyheads.look.attention_data import described
+    from manyheads.translator import load
 
     if not (sentence or "").strip():
         raise RequestError('no sentence to look at: manyheads look MODEL "sentence"')
@@ -123,7 +123,7 @@ def first_sentence(text: str, translator: Any) -> str:
 
 
 def over_checkpoints(run: Path, sentence: str | None, target: str | None, device: str | None) -> Any:
-    from manyheads.look.through import through_training
+    from manyheads.look.training_walk import through_training
     from manyheads.progress import watched
 
     with watched(sys.stderr) as progress:

@@ -86,7 +86,7 @@ def train(
     """
     whole, folder = Config.load(config).override(changes or []), out or config.with_suffix("")
     if gpus:
-        from manyheads.train.launch import launch
+        from manyheads.train.launcher import launch
 
         chosen = ["--device", device] if device else []
         rest = [*(["--change-config"] if change_config else []), *chosen]
@@ -175,7 +175,7 @@ def inspect_folder(
     folder: str, sentences: list[str], examples: int, verify: bool, curves: Path | None, as_json: bool
 ) -> None:
     from manyheads import checkpoint
-    from manyheads.train import state
+    from manyheads.train import run_summary as state
 
     run = Path(folder)
     if (run / checkpoint.MANIFEST).exists():
@@ -193,7 +193,7 @@ def inspect_folder(
 
 
 def inspect_model(folder: Path, as_json: bool) -> None:
-    """A model folder: what it translates, how long it learnt, its size and configuration."""
+    """A model folder: what it translates, how long it learned, its size and configuration."""
     from manyheads import checkpoint
     from manyheads.model import count_parameters
 

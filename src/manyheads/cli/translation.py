@@ -69,7 +69,7 @@ def translate(
     Example: manyheads translate run/model test.en > test.ko
     """
     from manyheads.progress import watched
-    from manyheads.translate import AT_ONCE, load
+    from manyheads.translator import AT_ONCE, load
 
     search = given(
         beam=beam, alpha=alpha, nbest=nbest, extra_length=extra_length, least_length=least_length,
@@ -120,7 +120,7 @@ def score(
     A line out: log-probability, log-probability a token (its end counted), translation.
     Example: manyheads score run/model test.en test.ko
     """
-    from manyheads.translate import load
+    from manyheads.translator import load
 
     sources, targets = list(read_lines([source])), list(read_lines([target]))
     if len(sources) != len(targets):
@@ -142,8 +142,8 @@ def evaluate(
     against: Annotated[Path | None, typer.Option(help="Another model: is the difference chance?")] = None,
     beam: Beam = None,
     alpha: Alpha = None,
-    tokenise: Annotated[
-        str | None, typer.Option(help="sacreBLEU's tokeniser, such as 13a, char or ko-mecab.")
+    tokenize: Annotated[
+        str | None, typer.Option(help="sacreBLEU's tokenizer, such as 13a, char or ko-mecab.")
     ] = None,
     samples: Annotated[int, typer.Option(help="Of the bootstrap, for confidence; 0 is none.", min=0)] = 1000,
     worst: Annotated[int, typer.Option(help="Sentences shown that went worst.", min=0)] = 5,
@@ -158,9 +158,9 @@ def evaluate(
     Korean is scored by characters, and the signature says so. Each line is one sentence.
     Example: manyheads evaluate run/model test.en test.ko
     """
-    from manyheads.evaluate import evaluate as judge
+    from manyheads.evaluate.report import evaluate as judge
     from manyheads.progress import watched
-    from manyheads.translate import load
+    from manyheads.translator import load
 
     sources = list(read_lines([source]))
     texts = [list(read_lines([one])) for one in references]
@@ -173,7 +173,7 @@ def evaluate(
     show_warnings()
     with watched(sys.stderr) as progress:
         found = judge(
-            translator, sources, texts, against=other, tokenise=tokenise, samples=samples,
+            translator, sources, texts, against=other, tokenize=tokenize, samples=samples,
             worst=worst, tell=progress.tell, **search,
         )  # fmt: skip
     if out:

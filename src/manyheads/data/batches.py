@@ -19,9 +19,9 @@ import torch
 from numpy.typing import NDArray
 
 from manyheads.config import BEGIN, DataConfig
-from manyheads.data import resplit
-from manyheads.data.resplit import ranges
+from manyheads.data import subword_regularization as resplit
 from manyheads.data.store import Side, Split
+from manyheads.data.subword_regularization import ranges
 from manyheads.errors import DataError
 from manyheads.packed import Packed
 from manyheads.text.subwords import Pieces, SubwordPair

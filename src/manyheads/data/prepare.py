@@ -1,7 +1,7 @@
 """From files to a data folder: read, clean, learn subwords, encode, store. What is left out is listed.
 
 Text goes through as a stream. Training pairs that are kept wait on disk, compressed, until the subwords are
-learnt from a sample of them. What grows with their number is eight bytes a pair, to know a second one by.
+learned from a sample of them. What grows with their number is eight bytes a pair, to know a second one by.
 """
 
 import random
@@ -14,6 +14,7 @@ from typing import IO, Any, Self
 
 import numpy as np
 
+from manyheads.atomic_io import written_aside
 from manyheads.config import (
     SPLITS,
     UNKNOWN,
@@ -30,7 +31,6 @@ from manyheads.data.store import (
     write_manifest,
 )
 from manyheads.errors import ConfigError, DataError
-from manyheads.folders import written_aside
 from manyheads.progress import Progress, Tell, counted
 from manyheads.text import corpus as readers
 from manyheads.text.clean import DUPLICATE, LEAKAGE, RATIO, WRONG_SCRIPT, Cleaner, Seen, pair_keys

@@ -20,8 +20,8 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from manyheads.atomic_io import fingerprint, fingerprints
 from manyheads.errors import DataError
-from manyheads.folders import fingerprint, fingerprints
 from manyheads.text.subwords import Pieces, SubwordPair
 
 FORMAT = 1

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from manyheads.config import END
 from manyheads.errors import DataError
-from manyheads.text.sampling import Sampler
+from manyheads.text.subword_regularization import Sampler
 from manyheads.text.subwords import WORD_START, Pieces, SubwordPair, Subwords, laid_end_to_end
 
 SPLITS = 8  # of a word
@@ -68,8 +68,8 @@ class Resplit:
         others = np.flatnonzero(self.codes.held[words_W] != codes_W)
         if len(others):
             codes = codes_W[others].tolist()
-            spelt = zip(codes, spans(starts_W, len(ids_N), others), strict=True)
-            self._learn({code: ids_N[span] for code, span in spelt if code not in self.numbers})
+            spelled = zip(codes, spans(starts_W, len(ids_N), others), strict=True)
+            self._learn({code: ids_N[span] for code, span in spelled if code not in self.numbers})
             words_W[others] = [self.numbers[code] for code in codes]
         return words_W
 

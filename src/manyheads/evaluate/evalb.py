@@ -1,4 +1,4 @@
-"""Labelled brackets of trees: recall, precision, F1 by the conventions of EVALB (Sekine and Collins, 1997).
+"""Labeled brackets of trees: recall, precision, F1 by the conventions of EVALB (Sekine and Collins, 1997).
 
 A bracket is a label and the words that it spans. Words whose tag is deleted (punctuation) are taken out of
 both trees first, brackets that span nothing then are none, and brackets of a deleted label (TOP) do not

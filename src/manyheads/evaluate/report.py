@@ -8,7 +8,7 @@ from typing import Any
 
 from manyheads.errors import DataError, RequestError
 from manyheads.progress import Tell
-from manyheads.translate import Translator
+from manyheads.translator import Translator
 
 TOKENISERS = {"ko": "char", "ja": "char", "zh": "zh"}  # whose words spaces do not part as elsewhere
 CONFIDENCE = 0.95
@@ -93,7 +93,7 @@ def evaluate(
     references: Sequence[Sequence[str]],
     *,
     against: Translator | None = None,
-    tokenise: str | None = None,
+    tokenize: str | None = None,
     samples: int = 1000,
     worst: int = 5,
     tell: Tell = lambda stage, done, total: None,
@@ -103,14 +103,14 @@ def evaluate(
     if not sources:
         raise DataError("no sentences to evaluate")
     language = translator.target_language
-    bleu_metric(tokenise or tokeniser_of(language))  # before any work is done
+    bleu_metric(tokenize or tokenizer_of(language))  # before any work is done
     found = translated(translator, sources, tell, "translating", search)
-    bleu_score, ratio = scored_bleu(found, references, tokenise or tokeniser_of(language), samples)
+    bleu_score, ratio = scored_bleu(found, references, tokenize or tokenizer_of(language), samples)
     scores = [bleu_score, chrf(found, references, samples), paper_bleu(found, references, language)]
     compared: list[Comparison] = []
     if against is not None:
         others = translated(against, sources, tell, "translating with the other", search)
-        compared = paired(found, others, references, tokenise or tokeniser_of(language), samples or 1000)
+        compared = paired(found, others, references, tokenize or tokenizer_of(language), samples or 1000)
     return Evaluation(
         found,
         scores,
@@ -136,21 +136,21 @@ def translated(
 # ---- sacreBLEU
 
 
-def tokeniser_of(language: str) -> str:
+def tokenizer_of(language: str) -> str:
     """Korean and Japanese by characters, Chinese by sacreBLEU's own rules, the others by 13a."""
     return TOKENISERS.get(language.partition("-")[0].lower(), "13a")
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:
     """sacreBLEU of a corpus with one reference."""
-    return scored_bleu(hypotheses, [references], tokeniser_of(language), 0)[0]
+    return scored_bleu(hypotheses, [references], tokenizer_of(language), 0)[0]
 
 
 def scored_bleu(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokeniser: str, samples: int
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenizer: str, samples: int
 ) -> tuple[Score, float]:
     """BLEU, and the ratio of lengths."""
-    score, found = bootstrapped("BLEU", lambda: bleu_metric(tokeniser), hypotheses, references, samples)
+    score, found = bootstrapped("BLEU", lambda: bleu_metric(tokenizer), hypotheses, references, samples)
     return score, found.sys_len / max(1, found.ref_len)
 
 
@@ -174,14 +174,14 @@ def bootstrapped(
     ), found
 
 
-def bleu_metric(tokeniser: str) -> Any:
+def bleu_metric(tokenizer: str) -> Any:
     from sacrebleu.metrics.bleu import BLEU
 
     try:
-        return BLEU(tokenize=tokeniser)
+        return BLEU(tokenize=tokenizer)
     except (KeyError, ValueError, RuntimeError, ImportError, SystemExit) as fault:
         first = next(iter(str(fault).strip().splitlines()), "it does not say why")
-        raise RequestError(f"sacreBLEU has no tokeniser {tokeniser!r} here ({first})") from None
+        raise RequestError(f"sacreBLEU has no tokenizer {tokenizer!r} here ({first})") from None
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]], samples: int) -> Score:
@@ -198,14 +198,14 @@ def paired(
     ours: Sequence[str],
     theirs: Sequence[str],
     references: Sequence[Sequence[str]],
-    tokeniser: str,
+    tokenizer: str,
     samples: int,
 ) -> list[Comparison]:
     """Two systems' BLEU and chrF by paired bootstrap."""
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.significance import PairedTest
 
-    metrics = {"BLEU": bleu_metric(tokeniser), "chrF2": CHRF()}
+    metrics = {"BLEU": bleu_metric(tokenizer), "chrF2": CHRF()}
     systems: Any = [("theirs", list(theirs)), ("ours", list(ours))]  # the first is the baseline
     test: Any = PairedTest(systems, metrics, plain(references), "bs", n_samples=samples)
     signatures, found = test()
@@ -241,7 +241,7 @@ def paper_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], l
     found = metric.corpus_score(
         [prepared(text) for text in hypotheses], [[prepared(text) for text in one] for one in references]
     )
-    name = "tokenised compound-split BLEU (the paper's protocol)"
+    name = "tokenized compound-split BLEU (the paper's protocol)"
     return Score(name, float(found.score), f"{metric.get_signature()}|moses|compounds:split")
 
 

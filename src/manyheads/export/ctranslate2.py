@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
+from manyheads.atomic_io import room_for, written_aside
 from manyheads.config import END
-from manyheads.engines.ctranslate2 import (
+from manyheads.export.verify import Check, compared, our_scores, sample_pairs
+from manyheads.inference.ctranslate2_engine import (
     MARKER,
     CTranslate2Engine,
     load_representable,
     size_of,
     write_conversion,
 )
-from manyheads.engines.torch import TorchEngine
-from manyheads.export.verify import Check, compared, our_scores, sample_pairs
-from manyheads.folders import room_for, written_aside
+from manyheads.inference.torch_engine import TorchEngine
 
 
 def to_ctranslate2(folder: Path, out: Path, replace: bool = False) -> list[Check]:

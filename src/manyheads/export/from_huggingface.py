@@ -8,7 +8,7 @@ only then rules it out (but with renormalize_logits). Scores are compared with t
 Two .spm files become two of our subword models with the ids of the one vocab.json. Text gives
 MarianTokenizer's ids, except that
 
-- our `normalise` comes first: U+2581 written in a text becomes an underscore;
+- our `normalize` comes first: U+2581 written in a text becomes an underscore;
 - a piece that a .spm has and vocab.json has not is unknown to MarianTokenizer. In a source it stays a piece,
   whose weights are those of the unknown; a target is split around it, since it could never be written;
 - a run of characters that only the other language's .spm has is a word where vocab.json has it; otherwise it
@@ -28,13 +28,13 @@ import torch
 from torch import Tensor
 
 from manyheads import checkpoint
+from manyheads.atomic_io import check_free
 from manyheads.config import BEGIN, LANGUAGE, SPECIAL_TOKENS, Config, DataConfig, ModelConfig
-from manyheads.engines.torch import TorchEngine
 from manyheads.errors import CheckpointError, ConfigError
 from manyheads.export import marian
 from manyheads.export.spm import Lexicon, read_spm, rewritten, text_pieces
 from manyheads.export.verify import Check, compared, our_scores, sample_pairs
-from manyheads.folders import check_free
+from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.positions import sinusoids
 from manyheads.model.transformer import Transformer
 from manyheads.text.languages import check_language
@@ -315,7 +315,7 @@ def check_axis(folder: Path, name: str, tensor: Tensor, axis: int, length: int) 
 
 
 def check_positions(folder: Path, theirs: dict[str, Tensor], d_model: int) -> None:
-    """Some folders store the table of positions. It must be Marian's own, and none that was learnt."""
+    """Some folders store the table of positions. It must be Marian's own, and none that was learned."""
     for side in ("encoder", "decoder"):
         name = f"model.{side}.embed_positions.weight"
         table = theirs.pop(name, None)

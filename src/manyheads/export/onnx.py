@@ -22,9 +22,9 @@ import torch
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from torch import Tensor, nn
 
+from manyheads.atomic_io import fingerprints, room_for, written_aside
 from manyheads.checkpoint import Description, load_model
 from manyheads.config import BEGIN, END, UNKNOWN, ModelConfig
-from manyheads.engines.torch import TorchEngine
 from manyheads.errors import RequestError
 from manyheads.export.onnx_run import (
     DECODER,
@@ -37,7 +37,7 @@ from manyheads.export.onnx_run import (
     needed,
 )
 from manyheads.export.verify import Check, compared, our_scores, sample_pairs
-from manyheads.folders import fingerprints, room_for, written_aside
+from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.layers import BatchNorm, FeedForward, MultiHeadAttention, Residual
 from manyheads.model.positions import LearnedPositions, Sinusoids
 from manyheads.model.transformer import Transformer
@@ -54,7 +54,7 @@ KNOWN = {
     *("vocabulary", "source_vocabulary", "target_vocabulary", "ties", "output_bias"),
     *("layers", "d_model", "d_ff", "heads", "d_k", "d_v", "dropout", "attention_dropout"),
     *("attention", "window", "positions", "learned_length"),
-    *("activation", "norm", "normalisation", "residuals", "initial_gain"),
+    *("activation", "norm", "normalization", "residuals", "initial_gain"),
 }
 
 
@@ -432,7 +432,7 @@ def around(g: Graph, module: Residual, x: str, sublayer: Sublayer) -> str:
 
 
 def normed(g: Graph, module: nn.Module, x: str) -> str:
-    """LayerNorm as an operator; a batch norm that has learnt its statistics is a product and a sum."""
+    """LayerNorm as an operator; a batch norm that has learned its statistics is a product and a sum."""
     if isinstance(module, nn.LayerNorm):
         weights = g.weight(module.weight), g.weight(module.bias)
         return g("LayerNormalization", x, *weights, axis=-1, epsilon=module.eps)

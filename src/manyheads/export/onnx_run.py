@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyheads.atomic_io import check_files, read_description
 from manyheads.config import BEGIN, END, UNKNOWN, SearchConfig
 from manyheads.errors import CheckpointError, DataError, RequestError
-from manyheads.folders import check_files, read_description
-from manyheads.text.segments import has_words
+from manyheads.text.segmentation import has_words
 from manyheads.text.subwords import SubwordPair
 
 FORMAT = 1

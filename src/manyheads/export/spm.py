@@ -2,7 +2,7 @@
 
 Marian looks the pieces of a .spm file up in vocab.json; we take the ids of the SentencePiece model itself. So
 each .spm gets every word of the vocabulary as a piece, in our order. Those that it had keep their scores, and
-its normaliser stays: it splits text as before.
+its normalizer stays: it splits text as before.
 """
 
 import re

@@ -4,10 +4,10 @@ Exactly the same model: Marian's own positions, our weights in its order of dime
 one word more at the end of the vocabulary, which pads and is never written. Separate vocabularies are
 Marian's `separate_vocabs`; since both sides pad with one id, the smaller one is filled up to the larger.
 
-MarianTokenizer gives the ids of our Subwords for text that is normalised (NFC, single spaces, none at the
-ends), as `manyheads.text.subwords.normalise` makes it. It differs in this:
+MarianTokenizer gives the ids of our Subwords for text that is normalized (NFC, single spaces, none at the
+ends), as `manyheads.text.subwords.normalize` makes it. It differs in this:
 
-- it does not normalise: decomposed Hangul or two spaces in a row give it other ids than ours;
+- it does not normalize: decomposed Hangul or two spaces in a row give it other ids than ours;
 - <unk>, </s> and <pad> written in a text are its special tokens, and >>xyz<< at the beginning is a language;
 - it warns that sacremoses is not installed; in transformers 5 its ids are the same with and without it.
 
@@ -24,12 +24,12 @@ import torch
 from torch import Tensor
 
 from manyheads import checkpoint
+from manyheads.atomic_io import room_for, written_aside
 from manyheads.config import BEGIN, END, UNKNOWN, Config, ModelConfig
-from manyheads.engines.torch import TorchEngine
 from manyheads.errors import RequestError
 from manyheads.export import marian
 from manyheads.export.verify import Check, compared, our_scores, sample_pairs
-from manyheads.folders import room_for, written_aside
+from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.transformer import Transformer
 from manyheads.text.subwords import WORD_START, SubwordPair
 
@@ -43,7 +43,7 @@ HELD = {  # what Marian holds, by the keys of our configuration
     "window": None,
     "positions": "sinusoid",
     "norm": "post",
-    "normalisation": "layer",
+    "normalization": "layer",
     "residuals": True,
 }
 

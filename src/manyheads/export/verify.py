@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from manyheads.config import END, SPECIAL_TOKENS
-from manyheads.engines.torch import TorchEngine
 from manyheads.errors import CheckpointError
+from manyheads.inference.torch_engine import TorchEngine
 from manyheads.text.subwords import SubwordPair
 
 SAMPLES = 8

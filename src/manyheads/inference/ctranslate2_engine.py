@@ -26,15 +26,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from manyheads import checkpoint
+from manyheads.atomic_io import fingerprint, fingerprints, room_for, written_aside
 from manyheads.config import BEGIN, END, UNKNOWN, Config, ModelConfig, SearchConfig
-from manyheads.engines.engine import Scores
-from manyheads.engines.torch import groups
 from manyheads.errors import CheckpointError, ConfigError, DataError, RequestError
-from manyheads.folders import fingerprint, fingerprints, room_for, written_aside
+from manyheads.inference.engine import Scores
+from manyheads.inference.torch_engine import groups
 from manyheads.model.layers import MultiHeadAttention
 from manyheads.model.positions import LearnedPositions, Sinusoids, sinusoids
 from manyheads.model.transformer import Transformer
-from manyheads.search import Hypothesis, Wish, penalty
+from manyheads.search.beam import Hypothesis, DecodingConstraints, penalty
 from manyheads.text.subwords import SubwordPair, Subwords, core_count
 
 FORMAT = 1  # of a conversion: raised when the same model would be converted otherwise
@@ -197,7 +197,7 @@ def check_representable(config: ModelConfig) -> None:
         ("experts", config.experts, config.experts is None),
         ("window", config.window, config.window is None),
         ("attention", config.attention, config.attention in ("scaled-dot", "dot")),
-        ("normalisation", config.normalisation, config.normalisation == "layer"),
+        ("normalization", config.normalization, config.normalization == "layer"),
         ("residuals", config.residuals, config.residuals),
         ("activation", config.activation, config.activation in ACTIVATIONS),
         ("d_k", config.key_width, config.key_width == whole),
@@ -381,7 +381,7 @@ class CTranslate2Engine:
     def search(
         self,
         sources: Sequence[list[int]],
-        wishes: Sequence[Wish],
+        wishes: Sequence[DecodingConstraints],
         how: SearchConfig,
         *,
         scores: Scores = "total",
@@ -433,7 +433,7 @@ class CTranslate2Engine:
 
     # What is refused
 
-    def _check(self, sources: Sequence[list[int]], wishes: Sequence[Wish], how: SearchConfig) -> None:
+    def _check(self, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], how: SearchConfig) -> None:
         if how.temperature is not None:
             raise RequestError(
                 f"search.temperature is {how.temperature}, but CTranslate2 has one row of random numbers for "
@@ -461,7 +461,7 @@ class CTranslate2Engine:
     # The search
 
     def _drafts(
-        self, sources: Sequence[list[int]], wishes: Sequence[Wish], how: SearchConfig, scored: bool
+        self, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], how: SearchConfig, scored: bool
     ) -> list[list[Draft]]:
         """What CTranslate2 finds for each sentence, within its limit."""
         found: list[list[Draft]] = [[] for _ in sources]
@@ -482,7 +482,7 @@ class CTranslate2Engine:
             found[number] = drafts
         return found
 
-    def _room(self, wish: Wish) -> int:
+    def _room(self, wish: DecodingConstraints) -> int:
         """The length that a sentence is searched up to at first. It depends on it alone; many share it."""
         if wish.least >= wish.limit:
             return wish.limit
@@ -492,7 +492,7 @@ class CTranslate2Engine:
         self,
         together: dict[Conditions, list[int]],
         sources: Sequence[list[int]],
-        wishes: Sequence[Wish],
+        wishes: Sequence[DecodingConstraints],
         how: SearchConfig,
         scored: bool,
     ) -> Iterator[tuple[int, list[Draft]]]:
@@ -584,11 +584,11 @@ def beam_options(how: SearchConfig) -> dict[str, Any]:
     return asked
 
 
-def conditions_of(wish: Wish, room: int) -> Conditions:
+def conditions_of(wish: DecodingConstraints, room: int) -> Conditions:
     return Conditions(room, min(wish.least, room), wish.forbidden, bool(wish.prefix))
 
 
-def without_choice(wish: Wish) -> Draft:
+def without_choice(wish: DecodingConstraints) -> Draft:
     """What is decided before it begins: the prefix leaves no room, or there is nothing to translate."""
     return Draft(list(wish.prefix[: wish.limit]), math.nan, cut=True, exact=False)
 

@@ -19,15 +19,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads import kernels
 from manyheads.config import BEGIN, END, ModelConfig, SearchConfig
-from manyheads.engines.reading import Reading
-from manyheads.engines.recording import captured
-from manyheads.engines.travel import NOTHING, Arriving, Ints, sent
-from manyheads.model.slots import SlotState
+from manyheads.cuda.graphs import captured
+from manyheads.cuda.transfer import NOTHING, Arriving, Ints, sent
+from manyheads.inference.prefill import Reading
+from manyheads.model.static_cache import SlotState
 from manyheads.model.transformer import Transformer
+from manyheads.ops import dispatch as kernels
 from manyheads.packed import Packed, up
-from manyheads.search import NEVER, Hypothesis, Wish, penalty
+from manyheads.search.beam import NEVER, Hypothesis, DecodingConstraints, penalty
 
 WIDEST = 32  # beam that it serves
 LOOK_EVERY = 4  # steps between looks at what is over
@@ -41,7 +41,7 @@ FEWEST_ROWS = 64  # a step of fewer takes as long
 NOBODY = -1  # in a place
 
 
-def can_serve(model: Any, wishes: Sequence[Wish], how: SearchConfig) -> bool:
+def can_serve(model: Any, wishes: Sequence[DecodingConstraints], how: SearchConfig) -> bool:
     """Whether nothing is wished for but the best translations of some length."""
     plain = all(not (one.prefix or one.required or one.forbidden) for one in wishes)
     ours = isinstance(model, Transformer) and model.config.attention != "additive"
@@ -63,7 +63,7 @@ class SearchSize:
 
     @classmethod
     def of(
-        cls, sources: Sequence[list[int]], wishes: Sequence[Wish], how: SearchConfig, most_rows: int
+        cls, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], how: SearchConfig, most_rows: int
     ) -> "SearchSize":
         """One of a few that holds these sentences: graphs are made anew for each."""
         limit, tokens = max(wish.limit for wish in wishes), sum(map(len, sources))
@@ -118,7 +118,7 @@ class Places:
     last: Tensor  # [B, W] the newest token
     tokens: Tensor  # [B, W, T]
     token_scores: Tensor  # [B, W, T]
-    ended: Tensor  # [B, N] penalised scores of what has ended
+    ended: Tensor  # [B, N] penalized scores of what has ended
     ended_lengths: Tensor  # [B, N]
     ended_tokens: Tensor  # [B, N, T]
     ended_token_scores: Tensor  # [B, N, T]
@@ -176,7 +176,7 @@ class SlotSearch:
     # ---- the sentences
 
     def run(
-        self, sources: Sequence[list[int]], wishes: Sequence[Wish], token_scores: bool = True
+        self, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], token_scores: bool = True
     ) -> list[list[Hypothesis]]:
         """The best hypotheses of each sentence, best first; token scores if somebody reads them."""
         found: list[list[Hypothesis]] = []
@@ -185,7 +185,7 @@ class SlotSearch:
         return found
 
     def _search(
-        self, sources: Sequence[list[int]], wishes: Sequence[Wish], token_scores: bool
+        self, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], token_scores: bool
     ) -> list[list[Hypothesis]]:
         found: list[list[Hypothesis]] = [[] for _ in sources]
         firsts = self._encode(sources)
@@ -357,7 +357,7 @@ class Steps:
 
     def _continuations(self, logits_RK: Tensor) -> tuple[Tensor, Tensor]:
         """The likeliest words of each row and their log p, with NEVER where one may not come."""
-        from manyheads.kernels.summary import best_words
+        from manyheads.ops.topk_triton import best_words
 
         here = self.places
         count, shape = min(2 * self.size.width + 1, logits_RK.shape[1]), (self.size.places, self.size.width)

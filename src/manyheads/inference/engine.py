@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from manyheads.config import SearchConfig
-from manyheads.search import Hypothesis, Wish
+from manyheads.search.beam import Hypothesis, DecodingConstraints
 
 Scores = Literal["none", "total", "tokens"]  # nobody reads them; those of sentences; those of tokens too
 
@@ -23,7 +23,7 @@ class Engine(Protocol):
     def search(
         self,
         sources: Sequence[list[int]],
-        wishes: Sequence[Wish],
+        wishes: Sequence[DecodingConstraints],
         how: SearchConfig,
         *,
         scores: Scores = "total",

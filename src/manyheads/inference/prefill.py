@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads import kernels
-from manyheads.engines.recording import captured
+from manyheads.cuda.graphs import captured
 from manyheads.model.attention import SPANS_LONGEST, SPANS_WIDTH_LIMIT, has_kernel
-from manyheads.model.slots import SlotState
+from manyheads.model.static_cache import SlotState
 from manyheads.model.transformer import Transformer
+from manyheads.ops import dispatch as kernels
 from manyheads.packed import FILLER, Packed, put_offsets, zeros_for_gpu
 
 LONGEST = SPANS_LONGEST  # tokens of a sentence that the graph reads

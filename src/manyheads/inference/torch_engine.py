@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyheads import kernels
 from manyheads.config import BEGIN, END, ModelConfig, SearchConfig
-from manyheads.engines.engine import Scores
-from manyheads.engines.slots import SearchSize, SlotSearch, can_serve
 from manyheads.errors import ConfigError, RequestError
-from manyheads.model.cache import Memory
+from manyheads.inference.cuda_graph_search import SearchSize, SlotSearch, can_serve
+from manyheads.inference.engine import Scores
 from manyheads.model.encoder_decoder import Trace
+from manyheads.model.kv_cache import Memory
 from manyheads.model.transformer import Transformer
+from manyheads.ops import dispatch as kernels
 from manyheads.packed import Packed
-from manyheads.search import Hypothesis, Limits, Wish, search
+from manyheads.search.beam import Hypothesis, Limits, DecodingConstraints, search
 
 ROWS = 256  # hypotheses under way at once
 GPU_ROWS, GPU_SENTENCES = 4096, 2048  # on a GPU in captured graphs
@@ -101,7 +101,7 @@ class TorchEngine:
     def search(
         self,
         sources: Sequence[list[int]],
-        wishes: Sequence[Wish],
+        wishes: Sequence[DecodingConstraints],
         how: SearchConfig,
         *,
         scores: Scores = "total",
@@ -124,7 +124,7 @@ class TorchEngine:
         return found
 
     def _search(
-        self, sources: list[list[int]], wishes: list[Wish], how: SearchConfig
+        self, sources: list[list[int]], wishes: list[DecodingConstraints], how: SearchConfig
     ) -> list[list[Hypothesis]]:
         def open_sentences(numbers: list[int], state: Any) -> Any:
             memory = model.encode(Packed.of([sources[number] for number in numbers]).to(self.device))
@@ -136,7 +136,7 @@ class TorchEngine:
         return search(model.step, open_sentences, wishes, how, self.device, limits)
 
     def _search_in_slots(
-        self, sources: list[list[int]], wishes: list[Wish], how: SearchConfig, token_scores: bool = True
+        self, sources: list[list[int]], wishes: list[DecodingConstraints], how: SearchConfig, token_scores: bool = True
     ) -> list[list[Hypothesis]]:
         """The same on a GPU, as captured graphs; by one thread at a time."""
         with self.slots_taken:
@@ -197,7 +197,7 @@ class TorchEngine:
         return found
 
 
-def within(reach: int, source: list[int], wish: Wish) -> Wish:
+def within(reach: int, source: list[int], wish: DecodingConstraints) -> DecodingConstraints:
     """The wish for no more than the model's positions reach."""
     if len(source) > reach:
         raise RequestError(

@@ -8,7 +8,7 @@
                 has read by then: the begin sign, and then what was written one step before
     words       by side: the words that these make up
     word_of     by side: which word each token is a part of
-    layers, heads, colours (one a head), measures (names, in the order of their values)
+    layers, heads, colors (one a head), measures (names, in the order of their values)
     moments     of training, the latest last; where a model is looked at, there is one:
         name, step, said (what this moment itself translates)
         maps        by kind, layer and head: base64 of uint16, little-endian, row after row; 65535 is 1
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from manyheads.errors import RequestError
 from manyheads.look.measures import MEASURES, heads_like, measured
-from manyheads.translate import Attention
+from manyheads.translator import Attention
 
 FORMAT = 1
 SIGNS = BEGIN, END = "<s>", "</s>"
@@ -75,7 +75,7 @@ def together(
         "word_of": word_of,
         "layers": len(layers),
         "heads": heads,
-        "colours": colours(heads),
+        "colors": colors(heads),
         "measures": MEASURES,
         "moments": list(moments),
     }
@@ -207,29 +207,29 @@ def is_word(word: str) -> bool:
 
 def readable(word: str) -> str:
     """Without the sign for a space; bytes become the letters that they spell."""
-    spelt = re.sub(
+    spelled = re.sub(
         r"(?:<0x[0-9A-F]{2}>)+",
         lambda found: bytes.fromhex(re.sub(r"<0x|>", "", found.group())).decode("utf-8", "replace"),
         word,
     )
-    return spelt.replace(WORD_START, " ").strip()
+    return spelled.replace(WORD_START, " ").strip()
 
 
-# ---- numbers and colours
+# ---- numbers and colors
 
 
 def rounded(number: float) -> float:
     return float(f"{number:.5g}")
 
 
-def colours(heads: int) -> list[str]:
-    """One a head, neighbours far apart on the wheel, and equally well seen on white and on black."""
+def colors(heads: int) -> list[str]:
+    """One a head, neighbors far apart on the wheel, and equally well seen on white and on black."""
     hues = [(0.6 + head * 0.381966) % 1 for head in range(heads)]  # the golden section never comes back
     return [as_bright(hue, (0.2, 0.13, 0.27)[head // 8 % 3]) for head, hue in enumerate(hues)]
 
 
 def as_bright(hue: float, luminance: float) -> str:
-    """The colour of a hue that has so much relative luminance (WCAG 2); 0.2 has a contrast of 4 to both."""
+    """The color of a hue that has so much relative luminance (WCAG 2); 0.2 has a contrast of 4 to both."""
     shades = [colorsys.hls_to_rgb(hue, light / 256, 0.75) for light in range(256)]
     nearest = min(shades, key=lambda shade: abs(luminance_of(shade) - luminance))
     return "#" + "".join(f"{round(255 * one):02x}" for one in nearest)

@@ -1,6 +1,6 @@
 """Figures for print, as SVG, PDF and PNG, without a browser (needs matplotlib).
 
-    figure-3    a word that looks far away, every head of the layer in its colour
+    figure-3    a word that looks far away, every head of the layer in its color
     figure-4    a sharp head: all of it above, below one word alone with the two sharpest heads
     figure-5    two heads that follow the structure of the sentence
     encoder, decoder, cross    every layer and head as a small map
@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.errors import RequestError
-from manyheads.look.maps import (
+from manyheads.look.attention_data import (
     SIDES,
     Maps,
-    colours,
+    colors,
     in_words,
     kinds_of,
     like_figures,
@@ -27,7 +27,7 @@ from manyheads.look.maps import (
     stacked,
     words_of,
 )
-from manyheads.translate import Attention
+from manyheads.translator import Attention
 
 FORMATS = ("svg", "pdf", "png")
 LEAST = 0.01  # of a weight that is drawn
@@ -101,7 +101,7 @@ def like_the_paper(encoder: Maps, attention: Attention, source: list[str]) -> It
     like = like_figures(encoder, attention, "encoder")
     if all(like.values()):
         far, sharp, structural = like["long"], like["sharp"], like["structural"]
-        palette = colours(encoder.shape[1])
+        palette = colors(encoder.shape[1])
 
         def lines_of(heads: Iterable[tuple[int, int]], row: int | None = None) -> list[Line]:
             return [(encoder[layer, head], palette[head], row) for layer, head in heads]
@@ -114,7 +114,7 @@ def like_the_paper(encoder: Maps, attention: Attention, source: list[str]) -> It
         yield "figure-5", lines_figure(source, [lines_of([one]) for one in pair])
 
 
-Line = tuple[Maps, str, int | None]  # a map, its colour, and the row that is shown alone
+Line = tuple[Maps, str, int | None]  # a map, its color, and the row that is shown alone
 
 
 # ---- the three kinds of picture
@@ -130,14 +130,14 @@ def lines_figure(words: Sequence[str], panels: Sequence[list[Line]]) -> Any:
         len(panels), 1, figsize=(0.42 * len(words) + 0.6, 3.4 * len(panels)), squeeze=False
     )
     for axis, lines in zip(axes[:, 0], panels, strict=True):
-        for number, (map_QK, colour, alone) in enumerate(lines):
+        for number, (map_QK, color, alone) in enumerate(lines):
             shift = (number - (len(lines) - 1) / 2) * 0.05
             seen = [(r, c) for r, c in zip(*(map_QK >= LEAST).nonzero(), strict=True) if alone in (None, r)]
             weights = [min(float(map_QK[place]), 1.0) for place in seen]
             axis.add_collection(
                 LineCollection(
                     [((row + shift, 1), (column + shift, 0)) for row, column in seen],
-                    colors=[to_rgba(colour, weight) for weight in weights],
+                    colors=[to_rgba(color, weight) for weight in weights],
                     linewidths=[0.6 + 1.8 * weight for weight in weights],
                     capstyle="round",
                 )
@@ -156,7 +156,7 @@ def lines_figure(words: Sequence[str], panels: Sequence[list[Line]]) -> Any:
 
 def grid_figure(maps_LHQK: Maps) -> Any:
     layers, heads, rows, columns = maps_LHQK.shape
-    palette = colours(heads)
+    palette = colors(heads)
     tall = min(max(rows / columns, 0.4), 2.5)
     figure, axes = drawing().subplots(
         layers, heads, figsize=(heads * 1.1 + 0.3, layers * (1.1 * tall + 0.25) + 0.3), squeeze=False
@@ -193,10 +193,10 @@ def heat_figure(map_QK: Maps, names: Sequence[Sequence[str]]) -> Any:
     return figure
 
 
-def ramp(colour: str) -> Any:
+def ramp(color: str) -> Any:
     from matplotlib.colors import LinearSegmentedColormap
 
-    return LinearSegmentedColormap.from_list(colour, ["white", colour])
+    return LinearSegmentedColormap.from_list(color, ["white", color])
 
 
 def fit(figure: Any) -> None:
@@ -254,4 +254,4 @@ def letters_of(family: str) -> set[str]:
         path = findfont(FontProperties(family=[family]), fallback_to_default=False)
         return {chr(code) for code in FT2Font(path).get_charmap()}
     except (OSError, RuntimeError, ValueError):
-        return set()  # a font that cannot be opened, such as one of coloured pictures
+        return set()  # a font that cannot be opened, such as one of colored pictures

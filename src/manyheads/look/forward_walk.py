@@ -7,7 +7,7 @@ them gives is told with its shape. The last vectors are those that the model its
     tokens           by side: `source`, and `read` and `written` by the decoder
     ids              of the tokens, by side
     stack, layer     what is walked through: encoder or decoder, and which of its layers
-    layers, heads, d_model, d_k, d_v, d_ff, positions, attention, norm, normalisation, activation, residuals
+    layers, heads, d_model, d_k, d_v, d_ff, positions, attention, norm, normalization, activation, residuals
     steps            in their order:
         part         embedding, self, cross, feed_forward or output
         name         embedding, position, sum, input, norm, query, key, value, scores, weights, heads,
@@ -39,12 +39,12 @@ from manyheads.model.layers import (
 )
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
-from manyheads.translate import Translator
+from manyheads.translator import Translator
 
 Stack = Literal["encoder", "decoder"]
 FEW = 8  # numbers of each vector
 CANDIDATES = 5
-TOLD = ("layers", "heads", "d_model", "d_ff", "positions", "attention", "norm", "normalisation", "activation")
+TOLD = ("layers", "heads", "d_model", "d_ff", "positions", "attention", "norm", "normalization", "activation")
 
 
 @dataclass
@@ -222,7 +222,7 @@ def fed_forward(
 
 
 def added(part: str, around: Residual, x_TD: Tensor, out_TD: Tensor, side: str, steps: Steps) -> Tensor:
-    """LayerNorm(x + Sublayer(x)); pre-norm has normalised before (3.1)."""
+    """LayerNorm(x + Sublayer(x)); pre-norm has normalized before (3.1)."""
     if around.residuals:
         out_TD = steps.tell(part, "add", "TD", side, x_TD + out_TD)
     if not around.pre:

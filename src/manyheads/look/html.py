@@ -85,4 +85,4 @@ def program() -> str:
 @cache
 def part(name: str) -> str:
     """A file of the folder page/."""
-    return files("manyheads.look").joinpath("page", name).read_text(encoding="utf-8")
+    return files("manyheads.look").joinpath("assets", name).read_text(encoding="utf-8")

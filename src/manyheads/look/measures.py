@@ -89,7 +89,7 @@ def heads_like(
     as the end is, and no link.
 
     long        Figure 3: the mean share on words that are far away, four words or half the sentence
-    sharp       Figure 4: the largest single weight on a word that is no neighbour
+    sharp       Figure 4: the largest single weight on a word that is no neighbor
     structural  Figure 5: how strongly rows point at one other word, times how much this word and its
                 direction change from row to row (the smaller of their entropies, 1 at most): a head that
                 knows positions only, such as "the word before", always points the same way and gets 0

@@ -4,9 +4,9 @@ import html
 from typing import Any
 
 from manyheads.errors import RequestError
-from manyheads.look.maps import described
-from manyheads.look.page import page
-from manyheads.translate import Attention
+from manyheads.look.attention_data import described
+from manyheads.look.html import page
+from manyheads.translator import Attention
 
 
 def frame(attention: Attention, height: int) -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 
 from manyheads import checkpoint
 from manyheads.errors import CheckpointError, RequestError
-from manyheads.look.maps import moment, together
-from manyheads.translate import load
+from manyheads.look.attention_data import moment, together
+from manyheads.translator import load
 
 MOST = 20  # checkpoints of a page, the first and the last among them
 

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from manyheads.config import ModelConfig
-from manyheads.model.bytenet import ByteNet
-from manyheads.model.convolutional import Convolutional
+from manyheads.model.baselines.bytenet import ByteNet
+from manyheads.model.baselines.convs2s import Convolutional
+from manyheads.model.baselines.recurrent import Recurrent
 from manyheads.model.encoder_decoder import EncoderDecoder
-from manyheads.model.recurrent import Recurrent
 from manyheads.model.transformer import Transformer
 
 KINDS: dict[str, type[EncoderDecoder]] = {

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyheads import kernels
 from manyheads.errors import DataError
+from manyheads.ops import dispatch as kernels
 from manyheads.packed import Packed, up
 
 FUSED_WIDTH_LIMIT = 256  # of a head, in the fused kernel
@@ -262,7 +262,7 @@ def fused(q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Pa
 
 def spans(q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Packed, rule: Rule) -> Tensor:
     """Our own kernel, which puts several short sentences into a tile."""
-    from manyheads.kernels.spans import Sight, attend_spans
+    from manyheads.ops.attention_triton import Sight, attend_spans
 
     sight = queries.remember(
         (Sight, None if keys is queries else keys, rule.causal, rule.window),

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyheads import kernels
 from manyheads.config import ModelConfig
 from manyheads.errors import DataError
-from manyheads.model.convolution import Convolution
+from manyheads.model.baselines.convolution import Convolution
 from manyheads.model.layers import Dropout
 from manyheads.model.positions import LearnedPositions, Sinusoids
+from manyheads.ops import dispatch as kernels
 from manyheads.packed import Packed
 
 
@@ -132,7 +132,7 @@ def project(x_RD: Tensor, output: nn.Linear) -> Tensor:
     return logits if output.bias is None else logits + output.bias
 
 
-def initialise(model: EncoderDecoder) -> None:
+def initialize(model: EncoderDecoder) -> None:
     """Every initial weight, which the paper does not give.
 
     Xavier for what multiplies vectors, or less of it: large sub-layers drown what a token is and where it
@@ -147,9 +147,9 @@ def initialise(model: EncoderDecoder) -> None:
         if isinstance(energy := getattr(module, "energy", None), nn.Parameter):
             nn.init.normal_(energy, std=energy.shape[1] ** -0.5)
         if isinstance(module, nn.RNNBase):
-            initialise_cells(module)
+            initialize_cells(module)
         if isinstance(module, Convolution):
-            module.initialise()
+            module.initialize()
         if isinstance(module, nn.LayerNorm | nn.BatchNorm1d):
             module.reset_parameters()  # ones and zeros
     if model.output.bias is not None:
@@ -159,7 +159,7 @@ def initialise(model: EncoderDecoder) -> None:
         nn.init.normal_(table, std=model.config.d_model**-0.5)
 
 
-def initialise_cells(cells: nn.RNNBase) -> None:
+def initialize_cells(cells: nn.RNNBase) -> None:
     """Gate by gate: Xavier for what is read, orthogonal for what is remembered, which an LSTM begins with."""
     for name, parameter in cells.named_parameters():
         for gate in parameter.detach().split(cells.hidden_size):

@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyheads import kernels
 from manyheads.config import ModelConfig
 from manyheads.errors import DataError
-from manyheads.kernels.split import split
 from manyheads.model.attention import Rule, attend
-from manyheads.model.cache import Cache
+from manyheads.model.kv_cache import Cache
+from manyheads.ops import dispatch as kernels
+from manyheads.ops.split import split
 from manyheads.packed import Packed, taken
 
 
@@ -30,7 +30,7 @@ class Linear(nn.Linear):
 def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     if not kernels.serve(x):
         return F.linear(x, weight, bias)
-    from manyheads.kernels import products
+    from manyheads.ops import linear_triton as products
 
     return products.affine(x, weight, bias)
 
@@ -126,7 +126,7 @@ class FeedForward(nn.Module):
     def hidden(self, x_TD: Tensor) -> Tensor:
         """max(0, x W_1 + b_1)"""
         if self.activation is F.relu and kernels.serve(x_TD):
-            from manyheads.kernels import products
+            from manyheads.ops import linear_triton as products
 
             return products.rectified(x_TD, self.w_1.weight, self.w_1.bias)
         return self.activation(self.w_1(x_TD))
@@ -201,21 +201,21 @@ class Dropout(nn.Dropout):
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Each of the D numbers normalised over the tokens of the batch, of which none is padding."""
+    """Each of the D numbers normalized over the tokens of the batch, of which none is padding."""
 
     def forward(self, x_TD: Tensor) -> Tensor:
         if len(x_TD) == 0:
             return x_TD
         if self.training and len(x_TD) == 1:
             raise DataError(
-                "a training batch of 1 token, but batch normalisation needs at least 2: "
-                'make the batch larger, or set model.normalisation = "layer"'
+                "a training batch of 1 token, but batch normalization needs at least 2: "
+                'make the batch larger, or set model.normalization = "layer"'
             )
         return super().forward(x_TD)
 
 
 class LayerNorm(nn.LayerNorm):
-    """Each token's D numbers normalised, in the precision of its gain: a model that is rounded keeps that."""
+    """Each token's D numbers normalized, in the precision of its gain: a model that is rounded keeps that."""
 
     def forward(self, x_TD: Tensor) -> Tensor:
         if x_TD.dtype == self.weight.dtype or torch.is_autocast_enabled(x_TD.device.type):
@@ -223,8 +223,8 @@ class LayerNorm(nn.LayerNorm):
         return super().forward(x_TD.to(self.weight.dtype)).to(x_TD.dtype)
 
 
-def normalisation(config: ModelConfig) -> nn.Module:
-    return LayerNorm(config.d_model) if config.normalisation == "layer" else BatchNorm(config.d_model)
+def normalization(config: ModelConfig) -> nn.Module:
+    return LayerNorm(config.d_model) if config.normalization == "layer" else BatchNorm(config.d_model)
 
 
 class Residual(nn.Module):
@@ -232,7 +232,7 @@ class Residual(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.norm = normalisation(config)
+        self.norm = normalization(config)
         self.dropout = Dropout(config.dropout)
         self.pre = config.norm == "pre"
         self.residuals = config.residuals
@@ -251,11 +251,11 @@ class Residual(nn.Module):
 
     def fused(self, x_TD: Tensor, h_TD: Tensor) -> Tensor:
         """The same in one kernel."""
-        from manyheads.kernels.residual import add_and_normalise
+        from manyheads.ops.add_norm_triton import add_and_normalize
 
         dropout = self.dropout.p if self.training else 0.0
         assert isinstance(self.norm, nn.LayerNorm)
-        return add_and_normalise(x_TD, h_TD, self.norm.weight, self.norm.bias, self.norm.eps, dropout)
+        return add_and_normalize(x_TD, h_TD, self.norm.weight, self.norm.bias, self.norm.eps, dropout)
 
 
 class EncoderLayer(nn.Module):

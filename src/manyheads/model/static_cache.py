@@ -109,7 +109,7 @@ class SlotCache:
     layer: int
 
     def attend_past(self, q_RHK: Tensor, k_RHK: Tensor, v_RHV: Tensor, rule: Rule) -> Tensor:
-        from manyheads.kernels.rows import attend_past
+        from manyheads.ops.decode_attention_triton import attend_past
 
         state, scale = self.state, rule.scale(q_RHK.shape[-1])
         keys, values = state.past_keys[self.layer], state.past_values[self.layer]
@@ -118,7 +118,7 @@ class SlotCache:
         )
 
     def attend_source(self, q_RHK: Tensor, rule: Rule) -> Tensor:
-        from manyheads.kernels.rows import attend_source
+        from manyheads.ops.decode_attention_triton import attend_source
 
         state, scale = self.state, rule.scale(q_RHK.shape[-1])
         keys, values = state.source_keys[self.layer], state.source_values[self.layer]

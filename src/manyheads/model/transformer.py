@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from manyheads.config import ModelConfig
 from manyheads.errors import RequestError
-from manyheads.model.cache import Memory, State
-from manyheads.model.encoder_decoder import EncoderDecoder, Trace, initialise, new_maps, project
-from manyheads.model.layers import DecoderLayer, EncoderLayer, normalisation
+from manyheads.model.encoder_decoder import EncoderDecoder, Trace, initialize, new_maps, project
+from manyheads.model.kv_cache import Memory, State
+from manyheads.model.layers import DecoderLayer, EncoderLayer, normalization
 from manyheads.model.positions import positional_encoding
-from manyheads.model.slots import SlotState
+from manyheads.model.static_cache import SlotState
 from manyheads.packed import Packed
 
 AnyState = TypeVar("AnyState", State, SlotState)
@@ -32,7 +32,7 @@ class Transformer(EncoderDecoder):
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
         self.encoder_norm = final_norm(config)
         self.decoder_norm = final_norm(config)
-        initialise(self)
+        initialize(self)
 
     def encode(
         self, source: Packed, trace: Trace | None = None, losses: list[Tensor] | None = None
@@ -120,5 +120,5 @@ class Transformer(EncoderDecoder):
 
 
 def final_norm(config: ModelConfig) -> nn.Module:
-    """Post-norm ends normalised; pre-norm needs one more at the end of each stack."""
-    return normalisation(config) if config.norm == "pre" else nn.Identity()
+    """Post-norm ends normalized; pre-norm needs one more at the end of each stack."""
+    return normalization(config) if config.norm == "pre" else nn.Identity()

@@ -13,19 +13,19 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from manyheads.kernels.products import remember_sum
+from manyheads.ops.linear_triton import remember_sum
 
 PROGRAMS = 1056  # of a backward pass, each with sums of its own: eight to each multiprocessor of an H200
 NUMBERS = 1024  # that a program holds at once
 WARPS = 2
 
 
-def add_and_normalise(
+def add_and_normalize(
     x_TD: Tensor, h_TD: Tensor, gain_D: Tensor, bias_D: Tensor, epsilon: float, dropout: float
 ) -> Tensor:
     """LayerNorm(x + Dropout(h)), in the dtype of h. [T, D]"""
     seed = new_seed(h_TD.device, dropout)
-    found = _AddAndNormalise.apply(x_TD, h_TD, gain_D, bias_D, seed, epsilon, dropout)
+    found = _AddAndNormalize.apply(x_TD, h_TD, gain_D, bias_D, seed, epsilon, dropout)
     assert isinstance(found, Tensor)
     return found
 
@@ -37,7 +37,7 @@ def new_seed(device: torch.device, dropout: float) -> Tensor:
     return torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32, device=device)
 
 
-class _AddAndNormalise(torch.autograd.Function):
+class _AddAndNormalize(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -117,15 +117,15 @@ def residual_forward(
     if DROPS:
         added = tl.where(kept(seed, places, dropout), added / (1 - dropout), 0.0)
     summed = tl.load(x + places, mask=there, other=0.0).to(tl.float32) + added
-    centre = tl.sum(summed, 1) / D
-    apart = tl.where((columns < D)[None, :], summed - centre[:, None], 0.0)
+    center = tl.sum(summed, 1) / D
+    apart = tl.where((columns < D)[None, :], summed - center[:, None], 0.0)
     inverse = tl.rsqrt(tl.sum(apart * apart, 1) / D + epsilon)
     gains = tl.load(gain + columns, mask=columns < D, other=0.0).to(tl.float32)
     biases = tl.load(bias + columns, mask=columns < D, other=0.0).to(tl.float32)
     normal = apart * inverse[:, None] * gains[None, :] + biases[None, :]
     tl.store(y + places, normal.to(y.dtype.element_ty), mask=there)
     tl.store(total + places, summed.to(total.dtype.element_ty), mask=there)
-    tl.store(mean + rows, centre, mask=rows < count)
+    tl.store(mean + rows, center, mask=rows < count)
     tl.store(deviation + rows, inverse, mask=rows < count)
 
 
@@ -147,9 +147,9 @@ def residual_backward(
         places = rows[:, None] * D + columns[None, :]
         arrived = tl.load(d_y + places, mask=there, other=0.0).to(tl.float32)
         summed = tl.load(total + places, mask=there, other=0.0).to(tl.float32)
-        centre = tl.load(mean + rows, mask=rows < count, other=0.0)
+        center = tl.load(mean + rows, mask=rows < count, other=0.0)
         inverse = tl.load(deviation + rows, mask=rows < count, other=0.0)
-        normal = tl.where(there, (summed - centre[:, None]) * inverse[:, None], 0.0)
+        normal = tl.where(there, (summed - center[:, None]) * inverse[:, None], 0.0)
         gain_sum += arrived * normal
         bias_sum += arrived
         pushed = arrived * gains[None, :]

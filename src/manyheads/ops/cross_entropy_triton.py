@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from manyheads.kernels import IGNORED
+from manyheads.ops.dispatch import IGNORED
 
 WORDS = 8192  # that a program reads at once, of all readings
 WARPS = 16

@@ -22,7 +22,7 @@ def chunk_summary(logits_RK: Tensor) -> tuple[Tensor, Tensor]:
     greatest_RC, total_RC = torch.empty(
         2, len(logits_RK), chunks, dtype=torch.float32, device=logits_RK.device
     )
-    summarise[(len(logits_RK), triton.cdiv(chunks, CHUNKS))](
+    summarize[(len(logits_RK), triton.cdiv(chunks, CHUNKS))](
         *(logits_RK, greatest_RC, total_RC, logits_RK.stride(0), logits_RK.shape[1], chunks),
         *(WORDS, CHUNKS),
         num_warps=WARPS,
@@ -45,7 +45,7 @@ def best_words(logits_RK: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @triton.jit
-def summarise(logits, greatest, total, stride, words, chunks, WORDS: tl.constexpr, CHUNKS: tl.constexpr):
+def summarize(logits, greatest, total, stride, words, chunks, WORDS: tl.constexpr, CHUNKS: tl.constexpr):
     row, own = tl.program_id(0), tl.program_id(1) * CHUNKS + tl.arange(0, CHUNKS)
     columns = own[:, None] * WORDS + tl.arange(0, WORDS)[None, :]
     base = logits + row.to(tl.int64) * stride

@@ -5,7 +5,7 @@ Only what words do to other words counts, and only what exceeds the mean that a 
 
 far         Figure 3: the mean share of attention on words at least four away
 anaphora    Figure 4: from a pronoun, the largest weight on one earlier word that it may stand for: no
-            neighbour, no pronoun, no function word such as "the" or "who"; the mean over the sentence's
+            neighbor, no pronoun, no function word such as "the" or "who"; the mean over the sentence's
             pronouns. In a language without lists here every word asks, and words that more than a tenth of
             the sentences have count as function words
 structure   Figure 5: how strongly rows point at one other word, times how much word and direction change
@@ -26,14 +26,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyheads import playground
 from manyheads.errors import DataError, RequestError
+from manyheads.look.attention_data import Maps, colors, in_words, is_word, stacked, words_of
 from manyheads.look.figures import drawing, fonts_for, lines_figure, saved
-from manyheads.look.maps import Maps, colours, in_words, is_word, stacked, words_of
 from manyheads.look.measures import Array, likenesses, links
 from manyheads.paper.report import Table, Value, where_measured, write_report
 from manyheads.progress import Tell
-from manyheads.text import playground
-from manyheads.translate import Translator, load
+from manyheads.translator import Translator, load
 
 SENTENCES = 300  # that are looked at
 LEAST_WORDS, MOST_WORDS = 8, 30  # of a sentence
@@ -351,7 +351,7 @@ def figures(
 
 def drawn(chosen: Chosen, words: Sequence[str], maps_LHQK: Maps) -> Any:
     """As in the paper: one word with every head of its layer; a head and below it a word; two heads."""
-    palette = colours(maps_LHQK.shape[1])
+    palette = colors(maps_LHQK.shape[1])
 
     def lines(heads: Iterable[tuple[int, int]], row: int | None = None) -> list[tuple[Maps, str, int | None]]:
         return [(maps_LHQK[layer, head], palette[head], row) for layer, head in heads]
@@ -414,7 +414,7 @@ counts, and of a weight only what exceeds the mean that its word gets from all r
 looks at is a place of rest.
 
 - Far away: the mean share on words at least four words away; under "here", the share of the one word.
-- Back from a pronoun: the largest weight on one earlier word that it may stand for: no neighbour, no
+- Back from a pronoun: the largest weight on one earlier word that it may stand for: no neighbor, no
   pronoun, no function word. It says where a head looks, not that it resolves anything.
 - Structure: the mean of each row's largest weight, times how much the word and the direction that rows
   point at change; a head that always looks at the word before has 0.

@@ -20,11 +20,11 @@ from torch import Tensor, nn
 
 from manyheads.config import ModelConfig
 from manyheads.model.attention import Rule, attend
-from manyheads.model.bytenet import Block
-from manyheads.model.convolution import Convolution
-from manyheads.model.convolutional import GatedConvolution
+from manyheads.model.baselines.bytenet import Block
+from manyheads.model.baselines.convolution import Convolution
+from manyheads.model.baselines.convs2s import GatedConvolution
+from manyheads.model.baselines.recurrent import Recurrence, plain_cell
 from manyheads.model.layers import MultiHeadAttention
-from manyheads.model.recurrent import Recurrence, plain_cell
 from manyheads.packed import Packed
 
 HEAD = 64  # d_k and d_v of both models of the paper
@@ -131,7 +131,7 @@ def recurrent_layer(size: Size) -> Work:
 
 
 def recurrent_hop(h_BND: Tensor, x_BND: Tensor, number: int, k: int) -> Tensor:
-    """One step of every position at once, from what its left neighbour had before."""
+    """One step of every position at once, from what its left neighbor had before."""
     d = h_BND.shape[-1]
     before_BND = F.pad(h_BND, (0, 0, 1, -1))
     return plain_cell(x_BND, [before_BND], fixed_weights(d, d), h_BND.new_zeros(d))[0]
@@ -142,7 +142,7 @@ def recurrent_hop(h_BND: Tensor, x_BND: Tensor, number: int, k: int) -> Tensor:
 
 def convolution(size: Size, *, dilated: bool = False) -> Work:
     layer = Convolution(size.d, size.d, size.k, dilation=size.k if dilated else 1, causal=True)
-    layer.initialise()
+    layer.initialize()
     return over_text(layer, size)
 
 
@@ -154,7 +154,7 @@ def over_text(layer: nn.Module, size: Size) -> Work:
 def gated_layer(size: Size) -> Work:
     """ConvS2S's: twice as wide, with a gated linear unit."""
     layer = GatedConvolution(ModelConfig(d_ff=size.d, kernel=size.k), causal=True).eval()
-    layer.convolution.initialise()
+    layer.convolution.initialize()
     return over_text(layer, size)
 
 
@@ -163,14 +163,14 @@ def dilated_layer(size: Size) -> Work:
     config = ModelConfig(d_model=size.d, d_ff=size.d // 2, kernel=size.k)
     layer = Block(config, size.k, causal=True).eval()
     for part in (layer.inward, layer.across, layer.outward):
-        part.initialise()
+        part.initialize()
     return over_text(layer, size)
 
 
 def convolution_hop(x_BND: Tensor, dilation: int, k: int) -> Tensor:
     """Causal: a position sees itself and k - 1 before it. So both kinds of stack reach all that came before.
 
-    Were it centred, a dilated stack would lose the ways that lead over an end of the sentence.
+    Were it centerd, a dilated stack would lose the ways that lead over an end of the sentence.
     """
     batch, n, d = x_BND.shape
     layer = Convolution(d, d, k, dilation=dilation, causal=True).double()

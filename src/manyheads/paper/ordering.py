@@ -69,7 +69,7 @@ def too_early(bleu: float | None) -> list[str]:
     if bleu is not None and bleu >= LEARNT:
         return []
     return [
-        f"What they are compared with has a BLEU of less than {LEARNT:g}: it has learnt nothing yet, and the "
+        f"What they are compared with has a BLEU of less than {LEARNT:g}: it learned nothing yet, and the "
         f"orderings say nothing. Give it a larger budget."
     ]
 

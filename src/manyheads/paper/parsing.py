@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from manyheads import checkpoint
-from manyheads.brackets import COLLINS, Bracketing, Conventions, bracketing
 from manyheads.config import Config
+from manyheads.evaluate.evalb import COLLINS, Bracketing, Conventions, bracketing
 from manyheads.model import count_parameters
 from manyheads.paper.treebank import Reads, Treebank, data_folder, source_line
 from manyheads.paper.trials import flat, refuse_changes, write_aside
 from manyheads.progress import Progress
 from manyheads.text.trees import REPAIRS, Leaf, Restored, Tree, leaves, restore, walk
 from manyheads.train.run import train
-from manyheads.translate import Translation, Translator, load
+from manyheads.translator import Translation, Translator, load
 
 WRONG = "?"  # the tag of a word that was taken for punctuation
 
@@ -44,7 +44,7 @@ class Parsed:
     retagged: int  # punctuation whose tag was not the gold tree's
     score: Bracketing
     first_score: Bracketing  # of the best of the beam alone
-    learnt_from: int  # trees
+    learned_from: int  # trees
     parameters: int
     steps: int
     seconds: float  # of training
@@ -67,7 +67,7 @@ class Parsed:
     def to_dict(self) -> dict[str, Any]:
         plain = (
             "reads",
-            "learnt_from",
+            "learned_from",
             "parameters",
             "steps",
             "seconds",
@@ -128,7 +128,7 @@ def judged(bank: Treebank, reads: Reads, answers: Sequence[Answer], run: Path) -
         retagged=sum(changed for _, changed in chosen),
         score=bracketing(bank.test, [tree for tree, _ in chosen]),
         first_score=bracketing(bank.test, [tree for tree, _ in first]),
-        learnt_from=len(bank.train),
+        learned_from=len(bank.train),
         parameters=count_parameters(checkpoint.describe(run / "model").config.model)["total"],
         steps=place["step"],
         seconds=place["seconds"],

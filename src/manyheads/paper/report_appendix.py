@@ -24,7 +24,7 @@ def circumstances(store: Store, results: Sequence[Result]) -> str:
         f"Data: {store.source_language} to {store.target_language}, {len(store.split('train')):,} pairs to "
         f"learn from, {len(store.split(one.split)):,} of {one.split}, {len(store.subwords.target):,} "
         f"subwords. Perplexity is a subword's, of valid, unsmoothed. BLEU is of {one.split}, beam 4, alpha "
-        f"0.6: by sacreBLEU ({signature(one.bleu.signature)}), and by the paper's protocol, tokenised and "
+        f"0.6: by sacreBLEU ({signature(one.bleu.signature)}), and by the paper's protocol, tokenized and "
         f"with compounds split ({signature(one.compound_bleu.signature)}). The model of a run is its last "
         f"weights; nothing is averaged."
     )

@@ -1,12 +1,12 @@
-"""The built-in corpus in a small world: few words, short sentences, learnt within a minute on a CPU."""
+"""The built-in corpus in a small world: few words, short sentences, learned within a minute on a CPU."""
 
 from pathlib import Path
 
+from manyheads import playground
 from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
 from manyheads.demo import recipe, write_corpus
 from manyheads.progress import Tell
-from manyheads.text import playground
 
 PAIR = "en-de"  # the paper's
 SIZES = {"train": 8_000, "valid": 300, "test": 300}

@@ -13,8 +13,8 @@ from manyheads.errors import ConfigError
 from manyheads.model import count_parameters
 from manyheads.paper.budget import Budget
 from manyheads.paper.ordering import Difference, counted, too_early
-from manyheads.paper.scales import Scale
-from manyheads.paper.spread import Spread, mean
+from manyheads.paper.scaled_presets import Scale
+from manyheads.paper.seed_variance import Spread, mean
 from manyheads.paper.trials import Result, Trial
 from manyheads.presets import COMPARED, PAPER_TRAINING, PRESETS
 
@@ -93,7 +93,7 @@ def models_at(scale: Scale) -> dict[str, Config]:
 
 
 def for_the_playground(name: str, config: Config) -> Config:
-    """Half as wide and deep, for a corpus that is learnt in seconds, where much dropout only delays."""
+    """Half as wide and deep, for a corpus that is learned in seconds, where much dropout only delays."""
     model = config.model
     layers, inner = max(1, model.layers // 2), 2 * (model.d_ff // 4)  # even, as cells that read both ways ask
     small = replace(model, layers=layers, d_model=model.d_model // 2, d_ff=inner, dropout=0.1)
@@ -138,7 +138,7 @@ def trials_of(
 ) -> list[Trial]:
     """Each system with each of these multiples of its own peak of the learning rate."""
     return [
-        Trial(labelled(name, multiple), budget.of(of_seed(config, seed, multiple), store), SPLIT)
+        Trial(labeled(name, multiple), budget.of(of_seed(config, seed, multiple), store), SPLIT)
         for name, config in systems_of(names, scale, store).items()
         for multiple in multiples
         for seed in range(1, seeds + 1)
@@ -158,7 +158,7 @@ def systems_of(names: Sequence[str], scale: Scale, store: Store) -> dict[str, Co
     return made
 
 
-def labelled(name: str, multiple: float) -> str:
+def labeled(name: str, multiple: float) -> str:
     return name if multiple == 1 else f"{name}-x{multiple:g}"
 
 

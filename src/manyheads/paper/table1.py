@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from manyheads.engines.torch import known_device
 from manyheads.errors import RequestError
-from manyheads.paper.complexity import (
+from manyheads.inference.torch_engine import known_device
+from manyheads.paper.layer_measurements import (
     bytes_of,
     depth_of,
     exponent,
@@ -439,7 +439,7 @@ def page(tables: Mapping[str, Table], where: str) -> str:
             f"{where}\n",
             HOW,
             *(table.markdown() for table in tables.values()),
-            "![FLOPs, time, memory, hops and operations, each layer in its colour](table1.svg)\n",
+            "![FLOPs, time, memory, hops and operations, each layer in its color](table1.svg)\n",
             CAPTION,
         ]
     )

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.data.store import Store
-from manyheads.paper.account import COUNTED, HERE, THERE, circumstances, made_by, runs_table
 from manyheads.paper.budget import Budget
-from manyheads.paper.processes import Machine, carry_out_all
 from manyheads.paper.report import Table, Value, pyplot, save_figure, told, write_report
-from manyheads.paper.scales import Scale
+from manyheads.paper.report_appendix import COUNTED, HERE, THERE, circumstances, made_by, runs_table
+from manyheads.paper.scaled_presets import Scale
 from manyheads.paper.systems import PAPER, SPLIT, STANDS_FOR, Contest, Contests, compare, trials_of
+from manyheads.paper.trial_pool import Machine, carry_out_all
 from manyheads.paper.trials import check_split
 from manyheads.progress import Progress
 
@@ -87,7 +87,7 @@ NOTES = [
     "sign; reversed: the other sign.",
     "The paper's numbers are of newstest2014 after training on 4.5 and 36 million pairs by systems of many "
     "sizes, some far larger than the Transformer; ours are small, all of about the Transformer's size (but "
-    "big), and have learnt for minutes from little text. They tell about these conditions.",
+    "big), and have learned for minutes from little text. They tell about these conditions.",
     "Seconds compare implementations as well as ideas: on a GPU a step of the Transformer is a captured "
     "graph of kernels made for it, and a step of the others is not.",
 ]
@@ -176,12 +176,10 @@ def draw_level(axis: Any, name: str, bleu: float) -> None:
     axis.annotate(name, (0.03, bleu), xycoords=("axes fraction", "data"), va="bottom", size=8)
 
 
-def draw_points(axis: Any, points: Sequence[tuple[str, Any, Any, float]], colour: str) -> None:
+def draw_points(axis: Any, points: Sequence[tuple[str, Any, Any, float]], color: str) -> None:
     """Points and their names, which stand in a column beside them, moved apart where they would collide."""
     flops, bleu = [one[1] for one in points], [one[2] for one in points]
-    axis.errorbar(
-        flops, bleu, [one[3] for one in points], fmt="o", color=colour, elinewidth=0.8, markersize=5
-    )
+    axis.errorbar(flops, bleu, [one[3] for one in points], fmt="o", color=color, elinewidth=0.8, markersize=5)
     low, high = min(y - s for _, _, y, s in points), max(y + s for _, _, y, s in points)
     edge = 0.08 * (high - low) or 1.0
     axis.set_ylim(low - edge, high + edge)

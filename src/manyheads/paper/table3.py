@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.data.store import Store
-from manyheads.paper.account import HERE, THERE, circumstances, made_by, runs_table
 from manyheads.paper.budget import Budget
-from manyheads.paper.processes import Machine, carry_out_all
 from manyheads.paper.report import Table, Value, pyplot, save_figure, write_report
-from manyheads.paper.scales import Scale
+from manyheads.paper.report_appendix import HERE, THERE, circumstances, made_by, runs_table
+from manyheads.paper.scaled_presets import Scale
+from manyheads.paper.trial_pool import Machine, carry_out_all
 from manyheads.paper.trials import check_split
 from manyheads.paper.variations import MEASURES, PAPER, SPLIT, Line, Variations, compare, trials_of
 from manyheads.presets import TABLE_3, Row
@@ -134,10 +134,10 @@ def draw_measure(axis: Any, measure: str, lines: Sequence[Line]) -> None:
     diamond = {"marker": "D", "linestyle": "", "markerfacecolor": "none", "color": THERE}
     paper.plot(*columns(theirs), **diamond)
     axis.plot([], [], label="in the paper (upper scale)", **diamond)
-    for side, points, colour in ((axis, [*ours, (margin, 0)], HERE), (paper, theirs, THERE)):
+    for side, points, color in ((axis, [*ours, (margin, 0)], HERE), (paper, theirs, THERE)):
         reach = 1.1 * max((abs(value) for value, _ in points), default=1.0) or 1.0
         side.set_xlim(-reach, reach)
-        side.tick_params(axis="x", colors=colour)
+        side.tick_params(axis="x", colors=color)
         side.spines[["left", "right"]].set_visible(False)
     better = "less is better" if measure == "perplexity" else "more is better"
     axis.set_xlabel(f"{measure} minus base's ({better})")

@@ -6,10 +6,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from manyheads.brackets import COLLINS, Bracketing
 from manyheads.config import Config, DataConfig, ModelConfig, TrainConfig
-from manyheads.engines.torch import known_device
 from manyheads.errors import ConfigError, RequestError
+from manyheads.evaluate.evalb import COLLINS, Bracketing
+from manyheads.inference.torch_engine import known_device
 from manyheads.paper.parsing import Parsed, measured
 from manyheads.paper.report import Table, Value, pyplot, save_figure, where_measured, write_report
 from manyheads.paper.treebank import READS, Reads, Treebank, built_in, read_treebank
@@ -159,7 +159,7 @@ def made_table(bank: Treebank, parsed: Sequence[Parsed]) -> Table:
         [
             f"ours, {NAMES[one.reads]}",
             f"{one.steps:,} steps, {one.seconds:.0f} s",
-            f"{one.learnt_from:,} ({bank.name})",
+            f"{one.learned_from:,} ({bank.name})",
             f"{bank.judged_by}, {len(bank.test):,} sentences",
             one.score.f1,
             one.score.recall,
@@ -179,7 +179,7 @@ def made_table(bank: Treebank, parsed: Sequence[Parsed]) -> Table:
 
 def table_notes(bank: Treebank, parsed: Sequence[Parsed]) -> list[str]:
     notes = [
-        f"F1, recall, precision and exact match are of labelled brackets, in per cent: {COLLINS.signature}. "
+        f"F1, recall, precision and exact match are of labeled brackets, in per cent: {COLLINS.signature}. "
         f"Tags are those that the model wrote, punctuation left out. Of what the beam holds the best tree "
         f"over the words is taken, and where there is none the first is mended; F1 of the first is that of "
         f"the beam's best alone, mended, and well-formed its share that needs none. Rows that are not ours "
@@ -229,7 +229,7 @@ def draw(parsed: Sequence[Parsed], out: Path) -> list[Path]:
         axes.plot(
             *zip(*shown, strict=True), marker="o", label=f"{NAMES[one.reads]}: {one.score.f1:.1f} in all"
         )
-    axes.set(xlabel="words of the sentence", ylabel="F1 of labelled brackets", ylim=(0, 102))
+    axes.set(xlabel="words of the sentence", ylabel="F1 of labeled brackets", ylim=(0, 102))
     axes.grid(alpha=0.3)
     axes.legend()
     return save_figure(figure, out, "table4")

@@ -7,7 +7,7 @@ import torch
 
 from manyheads.config import ModelConfig
 from manyheads.data.store import Store
-from manyheads.train.speed import training_flops
+from manyheads.train.flops import training_flops
 
 PRODUCT = {"cpu": 1024, "cuda": 8192}  # width of the square matrices that the device's rate is measured with
 LONG_ENOUGH = 0.3  # seconds

@@ -1,4 +1,4 @@
-"""Trees for Table 4: which are learnt from and which are held out, and the data folder that training reads.
+"""Trees for Table 4: which are learned from and which are held out, and the data folder that training reads.
 
 A sentence is the source, its tree without the words the target, so that preparing, training and searching are
 those of translation. Every bracket and every tag is one piece, which the subwords never split.
@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
+from manyheads import playground
 from manyheads.config import SPECIAL_TOKENS, SPLITS, Recipe, SubwordConfig
 from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
 from manyheads.errors import DataError
 from manyheads.progress import Progress
-from manyheads.text import playground
 from manyheads.text.corpus import Bad
 from manyheads.text.subwords import SubwordPair, Subwords
-from manyheads.text.trees import Leaf, Tree, cleaned, leaves, linearise, read_trees, words
+from manyheads.text.trees import Leaf, Tree, cleaned, leaves, linearize, read_trees, words
 
 Reads = Literal["words", "tags", "both"]
 READS: tuple[Reads, ...] = get_args(Reads)
@@ -34,7 +34,7 @@ BUILT_IN = {"train": 20_000, "valid": 300, "test": 300}
 class Treebank:
     """Trees to learn from, to choose by, and to be judged by; and what is worth knowing of them.
 
-    `name` is of what is learnt from, `judged_by` of the test.
+    `name` is of what is learned from, `judged_by` of the test.
     """
 
     name: str
@@ -73,8 +73,8 @@ def read_treebank(places: Sequence[Path], progress: Progress) -> Treebank:
                 f"wsj.test.ptb; a file whose name tells none is parted, and needs {HELD_OUT} trees or more"
             )
     kept = without_leakage(splits, notes)
-    learnt, judged = (named(chosen, split) for split in ("train", "test"))
-    return Treebank(learnt, judged, kept, splits["valid"], splits["test"], notes)
+    learned, judged = (named(chosen, split) for split in ("train", "test"))
+    return Treebank(learned, judged, kept, splits["valid"], splits["test"], notes)
 
 
 def files_of(place: Path) -> list[Path]:
@@ -174,7 +174,7 @@ def source_line(sentence: Sequence[Leaf], reads: Reads) -> str:
 
 def target_line(tree: Tree) -> str:
     """What it is to write: tags that it has read too, by which it finds its place in the sentence."""
-    return "".join(linearise(tree))
+    return "".join(linearize(tree))
 
 
 def data_folder(trees: Treebank, reads: Reads, vocabulary: int, folder: Path, progress: Progress) -> Store:
@@ -188,7 +188,7 @@ def data_folder(trees: Treebank, reads: Reads, vocabulary: int, folder: Path, pr
     for file, text in texts.items():
         file.write_text(text, encoding="utf-8", newline="\n")
     progress.tell("learning subwords", 0, None)
-    learnt_pieces(trees.train, reads, vocabulary).save(folder / "subwords")
+    learned_pieces(trees.train, reads, vocabulary).save(folder / "subwords")
     return prepare(recipe(folder), folder / "data", tell=progress.tell)
 
 
@@ -211,12 +211,12 @@ def recipe(folder: Path) -> Recipe:
     return Recipe.from_mapping({**inputs, "corpus": corpus, "clean": no_filter, "subwords": pieces})
 
 
-def learnt_pieces(trees: Sequence[Tree], reads: Reads, vocabulary: int) -> SubwordPair:
+def learned_pieces(trees: Sequence[Tree], reads: Reads, vocabulary: int) -> SubwordPair:
     """Of the source words and tags, of the target brackets and tags alone."""
     sentences = [leaves(tree) for tree in trees]
     sources = [source_line(sentence, reads) for sentence in sentences]
     targets = [target_line(tree) for tree in trees]
-    brackets = {token for tree in trees for token in linearise(tree)}
+    brackets = {token for tree in trees for token in linearize(tree)}
     tags = {f"[{leaf.tag}]" for sentence in sentences for leaf in sentence}
     if reads == "tags":
         return SubwordPair(symbols(sources, tags), symbols(targets, brackets))

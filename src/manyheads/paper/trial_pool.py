@@ -17,12 +17,12 @@ from typing import IO, Any
 import torch
 
 from manyheads.data.store import Store
-from manyheads.engines.torch import known_device
 from manyheads.errors import ConfigError, ManyheadsError, TrainingError
-from manyheads.paper.cost import sustained_rate
+from manyheads.inference.torch_engine import known_device
+from manyheads.paper.training_cost import sustained_rate
 from manyheads.paper.trials import Place, Result, Trial, result_of
 from manyheads.progress import Progress
-from manyheads.train.stop import stop_asked
+from manyheads.train.preemption import stop_asked
 
 MOST_JOBS = 8  # that are begun unasked
 LOOK_EVERY = 0.2  # seconds between looks at whether someone asked to stop
@@ -126,7 +126,7 @@ class Team:
         """One process, and the thread of ours that hands it trials."""
         log = (self.folder / f"process-{number + 1}.log").open("a", encoding="utf-8")
         process = subprocess.Popen(
-            [sys.executable, "-m", "manyheads.paper.worker"],
+            [sys.executable, "-m", "manyheads.paper.trial_worker"],
             env=self.machine.environment(number),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

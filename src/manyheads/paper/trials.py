@@ -15,15 +15,15 @@ from manyheads import checkpoint
 from manyheads.config import Config
 from manyheads.data.store import Store
 from manyheads.errors import CheckpointError, ConfigError, DataError
-from manyheads.evaluate import Score, evaluate, reference_perplexity
+from manyheads.evaluate.report import Score, evaluate, reference_perplexity
 from manyheads.model import count_parameters
 from manyheads.paper.budget import tokens_of
-from manyheads.paper.cost import flops_a_token
 from manyheads.paper.report import machine
-from manyheads.train.loop import place_of
+from manyheads.paper.training_cost import flops_a_token
 from manyheads.train.run import CONFIG, train
-from manyheads.train.state import is_run
-from manyheads.translate import load
+from manyheads.train.run_summary import is_run
+from manyheads.train.trainer import place_of
+from manyheads.translator import load
 
 FORMAT = 1
 BOOTSTRAP = 300  # samples of the sentences, for the spread of BLEU

@@ -13,8 +13,8 @@ from manyheads.data.store import Store
 from manyheads.errors import ConfigError
 from manyheads.paper.budget import Budget
 from manyheads.paper.ordering import Difference, counted, too_early
-from manyheads.paper.scales import Scale
-from manyheads.paper.spread import Spread, finite, mean
+from manyheads.paper.scaled_presets import Scale
+from manyheads.paper.seed_variance import Spread, finite, mean
 from manyheads.paper.trials import Result, Trial
 from manyheads.presets import TABLE_3, Row
 

@@ -11,11 +11,11 @@ from typing import Literal, TypeVar
 
 from manyheads.config import unknown
 from manyheads.errors import ConfigError, DataError
-from manyheads.text.playground.author import Author
-from manyheads.text.playground.english import english
-from manyheads.text.playground.german import german
-from manyheads.text.playground.korean import korean
-from manyheads.text.playground.meaning import (
+from manyheads.playground.author import Author
+from manyheads.playground.english import english
+from manyheads.playground.german import german
+from manyheads.playground.korean import korean
+from manyheads.playground.meaning import (
     Adjective,
     Because,
     Both,
@@ -28,7 +28,7 @@ from manyheads.text.playground.meaning import (
     Sentence,
     Weather,
 )
-from manyheads.text.playground.trees import english_tree
+from manyheads.playground.trees import english_tree
 from manyheads.text.trees import Tree
 
 PAIRS = ("en-ko", "en-de")

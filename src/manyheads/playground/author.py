@@ -8,8 +8,8 @@ and how (clauses.py), and sentences of those: here. The draw is a function of th
 from collections.abc import Callable
 from dataclasses import replace
 
-from manyheads.text.playground.clauses import Clauses
-from manyheads.text.playground.lexicon import (
+from manyheads.playground.clauses import Clauses
+from manyheads.playground.lexicon import (
     ALL_DEGREES,
     HE,
     RAINING,
@@ -21,7 +21,7 @@ from manyheads.text.playground.lexicon import (
     YOU,
     I,
 )
-from manyheads.text.playground.meaning import (
+from manyheads.playground.meaning import (
     Adjective,
     Asked,
     Because,
@@ -41,8 +41,8 @@ from manyheads.text.playground.meaning import (
     is_plural,
     person_of,
 )
-from manyheads.text.playground.phrases import BARE, FOOD
-from manyheads.text.playground.vocabulary import DENS, PEOPLE
+from manyheads.playground.phrases import BARE, FOOD
+from manyheads.playground.vocabulary import DENS, PEOPLE
 
 PASSING = ("happy", "tired", "hungry", "busy", "sad", "sick", "thirsty", "lonely")  # true for a while
 COLORS = ("red", "blue", "yellow", "white", "black")  # no thing is very red here

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from manyheads.text.playground.meaning import (
+from manyheads.playground.meaning import (
     Adjective,
     Asked,
     Both,
@@ -18,8 +18,8 @@ from manyheads.text.playground.meaning import (
     has_relative,
     is_plural,
 )
-from manyheads.text.playground.phrases import BARE, FOOD, HABITS, Phrases
-from manyheads.text.playground.vocabulary import DENS
+from manyheads.playground.phrases import BARE, FOOD, HABITS, Phrases
+from manyheads.playground.vocabulary import DENS
 
 SOCIAL = ("go", "eat", "work", "cook", "read", "sing", "alone", "together", "well")
 OBSERVED = ("yesterday", "last night", "two days ago", "now")  # when one saw what an animal did

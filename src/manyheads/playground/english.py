@@ -5,8 +5,8 @@ A sentence tells all that its translation needs: `read` is past only beside a ti
 
 from functools import lru_cache
 
-from manyheads.text.playground.lexicon import NUMBERS
-from manyheads.text.playground.meaning import (
+from manyheads.playground.lexicon import NUMBERS
+from manyheads.playground.meaning import (
     Adjective,
     Because,
     Both,

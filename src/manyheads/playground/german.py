@@ -12,8 +12,8 @@ The relative clause of an object stands behind the last verb.
 
 from functools import lru_cache
 
-from manyheads.text.playground.lexicon import GERMAN_NUMBERS, german_stem, needs_e
-from manyheads.text.playground.meaning import (
+from manyheads.playground.lexicon import GERMAN_NUMBERS, german_stem, needs_e
+from manyheads.playground.meaning import (
     Adjective,
     Because,
     Both,

@@ -16,8 +16,8 @@ A plural is said with 들 of people, and after 이 (these); never beside a numbe
 
 from functools import lru_cache
 
-from manyheads.text.playground.lexicon import KOREAN_NUMBERS
-from manyheads.text.playground.meaning import (
+from manyheads.playground.lexicon import KOREAN_NUMBERS
+from manyheads.playground.meaning import (
     Adjective,
     Because,
     Both,
@@ -103,19 +103,19 @@ def before_eo(stem: str, stem_class: str) -> str:
     if stem_class == "ㅂ":
         return with_final(stem, 0) + ("와" if stem == "돕" else "워")
     if stem_class == "ㄷ":
-        return harmonise(with_final(stem, RIEUL))
+        return harmonize(with_final(stem, RIEUL))
     if stem_class == "ㅅ":
-        return harmonise(with_final(stem, 0))
+        return harmonize(with_final(stem, 0))
     if stem_class == "르":
         before = with_final(stem[:-1], RIEUL)
         return before + ("라" if vowel_of(before) in BRIGHT else "러")
     if stem_class == "ㅎ":
         opened = with_final(stem, 0)
         return with_vowel(opened, {A: AE, YA: YAE, EO: E}[vowel_of(opened)])
-    return harmonise(stem) if final_of(stem) else contract(stem)
+    return harmonize(stem) if final_of(stem) else contract(stem)
 
 
-def harmonise(stem: str) -> str:
+def harmonize(stem: str) -> str:
     return stem + ("아" if vowel_of(stem) in BRIGHT else "어")
 
 

@@ -16,7 +16,7 @@ parts, and "ist" before the participle is its auxiliary.
 
 from typing import Literal
 
-from manyheads.text.playground.meaning import Adjective, Manner, Name, Noun, Place, Pronoun, Tense, Time, Verb
+from manyheads.playground.meaning import Adjective, Manner, Name, Noun, Place, Pronoun, Tense, Time, Verb
 
 GENDERS: dict[str, Literal["m", "f", "n"]] = {"der": "m", "die": "f", "das": "n"}
 

@@ -1,6 +1,6 @@
-"""What a sentence means, in no language: the three realisers turn the same meaning into three sentences.
+"""What a sentence means, in no language: the three realizers turn the same meaning into three sentences.
 
-A word knows its three spellings; everything else (case, particle, word order, ending) is the realiser's work.
+A word knows its three spellings; everything else (case, particle, word order, ending) is the realizer's work.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from manyheads.text.playground.lexicon import HE, SHE, THEY, WE, I
-from manyheads.text.playground.meaning import (
+from manyheads.playground.lexicon import HE, SHE, THEY, WE, I
+from manyheads.playground.meaning import (
     GAP,
     Adjective,
     Both,
@@ -18,7 +18,7 @@ from manyheads.text.playground.meaning import (
     is_plural,
     person_of,
 )
-from manyheads.text.playground.vocabulary import Vocabulary
+from manyheads.playground.vocabulary import Vocabulary
 
 FOOD = ("fruit", "vegetable", "dish", "rice", "baked", "mixed", "snack", "drink", "hot_drink")
 # Whose object is known or a whole kind: never "a cat", never three of them.

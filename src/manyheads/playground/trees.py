@@ -1,10 +1,10 @@
 """Constituency trees of the English sentences, with the labels and tags of the Penn Treebank.
 
-The fourth realiser: it says the same words as english.py, each under its part of speech, in constituents.
+The fourth realizer: it says the same words as english.py, each under its part of speech, in constituents.
 Where a phrase belongs is never in doubt here, for a sentence says all that its meaning does.
 """
 
-from manyheads.text.playground.english import (
+from manyheads.playground.english import (
     WH,
     be_form,
     counted,
@@ -13,8 +13,8 @@ from manyheads.text.playground.english import (
     third_person,
     verb_parts,
 )
-from manyheads.text.playground.lexicon import NUMBERS
-from manyheads.text.playground.meaning import (
+from manyheads.playground.lexicon import NUMBERS
+from manyheads.playground.meaning import (
     Adjective,
     Because,
     Both,
@@ -354,11 +354,11 @@ def reported(sentence: Reported) -> Tree:
 
 def finished(made: Tree, mark: str) -> Tree:
     """With a capital at its head and the mark at its end."""
-    return tree(ROOT, tree(made.label, *capitalised(made).children, Leaf(".", mark)))
+    return tree(ROOT, tree(made.label, *capitalized(made).children, Leaf(".", mark)))
 
 
-def capitalised(made: Tree) -> Tree:
+def capitalized(made: Tree) -> Tree:
     first, *rest = made.children
     if isinstance(first, Leaf):
         return tree(made.label, Leaf(first.tag, first.word[0].upper() + first.word[1:]), *rest)
-    return tree(made.label, capitalised(first), *rest)
+    return tree(made.label, capitalized(first), *rest)

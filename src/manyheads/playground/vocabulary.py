@@ -3,7 +3,7 @@
 import random
 from typing import TypeVar
 
-from manyheads.text.playground.lexicon import (
+from manyheads.playground.lexicon import (
     ALL_ADJECTIVES,
     ALL_CITIES,
     ALL_MANNERS,
@@ -15,7 +15,7 @@ from manyheads.text.playground.lexicon import (
     ALL_VERBS,
     HOME,
 )
-from manyheads.text.playground.meaning import Adjective, Manner, Noun, Place, Tense, Time, Verb
+from manyheads.playground.meaning import Adjective, Manner, Noun, Place, Tense, Time, Verb
 
 Option = TypeVar("Option")
 

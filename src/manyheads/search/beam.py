@@ -43,7 +43,7 @@ Open = Callable[[list[int], AnyState | None], AnyState]
 
 
 @dataclass(frozen=True)
-class Wish:
+class DecodingConstraints:
     """What one sentence is asked for; lengths do not count the end token."""
 
     limit: int  # tokens at most: then it must end
@@ -89,7 +89,7 @@ class Beams:
 
     numbers: list[int]  # [B] which of those asked for
     lengths: list[int]  # [B] tokens that each of its hypotheses has
-    wishes: list[Wish]  # [B]
+    wishes: list[DecodingConstraints]  # [B]
     generators: list[torch.Generator]  # [B]
     scores: Tensor  # [B, W] log p so far; NEVER where there is no hypothesis
     last: Tensor  # [B, W] the token that each reads next
@@ -102,7 +102,7 @@ class Beams:
 
     @classmethod
     def begin(
-        cls, numbers: list[int], wishes: list[Wish], how: SearchConfig, branching: bool, device: torch.device
+        cls, numbers: list[int], wishes: list[DecodingConstraints], how: SearchConfig, branching: bool, device: torch.device
     ) -> Self:
         count, width, results = len(numbers), how.width, how.nbest if branching else how.width
         room = 1 + max(wish.limit for wish in wishes)
@@ -191,7 +191,7 @@ class Limits:
 def search(
     step: Step[AnyState],
     open_sentences: Open[AnyState],
-    wishes: Sequence[Wish],
+    wishes: Sequence[DecodingConstraints],
     how: SearchConfig,
     device: torch.device,
     limits: Limits | None = None,
@@ -211,7 +211,7 @@ def search(
 def finished(
     step: Step[AnyState],
     open_sentences: Open[AnyState],
-    wishes: Sequence[Wish],
+    wishes: Sequence[DecodingConstraints],
     how: SearchConfig,
     branching: bool,
     device: torch.device,
@@ -301,7 +301,7 @@ def forbid(beams: Beams, logits_BWK: Tensor, how: SearchConfig) -> Tensor:
     return logits_BWK
 
 
-def must_go_on(wish: Wish, length: int) -> bool:
+def must_go_on(wish: DecodingConstraints, length: int) -> bool:
     return length < min(wish.limit, max(wish.least, len(wish.prefix)))
 
 
@@ -311,7 +311,7 @@ def leave_only(logits_WK: Tensor, token: int) -> None:
     logits_WK[:, token] = kept_W
 
 
-def banned(written: list[int], wish: Wish, no_repeat: int | None) -> list[int]:
+def banned(written: list[int], wish: DecodingConstraints, no_repeat: int | None) -> list[int]:
     """Tokens that would complete a forbidden phrase, or a run of tokens that was there before."""
     found = {phrase[-1] for phrase in wish.forbidden if ends_with(written, phrase[:-1])}
     if no_repeat:
@@ -590,7 +590,7 @@ def greedy(
 ) -> list[list[int]]:
     """The likeliest token each time, of all the sentences of a state at once. Without begin and end."""
     how = SearchConfig(beam=1)
-    wishes = [Wish(limit) for limit in limits]
+    wishes = [DecodingConstraints(limit) for limit in limits]
     together = Limits(rows=max(1, len(wishes)))
     found: Any = search(step, lambda numbers, _: state, wishes, how, device, together)
     return [results[0].tokens for results in found]

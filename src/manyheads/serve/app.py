@@ -15,16 +15,16 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from manyheads.errors import ConfigError, ManyheadsError, RequestError
-from manyheads.serve import api
-from manyheads.serve.guard import BUG, ClientLeft, Doors, Guard, Refused, busy
+from manyheads.serve import schemas as api
 from manyheads.serve.languages import Detector, Pairs, name_of
 from manyheads.serve.limits import Limits
 from manyheads.serve.metrics import Metrics
+from manyheads.serve.middleware import BUG, ClientLeft, Doors, Guard, Refused, busy
 from manyheads.serve.queue import Job, Queue, QueueFull, Work
-from manyheads.serve.reading import checked, fields, texts_of
+from manyheads.serve.request_parsing import checked, fields, texts_of
 from manyheads.serve.training import Runs
-from manyheads.serve.words import Words
-from manyheads.serve.work import (
+from manyheads.serve.word_alignment import Words
+from manyheads.serve.worker import (
     Looking,
     OfSentence,
     Scoring,
@@ -36,7 +36,7 @@ from manyheads.serve.work import (
     Walking,
     without_nan,
 )
-from manyheads.translate import Translation
+from manyheads.translator import Translation
 
 LOG = logging.getLogger("manyheads.serve")
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -423,7 +423,7 @@ def add_paths(app: FastAPI, server: Server) -> None:
 def add_page(app: FastAPI) -> None:
     """Every file of page/ under its own name, index.html as /; the attention view's under /look/."""
     for room, before in (("manyheads.serve", "/"), ("manyheads.look", "/look/")):
-        for file in files(room).joinpath("page").iterdir():
+        for file in files(room).joinpath("assets").iterdir():
             suffix = "." + file.name.rpartition(".")[2]
             if suffix in TYPES and not (suffix == ".html" and before != "/"):
                 path = "/" if file.name == "index.html" else before + file.name

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape, unescape
 
-from manyheads.translate import Translation
+from manyheads.translator import Translation
 
 INLINE = (
     "a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark q s small span strike strong "

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from manyheads.serve.guard import QUEUED
 from manyheads.serve.limits import Limits
+from manyheads.serve.middleware import QUEUED
 from manyheads.serve.queue import Queue
 
 QUEUED_LINES = tuple(f"POST {path}".encode() for path in QUEUED)

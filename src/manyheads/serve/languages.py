@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from manyheads.errors import RequestError
-from manyheads.serve.work import Served
+from manyheads.serve.worker import Served
 
 LANGUAGES = (
     "af:Afrikaans am:Amharic ar:Arabic az:Azerbaijani be:Belarusian bg:Bulgarian bn:Bengali bs:Bosnian "

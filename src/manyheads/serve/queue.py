@@ -91,7 +91,7 @@ class Queue:
         return job
 
     async def run(self) -> None:
-        """Works until it is cancelled."""
+        """Works until it is canceled."""
         try:
             while True:
                 await self.some.wait()

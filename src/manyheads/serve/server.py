@@ -13,11 +13,11 @@ import uvicorn
 
 from manyheads.errors import ConfigError, RequestError
 from manyheads.serve.app import application
-from manyheads.serve.guard import Doors, Guard
+from manyheads.serve.http_protocol import protocol
 from manyheads.serve.limits import Limits
-from manyheads.serve.protocol import protocol
-from manyheads.serve.work import named
-from manyheads.translate import load
+from manyheads.serve.middleware import Doors, Guard
+from manyheads.serve.worker import named
+from manyheads.translator import load
 
 LOG = logging.getLogger("manyheads.serve")
 AT_ONCE = 16  # connections that are taken before anything else is done

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from manyheads.look.maps import word_numbers, words_of
-from manyheads.translate import Translation
+from manyheads.look.attention_data import word_numbers, words_of
+from manyheads.translator import Translation
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from typing import Any
 from torch import Tensor
 
 from manyheads.errors import RequestError
-from manyheads.look.maps import described
-from manyheads.look.walk import FEW, Stack, how_many, walked
+from manyheads.look.attention_data import described
+from manyheads.look.forward_walk import FEW, Stack, how_many, walked
 from manyheads.serve import html
-from manyheads.translate import Attention, Translation, Translator
+from manyheads.translator import Attention, Translation, Translator
 
 
 class TooLong(RequestError):

@@ -40,7 +40,7 @@ PLACEHOLDER = re.compile(
 ANY_LETTER = re.compile(r"[^\W\d_]")
 
 
-def normalise(text: str) -> str:
+def normalize(text: str) -> str:
     """The text as subwords see it: composed (NFC), one space for a run of white space, none at the ends."""
     return " ".join(unicodedata.normalize("NFC", text).split())
 
@@ -58,7 +58,7 @@ class Cleaner:
         self.letters = [letters_of(language) for language in (self.corpus.source, self.corpus.target)]
 
     def mend(self, text: str) -> str:
-        """Normalised as far as the switches allow; what changed is counted."""
+        """Normalized as far as the switches allow; what changed is counted."""
         if self.config.nfc and not unicodedata.is_normalized("NFC", text):
             self.mended["Unicode NFC"] += 1
             text = unicodedata.normalize("NFC", text)
@@ -126,7 +126,7 @@ def placeholders(text: str) -> list[str]:
 class Seen:
     """Which of a stream of keys came before, in eight bytes a key, twice that while it merges.
 
-    Sorted arrays, each at least twice the next: a new one is merged into its neighbour when it has grown to
+    Sorted arrays, each at least twice the next: a new one is merged into its neighbor when it has grown to
     half of it, so that a lookup searches a handful of arrays and a key is copied a handful of times.
     """
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from manyheads.config import SPECIAL_TOKENS
 from manyheads.errors import DataError
-from manyheads.text.subwords import WORD_START, Subwords, normalise
+from manyheads.text.subwords import WORD_START, Subwords, normalize
 
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 UNKNOWN_PENALTY = 10.0  # below the least likely piece, as SentencePiece has it
@@ -65,7 +65,7 @@ class Sampler:
 
     def sample(self, text: str, chance: random.Random) -> list[int]:
         """Ids of a text, without begin and end."""
-        mended = normalise(text)
+        mended = normalize(text)
         words = (WORD_START + word for word in mended.split(" ")) if mended else ()
         return [one for word in words for part in self._parts(word) for one in self._ids_of(part, chance)]
 
@@ -78,10 +78,10 @@ class Sampler:
             return [self.ids[part]]
         ids: list[int] = []
         for piece in self._split(part, chance):
-            ids += [self.ids[piece]] if piece in self.ids else self._spelt(piece)
+            ids += [self.ids[piece]] if piece in self.ids else self._spelled(piece)
         return ids
 
-    def _spelt(self, character: str) -> list[int]:
+    def _spelled(self, character: str) -> list[int]:
         return [self.bytes[byte] for byte in character.encode()]
 
     def _merge(self, word: str, chance: random.Random) -> list[str]:

@@ -1,6 +1,6 @@
 """Subwords (5.1): SentencePiece models that turn text into ids and back without loss.
 
-SentencePiece normalises nothing here: `normalise` does, so that decode(encode(x)) == normalise(x) for any
+SentencePiece normalizes nothing here: `normalize` does, so that decode(encode(x)) == normalize(x) for any
 text. The ids begin with unknown, begin and end; there is no padding.
 """
 
@@ -29,12 +29,12 @@ TRAINING_THREADS = 4  # fixed: the unigram model's sums depend on their number
 LONGEST_SENTENCE = 1 << 24  # bytes; SentencePiece would skip longer ones silently, and ours are shorter
 
 
-def normalise(text: str) -> str:
+def normalize(text: str) -> str:
     """NFC, single spaces, none at the ends; U+2581 becomes the underscore that it looks like, and half a
     surrogate pair, which no file can hold, the sign for what cannot be read."""
     if HALF_A_CHARACTER.search(text):
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return clean.normalise(text.replace(WORD_START, "_"))
+    return clean.normalize(text.replace(WORD_START, "_"))
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,12 @@ class Subwords:
         config: SubwordConfig,
         found: Sequence[str] = (),
     ) -> Self:
-        """Pieces learnt from sentences. `found`: symbols to reserve beside those that the config names."""
+        """Pieces learned from sentences. `found`: symbols to reserve beside those that the config names."""
         model, source = io.BytesIO(), Remembering(sentences)
         reserved = list(dict.fromkeys([*config.reserved, *found]))
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=map(normalise, source),
+                sentence_iterator=map(normalize, source),
                 model_writer=model,
                 model_type=config.kind,
                 vocab_size=config.vocabulary,
@@ -116,7 +116,7 @@ class Subwords:
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text, without begin and end."""
-        ids: list[int] = self._processor.encode(normalise(text))
+        ids: list[int] = self._processor.encode(normalize(text))
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -150,7 +150,7 @@ class Subwords:
 
     def encode_many(self, texts: Sequence[str], threads: int | None = None) -> Pieces:
         """Ids of many texts, each followed by end. `threads`: by default as many as there are cores."""
-        mended = [normalise(text) for text in texts]
+        mended = [normalize(text) for text in texts]
         return laid_end_to_end(self._processor.encode(mended, num_threads=threads or core_count()))
 
 
@@ -202,8 +202,8 @@ def why_training_failed(fault: str, config: SubwordConfig, reserved: int) -> str
             + " leave no room: set a larger one"
         )
     if "sentences_.empty()" in fault:
-        return "no subwords could be learnt: not one sentence is left to learn from"
-    return f"no subwords could be learnt: {fault.strip()}"
+        return "no subwords could be learned: not one sentence is left to learn from"
+    return f"no subwords could be learned: {fault.strip()}"
 
 
 # ---- both languages

@@ -192,7 +192,7 @@ def bare(label: str) -> str:
 # ---- tokens
 
 
-def linearise(tree: Tree) -> list[str]:
+def linearize(tree: Tree) -> list[str]:
     """The tokens of a tree, its words left out."""
     return [f"[{one.tag}]" if isinstance(one, Leaf) else one for one in walk(tree)]
 

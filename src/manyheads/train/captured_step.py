@@ -2,7 +2,7 @@
 
 A graph is a recording: its shapes and addresses are fixed. So a batch is filled up with tokens that do not
 count to one of a few sizes, and each size has a graph of its own; the gradients of all parameters lie in one
-row, which graphs add to, ranks sum up and the optimiser reads.
+row, which graphs add to, ranks sum up and the optimizer reads.
 
 Shapes: S source and T target tokens of a size, N = max(S, T) sentences that it has room for.
 """
@@ -15,16 +15,16 @@ import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
-from manyheads import kernels
 from manyheads.config import Config, TrainConfig
+from manyheads.cuda.graphs import captured
+from manyheads.cuda.transfer import Arriving
 from manyheads.data.batches import Batch
-from manyheads.engines.recording import captured
-from manyheads.engines.travel import Arriving
 from manyheads.model.attention import SPANS_LONGEST, SPANS_WIDTH_LIMIT, has_kernel
 from manyheads.model.layers import Linear
+from manyheads.ops import dispatch as kernels
 from manyheads.packed import FILLER, Packed, put_offsets, up, zeros_for_gpu
 from manyheads.train.distributed import World
-from manyheads.train.optimiser import Optimiser
+from manyheads.train.optimizer import Optimizer
 
 SIZES = 64  # that a side of a batch may have, from nothing to full
 SIZES_BEYOND = 8  # from full to twice as much
@@ -42,7 +42,7 @@ def can_capture(config: Config, device: torch.device) -> bool:
         and (device.type == "cuda" and kernels.there_is_triton() and has_kernel(device))
         and config.data.longest <= SPANS_LONGEST
         and (model.attention != "additive" and model.attention_dropout == 0 and widths <= SPANS_WIDTH_LIMIT)
-        and (model.normalisation == "layer" and train.optimiser != "muon")
+        and (model.normalization == "layer" and train.optimizer != "muon")
     )
 
 
@@ -73,19 +73,19 @@ class BatchSize:
 
 
 class Captured:
-    """The gradient of a model and its optimiser's step, for one rank."""
+    """The gradient of a model and its optimizer's step, for one rank."""
 
     def __init__(
         self,
         objective: nn.Module,
-        optimiser: Optimiser,
+        optimizer: Optimizer,
         train: TrainConfig,
         world: World,
         *,
         full: int,
         longest: int,
     ) -> None:
-        self.objective, self.optimiser, self.train, self.world = objective, optimiser, train, world
+        self.objective, self.optimizer, self.train, self.world = objective, optimizer, train, world
         self.full, self.longest = full, longest  # tokens of a full batch's side, and of a sentence
         self.gradient = FlatGradient(objective)
         self.half = HalfWeights(objective, self.gradient)
@@ -106,10 +106,10 @@ class Captured:
         self.gradients.run(size, fill_up(part, size, min(FILLER, self.longest)), seed)
 
     def finish(self, rate: float) -> "Outcome":
-        """The optimiser's step; without a finite gradient nothing changes."""
+        """The optimizer's step; without a finite gradient nothing changes."""
         if self.world.size > 1:
             distributed.all_reduce(self.gradient.everything)
-        self.optimiser.set_rate(rate)
+        self.optimizer.set_rate(rate)
         return Outcome.of(self.updates.run(None, self.nothing, 0))
 
     def _add_gradient(self, size: BatchSize, numbers: Tensor) -> Tensor:
@@ -127,7 +127,7 @@ class Captured:
         norm = torch.linalg.vector_norm(gradient.of_parameters)
         if self.train.clip is not None:
             gradient.of_parameters.mul_((self.train.clip / (norm + 1e-6)).clamp(max=1.0))
-        self.optimiser.step(skip=~(norm + gradient.total).isfinite())
+        self.optimizer.step(skip=~(norm + gradient.total).isfinite())
         return torch.stack((norm, gradient.total, gradient.nll))
 
 

@@ -22,7 +22,7 @@ PACKAGES = (
     "pyarrow",
     "translate-toolkit",
 )
-ROOM = 5 * 2**30  # bytes; five checkpoints of the base model with its optimiser are about 3.8 GB
+ROOM = 5 * 2**30  # bytes; five checkpoints of the base model with its optimizer are about 3.8 GB
 
 
 def report() -> dict[str, Any]:

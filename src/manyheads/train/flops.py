@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from manyheads.config import ModelConfig
 from manyheads.data.batches import Batch
-from manyheads.model.bytenet import unfolded_length
+from manyheads.model.baselines.bytenet import unfolded_length
 
 # Dense bfloat16 products a second, as the makers state them.
 PEAKS = {

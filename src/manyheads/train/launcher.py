@@ -26,7 +26,7 @@ def launch(processes: int, arguments: list[str]) -> int:
         raise ConfigError(f"--gpus is {processes}, but there are {there} here")
     if not there:
         print(f"no GPU here: {processes} processes train on the CPU", file=sys.stderr)
-    command = [sys.executable, "-m", "manyheads.train.launch", "--standalone"]
+    command = [sys.executable, "-m", "manyheads.train.launcher", "--standalone"]
     command += [f"--nproc-per-node={processes}", "-m", "manyheads", "train", *arguments]
     with tempfile.TemporaryDirectory() as place:
         # A session of its own: Ctrl-C in the terminal reaches us alone, and we hand it on.

@@ -9,8 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any
 
+from manyheads.atomic_io import room_for
 from manyheads.errors import DataError
-from manyheads.folders import room_for
 
 LOG = "log.jsonl"
 

@@ -27,9 +27,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from manyheads import kernels
 from manyheads.config import TrainConfig
 from manyheads.errors import DataError
+from manyheads.ops import dispatch as kernels
 
 CHUNK_LOGITS = 2**24  # numbers of [M, C, K] held at once, twice (with two readings oftener): 64 MiB each
 CHUNK_LOGITS_OF_KERNEL = 5 * 2**26  # by the kernel, which needs them once: 640 MiB in bfloat16
@@ -254,7 +254,7 @@ def by_kernel(
     logits_MCK: Tensor, labels_C: Tensor, goal: Goal, learning: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same on a GPU, over the logits themselves. Labels of -1 do not count."""
-    from manyheads.kernels.cross_entropy import cross_entropy_
+    from manyheads.ops.cross_entropy_triton import cross_entropy_
 
     loss_C, nll_C = cross_entropy_(logits_MCK, labels_C, (goal.a, goal.b), goal.c)
     return loss_C.sum(), nll_C.sum(), logits_MCK

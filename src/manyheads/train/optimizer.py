@@ -16,7 +16,7 @@ QUANTITIES: dict[type[optim.Optimizer], set[str]] = {
 }
 
 
-class Optimiser:
+class Optimizer:
     """One or two of torch's, over the parameters of a model by their names."""
 
     def __init__(self, model: nn.Module, train: TrainConfig) -> None:
@@ -65,7 +65,7 @@ class Optimiser:
                         raise CheckpointError(
                             f"{where}: keeps {', '.join(sorted(own))} of {prefix[:-1]}, but "
                             f"{type(part).__name__} needs {', '.join(sorted(QUANTITIES[type(part)]))}: the "
-                            f"optimiser of a run cannot change; start another with train.start_from"
+                            f"optimizer of a run cannot change; start another with train.start_from"
                         )
                     kept = {key: placed(left.pop(prefix + key), parameter) for key in sorted(own)}
                     part.state[parameter] = kept
@@ -88,10 +88,10 @@ def make_parts(model: nn.Module, train: TrainConfig) -> list[optim.Optimizer]:
         "fused": True,
         "capturable": on_gpu,
     }
-    if train.optimiser == "adam":
+    if train.optimizer == "adam":
         return [optim.Adam(parameters, **adam)]
     decay = train.weight_decay
-    if train.optimiser == "adamw":
+    if train.optimizer == "adamw":
         return [optim.AdamW(parameters, weight_decay=decay, **adam)]
     outside = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
     outside.add(model.output.weight)  # type: ignore[union-attr, arg-type]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from manyheads.errors import PREEMPTED
-from manyheads.train.launch import leave_code
+from manyheads.train.launcher import leave_code
 
 SAME_REQUEST = 0.5  # seconds within which a second signal is the first one again, sent to several at once
 

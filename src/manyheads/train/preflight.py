@@ -5,7 +5,7 @@ import os
 import torch
 
 from manyheads.config import Config, ModelConfig
-from manyheads.errors import ConfigError, NoRoomError
+from manyheads.errors import ConfigError, ResourceError
 from manyheads.model import count_parameters
 
 BYTES_A_PARAMETER = 16  # weight, gradient and two moments in float32
@@ -24,7 +24,7 @@ def check_memory(model: ModelConfig, device: torch.device) -> None:
     else:
         there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > there:
-        raise NoRoomError(
+        raise ResourceError(
             f"training this model takes {needed / 2**30:.1f} GiB of memory at least, and {device} has "
             f"{there / 2**30:.1f}: make model.layers, model.d_model, model.d_ff or the vocabulary smaller"
         )

@@ -9,16 +9,16 @@ from pathlib import Path
 import torch
 
 from manyheads import checkpoint
+from manyheads.atomic_io import take_lock
 from manyheads.config import Config
-from manyheads.engines.torch import known_device
 from manyheads.errors import CheckpointError, ConfigError, DataError
-from manyheads.folders import take_lock
+from manyheads.inference.torch_engine import known_device
 from manyheads.train.distributed import World, joined
-from manyheads.train.launch import report_rank
+from manyheads.train.launcher import report_rank
 from manyheads.train.log import Screen, screen
-from manyheads.train.loop import Trainer
-from manyheads.train.state import is_run
-from manyheads.train.stop import stop_asked
+from manyheads.train.preemption import stop_asked
+from manyheads.train.run_summary import is_run
+from manyheads.train.trainer import Trainer
 
 CONFIG = "config.toml"
 NOTHING = -1

@@ -89,7 +89,7 @@ def draw(run: Path, picture: Path) -> None:
             own = [line for line in drawn if line["kind"] == kind and line.get(key) is not None]
             points = [(line["step"], line[key]) for line in own]
             if points:
-                label = "train, as minimised" if (kind, key) == ("train", "loss") else kind
+                label = "train, as minimized" if (kind, key) == ("train", "loss") else kind
                 axis.plot(*zip(*points, strict=True), label=label, marker="." if kind == "valid" else None)
         axis.set(title=key, xlabel="step", yscale="log" if key == "perplexity" else "linear")
         if axis.has_data():

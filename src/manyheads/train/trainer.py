@@ -22,21 +22,21 @@ from manyheads import checkpoint
 from manyheads.config import Config, DataConfig
 from manyheads.data.batches import Batch, Batches, Stream
 from manyheads.data.store import Store
-from manyheads.engines.torch import TorchEngine
 from manyheads.errors import CheckpointError, TrainingError
-from manyheads.evaluate import Score, greedy_bleu
+from manyheads.evaluate.report import Score, greedy_bleu
+from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model import make_model
-from manyheads.train.background import Background
-from manyheads.train.captured import Captured, Outcome, can_capture
+from manyheads.train.async_writer import Background
+from manyheads.train.captured_step import Captured, Outcome, can_capture
 from manyheads.train.distributed import World
-from manyheads.train.limits import check_agreement, check_compiled, check_memory, check_reach, reach
+from manyheads.train.flops import batch_flops, peak
 from manyheads.train.log import RunLog, Screen
 from manyheads.train.loss import chunked_loss
 from manyheads.train.objective import Objective
-from manyheads.train.optimiser import Optimiser, gradient_norm
+from manyheads.train.optimizer import Optimizer, gradient_norm
+from manyheads.train.preflight import check_agreement, check_compiled, check_memory, check_reach, reach
 from manyheads.train.schedule import learning_rate
-from manyheads.train.speed import batch_flops, peak
-from manyheads.translate import Translator
+from manyheads.translator import Translator
 
 FAULTS_IN_A_ROW = 5  # steps without a finite gradient, after which something is wrong
 SHOWN = 3  # translations printed at a validation
@@ -85,7 +85,7 @@ class Trainer:
         self.model = make_model(self.config.model)
         check_reach(self.config)
         self.model.to(world.device)
-        self.optimiser = Optimiser(self.model, self.config.train)
+        self.optimizer = Optimizer(self.model, self.config.train)
         self.batches = self._batches("train", self.config.data)
         self.place = Place()
         self.saved_step = -1  # of the newest checkpoint; the same on every rank
@@ -140,7 +140,7 @@ class Trainer:
         data, size = self.config.data, self.world.size
         full = self.config.train.part_tokens or -(-data.batch_tokens // size)
         self.captured = Captured(
-            objective, self.optimiser, self.config.train, self.world, full=full, longest=data.longest
+            objective, self.optimizer, self.config.train, self.world, full=full, longest=data.longest
         )
 
     def _train(self, asked: Callable[[], bool]) -> str:
@@ -241,7 +241,7 @@ class Trainer:
         return steps if train.seconds is None else max(0.0, min(steps, train.seconds - place.seconds))
 
     def _update(self, batch: Batch) -> Launched:
-        """The gradient of the whole batch, over its parts and all ranks, then the optimiser's step (5.3)."""
+        """The gradient of the whole batch, over its parts and all ranks, then the optimizer's step (5.3)."""
         train, place = self.config.train, self.place
         flops_here = train.readings * batch_flops(self.config.model, batch)
         told = len(batch.source.tokens), len(batch.labels.tokens), flops_here
@@ -270,7 +270,7 @@ class Trainer:
 
     def _plain_update(self, parts: list[Batch], seeds: list[int], tokens: float, rate: float) -> Outcome:
         kept = [buffer.clone() for buffer in self.model.buffers()]  # running statistics, where there are any
-        self.optimiser.zero_grad()
+        self.optimizer.zero_grad()
         total = nll = torch.zeros((), device=self.world.device)
         for number, (part, seed) in enumerate(zip(parts, seeds, strict=True)):
             torch.manual_seed(seed)
@@ -281,8 +281,8 @@ class Trainer:
         norm = gradient_norm(self.model, self.config.train.clip)
         all_total, all_nll = self.world.sum(total.item(), nll.item())
         if math.isfinite(norm) and math.isfinite(all_total):
-            self.optimiser.set_rate(rate)
-            self.optimiser.step()
+            self.optimizer.set_rate(rate)
+            self.optimizer.step()
         else:
             for buffer, before in zip(self.model.buffers(), kept, strict=True):
                 buffer.copy_(before)
@@ -408,7 +408,7 @@ class Trainer:
             step=self.place.step if step is None else step,
             languages=self.store.manifest["languages"],
             training=training,
-            optimiser=copied(self.optimiser.state()) if training is not None else None,
+            optimizer=copied(self.optimizer.state()) if training is not None else None,
         )
 
     def _forget_old(self, best_step: int) -> None:
@@ -427,7 +427,7 @@ class Trainer:
         folder = told.folder
         checkpoint.check_subwords(folder, self.subwords)
         checkpoint.read_weights(self.model, folder)
-        self.optimiser.restore(checkpoint.read_tensors(folder / checkpoint.OPTIMISER), str(folder))
+        self.optimizer.restore(checkpoint.read_tensors(folder / checkpoint.OPTIMISER), str(folder))
         self.place = place_of(told)
         self.saved_step = self.place.step
 

@@ -32,7 +32,7 @@ def notes(
 ) -> None:
     """Answer the questions of the study notes by running code, in Korean and English; some minutes on a CPU.
 
-    Why Q, K and V are apart, why scores are scaled, what heads, positions, residuals, normalisation, warm-up
+    Why Q, K and V are apart, why scores are scaled, what heads, positions, residuals, normalization, warm-up
     and label smoothing do, which words a head relates: Markdown, one HTML page with figures, and all numbers.
 
     Example: manyheads paper notes --language ko --out paper

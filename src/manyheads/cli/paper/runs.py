@@ -35,7 +35,7 @@ def command_line() -> str:
 def opened(data: Path | None, out: Path, tell: Any) -> Any:
     """The data that are asked for, or the built-in ones."""
     from manyheads.data.store import Store
-    from manyheads.paper.small_world import small_world
+    from manyheads.paper.small_corpus import small_world
 
     return Store.open(data) if data else small_world(out / "small-world", tell)
 

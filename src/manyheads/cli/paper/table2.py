@@ -42,11 +42,11 @@ def table2(
     Example: manyheads paper table2 data --scale tiny --budget 20000000tokens --budget 60s --jobs 4
     """
     from manyheads.paper.budget import asked_for
-    from manyheads.paper.processes import Machine
-    from manyheads.paper.scales import scale_of
+    from manyheads.paper.scaled_presets import scale_of
     from manyheads.paper.systems import chosen, multiples
     from manyheads.paper.table2 import beside_the_paper, measured
     from manyheads.paper.table2 import table2 as measure
+    from manyheads.paper.trial_pool import Machine
     from manyheads.progress import watched
 
     place, size = folder_of(out), scale_of(scale)

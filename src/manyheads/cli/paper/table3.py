@@ -33,10 +33,10 @@ def table3(
     Example: manyheads paper table3 data --scale tiny --rows A,B --budget 20000000tokens --jobs 4
     """
     from manyheads.paper.budget import Budget
-    from manyheads.paper.processes import Machine
-    from manyheads.paper.scales import scale_of
+    from manyheads.paper.scaled_presets import scale_of
     from manyheads.paper.table3 import table
     from manyheads.paper.table3 import table3 as measure
+    from manyheads.paper.trial_pool import Machine
     from manyheads.paper.variations import BASE_SEEDS, chosen
     from manyheads.progress import watched
 

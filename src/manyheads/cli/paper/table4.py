@@ -46,7 +46,7 @@ def table4(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn constituency parsing, and judge it by labelled F1 as EVALB does (Table 4).
+    """Learn constituency parsing, and judge it by labeled F1 as EVALB does (Table 4).
 
     Names tell the splits, such as wsj.train.ptb.xz, wsj.valid.ptb.xz and wsj.test.ptb.xz; a file that tells
     none is parted by a rule. Beam 21, alpha 0.3, at most input + 300 tokens, as in the paper.

@@ -10,11 +10,11 @@ function stopWatching(holder) {
 }
 
 // A map as an image with a pixel a weight.
-export function thumbnail(map, colour) {
+export function thumbnail(map, color) {
   const canvas = element("canvas", { width: map.columns, height: map.rows, "aria-hidden": "true" });
   const context = canvas.getContext("2d");
   const image = context.createImageData(map.columns, map.rows);
-  const [red, green, blue] = [1, 3, 5].map((from) => parseInt(colour.slice(from, from + 2), 16));
+  const [red, green, blue] = [1, 3, 5].map((from) => parseInt(color.slice(from, from + 2), 16));
   map.weights.forEach((weight, n) => image.data.set([red, green, blue, Math.round(255 * weight)], 4 * n));
   context.putImageData(image, 0, 0);
   canvas.className = map.columns > 60 ? "" : "sharp"; // a large map is made smaller, and no weight may fall out
@@ -22,14 +22,14 @@ export function thumbnail(map, colour) {
 }
 
 export function drawGrid(holder, { maps, state, texts, onChoose }) {
-  const { colours, heads } = maps.data;
+  const { colors, heads } = maps.data;
   const loaded = new IntersectionObserver(
     (seen) => {
       for (const { isIntersecting, target } of seen) {
         if (!isIntersecting) continue;
         loaded.unobserve(target);
         const [layer, head] = [Number(target.dataset.layer), Number(target.dataset.head)];
-        target.querySelector(".map").append(thumbnail(maps.map({ ...state, layer, head }), colours[head]));
+        target.querySelector(".map").append(thumbnail(maps.map({ ...state, layer, head }), colors[head]));
       }
     },
     { rootMargin: "200px" },
@@ -63,7 +63,7 @@ export function drawGrid(holder, { maps, state, texts, onChoose }) {
 }
 
 // The same as one picture, for a download.
-export function gridScene({ maps, state, colours }) {
+export function gridScene({ maps, state, colors }) {
   const { heads, layers } = maps.data;
   const shape = maps.map({ ...state, layer: 0, head: 0 });
   const side = 110;
@@ -73,14 +73,14 @@ export function gridScene({ maps, state, colours }) {
   maps.order(state).forEach(([layer, head], n) => {
     const x = 10 + (n % heads) * (side + 10);
     const y = 10 + Math.floor(n / heads) * (tall + 28);
-    marks.push({ shape: "rect", x, y, w: side, h: tall, colour: colours.cell });
+    marks.push({ shape: "rect", x, y, w: side, h: tall, color: colors.cell });
     marks.push({
       shape: "image",
       x,
       y,
       w: side,
       h: tall,
-      canvas: thumbnail(maps.map({ ...state, layer, head }), maps.data.colours[head]),
+      canvas: thumbnail(maps.map({ ...state, layer, head }), maps.data.colors[head]),
     });
     labels.push({
       text: `${layer + 1}.${head + 1}`,
@@ -88,7 +88,7 @@ export function gridScene({ maps, state, colours }) {
       y: y + tall + 11,
       size: 12,
       align: "center",
-      colour: colours.faint,
+      color: colors.faint,
     });
   });
   return {
@@ -96,7 +96,7 @@ export function gridScene({ maps, state, colours }) {
     height: 10 + layers * (tall + 28),
     marks,
     labels,
-    background: colours.background,
+    background: colors.background,
   };
 }
 
@@ -117,7 +117,7 @@ export function drawTable(holder, { maps, state, texts, onChoose, onOrder }) {
   const rows = maps.order(state).map(([layer, head]) => {
     const values = maps.measures({ ...state, layer, head });
     const swatch = element("span", { class: "swatch", "aria-hidden": "true" });
-    swatch.style.background = maps.data.colours[head];
+    swatch.style.background = maps.data.colors[head];
     return element(
       "tr",
       { "data-layer": layer, "data-head": head },

@@ -6,7 +6,7 @@ const WITH_VALUES = 26; // columns: up to so many each cell has its number
 const TURNED = -55; // degrees, of the names of columns
 const LONGEST_NAME = 110;
 
-export function heatScene({ names, languages, map, colour, alone, pressed, title, colours, room }) {
+export function heatScene({ names, languages, map, color, alone, pressed, title, colors, room }) {
   const values = map.columns <= WITH_VALUES;
   const size = values ? 13 : 10;
   const longest = names.map((side) => Math.min(LONGEST_NAME, Math.max(...side.map((name) => textWidth(name, size)))));
@@ -17,7 +17,7 @@ export function heatScene({ names, languages, map, colour, alone, pressed, title
   const cell = clamp((room - left - lean) / map.columns, values ? 25 : 7, values ? 46 : 20);
   const tall = values ? Math.min(cell, 34) : cell;
   const marks = [
-    { shape: "rect", x: left - 1, y: top - 1, w: map.columns * cell + 1, h: map.rows * tall + 1, colour: colours.cell },
+    { shape: "rect", x: left - 1, y: top - 1, w: map.columns * cell + 1, h: map.rows * tall + 1, color: colors.cell },
   ];
   for (let row = 0; row < map.rows; row++) {
     for (let column = 0; column < map.columns; column++) {
@@ -32,12 +32,12 @@ export function heatScene({ names, languages, map, colour, alone, pressed, title
         y,
         w: cell - 1,
         h: tall - 1,
-        colour,
+        color,
         opacity: weight * (shown ? 1 : 0.12),
         about,
       });
       if (values && shown && weight >= 0.005) {
-        const ink = weight > 0.85 ? colours.onColour : colours.text;
+        const ink = weight > 0.85 ? colors.onColor : colors.text;
         marks.push({
           shape: "text",
           x: x + cell / 2 - 0.5,
@@ -45,7 +45,7 @@ export function heatScene({ names, languages, map, colour, alone, pressed, title
           text: brief(weight),
           size: 11,
           align: "center",
-          colour: ink,
+          color: ink,
         });
       }
     }
@@ -58,7 +58,7 @@ export function heatScene({ names, languages, map, colour, alone, pressed, title
       text: shortened(names[side][place], size, LONGEST_NAME),
       size,
       language: languages[side],
-      colour: !alone || own || alone[0] !== side ? colours.text : colours.faint,
+      color: !alone || own || alone[0] !== side ? colors.text : colors.faint,
       bold: own,
       pressed: pressed && pressed[0] === side && pressed[1] === place,
       ...more,
@@ -82,7 +82,7 @@ export function heatScene({ names, languages, map, colour, alone, pressed, title
   );
   const width = left + map.columns * cell + lean;
   const labels = [...rows, ...columns];
-  if (title) labels.unshift({ text: title, name: title, x: 2, y: 12, size: 13, colour: colours.faint });
+  if (title) labels.unshift({ text: title, name: title, x: 2, y: 12, size: 13, color: colors.faint });
   const at = (x, y) => {
     const [column, row] = [Math.floor((x - left) / cell), Math.floor((y - top) / tall)];
     return row >= 0 && column >= 0 && row < map.rows && column < map.columns ? [row, column] : null;
@@ -94,7 +94,7 @@ export function heatScene({ names, languages, map, colour, alone, pressed, title
     labels,
     at,
     sideways: true,
-    background: colours.background,
+    background: colors.background,
   };
 }
 

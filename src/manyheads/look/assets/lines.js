@@ -1,4 +1,4 @@
-// Figures 3 to 5: a line from each word to what it looks at, one colour a head, the stronger the darker.
+// Figures 3 to 5: a line from each word to what it looks at, one color a head, the stronger the darker.
 
 import { shortened, textWidth } from "./scene.js";
 
@@ -6,8 +6,8 @@ export const LEAST = 0.01; // of a weight that is drawn
 export const MOST_LINES = 4000; // beyond, the strongest: the rest would only be a veil
 const WIDEST_LABEL = 170;
 
-// `heads` are [{layer, head, colour, map}]; `alone` is null or [side, place].
-export function linesScene({ names, languages, heads, alone, pressed, title, colours, room }) {
+// `heads` are [{layer, head, color, map}]; `alone` is null or [side, place].
+export function linesScene({ names, languages, heads, alone, pressed, title, colors, room }) {
   const rowHeight = Math.max(names[0].length, names[1].length) > 60 ? 15 : 25;
   const size = rowHeight > 20 ? 14 : 11;
   const widths = names.map((side) => Math.min(WIDEST_LABEL, room * 0.33, widest(side, size)) + 14);
@@ -18,7 +18,7 @@ export function linesScene({ names, languages, heads, alone, pressed, title, col
   const left = widths[0];
   const right = width - widths[1];
   const marks = [];
-  heads.forEach(({ head, colour, map }, n) => {
+  heads.forEach(({ head, color, map }, n) => {
     const shift = (n - (heads.length - 1) / 2) * Math.min(2.2, (rowHeight - 8) / Math.max(heads.length, 1));
     eachWeight(map, alone, (row, column, weight) => {
       if (weight < LEAST) return;
@@ -28,7 +28,7 @@ export function linesScene({ names, languages, heads, alone, pressed, title, col
         y1: y(row) + shift,
         x2: right,
         y2: y(column) + shift,
-        colour,
+        color,
         opacity: weight,
         width: 1 + 2 * weight,
         about: { head, row, column, weight: weight.toFixed(4) },
@@ -52,15 +52,15 @@ export function linesScene({ names, languages, heads, alone, pressed, title, col
         y: y(place),
         align: side ? "left" : "right",
         box: { x: side ? right : 0, y: y(place) - rowHeight / 2, w: widths[side], h: rowHeight },
-        colour: !alone || own || (alone[0] !== side && lit.has(place)) ? colours.text : colours.faint,
+        color: !alone || own || (alone[0] !== side && lit.has(place)) ? colors.text : colors.faint,
         bold: own,
         pressed: pressed && pressed[0] === side && pressed[1] === place,
       };
     }),
   );
   if (title)
-    labels.unshift({ text: title, name: title, x: width / 2, y: 13, size: 13, align: "center", colour: colours.faint });
-  return { width, height, marks, labels, background: colours.background };
+    labels.unshift({ text: title, name: title, x: width / 2, y: 13, size: 13, align: "center", color: colors.faint });
+  return { width, height, marks, labels, background: colors.background };
 }
 
 const widest = (names, size) => Math.max(...names.map((name) => textWidth(name, size)));
@@ -75,12 +75,12 @@ function eachWeight(map, alone, tell) {
   }
 }
 
-// Behind the words at the other end: what each head gives them, in its colour.
+// Behind the words at the other end: what each head gives them, in its color.
 function stripes({ heads, alone, left, right, widths, y, rowHeight }) {
   const found = [];
   const [side] = alone;
   const room = (side ? widths[0] : widths[1]) - 2;
-  heads.forEach(({ colour, map }, n) => {
+  heads.forEach(({ color, map }, n) => {
     eachWeight(map, alone, (row, column, weight) => {
       if (weight < LEAST) return;
       const place = side ? row : column;
@@ -91,7 +91,7 @@ function stripes({ heads, alone, left, right, widths, y, rowHeight }) {
         y: y(place) - rowHeight / 2 + 2,
         w,
         h: rowHeight - 4,
-        colour,
+        color,
         opacity: 0.6 * weight,
       });
     });

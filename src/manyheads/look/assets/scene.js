@@ -1,6 +1,6 @@
 // A picture as plain shapes, painted alike as SVG and on a canvas.
 //
-// A scene has width, height, colours, `marks` (lines, cells, values: many) and `labels` (tokens and titles: few). Labels are always SVG,
+// A scene has width, height, colors, `marks` (lines, cells, values: many) and `labels` (tokens and titles: few). Labels are always SVG,
 // so that each can be pointed at and focused; marks become SVG as well, and above a number a canvas.
 
 import { element, svgElement } from "./elements.js";
@@ -53,13 +53,13 @@ function svgMark(mark) {
   const about = {};
   for (const [name, value] of Object.entries(mark.about ?? {})) about[`data-${name}`] = value;
   if (mark.shape === "line") {
-    const { x1, y1, x2, y2, colour, opacity, width } = mark;
+    const { x1, y1, x2, y2, color, opacity, width } = mark;
     return svgElement("line", {
       x1: short(x1),
       y1: short(y1),
       x2: short(x2),
       y2: short(y2),
-      stroke: colour,
+      stroke: color,
       "stroke-opacity": short(opacity),
       "stroke-width": short(width),
       "stroke-linecap": "round",
@@ -67,13 +67,13 @@ function svgMark(mark) {
     });
   }
   if (mark.shape === "rect") {
-    const { x, y, w, h, colour, opacity = 1 } = mark;
+    const { x, y, w, h, color, opacity = 1 } = mark;
     return svgElement("rect", {
       x: short(x),
       y: short(y),
       width: short(w),
       height: short(h),
-      fill: colour,
+      fill: color,
       "fill-opacity": short(opacity),
       ...about,
     });
@@ -94,9 +94,9 @@ function svgMark(mark) {
 }
 
 function svgText(mark, more = {}) {
-  const { x, y, text, size, colour, align = "left", bold = false, turn = 0, language = null } = mark;
+  const { x, y, text, size, color, align = "left", bold = false, turn = 0, language = null } = mark;
   const at = turn ? { transform: `translate(${short(x)} ${short(y)}) rotate(${turn})` } : { x: short(x), y: short(y) };
-  const look = { fill: colour, "font-size": size, "text-anchor": ANCHORS[align], "dominant-baseline": "central" };
+  const look = { fill: color, "font-size": size, "text-anchor": ANCHORS[align], "dominant-baseline": "central" };
   return svgElement("text", { ...at, ...look, "font-weight": bold ? 700 : 400, lang: language, ...more }, text);
 }
 
@@ -123,14 +123,14 @@ export function wholeSvg(scene) {
 
 // ---- canvas
 
-function paintText(context, { x, y, text, size, colour, align = "left", bold = false, turn = 0 }) {
+function paintText(context, { x, y, text, size, color, align = "left", bold = false, turn = 0 }) {
   context.save();
   context.translate(x, y);
   context.rotate((turn * Math.PI) / 180);
   context.font = `${bold ? "bold " : ""}${size}px ${FONT}`;
   context.textAlign = align;
   context.textBaseline = "middle";
-  context.fillStyle = colour;
+  context.fillStyle = color;
   context.fillText(text, 0, 0);
   context.restore();
 }
@@ -138,7 +138,7 @@ function paintText(context, { x, y, text, size, colour, align = "left", bold = f
 function paintMark(context, mark) {
   if (mark.shape === "line") {
     context.globalAlpha = mark.opacity;
-    context.strokeStyle = mark.colour;
+    context.strokeStyle = mark.color;
     context.lineWidth = mark.width;
     context.beginPath();
     context.moveTo(mark.x1, mark.y1);
@@ -146,7 +146,7 @@ function paintMark(context, mark) {
     context.stroke();
   } else if (mark.shape === "rect") {
     context.globalAlpha = mark.opacity ?? 1;
-    context.fillStyle = mark.colour;
+    context.fillStyle = mark.color;
     context.fillRect(mark.x, mark.y, mark.w, mark.h);
   } else {
     context.globalAlpha = 1;
@@ -250,7 +250,7 @@ export class Picture {
 
   dress(made, label) {
     const text = label.token ? made.lastChild : made;
-    text.setAttribute("fill", label.colour);
+    text.setAttribute("fill", label.color);
     text.setAttribute("font-weight", label.bold ? 700 : 400);
     if (label.token) made.setAttribute("aria-pressed", label.pressed ? "true" : "false");
   }

@@ -110,7 +110,7 @@ class View {
     const of = (layer, head) => ({
       layer,
       head,
-      colour: this.data.colours[head],
+      color: this.data.colors[head],
       map: this.maps.map({ ...this.state, layer, head }),
     });
     if (beside) return [[of(layer, head)], [of(...beside)]];
@@ -120,15 +120,15 @@ class View {
   scenes() {
     const { kind, words, view, token, layer } = this.state;
     const style = getComputedStyle(this.root);
-    const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-    const colours = {
-      text: colour("text"),
-      faint: colour("faint"),
-      cell: colour("cell"),
-      background: colour("background"),
-      onColour: colour("on-colour"),
+    const color = (name) => style.getPropertyValue(`--${name}`).trim();
+    const colors = {
+      text: color("text"),
+      faint: color("faint"),
+      cell: color("cell"),
+      background: color("background"),
+      onColor: color("on-color"),
     };
-    if (view === "grid") return [gridScene({ maps: this.maps, state: this.state, colours })];
+    if (view === "grid") return [gridScene({ maps: this.maps, state: this.state, colors })];
     const names = [0, 1].map((side) => this.maps.names(kind, side, words));
     const languages = [0, 1].map((side) => this.maps.language(kind, side));
     const narrow = this.root.clientWidth < 700;
@@ -137,9 +137,9 @@ class View {
       const title = one ? this.texts.nameOfHead(one.layer + 1, one.head + 1) : this.texts.nameOfLayer(layer + 1);
       const wide = Math.max(this.root.clientWidth, LEAST_WIDTH);
       const room = (narrow ? wide : (wide - 16 * (length - 1)) / length) - 8; // less the gaps and paddings of page.css
-      const shared = { names, languages, alone: this.alone, pressed: token, title, colours, room };
+      const shared = { names, languages, alone: this.alone, pressed: token, title, colors, room };
       const made =
-        view === "head" ? heatScene({ ...shared, map: one.map, colour: one.colour }) : linesScene({ ...shared, heads });
+        view === "head" ? heatScene({ ...shared, map: one.map, color: one.color }) : linesScene({ ...shared, heads });
       return { ...made, name: `${this.texts.figure}: ${title}` };
     });
   }
@@ -311,7 +311,7 @@ class View {
   controls() {
     const { texts, data } = this;
     const counted = (count) => Array.from({ length: count }, (_, n) => [n, String(n + 1)]);
-    const labelled = (kind, text, input) => element("label", { class: kind }, `${text} `, input);
+    const labeled = (kind, text, input) => element("label", { class: kind }, `${text} `, input);
     const group = (kind, text, ...inside) =>
       element("div", { class: `group ${kind}`, role: "group", "aria-label": text }, ...inside);
     const segments = (name, values, set) =>
@@ -331,41 +331,41 @@ class View {
       group(
         "choices",
         texts.heads,
-        labelled(
+        labeled(
           "layer",
           texts.layer,
           this.choice("layer", counted(data.layers), (value) => this.change({ layer: Number(value) })),
         ),
-        labelled(
+        labeled(
           "head",
           texts.headNumber,
           this.choice("head", counted(data.heads), (value) => this.change({ head: Number(value) })),
         ),
-        labelled(
+        labeled(
           "words",
           texts.merge,
           this.check("words", (words) => this.change({ words })),
         ),
-        labelled(
+        labeled(
           "compare",
           texts.compare,
           this.check("compare", (on) => this.compare(on)),
         ),
-        labelled(
+        labeled(
           "beside",
           texts.otherLayer,
           this.choice("other-layer", counted(data.layers), (value) =>
             this.change({ beside: [Number(value), this.state.beside[1]] }),
           ),
         ),
-        labelled(
+        labeled(
           "beside",
           texts.otherHead,
           this.choice("other-head", counted(data.heads), (value) =>
             this.change({ beside: [this.state.beside[0], Number(value)] }),
           ),
         ),
-        labelled(
+        labeled(
           "order",
           texts.order,
           this.choice("order", orders, (order) => this.change({ order, falling: order !== "position" })),
@@ -392,7 +392,7 @@ class View {
     const { texts, data } = this;
     const chip = (head) => {
       const swatch = element("span", { class: "swatch", "aria-hidden": "true" });
-      swatch.style.background = data.colours[head];
+      swatch.style.background = data.colors[head];
       const name = `${texts.headNumber} ${head + 1}`;
       return element(
         "button",
@@ -415,7 +415,7 @@ class View {
     this.change({ on: on.includes(head) ? on.filter((one) => one !== head) : [...on, head].sort((a, b) => a - b) });
   }
 
-  // Beside a head its neighbour, to begin with.
+  // Beside a head its neighbor, to begin with.
   compare(wanted) {
     const { layer, head } = this.state;
     this.change({ beside: wanted ? [layer, (head + 1) % this.data.heads] : null });

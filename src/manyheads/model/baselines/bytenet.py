@@ -16,11 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyheads.config import ModelConfig
-from manyheads.model.cache import Memory
-from manyheads.model.convolution import Convolution
-from manyheads.model.encoder_decoder import EncoderDecoder, Trace, initialise, project
+from manyheads.model.baselines.convolution import Convolution
+from manyheads.model.baselines.recurrent_state import RowState
+from manyheads.model.encoder_decoder import EncoderDecoder, Trace, initialize, project
+from manyheads.model.kv_cache import Memory
 from manyheads.model.layers import Dropout, LayerNorm
-from manyheads.model.rows import RowState
 from manyheads.packed import Packed
 
 COLUMNS, TOKENS = 6, 5  # of the source: 1.2 columns a token, as its authors have it for English and German
@@ -98,7 +98,7 @@ class ByteNet(EncoderDecoder):
         self.decoder_input = Convolution(2 * config.d_model, config.d_model, 1)
         self.decoder = nn.ModuleList(Block(config, rate, causal=True) for rate in rates)
         self.decoder_norm = LayerNorm(config.d_model)
-        initialise(self)
+        initialize(self)
 
     def encode(
         self, source: Packed, trace: Trace | None = None, losses: list[Tensor] | None = None

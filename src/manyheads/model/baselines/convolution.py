@@ -19,7 +19,7 @@ from manyheads.packed import Packed
 
 
 class Convolution(nn.Module):
-    """One layer's convolution. Its gain is learnt apart from its direction where weights are normalised."""
+    """One layer's convolution. Its gain is learned apart from its direction where weights are normalized."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Convolution(nn.Module):
         *,
         dilation: int = 1,
         causal: bool = False,
-        normalises: bool = False,
+        normalizes: bool = False,
         spread: float = 1.0,
     ):
         """`spread` is what initial weights make of the variance of what comes in."""
@@ -39,12 +39,12 @@ class Convolution(nn.Module):
         first = -(kernel - 1) if causal else -(kernel // 2)
         self.offsets = [(first + place) * dilation for place in range(kernel)]
         self.direction = nn.Parameter(torch.empty(outputs, kernel * inputs))
-        self.gain = nn.Parameter(torch.empty(outputs)) if normalises else None
+        self.gain = nn.Parameter(torch.empty(outputs)) if normalizes else None
         self.bias = nn.Parameter(torch.empty(outputs))
 
     @property
     def weight(self) -> Tensor:
-        """[F, k X]; with weight normalisation gain * v / |v| for each number that comes out."""
+        """[F, k X]; with weight normalization gain * v / |v| for each number that comes out."""
         if self.gain is None:
             return self.direction
         lengths: Tensor = self.direction.norm(dim=1)
@@ -65,7 +65,7 @@ class Convolution(nn.Module):
         return F.linear(seen.to(x_RX.dtype), self.weight, self.bias), whole[:, 1:]
 
     @torch.no_grad()
-    def initialise(self) -> None:
+    def initialize(self) -> None:
         nn.init.normal_(self.direction, std=math.sqrt(self.spread / self.direction.shape[1]))
         nn.init.zeros_(self.bias)
         if self.gain is not None:

@@ -2,7 +2,7 @@
 
 A layer is x + GLU(conv(x)), where a gated linear unit lets one half of the numbers through as far as the
 other half opens it. Every sum of two is scaled by sqrt(0.5), so that its variance stays; weights are
-normalised; positions are learned.
+normalized; positions are learned.
 
 Shapes: S source tokens, T target tokens, D = d_model, C = d_ff channels; R rows of a step, P tokens that a
         convolution remembers of a row.
@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from manyheads.config import ModelConfig
 from manyheads.model.attention import Rule, attend, filled
-from manyheads.model.cache import Memory, attend_rows
-from manyheads.model.convolution import Convolution
-from manyheads.model.encoder_decoder import EncoderDecoder, Trace, initialise, look_up, new_maps, project
+from manyheads.model.baselines.convolution import Convolution
+from manyheads.model.baselines.recurrent_state import RowState
+from manyheads.model.encoder_decoder import EncoderDecoder, Trace, initialize, look_up, new_maps, project
+from manyheads.model.kv_cache import Memory, attend_rows
 from manyheads.model.layers import Dropout
 from manyheads.model.positions import LearnedPositions, Sinusoids, positional_encoding
-from manyheads.model.rows import RowState
 from manyheads.packed import Packed
 
 
@@ -32,8 +32,8 @@ def half(a: Tensor, b: Tensor) -> Tensor:
 
 
 def linear(inputs: int, outputs: int) -> Convolution:
-    """x W + b with normalised weights: a convolution that sees one token."""
-    return Convolution(inputs, outputs, 1, normalises=True)
+    """x W + b with normalized weights: a convolution that sees one token."""
+    return Convolution(inputs, outputs, 1, normalizes=True)
 
 
 class GatedConvolution(nn.Module):
@@ -44,7 +44,7 @@ class GatedConvolution(nn.Module):
         self.dropout = Dropout(config.dropout)
         spread = 4 * (1 - config.dropout)  # of which the gates leave a quarter, and dropout adds its part
         self.convolution = Convolution(
-            config.d_ff, 2 * config.d_ff, config.kernel, causal=causal, normalises=True, spread=spread
+            config.d_ff, 2 * config.d_ff, config.kernel, causal=causal, normalizes=True, spread=spread
         )
 
     def forward(self, x_TC: Tensor, text: Packed) -> Tensor:
@@ -96,7 +96,7 @@ class Convolutional(EncoderDecoder):
         self.decoder_input = linear(config.d_model, config.d_ff)
         self.decoder = nn.ModuleList(AttendingLayer(config) for _ in range(config.layers))
         self.decoder_output = linear(config.d_ff, config.d_model)
-        initialise(self)
+        initialize(self)
 
     def embed(
         self,

@@ -23,10 +23,10 @@ from torch.nn.utils.rnn import PackedSequence
 
 from manyheads.config import ModelConfig
 from manyheads.model.attention import Rule, attend, filled
-from manyheads.model.cache import Memory, attend_rows
-from manyheads.model.encoder_decoder import EncoderDecoder, Trace, initialise, new_maps, project
+from manyheads.model.baselines.recurrent_state import RowState
+from manyheads.model.encoder_decoder import EncoderDecoder, Trace, initialize, new_maps, project
+from manyheads.model.kv_cache import Memory, attend_rows
 from manyheads.model.layers import Linear
-from manyheads.model.rows import RowState
 from manyheads.packed import Packed, taken
 
 Path = Literal["fused", "plain"]
@@ -241,7 +241,7 @@ class Recurrent(EncoderDecoder):
         )
         self.decoder_attention = SourceAttention(config) if attends else None
         self.decoder_output = Linear(width * (2 if attends else 1), config.d_model)
-        initialise(self)
+        initialize(self)
 
     def encode(
         self, source: Packed, trace: Trace | None = None, losses: list[Tensor] | None = None

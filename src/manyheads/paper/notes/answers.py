@@ -11,7 +11,7 @@ import torch
 from manyheads.paper.notes import (
     example,
     heads,
-    normalisation,
+    normalization,
     positions,
     projections,
     relations,
@@ -23,7 +23,7 @@ from manyheads.paper.notes import (
 )
 from manyheads.paper.notes.learning import untold
 from manyheads.progress import Tell
-from manyheads.translate import load
+from manyheads.translator import load
 
 TRANSLATION_STEPS = 280
 
@@ -38,7 +38,7 @@ class Answers:
     heads: heads.Heads
     positions: positions.Positions
     residuals: residuals.Residuals
-    normalisation: normalisation.Normalisation
+    normalization: normalization.Normalization
     warmup: warmup.Warmup
     smoothing: smoothing.Smoothing
     relations: relations.Relations
@@ -83,7 +83,7 @@ def measured(model: Path | None = None, tell: Tell = untold, *, share: float = 1
             heads=heads.measure(tell, steps=steps(250)),
             positions=positions.measure(tell, steps=steps(200)),
             residuals=residuals.measure(tell, steps=steps(100)),
-            normalisation=normalisation.measure(tell, steps=steps(250)),
+            normalization=normalization.measure(tell, steps=steps(250)),
             warmup=warmup.measure(tell, steps=steps(150)),
             smoothing=smoothing.measure(material, plain, smoothed, steps=taught),
             relations=related,

@@ -1,4 +1,4 @@
-"""What the figures of the notes share: size, colours, and curves without their noise."""
+"""What the figures of the notes share: size, colors, and curves without their noise."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,15 +25,15 @@ def frame(columns: int, rows: int = 1, widths: Sequence[float] | None = None) ->
     return figure, axes.flatten()
 
 
-def curve(axis: Any, values: Sequence[float], colour: str, label: str) -> None:
+def curve(axis: Any, values: Sequence[float], color: str, label: str) -> None:
     """The running mean, and the values themselves faintly behind it."""
     steps = np.arange(1, len(values) + 1)
-    axis.plot(steps, values, color=colour, alpha=0.2, linewidth=0.8)
-    axis.plot(steps, running_mean(values), color=colour, label=label)
+    axis.plot(steps, values, color=color, alpha=0.2, linewidth=0.8)
+    axis.plot(steps, running_mean(values), color=color, label=label)
 
 
 def running_mean(values: Sequence[float]) -> list[float]:
-    """Of a value and its neighbours; of fewer in the beginning, so that the first steps stay as they were."""
+    """Of a value and its neighbors; of fewer in the beginning, so that the first steps stay as they were."""
     reaches = (min(SMOOTHED_OVER // 2, place) for place in range(len(values)))
     return [float(np.mean(values[place - reach : place + reach + 1])) for place, reach in enumerate(reaches)]
 

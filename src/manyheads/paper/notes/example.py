@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 from manyheads.config import BEGIN, END, SPECIAL_TOKENS
-from manyheads.look.walk import Steps, walk_encoder
+from manyheads.look.forward_walk import Steps, walk_encoder
 from manyheads.model.encoder_decoder import Trace
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed

@@ -26,7 +26,7 @@ SMALL = ModelConfig(vocabulary=TASK.vocabulary, layers=1, d_model=64, d_ff=128, 
 
 @dataclass(frozen=True)
 class Heads:
-    """One layer of so many heads, each number of heads learnt from so many seeds."""
+    """One layer of so many heads, each number of heads learned from so many seeds."""
 
     EXPECTED: ClassVar = ("several",)
 
@@ -97,7 +97,7 @@ def measure(
         heads=list(heads),
         parameters=[size_of(model.encoder) for model in models],
         accuracies=accuracies,
-        shares=[neighbours_seen(model, judged) for model in models],
+        shares=[neighbors_seen(model, judged) for model in models],
         words=TASK.words,
         pairs=TASK.words**2,
         steps=steps,
@@ -105,7 +105,7 @@ def measure(
 
 
 @torch.no_grad()
-def neighbours_seen(model: Transformer, lesson: Lesson) -> list[list[float]]:
+def neighbors_seen(model: Transformer, lesson: Lesson) -> list[list[float]]:
     """Of each head the mean weight on the word before and on the word after, where there are both."""
     trace = Trace()
     model.encode(lesson.source, trace)

@@ -1,4 +1,4 @@
-"""How the small models of the experiments learn: with the project's own loss, optimiser and schedule.
+"""How the small models of the experiments learn: with the project's own loss, optimizer and schedule.
 
 Shapes: T tokens of all sentences, D = d_model, K = vocabulary.
 """
@@ -13,7 +13,7 @@ from manyheads.config import ModelConfig, TrainConfig
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
 from manyheads.train.loss import chunked_loss
-from manyheads.train.optimiser import Optimiser, gradient_norm
+from manyheads.train.optimizer import Optimizer, gradient_norm
 from manyheads.train.schedule import learning_rate
 
 Advance = Callable[[int], None]  # so many more steps are done
@@ -92,15 +92,15 @@ def learn(
     model: Transformer, lessons: Callable[[], Lesson], train: TrainConfig, advance: Advance = silent
 ) -> Course:
     """So many steps as `train` says (5.3), each with a new lesson."""
-    optimiser = Optimiser(model, train)
+    optimizer = Optimizer(model, train)
     model.train()
     course = Course([], [], [])
     for step in range(1, train.steps + 1):
         course.losses.append(gradient_of(model, lessons(), train))
         course.gradients.append(gradient_norm(model, train.clip))
         before = weights_that_learn(model)
-        optimiser.set_rate(learning_rate(step, train, model.config.d_model))
-        optimiser.step()
+        optimizer.set_rate(learning_rate(step, train, model.config.d_model))
+        optimizer.step()
         moved = (weights_that_learn(model) - before).norm() / before.norm()
         course.updates.append(moved.item())
         advance(1)

@@ -1,6 +1,6 @@
-"""Layer against batch normalisation: a vector by itself, or each number over all tokens of the batch.
+"""Layer against batch normalization: a vector by itself, or each number over all tokens of the batch.
 
-Dropout is off, so that training and evaluation differ by the normalisation alone.
+Dropout is off, so that training and evaluation differ by the normalization alone.
 """
 
 import copy
@@ -20,11 +20,11 @@ from manyheads.paper.report import Table, Value
 from manyheads.progress import Tell, counted
 from manyheads.train.loss import plain_loss
 
-STAGE = "normalisation"
+STAGE = "normalization"
 TASK = SAY_THE_ONE_BEFORE
 COLOUR_OF = {"layer": BLUE, "batch": ORANGE}
 SMALL = ModelConfig(vocabulary=TASK.vocabulary, layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0)
-WAYS = {"layer": SMALL, "batch": replace(SMALL, normalisation="batch")}
+WAYS = {"layer": SMALL, "batch": replace(SMALL, normalization="batch")}
 BATCHES = (1, 2, 4, 16, 64)  # sentences
 LENGTHS = (2, 4, 8, 16)
 TOKENS = 256  # of a training batch, whose sentences have one length, as like lengths go together (5.1)
@@ -33,7 +33,7 @@ LAST = 50  # steps of training whose mean loss is told: lengths differ from step
 
 
 @dataclass(frozen=True)
-class Normalisation:
+class Normalization:
     """By way: layer and batch."""
 
     EXPECTED: ClassVar = ("company", "modes")
@@ -79,7 +79,7 @@ class Normalisation:
         return told
 
 
-def measure(tell: Tell = untold, *, steps: int = 250) -> Normalisation:
+def measure(tell: Tell = untold, *, steps: int = 250) -> Normalization:
     advance = counted(tell, STAGE, 2 * steps)
     train = replace(PLAN, steps=steps)
     models = {way: fresh(config) for way, config in WAYS.items()}
@@ -88,7 +88,7 @@ def measure(tell: Tell = untold, *, steps: int = 250) -> Normalisation:
     judged = TASK.lessons(JUDGED_SEED, 2 * max(BATCHES))()
     by_size = [in_batches(judged, size) for size in BATCHES]
     by_length = [[of_length(length)] for length in LENGTHS]
-    return Normalisation(
+    return Normalization(
         batches=list(BATCHES),
         lengths=list(LENGTHS),
         company=company,
@@ -150,7 +150,7 @@ def changed_by_company(model: Transformer) -> float:
     return max((one - outputs[0]).abs().max().item() for one in outputs)
 
 
-def table(numbers: Normalisation, labels: Labels) -> Table:
+def table(numbers: Normalization, labels: Labels) -> Table:
     ways = [(way, mode) for way in WAYS for mode in ("train", "eval")]
     columns = [labels["batches"], *(f"{labels[way]}, {labels[mode]}" for way, mode in ways)]
     rows: list[list[Value]] = []
@@ -163,7 +163,7 @@ def table(numbers: Normalisation, labels: Labels) -> Table:
     return Table(labels["table"], columns, rows)
 
 
-def draw(numbers: Normalisation, labels: Labels) -> Any:
+def draw(numbers: Normalization, labels: Labels) -> Any:
     figure, axes = frame(3)
     for axis, sizes, losses, name in (
         (axes[0], numbers.batches, numbers.by_batch, "batch_size"),

@@ -133,16 +133,16 @@ def table(numbers: Projections, labels: Labels) -> Table:
 
 def draw(numbers: Projections, labels: Labels) -> Any:
     figure, (left, right) = frame(2)
-    for way, colour in zip(WAYS, COLOURS, strict=False):
-        left.plot(numbers.widths, numbers.diagonal[way], "o-", color=colour, label=labels[way])
+    for way, color in zip(WAYS, COLOURS, strict=False):
+        left.plot(numbers.widths, numbers.diagonal[way], "o-", color=color, label=labels[way])
     left.axhline(1 / numbers.length, color="0.6", linestyle=":", label=labels["even"])
     left.set_xscale("log", base=2)
     left.set_xticks(numbers.widths, [f"{width}" for width in numbers.widths])
     left.set(xlabel="d_model", ylabel=labels["diagonal"], ylim=(0, 1.05))
     left.legend()
-    for way, colour in zip(WAYS, COLOURS, strict=False):
+    for way, color in zip(WAYS, COLOURS, strict=False):
         if way in numbers.losses:
-            curve(right, numbers.losses[way], colour, labels[way])
+            curve(right, numbers.losses[way], color, labels[way])
     right.set(xlabel=labels["step"], ylabel=labels["loss"], ylim=(0, None))
     right.legend()
     return figure

@@ -17,15 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.errors import RequestError
-from manyheads.look.maps import in_words, sides_of, stacked, words_of
+from manyheads.look.attention_data import in_words, sides_of, stacked, words_of
 from manyheads.paper.notes.drawing import Labels, frame, heat
 from manyheads.paper.notes.learning import untold
 from manyheads.paper.notes.translation import CONSTRUCTIONS, WORDS
 from manyheads.paper.report import Table, Value
-from manyheads.progress import Tell, counted
-from manyheads.text.playground.author import Author
-from manyheads.text.playground.english import english, verb_parts
-from manyheads.text.playground.meaning import (
+from manyheads.playground.author import Author
+from manyheads.playground.english import english, verb_parts
+from manyheads.playground.meaning import (
     Both,
     Clause,
     Entity,
@@ -36,7 +35,8 @@ from manyheads.text.playground.meaning import (
     Verb,
     is_plural,
 )
-from manyheads.translate import Translator
+from manyheads.progress import Tell, counted
+from manyheads.translator import Translator
 
 STAGE = "which words a head relates"
 SENTENCES = 120
@@ -104,7 +104,7 @@ class Relations:
         before, after = self.of("before"), self.of("after")
         near = [one.share / one.even for one in (before, after) if one is not None]
         return {
-            "neighbours": max(near, default=0.0) > 2,
+            "neighbors": max(near, default=0.0) > 2,
             "grammar": grammar is not None and grammar.share > 1.5 * grammar.without_grammar,
             "ours": self.ours,
         }

@@ -12,7 +12,7 @@ from manyheads.look.figures import fonts_for
 from manyheads.paper.notes import (
     example,
     heads,
-    normalisation,
+    normalization,
     positions,
     projections,
     relations,
@@ -34,7 +34,7 @@ QUESTIONS: dict[str, Any] = {  # each with its table and its figure
     "heads": heads,
     "positions": positions,
     "residuals": residuals,
-    "normalisation": normalisation,
+    "normalization": normalization,
     "warmup": warmup,
     "smoothing": smoothing,
     "relations": relations,

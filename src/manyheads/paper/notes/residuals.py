@@ -122,9 +122,9 @@ def table(numbers: Residuals, labels: Labels) -> Table:
 
 def draw(numbers: Residuals, labels: Labels) -> Any:
     figure, (left, right) = frame(2)
-    for way, colour in COLOUR_OF.items():
-        left.plot(numbers.depths, numbers.gradients[way], "o-", color=colour, label=labels[way])
-        right.plot(numbers.trained, numbers.losses[way], "o-", color=colour, label=labels[way])
+    for way, color in COLOUR_OF.items():
+        left.plot(numbers.depths, numbers.gradients[way], "o-", color=color, label=labels[way])
+        right.plot(numbers.trained, numbers.losses[way], "o-", color=color, label=labels[way])
     left.set(xlabel=labels["layers"], ylabel=labels["gradient"], xticks=numbers.depths)
     logarithmic(left)
     right.set(xlabel=labels["layers"], ylabel=labels["loss"], ylim=(0, None), xticks=numbers.trained)

@@ -148,10 +148,10 @@ def draw(numbers: Smoothing, labels: Labels) -> Any:
     middles = [(number + 0.5) / BINS for number in range(BINS)]
     for way, shift in (("plain", -0.02), ("smoothed", 0.02)):
         one: Confidence = getattr(numbers, way)
-        label, colour = labels[way], COLOUR_OF[way]
-        left.bar([x + shift for x in middles], one.share_of_bin, width=0.04, color=colour, label=label)
+        label, color = labels[way], COLOUR_OF[way]
+        left.bar([x + shift for x in middles], one.share_of_bin, width=0.04, color=color, label=label)
         known = [(x, y) for x, y in zip(middles, one.accuracy_of_bin, strict=True) if y is not None]
-        middle.plot(*zip(*known, strict=True), "o-", color=colour, label=label)
+        middle.plot(*zip(*known, strict=True), "o-", color=color, label=label)
     middle.plot([0, 1], [0, 1], color="0.6", linestyle=":", label=labels["calibrated"])
     left.set(xlabel=labels["top"], ylabel=labels["share"])
     middle.set(xlabel=labels["top"], ylabel=labels["accuracy"], xlim=(0, 1), ylim=(0, 1.05))

@@ -51,7 +51,7 @@ def word_before(said: list[int]) -> list[int]:
     return [END, *said[:-1]]
 
 
-def both_neighbours(words: int) -> Callable[[list[int]], list[int]]:
+def both_neighbors(words: int) -> Callable[[list[int]], list[int]]:
     """One answer for each pair of words, before and after; at an edge stands the first word of all."""
 
     def answer(said: list[int]) -> list[int]:
@@ -66,5 +66,5 @@ SAY_AGAIN = Task(word_itself)
 SAY_THE_ONE_BEFORE = Task(word_before)
 NEIGHBOURS = 5  # words of the task below: 25 pairs
 SAY_BOTH_NEIGHBOURS = Task(
-    both_neighbours(NEIGHBOURS), words=NEIGHBOURS, vocabulary=SPECIAL_TOKENS + NEIGHBOURS**2
+    both_neighbors(NEIGHBOURS), words=NEIGHBOURS, vocabulary=SPECIAL_TOKENS + NEIGHBOURS**2
 )

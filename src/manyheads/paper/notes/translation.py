@@ -7,15 +7,15 @@ from typing import Self
 
 import torch
 
+from manyheads import playground
 from manyheads.config import BEGIN, END, ModelConfig, SubwordConfig, TrainConfig
-from manyheads.engines.torch import TorchEngine
+from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
 from manyheads.paper.notes.learning import Lesson, fresh, learn, untold
 from manyheads.progress import Tell, counted
-from manyheads.text import playground
 from manyheads.text.subwords import SubwordPair, Subwords
-from manyheads.translate import Translator
+from manyheads.translator import Translator
 
 PAIR = "en-ko"
 CONSTRUCTIONS = ("tense", "negation", "possessive", "number", "adjective", "time", "place")

@@ -112,8 +112,8 @@ def draw(numbers: Warmup, labels: Labels) -> Any:
     figure, axes = frame(3)
     told = (("updates", 100.0), ("gradients", 1.0), ("losses", 1.0))
     for axis, (name, unit) in zip(axes, told, strict=True):
-        for way, colour in COLOUR_OF.items():
-            curve(axis, [unit * one for one in getattr(numbers, name)[way]], colour, labels[way])
+        for way, color in COLOUR_OF.items():
+            curve(axis, [unit * one for one in getattr(numbers, name)[way]], color, labels[way])
         axis.axvline(numbers.warmup, color="0.7", linestyle=":")
         axis.set(xlabel=labels["step"], ylabel=labels[name], ylim=(0, None))
     axes[0].legend()

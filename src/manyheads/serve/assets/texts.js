@@ -95,7 +95,7 @@ const EN = {
     position: ["Position", "Attention knows no order, so each place gets a vector of its own."],
     sum: ["Embedding + position", "The sum is what goes into the first layer."],
     input: ["Input of the layer", "What the layer below gave."],
-    norm: ["Normalise", "Each vector gets mean 0 and deviation 1, then a learned scale and shift."],
+    norm: ["Normalize", "Each vector gets mean 0 and deviation 1, then a learned scale and shift."],
     query: ["Q: what each token asks", "One learned matrix, its columns shared out among the heads."],
     key: ["K: what each token offers to be found by", "Apart from Q: were they one, every token would find itself first."],
     value: ["V: what each token gives", "What is found need not be what it is found by."],

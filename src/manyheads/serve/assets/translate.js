@@ -48,7 +48,7 @@ export class TranslateView {
       howMany: element("select", { name: "alternatives", onchange: (event) => this.wantMany(event) }),
     });
     parts.input.value = current.text;
-    const labelled = (kind, text, input) => element("label", { class: kind }, `${text} `, input);
+    const labeled = (kind, text, input) => element("label", { class: kind }, `${text} `, input);
     const counts = Array.from({ length: this.page.settings.alternativesLimit + 1 }, (_, n) =>
       element("option", { value: n, selected: n === this.alternatives }, String(n)),
     );
@@ -58,10 +58,10 @@ export class TranslateView {
       element(
         "div",
         { class: "pair" },
-        labelled("from", texts.from, parts.from),
+        labeled("from", texts.from, parts.from),
         parts.swap,
-        labelled("to", texts.to, parts.to),
-        labelled("model", texts.model, parts.model),
+        labeled("to", texts.to, parts.to),
+        labeled("model", texts.model, parts.model),
         parts.detected,
       ),
       element(
@@ -96,7 +96,7 @@ export class TranslateView {
         "section",
         { class: "alternatives", "aria-label": texts.alternatives },
         element("h3", {}, texts.alternatives),
-        labelled("how-many quiet", texts.howMany, parts.howMany),
+        labeled("how-many quiet", texts.howMany, parts.howMany),
         parts.others,
         parts.noOthers,
       ),

@@ -27,7 +27,7 @@ export class WalkView {
       note: element("p", { class: "quiet first-only" }),
       steps: element("div", { class: "walk" }),
     });
-    const labelled = (text, input) => element("label", {}, `${text} `, input);
+    const labeled = (text, input) => element("label", {}, `${text} `, input);
     this.root.replaceChildren(
       element("h2", {}, texts.views.walk),
       element("p", { class: "lead" }, texts.walkAbout),
@@ -41,9 +41,9 @@ export class WalkView {
       element(
         "div",
         { class: "pair" },
-        labelled(texts.stack, parts.stack),
-        labelled(texts.layer, parts.layer),
-        labelled(texts.head, parts.head),
+        labeled(texts.stack, parts.stack),
+        labeled(texts.layer, parts.layer),
+        labeled(texts.head, parts.head),
       ),
       parts.told,
       parts.note,
@@ -266,7 +266,7 @@ export class WalkView {
     return piece === undefined ? `id ${place}` : `${piece} (id ${place})`;
   }
 
-  // The sign by its colour, and the size by its strength; the number says both.
+  // The sign by its color, and the size by its strength; the number says both.
   cell(value, most, step) {
     if (value === null) return element("td", { class: "masked" }, element("span", { "aria-label": this.page.texts.masked, role: "img" }, "−∞"));
     const made = element("td", {}, value.toFixed(step.name === "weights" ? 3 : 2));
@@ -362,9 +362,9 @@ function rowsOf({ axes, numbers }, head) {
 const ACTIVATIONS = { relu: (x) => `max(0, ${x})`, gelu: (x) => `gelu(${x})`, swish: (x) => `swish(${x})` };
 
 function formula({ name, part, rows }, data) {
-  const { d_model, d_k, heads, positions, attention, normalisation, activation } = data;
+  const { d_model, d_k, heads, positions, attention, normalization, activation } = data;
   const dot = { "scaled-dot": `Q Kᵀ / √d_k,  √d_k = √${d_k} = ${Math.sqrt(d_k).toFixed(3)}`, dot: "Q Kᵀ", additive: "e · tanh(Q + K)" };
-  const norm = normalisation === "layer" ? "LayerNorm" : "BatchNorm";
+  const norm = normalization === "layer" ? "LayerNorm" : "BatchNorm";
   const memory = part === "cross" ? "m" : "x";
   const projected = (letter, x) => `${letter} = ${x} W_${letter} + b_${letter},  h = ${heads}`;
   return {

@@ -15,7 +15,7 @@ export function perCent(chance) {
 }
 
 // Fills `holder` with the text. `words` are looked for one after the other; a word that the text does not have,
-// as it was normalised away, is no place to point at. describe(n) gives the attributes of word n.
+// as it was normalized away, is no place to point at. describe(n) gives the attributes of word n.
 export function fillWithWords(holder, text, words, describe, listeners) {
   const pieces = [];
   let done = 0;

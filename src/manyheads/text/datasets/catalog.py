@@ -90,8 +90,8 @@ class Corpus:
 
     name: str
     title: str
-    licence: str
-    licence_at: str
+    license: str
+    license_at: str
     homepage: str
     splits: dict[str, list[Part]]
     pairs: Sequence[str] = ()
@@ -159,8 +159,8 @@ class Table:
                 "pairs": list(corpus.pairs),
                 "splits": list(corpus.splits),
                 "bytes": corpus.known_bytes,
-                "licence": corpus.licence,
-                "licence_at": corpus.licence_at,
+                "license": corpus.license,
+                "license_at": corpus.license_at,
                 "homepage": corpus.homepage,
             }
             for corpus in self.corpora.values()
@@ -172,7 +172,7 @@ class Table:
     def to_text(self) -> str:
         """For people: a paragraph a corpus."""
         return "\n".join(
-            f"{row['name']}\n  {row['title']}\n  licence: {row['licence']} ({row['licence_at']})\n"
+            f"{row['name']}\n  {row['title']}\n  license: {row['license']} ({row['license_at']})\n"
             f"  pairs: {', '.join(row['pairs']) or 'any that its source has'}\n"
             f"  splits: {', '.join(row['splits'])}; "
             f"download: {least_megabytes(row)}"
@@ -205,9 +205,11 @@ def placeholders_in(pattern: str) -> dict[str, str]:
 def load_table(own: str | Path | None = None) -> Table:
     """The package's table. A file of one's own replaces single addresses, and corpora by name."""
     packaged = (
-        importlib.resources.files("manyheads.text.known").joinpath("known.toml").read_text(encoding="utf-8")
+        importlib.resources.files("manyheads.text.datasets")
+        .joinpath("catalog.toml")
+        .read_text(encoding="utf-8")
     )
-    table = read_table(tomllib.loads(packaged), "known.toml")
+    table = read_table(tomllib.loads(packaged), "catalog.toml")
     if own is None:
         return table
     try:

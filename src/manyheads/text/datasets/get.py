@@ -19,9 +19,9 @@ from typing import IO, Any
 from manyheads.config import SPLITS, unknown
 from manyheads.errors import DataError, RequestError
 from manyheads.progress import Progress
-from manyheads.text.known.archives import copy_lines, decompressed, members, whole
-from manyheads.text.known.download import WAITS, Downloaded, download
-from manyheads.text.known.table import Corpus, Pair, Part, Table, load_table
+from manyheads.text.datasets.archives import copy_lines, decompressed, members, whole
+from manyheads.text.datasets.catalog import Corpus, Pair, Part, Table, load_table
+from manyheads.text.datasets.download import WAITS, Downloaded, download
 
 RECORD = "source.json"  # written last: where it is, the folder is complete
 OPUS_MEMBER = "*.{first}-{second}.{language}"
@@ -47,8 +47,8 @@ class Got:
     corpus: str
     pair: str
     title: str
-    licence: str
-    licence_at: str
+    license: str
+    license_at: str
     date: str
     splits: dict[str, Split]
     folder: Path
@@ -77,7 +77,7 @@ class Got:
         state = "is in" if self.fresh else "was complete, nothing done (--again fetches it anew):"
         lines = [f"{self.corpus} {self.pair} {state} {self.folder}"]
         lines += [f"{name}: {one.pairs:,} pairs, {' '.join(one.files)}" for name, one in self.splits.items()]
-        return "\n".join([*lines, f"licence: {self.licence} ({self.licence_at})"])
+        return "\n".join([*lines, f"license: {self.license} ({self.license_at})"])
 
 
 def get(
@@ -98,7 +98,7 @@ def get(
     folder = Path(folder or f"{name.replace('/', '-')}.{languages}")
     if not again and (there := already_there(folder, name, languages)):
         return there
-    progress.say(f"{corpus.title}\nlicence: {corpus.licence} ({corpus.licence_at})")
+    progress.say(f"{corpus.title}\nlicense: {corpus.license} ({corpus.license_at})")
     shelf = Shelf(Path(cache or folder / "downloads"), again, progress, waits)
     work = Work(corpus, member, languages, table, shelf)
     check_unowned(folder, work)
@@ -137,7 +137,7 @@ def finish(name: str, work: "Work", folder: Path, splits: dict[str, Split]) -> G
         for file in split.files:
             os.replace(folder / f"{file}.part", folder / file)
     corpus, today = work.corpus, datetime.date.today().isoformat()
-    said = (corpus.title, corpus.licence, corpus.licence_at)
+    said = (corpus.title, corpus.license, corpus.license_at)
     got = Got(name, str(work.pair), *said, today, splits, folder)
     row = asdict(got)
     del row["folder"], row["fresh"]
@@ -334,7 +334,7 @@ def copy_file(path: str, side: IO[bytes]) -> int:
 
 def write_playground(work: Work, split: str, part: Part, sides: Sides) -> tuple[int, int]:
     """The built-in grammar draws all splits together, so that none repeats another's sentences."""
-    from manyheads.text import playground
+    from manyheads import playground
 
     sizes = {name: sum(part.playground or 0 for part in parts) for name, parts in work.splits.items()}
     train, valid, test = (sizes.get(name, 0) for name in SPLITS)
