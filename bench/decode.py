@@ -34,8 +34,8 @@ import kernels
 import manyheads as mh
 import report
 from manyheads import checkpoint
-from manyheads.config import END, UNKNOWN, SearchConfig, SubwordConfig
-from manyheads.inference.ctranslate2_engine import BATCH_TOKENS, CTranslate2Engine, beam_options, read_pieces
+from manyheads.config import EOS_ID, UNK_ID, DecodingConfig, SubwordConfig
+from manyheads.inference.ctranslate2_engine import BATCH_TOKENS, CTranslate2Engine, make_beam_options, read_pieces
 from manyheads.inference.engine import Engine
 from manyheads.inference.torch_engine import Precision, TorchEngine
 from manyheads.search.beam import DecodingConstraints
@@ -79,12 +79,12 @@ Found = list[list[list[int]]]  # of each call, its sentences
 class System:
     """What a row measures."""
 
-    def warm_up(self, calls: list[Call], how: SearchConfig) -> str:
+    def warm_up(self, calls: list[Call], how: DecodingConfig) -> str:
         """Whatever is done but once, unmeasured; and what there is to say about it."""
         self.decode(calls[:1], how)
         return ""
 
-    def decode(self, calls: list[Call], how: SearchConfig) -> Found:
+    def decode(self, calls: list[Call], how: DecodingConfig) -> Found:
         raise NotImplementedError
 
 
@@ -117,7 +117,7 @@ class AllAtOnce(System):
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
-    def decode(self, calls: list[Call], how: SearchConfig) -> Found:
+    def decode(self, calls: list[Call], how: DecodingConfig) -> Found:
         sources = [source for call in calls for source in call.sources]
         wishes = [wish for call in calls for wish in call.wishes]
         found = iter(self.engine.search(sources, wishes, how, scores="none"))
@@ -130,7 +130,7 @@ class CallByCall(System):
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
-    def decode(self, calls: list[Call], how: SearchConfig) -> Found:
+    def decode(self, calls: list[Call], how: DecodingConfig) -> Found:
         found = [self.engine.search(call.sources, call.wishes, how, scores="none") for call in calls]
         return [[one[0].tokens for one in results] for results in found]
 
@@ -142,7 +142,7 @@ class Ours(AllAtOnce):
         super().__init__(TorchEngine(copy.deepcopy(model), device, precision))
         self.device = device
 
-    def warm_up(self, calls: list[Call], how: SearchConfig) -> str:
+    def warm_up(self, calls: list[Call], how: DecodingConfig) -> str:
         """On a GPU everything once: what is captured or compiled for a shape is made now."""
         self.decode(calls if self.device == "cuda" else calls[:1], how)
         return ""
@@ -155,7 +155,7 @@ class HuggingFace(System):
         self.engine, self.batches = engine, batches
         self.decode_calls = (AllAtOnce if by_source else CallByCall)(engine).decode
 
-    def warm_up(self, calls: list[Call], how: SearchConfig) -> str:
+    def warm_up(self, calls: list[Call], how: DecodingConfig) -> str:
         if self.engine.device == "cpu":
             return super().warm_up(calls, how)
         if how.beam not in self.batches:
@@ -163,11 +163,11 @@ class HuggingFace(System):
         self.decode(calls, how)  # every shape once, as ours
         return f"batches of {self.batches[how.beam]:,} source tokens"
 
-    def decode(self, calls: list[Call], how: SearchConfig) -> Found:
+    def decode(self, calls: list[Call], how: DecodingConfig) -> Found:
         self.engine.batch_tokens = self.batches.get(how.beam, BATCH_TOKENS)
         return self.decode_calls(calls, how)
 
-    def best_batch(self, calls: list[Call], how: SearchConfig) -> int:
+    def best_batch(self, calls: list[Call], how: DecodingConfig) -> int:
         """Of those tried, which has most sentences a second; larger ones than memory holds are not tried."""
         speeds: dict[int, float] = {}
         for tokens in BATCHES_TRIED:
@@ -178,7 +178,7 @@ class HuggingFace(System):
                 break
         return max(speeds, key=lambda tokens: speeds[tokens])
 
-    def speed_with(self, tokens: int, calls: list[Call], how: SearchConfig) -> float:
+    def speed_with(self, tokens: int, calls: list[Call], how: DecodingConfig) -> float:
         """Sentences a second in one full batch of short outputs, of like sources."""
         sources = sorted((source for call in calls for source in call.sources), key=len)
         count = max(1, tokens // len(sources[len(sources) // 2]))
@@ -203,10 +203,10 @@ class CTranslate2Directly(System):
         self.pieces = read_pieces(place, "source")
         self.ids = {piece: one for one, piece in enumerate(self.pieces)}
 
-    def decode(self, calls: list[Call], how: SearchConfig) -> Found:
+    def decode(self, calls: list[Call], how: DecodingConfig) -> Found:
         return [self.decode_call(call, how) for call in calls]
 
-    def decode_call(self, call: Call, how: SearchConfig) -> list[list[int]]:
+    def decode_call(self, call: Call, how: DecodingConfig) -> list[list[int]]:
         results = self.translator.translate_batch(
             [[self.pieces[one] for one in source] for source in call.sources],
             max_batch_size=BATCH_TOKENS,
@@ -215,7 +215,7 @@ class CTranslate2Directly(System):
             min_decoding_length=call.length,
             max_decoding_length=call.length,
             return_scores=how.beam > 1,
-            **beam_options(how),
+            **make_beam_options(how),
         )
         return [[self.ids[piece] for piece in one.hypotheses[0]] for one in results]
 
@@ -225,8 +225,8 @@ def marian_engine(config: mh.ModelConfig, device: str) -> MarianEngine:
 
     What pads is a word that the workload does not hold: one word more would make an odd vocabulary.
     """
-    marian = make_marian(mh.Config(model=config), UNKNOWN, config.vocabulary)
-    return MarianEngine(marian.to(torch.bfloat16) if device == "cuda" else marian, UNKNOWN, device)
+    marian = make_marian(mh.Config(model=config), UNK_ID, config.vocab_size)
+    return MarianEngine(marian.to(torch.bfloat16) if device == "cuda" else marian, UNK_ID, device)
 
 
 def there(device: str) -> list[str]:
@@ -261,10 +261,10 @@ def save_model(folder: Path, config: mh.ModelConfig, seed: int) -> mh.Transforme
     torch.manual_seed(seed)
     model = mh.Transformer(config).eval()
     text = ["the benchmark has ids and no text"] * 4
-    subwords = Subwords.train(text, SubwordConfig(vocabulary=20, byte_fallback=False))
+    subwords = Subwords.train(text, SubwordConfig(vocab_size=20, byte_fallback=False))
     checkpoint.save(
         folder,
-        checkpoint.weights_of(model),
+        checkpoint.collect_weights(model),
         SubwordPair(subwords, subwords),
         mh.Config(model=config),
         step=0,
@@ -283,7 +283,7 @@ def make_calls(sentences: int, lengths: int, vocabulary: int, seed: int) -> list
     each, calls = -(-sentences // lengths), []
     for part in range(lengths):
         wanted = len(pool[(2 * part + 1) * len(pool) // (2 * lengths)].target)  # the middle one of each part
-        alike = [[*pair.source, END] for pair in pool if len(pair.target) == wanted]
+        alike = [[*pair.source, EOS_ID] for pair in pool if len(pair.target) == wanted]
         calls.append(Call(alike[:each], wanted))
     return calls
 
@@ -292,7 +292,7 @@ def measure(systems: dict[str, System], calls: list[Call], arguments: argparse.N
     """Every system on everything, in turns; the order turns around each time."""
     results = [Result(name, beam, sum(call.tokens for call in calls)) for beam in BEAMS for name in systems]
     for row in results:
-        row.note = systems[row.system].warm_up(calls, SearchConfig(beam=row.beam))
+        row.note = systems[row.system].warm_up(calls, DecodingConfig(beam=row.beam))
         report.say(f"{row.system}, {row.search}: ready {row.note}")
     report.settle_memory()
     for number in range(MOST_REPETITIONS):
@@ -313,7 +313,7 @@ def wants_more(row: Result, arguments: argparse.Namespace) -> bool:
 def run(system: System, calls: list[Call], beam: int, device: str) -> float:
     """Seconds; what was not of the length asked for is an error, for then the work was not the same."""
     found: Found = []
-    seconds = report.seconds_of(lambda: found.extend(system.decode(calls, SearchConfig(beam=beam))), device)
+    seconds = report.seconds_of(lambda: found.extend(system.decode(calls, DecodingConfig(beam=beam))), device)
     for call, results in zip(calls, found, strict=True):
         lengths = {len(tokens) for tokens in results}
         if lengths != {call.length}:
@@ -377,7 +377,7 @@ def show_profile(
     name, system = next(iter(systems.items()))
     about, found = report.about(options.device), {}
     for beam in BEAMS:
-        how = SearchConfig(beam=beam)
+        how = DecodingConfig(beam=beam)
         system.warm_up(calls, how)
         profile = kernels.profiled(lambda how=how: system.decode(calls, how), options.device)
         kernels.print_profile(profile, f"{name}, beam {beam}: {title}; {about}")
@@ -388,7 +388,7 @@ def show_profile(
 def parse_arguments() -> argparse.Namespace:
     parser = report.Parser(__doc__)
     report.add_preset(parser, "base")
-    parser.add_argument("--vocabulary", type=report.positive, default=mh.presets.BASE.vocabulary)
+    parser.add_argument("--vocabulary", type=report.positive, default=mh.presets.BASE.vocab_size)
     parser.add_argument(
         "--sentences", type=report.positive, help="in all (default: 4096; on a CPU 256; profiled an eighth)"
     )
@@ -426,7 +426,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     arguments = parse_arguments()
     torch.set_num_threads(arguments.threads)
-    config = replace(mh.presets.preset(arguments.preset).model, vocabulary=arguments.vocabulary)
+    config = replace(mh.presets.get_preset(arguments.preset).model, vocabulary=arguments.vocabulary)
     calls = make_calls(arguments.sentences, arguments.lengths, arguments.vocabulary, arguments.seed)
     outputs = ", ".join(f"{len(call.sources)} of {call.length}" for call in calls)
     title = f"{arguments.preset}, vocabulary {arguments.vocabulary:,}; outputs: {outputs} tokens"

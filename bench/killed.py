@@ -21,7 +21,7 @@ from pathlib import Path
 import manyheads as mh
 from manyheads import checkpoint, playground
 from manyheads.data.prepare import prepare
-from manyheads.demo import recipe, write_corpus
+from manyheads.demo import make_recipe, write_corpus
 from manyheads.errors import CheckpointError
 from manyheads.train.log import read_log
 
@@ -33,7 +33,7 @@ TIMES = ("seconds", "tokens_per_second", "share_of_peak")
 def make_data(folder: Path) -> None:
     corpus = playground.corpus("en-ko", train=3000, valid=100, test=50, seed=3)
     write_corpus(folder, "en-ko", corpus)
-    prepare(recipe(folder, "en-ko", 900), folder / "data")
+    prepare(make_recipe(folder, "en-ko", 900), folder / "data")
 
 
 def write_config(folder: Path, steps: int) -> None:
@@ -48,8 +48,8 @@ def write_config(folder: Path, steps: int) -> None:
             validate_every=VALIDATE_EVERY,
             checkpoint_every=7,
             bleu_sentences=10,
-            average=3,
-            keep=3,
+            average_checkpoints=3,
+            keep_checkpoints=3,
         ),
     ).save(folder / "run.toml")
 
@@ -87,9 +87,9 @@ def moment(run: Path, begun: float) -> str:
 
 def unreadable(run: Path) -> list[str]:
     found = []
-    for folder in checkpoint.checkpoints(run):
+    for folder in checkpoint.list_checkpoints(run):
         try:
-            checkpoint.describe(folder)
+            checkpoint.read_info(folder)
         except CheckpointError as fault:
             found.append(str(fault))
     return found

@@ -16,20 +16,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import manyheads as mh
-from manyheads.config import BEGIN, END, UNKNOWN, SearchConfig
-from manyheads.export.to_huggingface import check_config, marian_config
+from manyheads.config import BOS_ID, EOS_ID, UNK_ID, DecodingConfig
+from manyheads.export.to_huggingface import check_config, convert_config
 from manyheads.inference.ctranslate2_engine import BATCH_TOKENS
-from manyheads.model.positions import sinusoids
-from manyheads.packed import up
+from manyheads.model.positions import sinusoidal_encoding
+from manyheads.packed import round_up
 from manyheads.search.beam import Hypothesis, DecodingConstraints
 from workload import LONGEST
 
-ROOM = up(LONGEST + 1, 8)  # positions: the longest sentence and its end, rounded up
+ROOM = round_up(LONGEST + 1, 8)  # positions: the longest sentence and its end, rounded up
 
 
 def padded(sentences: Sequence[Sequence[int]], pad: int, multiple: int = 1) -> Tensor:
     """One row a sentence, as long as the longest, rounded up. [B, L]"""
-    longest = up(max(map(len, sentences)), multiple)
+    longest = round_up(max(map(len, sentences)), multiple)
     return torch.tensor([[*one, *[pad] * (longest - len(one))] for one in sentences])
 
 
@@ -39,19 +39,19 @@ def padded(sentences: Sequence[Sequence[int]], pad: int, multiple: int = 1) -> T
 class TorchTransformer(nn.Module):
     """torch.nn.Transformer as people write it, with dropout only where the paper has it."""
 
-    pad = UNKNOWN
+    pad = UNK_ID
 
     def __init__(self, config: mh.ModelConfig, train: mh.TrainConfig) -> None:
         super().__init__()
         self.smoothing, self.scale = train.label_smoothing, math.sqrt(config.d_model)
-        self.embedding = nn.Embedding(config.vocabulary, config.d_model, padding_idx=self.pad)
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model, padding_idx=self.pad)
         nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
         sizes = config.d_model, config.heads, config.layers, config.layers, config.d_ff, config.dropout
         self.transformer = nn.Transformer(*sizes, batch_first=True)
-        self.output = nn.Linear(config.d_model, config.vocabulary, bias=False)
+        self.output = nn.Linear(config.d_model, config.vocab_size, bias=False)
         self.output.weight = self.embedding.weight
         self.dropout = nn.Dropout(config.dropout)
-        self.register_buffer("positions", sinusoids(torch.arange(ROOM), config.d_model).float())
+        self.register_buffer("positions", sinusoidal_encoding(torch.arange(ROOM), config.d_model).float())
         self.end = projection_and_loss
         self.drop_less()
 
@@ -132,7 +132,7 @@ def make_marian(config: mh.Config, pad: int, words: int) -> Any:
 
     transformers.logging.set_verbosity_error()
     check_config(config.model)
-    told = marian_config(config, pad)
+    told = convert_config(config, pad)
     left_out = {"architectures", "model_type", "dtype"}
     told = {key: value for key, value in told.items() if key not in left_out}
     told |= {"vocab_size": words, "decoder_vocab_size": words, "forced_eos_token_id": None}
@@ -150,13 +150,13 @@ class Marian(nn.Module):
         config: mh.ModelConfig,
         train: mh.TrainConfig,
         data: mh.DataConfig | None = None,
-        pad: int = UNKNOWN,
+        pad: int = UNK_ID,
         words: int | None = None,
     ) -> None:
         super().__init__()
         self.pad, self.smoothing = pad, train.label_smoothing
         whole = mh.Config(model=config, train=train, data=data or mh.DataConfig())
-        self.marian = make_marian(whole, pad, words or config.vocabulary)
+        self.marian = make_marian(whole, pad, words or config.vocab_size)
         self.end = projection_and_loss
 
     def forward(self, source: Tensor, target: Tensor, labels: Tensor) -> Tensor:
@@ -186,7 +186,7 @@ class MarianEngine:
 
     @torch.inference_mode()
     def search(
-        self, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], how: SearchConfig, scores: str = "none"
+        self, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], how: DecodingConfig, scores: str = "none"
     ) -> list[list[Hypothesis]]:
         """Batches by source length, each until the last of its outputs is over. There are no scores."""
         found: list[list[Hypothesis]] = [[] for _ in sources]
@@ -198,11 +198,11 @@ class MarianEngine:
         return found
 
     def generate(
-        self, sources: list[list[int]], wishes: list[DecodingConstraints], how: SearchConfig
+        self, sources: list[list[int]], wishes: list[DecodingConstraints], how: DecodingConfig
     ) -> Iterator[list[int]]:
         ids = padded(sources, self.pad).to(self.device)
-        longest = max(wish.limit for wish in wishes)
-        forced = all(wish.least == wish.limit for wish in wishes)
+        longest = max(wish.max_length for wish in wishes)
+        forced = all(wish.min_length == wish.max_length for wish in wishes)
         out = self.marian.generate(
             input_ids=ids,
             attention_mask=(ids != self.pad).long(),
@@ -222,8 +222,8 @@ class MarianEngine:
         lengths = [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
         for numbers in padded_batches(lengths, self.batch_tokens):
             source = padded([sources[number] for number in numbers], self.pad).to(self.device)
-            target = padded([[BEGIN, *targets[number]] for number in numbers], self.pad).to(self.device)
-            labels = padded([[*targets[number], END] for number in numbers], self.pad).to(self.device)
+            target = padded([[BOS_ID, *targets[number]] for number in numbers], self.pad).to(self.device)
+            labels = padded([[*targets[number], EOS_ID] for number in numbers], self.pad).to(self.device)
             logits = self.marian(
                 input_ids=source, attention_mask=(source != self.pad).long(), decoder_input_ids=target
             ).logits
@@ -235,9 +235,9 @@ class MarianEngine:
 
 def own_tokens(row: list[int], wish: DecodingConstraints) -> list[int]:
     """What is the sentence's own of a batch's output: up to its end, or to the length that was forced."""
-    if wish.least == wish.limit:
-        return row[: wish.limit]
-    return row[: row.index(END)] if END in row else row[: wish.limit]
+    if wish.min_length == wish.max_length:
+        return row[: wish.max_length]
+    return row[: row.index(EOS_ID)] if EOS_ID in row else row[: wish.max_length]
 
 
 def padded_batches(lengths: Sequence[int], tokens: int) -> list[list[int]]:

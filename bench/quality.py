@@ -34,8 +34,8 @@ from manyheads.data.batches import Batch, Batches
 from manyheads.data.store import Store
 from manyheads.errors import ConfigError, RequestError
 from manyheads.evaluate.report import Evaluation, evaluate, reference_perplexity
-from manyheads.packed import up
-from manyheads.train.log import LOG, read_log
+from manyheads.packed import round_up
+from manyheads.train.log import LOG_FILE, read_log
 from manyheads.train.run import train
 from manyheads.train.schedule import learning_rate
 from peers import Marian, MarianEngine, uncompile
@@ -87,10 +87,10 @@ def train_ours(config: mh.Config, run: Path, device: str) -> Trained:
     if train(config, run, device=device) == "asked":
         raise KeyboardInterrupt  # its folder is not kept, or may not be gone on with: there is no result
     wall = time.perf_counter() - began
-    lines = read_log(run / LOG)
+    lines = read_log(run / LOG_FILE)
     batches = [line["tokens"] for line in lines if line["kind"] == "train"]  # some of them
     end = next(line for line in lines if line["kind"] == "end")
-    place = checkpoint.describe(checkpoint.checkpoints(run)[-1]).training["place"]
+    place = checkpoint.read_info(checkpoint.list_checkpoints(run)[-1]).training["place"]
     return Trained(
         OURS,
         mh.load(run / "model", device=device),
@@ -116,11 +116,11 @@ class PeerTraining:
         torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew, half a second, for each shape of a batch
         torch.manual_seed(config.train.seed)
         self.peer = Marian(
-            checkpoint.fitted(config.model, words),
+            checkpoint.fit_to_vocabulary(config.model, words),
             config.train,
             config.data,
             self.pad,
-            up(self.pad + 1, 8),  # products of even sizes are faster on a GPU
+            round_up(self.pad + 1, 8),  # products of even sizes are faster on a GPU
         ).to(device)
         numbers = config.train
         self.adam = torch.optim.AdamW(
@@ -192,8 +192,8 @@ class PeerTraining:
             group["lr"] = rate
         self.adam.zero_grad(set_to_none=True)
         self.loss(batch).backward()
-        if self.config.train.clip:
-            torch.nn.utils.clip_grad_norm_(self.peer.parameters(), self.config.train.clip)
+        if self.config.train.clip_norm:
+            torch.nn.utils.clip_grad_norm_(self.peer.parameters(), self.config.train.clip_norm)
         self.adam.step()
 
     def loss(self, batch: Batch) -> Tensor:
@@ -227,9 +227,9 @@ class PeerTraining:
         marian = self.peer.marian
         marian.final_logits_bias[:, self.pad :] = -torch.inf
         engine = MarianEngine(marian, self.pad, self.device, PEER_BATCH[self.device])
-        languages, how = self.store.manifest["languages"], self.config.search
-        longest = self.config.data.longest
-        return mh.Translator(engine, self.store.subwords, languages, longest=longest, how=how)
+        languages, how = self.store.manifest["languages"], self.config.decoding
+        longest = self.config.data.max_length
+        return mh.Translator(engine, self.store.subwords, languages, max_length=longest, decoding=how)
 
 
 def compiled_programs() -> int:
@@ -244,7 +244,7 @@ def sides(batch: Batch) -> list[mh.Packed]:
 def rows(packed: mh.Packed, pad: int) -> Tensor:
     """Padded, to a multiple of 8. [B, L]"""
     lengths = packed.offsets.diff()
-    is_real = torch.arange(up(packed.longest, 8)) < lengths[:, None]
+    is_real = torch.arange(round_up(packed.max_length, 8)) < lengths[:, None]
     return torch.full(is_real.shape, pad).masked_scatter_(is_real, packed.tokens)
 
 
@@ -271,7 +271,7 @@ def judged(trained: Trained, store: Store) -> Row:
         trained.model,
         trained.compiled,
         valid_loss(trained.translator, store),
-        evaluate(trained.translator, sources, [references], samples=0, worst=0, beam=BEAM),
+        evaluate(trained.translator, sources, [references], bootstrap_samples=0, num_worst=0, beam=BEAM),
     )
 
 

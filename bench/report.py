@@ -17,8 +17,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from manyheads.errors import INTERRUPTED, ManyheadsError, RequestError
-from manyheads.inference.torch_engine import known_device
+from manyheads.errors import EXIT_INTERRUPTED, ManyheadsError, RequestError
+from manyheads.inference.torch_engine import resolve_device
 
 # Of large matrix products, rows x inner x columns: which of them is fastest differs between devices.
 LARGE = {"cuda": [(8192, 8192, 8192), (16384, 8192, 8192), (8192, 8192, 16384)], "cpu": [(2048, 2048, 2048)]}
@@ -158,7 +158,7 @@ def run(main: Callable[[], None]) -> None:
         sys.exit(fault.exit_code)
     except KeyboardInterrupt:
         print(f"{name}: stopped", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+        sys.exit(EXIT_INTERRUPTED)
 
 
 class Parser(argparse.ArgumentParser):
@@ -166,7 +166,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, description: str | None) -> None:
         super().__init__(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-        self.add_argument("--device", type=known_device, default=known_device(None), choices=["cpu", "cuda"])
+        self.add_argument("--device", type=resolve_device, default=resolve_device(None), choices=["cpu", "cuda"])
         self.add_argument("--json", type=can_be_written, help="write everything there as well")
 
     def error(self, message: str) -> NoReturn:

@@ -52,8 +52,8 @@ def rank_work(rank: int, arguments: argparse.Namespace, meet: str, out: str) -> 
     os.environ["OMP_NUM_THREADS"] = "1"
     distributed.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=RANKS)
     torch.manual_seed(1)
-    config = mh.presets.preset(arguments.preset).model
-    (batch,), _ = sorted_and_random(1, arguments.tokens, config.vocabulary, 1)
+    config = mh.presets.get_preset(arguments.preset).model
+    (batch,), _ = sorted_and_random(1, arguments.tokens, config.vocab_size, 1)
     moved = host_batch(batch)
     model = mh.Transformer(config).train()
     plain = Objective(model, mh.TrainConfig())
@@ -67,7 +67,7 @@ def rank_work(rank: int, arguments: argparse.Namespace, meet: str, out: str) -> 
         (total / len(moved.labels.tokens)).backward()
         if exchange:
             distributed.all_reduce(flat)
-        optimizer.set_rate(1e-4)
+        optimizer.set_learning_rate(1e-4)
         optimizer.step()
 
     works: dict[str, Callable[[], None]] = {

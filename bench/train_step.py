@@ -40,8 +40,8 @@ import kernels
 import manyheads as mh
 import report
 from manyheads.data import batches as data
-from manyheads.train.captured_step import Captured, Outcome, can_capture
-from manyheads.train.distributed import World
+from manyheads.train.captured_step import CapturedStep, StepResult, can_capture
+from manyheads.train.distributed import DistributedContext
 from manyheads.train.objective import Objective
 from manyheads.train.optimizer import Optimizer
 from peers import Marian, TorchTransformer, TorchTransformerAsItComes, padded
@@ -92,7 +92,7 @@ class Ours:
             with low_precision(self.device):
                 total, _ = self.objective(part.source, part.inputs, part.labels.tokens)
             (total / tokens_of(batch)).backward()
-        self.optimizer.set_rate(RATE)
+        self.optimizer.set_learning_rate(RATE)
         self.optimizer.step()
 
 
@@ -103,12 +103,12 @@ class OursCaptured(Ours):
 
     def __init__(self, config: mh.ModelConfig, device: str, micro_tokens: int | None = None) -> None:
         super().__init__(config, device, micro_tokens)
-        world = World(0, 1, torch.device(device))
+        world = DistributedContext(0, 1, torch.device(device))
         full = micro_tokens or mh.DataConfig().batch_tokens
-        self.captured = Captured(
-            self.objective, self.optimizer, TRAIN, world, full=full, longest=mh.DataConfig().longest
+        self.captured = CapturedStep(
+            self.objective, self.optimizer, TRAIN, world, full_tokens=full, max_length=mh.DataConfig().max_length
         )
-        self.outcome: Outcome | None = None
+        self.outcome: StepResult | None = None
         self.steps = 0
 
     def prepare(self, batch: Batch) -> list[data.Batch]:
@@ -116,10 +116,10 @@ class OursCaptured(Ours):
 
     def step(self, batch: list[data.Batch]) -> None:
         self.steps += 1
-        self.captured.begin()
+        self.captured.zero_grad()
         for part in batch:
-            self.captured.add(part, 1 / tokens_of(batch), self.steps)
-        outcome = self.captured.finish(RATE)
+            self.captured.accumulate(part, 1 / tokens_of(batch), self.steps)
+        outcome = self.captured.apply_update(RATE)
         if self.outcome:
             self.outcome.read()
         self.outcome = outcome
@@ -260,7 +260,7 @@ def measure(arguments: argparse.Namespace, config: mh.ModelConfig) -> list[Resul
 
 
 def make_workload(arguments: argparse.Namespace, config: mh.ModelConfig) -> dict[str, list[Batch]]:
-    made = sorted_and_random(arguments.batches, arguments.batch_tokens, config.vocabulary, arguments.seed)
+    made = sorted_and_random(arguments.batches, arguments.batch_tokens, config.vocab_size, arguments.seed)
     kinds = dict(zip(ORDERS, made, strict=True))
     return {order: kinds[order] for order in arguments.orders}
 
@@ -460,7 +460,7 @@ def show_profile(arguments: argparse.Namespace, config: mh.ModelConfig, title: s
 def parse_arguments() -> argparse.Namespace:
     parser = report.Parser(__doc__)
     report.add_preset(parser, "base")
-    parser.add_argument("--vocabulary", type=int, default=mh.presets.BASE.vocabulary)
+    parser.add_argument("--vocabulary", type=int, default=mh.presets.BASE.vocab_size)
     parser.add_argument(
         "--batch-tokens", type=report.positive, help="target tokens a batch (default: 25,000; on a CPU 5,000)"
     )
@@ -503,7 +503,7 @@ def there(arguments: argparse.Namespace) -> list[str]:
 
 def main() -> None:
     arguments = parse_arguments()
-    config = replace(mh.presets.preset(arguments.preset).model, vocabulary=arguments.vocabulary)
+    config = replace(mh.presets.get_preset(arguments.preset).model, vocabulary=arguments.vocabulary)
     if arguments.peak_of:
         print(peak_gib(arguments, config, *arguments.peak_of))
         return

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyheads.config import BEGIN, END, SPECIAL_TOKENS, ModelConfig
+from manyheads.config import BOS_ID, EOS_ID, NUM_SPECIAL_TOKENS, ModelConfig
 from manyheads.train import flops as speed
 
 MU, SIGMA = math.log(27) - 0.18 + 0.02, 0.6  # of the source's length
@@ -54,9 +54,9 @@ def draw_pairs(count: int, vocabulary: int, seed: int) -> list[Pair]:
     ratios = np.exp(chance.normal(0, RATIO_SIGMA, count))
     targets = np.clip(np.rint(sources * ratios), SHORTEST, LONGEST)
     lengths = np.stack((sources, targets)).astype(int)
-    frequencies = 1 / (np.arange(vocabulary - SPECIAL_TOKENS) + ZIPF_SHIFT)
+    frequencies = 1 / (np.arange(vocabulary - NUM_SPECIAL_TOKENS) + ZIPF_SHIFT)
     bounds = np.cumsum(frequencies / frequencies.sum())
-    words = SPECIAL_TOKENS + np.searchsorted(bounds[:-1], chance.random(int(lengths.sum())))
+    words = NUM_SPECIAL_TOKENS + np.searchsorted(bounds[:-1], chance.random(int(lengths.sum())))
     pieces = np.split(words, np.cumsum(lengths.T.ravel())[:-1])
     return [Pair(s.tolist(), t.tolist()) for s, t in zip(pieces[::2], pieces[1::2], strict=True)]
 
@@ -75,9 +75,9 @@ def make_batches(pairs: list[Pair], target_tokens: int) -> Iterator[Batch]:
 
 def make_batch(pairs: list[Pair]) -> Batch:
     return Batch(
-        [[*pair.source, END] for pair in pairs],
-        [[BEGIN, *pair.target] for pair in pairs],
-        [[*pair.target, END] for pair in pairs],
+        [[*pair.source, EOS_ID] for pair in pairs],
+        [[BOS_ID, *pair.target] for pair in pairs],
+        [[*pair.target, EOS_ID] for pair in pairs],
     )
 
 

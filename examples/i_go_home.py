@@ -21,8 +21,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 import manyheads as mh
-from manyheads.config import BEGIN, END
-from manyheads.search.beam import greedy
+from manyheads.config import BOS_ID, EOS_ID
+from manyheads.search.beam import greedy_search
 from manyheads.train.loss import chunked_loss
 from manyheads.train.schedule import learning_rate
 
@@ -47,7 +47,7 @@ DAYS = {"": "", "today": "오늘", "tomorrow": "내일", "every day": "매일"}
 THIRD_PERSON = {"Minsu", "my sister"}
 
 CONSOLE = Console()
-MODEL = mh.ModelConfig(layers=2, d_model=64, d_ff=128, heads=4, dropout=0.1, initial_gain=1.0)
+MODEL = mh.ModelConfig(layers=2, d_model=64, d_ff=128, heads=4, dropout=0.1, init_gain=1.0)
 TRAIN = mh.TrainConfig(steps=400, warmup=80, learning_rate=3e-3)
 
 
@@ -88,9 +88,9 @@ def train(model: mh.Transformer, known: list[tuple[str, str]], words: Words) -> 
         task = progress.add_task("training", total=TRAIN.steps, state="")
         for step in range(1, TRAIN.steps + 1):
             batch = chance.sample(known, 64)
-            source = mh.Packed.of([[*words.encode(english), END] for english, _ in batch])
-            target = mh.Packed.of([[BEGIN, *words.encode(korean)] for _, korean in batch])
-            labels = mh.Packed.of([[*words.encode(korean), END] for _, korean in batch]).tokens
+            source = mh.Packed.of([[*words.encode(english), EOS_ID] for english, _ in batch])
+            target = mh.Packed.of([[BOS_ID, *words.encode(korean)] for _, korean in batch])
+            labels = mh.Packed.of([[*words.encode(korean), EOS_ID] for _, korean in batch]).tokens
             loss = chunked_loss(model.hidden(source, target), model.output, labels, TRAIN)
             adam.param_groups[0]["lr"] = learning_rate(step, TRAIN, MODEL.d_model)
             adam.zero_grad()
@@ -101,8 +101,8 @@ def train(model: mh.Transformer, known: list[tuple[str, str]], words: Words) -> 
 
 def translate(model: mh.Transformer, words: Words, sentences: list[str]) -> list[str]:
     """Greedily: each step reads the word that the last one thought likeliest."""
-    state = model.start(model.encode(mh.Packed.of([[*words.encode(text), END] for text in sentences])))
-    found = greedy(model.step, state, [10] * len(sentences), torch.device("cpu"))
+    state = model.start(model.encode(mh.Packed.of([[*words.encode(text), EOS_ID] for text in sentences])))
+    found = greedy_search(model.step, state, [10] * len(sentences), torch.device("cpu"))
     return [words.decode(ids) for ids in found]
 
 
@@ -111,8 +111,8 @@ def show_attention(
 ) -> None:
     """What each Korean word looked at while it was chosen: the last layer's heads, averaged."""
     trace = mh.Trace()
-    source = mh.Packed.of([[*words.encode(english), END]])
-    model(source, mh.Packed.of([[BEGIN, *words.encode(korean)]]), trace=trace)
+    source = mh.Packed.of([[*words.encode(english), EOS_ID]])
+    model(source, mh.Packed.of([[BOS_ID, *words.encode(korean)]]), trace=trace)
     heads_HTS = trace.cross[-1][0]
     looked_at, written = [*english.split(), "</s>"], [*korean.split(), "</s>"]
     if picture:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from manyheads import presets
-    from manyheads.config import Config, DataConfig, ModelConfig, SearchConfig, TrainConfig
+    from manyheads.config import Config, DataConfig, ModelConfig, DecodingConfig, TrainConfig
     from manyheads.errors import (
         CheckpointError,
         ConfigError,
@@ -64,7 +64,7 @@ __all__ = [
     "ResourceError",
     "Packed",
     "RequestError",
-    "SearchConfig",
+    "DecodingConfig",
     "Trace",
     "TrainConfig",
     "TrainingError",

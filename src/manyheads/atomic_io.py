@@ -12,32 +12,32 @@ from typing import Any
 
 from manyheads.errors import CheckpointError, DataError, ResourceError
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # how a system says that a disk is full
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # how a system says that a disk is full
 
 
 @contextmanager
-def written_aside(folder: Path, marker: str, replace: bool = False) -> Iterator[Path]:
+def atomic_directory(folder: Path, manifest_name: str, replace: bool = False) -> Iterator[Path]:
     """A folder to write into, which takes the name asked for when all is done, synced; or leaves nothing.
 
     Only a folder of ours is replaced: one that holds the file `marker` and nothing that it does not name.
     """
     folder = Path(os.path.realpath(folder))
-    check_free(folder, marker, replace)
+    check_replaceable(folder, manifest_name, replace)
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = folder.with_name(f".{folder.name}.manyheads-part")
-    with locked(aside):
+    with lock_directory(aside):
         try:
-            check_free(folder, marker, replace)  # another process may have finished meanwhile
+            check_replaceable(folder, manifest_name, replace)  # another process may have finished meanwhile
             yield aside
             for path in (*sorted(aside.iterdir()), aside):
-                sync(path)
-            put_in_place(aside, folder)
+                fsync_path(path)
+            replace_directory(aside, folder)
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
             raise
 
 
-def check_free(folder: Path, marker: str, replace: bool) -> None:
+def check_replaceable(folder: Path, marker: str, replace: bool) -> None:
     if not folder.exists():
         return
     if not replace:
@@ -54,14 +54,14 @@ def check_free(folder: Path, marker: str, replace: bool) -> None:
 
 
 @contextmanager
-def locked(aside: Path) -> Iterator[None]:
+def lock_directory(aside: Path) -> Iterator[None]:
     """An empty folder that no other process writes. What a killed one left in it is cleared away."""
     while True:
         aside.mkdir(exist_ok=True)
         handle = os.open(aside, os.O_RDONLY)
         try:
-            take_lock(handle, aside)
-            if same_folder(handle, aside):  # and not one that was renamed while we waited
+            acquire_lock(handle, aside)
+            if is_same_directory(handle, aside):  # and not one that was renamed while we waited
                 for path in aside.iterdir():
                     path.unlink()
                 yield
@@ -70,7 +70,7 @@ def locked(aside: Path) -> Iterator[None]:
             os.close(handle)
 
 
-def take_lock(handle: int, aside: Path) -> None:
+def acquire_lock(handle: int, aside: Path) -> None:
     try:
         import fcntl
     except ImportError:  # a system without such locks
@@ -86,14 +86,14 @@ def take_lock(handle: int, aside: Path) -> None:
             raise
 
 
-def same_folder(handle: int, path: Path) -> bool:
+def is_same_directory(handle: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(handle), path.stat())
     except FileNotFoundError:
         return False
 
 
-def sync(path: Path) -> None:
+def fsync_path(path: Path) -> None:
     """A file or a folder, out of the machine's memory and onto the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -102,7 +102,7 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def take_back(parent: Path) -> None:
+def restore_interrupted_replacements(parent: Path) -> None:
     """A folder that was being replaced when the process died, and whose successor never came."""
     for old in parent.glob(".*.manyheads-old"):
         folder = old.with_name(old.name.removeprefix(".").removesuffix(".manyheads-old"))
@@ -111,12 +111,12 @@ def take_back(parent: Path) -> None:
 
 
 @contextmanager
-def room_for(path: Path, needed: int) -> Iterator[None]:
+def report_disk_full(path: Path, needed: int) -> Iterator[None]:
     """A full disk, said with the bytes that are missing. What was there before stays."""
     try:
         yield
     except OSError as fault:
-        if fault.errno not in NO_ROOM:
+        if fault.errno not in DISK_FULL_ERRNOS:
             raise
         free = shutil.disk_usage(path.parent).free
         raise ResourceError(
@@ -125,7 +125,7 @@ def room_for(path: Path, needed: int) -> Iterator[None]:
         ) from None
 
 
-def put_in_place(aside: Path, folder: Path) -> None:
+def replace_directory(aside: Path, folder: Path) -> None:
     """The new folder under its name; the old one goes only then, and comes back if that fails."""
     old = folder.with_name(f".{folder.name}.manyheads-old")
     shutil.rmtree(old, ignore_errors=True)
@@ -138,7 +138,7 @@ def put_in_place(aside: Path, folder: Path) -> None:
         if there:
             old.rename(folder)
         raise
-    sync(folder.parent)
+    fsync_path(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -162,7 +162,7 @@ def read_description(folder: Path, marker: str, newest: int, absent: str, kind: 
     return dict(told)
 
 
-def check_files(folder: Path, stated: dict[str, Any], needed: tuple[str, ...], marker: str) -> None:
+def verify_files(folder: Path, stated: dict[str, Any], needed: tuple[str, ...], marker: str) -> None:
     """Every file that the marker names is there, in the folder itself, and as it was written."""
     for name in needed:
         if name not in stated:
@@ -172,20 +172,20 @@ def check_files(folder: Path, stated: dict[str, Any], needed: tuple[str, ...], m
             raise CheckpointError(f"{folder / marker}: names {name!r}, which is not in the folder")
         if not (folder / name).is_file():
             raise CheckpointError(f"{folder / name}: is missing, and {marker} names it")
-        if fingerprint(folder / name) != sums:
+        if hash_file(folder / name) != sums:
             raise CheckpointError(f"{folder / name}: damaged, its SHA-256 is not that of {marker}")
 
 
-def fingerprints(folder: Path) -> dict[str, dict[str, Any]]:
+def hash_files(folder: Path) -> dict[str, dict[str, Any]]:
     """Of every file in a folder, by name."""
-    return {path.name: fingerprint(path) for path in sorted(folder.iterdir())}
+    return {path.name: hash_file(path) for path in sorted(folder.iterdir())}
 
 
-def fingerprint(path: Path, progress: Callable[[int], None] = lambda size: None) -> dict[str, Any]:
+def hash_file(path: Path, report_bytes: Callable[[int], None] = lambda size: None) -> dict[str, Any]:
     digest, size = hashlib.sha256(), 0
     with path.open("rb") as file:
         while block := file.read(1 << 20):
             digest.update(block)
             size += len(block)
-            progress(len(block))
+            report_bytes(len(block))
     return {"bytes": size, "sha256": digest.hexdigest()}

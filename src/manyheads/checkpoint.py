@@ -21,26 +21,26 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.atomic_io import (
-    check_files,
-    fingerprints,
+    verify_files,
+    hash_files,
     read_description,
-    room_for,
-    take_back,
-    written_aside,
+    report_disk_full,
+    restore_interrupted_replacements,
+    atomic_directory,
 )
 from manyheads.config import Config, ModelConfig
 from manyheads.errors import CheckpointError, ConfigError, DataError
-from manyheads.model import make_model
+from manyheads.model import build_model
 from manyheads.model.encoder_decoder import EncoderDecoder
 from manyheads.text.subwords import SubwordPair
 
 FORMAT = 1
-SMALL_PARTS = 1 << 16  # bytes at most of the description, and of what a disk's blocks waste
-MANIFEST, WEIGHTS, OPTIMISER = "manyheads.json", "weights.safetensors", "optimizer.safetensors"
+OVERHEAD_BYTES = 1 << 16  # bytes at most of the description, and of what a disk's blocks waste
+MANIFEST, WEIGHTS, OPTIMIZER = "manyheads.json", "weights.safetensors", "optimizer.safetensors"
 
 
 @dataclass(frozen=True)
-class Description:
+class CheckpointInfo:
     """What a model folder says of itself."""
 
     config: Config
@@ -63,11 +63,11 @@ def save(
 ) -> None:
     """Written aside, synced and renamed; one that is there is replaced."""
     tensors = (one.nbytes for part in (weights, optimizer or {}) for one in part.values())
-    needed = sum(tensors) + sum(len(part.model) for part in subwords.files.values()) + SMALL_PARTS
-    with room_for(folder, needed), written_aside(folder, MANIFEST, replace=True) as aside:
+    needed = sum(tensors) + sum(len(part.model) for part in subwords.files.values()) + OVERHEAD_BYTES
+    with report_disk_full(folder, needed), atomic_directory(folder, MANIFEST, replace=True) as aside:
         write_tensors(aside / WEIGHTS, weights)
         if optimizer is not None:
-            write_tensors(aside / OPTIMISER, optimizer)
+            write_tensors(aside / OPTIMIZER, optimizer)
         subwords.save(aside)
         told = {
             "format": FORMAT,
@@ -75,20 +75,20 @@ def save(
             "languages": languages,
             "training": training or {},
             "config": asdict(config),
-            "versions": versions(),
-            "files": fingerprints(aside),
+            "versions": get_versions(),
+            "files": hash_files(aside),
         }
-        told["sha256"] = own_sum(told)
+        told["sha256"] = compute_checksum(told)
         (aside / MANIFEST).write_bytes(json.dumps(told, ensure_ascii=False, indent=1).encode() + b"\n")
 
 
-def own_sum(told: dict[str, Any]) -> str:
+def compute_checksum(told: dict[str, Any]) -> str:
     """Of all that a description says beside this."""
     rest = {key: value for key, value in told.items() if key != "sha256"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-def versions() -> dict[str, str]:
+def get_versions() -> dict[str, str]:
     from manyheads import __version__
 
     return {"manyheads": __version__, "torch": torch.__version__}
@@ -115,7 +115,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
         path.chmod(path.parent.stat().st_mode & 0o666)
 
 
-def weights_of(model: nn.Module) -> dict[str, Tensor]:
+def collect_weights(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and running statistics, each once: tied matrices have one name."""
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
@@ -123,16 +123,16 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 # ---- reading
 
 
-def describe(folder: str | os.PathLike[str]) -> Description:
+def read_info(folder: str | os.PathLike[str]) -> CheckpointInfo:
     """What the folder is; every file in it is compared with its checksum."""
     here = Path(folder)
     told = read_manifest(here)
-    check_files(here, told["files"], (WEIGHTS,), MANIFEST)
+    verify_files(here, told["files"], (WEIGHTS,), MANIFEST)
     try:
         config = Config.from_mapping(without_what_means_nothing(told["config"]))
     except ConfigError as fault:
         raise CheckpointError(f"{here / MANIFEST}: {fault}") from None
-    return Description(config, told["step"], told["languages"], told["training"], here)
+    return CheckpointInfo(config, told["step"], told["languages"], told["training"], here)
 
 
 def without_what_means_nothing(tables: dict[str, Any]) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def without_what_means_nothing(tables: dict[str, Any]) -> dict[str, Any]:
     model = tables.get("model")
     if not isinstance(model, dict):
         return tables
-    of_kind = ModelConfig(kind=model.get("kind", ModelConfig.kind))
+    of_kind = ModelConfig(architecture=model.get("kind", ModelConfig.architecture))
     others = {key.name for key in fields(of_kind) if not of_kind.uses(key)}
     return {**tables, "model": {key: value for key, value in model.items() if key not in others}}
 
@@ -154,7 +154,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     wrong = [key for key, kind in kinds.items() if type(told.get(key)) is not kind]
     if wrong:
         raise CheckpointError(f"{path}: has no sound {', '.join(wrong)}")
-    if told.get("sha256", own_sum(told)) != own_sum(told):
+    if told.get("sha256", compute_checksum(told)) != compute_checksum(told):
         raise CheckpointError(f"{path}: damaged, or changed by hand: its SHA-256 is not its own")
     return told
 
@@ -178,14 +178,14 @@ def read_subwords(folder: Path) -> SubwordPair:
         raise CheckpointError(str(fault)) from None
 
 
-def read_weights(model: nn.Module, folder: Path) -> None:
+def load_weights(model: nn.Module, folder: Path) -> None:
     """Into a model of the same shape, in place."""
-    put_weights(model, read_tensors(folder / WEIGHTS), str(folder / WEIGHTS))
+    copy_weights(model, read_tensors(folder / WEIGHTS), str(folder / WEIGHTS))
 
 
 @torch.no_grad()
-def put_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
-    wanted = weights_of(model)
+def copy_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
+    wanted = collect_weights(model)
     missing, foreign = wanted.keys() - weights.keys(), weights.keys() - wanted.keys()
     if missing or foreign:
         name = sorted(missing or foreign)[0]
@@ -202,22 +202,22 @@ def put_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> 
 
 def load_model(
     folder: str | os.PathLike[str], device: str = "cpu"
-) -> tuple[EncoderDecoder, SubwordPair, Description]:
+) -> tuple[EncoderDecoder, SubwordPair, CheckpointInfo]:
     """The model of a folder, ready to translate."""
-    told = describe(folder)
-    model = make_model(told.config.model)
-    read_weights(model, told.folder)
+    told = read_info(folder)
+    model = build_model(told.config.model)
+    load_weights(model, told.folder)
     return model.to(device).eval(), read_subwords(told.folder), told
 
 
 # ---- models and subwords that fit each other
 
 
-def fitted(model: ModelConfig, subwords: SubwordPair) -> ModelConfig:
+def fit_to_vocabulary(model: ModelConfig, subwords: SubwordPair) -> ModelConfig:
     """The model with the vocabulary that the data has. Only ids that mean the same can share a matrix."""
     if subwords.same_ids:
         return replace(model, vocabulary=len(subwords.source), source_vocabulary=None, target_vocabulary=None)
-    ties = "two-way" if model.ties == "three-way" else model.ties
+    ties = "two-way" if model.tie_embeddings == "three-way" else model.tie_embeddings
     sizes = {"source_vocabulary": len(subwords.source), "target_vocabulary": len(subwords.target)}
     return replace(model, ties=ties, **sizes)  # type: ignore[arg-type]
 
@@ -231,7 +231,7 @@ def check_subwords(folder: Path, subwords: SubwordPair) -> None:
         )
 
 
-FREE_TO_CHANGE = {
+CHANGEABLE_KEYS = {
     "dropout",
     "attention_dropout",
     "experts_balance",
@@ -239,28 +239,28 @@ FREE_TO_CHANGE = {
 }  # of a model that another one's weights begin
 
 
-def begin_with(model: EncoderDecoder, subwords: SubwordPair, folder: Path) -> None:
+def load_initial_weights(model: EncoderDecoder, subwords: SubwordPair, folder: Path) -> None:
     """Another model's weights, whose subwords must be the data's: fine-tuning."""
-    told = describe(folder)
+    told = read_info(folder)
     if not subwords.same_as(read_subwords(told.folder)):
         raise ConfigError(
             f"train.start_from is {folder}, whose subwords are not the data's: "
             f"prepare the data with subwords.take_from={folder}"
         )
     now, then = asdict(model.config), asdict(told.config.model)
-    changed = [key for key in now if now[key] != then[key] and key not in FREE_TO_CHANGE]
+    changed = [key for key in now if now[key] != then[key] and key not in CHANGEABLE_KEYS]
     if changed:
         raise ConfigError(
             f"train.start_from is {folder}, another model: "
             + "; ".join(f"model.{key} was {then[key]!r}, is {now[key]!r}" for key in changed)
         )
-    read_weights(model, folder)
+    load_weights(model, folder)
 
 
 # ---- averaging (6.1)
 
 
-def average(folders: Iterable[Path]) -> dict[str, Tensor]:
+def average_weights(folders: Iterable[Path]) -> dict[str, Tensor]:
     """The mean of the weights of several checkpoints of one run, summed in float64."""
     sums: dict[str, Tensor] = {}
     dtypes: dict[str, torch.dtype] = {}
@@ -280,20 +280,20 @@ def average(folders: Iterable[Path]) -> dict[str, Tensor]:
     return {name: (total / count).to(dtypes[name]) for name, total in sums.items()}
 
 
-def average_run(run: Path, last: int, out: Path) -> list[str]:
+def average_checkpoints(run: Path, count: int, out: Path) -> list[str]:
     """The mean of a run's last checkpoints as a model folder; their names."""
-    there = checkpoints(run)
+    there = list_checkpoints(run)
     if not there:
         raise CheckpointError(f"{run}: no run with checkpoints; a run keeps them in its folder checkpoints")
-    found = to_average(run, describe(there[-1]).config.train.checkpoint_every)[-last:]
-    if len(found) < last:
+    found = list_averaged_checkpoints(run, read_info(there[-1]).config.train.checkpoint_every)[-count:]
+    if len(found) < count:
         raise CheckpointError(
-            f"{run}: has {len(found)} checkpoints, but {last} are asked for: --last {len(found)}"
+            f"{run}: has {len(found)} checkpoints, but {count} are asked for: --last {len(found)}"
         )
-    told = [describe(folder) for folder in found]
+    told = [read_info(folder) for folder in found]
     save(
         out,
-        average(found),
+        average_weights(found),
         read_subwords(found[-1]),
         told[-1].config,
         step=told[-1].step,
@@ -305,20 +305,20 @@ def average_run(run: Path, last: int, out: Path) -> list[str]:
 # ---- the checkpoints of a run
 
 
-def checkpoint_folder(run: Path, step: int) -> Path:
+def checkpoint_path(run: Path, step: int) -> Path:
     return run / "checkpoints" / f"step-{step:08d}"
 
 
-def sweep(run: Path) -> list[str]:
+def clean_up_checkpoints(run: Path) -> list[str]:
     """Clears away what a killed run left half done, and sets damaged checkpoints aside; says which and why.
 
     Where there are checkpoints and not one is sound, nothing is touched: a run must not begin over them.
     """
     here = run / "checkpoints"
-    take_back(here)
+    restore_interrupted_replacements(here)
     for left in (*here.glob("*.gone"), *here.glob(".*.manyheads-part"), *here.glob(".*.manyheads-old")):
         shutil.rmtree(left, ignore_errors=True)
-    faults = {folder: why_unsound(folder) for folder in checkpoints(run)}
+    faults = {folder: find_damage(folder) for folder in list_checkpoints(run)}
     damaged = {folder: fault for folder, fault in faults.items() if fault}
     if damaged and len(damaged) == len(faults):
         raise CheckpointError(
@@ -332,32 +332,32 @@ def sweep(run: Path) -> list[str]:
     return [f"{fault}; set aside" for fault in damaged.values()]
 
 
-def why_unsound(folder: Path) -> CheckpointError | None:
+def find_damage(folder: Path) -> CheckpointError | None:
     try:
-        describe(folder)
+        read_info(folder)
     except CheckpointError as fault:
         return fault
     return None
 
 
-def to_average(run: Path, every: int) -> list[Path]:
+def list_averaged_checkpoints(run: Path, every: int) -> list[Path]:
     """The regular ones and the newest, oldest first."""
-    return sorted({*regular(run, every), *checkpoints(run)[-1:]})
+    return sorted({*list_regular_checkpoints(run, every), *list_checkpoints(run)[-1:]})
 
 
-def regular(run: Path, every: int) -> list[Path]:
+def list_regular_checkpoints(run: Path, every: int) -> list[Path]:
     """Checkpoints of every so many steps, oldest first.
 
     Those that a run wrote on being asked to stop, or for the best alone, are not among them: the mean must
     not depend on who interrupted the run.
     """
-    return [folder for folder in checkpoints(run) if step_of(folder) % every == 0]
+    return [folder for folder in list_checkpoints(run) if parse_step(folder) % every == 0]
 
 
-def step_of(folder: Path) -> int:
+def parse_step(folder: Path) -> int:
     return int(folder.name.removeprefix("step-"))
 
 
-def checkpoints(run: Path) -> list[Path]:
+def list_checkpoints(run: Path) -> list[Path]:
     """Oldest first; what is still being written does not count."""
     return sorted(path for path in (run / "checkpoints").glob("step-????????") if path.is_dir())

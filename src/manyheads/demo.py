@@ -16,12 +16,12 @@ from manyheads.progress import Progress
 from manyheads.train.run import train
 from manyheads.translator import Translator, load
 
-SIZES = {"train": 40_000, "valid": 300, "test": 500}
-SHOWN = 10
+SPLIT_SIZES = {"train": 40_000, "valid": 300, "test": 500}
+SHOWN_SENTENCES = 10
 
 CONSTRUCTIONS = playground.CONSTRUCTIONS
-VOCABULARY = 2000
-WORDS = 12  # of each class: a small world, in every construction of the grammar
+VOCAB_SIZE = 2000
+WORDS_PER_CLASS = 12  # of each class: a small world, in every construction of the grammar
 MODEL = ModelConfig(
     layers=2, d_model=128, d_ff=512, heads=4, dropout=0.0
 )  # more sentences than it can learn by heart
@@ -34,27 +34,27 @@ TRAINING = TrainConfig(
     validate_every=190,
     bleu_sentences=50,
     checkpoint_every=95,
-    average=2,
-    keep=2,
+    average_checkpoints=2,
+    keep_checkpoints=2,
 )
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoResult:
     """What came of it: translations of sentences that training never saw."""
 
     model: Path
     rows: list[tuple[str, str, str]]  # source, reference, translation
-    exact: float
+    exact_match: float
     bleu: Score
     page: Path  # what every head looks at while it translates one of them
 
 
-def demo(folder: Path, pair: str, seconds: float, watch: Callable[[], Progress]) -> Outcome | None:
+def run_demo(folder: Path, language_pair: str, seconds: float, create_progress: Callable[[], Progress]) -> DemoResult | None:
     """Prepares, trains, and translates the held-out sentences; begun again, it goes on. None: stopped."""
-    with watch() as progress:
-        store = prepared(folder, pair, progress)
-        progress.say(
+    with create_progress() as progress:
+        store = prepare_data(folder, language_pair, progress)
+        progress.message(
             f"{len(store.split('train')):,} pairs to learn from, {len(store.split('test')):,} held out"
         )
     config = Config(
@@ -64,10 +64,10 @@ def demo(folder: Path, pair: str, seconds: float, watch: Callable[[], Progress])
     )
     if train(config, folder / "run", change_config=True, device="cpu") == "asked":
         return None
-    return judge(store, folder / "run" / "model")
+    return evaluate_model(store, folder / "run" / "model")
 
 
-def prepared(folder: Path, pair: str, progress: Progress) -> Store:
+def prepare_data(folder: Path, pair: str, progress: Progress) -> Store:
     """The data, made now or by an earlier call."""
     if (folder / "data").exists():
         store = Store.open(folder / "data")
@@ -79,45 +79,45 @@ def prepared(folder: Path, pair: str, progress: Progress) -> Store:
         raise DataError(f"{folder}: exists already; choose another folder with --out")
     corpus = playground.corpus(
         pair,
-        train=SIZES["train"],
-        valid=SIZES["valid"],
-        test=SIZES["test"],
+        train=SPLIT_SIZES["train"],
+        valid=SPLIT_SIZES["valid"],
+        test=SPLIT_SIZES["test"],
         seed=1,
         constructions=CONSTRUCTIONS,
-        words=WORDS,
+        words=WORDS_PER_CLASS,
     )
     write_corpus(folder, pair, corpus)
-    return prepare(recipe(folder, pair, VOCABULARY), folder / "data", tell=progress.tell)
+    return prepare(make_recipe(folder, pair, VOCAB_SIZE), folder / "data", tell=progress.update)
 
 
-def write_corpus(folder: Path, pair: str, corpus: dict[str, list[tuple[str, str]]]) -> None:
+def write_corpus(folder: Path, language_pair: str, corpus: dict[str, list[tuple[str, str]]]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for split, pairs in corpus.items():
-        for side, language in enumerate(pair.split("-")):
+        for side, language in enumerate(language_pair.split("-")):
             lines = "".join(f"{sentences[side]}\n" for sentences in pairs)
             (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
 
 
-def recipe(folder: Path, pair: str, vocabulary: int) -> Recipe:
+def make_recipe(folder: Path, language_pair: str, vocab_size: int) -> Recipe:
     """For the three splits that write_corpus wrote."""
-    source, target = pair.split("-")
+    source, target = language_pair.split("-")
     inputs = {
         split: [{"files": [f"{folder}/{split}.{code}" for code in (source, target)]}] for split in SPLITS
     }
-    return Recipe.from_mapping({**inputs, "subwords": {"vocabulary": vocabulary}})
+    return Recipe.from_mapping({**inputs, "subwords": {"vocabulary": vocab_size}})
 
 
-def judge(store: Store, folder: Path) -> Outcome:
+def evaluate_model(store: Store, folder: Path) -> DemoResult:
     sources, references = store.text("test")
     translator = load(folder, device="cpu")
     score, found = greedy_bleu(translator, sources, references)
     rows = list(zip(sources, references, found, strict=True))
-    page = look_inside(translator, rows, folder.parent.parent / "attention.html")
-    return Outcome(folder, rows, exact_match(found, references), score, page)
+    page = write_attention_page(translator, rows, folder.parent.parent / "attention.html")
+    return DemoResult(folder, rows, exact_match(found, references), score, page)
 
 
-def look_inside(translator: Translator, rows: list[tuple[str, str, str]], path: Path) -> Path:
+def write_attention_page(translator: Translator, rows: list[tuple[str, str, str]], path: Path) -> Path:
     """The attention page of the longest of the sentences that are shown."""
-    source, _, translation = max(rows[:SHOWN], key=lambda row: len(row[0]))
+    source, _, translation = max(rows[:SHOWN_SENTENCES], key=lambda row: len(row[0]))
     attention = translator.attention(source, translation)
     return write_page(described(attention, source=source, target=translation, name="demo"), path)

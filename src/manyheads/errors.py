@@ -41,5 +41,5 @@ class RequestError(ManyheadsError):
     exit_code = 2
 
 
-INTERRUPTED = 130  # the exit code of what was stopped by hand
-PREEMPTED = 75  # of what was asked to stop and can go on
+EXIT_INTERRUPTED = 130  # the exit code of what was stopped by hand
+EXIT_PREEMPTED = 75  # of what was asked to stop and can go on

@@ -21,8 +21,8 @@ from manyheads.errors import DataError
 
 Anything = TypeVar("Anything")
 
-MOST_TOKENS = 2**31 - 1  # that offsets of 32 bits can count
-LARGEST_ID = 2**63 - 1
+MAX_TOKENS = 2**31 - 1  # that offsets of 32 bits can count
+MAX_TOKEN_ID = 2**63 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class Packed:
 
     tokens: Tensor  # [T] int64
     offsets: Tensor  # [B + 1] int32
-    longest: int  # on the host; any bound above the longest sentence will do, so a captured graph can fix it
+    max_length: int  # on the host; any bound above the longest sentence will do, so a captured graph can fix it
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
@@ -46,15 +46,15 @@ class Packed:
         ids, bounds = np.asarray(tokens), np.asarray(offsets)
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
             raise DataError(f"tokens are {ids.dtype} {list(ids.shape)}: they must be one row of integers")
-        if len(ids) and not 0 <= ids.min() <= ids.max() <= LARGEST_ID:
-            raise DataError(f"token ids from {ids.min()} to {ids.max()}: they must lie in 0 to {LARGEST_ID}")
-        if bounds.ndim != 1 or bounds.dtype.kind not in "iu" or not divides(bounds, len(ids)):
+        if len(ids) and not 0 <= ids.min() <= ids.max() <= MAX_TOKEN_ID:
+            raise DataError(f"token ids from {ids.min()} to {ids.max()}: they must lie in 0 to {MAX_TOKEN_ID}")
+        if bounds.ndim != 1 or bounds.dtype.kind not in "iu" or not are_valid_offsets(bounds, len(ids)):
             raise DataError(
                 f"offsets {bounds.ravel()[:8].tolist()} do not divide {len(ids)} tokens: they must begin "
                 f"with 0, never fall, and end with the number of tokens"
             )
-        if len(ids) > MOST_TOKENS:
-            raise DataError(f"a batch of {len(ids)} tokens, but offsets of 32 bits reach {MOST_TOKENS}")
+        if len(ids) > MAX_TOKENS:
+            raise DataError(f"a batch of {len(ids)} tokens, but offsets of 32 bits reach {MAX_TOKENS}")
         return cls(
             torch.from_numpy(ids.astype(np.int64)),
             torch.from_numpy(bounds.astype(np.int32)),
@@ -68,28 +68,28 @@ class Packed:
         return type(self)(
             self.tokens.to(device, non_blocking=non_blocking),
             self.offsets.to(device, non_blocking=non_blocking),
-            self.longest,
+            self.max_length,
         )
 
-    def sentences(self, start: int, end: int) -> Self:
+    def slice_sentences(self, start: int, end: int) -> Self:
         """Some of the sentences, one behind the other; on the host."""
         first, last = int(self.offsets[start]), int(self.offsets[end])
         offsets = self.offsets[start : end + 1] - first
         longest = int(offsets.diff().max()) if end > start else 0
         return type(self)(self.tokens[first:last], offsets, longest)
 
-    def twice(self) -> Self:
+    def duplicate(self) -> Self:
         """Every sentence a second time, behind all of them."""
         offsets = torch.cat((self.offsets, self.offsets[1:] + len(self.tokens)))
-        return type(self)(torch.cat((self.tokens, self.tokens)), offsets, self.longest)
+        return type(self)(torch.cat((self.tokens, self.tokens)), offsets, self.max_length)
 
-    def pinned(self) -> Self:
+    def pin_memory(self) -> Self:
         """In page-locked memory, out of which a GPU copies while it computes."""
-        return type(self)(self.tokens.pin_memory(), self.offsets.pin_memory(), self.longest)
+        return type(self)(self.tokens.pin_memory(), self.offsets.pin_memory(), self.max_length)
 
     def computed(self) -> Self:
         """Itself, with what follows from the offsets worked out now, out of torch.compile's sight."""
-        _ = self.lengths, self.positions, self._slots
+        _ = self.lengths, self.positions, self._padded_positions
         return self
 
     @cached_property
@@ -98,7 +98,7 @@ class Packed:
         return self.offsets.diff()
 
     @cached_property
-    def sentence_of(self) -> Tensor:
+    def sentence_ids(self) -> Tensor:
         """The number of the sentence that each token belongs to. [T] int64"""
         places = torch.arange(self.tokens.shape[0], device=self.tokens.device, dtype=torch.int32)
         return torch.searchsorted(self.offsets[1:], places, right=True)
@@ -107,7 +107,7 @@ class Packed:
     def positions(self) -> Tensor:
         """The place of each token in its sentence, from 0. [T] int64"""
         places = torch.arange(self.tokens.shape[0], device=self.tokens.device)
-        return places - self.offsets[self.sentence_of]
+        return places - self.offsets[self.sentence_ids]
 
     def remember(self, key: Hashable, make: Callable[[], Anything]) -> Anything:
         """What was made for this batch under this key before, or is made now."""
@@ -127,31 +127,31 @@ class Packed:
 
     def pad(self, values: Tensor) -> Tensor:
         """Values [T, ...] as [B, L, ...] with zeros after each sentence, L at least 1."""
-        padded: Tensor = _pad(values, self._slots, len(self) * self._room)
-        return padded.view(len(self), self._room, *values.shape[1:])
+        padded: Tensor = _pad(values, self._padded_positions, len(self) * self._padded_length)
+        return padded.view(len(self), self._padded_length, *values.shape[1:])
 
     def unpad(self, padded: Tensor) -> Tensor:
         """The inverse of pad."""
-        values: Tensor = _unpad(padded.flatten(0, 1), self._slots)
+        values: Tensor = _unpad(padded.flatten(0, 1), self._padded_positions)
         return values
 
     @property
-    def _room(self) -> int:
-        return max(1, self.longest)
+    def _padded_length(self) -> int:
+        return max(1, self.max_length)
 
     @cached_property
-    def _slots(self) -> Tensor:
+    def _padded_positions(self) -> Tensor:
         """Where each token stands in the padded view laid flat. [T] int64"""
-        return self.sentence_of * self._room + self.positions
+        return self.sentence_ids * self._padded_length + self.positions
 
 
-def divides(bounds: NDArray[np.integer[Any]], tokens: int) -> bool:
+def are_valid_offsets(bounds: NDArray[np.integer[Any]], tokens: int) -> bool:
     """Whether these offsets cut so many tokens into sentences."""
     rising = bool((bounds[1:] >= bounds[:-1]).all())
     return len(bounds) > 0 and bounds[0] == 0 and bounds[-1] == tokens and rising
 
 
-def taken(values: Tensor, places: Tensor) -> Tensor:
+def gather_rows(values: Tensor, places: Tensor) -> Tensor:
     """What stands at these places, no place twice. [len(places), ...]"""
     found: Tensor = _unpad(values, places)
     return found
@@ -196,7 +196,7 @@ _unpad.register_autograd(lambda ctx, grad: (_pad(grad, ctx.slots, ctx.room), Non
 FILLER = 64  # tokens of a sentence that only fills up
 
 
-def up(number: int, step: int) -> int:
+def round_up(number: int, step: int) -> int:
     """To the next multiple."""
     return -(-number // step) * step
 

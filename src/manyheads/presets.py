@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from manyheads.config import Config, ModelConfig, SearchConfig, TrainConfig, unknown
+from manyheads.config import Config, ModelConfig, DecodingConfig, TrainConfig, describe_unknown_name
 from manyheads.errors import ConfigError
 
 BASE = ModelConfig()
@@ -19,7 +19,7 @@ PAPER_TRAINING = TrainConfig()
 
 
 @dataclass(frozen=True)
-class Row:
+class Table3Row:
     """A line of Table 3. `paper_millions` is its parameter count as the paper prints it."""
 
     name: str
@@ -29,26 +29,26 @@ class Row:
 
 
 TABLE_3 = (
-    Row("base", BASE, paper_millions=65),
-    Row("A-h1", replace(BASE, heads=1, d_k=512, d_v=512)),
-    Row("A-h4", replace(BASE, heads=4, d_k=128, d_v=128)),
-    Row("A-h16", replace(BASE, heads=16, d_k=32, d_v=32)),
-    Row("A-h32", replace(BASE, heads=32, d_k=16, d_v=16)),
-    Row("B-dk16", replace(BASE, d_k=16), paper_millions=58),
-    Row("B-dk32", replace(BASE, d_k=32), paper_millions=60),
-    Row("C-n2", replace(BASE, layers=2), paper_millions=36),
-    Row("C-n4", replace(BASE, layers=4), paper_millions=50),
-    Row("C-n8", replace(BASE, layers=8), paper_millions=80),
-    Row("C-d256", replace(BASE, d_model=256, d_k=32, d_v=32), paper_millions=28),
-    Row("C-d1024", replace(BASE, d_model=1024, d_k=128, d_v=128), paper_millions=168),
-    Row("C-ff1024", replace(BASE, d_ff=1024), paper_millions=53),
-    Row("C-ff4096", replace(BASE, d_ff=4096), paper_millions=90),
-    Row("D-drop0", replace(BASE, dropout=0.0)),
-    Row("D-drop2", replace(BASE, dropout=0.2)),
-    Row("D-smooth0", BASE, TrainConfig(label_smoothing=0.0)),
-    Row("D-smooth2", BASE, TrainConfig(label_smoothing=0.2)),
-    Row("E-learned", replace(BASE, positions="learned")),
-    Row("big", BIG, TrainConfig(steps=300_000), paper_millions=213),
+    Table3Row("base", BASE, paper_millions=65),
+    Table3Row("A-h1", replace(BASE, heads=1, d_k=512, d_v=512)),
+    Table3Row("A-h4", replace(BASE, heads=4, d_k=128, d_v=128)),
+    Table3Row("A-h16", replace(BASE, heads=16, d_k=32, d_v=32)),
+    Table3Row("A-h32", replace(BASE, heads=32, d_k=16, d_v=16)),
+    Table3Row("B-dk16", replace(BASE, d_k=16), paper_millions=58),
+    Table3Row("B-dk32", replace(BASE, d_k=32), paper_millions=60),
+    Table3Row("C-n2", replace(BASE, layers=2), paper_millions=36),
+    Table3Row("C-n4", replace(BASE, layers=4), paper_millions=50),
+    Table3Row("C-n8", replace(BASE, layers=8), paper_millions=80),
+    Table3Row("C-d256", replace(BASE, d_model=256, d_k=32, d_v=32), paper_millions=28),
+    Table3Row("C-d1024", replace(BASE, d_model=1024, d_k=128, d_v=128), paper_millions=168),
+    Table3Row("C-ff1024", replace(BASE, d_ff=1024), paper_millions=53),
+    Table3Row("C-ff4096", replace(BASE, d_ff=4096), paper_millions=90),
+    Table3Row("D-drop0", replace(BASE, dropout=0.0)),
+    Table3Row("D-drop2", replace(BASE, dropout=0.2)),
+    Table3Row("D-smooth0", BASE, TrainConfig(label_smoothing=0.0)),
+    Table3Row("D-smooth2", BASE, TrainConfig(label_smoothing=0.2)),
+    Table3Row("E-learned", replace(BASE, positions="learned")),
+    Table3Row("big", BIG, TrainConfig(steps=300_000), paper_millions=213),
 )
 
 # The systems that the paper compares with, and two variants of its own: each has as many parameters as the
@@ -56,22 +56,22 @@ TABLE_3 = (
 
 # A rate between those that did better in 300 to 400 steps of Multi30k: 3e-3 than 1e-3 for the LSTM, 4e-3 than
 # 1e-3 for both kinds of convolutions. At base nothing was tried: lower, as wider models want it.
-TINY_TRAINING = TrainConfig(learning_rate=3e-3, warmup=1000, clip=1.0)
-BASE_TRAINING = TrainConfig(learning_rate=1e-3, warmup=1000, clip=1.0)
+TINY_TRAINING = TrainConfig(learning_rate=3e-3, warmup=1000, clip_norm=1.0)
+BASE_TRAINING = TrainConfig(learning_rate=1e-3, warmup=1000, clip_norm=1.0)
 
 
-def beside(model: ModelConfig, kind: str, **keys: Any) -> ModelConfig:
+def make_baseline(model: ModelConfig, architecture: str, **keys: Any) -> ModelConfig:
     """Another kind of model with the embeddings and the dropout of this one."""
     return ModelConfig(
-        kind=kind,  # type: ignore[arg-type]
-        vocabulary=model.vocabulary,
+        architecture=architecture,  # type: ignore[arg-type]
+        vocab_size=model.vocab_size,
         d_model=model.d_model,
         dropout=model.dropout,
         **keys,
     )
 
 
-def compared(
+def make_baselines(
     model: ModelConfig,
     train: TrainConfig,
     *,
@@ -82,14 +82,14 @@ def compared(
     bytenet: tuple[int, int],
     experts: int,
     window: int,
-    learned_length: int,
+    max_positions: int,
 ) -> dict[str, Config]:
     """By name, after the Transformer that they stand beside: layers and d_ff of each."""
 
     def sized(kind: str, size: tuple[int, int], **keys: Any) -> ModelConfig:
-        return beside(model, kind, layers=size[0], d_ff=size[1], **keys)
+        return make_baseline(model, kind, layers=size[0], d_ff=size[1], **keys)
 
-    learned: dict[str, Any] = {"positions": "learned", "learned_length": learned_length}
+    learned: dict[str, Any] = {"positions": "learned", "learned_length": max_positions}
     return {
         "rnn": Config(sized("recurrent", lstm, attention="additive"), train=train),
         "gru": Config(sized("recurrent", gru, cell="gru", attention="additive"), train=train),
@@ -101,8 +101,8 @@ def compared(
     }
 
 
-COMPARED = {
-    "tiny": compared(
+BASELINES = {
+    "tiny": make_baselines(
         TINY,
         TINY_TRAINING,
         lstm=(2, 204),
@@ -112,9 +112,9 @@ COMPARED = {
         bytenet=(10, 109),
         experts=4,
         window=8,
-        learned_length=256,
+        max_positions=256,
     ),
-    "base": compared(
+    "base": make_baselines(
         BASE,
         BASE_TRAINING,
         lstm=(4, 808),
@@ -124,7 +124,7 @@ COMPARED = {
         bytenet=(15, 544),
         experts=8,
         window=32,
-        learned_length=1024,
+        max_positions=1024,
     ),
 }
 
@@ -132,13 +132,13 @@ PRESETS = {
     **{row.name: Config(model=row.model, train=row.train) for row in TABLE_3},
     "tiny": Config(model=TINY),
     "small": Config(model=SMALL),
-    **{f"{scale}-{name}": config for scale, those in COMPARED.items() for name, config in those.items()},
-    "parsing": Config(model=PARSING, search=SearchConfig(beam=21, alpha=0.3, extra_length=300)),
+    **{f"{scale}-{name}": config for scale, those in BASELINES.items() for name, config in those.items()},
+    "parsing": Config(model=PARSING, decoding=DecodingConfig(beam=21, alpha=0.3, max_extra_length=300)),
 }
 
 
-def preset(name: str) -> Config:
+def get_preset(name: str) -> Config:
     """The preset of that name: `base`, `big`, `tiny`, `parsing`, a row of Table 3, `tiny-rnn`, ..."""
     if name not in PRESETS:
-        raise ConfigError(f"{name}: no file or folder, and {unknown('preset', name, list(PRESETS))}")
+        raise ConfigError(f"{name}: no file or folder, and {describe_unknown_name('preset', name, list(PRESETS))}")
     return PRESETS[name]

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import IO, Any, Self
 
-LINE_EVERY = 10.0  # seconds
+LINE_INTERVAL_SECONDS = 10.0  # seconds
 
-Tell = Callable[[str, int, int | None], None]  # what is being done, how far it is, out of how much
+ReportProgress = Callable[[str, int, int | None], None]  # what is being done, how far it is, out of how much
 
 
 class Progress:
@@ -21,14 +21,14 @@ class Progress:
     ) -> None:
         pass
 
-    def say(self, line: str) -> None:
+    def message(self, line: str) -> None:
         """A thing worth knowing, once."""
 
-    def tell(self, stage: str, done: int, total: int | None) -> None:
+    def update(self, stage: str, done: int, total: int | None) -> None:
         """How far a stage is. It is over when the next begins."""
 
 
-class Lines(Progress):
+class ProgressLines(Progress):
     """For logs and pipes: a line when a stage begins and when it ends, and every ten seconds between."""
 
     def __init__(self, stream: IO[str], downloads: bool = False) -> None:
@@ -42,28 +42,28 @@ class Lines(Progress):
         if kind is None:
             self._end_stage()
 
-    def say(self, line: str) -> None:
+    def message(self, line: str) -> None:
         print(line, file=self.stream, flush=True)
 
-    def tell(self, stage: str, done: int, total: int | None) -> None:
+    def update(self, stage: str, done: int, total: int | None) -> None:
         now = time.monotonic()
         if stage != self.stage:
             self._end_stage()
             self.stage, self.began, self.spoke = stage, now, now
-            self.say(f"{stage} ...")
-        elif now - self.spoke > LINE_EVERY:
+            self.message(f"{stage} ...")
+        elif now - self.spoke > LINE_INTERVAL_SECONDS:
             self.spoke = now
-            self.say(f"{stage}: {done:,}" + (f" of {total:,}" if total else ""))
+            self.message(f"{stage}: {done:,}" + (f" of {total:,}" if total else ""))
         if self.downloads and done == total:  # other work has read all before it has done all
             self._end_stage()
 
     def _end_stage(self) -> None:
         if self.stage not in ("", self.ended):
             self.ended = self.stage
-            self.say(f"{self.stage}: done in {time.monotonic() - self.began:.1f} s")
+            self.message(f"{self.stage}: done in {time.monotonic() - self.began:.1f} s")
 
 
-class Bars(Progress):
+class ProgressBars(Progress):
     """For a terminal: one bar a stage. Those of downloads show bytes and their speed."""
 
     def __init__(self, stream: IO[str], downloads: bool = False) -> None:
@@ -94,10 +94,10 @@ class Bars(Progress):
             self._end_stage()
         self.bars.stop()
 
-    def say(self, line: str) -> None:
+    def message(self, line: str) -> None:
         self.bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    def tell(self, stage: str, done: int, total: int | None) -> None:
+    def update(self, stage: str, done: int, total: int | None) -> None:
         if stage not in self.tasks:
             self._end_stage()
             self.tasks[stage] = self.bars.add_task(stage, total=None)
@@ -109,18 +109,18 @@ class Bars(Progress):
             self.bars.update(task, completed=done, total=done)
 
 
-def watched(stream: IO[str], downloads: bool = False) -> Progress:
+def create_progress(stream: IO[str], downloads: bool = False) -> Progress:
     """Bars where a person looks at the stream, lines where it is kept."""
-    return Bars(stream, downloads) if stream.isatty() else Lines(stream, downloads)
+    return ProgressBars(stream, downloads) if stream.isatty() else ProgressLines(stream, downloads)
 
 
-def counted(tell: Tell, stage: str, total: int) -> Callable[[int], None]:
+def make_counter(report_progress: ReportProgress, stage: str, total: int) -> Callable[[int], None]:
     """A stage that is told by steps: so much more is done."""
     done = 0
 
     def advance(step: int) -> None:
         nonlocal done
         done += step
-        tell(stage, done, total)
+        report_progress(stage, done, total)
 
     return advance

@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any, get_args, overload
 
 from manyheads import checkpoint
-from manyheads.config import END, SearchConfig
+from manyheads.config import EOS_ID, DecodingConfig
 from manyheads.errors import ConfigError, RequestError
-from manyheads.inference.engine import Engine, Scores
-from manyheads.inference.torch_engine import Ensemble, Precision, TorchEngine, known_device
+from manyheads.inference.engine import Engine, ScoreDetail
+from manyheads.inference.torch_engine import Ensemble, Precision, TorchEngine, resolve_device
 from manyheads.model.encoder_decoder import Trace
-from manyheads.search.beam import Hypothesis, DecodingConstraints, penalty
+from manyheads.search.beam import Hypothesis, DecodingConstraints, length_penalty
 from manyheads.text import segmentation as segments
 from manyheads.text.segmentation import Part
 from manyheads.text.subwords import SubwordPair
 
-AT_ONCE = 1000  # texts of a stream that are read ahead, so that those of like length go together
+READ_AHEAD = 1000  # texts of a stream that are read ahead, so that those of like length go together
 MUCH_TOO_LONG = 4  # times the longest that the model was trained for: then words are parted
 LANGUAGE_TAG = re.compile(r">>[\w-]+<<\s*")  # by which a model of many languages is told where to
 
@@ -58,7 +58,7 @@ class Sentence:
 
     text: str
     ids: list[int]
-    wish: DecodingConstraints
+    constraints: DecodingConstraints
 
 
 class Translator:
@@ -70,13 +70,13 @@ class Translator:
         subwords: SubwordPair,
         languages: dict[str, str],
         *,
-        longest: int = 256,
-        how: SearchConfig | None = None,
+        max_length: int = 256,
+        decoding: DecodingConfig | None = None,
     ) -> None:
         self.engine, self.subwords = engine, subwords
         self.source_language, self.target_language = languages["source"], languages["target"]
-        self.longest = longest  # tokens of a sentence that the model was trained for, the end counted
-        self.how = how or SearchConfig()
+        self.max_length = max_length  # tokens of a sentence that the model was trained for, the end counted
+        self.decoding = decoding or DecodingConfig()
 
     @overload
     def translate(self, texts: str, **asked: Any) -> Translation: ...
@@ -91,7 +91,7 @@ class Translator:
         forbid: Sequence[str] = (),
         alignment: bool = False,
         split: bool = True,
-        scores: Scores = "tokens",
+        scores: ScoreDetail = "tokens",
         tell: Callable[[int, int], None] | None = None,
         **search: Any,
     ) -> Translation | list[Translation]:
@@ -111,12 +111,12 @@ class Translator:
                 [texts], prefix=prefix, glossary=glossary, forbid=forbid,
                 alignment=alignment, split=split, scores=scores, tell=tell, **search,
             )[0]  # fmt: skip
-        how = replace(self.how, **search)
+        how = replace(self.decoding, **search)
         if not isinstance(self.engine, TorchEngine) and (glossary or alignment):
             wanted = "glossaries" if glossary else "alignments"
             raise RequestError(f"{wanted} are the torch engine's; this one is {self.engine.name}")
-        terms = Terms(self.subwords, prefix, glossary or {}, forbid)
-        tagged = [tag_apart(text) for text in texts]
+        terms = TermConstraints(self.subwords, prefix, glossary or {}, forbid)
+        tagged = [split_language_tag(text) for text in texts]
         parted = [list(self._parts(text, split)) for _, text in tagged]
         asked = [
             self._sentence(tag + part.text, terms, how)
@@ -136,10 +136,10 @@ class Translator:
         nothing: list[tuple[int, int]] | None = [] if alignment else None
         return [replace(one, objective=objective, alignment=one.alignment or nothing) for one in found]
 
-    def stream(self, texts: Iterable[str], at_once: int = AT_ONCE, **asked: Any) -> Iterator[Translation]:
+    def stream(self, texts: Iterable[str], read_ahead: int = READ_AHEAD, **asked: Any) -> Iterator[Translation]:
         """The same for texts without end: so many are read ahead, and no more are held."""
         waiting = iter(texts)
-        while some := list(islice(waiting, at_once)):
+        while some := list(islice(waiting, read_ahead)):
             yield from self.translate(some, **asked)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Translation]:
@@ -148,7 +148,7 @@ class Translator:
             raise RequestError(f"{len(sources)} sources, but {len(targets)} targets: give one for each")
         source_ids = [self.subwords.source.encode(text) for text in sources]
         target_ids = [self.subwords.target.encode(text) for text in targets]
-        scored = self.engine.score([[*ids, END] for ids in source_ids], target_ids)
+        scored = self.engine.score([[*ids, EOS_ID] for ids in source_ids], target_ids)
         return [
             self._scored(source, target, ids, own, scores)
             for source, target, ids, own, scores in zip(
@@ -167,11 +167,11 @@ class Translator:
         if target is None:
             target = self.translate([source], split=False)[0].text
         source_ids, target_ids = self.subwords.source.encode(source), self.subwords.target.encode(target)
-        trace, log_p_TK = engine.trace([*source_ids, END], target_ids)
-        written = [*target_ids, END]
+        trace, log_p_TK = engine.trace([*source_ids, EOS_ID], target_ids)
+        written = [*target_ids, EOS_ID]
         best = log_p_TK.topk(min(candidates, log_p_TK.shape[1]))
         return Attention(
-            [*map(self.subwords.source.piece, source_ids), self.subwords.source.piece(END)],
+            [*map(self.subwords.source.piece, source_ids), self.subwords.source.piece(EOS_ID)],
             [*map(self.subwords.target.piece, written)],
             trace,
             [
@@ -193,43 +193,43 @@ class Translator:
             for piece in self._short(part.text):
                 yield from segments.with_edges(piece)
 
-    def sentences(self, text: str) -> list[str]:
+    def split_sentences(self, text: str) -> list[str]:
         """What of a text is translated, sentence by sentence."""
         return [part.text for part in self._parts(text, split=True) if part.translated]
 
     def _short(self, text: str) -> Iterator[str]:
         """Parted where that is possible; else whole, with a warning; words are parted only far beyond."""
-        for piece in segments.shortened(text, lambda one: self._length(one) <= self.longest):
+        for piece in segments.shortened(text, lambda one: self._length(one) <= self.max_length):
             length = self._length(piece)
-            if length <= self.longest:
+            if length <= self.max_length:
                 yield piece
                 continue
             warnings.warn(
                 f"a sentence of {length} tokens cannot be parted, and the model was trained with at most "
-                f"{self.longest}: {piece[:40]!r}... is translated "
+                f"{self.max_length}: {piece[:40]!r}... is translated "
                 + ("all the same" if self._not_much_too_long(piece) else "in parts of words"),
                 stacklevel=2,
             )
             yield from segments.by_force(piece, self._not_much_too_long)
 
     def _not_much_too_long(self, text: str) -> bool:
-        most = MUCH_TOO_LONG * self.longest
-        return self._length(text) <= min(most, self.engine.reach or most)
+        most = MUCH_TOO_LONG * self.max_length
+        return self._length(text) <= min(most, self.engine.max_positions or most)
 
     def _length(self, text: str) -> int:
         """In tokens, the end counted; texts that are far longer are not looked at closely."""
-        if len(text) > 40 * MUCH_TOO_LONG * self.longest:
+        if len(text) > 40 * MUCH_TOO_LONG * self.max_length:
             return len(text)
         return len(self.subwords.source.encode(text)) + 1
 
-    def _sentence(self, text: str, terms: "Terms", how: SearchConfig) -> Sentence:
-        ids = [*self.subwords.source.encode(text), END]
-        required, apart = terms.required(text)
-        limit = max(len(ids) - 1 + how.extra_length, how.least_length)
+    def _sentence(self, text: str, terms: "TermConstraints", how: DecodingConfig) -> Sentence:
+        ids = [*self.subwords.source.encode(text), EOS_ID]
+        required, apart = terms.find_required(text)
+        limit = max(len(ids) - 1 + how.max_extra_length, how.min_length)
         limit += len(terms.prefix) + sum(map(len, required))
         seed = int.from_bytes(hashlib.blake2b(f"{how.seed} {ids}".encode(), digest_size=7).digest(), "little")
         starts = terms.word_starts if apart else frozenset()
-        wish = DecodingConstraints(limit, how.least_length, terms.prefix, required, terms.forbidden, apart, starts, seed)
+        wish = DecodingConstraints(limit, how.min_length, terms.prefix, required, terms.forbidden, apart, starts, seed)
         return Sentence(text, ids, wish)
 
     # ---- from ids to text
@@ -237,15 +237,15 @@ class Translator:
     def _search(
         self,
         asked: Sequence[Sentence],
-        how: SearchConfig,
-        scores: Scores,
+        how: DecodingConfig,
+        scores: ScoreDetail,
         tell: Callable[[int, int], None] | None,
     ) -> list[list[Hypothesis]]:
         """In rounds of some hundreds, so that there is something to tell and memory stays flat."""
         found: list[list[Hypothesis]] = [[] for _ in asked]
         done = 0
         for chosen, beam in rounds(asked, how.beam):
-            sources, wishes = [asked[n].ids for n in chosen], [asked[n].wish for n in chosen]
+            sources, wishes = [asked[n].ids for n in chosen], [asked[n].constraints for n in chosen]
             answers = self.engine.search(sources, wishes, replace(how, beam=beam), scores=scores)
             for number, results in zip(chosen, answers, strict=True):
                 if not results:
@@ -303,7 +303,7 @@ class Translator:
             source=text,
             text="".join(next(texts) if part.translated else part.text for part in parts),
             score=sum(one.score for _, one, _ in chosen),
-            log_probability=sum(one.total for _, one, _ in chosen),
+            log_probability=sum(one.log_probability for _, one, _ in chosen),
             source_tokens=source_tokens,
             tokens=tokens,
             token_scores=[score for _, one, _ in chosen for score in one.token_scores[:-1]],
@@ -323,7 +323,7 @@ class Translator:
         return Translation(
             source=source,
             text=target,
-            score=total / penalty(len(scores), self.how.alpha),
+            score=total / length_penalty(len(scores), self.decoding.alpha),
             log_probability=total,
             source_tokens=[*map(self.subwords.source.piece, source_ids)],
             tokens=[*map(self.subwords.target.piece, ids)],
@@ -333,7 +333,7 @@ class Translator:
         )
 
 
-def tag_apart(text: str) -> tuple[str, str]:
+def split_language_tag(text: str) -> tuple[str, str]:
     """A language tag such as >>fra<<, which every sentence of a text needs, and the text."""
     found = LANGUAGE_TAG.match(text)
     return (found.group().rstrip() + " ", text[found.end() :]) if found else ("", text)
@@ -346,14 +346,14 @@ def rounds(asked: Sequence[Sentence], beam: int) -> Iterator[tuple[list[int], in
     """
     widths: dict[int, list[int]] = {}
     for number in sorted(range(len(asked)), key=lambda number: len(asked[number].ids)):
-        tokens = sum(map(len, asked[number].wish.required))
+        tokens = sum(map(len, asked[number].constraints.required_phrases))
         widths.setdefault(max(beam, 1 + tokens) if tokens else beam, []).append(number)
     for width, numbers in widths.items():
-        for first in range(0, len(numbers), AT_ONCE):
-            yield numbers[first : first + AT_ONCE], width
+        for first in range(0, len(numbers), READ_AHEAD):
+            yield numbers[first : first + READ_AHEAD], width
 
 
-class Terms:
+class TermConstraints:
     """What a caller wants or does not want in the output, as ids."""
 
     def __init__(
@@ -366,13 +366,13 @@ class Terms:
         self.forbidden = tuple(tuple(subwords.target.encode(word)) for word in forbid)
         longest_first = sorted(glossary.items(), key=lambda entry: -len(entry[0]))
         self.glossary = [
-            (whole_word(source), tuple(subwords.target.encode(target)), is_hangul(target.strip()[-1:]))
+            (compile_term(source), tuple(subwords.target.encode(target)), is_hangul(target.strip()[-1:]))
             for source, target in longest_first
         ]
         if not all(self.forbidden) or not all(ids for _, ids, _ in self.glossary):
             raise RequestError("a glossary and words to forbid must not hold empty entries")
 
-    def required(self, text: str) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
+    def find_required(self, text: str) -> tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
         """What must come out, since its term stands in the text; and what of it no word may go on from.
 
         Once, however often it stands there; a term inside a longer one that has its own entry does not count.
@@ -389,7 +389,7 @@ class Terms:
         """Pieces that begin a word, or are no part of one."""
         pieces = [piece for piece, _ in self.subwords.table()]
         return frozenset(
-            n for n, one in enumerate(pieces) if n > END and not one[:1].isalnum() and one[:1] != "<"
+            n for n, one in enumerate(pieces) if n > EOS_ID and not one[:1].isalnum() and one[:1] != "<"
         )
 
 
@@ -397,7 +397,7 @@ def is_hangul(character: str) -> bool:
     return "가" <= character <= "힣"
 
 
-def whole_word(term: str) -> "re.Pattern[str]":
+def compile_term(term: str) -> "re.Pattern[str]":
     """The term as a word of its own, in capitals or not; where it ends in Hangul, particles may follow."""
     term = term.strip()
     if not term:
@@ -446,14 +446,14 @@ def load(
             f"the engine is {engine!r}, but must be torch, torch:float32, torch:bfloat16, ctranslate2, "
             f"ctranslate2:int8 or ctranslate2:int8_float32"
         )
-    known = known_device(device)
+    known = resolve_device(device)
     models, subwords, told = zip(*(checkpoint.load_model(one) for one in (folder, *others)), strict=True)
     for one, its in zip(others, subwords[1:], strict=True):
         if not its.same_as(subwords[0]):
             raise RequestError(f"{one}: has other subwords than {folder}; an ensemble needs the same")
     model = models[0] if not others else Ensemble(models)
     precision: Any = arithmetic or "auto"
-    return opened(TorchEngine(model, known, precision), subwords[0], told[0])
+    return create_translator(TorchEngine(model, known, precision), subwords[0], told[0])
 
 
 def load_ctranslate2(
@@ -466,9 +466,9 @@ def load_ctranslate2(
     if device not in (None, "cpu"):
         raise RequestError(f"the device is {device!r}, but the ctranslate2 engine is for the cpu here")
     told = describe(Path(folder))
-    return opened(CTranslate2Engine(Path(folder), arithmetic), checkpoint.read_subwords(told.folder), told)
+    return create_translator(CTranslate2Engine(Path(folder), arithmetic), checkpoint.read_subwords(told.folder), told)
 
 
-def opened(engine: Engine, subwords: SubwordPair, told: checkpoint.Description) -> Translator:
-    longest = min(told.config.data.longest, engine.reach or told.config.data.longest)
-    return Translator(engine, subwords, told.languages, longest=longest, how=told.config.search)
+def create_translator(engine: Engine, subwords: SubwordPair, told: checkpoint.CheckpointInfo) -> Translator:
+    longest = min(told.config.data.max_length, engine.max_positions or told.config.data.max_length)
+    return Translator(engine, subwords, told.languages, max_length=longest, decoding=told.config.decoding)

@@ -16,7 +16,7 @@ import quality
 import report
 from manyheads import playground
 from manyheads.data.prepare import prepare
-from manyheads.demo import recipe, write_corpus
+from manyheads.demo import make_recipe, write_corpus
 from manyheads.errors import RequestError
 from manyheads.search.beam import DecodingConstraints
 from workload import draw_pairs, make_batch
@@ -148,8 +148,8 @@ def test_marian_is_asked_what_our_engines_are_asked() -> None:
     sources = [[*pair.source, 2] for pair in pairs]
     wishes = [DecodingConstraints(length, length) for length in (3, 1, 7, 2, 5, 4)]
     for beam in (1, 3):
-        found = engine.search(sources, wishes, mh.SearchConfig(beam=beam))
-        assert [len(one[0].tokens) for one in found] == [wish.limit for wish in wishes]
+        found = engine.search(sources, wishes, mh.DecodingConfig(beam=beam))
+        assert [len(one[0].tokens) for one in found] == [wish.max_length for wish in wishes]
     together = engine.score(sources, [pair.target for pair in pairs])
     for source, pair, scores in zip(sources, pairs, together, strict=True):
         assert len(scores) == len(pair.target) + 1
@@ -262,7 +262,7 @@ def test_decoding_is_measured_beside_its_peers(tmp_path: Path) -> None:
 def test_a_recipe_and_its_peers_learn_and_are_scored(tmp_path: Path) -> None:
     corpus = playground.corpus("en-ko", train=400, valid=20, test=20, seed=1, words=6)
     write_corpus(tmp_path, "en-ko", corpus)
-    prepare(recipe(tmp_path, "en-ko", 600), tmp_path / "data")
+    prepare(make_recipe(tmp_path, "en-ko", 600), tmp_path / "data")
     small = [
         "model.layers=1",
         "model.d_model=32",

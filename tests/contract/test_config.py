@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manyheads as mh
-from manyheads.presets import PRESETS, preset
-from support.draw import compared_configs, configs
+from manyheads.presets import PRESETS, get_preset
+from support.draw import baseline_configs, transformer_configs
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_file_that_is_not_text_is_a_config_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["recurrent", "convolutional", "bytenet"])
 @given(data=st.data())
 def test_a_file_holds_the_keys_that_its_kind_uses_and_no_others(kind: str, data: st.DataObject) -> None:
-    config = mh.Config(model=data.draw(compared_configs(kind)))
+    config = mh.Config(model=data.draw(baseline_configs(kind)))
     written = config.to_toml()
     assert mh.Config.from_toml(written) == config
     assert "\nheads" not in written
@@ -124,12 +124,12 @@ def test_a_file_holds_the_keys_that_its_kind_uses_and_no_others(kind: str, data:
 
 
 def test_another_kind_can_be_asked_for_where_keys_are_left_alone() -> None:
-    assert mh.Config().override(["model.kind=bytenet"]).model.kind == "bytenet"
+    assert mh.Config().override(["model.kind=bytenet"]).model.architecture == "bytenet"
     with pytest.raises(mh.ConfigError, match=r"model\.window is 4, but means nothing"):
         mh.Config(model=mh.ModelConfig(window=4)).override(["model.kind=bytenet"])
 
 
-@given(configs(), st.floats(1e-9, 1), st.integers(1, 10**6))
+@given(transformer_configs(), st.floats(1e-9, 1), st.integers(1, 10**6))
 def test_toml_out_and_in_is_the_same_config(model: mh.ModelConfig, rate: float, steps: int) -> None:
     config = mh.Config(model=model, train=mh.TrainConfig(learning_rate=rate, steps=steps))
     assert mh.Config.from_toml(config.to_toml()) == config
@@ -137,8 +137,8 @@ def test_toml_out_and_in_is_the_same_config(model: mh.ModelConfig, rate: float, 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_goes_through_a_file(name: str, tmp_path: Path) -> None:
-    preset(name).save(tmp_path / "run.toml")
-    assert mh.Config.load(tmp_path / "run.toml") == preset(name)
+    get_preset(name).save(tmp_path / "run.toml")
+    assert mh.Config.load(tmp_path / "run.toml") == get_preset(name)
     assert [path.name for path in tmp_path.iterdir()] == ["run.toml"]
 
 
@@ -175,9 +175,9 @@ def test_a_wrong_override_is_refused(assignment: str, message: str) -> None:
 
 
 def test_widths_follow_the_model_unless_they_are_set() -> None:
-    assert mh.ModelConfig(heads=4).key_width == mh.ModelConfig(heads=4).value_width == 128
+    assert mh.ModelConfig(heads=4).head_dim_k == mh.ModelConfig(heads=4).head_dim_v == 128
     narrow = mh.ModelConfig(heads=7, d_k=16, d_v=5)
-    assert (narrow.key_width, narrow.value_width) == (16, 5)
+    assert (narrow.head_dim_k, narrow.head_dim_v) == (16, 5)
 
 
 def test_every_key_says_what_it_means() -> None:
@@ -199,7 +199,7 @@ def test_a_section_in_the_wrong_place_is_refused() -> None:
 
 
 def test_an_optional_key_can_be_unset() -> None:
-    one_head = preset("A-h1").override(["model.d_k=none", "model.d_v=none", "model.heads=8"])
+    one_head = get_preset("A-h1").override(["model.d_k=none", "model.d_v=none", "model.heads=8"])
     assert one_head.model == mh.presets.BASE
     assert mh.Config().override(["model.positions=none"]).model.positions == "none"
 

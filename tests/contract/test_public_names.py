@@ -55,9 +55,9 @@ def test_the_calls_of_the_design_work_as_written() -> None:
     packed = mh.Packed.of([[5, 6, 7], [8, 9]])
     assert packed.tokens.tolist() == [5, 6, 7, 8, 9]
     assert packed.offsets.tolist() == [0, 3, 5]
-    assert (packed.longest, packed.lengths.tolist()) == (3, [3, 2])
+    assert (packed.max_length, packed.lengths.tolist()) == (3, [3, 2])
     assert packed.positions.tolist() == [0, 1, 2, 0, 1]
-    model = mh.Transformer(mh.ModelConfig(vocabulary=12, layers=2, d_model=8, d_ff=8, heads=2)).eval()
+    model = mh.Transformer(mh.ModelConfig(vocab_size=12, layers=2, d_model=8, d_ff=8, heads=2)).eval()
     source, target = packed, mh.Packed.of([[1, 3], [1]])
     logits = model(source, target)
     assert logits.shape == (3, 12)
@@ -65,9 +65,9 @@ def test_the_calls_of_the_design_work_as_written() -> None:
     logits = model(source, target, trace=(trace := mh.Trace()))
     assert [tuple(found.shape) for found in trace.cross[1]] == [(2, 2, 3), (2, 1, 2)]
     memory = model.encode(source)
-    state = model.start(memory, width=4)
+    state = model.start(memory, beam=4)
     logits, state = model.step(packed.tokens.new_ones(8), state)
     assert logits.shape == (8, 12)
     state = state.reorder(packed.tokens.new_tensor([3, 2, 1, 0, 4, 4, 4, 4]))
-    state = state.drop(packed.tokens.new_tensor([0])).admit(memory)
+    state = state.remove(packed.tokens.new_tensor([0])).append(memory)
     assert len(state) == 3

@@ -19,7 +19,7 @@ def test_base_and_big_are_the_papers() -> None:
     base, big = (mh.Config.load(RUNS / f"{name}.toml") for name in ("base", "big"))
     assert (base.model, big.model) == (BASE, BIG)
     for config, steps, averaged in ((base, 100_000, 5), (big, 300_000, 20)):
-        assert (config.train.steps, config.train.average) == (steps, averaged)
+        assert (config.train.steps, config.train.average_checkpoints) == (steps, averaged)
         assert (config.train.warmup, config.train.schedule, config.train.learning_rate) == (
             4000,
             "paper",

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyheads as mh
-from manyheads.config import BEGIN, END, DataConfig, SubwordConfig
+from manyheads.config import BOS_ID, EOS_ID, DataConfig, SubwordConfig
 from manyheads.data.batches import Batch, Batches, cut, ranges
 from manyheads.data.store import Side, Split
 from manyheads.text.subwords import SubwordPair, Subwords
@@ -23,7 +23,7 @@ def side(lengths: list[int], first: int = 3) -> Side:
     """Sentences of so many tokens, end included; every token but the end is a number of its own."""
     offsets = np.cumsum([0, *lengths])
     tokens = np.arange(first, first + offsets[-1])
-    tokens[offsets[1:] - 1] = END
+    tokens[offsets[1:] - 1] = EOS_ID
     return Side(tokens.astype(np.uint32), offsets.astype(np.int64))
 
 
@@ -33,7 +33,7 @@ def split_of(lengths: list[tuple[int, int]], parts: list[tuple[str, float, int]]
 
 
 def config(tokens: int = 40, longest: int = 30, **more: float) -> DataConfig:
-    return DataConfig(batch_tokens=tokens, longest=longest, **more)
+    return DataConfig(batch_tokens=tokens, max_length=longest, **more)
 
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 35), st.integers(1, 35)), min_size=1, max_size=120)
@@ -129,16 +129,16 @@ def test_a_batch_holds_what_the_model_reads() -> None:
     split = split_of([(3, 2), (2, 4)])
     batch = Batches(split, config()).batch(0, 0)
     first, second = batch.pairs.tolist()
-    sources = [[3, 4, END], [6, END]]
-    labels = [[1000000, END], [1000002, 1000003, 1000004, END]]
+    sources = [[3, 4, EOS_ID], [6, EOS_ID]]
+    labels = [[1000000, EOS_ID], [1000002, 1000003, 1000004, EOS_ID]]
     assert [part.tolist() for part in batch.source.split()] == [sources[first], sources[second]]
     assert [part.tolist() for part in batch.labels.split()] == [labels[first], labels[second]]
     assert [part.tolist() for part in batch.inputs.split()] == [
-        [BEGIN, *labels[first][:-1]],
-        [BEGIN, *labels[second][:-1]],
+        [BOS_ID, *labels[first][:-1]],
+        [BOS_ID, *labels[second][:-1]],
     ]
     assert batch.source.tokens.dtype == batch.inputs.tokens.dtype == torch.int64
-    assert (batch.source.longest, batch.inputs.longest, batch.labels.longest) == (3, 4, 4)
+    assert (batch.source.max_length, batch.inputs.max_length, batch.labels.max_length) == (3, 4, 4)
 
 
 def test_sentences_of_like_length_are_together() -> None:
@@ -274,7 +274,7 @@ def test_ranges_are_written_out(spans: list[tuple[int, int]]) -> None:
 
 def words(tmp_path: Path) -> tuple[Split, SubwordPair, list[str]]:
     texts = ["나는 오늘 집에 간다.", "너는 어제 학교에 갔다.", "우리는 점심을 먹었다."] * 3
-    subwords = Subwords.train(texts * 10, SubwordConfig(vocabulary=310))
+    subwords = Subwords.train(texts * 10, SubwordConfig(vocab_size=310))
     pieces = subwords.encode_many(texts)
     one = Side(pieces.ids.astype(np.uint16), pieces.offsets)
     return Split(one, one, (("all", 1.0, len(texts)),)), SubwordPair(subwords, subwords), texts
@@ -297,7 +297,7 @@ def test_sampling_changes_splits_with_the_epoch_but_never_the_text(
             assert read == [texts[pair] for pair in first.pairs]
         by_pair = dict(zip(first.pairs.tolist(), first.source.split(), strict=True))
         seen.append([by_pair[pair].tolist() for pair in sorted(by_pair)])
-        assert first.inputs.tokens[first.inputs.offsets[:-1].long()].tolist() == [BEGIN] * len(texts)
+        assert first.inputs.tokens[first.inputs.offsets[:-1].long()].tolist() == [BOS_ID] * len(texts)
     assert seen[0] != seen[1]
 
 

@@ -78,18 +78,18 @@ def test_good_text_arrives_whole_and_in_order(tmp_path: Path) -> None:
 
 
 def check_fuzzed(folder: Path, lines: int) -> None:
-    made = fuzz.write(folder, lines, bad_share=0.01 if lines > 100_000 else 0.1, seed=5)
-    memory = fuzz.write_tmx(folder, lines // 20, seed=6)
+    made = fuzz.write_corrupt_text(folder, lines, corrupt_fraction=0.01 if lines > 100_000 else 0.1, seed=5)
+    memory = fuzz.write_corrupt_tmx(folder, lines // 20, seed=6)
     inputs = [{"files": list(made.files)}, {"files": [memory.files[0]]}]
     skipping = {"hold_out": 0, "on_bad": "skip", "source": "en", "target": "ko"}
     store = prepare(recipe(inputs, corpus=skipping), folder / "data")
-    ways = {reason for reason, _ in fuzz.WAYS if reason != "empty"}
-    assert set(made.bad.values()) == ways | {corpus.EMPTY_SOURCE, corpus.EMPTY_TARGET, corpus.NO_COUNTERPART}
+    ways = {reason for reason, _ in fuzz.CORRUPTIONS if reason != "empty"}
+    assert set(made.drop_reasons.values()) == ways | {corpus.EMPTY_SOURCE, corpus.EMPTY_TARGET, corpus.NO_COUNTERPART}
     for one in (made, memory):
         rows = [row for row in listed(folder / "data") if row["file"] in one.files]
-        assert {int(row["line"]): row["reason"] for row in rows} == one.bad
-        assert len(rows) == len(one.bad)
-    assert texts(store) == [*made.good.values(), *memory.good.values()]
+        assert {int(row["line"]): row["reason"] for row in rows} == one.drop_reasons
+        assert len(rows) == len(one.drop_reasons)
+    assert texts(store) == [*made.valid_pairs.values(), *memory.valid_pairs.values()]
     assert_nothing_is_lost(store)
 
 
@@ -431,7 +431,7 @@ def test_the_description_says_what_was_done(tmp_path: Path) -> None:
     assert train["target"]["unknown"] == 0
     assert train["target"]["longest"] == store.split("train").target.lengths.max()
     assert told["subwords"]["sha256"] == {"subwords.model": store.subwords.source.sha256}
-    assert Recipe.from_mapping(told["recipe"]).subwords.vocabulary == 340
+    assert Recipe.from_mapping(told["recipe"]).subwords.vocab_size == 340
     lengths = Counter(int(length) for length in store.split("train").source.lengths)
     assert train["source"]["lengths"][1] == sum(
         count for length, count in lengths.items() if 9 <= length <= 16

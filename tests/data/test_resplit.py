@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyheads.config import END, SubwordConfig
+from manyheads.config import EOS_ID, SubwordConfig
 from manyheads.data import subword_regularization as resplit
 from manyheads.data.subword_regularization import Growing, Resplit, coded
 from manyheads.text.subword_regularization import Sampler
@@ -16,7 +16,7 @@ from manyheads.text.subwords import Pieces, Subwords, normalize
 
 LINES = ["나는 오늘 점심을 먹었어.", "the cat drinks the water", "<b> reserved </b> %s", "drinking and drank"]
 SUBWORDS = {
-    kind: Subwords.train(LINES * 9, SubwordConfig(kind=kind, vocabulary=size, reserved=("%s",)))
+    kind: Subwords.train(LINES * 9, SubwordConfig(algorithm=kind, vocab_size=size, user_symbols=("%s",)))
     for kind, size in (("bpe", 330), ("unigram", 299))
 }
 ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(LINES)
@@ -34,7 +34,7 @@ def read(texts: list[str], kind: str = "bpe", rate: float = 0.3, key: int = 0, l
 def test_the_texts_stay_and_each_has_its_end(kind: str, texts: list[str], key: int) -> None:
     found = read(texts, kind, key=key)
     assert [SUBWORDS[kind].decode(part.tolist()) for part in parts(found)] == [*map(normalize, texts)]
-    assert all(part[-1] == END and END not in part[:-1] for part in parts(found))
+    assert all(part[-1] == EOS_ID and EOS_ID not in part[:-1] for part in parts(found))
 
 
 def test_without_chance_nothing_changes() -> None:

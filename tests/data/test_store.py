@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import manyheads as mh
-from manyheads.atomic_io import written_aside
+from manyheads.atomic_io import atomic_directory
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
 from manyheads.data.store import MANIFEST, ArrayWriter, SideWriter, Store
@@ -153,13 +153,13 @@ def test_a_store_of_any_size_opens_without_reading_it(data: Path) -> None:
 
 
 def test_a_folder_that_exists_is_not_overwritten_unless_asked(tmp_path: Path, data: Path) -> None:
-    with pytest.raises(mh.DataError, match="data: exists already"), written_aside(data, MANIFEST):
+    with pytest.raises(mh.DataError, match="data: exists already"), atomic_directory(data, MANIFEST):
         pass
     before = (data / "corpus.json").read_bytes()
-    with pytest.raises(RuntimeError, match="midway"), written_aside(data, MANIFEST, replace=True):
+    with pytest.raises(RuntimeError, match="midway"), atomic_directory(data, MANIFEST, replace=True):
         raise RuntimeError("midway")
     assert (data / "corpus.json").read_bytes() == before
-    with written_aside(data, MANIFEST, replace=True) as aside:
+    with atomic_directory(data, MANIFEST, replace=True) as aside:
         (aside / "corpus.json").write_text('{"files": {}}')
     assert [path.name for path in data.iterdir()] == ["corpus.json"]
     (data / "thesis.txt").write_text("mine")
@@ -168,13 +168,13 @@ def test_a_folder_that_exists_is_not_overwritten_unless_asked(tmp_path: Path, da
     (tmp_path / "photos").mkdir()
     with (
         pytest.raises(mh.DataError, match="is no folder of ours"),
-        written_aside(tmp_path / "photos", MANIFEST, replace=True),
+        atomic_directory(tmp_path / "photos", MANIFEST, replace=True),
     ):
         pass
 
 
 def with_replacing(folder: Path) -> None:
-    with written_aside(folder, MANIFEST, replace=True):
+    with atomic_directory(folder, MANIFEST, replace=True):
         pass
 
 
@@ -183,24 +183,24 @@ def test_neighbors_with_like_names_are_left_alone(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "precious").write_text("mine")
     for replace in (False, True):
-        with written_aside(tmp_path / "data", MANIFEST, replace=replace) as aside:
+        with atomic_directory(tmp_path / "data", MANIFEST, replace=replace) as aside:
             (aside / MANIFEST).write_text('{"files": {}}')
     assert sorted(os.listdir(tmp_path)) == ["data", "data.old", "data.part"]
     assert (tmp_path / "data.old" / "precious").read_text() == "mine"
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), written_aside(tmp_path / "data", MANIFEST) as aside:
+    with pytest.raises(ZeroDivisionError), atomic_directory(tmp_path / "data", MANIFEST) as aside:
         (aside / "half").write_text(str(1 / 0))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_two_writers_of_one_folder_do_not_meet(tmp_path: Path) -> None:
-    with written_aside(tmp_path / "data", MANIFEST) as aside:
+    with atomic_directory(tmp_path / "data", MANIFEST) as aside:
         (aside / "corpus.json").write_text("{}")
         with (
             pytest.raises(mh.DataError, match="another process is writing it"),
-            written_aside(tmp_path / "data", MANIFEST),
+            atomic_directory(tmp_path / "data", MANIFEST),
         ):
             pass
     assert (tmp_path / "data" / "corpus.json").exists()
@@ -217,7 +217,7 @@ def test_killed_midway_leaves_no_data_folder_and_the_next_run_clears_up(tmp_path
         assert child.stdout.readline() == "there\n"
         child.send_signal(signal.SIGKILL)
     assert not (tmp_path / "data").exists()
-    with written_aside(tmp_path / "data", MANIFEST) as aside:
+    with atomic_directory(tmp_path / "data", MANIFEST) as aside:
         assert list(aside.iterdir()) == []
         (aside / "corpus.json").write_text("{}")
     assert sorted(os.listdir(tmp_path)) == ["data"]
@@ -232,7 +232,7 @@ def test_files_and_folder_are_synced_before_they_get_their_name(
     monkeypatch.setattr(
         Path, "rename", lambda path, to: (events.append(f"rename {to.name}"), rename(path, to))[1]
     )
-    with written_aside(tmp_path / "data", MANIFEST) as aside:
+    with atomic_directory(tmp_path / "data", MANIFEST) as aside:
         (aside / "one").write_text("1")
         (aside / "two").write_text("2")
     assert events == ["sync", "sync", "sync", "rename data", "sync"]

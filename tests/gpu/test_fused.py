@@ -9,8 +9,8 @@ from torch import Tensor
 
 import manyheads as mh
 from manyheads.model import attention
-from manyheads.model.attention import Rule, attend, choose_path
-from manyheads.train.loss import chunked_loss, plain_loss
+from manyheads.model.attention import AttentionSpec, attend, choose_implementation
+from manyheads.train.loss import chunked_loss, reference_loss
 
 pytestmark = pytest.mark.gpu
 
@@ -29,10 +29,10 @@ def distance(a: Tensor, b: Tensor) -> float:
 
 
 def run(
-    inputs: list[Tensor], weight: Tensor, queries: mh.Packed, keys: mh.Packed, rule: Rule, path: str
+    inputs: list[Tensor], weight: Tensor, queries: mh.Packed, keys: mh.Packed, rule: AttentionSpec, path: str
 ) -> list[Tensor]:
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
-    out = attend(*leaves, queries, keys, rule, path=path)
+    out = attend(*leaves, queries, keys, rule, implementation=path)
     (out * weight.to(out.dtype)).sum().backward()
     return [out.detach(), *(leaf.grad for leaf in leaves)]
 
@@ -45,7 +45,7 @@ def run(
 def test_the_fused_path_equals_the_reference(
     kind: str, widths: tuple[int, int], dtype: torch.dtype, tolerance: float
 ) -> None:
-    rule = Rule(
+    rule = AttentionSpec(
         "dot" if kind == "dot" else "scaled-dot",
         causal=kind in ("decoder", "causal window"),
         window=1 if kind == "window of 1" else 7 if "window" in kind else None,
@@ -62,7 +62,7 @@ def test_the_fused_path_equals_the_reference(
         if not len(q) or not len(v):
             continue
         weight = torch.randn(len(q), heads, d_v, device="cuda")
-        assert choose_path(q, v, rule, 2000) == "fused"
+        assert choose_implementation(q, v, rule, 2000) == "fused"
         fast = run([q, k, v], weight, queries, keys, rule, "fused")
         exact = run([x.double() for x in (q, k, v)], weight.to(dtype), queries, keys, rule, "reference")
         for name, a, b in zip(("out", "dq", "dk", "dv"), fast, exact, strict=True):
@@ -75,7 +75,7 @@ def test_a_token_with_nothing_to_look_at_gives_zeros(dtype: torch.dtype) -> None
     queries, keys = text([2, 1, 0, 130]), text([0, 3, 0, 0])
     q = torch.randn(133, 2, 64, device="cuda").to(dtype)
     k, v = torch.randn(2, 3, 2, 64, device="cuda").to(dtype)
-    out, dq, dk, dv = run([q, k, v], torch.ones(133, 2, 64, device="cuda"), queries, keys, Rule(), "fused")
+    out, dq, dk, dv = run([q, k, v], torch.ones(133, 2, 64, device="cuda"), queries, keys, AttentionSpec(), "fused")
     nothing = [0, 1, *range(3, 133)]
     assert (out[nothing] == 0).all()
     assert (dq[nothing] == 0).all()
@@ -88,18 +88,18 @@ def test_what_the_kernel_cannot_serve_takes_the_padded_path() -> None:
         return torch.zeros(3, 2, width, dtype=dtype, device="cuda")
 
     half = at(64, torch.bfloat16)
-    assert choose_path(half, half, Rule(), 2000) == "fused"
-    assert choose_path(half, half, Rule(), 100) == "spans"
-    assert choose_path(half, half, Rule(dropout=0.1)) == "padded"
-    assert choose_path(half, half, Rule("additive")) == "padded"
-    assert choose_path(half.float(), half.float(), Rule()) == "padded"
-    assert choose_path(at(264, torch.bfloat16), half, Rule()) == "padded"
-    assert choose_path(half[:0], half, Rule()) == "padded"
+    assert choose_implementation(half, half, AttentionSpec(), 2000) == "fused"
+    assert choose_implementation(half, half, AttentionSpec(), 100) == "spans"
+    assert choose_implementation(half, half, AttentionSpec(dropout=0.1)) == "padded"
+    assert choose_implementation(half, half, AttentionSpec("additive")) == "padded"
+    assert choose_implementation(half.float(), half.float(), AttentionSpec()) == "padded"
+    assert choose_implementation(at(264, torch.bfloat16), half, AttentionSpec()) == "padded"
+    assert choose_implementation(half[:0], half, AttentionSpec()) == "padded"
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_the_padded_model_on_the_device_equals_the_one_on_the_cpu(norm: str) -> None:
-    config = mh.ModelConfig(vocabulary=50, layers=2, d_model=32, d_ff=48, heads=4, norm=norm, dropout=0.0)
+    config = mh.ModelConfig(vocab_size=50, layers=2, d_model=32, d_ff=48, heads=4, norm=norm, dropout=0.0)
     model = mh.Transformer(config).double()
     source, target = mh.Packed.of([[3, 4, 2], [], [5, 2]]), mh.Packed.of([[1, 6], [1], [1, 7, 8, 9]])
     on_cpu = model(source, target)
@@ -132,10 +132,10 @@ def test_the_fused_model_in_bf16_is_no_further_from_float64_than_the_padded_one(
 
 
 def test_decoding_on_the_device_equals_the_full_forward() -> None:
-    config = mh.ModelConfig(vocabulary=50, layers=2, d_model=32, d_ff=48, heads=4, dropout=0.0)
+    config = mh.ModelConfig(vocab_size=50, layers=2, d_model=32, d_ff=48, heads=4, dropout=0.0)
     model = mh.Transformer(config).double().cuda().eval()
     sources, read = [[3, 4, 2], [5, 2]], [[1, 6, 7], [1, 8, 9], [1, 6, 6], [1, 10, 11]]
-    state = model.start(model.encode(mh.Packed.of(sources).to("cuda")), width=2)
+    state = model.start(model.encode(mh.Packed.of(sources).to("cuda")), beam=2)
     for step in range(3):
         logits, state = model.step(torch.tensor([row[step] for row in read], device="cuda"), state)
     of_rows = mh.Packed.of([source for source in sources for _ in range(2)]).to("cuda")
@@ -149,7 +149,7 @@ def test_the_chunked_loss_on_the_device_equals_the_plain_one() -> None:
     labels = torch.randint(0, 900, (700,), device="cuda")
     chunked = chunked_loss(hidden, output, labels, mh.TrainConfig(), chunk_logits=100_000)
     fast = torch.autograd.grad(chunked.total, (hidden, output.weight))
-    plain = plain_loss(output.double()(hidden.double()), labels, mh.TrainConfig())
+    plain = reference_loss(output.double()(hidden.double()), labels, mh.TrainConfig())
     slow = torch.autograd.grad(plain.total, (hidden, output.weight))
     assert distance(chunked.total, plain.total) < 1e-5
     for a, b in zip(fast, slow, strict=True):

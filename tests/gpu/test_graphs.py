@@ -8,22 +8,22 @@ import torch
 from torch import Tensor
 
 import manyheads as mh
-from manyheads.cuda.graphs import captured
+from manyheads.cuda.graphs import capture
 from manyheads.data.batches import Batch
 from manyheads.inference import cuda_graph_search as slots_module
 from manyheads.inference import prefill as reading_module
-from manyheads.inference.cuda_graph_search import SearchSize, SlotSearch, can_serve
-from manyheads.inference.torch_engine import TorchEngine, rounded
+from manyheads.inference.cuda_graph_search import SearchSize, CudaGraphSearch, supports
+from manyheads.inference.torch_engine import TorchEngine, to_bfloat16
 from manyheads.search.beam import DecodingConstraints
-from manyheads.train.captured_step import Captured
-from manyheads.train.distributed import World
+from manyheads.train.captured_step import CapturedStep
+from manyheads.train.distributed import DistributedContext
 from manyheads.train.objective import Objective
 from manyheads.train.optimizer import Optimizer
-from support.draw import stir
+from support.draw import randomize_weights
 
 pytestmark = pytest.mark.gpu
 
-TINY = mh.ModelConfig(vocabulary=500, layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0)
+TINY = mh.ModelConfig(vocab_size=500, layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0)
 
 
 def batch(chance: np.random.Generator, sentences: int, longest: int = 60) -> Batch:
@@ -33,7 +33,7 @@ def batch(chance: np.random.Generator, sentences: int, longest: int = 60) -> Bat
 
     lengths = [chance.integers(0, longest, sentences).tolist() for _ in range(2)]
     labels = text(lengths[1], None, 2)
-    inputs = mh.Packed(labels.tokens.roll(1), labels.offsets, labels.longest)
+    inputs = mh.Packed(labels.tokens.roll(1), labels.offsets, labels.max_length)
     return Batch(text(lengths[0], None, 2), inputs, labels, np.zeros(0, np.int64), 0, 0)
 
 
@@ -45,17 +45,17 @@ class Learner:
         self.train = mh.TrainConfig(**settings)  # type: ignore[arg-type]
         self.model = mh.Transformer(model).cuda().train()
         self.optimizer = Optimizer(self.model, self.train)
-        world = World(0, 1, torch.device("cuda"))
-        self.captured = Captured(
-            Objective(self.model, self.train), self.optimizer, self.train, world, full=full, longest=256
+        world = DistributedContext(0, 1, torch.device("cuda"))
+        self.captured = CapturedStep(
+            Objective(self.model, self.train), self.optimizer, self.train, world, full_tokens=full, max_length=256
         )
 
     def update(self, parts: list[Batch], seed: int = 0) -> tuple[float, float, float]:
-        self.captured.begin()
+        self.captured.zero_grad()
         tokens = sum(len(part.labels.tokens) for part in parts)
         for part in parts:
-            self.captured.add(part, 1 / tokens, seed)
-        return self.captured.finish(1e-3).read()
+            self.captured.accumulate(part, 1 / tokens, seed)
+        return self.captured.apply_update(1e-3).read()
 
 
 def plain_losses(
@@ -73,7 +73,7 @@ def plain_losses(
             total, _ = objective(moved.source, moved.inputs, moved.labels.tokens)
         optimizer.zero_grad()
         (total / len(moved.labels.tokens)).backward()
-        optimizer.set_rate(1e-3)
+        optimizer.set_learning_rate(1e-3)
         optimizer.step()
         found.append(total.item())
     return found
@@ -84,7 +84,7 @@ def test_captured_updates_are_the_plain_ones() -> None:
     batches = [batch(chance, 20) for _ in range(4)] * 8
     learner = Learner()
     found = [learner.update([one])[1] for one in batches]
-    assert len(learner.captured.gradients.graphs) >= 1
+    assert len(learner.captured.gradient_graphs.graphs) >= 1
     assert found == pytest.approx(plain_losses(batches, torch.bfloat16), rel=3e-3)
     assert found == pytest.approx(plain_losses(batches, None), rel=1e-2)
     assert found[-1] < 0.95 * found[3]  # the same batch, some updates later
@@ -122,7 +122,7 @@ def test_readings_that_disagree_cost_more() -> None:
 
 def test_an_older_graph_among_the_garbage_does_not_spoil_a_recording() -> None:
     row = torch.zeros(8, device="cuda")
-    graph, _ = captured(lambda: row.add_(1))
+    graph, _ = capture(lambda: row.add_(1))
     held = [[graph]]
     held[0].append(held[0])  # type: ignore[arg-type]  # which therefore only the collector ends
     del graph
@@ -132,7 +132,7 @@ def test_an_older_graph_among_the_garbage_does_not_spoil_a_recording() -> None:
         lists: list[list[int]] = [[] for _ in range(100_000)]  # for which the collector would come by
         return row.add_(len(lists))
 
-    graph, _ = captured(work)
+    graph, _ = capture(work)
     graph.replay()
     assert row.tolist() == [100_000] * 8
 
@@ -173,9 +173,9 @@ def test_an_update_that_is_not_finite_changes_nothing_and_the_next_one_does() ->
     for _ in range(3):
         learner.update([one])
     before = weights(learner)
-    learner.captured.begin()
-    learner.captured.add(one, float("nan"), 0)
-    norm, _, _ = learner.captured.finish(1e-3).read()
+    learner.captured.zero_grad()
+    learner.captured.accumulate(one, float("nan"), 0)
+    norm, _, _ = learner.captured.apply_update(1e-3).read()
     assert norm != norm
     assert all(torch.equal(a, b) for a, b in zip(before, weights(learner), strict=True))
     learner.update([one])
@@ -188,22 +188,22 @@ def weights(learner: Learner) -> list[Tensor]:
     return [one.detach().clone() for one in learner.model.parameters()]
 
 
-@pytest.mark.parametrize("how", [mh.SearchConfig(beam=1), mh.SearchConfig(beam=4, nbest=3, alpha=0.6)])
+@pytest.mark.parametrize("how", [mh.DecodingConfig(beam=1), mh.DecodingConfig(beam=4, nbest=3, alpha=0.6)])
 @pytest.mark.parametrize("window", [None, 9])
 def test_searching_in_slots_is_searching(
-    how: mh.SearchConfig, window: int | None, monkeypatch: pytest.MonkeyPatch
+    how: mh.DecodingConfig, window: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slots_module, "FEWEST_ROWS", 4)
     torch.manual_seed(7)
     model = mh.Transformer(replace(TINY, window=window)).eval()
-    stir(model)
+    randomize_weights(model)
     chance = np.random.default_rng(7)
     sources = [[*chance.integers(3, 500, length).tolist(), 2] for length in chance.integers(0, 40, 150)]
-    wishes = [DecodingConstraints(len(source) + 20, least=int(chance.integers(0, 6))) for source in sources]
-    assert can_serve(model, wishes, how)
+    wishes = [DecodingConstraints(len(source) + 20, min_length=int(chance.integers(0, 6))) for source in sources]
+    assert supports(model, wishes, how)
     general = TorchEngine(model, "cpu")._search(sources, wishes, how)
-    size = replace(SearchSize.of(sources, wishes, how, 2048), places=32)
-    slots = SlotSearch(model.cuda(), size, torch.float32, torch.device("cuda"))
+    size = replace(SearchSize.for_requests(sources, wishes, how, 2048), places=32)
+    slots = CudaGraphSearch(model.cuda(), size, torch.float32, torch.device("cuda"))
     with torch.inference_mode():
         found = slots.run(sources, wishes)
     assert len(slots.steps) > 1  # the last few in fewer places
@@ -222,24 +222,24 @@ def test_a_graph_reads_sources_as_they_are_read_without_one(monkeypatch: pytest.
     monkeypatch.setattr(reading_module, "CAPTURE_AFTER", 1)
     torch.manual_seed(8)
     exact = mh.Transformer(TINY).eval()
-    stir(exact)
-    model = rounded(exact).cuda()
+    randomize_weights(exact)
+    model = to_bfloat16(exact).cuda()
     chance = np.random.default_rng(8)
     sources = [[*chance.integers(3, 500, length).tolist(), 2] for length in chance.integers(0, 40, 60)]
     sources += [[5] * 300 + [2], [6, 2]]  # one that is longer than what is read at once
-    size = SearchSize.of(sources, [DecodingConstraints(9)] * len(sources), mh.SearchConfig(beam=1), 64)
-    slots = SlotSearch(model, size, torch.bfloat16, torch.device("cuda"))
+    size = SearchSize.for_requests(sources, [DecodingConstraints(9)] * len(sources), mh.DecodingConfig(beam=1), 64)
+    slots = CudaGraphSearch(model, size, torch.bfloat16, torch.device("cuda"))
     total, read = sum(map(len, sources)), []
     with torch.inference_mode():
         for fills in (False, True):
-            slots.reading.fills = fills
+            slots.prefill.pads_batches = fills
             firsts = slots._encode(sources)
             assert firsts == np.cumsum([0, *map(len, sources)])[:-1].tolist()
             state = slots.state
             read.append(torch.stack((state.source_keys, state.source_values))[:, :, :total].float())
             state.source_keys.zero_()
             state.source_values.zero_()
-    assert slots.reading.graph is not None
+    assert slots.prefill.graph is not None
     as_it_is, in_a_graph = read
     assert as_it_is.abs().mean() > 0.1
     apart = (in_a_graph - as_it_is).abs()
@@ -252,16 +252,16 @@ def test_captured_searches_follow_weights_that_change(monkeypatch: pytest.Monkey
     monkeypatch.setattr(reading_module, "CAPTURE_AFTER", 1)
     torch.manual_seed(9)
     model = mh.Transformer(TINY)
-    stir(model)
+    randomize_weights(model)
     chance = np.random.default_rng(9)
     sources = [[*chance.integers(3, 500, length).tolist(), 2] for length in chance.integers(5, 30, 40)]
-    wishes, how = [DecodingConstraints(12, least=12)] * len(sources), mh.SearchConfig(beam=2)
+    wishes, how = [DecodingConstraints(12, min_length=12)] * len(sources), mh.DecodingConfig(beam=2)
     engine = TorchEngine(model, "cuda", "bfloat16")
     before = [one[0].tokens for one in engine.search(sources, wishes, how)]
-    stir(engine.model)
-    engine.refresh()
+    randomize_weights(engine.model)
+    engine.refresh_weights()
     after = engine.search(sources, wishes, how, scores="tokens")
-    assert all(slots.reading.graph is not None for slots in engine.slots.values())
+    assert all(slots.prefill.graph is not None for slots in engine.graph_searches.values())
     fresh = TorchEngine(engine.model, "cuda", "bfloat16").search(sources, wishes, how)
     pairs = [(a[0], b[0]) for a, b in zip(after, fresh, strict=True)]
     same = [(a, b) for a, b in pairs if a.tokens == b.tokens]
@@ -269,4 +269,4 @@ def test_captured_searches_follow_weights_that_change(monkeypatch: pytest.Monkey
     assert sum(a[0].tokens == b for a, b in zip(after, before, strict=True)) < 0.1 * len(sources)
     for with_scores, without in same:
         assert (len(with_scores.token_scores), without.token_scores) == (13, [])
-        assert with_scores.total == pytest.approx(without.total, rel=1e-2)
+        assert with_scores.log_probability == pytest.approx(without.log_probability, rel=1e-2)

@@ -7,22 +7,22 @@ import pytest
 import torch
 
 import manyheads as mh
-from manyheads.config import END
+from manyheads.config import EOS_ID
 from manyheads.inference.torch_engine import TorchEngine
-from manyheads.model import make_model
+from manyheads.model import build_model
 from manyheads.search.beam import DecodingConstraints
 from manyheads.train.objective import Objective
-from support.draw import stir
+from support.draw import randomize_weights
 
 pytestmark = pytest.mark.gpu
 
 SIZES: dict[str, Any] = {"vocabulary": 60, "layers": 3, "d_model": 64, "d_ff": 96, "dropout": 0.0}
 MODELS = {
-    "lstm": mh.ModelConfig(kind="recurrent", attention="additive", **SIZES),
-    "gru-dot": mh.ModelConfig(kind="recurrent", cell="gru", attention="dot", **SIZES),
-    "rnn-alone": mh.ModelConfig(kind="recurrent", cell="rnn", attention="none", **SIZES),
-    "convs2s": mh.ModelConfig(kind="convolutional", attention="dot", positions="learned", **SIZES),
-    "bytenet": mh.ModelConfig(kind="bytenet", dilation=4, **SIZES),
+    "lstm": mh.ModelConfig(architecture="recurrent", attention="additive", **SIZES),
+    "gru-dot": mh.ModelConfig(architecture="recurrent", cell="gru", attention="dot", **SIZES),
+    "rnn-alone": mh.ModelConfig(architecture="recurrent", cell="rnn", attention="none", **SIZES),
+    "convs2s": mh.ModelConfig(architecture="convolutional", attention="dot", positions="learned", **SIZES),
+    "bytenet": mh.ModelConfig(architecture="bytenet", dilation=4, **SIZES),
     "experts": mh.ModelConfig(experts=4, heads=4, **SIZES),
 }
 SOURCES = [[3 + (7 * n + m) % 50 for m in range(2 + n % 9)] for n in range(30)]
@@ -33,14 +33,14 @@ def batch(device: str) -> tuple[mh.Packed, mh.Packed, torch.Tensor]:
     """An empty source among them."""
     source = mh.Packed.of([[], *SOURCES[1:]]).to(device)
     inputs = mh.Packed.of([[1, *text] for text in TARGETS]).to(device)
-    return source, inputs, mh.Packed.of([[*text, END] for text in TARGETS]).to(device).tokens
+    return source, inputs, mh.Packed.of([[*text, EOS_ID] for text in TARGETS]).to(device).tokens
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 5e-3), (torch.bfloat16, 8e-2)])
 def test_a_step_is_that_of_the_cpu(name: str, dtype: torch.dtype, error: float) -> None:
     """Loss and gradients; on the GPU under autocast, or in float32 with TF32 in the recurrences."""
-    model = make_model(MODELS[name])
+    model = build_model(MODELS[name])
     there = copy.deepcopy(model).cuda()
     train = mh.TrainConfig()
     expected, _ = Objective(model, train)(*batch("cpu"))
@@ -61,10 +61,10 @@ def test_a_step_is_that_of_the_cpu(name: str, dtype: torch.dtype, error: float) 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_search_finds_what_the_cpu_finds(name: str) -> None:
     torch.manual_seed(0)
-    model = make_model(MODELS[name])
-    stir(model)
-    sources, wishes = [[*text, END] for text in SOURCES], [DecodingConstraints(12) for _ in SOURCES]
-    how = mh.SearchConfig(beam=3)
+    model = build_model(MODELS[name])
+    randomize_weights(model)
+    sources, wishes = [[*text, EOS_ID] for text in SOURCES], [DecodingConstraints(12) for _ in SOURCES]
+    how = mh.DecodingConfig(beam=3)
     here = TorchEngine(copy.deepcopy(model)).search(sources, wishes, how)
     there = TorchEngine(model, "cuda", "float32").search(sources, wishes, how)
     same = [a[0].tokens == b[0].tokens for a, b in zip(here, there, strict=True)]

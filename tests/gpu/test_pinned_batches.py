@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from manyheads.config import END, DataConfig
+from manyheads.config import EOS_ID, DataConfig
 from manyheads.data.batches import Batches
 from manyheads.data.store import Side, Split
 
@@ -15,7 +15,7 @@ def test_pinned_batches_reach_the_device_unchanged() -> None:
     chance = np.random.default_rng(0)
     offsets = np.concatenate([[0], np.cumsum(chance.integers(1, 30, 2000))])
     tokens = chance.integers(3, 60_000, offsets[-1]).astype(np.uint16)
-    tokens[offsets[1:] - 1] = END
+    tokens[offsets[1:] - 1] = EOS_ID
     side = Side(tokens, offsets)
     batches = Batches(Split(side, side, (("all", 1.0, 2000),)), DataConfig(batch_tokens=500), seed=3)
     with batches.start(pin=True) as stream:
@@ -26,7 +26,7 @@ def test_pinned_batches_reach_the_device_unchanged() -> None:
                 assert moved.tokens.is_cuda
                 assert torch.equal(moved.tokens.cpu(), kept.tokens)
                 assert torch.equal(moved.offsets.cpu(), kept.offsets)
-                assert moved.longest == kept.longest
+                assert moved.max_length == kept.max_length
 
 
 def parts(batch):

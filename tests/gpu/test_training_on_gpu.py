@@ -90,7 +90,7 @@ def test_in_deterministic_mode_a_cut_run_is_the_uninterrupted_one(
     step = loop.Trainer._step
 
     def falling(self: loop.Trainer, *rest: Any) -> None:
-        if self.place.step == 26:
+        if self.progress.step == 26:
             raise ZeroDivisionError
         step(self, *rest)
 

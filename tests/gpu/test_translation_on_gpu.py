@@ -6,16 +6,16 @@ import torch
 import manyheads as mh
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.search.beam import DecodingConstraints
-from support.draw import stir
+from support.draw import randomize_weights
 
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.parametrize("how", [mh.SearchConfig(beam=1), mh.SearchConfig(beam=4, nbest=4)])
-def test_the_same_tokens_and_scores_as_on_a_cpu(how: mh.SearchConfig) -> None:
+@pytest.mark.parametrize("how", [mh.DecodingConfig(beam=1), mh.DecodingConfig(beam=4, nbest=4)])
+def test_the_same_tokens_and_scores_as_on_a_cpu(how: mh.DecodingConfig) -> None:
     torch.manual_seed(3)
-    model = mh.Transformer(mh.ModelConfig(vocabulary=500, layers=2, d_model=64, d_ff=128, heads=4)).double()
-    stir(model)
+    model = mh.Transformer(mh.ModelConfig(vocab_size=500, layers=2, d_model=64, d_ff=128, heads=4)).double()
+    randomize_weights(model)
     chance = torch.Generator().manual_seed(1)
     lengths = torch.randint(1, 30, (80,), generator=chance).tolist()
     sources = [[*torch.randint(3, 500, (length,), generator=chance).tolist(), 2] for length in lengths]

@@ -27,17 +27,17 @@ PRODUCT = {"d_out": HALF, "out": HALF, "d_product": HALF, "sums": REAL}
 SUMMARY = {"logits": REAL, "greatest": REAL, "total": REAL}
 
 KERNELS = [
-    (spans.attend_forward, SPANS, {**HEADS, "QUERIES": 64, "KEYS": 64}),
-    (spans.attend_backward_queries, SPANS, {**HEADS, "QUERIES": 64, "KEYS": 64}),
-    (spans.attend_backward_keys, SPANS, {**HEADS, "QUERIES": 32, "KEYS": 64}),
-    (rows.attend_past_row, ROWS, {**HEADS, "KEYS": 32}),
-    (rows.attend_source_row, ROWS, {**HEADS, "KEYS": 32}),
-    (residual.residual_forward, RESIDUAL, NORM),
-    (residual.residual_backward, RESIDUAL, NORM),
+    (spans.attention_forward, SPANS, {**HEADS, "QUERIES": 64, "KEYS": 64}),
+    (spans.attention_backward_queries, SPANS, {**HEADS, "QUERIES": 64, "KEYS": 64}),
+    (spans.attention_backward_keys, SPANS, {**HEADS, "QUERIES": 32, "KEYS": 64}),
+    (rows.self_attention_row, ROWS, {**HEADS, "KEYS": 32}),
+    (rows.cross_attention_row, ROWS, {**HEADS, "KEYS": 32}),
+    (residual.add_norm_forward, RESIDUAL, NORM),
+    (residual.add_norm_backward, RESIDUAL, NORM),
     (cross_entropy.cross_entropy_row, LOSS, {"IGNORED": -1, "BLOCK": 4096}),
-    (cross_entropy.cross_entropy_of_two_rows, LOSS, {"IGNORED": -1, "BLOCK": 4096}),
-    (products.product_backward, PRODUCT, {"CLOSES": True, "ROWS": 32, "COLUMNS": 128}),
-    (summary.summarize, SUMMARY, {"WORDS": 128, "CHUNKS": 16}),
+    (cross_entropy.cross_entropy_r_drop_row, LOSS, {"IGNORED": -1, "BLOCK": 4096}),
+    (products.linear_backward, PRODUCT, {"CLOSES": True, "ROWS": 32, "COLUMNS": 128}),
+    (summary.reduce_chunks_kernel, SUMMARY, {"WORDS": 128, "CHUNKS": 16}),
 ]
 
 for kernel, types, constants in KERNELS:

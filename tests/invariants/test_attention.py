@@ -9,23 +9,23 @@ from torch import Tensor
 
 import manyheads as mh
 from manyheads.model import attention
-from manyheads.model.attention import Rule, attend, choose_path, kernel_serves
-from support.draw import problems, random_tensor
+from manyheads.model.attention import AttentionSpec, attend, choose_implementation, flash_supports
+from support.draw import attention_problems, random_tensor
 
 
-def values_and_gradients(problem: dict[str, Any], path: str) -> list[Tensor]:
+def values_and_gradients(problem: dict[str, Any], implementation: str) -> list[Tensor]:
     """What `attend` gives, and the gradient of a fixed random sum of it by each input."""
     inputs = [problem["q_THK"], problem["k_SHK"], problem["v_SHV"]]
     if problem["rule"].energy_HK is not None:
         inputs.append(problem["rule"].energy_HK)
-    out = attend(**problem, path=path)
+    out = attend(**problem, implementation=implementation)
     torch.manual_seed(1)
     gradients = torch.autograd.grad((out * torch.randn_like(out)).sum(), inputs, allow_unused=True)
     unused = [torch.zeros_like(x) for x in inputs]
     return [out, *(zero if g is None else g for g, zero in zip(gradients, unused, strict=True))]
 
 
-@given(problems())
+@given(attention_problems())
 def test_the_padded_path_equals_the_reference(problem: dict[str, Any]) -> None:
     for fast, plain in zip(
         values_and_gradients(problem, "padded"), values_and_gradients(problem, "reference"), strict=True
@@ -33,7 +33,7 @@ def test_the_padded_path_equals_the_reference(problem: dict[str, Any]) -> None:
         torch.testing.assert_close(fast, plain, atol=1e-10, rtol=1e-10)
 
 
-@given(problems(), st.integers(1, 8), st.integers(1, 4))
+@given(attention_problems(), st.integers(1, 8), st.integers(1, 4))
 def test_the_banded_path_equals_the_reference(problem: dict[str, Any], window: int, block: int) -> None:
     """Blocks so small that sentences cross them, and that several sentences lie in one."""
     if problem["queries"] is not problem["keys"]:
@@ -49,13 +49,13 @@ def test_the_banded_path_equals_the_reference(problem: dict[str, Any], window: i
 def test_a_window_that_is_narrow_beside_the_sentence_is_a_band() -> None:
     """A block and its neighbors in reach are 32 + 32 + 32 keys here; twice that is enough."""
     q = torch.zeros(1, 1, 4)
-    assert choose_path(q, q, Rule(window=64), 192) == "banded"
-    assert choose_path(q, q, Rule(window=64), 191) == "padded"
-    assert choose_path(q, q, Rule(window=64, causal=True), 128) == "banded"
-    assert choose_path(q, q, Rule(), 10_000) == "padded"
+    assert choose_implementation(q, q, AttentionSpec(window=64), 192) == "banded"
+    assert choose_implementation(q, q, AttentionSpec(window=64), 191) == "padded"
+    assert choose_implementation(q, q, AttentionSpec(window=64, causal=True), 128) == "banded"
+    assert choose_implementation(q, q, AttentionSpec(), 10_000) == "padded"
 
 
-def varlen_by_the_book(
+def reference_varlen_attn(
     q: Tensor, k: Tensor, v: Tensor, q_ends: Tensor, k_ends: Tensor, *_: int, scale: float, window_size: Any
 ) -> Tensor:
     """What torch says of varlen_attn, sentence by sentence: one width, a scale, a (left, right) window."""
@@ -72,19 +72,19 @@ def varlen_by_the_book(
     return torch.cat(out)
 
 
-@given(problems())
+@given(attention_problems())
 def test_the_fused_path_asks_its_kernel_for_the_right_thing(problem: dict[str, Any]) -> None:
     """The kernel itself is judged on a GPU; here it is what torch documents, in float64."""
     if problem["rule"].attention == "additive" or not len(problem["queries"]):
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("torch.nn.attention.varlen.varlen_attn", varlen_by_the_book)
+        patch.setattr("torch.nn.attention.varlen.varlen_attn", reference_varlen_attn)
         fused = values_and_gradients(problem, "fused")
     for fast, plain in zip(fused, values_and_gradients(problem, "reference"), strict=True):
         torch.testing.assert_close(fast, plain, atol=1e-10, rtol=1e-10)
 
 
-@given(problems())
+@given(attention_problems())
 def test_every_query_shares_out_one_whole_among_what_it_may_see(problem: dict[str, Any]) -> None:
     maps: list[Tensor] = []
     attend(**problem, maps=maps)
@@ -104,9 +104,9 @@ def test_every_query_shares_out_one_whole_among_what_it_may_see(problem: dict[st
 @pytest.mark.parametrize("score", ["scaled-dot", "dot", "additive"])
 def test_a_token_with_nothing_to_look_at_gives_zeros(path: str, score: str) -> None:
     queries, keys = mh.Packed.of([[1, 2], [3], []]), mh.Packed.of([[], [4, 5, 6], []])
-    rule = Rule(score, energy_HK=random_tensor(2, 4) if score == "additive" else None)
+    rule = AttentionSpec(score, energy_HK=random_tensor(2, 4) if score == "additive" else None)
     q, k, v = random_tensor(3, 2, 4), random_tensor(3, 2, 4), random_tensor(3, 2, 5)
-    out = attend(q, k, v, queries, keys, rule, path=path)
+    out = attend(q, k, v, queries, keys, rule, implementation=path)
     assert (out[:2] == 0).all()
     assert (out[2] != 0).any()
     out.square().sum().backward()
@@ -119,7 +119,7 @@ def test_a_token_with_nothing_to_look_at_gives_zeros(path: str, score: str) -> N
 def test_keys_of_no_sentence_at_all_still_give_zeros(path: str) -> None:
     queries, keys = mh.Packed.of([[1, 2], [3]]), mh.Packed.of([[], []])
     q, nothing = random_tensor(3, 2, 4), random_tensor(0, 2, 4)
-    out = attend(q, nothing, nothing, queries, keys, Rule(), path=path)
+    out = attend(q, nothing, nothing, queries, keys, AttentionSpec(), implementation=path)
     out.sum().backward()
     assert (out == 0).all()
     assert (q.grad == 0).all()
@@ -133,7 +133,7 @@ def test_a_narrow_window_over_sentences_of_very_different_lengths(score: str, ca
     energy = random_tensor(2, 3) if score == "additive" else None
     shapes = {"q_THK": (10, 2, 3), "k_SHK": (10, 2, 3), "v_SHV": (10, 2, 4)}
     problem: dict[str, Any] = {name: random_tensor(*shape) for name, shape in shapes.items()}
-    problem |= {"queries": text, "keys": text, "rule": Rule(score, causal, window=2, energy_HK=energy)}
+    problem |= {"queries": text, "keys": text, "rule": AttentionSpec(score, causal, window=2, energy_HK=energy)}
     for fast, plain in zip(
         values_and_gradients(problem, "padded"), values_and_gradients(problem, "reference"), strict=True
     ):
@@ -147,22 +147,22 @@ def test_hand_computed_attention() -> None:
     k = torch.tensor([[[0.0]], [[torch.tensor(3.0).log() / 2]]])
     v = torch.tensor([[[8.0]], [[16.0]]])
     for path in ("reference", "padded"):
-        assert attend(q, k, v, query, text, Rule(), path=path).item() == pytest.approx(14.0)
+        assert attend(q, k, v, query, text, AttentionSpec(), implementation=path).item() == pytest.approx(14.0)
 
 
 def test_the_scale_is_one_over_the_root_of_d_k_and_dot_has_none() -> None:
     text = mh.Packed.of([[1, 2, 3]])
     q, k, v = random_tensor(3, 1, 16), random_tensor(3, 1, 16), random_tensor(3, 1, 2)
     for path in ("reference", "padded"):
-        scaled = attend(q, k, v, text, text, Rule("scaled-dot"), path=path)
-        torch.testing.assert_close(scaled, attend(q / 4, k, v, text, text, Rule("dot"), path=path))
+        scaled = attend(q, k, v, text, text, AttentionSpec("scaled-dot"), implementation=path)
+        torch.testing.assert_close(scaled, attend(q / 4, k, v, text, text, AttentionSpec("dot"), implementation=path))
 
 
-@given(problems())
+@given(attention_problems())
 def test_collecting_the_maps_changes_no_bit(problem: dict[str, Any]) -> None:
     for path in ("reference", "padded"):
         maps: list[Tensor] = []
-        assert torch.equal(attend(**problem, path=path), attend(**problem, path=path, maps=maps))
+        assert torch.equal(attend(**problem, implementation=path), attend(**problem, implementation=path, maps=maps))
 
 
 def test_dropped_weights_are_made_up_for_by_the_rest() -> None:
@@ -170,7 +170,7 @@ def test_dropped_weights_are_made_up_for_by_the_rest() -> None:
     q, k = torch.zeros(2000, 1, 2), torch.zeros(2000, 1, 2)
     v = torch.ones(2000, 1, 2)
     for path in ("reference", "padded"):
-        out = attend(q, k, v, text, text, Rule(dropout=0.25), path=path)
+        out = attend(q, k, v, text, text, AttentionSpec(dropout=0.25), implementation=path)
         assert out.mean().item() == pytest.approx(1, abs=0.01)
         assert out.std().item() > 0.001
 
@@ -179,7 +179,7 @@ def test_causal_attention_between_two_texts_is_refused() -> None:
     here, there = mh.Packed.of([[1]]), mh.Packed.of([[1]])
     q = random_tensor(1, 1, 1)
     with pytest.raises(ValueError, match="one and the same text"):
-        attend(q, q, q, here, there, Rule(causal=True))
+        attend(q, q, q, here, there, AttentionSpec(causal=True))
 
 
 def test_as_many_sentences_look_as_are_looked_at() -> None:
@@ -188,25 +188,25 @@ def test_as_many_sentences_look_as_are_looked_at() -> None:
         for queries, keys in ((one, three), (three, one)):
             q, k = random_tensor(len(queries), 1, 1), random_tensor(len(keys), 1, 1)
             with pytest.raises(mh.DataError, match=f"{len(queries)} sentences look at {len(keys)}"):
-                attend(q, k, k, queries, keys, Rule(), path=path)
+                attend(q, k, k, queries, keys, AttentionSpec(), implementation=path)
 
 
 @pytest.mark.parametrize("score", ["scaled-dot", "additive"])
 def test_maps_hold_no_graph(score: str) -> None:
     text, maps = mh.Packed.of([[1, 2]]), []
     q = random_tensor(2, 1, 3)
-    attend(q, q, q, text, text, Rule(score, energy_HK=random_tensor(1, 3)), maps=maps)
+    attend(q, q, q, text, text, AttentionSpec(score, energy_HK=random_tensor(1, 3)), maps=maps)
     assert not maps[0].requires_grad
 
 
 def test_the_kernel_serves_half_precision_heads_that_are_not_too_wide() -> None:
     half = torch.zeros(3, 2, 256, dtype=torch.bfloat16)
-    assert kernel_serves(half, half, Rule())
-    assert kernel_serves(half.half(), half.half(), Rule("dot", causal=True, window=3))
-    assert not kernel_serves(half.float(), half.float(), Rule())
-    assert not kernel_serves(half, half, Rule(dropout=0.1))
-    assert not kernel_serves(half, half, Rule("additive"))
-    assert not kernel_serves(half, torch.zeros(3, 2, 257, dtype=torch.bfloat16), Rule())
-    assert not kernel_serves(half[:0], half, Rule())
-    assert not kernel_serves(half, half[:0], Rule())
-    assert choose_path(half, half, Rule()) == "padded"  # there is no kernel on a CPU
+    assert flash_supports(half, half, AttentionSpec())
+    assert flash_supports(half.half(), half.half(), AttentionSpec("dot", causal=True, window=3))
+    assert not flash_supports(half.float(), half.float(), AttentionSpec())
+    assert not flash_supports(half, half, AttentionSpec(dropout=0.1))
+    assert not flash_supports(half, half, AttentionSpec("additive"))
+    assert not flash_supports(half, torch.zeros(3, 2, 257, dtype=torch.bfloat16), AttentionSpec())
+    assert not flash_supports(half[:0], half, AttentionSpec())
+    assert not flash_supports(half, half[:0], AttentionSpec())
+    assert choose_implementation(half, half, AttentionSpec()) == "padded"  # there is no kernel on a CPU

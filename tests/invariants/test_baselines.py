@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import manyheads as mh
-from manyheads.model import count_parameters, make_model
-from manyheads.model.encoder_decoder import initialize
-from manyheads.presets import COMPARED, PRESETS
-from support.draw import WORDS, compared_configs, model_of, pairs, sentences
-from support.stepping import follow_a_search
+from manyheads.model import count_parameters, build_model
+from manyheads.model.encoder_decoder import init_weights
+from manyheads.presets import BASELINES, PRESETS
+from support.draw import VOCAB_SIZE, baseline_configs, build_test_model, sentence_pairs, sentences
+from support.stepping import check_random_search
 
 Texts = list[list[int]]
 KINDS = ["recurrent", "convolutional", "bytenet"]
@@ -24,8 +24,8 @@ of_each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def small(kind: str, **changes: Any) -> mh.ModelConfig:
-    sizes = {"vocabulary": WORDS, "layers": 2, "d_model": 8, "d_ff": 6, "dropout": 0.0}
-    return mh.ModelConfig(kind=kind, **{**sizes, **changes})
+    sizes = {"vocabulary": VOCAB_SIZE, "layers": 2, "d_model": 8, "d_ff": 6, "dropout": 0.0}
+    return mh.ModelConfig(architecture=kind, **{**sizes, **changes})
 
 
 def close(a: Tensor, b: Tensor) -> None:
@@ -33,11 +33,11 @@ def close(a: Tensor, b: Tensor) -> None:
 
 
 @of_each_kind
-@given(data=st.data(), texts=pairs())
+@given(data=st.data(), texts=sentence_pairs())
 def test_future_tokens_cannot_change_the_past(
     kind: str, data: st.DataObject, texts: tuple[Texts, Texts]
 ) -> None:
-    model, source = model_of(data.draw(compared_configs(kind))), mh.Packed.of(texts[0])
+    model, source = build_test_model(data.draw(baseline_configs(kind))), mh.Packed.of(texts[0])
     before = texts[1]
     kept = [data.draw(st.integers(0, len(text))) for text in before]
     ends = data.draw(sentences(count=len(before)))
@@ -48,11 +48,11 @@ def test_future_tokens_cannot_change_the_past(
 
 
 @of_each_kind
-@given(data=st.data(), texts=pairs(), chance=st.randoms(use_true_random=False))
+@given(data=st.data(), texts=sentence_pairs(), chance=st.randoms(use_true_random=False))
 def test_company_order_and_a_bound_above_the_longest_change_nothing(
     kind: str, data: st.DataObject, texts: tuple[Texts, Texts], chance: random.Random
 ) -> None:
-    model = model_of(data.draw(compared_configs(kind)))
+    model = build_test_model(data.draw(baseline_configs(kind)))
     source, target = map(mh.Packed.of, texts)
     together = target.split(model(source, target))
     for words, alone, logits in zip(*texts, together, strict=True):
@@ -63,7 +63,7 @@ def test_company_order_and_a_bound_above_the_longest_change_nothing(
     moved = mh.Packed.of(targets)
     for place, logits in zip(order, moved.split(model(mh.Packed.of(sources), moved)), strict=True):
         close(logits, together[place])
-    loose = [replace(side, longest=side.longest + 3) for side in (source, target)]
+    loose = [replace(side, longest=side.max_length + 3) for side in (source, target)]
     close(model(*loose), model(source, target))
 
 
@@ -71,13 +71,13 @@ def test_company_order_and_a_bound_above_the_longest_change_nothing(
 @given(data=st.data())
 def test_a_cached_step_equals_the_full_forward(kind: str, data: st.DataObject) -> None:
     """Whatever a search does in between: reorder hypotheses, drop finished sentences, admit waiting ones."""
-    follow_a_search(model_of(data.draw(compared_configs(kind))), data)
+    check_random_search(build_test_model(data.draw(baseline_configs(kind))), data)
 
 
 @of_each_kind
 def test_a_long_decoding_beside_a_short_source_equals_the_full_forward(kind: str) -> None:
     """Far beyond what a convolution remembers, and beyond the columns of a source that ends early."""
-    model, read = model_of(small(kind, layers=3)), [token % WORDS for token in range(40)]
+    model, read = build_test_model(small(kind, layers=3)), [token % VOCAB_SIZE for token in range(40)]
     sources = [[3], [4, 5, 6, 7, 8] * 4]
     state = model.start(model.encode(mh.Packed.of(sources)))
     logits = []
@@ -90,12 +90,12 @@ def test_a_long_decoding_beside_a_short_source_equals_the_full_forward(kind: str
 
 
 @of_each_kind
-@given(data=st.data(), texts=pairs())
+@given(data=st.data(), texts=sentence_pairs())
 def test_a_trace_changes_no_bit_and_holds_what_maps_there_are(
     kind: str, data: st.DataObject, texts: tuple[Texts, Texts]
 ) -> None:
-    config = data.draw(compared_configs(kind))
-    model, trace = model_of(config), mh.Trace()
+    config = data.draw(baseline_configs(kind))
+    model, trace = build_test_model(config), mh.Trace()
     source, target = map(mh.Packed.of, texts)
     for _ in range(2):  # a trace that is used again holds the latest call
         assert torch.equal(model(source, target, trace=trace), model(source, target))
@@ -111,13 +111,13 @@ def test_a_trace_changes_no_bit_and_holds_what_maps_there_are(
 def test_empty_sentences_and_empty_batches_are_legal(
     kind: str, texts: tuple[Texts, Texts], dropout: float
 ) -> None:
-    model = make_model(small(kind, dropout=dropout))
+    model = build_model(small(kind, dropout=dropout))
     source, target = map(mh.Packed.of, texts)
     logits = model(source, target)
     logits.square().sum().backward()
-    assert logits.shape == (len(target.tokens), WORDS)
+    assert logits.shape == (len(target.tokens), VOCAB_SIZE)
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-    state = model.start(model.encode(source), width=2)
+    state = model.start(model.encode(source), beam=2)
     logits, state = model.step(torch.ones(2 * len(source), dtype=torch.int64), state)
     assert logits.isfinite().all()
     state = state.admit(model.encode(mh.Packed.of([[3, 4]])))
@@ -126,7 +126,7 @@ def test_empty_sentences_and_empty_batches_are_legal(
 
 @of_each_kind
 def test_wrong_calls_are_refused(kind: str) -> None:
-    model = model_of(small(kind))
+    model = build_test_model(small(kind))
     memory = model.encode(mh.Packed.of([[3], [4]]))
     with pytest.raises(mh.RequestError, match="0 hypotheses a sentence, but there must be at least 1"):
         model.start(memory, width=0)
@@ -136,17 +136,17 @@ def test_wrong_calls_are_refused(kind: str) -> None:
         model.start(memory, width=2).reorder(torch.tensor([0, 1, 2]))
     with pytest.raises(mh.DataError, match="3 sentences look at 1"):
         model(mh.Packed.of([[3]]), mh.Packed.of([[1], [1], [1]]))
-    with pytest.raises(mh.DataError, match=f"token id 40, but the vocabulary has {WORDS}"):
+    with pytest.raises(mh.DataError, match=f"token id 40, but the vocabulary has {VOCAB_SIZE}"):
         model(mh.Packed.of([[3, 40]]), mh.Packed.of([[1]]))
 
 
 @of_each_kind
 def test_every_weight_is_initialized_counted_and_used(kind: str) -> None:
     config = small(kind, output_bias=True)
-    model = make_model(config).double()
+    model = build_model(config).double()
     for parameter in model.parameters():
         nn.init.constant_(parameter, torch.nan)
-    initialize(model)
+    init_weights(model)
     sizes = count_parameters(config)
     assert sizes["total"] == sum(p.numel() for p in model.parameters())
     assert sizes["total"] == sum(size for part, size in sizes.items() if part != "total")
@@ -160,7 +160,7 @@ def test_every_weight_is_initialized_counted_and_used(kind: str) -> None:
 
 @of_each_kind
 def test_training_and_decoding_under_autocast_follow_full_precision(kind: str) -> None:
-    model = make_model(small(kind))
+    model = build_model(small(kind))
     source, tokens = mh.Packed.of([[3, 4, 5], [6]]), [1, 5, 6]
     target = mh.Packed.of([tokens, tokens])
     expected = model(source, target)
@@ -175,24 +175,24 @@ def test_training_and_decoding_under_autocast_follow_full_precision(kind: str) -
 
 
 def test_the_gain_of_initial_weights_is_the_transformers_alone() -> None:
-    model = make_model(replace(PRESETS["tiny-rnn"].model, vocabulary=200))
+    model = build_model(replace(PRESETS["tiny-rnn"].model, vocabulary=200))
     for module in model.modules():
         if isinstance(module, torch.nn.Linear) and module is not model.output:
             bound = math.sqrt(6 / sum(module.weight.shape))
             assert module.weight.detach().abs().max().item() == pytest.approx(bound, rel=0.02)
 
 
-@pytest.mark.parametrize("name", ["", *COMPARED["tiny"]])
+@pytest.mark.parametrize("name", ["", *BASELINES["tiny"]])
 def test_a_new_model_knows_no_more_and_no_less_than_a_guess(name: str) -> None:
     """Nor has it made up its mind where to look: losses near log K, attention nearly even.
 
     With smaller initial weights than Xavier's a Transformer bets that each word follows itself.
     """
     config = replace(PRESETS[f"tiny-{name}" if name else "tiny"].model, vocabulary=200)
-    if config.kind == "transformer":
+    if config.architecture == "transformer":
         config = replace(config, initial_gain=1.0)
     torch.manual_seed(2)
-    model, trace = make_model(config).eval(), mh.Trace()
+    model, trace = build_model(config).eval(), mh.Trace()
     source, target = (
         mh.Packed.of([torch.randint(3, 200, (14,)).tolist() for _ in range(12)]) for _ in range(2)
     )

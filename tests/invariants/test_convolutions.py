@@ -11,9 +11,9 @@ from torch.nn.functional import conv1d, layer_norm, relu
 from torch.nn.utils.parametrizations import weight_norm
 
 import manyheads as mh
-from manyheads.model.baselines.bytenet import ByteNet, dilations, unfolded
+from manyheads.model.baselines.bytenet import ByteNet, dilation_rates, unfold_source
 from manyheads.model.baselines.convolution import Convolution
-from support.draw import WORDS, model_of, random_tensor, sentences
+from support.draw import VOCAB_SIZE, build_test_model, random_tensor, sentences
 
 
 def made(inputs: int, outputs: int, kernel: int, **how: Any) -> Convolution:
@@ -66,20 +66,20 @@ def test_a_packed_convolution_is_torchs_conv1d(causal: bool, dilation: int) -> N
 
 
 def test_weights_are_normalized_as_torch_does_it_and_begin_as_if_they_were_not() -> None:
-    layer = Convolution(3, 4, 5, normalizes=True).double()
-    layer.initialize()
-    torch.testing.assert_close(layer.weight, layer.direction.detach())
+    layer = Convolution(3, 4, 5, weight_norm=True).double()
+    layer.reset_parameters()
+    torch.testing.assert_close(layer.weight, layer.weight_v.detach())
     judge = torch.nn.Linear(15, 4).double()
-    judge.weight.data.copy_(layer.direction)
+    judge.weight.data.copy_(layer.weight_v)
     weight_norm(judge)
-    torch.nn.init.normal_(layer.gain)
-    judge.parametrizations.weight.original0.data.copy_(layer.gain[:, None])
+    torch.nn.init.normal_(layer.weight_g)
+    judge.parametrizations.weight.original0.data.copy_(layer.weight_g[:, None])
     torch.testing.assert_close(layer.weight, judge.weight, atol=1e-12, rtol=1e-12)
 
 
 def test_initial_convolutions_keep_the_variance_that_they_are_told_to() -> None:
-    layer = Convolution(400, 300, 3, spread=2.0)
-    layer.initialize()
+    layer = Convolution(400, 300, 3, init_variance=2.0)
+    layer.reset_parameters()
     out = layer(torch.randn(200, 400), mh.Packed.of([[3] * 200]))
     assert out[1:-1].var().item() == pytest.approx(2, rel=0.1)
 
@@ -88,7 +88,7 @@ def test_initial_convolutions_keep_the_variance_that_they_are_told_to() -> None:
 
 
 def test_a_block_of_bytenet_is_its_formula() -> None:
-    model = model_of(mh.ModelConfig(kind="bytenet", vocabulary=WORDS, layers=1, d_model=6, d_ff=4))
+    model = build_test_model(mh.ModelConfig(architecture="bytenet", vocab_size=VOCAB_SIZE, layers=1, d_model=6, d_ff=4))
     block, text, x = model.decoder[0], mh.Packed.of([[3, 4, 5], [6]]), random_tensor(4, 6)
 
     def opened(h: Tensor, norm: Any) -> Tensor:
@@ -102,19 +102,19 @@ def test_a_block_of_bytenet_is_its_formula() -> None:
 
 
 def test_dilations_double_and_begin_anew() -> None:
-    assert dilations(7, 16) == [1, 2, 4, 8, 16, 1, 2]
-    assert dilations(3, 1) == [1, 1, 1]
-    assert dilations(4, 5) == [1, 2, 4, 1]
+    assert dilation_rates(7, 16) == [1, 2, 4, 8, 16, 1, 2]
+    assert dilation_rates(3, 1) == [1, 1, 1]
+    assert dilation_rates(4, 5) == [1, 2, 4, 1]
 
 
 @pytest.mark.parametrize(("layers", "kernel", "dilation"), [(1, 3, 16), (3, 3, 4), (4, 3, 2), (2, 5, 2)])
 def test_bytenet_sees_as_far_as_its_dilations_add_up(layers: int, kernel: int, dilation: int) -> None:
     """By gradient: the decoder so far back, the encoder half as far to either side."""
     config = mh.ModelConfig(
-        kind="bytenet", vocabulary=WORDS, layers=layers, d_model=8, d_ff=8, kernel=kernel, dilation=dilation
+        architecture="bytenet", vocab_size=VOCAB_SIZE, layers=layers, d_model=8, d_ff=8, kernel_size=kernel, dilation=dilation
     )
-    model: ByteNet = model_of(config)
-    reach = (kernel - 1) * sum(dilations(layers, dilation))
+    model: ByteNet = build_test_model(config)
+    reach = (kernel - 1) * sum(dilation_rates(layers, dilation))
     text = mh.Packed.of([[3] * 60])
     x = random_tensor(60, 8)
     h = x
@@ -132,11 +132,11 @@ def test_bytenet_sees_as_far_as_its_dilations_add_up(layers: int, kernel: int, d
 
 def test_the_decoder_reads_the_source_column_by_column_and_goes_on_without() -> None:
     """The t-th token sees what the encoder made of the first t columns, and no column beyond."""
-    config = mh.ModelConfig(kind="bytenet", vocabulary=WORDS, layers=1, d_model=8, d_ff=8, kernel=1)
-    model: ByteNet = model_of(config)
+    config = mh.ModelConfig(architecture="bytenet", vocab_size=VOCAB_SIZE, layers=1, d_model=8, d_ff=8, kernel_size=1)
+    model: ByteNet = build_test_model(config)
     source, target = mh.Packed.of([[3, 4, 5, 6, 7]]), mh.Packed.of([[1] * 9])
-    assert unfolded(source).lengths.tolist() == [6]
-    assert unfolded(mh.Packed.of([[], [3], [3] * 10])).lengths.tolist() == [0, 2, 12]
+    assert unfold_source(source).lengths.tolist() == [6]
+    assert unfold_source(mh.Packed.of([[], [3], [3] * 10])).lengths.tolist() == [0, 2, 12]
     memory = model.encode(source)
     columns = memory.hidden.detach().requires_grad_()
     hidden = model.decode(target, type(memory)(columns, memory.source))

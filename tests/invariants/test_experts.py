@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 import manyheads as mh
-from manyheads.model.layers import Experts, imbalance
+from manyheads.model.layers import Experts, load_balance_loss
 from manyheads.train.loss import chunked_loss
 from manyheads.train.objective import Objective
-from support.draw import WORDS, model_of, random_tensor
+from support.draw import VOCAB_SIZE, build_test_model, random_tensor
 
 SMALL = mh.ModelConfig(
-    vocabulary=WORDS, layers=2, d_model=8, d_ff=6, heads=2, dropout=0.0, experts=4, experts_used=2
+    vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=6, heads=2, dropout=0.0, experts=4, experts_per_token=2
 )
 SOURCE, TARGET = mh.Packed.of([[3, 4, 5, 6], [7], []]), mh.Packed.of([[1, 8], [1, 9, 10, 3], [1]])
 
@@ -23,7 +23,7 @@ def plain_loop(layer: Experts, x_TD: Tensor) -> Tensor:
     found = []
     for x_D in x_TD:
         scores_E = layer.gate.weight @ x_D + layer.gate.bias
-        best = scores_E.argsort(descending=True)[: layer.used]
+        best = scores_E.argsort(descending=True)[: layer.experts_per_token]
         gates = scores_E[best].exp() / scores_E[best].exp().sum()
         found.append(sum(gate * layer.experts[e](x_D[None])[0] for gate, e in zip(gates, best, strict=True)))
     return torch.stack(found)
@@ -31,7 +31,7 @@ def plain_loop(layer: Experts, x_TD: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("used", [1, 2, 4])
 def test_experts_are_those_of_a_plain_loop_over_tokens(used: int) -> None:
-    layer = model_of(replace(SMALL, experts_used=used)).encoder[0].feed_forward
+    layer = build_test_model(replace(SMALL, experts_used=used)).encoder[0].feed_forward
     x = random_tensor(9, 8)
     found, expected = layer(x), plain_loop(layer, x)
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
@@ -44,7 +44,7 @@ def test_experts_are_those_of_a_plain_loop_over_tokens(used: int) -> None:
 
 
 def test_all_experts_alike_are_one_feed_forward_layer() -> None:
-    layer = model_of(SMALL).encoder[0].feed_forward
+    layer = build_test_model(SMALL).encoder[0].feed_forward
     for expert in layer.experts:
         expert.load_state_dict(layer.experts[0].state_dict())
     x = random_tensor(5, 8)
@@ -53,7 +53,7 @@ def test_all_experts_alike_are_one_feed_forward_layer() -> None:
 
 def test_an_expert_that_nobody_chose_has_a_gradient_of_zeros() -> None:
     """Ranks that share a model sum up the gradient of every parameter."""
-    layer = model_of(SMALL).encoder[0].feed_forward
+    layer = build_test_model(SMALL).encoder[0].feed_forward
     layer.gate.bias.data[0] = -1e9
     layer(random_tensor(5, 8)).sum().backward()
     assert all((p.grad == 0).all() for p in layer.experts[0].parameters())
@@ -63,24 +63,24 @@ def test_an_expert_that_nobody_chose_has_a_gradient_of_zeros() -> None:
 
 def test_the_balance_has_its_known_values() -> None:
     even = torch.zeros(8, 4)
-    assert imbalance(even, torch.arange(8)[:, None] % 4).item() == pytest.approx(1)
+    assert load_balance_loss(even, torch.arange(8)[:, None] % 4).item() == pytest.approx(1)
     alone = torch.tensor([[50.0, 0, 0, 0]]).expand(8, 4)
-    assert imbalance(alone, torch.zeros(8, 1, dtype=torch.int64)).item() == pytest.approx(4)
+    assert load_balance_loss(alone, torch.zeros(8, 1, dtype=torch.int64)).item() == pytest.approx(4)
     pair = torch.tensor([[50.0, 50.0, 0, 0]]).expand(8, 4)
-    assert imbalance(pair, torch.tensor([[0, 1]]).expand(8, 2)).item() == pytest.approx(2)
-    assert imbalance(torch.zeros(0, 4), torch.zeros(0, 2, dtype=torch.int64)).item() == 0
+    assert load_balance_loss(pair, torch.tensor([[0, 1]]).expand(8, 2)).item() == pytest.approx(2)
+    assert load_balance_loss(torch.zeros(0, 4), torch.zeros(0, 2, dtype=torch.int64)).item() == 0
 
 
 def test_the_balance_lowers_the_score_of_who_is_chosen_too_often() -> None:
     scores = torch.tensor([[2.0, 1.0, 0.0]] * 4, requires_grad=True)
-    imbalance(scores, torch.zeros(4, 1, dtype=torch.int64)).backward()
+    load_balance_loss(scores, torch.zeros(4, 1, dtype=torch.int64)).backward()
     assert (scores.grad[:, 0] > 0).all()
     assert (scores.grad[:, 1:] < 0).all()
 
 
 def test_training_adds_the_balance_of_every_layer_by_its_weight_and_by_tokens() -> None:
     config = replace(SMALL, experts_balance=0.5)
-    model, train, labels = model_of(config), mh.TrainConfig(), torch.tensor([3, 4, 5, 6, 7, 8, 9])
+    model, train, labels = build_test_model(config), mh.TrainConfig(), torch.tensor([3, 4, 5, 6, 7, 8, 9])
     losses: list[Tensor] = []
     hidden = model.hidden(SOURCE, TARGET, losses=losses)
     plain = chunked_loss(hidden, model.output, labels, train)
@@ -92,7 +92,7 @@ def test_training_adds_the_balance_of_every_layer_by_its_weight_and_by_tokens() 
 
 
 def test_company_changes_nothing_and_a_cached_step_is_the_full_forward() -> None:
-    model = model_of(SMALL)
+    model = build_test_model(SMALL)
     together = TARGET.split(model(SOURCE, TARGET))
     state = model.start(model.encode(SOURCE))
     logits, _ = model.step(torch.tensor([1, 1, 1]), state)
@@ -106,6 +106,6 @@ def test_gates_stay_in_full_precision_under_autocast() -> None:
     layer = Experts(SMALL)
     x = torch.randn(6, 8)
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(layer.scores(x), layer.gate(x).float()) is False
-        assert layer.scores(x).dtype == torch.float32
+        assert torch.equal(layer.gate_scores(x), layer.gate(x).float()) is False
+        assert layer.gate_scores(x).dtype == torch.float32
         assert layer(x).dtype == torch.bfloat16

@@ -15,13 +15,13 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton is not installed: its kernels cannot be interpreted")
 
 import manyheads as mh
-from manyheads.model.attention import Rule, attend
+from manyheads.model.attention import AttentionSpec, attend
 from manyheads.ops import add_norm_triton as residual
 from manyheads.ops import cross_entropy_triton as cross_entropy
 from manyheads.ops import dispatch as kernels
 from manyheads.ops import linear_triton as products
 from manyheads.ops.split import split
-from manyheads.train.loss import plain_loss, plain_loss_of_two, smoothing_weights
+from manyheads.train.loss import reference_loss, reference_r_drop_loss, smoothing_weights
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = [(torch.float32, 2e-5), (torch.float16, 3e-3)]
@@ -61,7 +61,7 @@ def test_attention_over_spans_is_the_reference(
 ) -> None:
     chance = random.Random(f"{causal}{window}{widths}")
     lengths = [chance.choice([0, 1, 2, 9, 31, 70]) for _ in range(5)]
-    compare(text(lengths), None, Rule(causal=causal, window=window), widths, dtype, tolerance)
+    compare(text(lengths), None, AttentionSpec(causal=causal, window=window), widths, dtype, tolerance)
 
 
 @each_dtype
@@ -72,20 +72,20 @@ def test_attention_over_spans_is_the_reference(
 def test_so_it_is_from_one_text_to_another(
     queries: list[int], keys: list[int], dtype: torch.dtype, tolerance: float
 ) -> None:
-    compare(text(queries), text(keys), Rule(), (32, 32), dtype, tolerance)
+    compare(text(queries), text(keys), AttentionSpec(), (32, 32), dtype, tolerance)
 
 
 def test_a_sentence_of_a_thousand_tokens_takes_several_tiles() -> None:
     lengths = (
         [1000, 1, 0, 37] if DEVICE == "cuda" else [200, 1, 0, 37]
     )  # the interpreter is patient, not quick
-    compare(text(lengths), None, Rule(causal=True), (16, 16), torch.float32, 1e-5)
+    compare(text(lengths), None, AttentionSpec(causal=True), (16, 16), torch.float32, 1e-5)
 
 
 def compare(
     queries: mh.Packed,
     others: mh.Packed | None,
-    rule: Rule,
+    rule: AttentionSpec,
     widths: tuple[int, int],
     dtype: torch.dtype,
     tolerance: float,
@@ -96,8 +96,8 @@ def compare(
     v, weight = normal(len(keys.tokens), 2, d_v, dtype=dtype), normal(len(queries.tokens), 2, d_v)
     ours = [one.requires_grad_() for one in (q, k, v)]
     exact = [one.detach().double().requires_grad_() for one in (q, k, v)]
-    fast = gradients(attend(*ours, queries, keys, rule, path="spans"), weight, ours)
-    plain = gradients(attend(*exact, queries, keys, rule, path="reference"), weight, exact)
+    fast = gradients(attend(*ours, queries, keys, rule, implementation="spans"), weight, ours)
+    plain = gradients(attend(*exact, queries, keys, rule, implementation="reference"), weight, exact)
     for name, a, b in zip(("out", "d_q", "d_k", "d_v"), fast, plain, strict=True):
         assert a.isfinite().all(), name
         assert distance(a, b) < tolerance, name
@@ -108,10 +108,10 @@ def test_parts_of_one_product_give_their_gradient_back_in_one_piece() -> None:
     sentences = text([4, 9])
     together = normal(13, 3 * 16).requires_grad_()
     parts = [part.view(13, 2, 8) for part in split(together, [16, 16, 16])]
-    out = attend(*parts, sentences, sentences, Rule(), path="spans")
+    out = attend(*parts, sentences, sentences, AttentionSpec(), implementation="spans")
     weight = normal(*out.shape)
     plain = [part.view(13, 2, 8) for part in together.split(16, -1)]
-    expected = attend(*plain, sentences, sentences, Rule(), path="reference")
+    expected = attend(*plain, sentences, sentences, AttentionSpec(), implementation="reference")
     (ours,), (theirs,) = (torch.autograd.grad((one * weight).sum(), together) for one in (out, expected))
     assert distance(ours, theirs) < 1e-5
     pieces = torch.randn(6, 5, device=DEVICE)
@@ -135,7 +135,7 @@ def test_the_fused_residual_is_the_norm_of_a_sum(
     ours = [one.requires_grad_() for one in inputs]
     exact = [one.detach().double().requires_grad_() for one in inputs]
     weight = normal(tokens, width)
-    fast = gradients(residual.add_and_normalize(*ours, 1e-5, 0.0), weight, ours)
+    fast = gradients(residual.add_norm(*ours, 1e-5, 0.0), weight, ours)
     x, h, gain, bias = exact
     plain = gradients(F.layer_norm(x + h, (width,), gain, bias, 1e-5), weight, exact)
     for name, a, b in zip(("y", "d_x", "d_h", "d_gain", "d_bias"), fast, plain, strict=True):
@@ -148,7 +148,7 @@ def test_what_is_dropped_is_dropped_on_the_way_back_too_and_the_seed_decides_it(
     masks = []
     for seed in (5, 5, 6):
         torch.manual_seed(seed)
-        y = residual.add_and_normalize(torch.zeros_like(h), h, gain, bias, 1e-5, 0.3)
+        y = residual.add_norm(torch.zeros_like(h), h, gain, bias, 1e-5, 0.3)
         (d_h,) = torch.autograd.grad(y, h, torch.randn_like(y))
         dropped = y < 0  # a sum of zeros and equal numbers: the smaller ones
         assert torch.equal(d_h == 0, dropped)
@@ -168,7 +168,7 @@ def test_what_is_dropped_is_dropped_on_the_way_back_too_and_the_seed_decides_it(
 def test_the_gradient_of_h_carries_its_sum() -> None:
     h = normal(50, 32).requires_grad_()
     seen: list[Tensor] = []
-    y = residual.add_and_normalize(normal(50, 32), h, normal(32), normal(32), 1e-5, 0.1)
+    y = residual.add_norm(normal(50, 32), h, normal(32), normal(32), 1e-5, 0.1)
     h.register_hook(lambda gradient: seen.append(gradient))
     y.backward(normal(50, 32))
     known = products.known_sum(seen[0])
@@ -185,7 +185,7 @@ def test_the_gradient_of_a_product_is_closed_where_the_maximum_was_and_summed(
     closes: bool, dtype: torch.dtype, tolerance: float
 ) -> None:
     arrived, out = normal(130, 300, dtype=dtype), normal(130, 300, dtype=dtype).relu()
-    passed, summed = products.sum_and_close(arrived, out if closes else None)
+    passed, summed = products.relu_backward_and_sum(arrived, out if closes else None)
     expected = arrived * (out > 0) if closes else arrived
     assert torch.equal(passed, expected)
     assert distance(summed, expected.double().sum(0)) < tolerance
@@ -202,10 +202,10 @@ def test_the_cross_entropy_and_its_gradient_are_the_plain_ones(
 ) -> None:
     train = mh.TrainConfig(label_smoothing=smoothing)
     logits, labels = 3 * normal(7, words, dtype=dtype), torch.randint(0, words, (7,), device=DEVICE)
-    labels[3] = cross_entropy.IGNORED
+    labels[3] = cross_entropy.IGNORE_INDEX
     counts = labels >= 0
     exact = logits.double().requires_grad_()
-    plain = plain_loss(exact[counts], labels[counts], train)
+    plain = reference_loss(exact[counts], labels[counts], train)
     (expected,) = torch.autograd.grad(plain.total, exact)
     loss, nll = cross_entropy.cross_entropy_(logits[None], labels, smoothing_weights(words, train))
     assert loss.sum().item() == pytest.approx(plain.total.item(), rel=1e-5)
@@ -221,15 +221,15 @@ def test_the_cross_entropy_and_its_gradient_are_the_plain_ones(
 def test_so_are_those_of_two_readings(
     words: int, agreement: float, dtype: torch.dtype, tolerance: float
 ) -> None:
-    train = mh.TrainConfig(agreement=agreement)
+    train = mh.TrainConfig(r_drop=agreement)
     room, labels = 3 * normal(2, 9, words, dtype=dtype), torch.randint(0, words, (7,), device=DEVICE)
     logits, beyond = room[:, :7], room[:, 7:].clone()  # as the last chunk of a batch lies in its room
-    labels[3] = cross_entropy.IGNORED
+    labels[3] = cross_entropy.IGNORE_INDEX
     counts = labels >= 0
     exact = logits.double().requires_grad_()
-    plain = plain_loss_of_two(exact[:, counts], labels[counts], train)
+    plain = reference_r_drop_loss(exact[:, counts], labels[counts], train)
     (expected,) = torch.autograd.grad(plain.total, exact)
-    loss, nll = cross_entropy.cross_entropy_(logits, labels, smoothing_weights(words, train), train.agreement)
+    loss, nll = cross_entropy.cross_entropy_(logits, labels, smoothing_weights(words, train), train.r_drop)
     assert loss.sum().item() == pytest.approx(plain.total.item(), rel=1e-5)
     assert nll.sum().item() == pytest.approx(plain.nll.item(), rel=1e-5)
     assert distance(logits, expected) < tolerance

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 import manyheads as mh
 import manyheads.train.loss as loss_module
-from manyheads.train.loss import Loss, chunked_loss, plain_loss, plain_loss_of_two
+from manyheads.train.loss import Loss, chunked_loss, reference_loss, reference_r_drop_loss
 
 SMOOTHINGS = st.builds(
     mh.TrainConfig,
@@ -42,7 +42,7 @@ def test_the_chunked_loss_equals_the_plain_one(
 ) -> None:
     hidden, output, labels = problem(tokens, words, width, bias=bias)
     chunked = chunked_loss(hidden, output, labels, train, chunk_logits=chunk_logits)
-    plain = plain_loss(output(hidden), labels, train)
+    plain = reference_loss(output(hidden), labels, train)
     torch.testing.assert_close(chunked.total, plain.total)
     torch.testing.assert_close(chunked.nll, plain.nll)
     assert chunked.tokens == plain.tokens == tokens
@@ -58,8 +58,8 @@ def test_so_does_that_of_two_readings(
     train = replace(train, agreement=agreement)
     hidden, output, _ = problem(2 * tokens, words, 3, bias=bias)
     labels = torch.randint(0, words, (tokens,))
-    chunked = chunked_loss(hidden, output, labels, train, readings=2, chunk_logits=chunk_logits)
-    plain = plain_loss_of_two(output(hidden).view(2, tokens, words), labels, train)
+    chunked = chunked_loss(hidden, output, labels, train, forward_passes=2, chunk_logits=chunk_logits)
+    plain = reference_r_drop_loss(output(hidden).view(2, tokens, words), labels, train)
     torch.testing.assert_close(chunked.total, plain.total)
     torch.testing.assert_close(chunked.nll, plain.nll)
     assert chunked.tokens == tokens
@@ -75,7 +75,7 @@ def test_disagreement_is_what_torch_computes() -> None:
         nn.functional.kl_div(readings[a], readings[1 - a], log_target=True, reduction="sum") for a in (0, 1)
     )
     with_it, without = (
-        chunked_loss(hidden, output, labels[:6], mh.TrainConfig(agreement=weight), readings=2)
+        chunked_loss(hidden, output, labels[:6], mh.TrainConfig(r_drop=weight), forward_passes=2)
         for weight in (3.0, 0.0)
     )
     torch.testing.assert_close(with_it.total - without.total, 3 * (one + two) / 2)
@@ -85,7 +85,7 @@ def test_two_like_readings_are_one() -> None:
     hidden, output, labels = problem(9, 7, 3)
     once = chunked_loss(hidden, output, labels, mh.TrainConfig())
     twice = chunked_loss(
-        torch.cat((hidden, hidden)), output, labels, mh.TrainConfig(agreement=2.0), readings=2
+        torch.cat((hidden, hidden)), output, labels, mh.TrainConfig(r_drop=2.0), forward_passes=2
     )
     torch.testing.assert_close(twice.total, once.total)
     inputs = (hidden, *output.parameters())
@@ -143,7 +143,7 @@ def test_the_whole_matrix_of_logits_is_never_held() -> None:
     with LargestTensor() as chunked:
         chunked_loss(hidden, output, labels, mh.TrainConfig(), chunk_logits=800).total.backward()
     with LargestTensor() as plain:
-        plain_loss(output(hidden), labels, mh.TrainConfig()).total.backward()
+        reference_loss(output(hidden), labels, mh.TrainConfig()).total.backward()
     assert plain.numbers == 300 * 40
     assert chunked.numbers <= 300 * 5  # the hidden states themselves are the largest thing left
 
@@ -189,7 +189,7 @@ def test_a_word_that_a_bias_rules_out_leaves_the_loss_and_its_gradients_finite()
     assert all(one.isfinite().all() for one in gradients(loss, hidden, *output.parameters()))
     without = output.weight[[0, *range(2, 7)]]
     logits = hidden @ without.T + output.bias[[0, *range(2, 7)]]
-    plain = plain_loss(logits, labels.clamp(min=2) - 1, mh.TrainConfig())
+    plain = reference_loss(logits, labels.clamp(min=2) - 1, mh.TrainConfig())
     torch.testing.assert_close(loss.nll, plain.nll)
 
 
@@ -210,7 +210,7 @@ def test_half_precision_stays_near_float64(bias: bool, autocast: bool, dtype: to
     logits = hidden.double() @ output.weight.double().T
     if bias:
         logits = logits + output.bias.double()
-    plain = plain_loss(logits, labels, mh.TrainConfig())
+    plain = reference_loss(logits, labels, mh.TrainConfig())
     exact = [plain.total, plain.nll, *torch.autograd.grad(plain.total, (hidden, *output.parameters()))]
     if not autocast:
         hidden, output = hidden.detach().to(dtype).requires_grad_(), output.to(dtype)

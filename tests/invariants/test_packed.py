@@ -20,9 +20,9 @@ def test_sentences_come_back_as_they_went_in(texts: list[list[int]]) -> None:
 def test_lengths_positions_and_sentences_say_where_each_token_stands(texts: list[list[int]]) -> None:
     packed = mh.Packed.of(texts)
     assert packed.lengths.tolist() == [len(text) for text in texts]
-    assert packed.longest == max(map(len, texts), default=0)
+    assert packed.max_length == max(map(len, texts), default=0)
     assert packed.positions.tolist() == [place for text in texts for place in range(len(text))]
-    assert packed.sentence_of.tolist() == [number for number, text in enumerate(texts) for _ in text]
+    assert packed.sentence_ids.tolist() == [number for number, text in enumerate(texts) for _ in text]
 
 
 @given(sentences())
@@ -31,7 +31,7 @@ def test_lists_and_arrays_make_the_same_batch(texts: list[list[int]]) -> None:
     made = mh.Packed.from_arrays(listed.tokens.numpy().astype(np.uint16), listed.offsets.numpy())
     assert torch.equal(made.tokens, listed.tokens)
     assert torch.equal(made.offsets, listed.offsets)
-    assert made.longest == listed.longest
+    assert made.max_length == listed.max_length
     assert (made.tokens.dtype, made.offsets.dtype) == (torch.int64, torch.int32)
 
 
@@ -50,15 +50,15 @@ def test_padding_is_undone_and_is_zero(texts: list[list[int]]) -> None:
 @given(sentences())
 def test_twice_is_every_sentence_a_second_time(texts: list[list[int]]) -> None:
     packed = mh.Packed.of(texts)
-    twice = packed.twice()
+    twice = packed.duplicate()
     assert [one.tolist() for one in twice.split()] == texts + texts
-    assert twice.longest == packed.longest
+    assert twice.max_length == packed.max_length
 
 
 def test_to_a_device_moves_tokens_and_offsets() -> None:
     moved = mh.Packed.of([[1, 2], [3]]).to("meta")
     assert moved.tokens.device.type == moved.offsets.device.type == "meta"
-    assert moved.longest == 2
+    assert moved.max_length == 2
 
 
 @pytest.mark.parametrize("offsets", [[], [1, 3], [0, 2], [0, 4], [0, 3, 2, 3], [[0, 3]], 3, [0.0, 3.0]])

@@ -4,20 +4,20 @@ import gc
 
 import pytest
 
-from manyheads.cuda.graphs import garbage_left_lying
+from manyheads.cuda.graphs import gc_paused
 
 
 def test_garbage_is_left_lying_until_the_recording_ends_or_fails() -> None:
-    with garbage_left_lying():
+    with gc_paused():
         assert not gc.isenabled()
     assert gc.isenabled()
-    with pytest.raises(RuntimeError, match="spoilt"), garbage_left_lying():
+    with pytest.raises(RuntimeError, match="spoilt"), gc_paused():
         raise RuntimeError("spoilt")
     assert gc.isenabled()
 
 
 def test_whoever_had_switched_collecting_off_finds_it_so() -> None:
-    with garbage_left_lying():
-        with garbage_left_lying():
+    with gc_paused():
+        with gc_paused():
             pass
         assert not gc.isenabled()

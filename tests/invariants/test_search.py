@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from torch import Tensor
 
 import manyheads as mh
-from manyheads.config import END
-from manyheads.search.beam import Hypothesis, Limits, DecodingConstraints, finished, penalty, search
+from manyheads.config import EOS_ID
+from manyheads.search.beam import Hypothesis, SearchLimits, DecodingConstraints, iterate_results, length_penalty, search
 
 CPU = torch.device("cpu")
 WORDS = 5
@@ -44,35 +44,35 @@ class Script:
 
 
 def scripted(
-    keys: Sequence[int], wishes: Sequence[DecodingConstraints], how: mh.SearchConfig, words: int = WORDS, **limits: Any
+    keys: Sequence[int], wishes: Sequence[DecodingConstraints], how: mh.DecodingConfig, words: int = WORDS, **limits: Any
 ) -> list[list[Hypothesis]]:
     """The search over these scripts."""
 
     def open_sentences(numbers: list[int], state: Script | None) -> Script:
-        new = [(keys[number], ()) for number in numbers for _ in range(how.width)]
-        return Script(how.width, [*(state.rows if state else []), *new])
+        new = [(keys[number], ()) for number in numbers for _ in range(how.num_hypotheses)]
+        return Script(how.num_hypotheses, [*(state.rows if state else []), *new])
 
     def step(tokens: Tensor, state: Script) -> tuple[Tensor, Script]:
         rows = [(key, (*old, token)) for (key, old), token in zip(state.rows, tokens.tolist(), strict=True)]
         logits = torch.stack([log_p(key, written[1:], words) for key, written in rows])
         return logits + 7.0, Script(state.width, rows)  # logits need not be normalized
 
-    return search(step, open_sentences, wishes, how, CPU, Limits(**limits))
+    return search(step, open_sentences, wishes, how, CPU, SearchLimits(**limits))
 
 
 def total(key: int, tokens: Sequence[int], words: int = WORDS) -> float:
     """Forced decoding."""
-    closed = [*tokens, END]
+    closed = [*tokens, EOS_ID]
     return sum(log_p(key, closed[:place], words)[token].item() for place, token in enumerate(closed))
 
 
 def exhaustive(key: int, wish: DecodingConstraints, alpha: float, words: int = WORDS) -> list[tuple[float, list[int]]]:
-    others = [word for word in range(words) if word != END]
+    others = [word for word in range(words) if word != EOS_ID]
     found = []
-    for length in range(wish.least, wish.limit + 1):
+    for length in range(wish.min_length, wish.max_length + 1):
         for tokens in itertools.product(others, repeat=length):
             if tokens[: len(wish.prefix)] == wish.prefix and len(tokens) >= len(wish.prefix):
-                found.append((total(key, tokens, words) / penalty(length + 1, alpha), list(tokens)))
+                found.append((total(key, tokens, words) / length_penalty(length + 1, alpha), list(tokens)))
     return sorted(found, reverse=True)
 
 
@@ -96,7 +96,7 @@ def test_a_wide_beam_is_exhaustive_search(
     key: int, alpha: float, limit: int, least: int, prefix: list[int], nbest: int
 ) -> None:
     wish = DecodingConstraints(max(limit, len(prefix)), min(least, limit), tuple(prefix))
-    how = mh.SearchConfig(beam=130, alpha=alpha, nbest=nbest)
+    how = mh.DecodingConfig(beam=130, alpha=alpha, nbest=nbest)
     expected = exhaustive(key, wish, alpha)
     same(scripted([key], [wish], how)[0], expected[:nbest])
 
@@ -104,7 +104,7 @@ def test_a_wide_beam_is_exhaustive_search(
 @settings(max_examples=30, deadline=None)
 @given(keys=st.lists(st.integers(0, 10**6), min_size=1, max_size=6), limit=st.integers(0, 8))
 def test_a_beam_of_one_is_greedy_search(keys: list[int], limit: int) -> None:
-    how, wishes = mh.SearchConfig(beam=1, alpha=0.0), [DecodingConstraints(limit)] * len(keys)
+    how, wishes = mh.DecodingConfig(beam=1, alpha=0.0), [DecodingConstraints(limit)] * len(keys)
     plain = scripted(keys, wishes, how)
     beam: dict[int, list[Hypothesis]] = {}
 
@@ -115,14 +115,14 @@ def test_a_beam_of_one_is_greedy_search(keys: list[int], limit: int) -> None:
         rows = [(key, (*old, token)) for (key, old), token in zip(state.rows, tokens.tolist(), strict=True)]
         return torch.stack([log_p(key, written[1:]) for key, written in rows]), Script(1, rows)
 
-    beam = dict(finished(step, open_sentences, wishes, how, True, CPU, Limits()))
+    beam = dict(iterate_results(step, open_sentences, wishes, how, True, CPU, SearchLimits()))
     assert [one[0].tokens for one in plain] == [beam[number][0].tokens for number in range(len(keys))]
     assert [one[0].score for one in plain] == pytest.approx(
         [beam[n][0].score for n in range(len(keys))], abs=1e-5
     )
     for key, results in zip(keys, plain, strict=True):
         written: list[int] = []
-        while len(written) < limit and (best := int(log_p(key, written).argmax())) != END:
+        while len(written) < limit and (best := int(log_p(key, written).argmax())) != EOS_ID:
             written.append(best)
         assert results[0].tokens == written
 
@@ -139,18 +139,18 @@ def test_a_beam_of_one_is_greedy_search(keys: list[int], limit: int) -> None:
 def test_a_sentence_gets_the_same_whatever_else_is_in_the_batch(
     keys: list[int], beam: int, alpha: float, rows: int, look_every: int, temperature: float | None
 ) -> None:
-    how = mh.SearchConfig(beam=beam, alpha=alpha, nbest=beam, temperature=temperature)
-    wishes = [DecodingConstraints(limit=2 + key % 7, least=key % 3, seed=key) for key in keys]
+    how = mh.DecodingConfig(beam=beam, alpha=alpha, nbest=beam, temperature=temperature)
+    wishes = [DecodingConstraints(max_length=2 + key % 7, min_length=key % 3, seed=key) for key in keys]
     together = scripted(keys, wishes, how, rows=rows, look_every=look_every)
     for key, wish, found in zip(keys, wishes, together, strict=True):
         alone = scripted([key], [wish], how)[0]
         assert [one.tokens for one in found] == [one.tokens for one in alone]
         assert [one.score for one in found] == pytest.approx([one.score for one in alone], abs=1e-5)
         for one in found:
-            assert one.total == pytest.approx(total(key, one.tokens), abs=1e-4)
-            assert one.score == pytest.approx(one.total / penalty(len(one.tokens) + 1, alpha), abs=1e-4)
+            assert one.log_probability == pytest.approx(total(key, one.tokens), abs=1e-4)
+            assert one.score == pytest.approx(one.log_probability / length_penalty(len(one.tokens) + 1, alpha), abs=1e-4)
             assert len(one.token_scores) == len(one.tokens) + 1
-            assert wish.least <= len(one.tokens) <= wish.limit
+            assert wish.min_length <= len(one.tokens) <= wish.max_length
 
 
 def test_what_is_finished_stands_against_what_goes_on() -> None:
@@ -163,7 +163,7 @@ def test_what_is_finished_stands_against_what_goes_on() -> None:
         return torch.tensor([table.get(w[1:], never) for _, w in rows]).log_softmax(-1), Script(2, rows)
 
     def found(alpha: float) -> list[int]:
-        how = mh.SearchConfig(beam=2, alpha=alpha)
+        how = mh.DecodingConfig(beam=2, alpha=alpha)
         return search(step, lambda numbers, _: Script(2, [(0, ()), (0, ())]), [DecodingConstraints(5)], how, CPU)[0][
             0
         ].tokens
@@ -174,19 +174,19 @@ def test_what_is_finished_stands_against_what_goes_on() -> None:
 
 @pytest.mark.parametrize("forbidden", [((3,),), ((3, 4), (0,)), ((4, 4, 4), (1, 3))])
 def test_forbidden_words_do_not_come_out(forbidden: tuple[tuple[int, ...], ...]) -> None:
-    how = mh.SearchConfig(beam=3, nbest=3, alpha=0.0)
+    how = mh.DecodingConfig(beam=3, nbest=3, alpha=0.0)
     for key in range(20):
-        for one in scripted([key], [DecodingConstraints(8, least=5, forbidden=forbidden)], how)[0]:
+        for one in scripted([key], [DecodingConstraints(8, min_length=5, forbidden_phrases=forbidden)], how)[0]:
             text = one.tokens
             for phrase in forbidden:
                 assert all(tuple(text[n : n + len(phrase)]) != phrase for n in range(len(text)))
-            assert one.total == pytest.approx(total(key, text), abs=1e-4)
+            assert one.log_probability == pytest.approx(total(key, text), abs=1e-4)
 
 
 def test_the_guard_against_repetition_is_off_by_default() -> None:
     def repeats(no_repeat: int | None) -> int:
-        how = mh.SearchConfig(beam=2, no_repeat=no_repeat)
-        texts = [scripted([key], [DecodingConstraints(12, least=12)], how)[0][0].tokens for key in range(10)]
+        how = mh.DecodingConfig(beam=2, no_repeat_ngram=no_repeat)
+        texts = [scripted([key], [DecodingConstraints(12, min_length=12)], how)[0][0].tokens for key in range(10)]
         pairs = [list(itertools.pairwise(text)) for text in texts]
         return sum(len(own) - len(set(own)) for own in pairs)
 
@@ -209,8 +209,8 @@ def test_what_is_required_comes_out(
 ) -> None:
     phrases = tuple(map(tuple, required))
     limit = len(prefix) + sum(map(len, phrases)) + spare
-    wish = DecodingConstraints(limit, prefix=tuple(prefix), required=phrases)
-    found = scripted([key], [wish], mh.SearchConfig(beam=beam, nbest=1))[0]
+    wish = DecodingConstraints(limit, prefix=tuple(prefix), required_phrases=phrases)
+    found = scripted([key], [wish], mh.DecodingConfig(beam=beam, nbest=1))[0]
     assert len(found) == 1
     text = found[0].tokens
     assert text[: len(prefix)] == prefix
@@ -220,36 +220,36 @@ def test_what_is_required_comes_out(
         assert places, f"{phrase} is not in {text}"
         if len(phrase) == 1:
             assert len(places) >= phrases.count(phrase)
-    assert found[0].total == pytest.approx(total(key, text), abs=1e-4)
+    assert found[0].log_probability == pytest.approx(total(key, text), abs=1e-4)
 
 
 def test_only_the_beginning_of_a_word_follows_what_stands_apart() -> None:
     followers: dict[bool, set[int]] = {True: set(), False: set()}
     for key, apart in itertools.product(range(40), (True, False)):
         wish = DecodingConstraints(
-            6, least=5, required=((4,),), apart=((4,),) if apart else (), word_starts=frozenset({0, 3})
+            6, min_length=5, required_phrases=((4,),), whole_word_phrases=((4,),) if apart else (), word_start_ids=frozenset({0, 3})
         )
-        text = scripted([key], [wish], mh.SearchConfig(beam=3))[0][0].tokens
+        text = scripted([key], [wish], mh.DecodingConfig(beam=3))[0][0].tokens
         followers[apart] |= {after for one, after in itertools.pairwise(text) if one == 4}
     assert followers[True] <= {0, 3}
     assert followers[False] > {0, 3}
 
 
 def test_a_wide_beam_finds_the_best_with_what_is_required() -> None:
-    how = mh.SearchConfig(beam=130, alpha=0.0)
+    how = mh.DecodingConfig(beam=130, alpha=0.0)
     for key in range(12):
-        found = scripted([key], [DecodingConstraints(3, required=((4, 0),))], how)[0][0]
+        found = scripted([key], [DecodingConstraints(3, required_phrases=((4, 0),))], how)[0][0]
         has = [(s, t) for s, t in exhaustive(key, DecodingConstraints(3), 0.0) if (4, 0) in itertools.pairwise(t)]
         assert found.tokens == has[0][1]
 
 
 def test_what_is_drawn_follows_the_probabilities() -> None:
     words, draws = 4, 4000
-    how = mh.SearchConfig(temperature=1.0, nbest=draws)
+    how = mh.DecodingConfig(temperature=1.0, nbest=draws)
     found = scripted([5], [DecodingConstraints(1)], how, words, rows=draws)[0]
     p = log_p(5, [], words).exp()
     for word in range(words):
-        share = sum((one.tokens or [END])[0] == word for one in found) / draws
+        share = sum((one.tokens or [EOS_ID])[0] == word for one in found) / draws
         assert share == pytest.approx(p[word].item(), abs=0.035)
 
 
@@ -258,8 +258,8 @@ def test_top_k_and_top_p_leave_the_likeliest() -> None:
     p = log_p(5, []).exp()[order].cumsum(0).tolist()
 
     def drawn(**changes: Any) -> set[int]:
-        how = mh.SearchConfig(temperature=1.0, nbest=300, **changes)
-        return {(one.tokens or [END])[0] for one in scripted([5], [DecodingConstraints(1)], how)[0]}
+        how = mh.DecodingConfig(temperature=1.0, nbest=300, **changes)
+        return {(one.tokens or [EOS_ID])[0] for one in scripted([5], [DecodingConstraints(1)], how)[0]}
 
     assert drawn(top_k=1) == {order[0]}
     assert drawn(top_k=2) == set(order[:2])
@@ -269,11 +269,11 @@ def test_top_k_and_top_p_leave_the_likeliest() -> None:
 
 
 def test_other_seeds_draw_otherwise() -> None:
-    how = mh.SearchConfig(temperature=1.0)
-    texts = {tuple(scripted([1], [DecodingConstraints(9, least=9, seed=seed)], how)[0][0].tokens) for seed in range(9)}
+    how = mh.DecodingConfig(temperature=1.0)
+    texts = {tuple(scripted([1], [DecodingConstraints(9, min_length=9, seed=seed)], how)[0][0].tokens) for seed in range(9)}
     assert len(texts) > 6
-    again = scripted([1], [DecodingConstraints(9, least=9, seed=3)], how)
-    assert again == scripted([1], [DecodingConstraints(9, least=9, seed=3)], how)
+    again = scripted([1], [DecodingConstraints(9, min_length=9, seed=3)], how)
+    assert again == scripted([1], [DecodingConstraints(9, min_length=9, seed=3)], how)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -281,16 +281,16 @@ def test_a_model_whose_numbers_are_none_comes_to_an_end(beam: int) -> None:
     def step(tokens: Tensor, state: Script) -> tuple[Tensor, Script]:
         return torch.full((len(tokens), WORDS), math.nan), state
 
-    how = mh.SearchConfig(beam=beam)
+    how = mh.DecodingConfig(beam=beam)
     rows = [(0, ())] * beam
     assert search(step, lambda numbers, _: Script(beam, rows), [DecodingConstraints(4)], how, CPU) == [[]]
 
 
 def test_wrong_ways_to_search_are_refused() -> None:
     with pytest.raises(mh.RequestError, match=r"leave search\.temperature out"):
-        scripted([1], [DecodingConstraints(4, required=((3,),))], mh.SearchConfig(temperature=1.0))
+        scripted([1], [DecodingConstraints(4, required_phrases=((3,),))], mh.DecodingConfig(temperature=1.0))
     with pytest.raises(mh.ConfigError, match=r"search\.nbest is 5, but a beam of 4"):
-        mh.SearchConfig(nbest=5)
+        mh.DecodingConfig(nbest=5)
     with pytest.raises(mh.ConfigError, match=r"set search\.temperature"):
-        mh.SearchConfig(top_k=5)
-    assert replace(mh.SearchConfig(), temperature=0.5, nbest=9).width == 9
+        mh.DecodingConfig(top_k=5)
+    assert replace(mh.DecodingConfig(), temperature=0.5, nbest=9).num_hypotheses == 9

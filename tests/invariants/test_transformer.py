@@ -9,23 +9,23 @@ from torch import Tensor, nn
 
 import manyheads as mh
 from manyheads.model import attention, count_parameters
-from manyheads.model.encoder_decoder import initialize
+from manyheads.model.encoder_decoder import init_weights
 from manyheads.model.layers import Dropout, MultiHeadAttention
-from support.draw import WORDS, configs, model_of, pairs, sentences
+from support.draw import VOCAB_SIZE, transformer_configs, build_test_model, sentence_pairs, sentences
 
 Texts = list[list[int]]
-SMALL = mh.ModelConfig(vocabulary=WORDS, layers=2, d_model=8, d_ff=12, heads=2, dropout=0.0)
+SMALL = mh.ModelConfig(vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=12, heads=2, dropout=0.0)
 
 
 def close(a: Tensor, b: Tensor) -> None:
     torch.testing.assert_close(a, b, atol=1e-10, rtol=1e-10)
 
 
-@given(configs(), pairs(), st.data())
+@given(transformer_configs(), sentence_pairs(), st.data())
 def test_future_tokens_cannot_change_the_past(
     config: mh.ModelConfig, texts: tuple[Texts, Texts], data: st.DataObject
 ) -> None:
-    model, source = model_of(config), mh.Packed.of(texts[0])
+    model, source = build_test_model(config), mh.Packed.of(texts[0])
     before = texts[1]
     kept = [data.draw(st.integers(0, len(text))) for text in before]
     ends = data.draw(sentences(count=len(before)))
@@ -35,20 +35,20 @@ def test_future_tokens_cannot_change_the_past(
         close(a[:keep], b[:keep])
 
 
-@given(configs(), pairs())
+@given(transformer_configs(), sentence_pairs())
 def test_company_in_the_batch_changes_nothing(config: mh.ModelConfig, texts: tuple[Texts, Texts]) -> None:
-    model = model_of(config)
+    model = build_test_model(config)
     target = mh.Packed.of(texts[1])
     together = target.split(model(mh.Packed.of(texts[0]), target))
     for source, alone, logits in zip(*texts, together, strict=True):
         close(model(mh.Packed.of([source]), mh.Packed.of([alone])), logits)
 
 
-@given(configs(), pairs(), st.randoms(use_true_random=False))
+@given(transformer_configs(), sentence_pairs(), st.randoms(use_true_random=False))
 def test_the_order_of_the_sentences_changes_nothing(
     config: mh.ModelConfig, texts: tuple[Texts, Texts], chance: random.Random
 ) -> None:
-    model = model_of(config)
+    model = build_test_model(config)
     order = list(range(len(texts[0])))
     chance.shuffle(order)
     sources, targets = ([side[i] for i in order] for side in texts)
@@ -58,21 +58,21 @@ def test_the_order_of_the_sentences_changes_nothing(
         close(logits, as_given[place])
 
 
-@given(configs(), pairs())
+@given(transformer_configs(), sentence_pairs())
 def test_a_bound_above_the_longest_sentence_changes_nothing(
     config: mh.ModelConfig, texts: tuple[Texts, Texts]
 ) -> None:
-    model = model_of(config)
+    model = build_test_model(config)
     source, target = map(mh.Packed.of, texts)
-    loose = [replace(side, longest=side.longest + 3) for side in (source, target)]
+    loose = [replace(side, longest=side.max_length + 3) for side in (source, target)]
     close(model(*loose), model(source, target))
 
 
-@given(configs(normalization="layer"), pairs())
+@given(transformer_configs(normalization="layer"), sentence_pairs())
 def test_the_padded_model_learns_as_the_reference_does(
     config: mh.ModelConfig, texts: tuple[Texts, Texts]
 ) -> None:
-    model = model_of(config)
+    model = build_test_model(config)
     source, target = map(mh.Packed.of, texts)
     found = {}
     for path in ("padded", "reference"):
@@ -88,11 +88,11 @@ def test_the_padded_model_learns_as_the_reference_does(
 
 
 @pytest.mark.parametrize("path", ["padded", "reference"])
-@given(config=configs(), texts=pairs())
+@given(config=transformer_configs(), texts=sentence_pairs())
 def test_a_trace_changes_no_bit_and_holds_every_map(
     path: str, config: mh.ModelConfig, texts: tuple[Texts, Texts]
 ) -> None:
-    model, trace = model_of(config), mh.Trace()
+    model, trace = build_test_model(config), mh.Trace()
     source, target = map(mh.Packed.of, texts)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention, "choose_path", lambda *_: path)
@@ -138,7 +138,7 @@ def test_empty_sentences_and_empty_batches_are_legal(
     source, target = map(mh.Packed.of, texts)
     logits = model(source, target)
     logits.square().sum().backward()
-    assert logits.shape == (len(target.tokens), WORDS)
+    assert logits.shape == (len(target.tokens), VOCAB_SIZE)
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
@@ -220,8 +220,8 @@ def test_unscaled_attention_with_queries_divided_by_the_root_of_d_k_is_the_scale
     assert (scaled(source, target) - plain(source, target)).abs().max() > 1e-3
     for module in plain.modules():
         if isinstance(module, MultiHeadAttention):
-            module.w_q.weight.data /= SMALL.key_width**0.5
-            module.w_q.bias.data /= SMALL.key_width**0.5
+            module.w_q.weight.data /= SMALL.head_dim_k**0.5
+            module.w_q.bias.data /= SMALL.head_dim_k**0.5
     close(scaled(source, target), plain(source, target))
 
 
@@ -235,7 +235,7 @@ def test_attention_dropout_works_in_training_alone() -> None:
 
 
 def test_an_id_that_the_vocabulary_does_not_have_is_named() -> None:
-    with pytest.raises(mh.DataError, match=f"token id 40, but the vocabulary has {WORDS}"):
+    with pytest.raises(mh.DataError, match=f"token id 40, but the vocabulary has {VOCAB_SIZE}"):
         mh.Transformer(SMALL)(mh.Packed.of([[3, 40]]), mh.Packed.of([[1]]))
 
 
@@ -270,7 +270,7 @@ def test_sinusoids_have_no_end_and_learned_positions_say_where_theirs_is() -> No
 
 
 def test_without_positions_the_encoder_cannot_tell_the_order() -> None:
-    model = model_of(replace(SMALL, positions="none"))
+    model = build_test_model(replace(SMALL, positions="none"))
     forth, back = (model.encode(mh.Packed.of([text])).hidden for text in ([3, 4, 5], [5, 4, 3]))
     close(forth, back.flip(0))
 
@@ -282,12 +282,12 @@ def test_batch_normalization_of_a_single_training_token_is_refused() -> None:
 
 
 def test_initial_embeddings_have_unit_variance_once_scaled() -> None:
-    model = mh.Transformer(mh.ModelConfig(vocabulary=2000, layers=1, ties="none"))
+    model = mh.Transformer(mh.ModelConfig(vocab_size=2000, layers=1, tie_embeddings="none"))
     for matrix in (model.source_embedding.weight, model.target_embedding.weight, model.output.weight):
         assert (matrix.std() * 512**0.5).item() == pytest.approx(1, abs=0.01)
     w_1 = model.encoder[0].feed_forward.w_1
     xavier = (6 / (512 + 2048)) ** 0.5
-    assert w_1.weight.abs().max().item() == pytest.approx(model.config.initial_gain * xavier, rel=0.01)
+    assert w_1.weight.abs().max().item() == pytest.approx(model.config.init_gain * xavier, rel=0.01)
     assert (w_1.bias == 0).all()
 
 
@@ -295,13 +295,13 @@ def test_an_output_bias_begins_at_zero_and_is_counted() -> None:
     config = replace(SMALL, output_bias=True)
     assert (mh.Transformer(config).output.bias == 0).all()
     with_it, without = (count_parameters(one) for one in (config, SMALL))
-    assert with_it["total"] - without["total"] == config.target_size
-    assert with_it["embeddings_and_output"] - without["embeddings_and_output"] == config.target_size
+    assert with_it["total"] - without["total"] == config.output_vocab_size
+    assert with_it["embeddings_and_output"] - without["embeddings_and_output"] == config.output_vocab_size
 
 
 def test_a_gain_scales_what_multiplies_and_leaves_what_is_looked_up() -> None:
     torch.manual_seed(3)
-    config = mh.ModelConfig(vocabulary=20, layers=1, d_model=8, d_ff=16, heads=2)
+    config = mh.ModelConfig(vocab_size=20, layers=1, d_model=8, d_ff=16, heads=2)
     whole = mh.Transformer(replace(config, initial_gain=1.0))
     torch.manual_seed(3)
     half = mh.Transformer(replace(config, initial_gain=0.5))
@@ -315,5 +315,5 @@ def test_every_weight_is_initialized_in_one_function() -> None:
     model = mh.Transformer(config)
     for parameter in model.parameters():
         nn.init.constant_(parameter, torch.nan)
-    initialize(model)
+    init_weights(model)
     assert all(parameter.isfinite().all() for parameter in model.parameters())

@@ -55,7 +55,7 @@ def test_it_is_learned_to_the_last_sentence(task: Callable[[list[str]], list[str
             learning_rate=3e-3,
             validate_every=450,
             checkpoint_every=150,
-            average=1,
+            average_checkpoints=1,
         ),
     )
     train(config, tmp_path / "run", device="cpu")

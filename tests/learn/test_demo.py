@@ -20,9 +20,9 @@ def test_a_small_world_is_learned_to_the_letter(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(demo, "MODEL", replace(demo.MODEL, d_model=64, d_ff=256))
     small = replace(demo.TRAINING, steps=200, warmup=40, checkpoint_every=100, validate_every=100)
     monkeypatch.setattr(demo, "TRAINING", small)
-    found = demo.demo(tmp_path / "demo", "en-ko", 120, Progress)
+    found = demo.run_demo(tmp_path / "demo", "en-ko", 120, Progress)
     assert found is not None
-    assert found.exact >= 0.9, found.rows[:5]
+    assert found.exact_match >= 0.9, found.rows[:5]
     assert found.bleu.value > 90
     assert (found.model / "manyheads.json").exists()
     assert found.page == tmp_path / "demo" / "attention.html"
@@ -38,5 +38,5 @@ def test_the_demo_as_people_run_it_learns_nineteen_of_twenty(tmp_path: Path, pai
     found = re.search(r"500 held-out sentences: ([\d.]+)% exact, BLEU", done.stdout)
     assert found
     assert float(found[1]) >= 95
-    assert done.stdout.count("\n  ") >= demo.SHOWN
+    assert done.stdout.count("\n  ") >= demo.SHOWN_SENTENCES
     assert f"open file://{tmp_path}/demo/attention.html in a browser" in done.stdout

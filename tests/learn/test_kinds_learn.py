@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import manyheads as mh
-from manyheads.config import BEGIN, END
+from manyheads.config import BOS_ID, EOS_ID
 from manyheads.inference.torch_engine import TorchEngine
-from manyheads.model import make_model
+from manyheads.model import build_model
 from manyheads.search.beam import DecodingConstraints
 from manyheads.train.objective import Objective
-from manyheads.train.optimizer import Optimizer, gradient_norm
+from manyheads.train.optimizer import Optimizer, clip_grad_norm
 from manyheads.train.schedule import learning_rate
 
 WORDS = list(range(3, 11))
@@ -28,18 +28,18 @@ def trained(config: mh.ModelConfig, train: mh.TrainConfig, turned: bool) -> tupl
     """A model that has read so many batches of texts to copy or to turn round, and its losses."""
     torch.manual_seed(1)
     chance, losses = random.Random(1), []
-    model = make_model(config).train()
+    model = build_model(config).train()
     optimizer, objective = Optimizer(model, train), Objective(model, train)
     for step in range(1, train.steps + 1):
         sources = texts(chance, 40)
         targets = [text[::-1] if turned else text for text in sources]
-        labels = mh.Packed.of([[*text, END] for text in targets]).tokens
-        inputs = mh.Packed.of([[BEGIN, *text] for text in targets])
+        labels = mh.Packed.of([[*text, EOS_ID] for text in targets]).tokens
+        inputs = mh.Packed.of([[BOS_ID, *text] for text in targets])
         optimizer.zero_grad()
-        total, nll = objective(mh.Packed.of([[*text, END] for text in sources]), inputs, labels)
+        total, nll = objective(mh.Packed.of([[*text, EOS_ID] for text in sources]), inputs, labels)
         (total / len(labels)).backward()
-        gradient_norm(model, train.clip)
-        optimizer.set_rate(learning_rate(step, train, config.d_model))
+        clip_grad_norm(model, train.clip_norm)
+        optimizer.set_learning_rate(learning_rate(step, train, config.d_model))
         optimizer.step()
         losses.append(nll.item() / len(labels))
     return model.eval(), losses
@@ -49,7 +49,7 @@ def share_right(model: Any, turned: bool) -> float:
     """Of texts that are translated without a fault."""
     unseen = texts(random.Random(2), 100)
     wishes = [DecodingConstraints(12) for _ in unseen]
-    found = TorchEngine(model).search([[*text, END] for text in unseen], wishes, mh.SearchConfig(beam=1))
+    found = TorchEngine(model).search([[*text, EOS_ID] for text in unseen], wishes, mh.DecodingConfig(beam=1))
     wanted = [text[::-1] if turned else text for text in unseen]
     return sum(list(best[0].tokens) == text for best, text in zip(found, wanted, strict=True)) / len(unseen)
 
@@ -69,7 +69,7 @@ KINDS = {  # what is changed, whether texts are turned round, and after how many
 def test_each_kind_learns_to_copy_or_to_turn_round(name: str) -> None:
     keys, turned, steps = KINDS[name]
     train = mh.TrainConfig(
-        steps=steps, learning_rate=1e-2, warmup=20, schedule="linear", clip=1.0, label_smoothing=0.0
+        steps=steps, learning_rate=1e-2, warmup=20, schedule="linear", clip_norm=1.0, label_smoothing=0.0
     )
     model, losses = trained(mh.ModelConfig(**{**SIZES, **keys}), train, turned)
     assert share_right(model, turned) >= 0.8, losses[::20]

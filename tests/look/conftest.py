@@ -9,25 +9,25 @@ import manyheads as mh
 from manyheads import checkpoint
 from manyheads.config import SubwordConfig
 from manyheads.text.subwords import SubwordPair, Subwords
-from support.draw import stir
+from support.draw import randomize_weights
 
 SOURCE, TARGET = "I go home today.", "나는 오늘 집에 간다."
 CONFIG = mh.Config(
-    model=mh.ModelConfig(vocabulary=330, layers=2, d_model=16, d_ff=32, heads=4),
-    data=mh.DataConfig(longest=40),
-    search=mh.SearchConfig(extra_length=6),
+    model=mh.ModelConfig(vocab_size=330, layers=2, d_model=16, d_ff=32, heads=4),
+    data=mh.DataConfig(max_length=40),
+    decoding=mh.DecodingConfig(max_extra_length=6),
 )
 
 
 def save(folder: Path, seed: int, step: int, subwords: Subwords) -> Path:
     torch.manual_seed(seed)
     model = mh.Transformer(CONFIG.model)
-    stir(model)
+    randomize_weights(model)
     with torch.no_grad():
         model.output.weight[2] += 0.4  # the end comes within reason
     checkpoint.save(
         folder,
-        checkpoint.weights_of(model),
+        checkpoint.collect_weights(model),
         SubwordPair(subwords, subwords),
         CONFIG,
         step=step,
@@ -38,7 +38,7 @@ def save(folder: Path, seed: int, step: int, subwords: Subwords) -> Path:
 
 @pytest.fixture(scope="session")
 def subwords() -> Subwords:
-    return Subwords.train([SOURCE, TARGET, "We read a book at school."] * 20, SubwordConfig(vocabulary=330))
+    return Subwords.train([SOURCE, TARGET, "We read a book at school."] * 20, SubwordConfig(vocab_size=330))
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +51,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, subwords: Subwords) -> Path:
     """Three checkpoints, as a run leaves them."""
     folder = tmp_path_factory.mktemp("look") / "run"
     for step in (10, 20, 30):
-        save(checkpoint.checkpoint_folder(folder, step), step, step, subwords)
+        save(checkpoint.checkpoint_path(folder, step), step, step, subwords)
     return folder
 
 

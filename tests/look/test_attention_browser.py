@@ -22,7 +22,7 @@ from manyheads.look.attention_data import KINDS, described, in_words, stacked
 from manyheads.look.html import page as page_of
 from manyheads.look.html import write_page
 from manyheads.look.training_walk import through_training
-from support.attentions import NASTY, big, nasty
+from support.attentions import MARKUP_TOKENS, random_attention_data, with_markup_tokens
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -468,15 +468,15 @@ def test_axe_finds_no_serious_fault(
 
 @pytest.mark.heavy
 def test_nothing_that_a_token_holds_can_act(open_page: Open, attention: mh.Attention, tmp_path: Path) -> None:
-    data = described(nasty(attention), source=NASTY[0], target="</title><script>alert(2)</script>")
+    data = described(with_markup_tokens(attention), source=MARKUP_TOKENS[0], target="</title><script>alert(2)</script>")
     path = write_page(data, tmp_path / "page.html")
     for view in ("lines", "head", "grid", "table"):
         page = open_page(path, f"view={view}&tokens=1&kind=cross&step=1&token=0,0")
         assert page.locator("img").count() == 0
         assert page.locator("script").count() == 2
-        assert page.title().startswith(NASTY[0])
+        assert page.title().startswith(MARKUP_TOKENS[0])
     page = open_page(path, "view=lines&tokens=1")
-    assert token(page, 0, 0).get_attribute("aria-label") == NASTY[0]
+    assert token(page, 0, 0).get_attribute("aria-label") == MARKUP_TOKENS[0]
 
 
 @pytest.mark.heavy
@@ -499,7 +499,7 @@ def test_the_policy_stops_what_would_get_in_all_the_same(open_page: Open, path: 
 def test_a_hundred_tokens_of_the_largest_model_are_drawn_on_canvas_and_when_seen(
     open_page: Open, tmp_path: Path
 ) -> None:
-    page = open_page(write_page(big(), tmp_path / "page.html"))
+    page = open_page(write_page(random_attention_data(), tmp_path / "page.html"))
     assert page.locator(".picture canvas").count() == 1
     assert page.locator(".picture line").count() == 0
     token(page, 0, 50).hover()

@@ -16,7 +16,7 @@ from manyheads.look import html as pages
 from manyheads.look import notebook
 from manyheads.look.attention_data import described
 from manyheads.look.html import as_data, page, program, write_page
-from support.attentions import NASTY, big, nasty
+from support.attentions import MARKUP_TOKENS, random_attention_data, with_markup_tokens
 
 
 def parts(text: str) -> tuple[str, str, str, str]:
@@ -46,11 +46,11 @@ def test_the_policy_lets_this_script_and_this_style_in_and_nothing_else(attentio
 
 
 def test_no_token_can_be_markup(attention: mh.Attention) -> None:
-    data = described(nasty(attention), source="</title><script>alert(1)</script>", target=NASTY[0])
+    data = described(with_markup_tokens(attention), source="</title><script>alert(1)</script>", target=MARKUP_TOKENS[0])
     text = page(data)
     _, _, inside, _ = parts(text)
     assert not re.search("[<>&\u2028\u2029]", inside)
-    assert json.loads(inside)["tokens"]["source"][0] == NASTY[0]
+    assert json.loads(inside)["tokens"]["source"][0] == MARKUP_TOKENS[0]
     assert text.count("<script") == 2
     assert "<img" not in text
     assert "<title>&lt;/title&gt;&lt;script&gt;" in text
@@ -102,7 +102,7 @@ def test_both_languages_say_the_same_things() -> None:
 
 
 def test_a_hundred_tokens_of_the_largest_model_fit_a_page() -> None:
-    data = big()
+    data = random_attention_data()
     text = page(data)
     assert 20e6 < len(text.encode()) < 32e6
 
@@ -129,14 +129,14 @@ def test_show_is_a_frame_that_reaches_nothing_of_the_notebook(
     display.HTML = str  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
     monkeypatch.setitem(sys.modules, "IPython.display", display)
-    shown = nasty(attention).show(height=500)
+    shown = with_markup_tokens(attention).show(height=500)
     found = re.fullmatch(
         r'<div><iframe srcdoc="([^"]*)" sandbox="allow-scripts allow-downloads" title="Attention" '
         r'style="width: 100%; height: 500px; border: 0"></iframe></div>',
         shown,
     )
     assert found
-    assert html.unescape(found[1]) == page(described(nasty(attention)))
+    assert html.unescape(found[1]) == page(described(with_markup_tokens(attention)))
 
 
 def test_show_says_what_it_needs(attention: mh.Attention, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from manyheads.errors import RequestError
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.look.forward_walk import how_many, walked
 from manyheads.text.subwords import SubwordPair, Subwords
-from support.draw import stir
+from support.draw import randomize_weights
 
 SOURCE, TARGET = "I go home today.", "나는 오늘 집에 간다."
 ALL = 10**6
@@ -27,9 +27,9 @@ SHAPES: list[dict[str, Any]] = [
 
 def translator_of(subwords: Subwords, **changes: Any) -> mh.Translator:
     torch.manual_seed(3)
-    config = mh.ModelConfig(vocabulary=330, layers=2, d_model=16, d_ff=32, heads=4, **changes)
+    config = mh.ModelConfig(vocab_size=330, layers=2, d_model=16, d_ff=32, heads=4, **changes)
     model = mh.Transformer(config)
-    stir(model)
+    randomize_weights(model)
     engine = TorchEngine(model, torch.device("cpu"), "auto")
     return mh.Translator(engine, SubwordPair(subwords, subwords), {"source": "en", "target": "ko"})
 

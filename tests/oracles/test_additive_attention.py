@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 import manyheads as mh
-from manyheads.model.attention import Rule, attend
+from manyheads.model.attention import AttentionSpec, attend
 from manyheads.model.layers import MultiHeadAttention
 
 CONFIG = mh.ModelConfig(
-    vocabulary=5, d_model=6, heads=1, d_k=4, d_v=6, attention="additive", attention_dropout=0.0
+    vocab_size=5, d_model=6, heads=1, d_k=4, d_v=6, attention="additive", attention_dropout=0.0
 )
 
 
@@ -20,9 +20,9 @@ def test_additive_attention_is_the_hand_formula() -> None:
     """Number by number: two heads, d_k 3, every weight exp(score) / sum exp(score)."""
     q, k = torch.randn(2, 2, 2, 3, dtype=torch.float64)  # two tokens each
     v, energy = torch.randn(2, 2, 1, dtype=torch.float64), torch.randn(2, 3, dtype=torch.float64)
-    text, rule = mh.Packed.of([[0, 0]]), Rule("additive", energy_HK=energy)
+    text, rule = mh.Packed.of([[0, 0]]), AttentionSpec("additive", energy_HK=energy)
     for path in ("reference", "padded"):
-        out = attend(q, k, v, text, text, rule, path=path)
+        out = attend(q, k, v, text, text, rule, implementation=path)
         for i, h in product(range(2), range(2)):
             scores = [
                 sum(energy[h, c].item() * math.tanh(q[i, h, c].item() + k[j, h, c].item()) for c in range(3))

@@ -10,15 +10,15 @@ import pytest
 
 from manyheads import playground
 from manyheads.errors import DataError
-from manyheads.evaluate.evalb import COLLINS, Bracketing, Conventions, Counted, bracketing, judge
+from manyheads.evaluate.evalb import COLLINS, BracketScores, EvalbParameters, TreeBrackets, score_trees, score_tree
 from manyheads.text.trees import Leaf, Tree, parse
 
 # ---- EVALB's own sample (sample.gld, sample.tst, sample.prm) and the results that it is published with
 
 GOLD = "(S (A (P this)) (B (Q is) (A (R a) (T test))))"
 LONG = f"(S {' '.join(['(A (P this)) (B (Q is) (A (R a) (T test)))'] * 11)})"
-SAMPLE = Conventions(
-    deleted=("TOP", "-NONE-", ",", ":", "``", "''"),
+SAMPLE = EvalbParameters(
+    deleted_labels=("TOP", "-NONE-", ",", ":", "``", "''"),
     equal_labels=(("T", "TT"),),
     equal_words=(("This", "this"),),
 )
@@ -56,26 +56,26 @@ SENTENCES: list[tuple[str, str, tuple[object, ...]]] = [
 
 
 @pytest.fixture(scope="module")
-def sample() -> Bracketing:
+def sample() -> BracketScores:
     found = [parse(text) if text else None for _, text, _ in SENTENCES]
-    return bracketing([parse(gold) for gold, _, _ in SENTENCES], found, SAMPLE)
+    return score_trees([parse(gold) for gold, _, _ in SENTENCES], found, SAMPLE)
 
 
-def test_every_sentence_of_the_sample_is_judged_as_evalb_judges_it(sample: Bracketing) -> None:
+def test_every_sentence_of_the_sample_is_judged_as_evalb_judges_it(sample: BracketScores) -> None:
     for (_, text, row), one in zip(SENTENCES, sample.sentences, strict=True):
-        judged = (one.fault, one.matched, one.gold, one.found, one.crossing, one.words, one.tags)
+        judged = (one.status, one.matched, one.gold, one.found, one.crossing, one.words, one.tags)
         assert judged == row, text
 
 
-def test_the_summary_of_the_sample_is_the_published_one(sample: Bracketing) -> None:
+def test_the_summary_of_the_sample_is_the_published_one(sample: BracketScores) -> None:
     assert (len(sample.sentences), sample.errors, sample.skipped, len(sample.valid)) == (24, 5, 2, 17)
     shares = (sample.recall, sample.precision, sample.exact, sample.crossing, sample.tagging)
     assert [round(one, 2) for one in shares] == [87.76, 90.53, 52.94, 0.06, 98.15]
     assert sample.f1 == pytest.approx(2 * 87.7551 * 90.5263 / (87.7551 + 90.5263), abs=1e-4)
 
 
-def test_so_is_that_of_sentences_of_at_most_40_words(sample: Bracketing) -> None:
-    short = sample.up_to(40)
+def test_so_is_that_of_sentences_of_at_most_40_words(sample: BracketScores) -> None:
+    short = sample.with_max_length(40)
     assert (len(short.sentences), short.errors, short.skipped, len(short.valid)) == (23, 5, 2, 16)
     shares = (short.recall, short.precision, short.exact, short.tagging)
     assert [round(one, 2) for one in shares] == [81.25, 85.25, 50.0, 96.88]
@@ -87,8 +87,8 @@ CAT = "(TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps) (PRT (RP in))) (. .)))"
 
 
 def scores(gold: str, found: str) -> tuple[int, int, int]:
-    one = judge(parse(gold), parse(found))
-    assert not one.fault
+    one = score_tree(parse(gold), parse(found))
+    assert not one.status
     return one.matched, one.gold, one.found
 
 
@@ -124,11 +124,11 @@ def test_a_bracket_crosses_another_from_either_side(start: int, end: int, crossi
     inner = [f"(N {letter})" for letter in "abcd"]
     gold = f"(S {inner[0]} (X {inner[1]} {inner[2]}) {inner[3]})"
     inner[start:end] = [f"(Y {' '.join(inner[start:end])})"]
-    assert judge(parse(gold), parse(f"(S {' '.join(inner)})")).crossing == crossing
+    assert score_tree(parse(gold), parse(f"(S {' '.join(inner)})")).crossing == crossing
 
 
 def test_a_trace_is_no_word_of_a_sentence_but_punctuation_is() -> None:
-    assert judge(parse(CAT.replace("(. .)", "(-NONE- *) (. .)")), parse(CAT)).length == 5
+    assert score_tree(parse(CAT.replace("(. .)", "(-NONE- *) (. .)")), parse(CAT)).length == 5
 
 
 def test_brackets_over_nothing_but_punctuation_are_none() -> None:
@@ -136,11 +136,11 @@ def test_brackets_over_nothing_but_punctuation_are_none() -> None:
 
 
 def test_a_sentence_of_punctuation_alone_is_skipped() -> None:
-    assert judge(parse("(TOP (. .))"), parse("(TOP (. .))")).fault == "skipped"
+    assert score_tree(parse("(TOP (. .))"), parse("(TOP (. .))")).status == "skipped"
 
 
 def test_a_punctuation_tag_on_one_side_alone_is_an_error() -> None:
-    assert judge(parse(CAT), parse(CAT.replace("(. .)", "(NN .)"))).fault == "error"
+    assert score_tree(parse(CAT), parse(CAT.replace("(. .)", "(NN .)"))).status == "error"
 
 
 def test_f1_of_one_wrong_attachment() -> None:
@@ -157,7 +157,7 @@ def test_f1_of_one_wrong_attachment() -> None:
         "(TOP (S (NP (PRP I)) (VP (VBD saw) (NP (NP (DT the) (NN man)) "
         "(PP (IN with) (NP (DT a) (NN telescope))))) (. .)))"
     )
-    score = bracketing([parse(gold)], [parse(found)])
+    score = score_trees([parse(gold)], [parse(found)])
     assert (score.recall, score.precision) == pytest.approx((100.0, 100 * 6 / 7))
     assert score.f1 == pytest.approx(100 * 12 / 13)
     assert score.exact == 0
@@ -165,18 +165,18 @@ def test_f1_of_one_wrong_attachment() -> None:
 
 
 def test_nothing_found_is_no_division_by_zero() -> None:
-    score = bracketing([parse(CAT)], [None])
+    score = score_trees([parse(CAT)], [None])
     assert (score.f1, score.recall, score.precision, score.exact, score.tagging) == (0, 0, 0, 0, 0)
     assert score.skipped == 1
 
 
 def test_the_signature_says_what_was_deleted_and_equal() -> None:
-    assert bracketing([], []).signature == "EVALB|deleted:TOP -NONE- , : `` '' .|equal:ADVP=PRT"
+    assert score_trees([], []).signature == "EVALB|deleted:TOP -NONE- , : `` '' .|equal:ADVP=PRT"
 
 
 def test_as_many_trees_are_judged_as_there_are() -> None:
     with pytest.raises(DataError, match="1 gold trees, but 2 to judge"):
-        bracketing([parse(CAT)], [None, None])
+        score_trees([parse(CAT)], [None, None])
 
 
 # ---- other scorers, on gold trees and damaged copies of them
@@ -187,7 +187,7 @@ def damaged(tree: Tree, chance: random.Random) -> Tree:
 
     def change(one: Tree | Leaf) -> list[Tree | Leaf]:
         if isinstance(one, Leaf):
-            return [Leaf("XX", one.word) if chance.random() < 0.1 and one.tag not in COLLINS.deleted else one]
+            return [Leaf("XX", one.word) if chance.random() < 0.1 and one.tag not in COLLINS.deleted_labels else one]
         inside = [made for child in one.children for made in change(child)]
         draw = chance.random()
         if draw < 0.1:
@@ -211,9 +211,9 @@ def pairs_of_trees(count: int) -> tuple[list[Tree], list[Tree]]:
 def test_pyevalb_counts_the_same_where_its_conventions_are_ours() -> None:
     """It deletes nothing and takes equal brackets for one; so there are neither here."""
     scorer, parser = pytest.importorskip("PYEVALB.scorer"), pytest.importorskip("PYEVALB.parser")
-    plain, compared = Conventions(deleted=(), equal_labels=()), 0
+    plain, compared = EvalbParameters(deleted_labels=(), equal_labels=()), 0
     for one, other in zip(*pairs_of_trees(2000), strict=True):
-        ours = judge(one, other, plain)
+        ours = score_tree(one, other, plain)
         twice = [tree for tree in (one, other) if len(set(spans(tree))) < len(spans(tree))]
         if twice:
             continue
@@ -226,7 +226,7 @@ def test_pyevalb_counts_the_same_where_its_conventions_are_ours() -> None:
 
 
 def spans(tree: Tree) -> list[tuple[str, int, int]]:
-    return Counted(tree, Conventions(deleted=(), equal_labels=())).spans
+    return TreeBrackets(tree, EvalbParameters(deleted_labels=(), equal_labels=())).spans
 
 
 @pytest.mark.heavy
@@ -235,7 +235,7 @@ def test_evalb_itself_gives_the_same_summary(tmp_path: Path) -> None:
     gold, found = pairs_of_trees(2000)
     for name, trees in (("gold", gold), ("found", found)):
         (tmp_path / name).write_text("".join(f"{tree}\n" for tree in trees), encoding="utf-8")
-    rules = [f"DELETE_LABEL {label}" for label in COLLINS.deleted]
+    rules = [f"DELETE_LABEL {label}" for label in COLLINS.deleted_labels]
     rules += [f"EQ_LABEL {one} {other}" for one, other in COLLINS.equal_labels]
     rules += ["LABELED 1", "MAX_ERROR 10", "CUTOFF_LEN 40", "DELETE_LABEL_FOR_LENGTH -NONE-"]
     (tmp_path / "collins.prm").write_text("\n".join(rules) + "\n")
@@ -243,7 +243,7 @@ def test_evalb_itself_gives_the_same_summary(tmp_path: Path) -> None:
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     summary = told.partition("-- All --")[2].partition("-- len")[0]
     numbers = dict(re.findall(r"^(.+?) += +([\d.]+)$", summary, flags=re.M))
-    ours = bracketing(gold, found)
+    ours = score_trees(gold, found)
     assert float(numbers["Number of Valid sentence"]) == len(ours.valid)
     for name, value in (
         ("Bracketing Recall", ours.recall),

@@ -8,14 +8,14 @@ from torch import Tensor
 
 import manyheads as mh
 from manyheads.model.baselines.convolution import Convolution
-from support.draw import WORDS, model_of, stir
+from support.draw import VOCAB_SIZE, build_test_model, randomize_weights
 
 SOURCE, TARGET = [3, 4, 5, 6], [1, 7, 8]
 
 
 def stirred(**keys: Any) -> Any:
-    model = model_of(mh.ModelConfig(vocabulary=WORDS, d_model=6, d_ff=4, **keys))
-    stir(model)
+    model = build_test_model(mh.ModelConfig(vocab_size=VOCAB_SIZE, d_model=6, d_ff=4, **keys))
+    randomize_weights(model)
     return model
 
 

@@ -18,42 +18,42 @@ import torch.nn.functional as F
 
 import manyheads as mh
 from manyheads import checkpoint
-from manyheads.config import BEGIN, END, SPECIAL_TOKENS, SubwordConfig
+from manyheads.config import BOS_ID, EOS_ID, NUM_SPECIAL_TOKENS, SubwordConfig
 from manyheads.export.ctranslate2 import to_ctranslate2
 from manyheads.inference import ctranslate2_engine as engine_room
-from manyheads.inference.ctranslate2_engine import CTranslate2Engine, convert, converted
+from manyheads.inference.ctranslate2_engine import CTranslate2Engine, convert, ensure_converted
 from manyheads.inference.torch_engine import TorchEngine
-from manyheads.search.beam import Hypothesis, DecodingConstraints, penalty, search
+from manyheads.search.beam import Hypothesis, DecodingConstraints, length_penalty, search
 from manyheads.text.subwords import SubwordPair, Subwords
-from support.draw import stir
+from support.draw import randomize_weights
 
 TEXT = ["the cat sat on the mat", "a dog ran home to sleep", "we go by sea and by land"] * 5
-SMALL = Subwords.train(TEXT, SubwordConfig(vocabulary=30, byte_fallback=False))
-OTHER = Subwords.train(TEXT, SubwordConfig(vocabulary=33, byte_fallback=False))
-CONFIG = mh.ModelConfig(vocabulary=30, layers=2, d_model=16, d_ff=24, heads=4, dropout=0.0)
+SMALL = Subwords.train(TEXT, SubwordConfig(vocab_size=30, byte_fallback=False))
+OTHER = Subwords.train(TEXT, SubwordConfig(vocab_size=33, byte_fallback=False))
+CONFIG = mh.ModelConfig(vocab_size=30, layers=2, d_model=16, d_ff=24, heads=4, dropout=0.0)
 FAR = 60  # a limit that nothing here reaches
-SearchConfig = mh.SearchConfig
+SearchConfig = mh.DecodingConfig
 
 
 def save(folder: Path, model: mh.Transformer) -> Path:
-    apart = model.config.source_size != model.config.target_size
+    apart = model.config.input_vocab_size != model.config.output_vocab_size
     pair = SubwordPair(OTHER, SMALL) if apart else SubwordPair(SMALL, SMALL)
     told: dict[str, Any] = {"step": 1, "languages": {"source": "en", "target": "ko"}}
     config = mh.Config(model=model.config)
-    checkpoint.save(folder, checkpoint.weights_of(model), pair, config, **told)
+    checkpoint.save(folder, checkpoint.collect_weights(model), pair, config, **told)
     return folder
 
 
 def stirred(config: mh.ModelConfig) -> mh.Transformer:
     model = mh.Transformer(config).eval()
-    stir(model)
+    randomize_weights(model)
     return model
 
 
 def draw_sources(count: int, size: int = 30, longest: int = 8) -> list[list[int]]:
     chance = random.Random(5)
-    words = range(SPECIAL_TOKENS, size)
-    return [[*chance.choices(words, k=chance.randint(1, longest)), END] for _ in range(count)]
+    words = range(NUM_SPECIAL_TOKENS, size)
+    return [[*chance.choices(words, k=chance.randint(1, longest)), EOS_ID] for _ in range(count)]
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +65,8 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, mh.Transfor
     adam = torch.optim.Adam(model.parameters(), lr=5e-3)
     for _ in range(120):
         texts = [chance.choices(range(3, 30), k=chance.randint(1, 8)) for _ in range(32)]
-        source, labels = (mh.Packed.of([[*text, END] for text in texts]) for _ in range(2))
-        logits = model(source, mh.Packed.of([[BEGIN, *text] for text in texts]))
+        source, labels = (mh.Packed.of([[*text, EOS_ID] for text in texts]) for _ in range(2))
+        logits = model(source, mh.Packed.of([[BOS_ID, *text] for text in texts]))
         loss = F.cross_entropy(logits, labels.tokens)
         adam.zero_grad()
         loss.backward()
@@ -79,17 +79,17 @@ def engine(learned: tuple[Path, mh.Transformer]) -> CTranslate2Engine:
     return CTranslate2Engine(learned[0], threads=1)
 
 
-OurSearch = Callable[[list[list[int]], list[DecodingConstraints], mh.SearchConfig], list[list[Hypothesis]]]
+OurSearch = Callable[[list[list[int]], list[DecodingConstraints], mh.DecodingConfig], list[list[Hypothesis]]]
 
 
 @pytest.fixture(scope="module")
 def ours(learned: tuple[Path, mh.Transformer]) -> OurSearch:
     model = learned[1]
 
-    def run(sources: list[list[int]], wishes: list[DecodingConstraints], how: mh.SearchConfig) -> list[list[Hypothesis]]:
+    def run(sources: list[list[int]], wishes: list[DecodingConstraints], how: mh.DecodingConfig) -> list[list[Hypothesis]]:
         def begin(numbers: list[int], state: Any) -> Any:
             memory = model.encode(mh.Packed.of([sources[number] for number in numbers]))
-            return model.start(memory, how.width) if state is None else state.admit(memory)
+            return model.start(memory, how.num_hypotheses) if state is None else state.admit(memory)
 
         return search(model.step, begin, wishes, how, torch.device("cpu"))
 
@@ -134,7 +134,7 @@ def test_forced_decoding_gives_our_scores(tmp_path: Path, changes: dict[str, Any
         pytest.skip("this version's models have no such key")
     model = stirred(config)
     judge = CTranslate2Engine(save(tmp_path / "model", model), threads=1)
-    sources = [*draw_sources(9, config.source_size), [END]]
+    sources = [*draw_sources(9, config.input_vocab_size), [EOS_ID]]
     targets = [source[:-1] for source in draw_sources(9)[::-1]] + [[]]
     for theirs, mine in zip(
         judge.score(sources, targets), TorchEngine(model).score(sources, targets), strict=True
@@ -150,7 +150,7 @@ def test_pieces_that_are_alike_or_missing_get_texts_of_their_own() -> None:
         def piece(self, one: int) -> str:
             return ["<unk>", "<s>", "</s>", "a", "a"][one]
 
-    pieces = engine_room.distinct_pieces(Alike(), 7)  # type: ignore[arg-type]
+    pieces = engine_room.unique_pieces(Alike(), 7)  # type: ignore[arg-type]
     assert pieces[:4] == ["<unk>", "<s>", "</s>", "a"]
     assert len(set(pieces)) == 7
 
@@ -175,12 +175,12 @@ def test_greedy_search_is_ours(engine: CTranslate2Engine, ours: OurSearch) -> No
     for wishes, changes in (
         ([DecodingConstraints(FAR)] * 40, {}),
         ([DecodingConstraints(number % 5) for number in range(40)], {}),
-        ([DecodingConstraints(FAR, least=9)] * 40, {}),
-        ([DecodingConstraints(7, least=7)] * 40, {}),
+        ([DecodingConstraints(FAR, min_length=9)] * 40, {}),
+        ([DecodingConstraints(7, min_length=7)] * 40, {}),
         ([DecodingConstraints(FAR, prefix=(5, 9)[: number % 3]) for number in range(40)], {}),
         ([DecodingConstraints(1, prefix=(5, 9, 4))] * 40, {}),
-        ([DecodingConstraints(FAR, forbidden=(tuple(tokens[:2]),) if tokens else ()) for tokens in plain], {}),
-        ([DecodingConstraints(FAR, forbidden=((7,), (9, 10)))] * 40, {}),
+        ([DecodingConstraints(FAR, forbidden_phrases=(tuple(tokens[:2]),) if tokens else ()) for tokens in plain], {}),
+        ([DecodingConstraints(FAR, forbidden_phrases=((7,), (9, 10)))] * 40, {}),
         ([DecodingConstraints(FAR)] * 40, {"no_repeat": 1}),
         ([DecodingConstraints(FAR)] * 40, {"no_repeat": 2}),
     ):
@@ -192,7 +192,7 @@ def test_greedy_search_is_ours(engine: CTranslate2Engine, ours: OurSearch) -> No
 
 def test_a_result_does_not_depend_on_what_else_is_asked(engine: CTranslate2Engine) -> None:
     sources = draw_sources(24)
-    wishes = [DecodingConstraints(FAR), DecodingConstraints(3), DecodingConstraints(70, prefix=(5,)), DecodingConstraints(20, forbidden=((6,),)), DecodingConstraints(200, least=4)] * 5
+    wishes = [DecodingConstraints(FAR), DecodingConstraints(3), DecodingConstraints(70, prefix=(5,)), DecodingConstraints(20, forbidden_phrases=((6,),)), DecodingConstraints(200, min_length=4)] * 5
     for how in (SearchConfig(beam=1), SearchConfig(beam=4, nbest=2), SearchConfig(beam=3, alpha=0.0)):
         together = engine.search(sources, wishes[:24], how)
         alone = [engine.search([s], [w], how)[0] for s, w in zip(sources, wishes, strict=False)]
@@ -210,8 +210,8 @@ def test_its_n_best_are_ranked_by_our_formula(
         assert len(some) == 4
         for one in some:
             total = forced(learned, source, one.tokens)
-            assert one.total == pytest.approx(total, abs=1e-4)
-            assert one.score == pytest.approx(total / penalty(len(one.tokens) + 1, alpha), abs=1e-4)
+            assert one.log_probability == pytest.approx(total, abs=1e-4)
+            assert one.score == pytest.approx(total / length_penalty(len(one.tokens) + 1, alpha), abs=1e-4)
         assert [one.score for one in some] == sorted((one.score for one in some), reverse=True)
 
 
@@ -234,18 +234,18 @@ def test_what_is_cut_or_bent_has_the_score_of_forced_decoding(
     for wish in (
         DecodingConstraints(2),
         DecodingConstraints(0),
-        DecodingConstraints(9, least=9),
+        DecodingConstraints(9, min_length=9),
         DecodingConstraints(FAR, prefix=(5, 9)),
-        DecodingConstraints(FAR, forbidden=((7,),)),
+        DecodingConstraints(FAR, forbidden_phrases=((7,),)),
         DecodingConstraints(2, prefix=(4, 5, 6)),
     ):
         for source, some in zip(sources, engine.search(sources, [wish] * 20, how), strict=True):
             assert some
             for one in some:
-                assert wish.least <= len(one.tokens) <= wish.limit
-                assert tuple(one.tokens[: len(wish.prefix)]) == wish.prefix[: wish.limit]
-                assert not {(token,) for token in one.tokens} & set(wish.forbidden)
-                assert one.total == pytest.approx(forced(learned, source, one.tokens), abs=1e-4)
+                assert wish.min_length <= len(one.tokens) <= wish.max_length
+                assert tuple(one.tokens[: len(wish.prefix)]) == wish.prefix[: wish.max_length]
+                assert not {(token,) for token in one.tokens} & set(wish.forbidden_phrases)
+                assert one.log_probability == pytest.approx(forced(learned, source, one.tokens), abs=1e-4)
 
 
 def test_a_beam_wider_than_the_vocabulary_finds_what_ours_finds(
@@ -278,11 +278,11 @@ def test_a_list_is_ranked_by_what_its_results_are_in_the_end(engine: CTranslate2
     mixed = 0
     for wishes in (
         [DecodingConstraints(len(source) - 1) for source in sources],
-        [DecodingConstraints(6, least=6)] * 40,
-        [DecodingConstraints(FAR, forbidden=((7,), (9,), (11,)))] * 40,
+        [DecodingConstraints(6, min_length=6)] * 40,
+        [DecodingConstraints(FAR, forbidden_phrases=((7,), (9,), (11,)))] * 40,
     ):
         for some, wish in zip(engine.search(sources, wishes, how), wishes, strict=True):
-            mixed += len({len(one.tokens) == wish.limit for one in some}) == 2
+            mixed += len({len(one.tokens) == wish.max_length for one in some}) == 2
             assert [one.score for one in some] == sorted((one.score for one in some), reverse=True)
     assert mixed > 5
 
@@ -296,7 +296,7 @@ def test_one_that_was_cut_is_not_preferred_because_its_end_was_not_counted(
     mixed = [
         number
         for number, wish in enumerate(wishes)
-        if len({len(one.tokens) == wish.limit for one in lists[number]}) == 2
+        if len({len(one.tokens) == wish.max_length for one in lists[number]}) == 2
     ]
 
     def chosen() -> list[list[int]]:
@@ -314,19 +314,19 @@ def test_scores_are_computed_as_far_as_they_are_asked_for(
     learned: tuple[Path, mh.Transformer], engine: CTranslate2Engine, beam: int
 ) -> None:
     sources, how = draw_sources(20), SearchConfig(beam=beam, nbest=beam)
-    for wish in (DecodingConstraints(FAR), DecodingConstraints(5, least=5)):
+    for wish in (DecodingConstraints(FAR), DecodingConstraints(5, min_length=5)):
         wishes = [wish] * 20
         total, tokens, none = (
             engine.search(sources, wishes, how, scores=which) for which in ("total", "tokens", "none")
         )
         assert texts(total) == texts(tokens) == texts(none)
         assert scores(total) == pytest.approx(scores(tokens), abs=1e-4)
-        assert any(one.token_scores for some in total for one in some) == bool(wish.least)
+        assert any(one.token_scores for some in total for one in some) == bool(wish.min_length)
         expected = TorchEngine(learned[1]).score(sources, [some[0].tokens for some in tokens])
         for some, each in zip(tokens, expected, strict=True):
             assert some[0].token_scores == pytest.approx(each, abs=1e-4)
-            assert some[0].total == pytest.approx(sum(each), abs=1e-4)
-        if wish.least and beam == 1:
+            assert some[0].log_probability == pytest.approx(sum(each), abs=1e-4)
+        if wish.min_length and beam == 1:
             assert all(map(math.isnan, scores(none)))
 
 
@@ -335,13 +335,13 @@ def test_an_empty_source_comes_out_empty_and_nothing_gives_nothing(
 ) -> None:
     for how in (SearchConfig(beam=1), SearchConfig(beam=4, nbest=4)):
         assert engine.search([], [], how) == []
-        (empty,), other = engine.search([[END], [5, 6, END]], [DecodingConstraints(FAR)] * 2, how)
+        (empty,), other = engine.search([[EOS_ID], [5, 6, EOS_ID]], [DecodingConstraints(FAR)] * 2, how)
         assert empty.tokens == []
-        assert empty.total == pytest.approx(forced(learned, [END], []), abs=1e-4)
+        assert empty.log_probability == pytest.approx(forced(learned, [EOS_ID], []), abs=1e-4)
         assert other[0].tokens
-        begun = engine.search([[END]], [DecodingConstraints(FAR, prefix=(5, 6))], how)[0][0]
+        begun = engine.search([[EOS_ID]], [DecodingConstraints(FAR, prefix=(5, 6))], how)[0][0]
         assert begun.tokens[:2] == [5, 6]
-        assert begun.total == pytest.approx(forced(learned, [END], begun.tokens), abs=1e-4)
+        assert begun.log_probability == pytest.approx(forced(learned, [EOS_ID], begun.tokens), abs=1e-4)
     assert engine.score([], []) == []
 
 
@@ -381,31 +381,31 @@ def test_eight_bits_are_near_and_the_name_says_so(
 
 
 def which_conversion(folder: Path) -> int:
-    return (folder / engine_room.MARKER).stat().st_ino
+    return (folder / engine_room.CONVERSION_MANIFEST).stat().st_ino
 
 
 def test_a_conversion_is_kept_beside_the_model_and_renewed_with_it(tmp_path: Path) -> None:
     folder = save(tmp_path / "model", stirred(CONFIG))
-    place = converted(folder)
+    place = ensure_converted(folder)
     assert place == tmp_path / "model.ctranslate2"
     made = which_conversion(place)
-    assert converted(folder) == place
+    assert ensure_converted(folder) == place
     assert which_conversion(place) == made
-    before = CTranslate2Engine(folder).score([[5, END]], [[6]])
+    before = CTranslate2Engine(folder).score([[5, EOS_ID]], [[6]])
     model = stirred(CONFIG)
     save(folder, model)
-    after = CTranslate2Engine(folder).score([[5, END]], [[6]])
+    after = CTranslate2Engine(folder).score([[5, EOS_ID]], [[6]])
     assert which_conversion(place) != made
     assert after != before
-    assert after[0] == pytest.approx(TorchEngine(model).score([[5, END]], [[6]])[0], abs=1e-4)
+    assert after[0] == pytest.approx(TorchEngine(model).score([[5, EOS_ID]], [[6]])[0], abs=1e-4)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.ctranslate2"]
 
 
 @pytest.mark.parametrize("harm", ["damage", "loss", "other format", "no JSON"])
 def test_a_conversion_that_is_not_sound_is_made_anew(tmp_path: Path, harm: str) -> None:
     folder = save(tmp_path / "model", stirred(CONFIG))
-    place = converted(folder)
-    made, weights, marker = which_conversion(place), place / "model.bin", place / engine_room.MARKER
+    place = ensure_converted(folder)
+    made, weights, marker = which_conversion(place), place / "model.bin", place / engine_room.CONVERSION_MANIFEST
     if harm == "damage":
         weights.write_bytes(weights.read_bytes()[:-1] + b"x")
     elif harm == "loss":
@@ -415,7 +415,7 @@ def test_a_conversion_that_is_not_sound_is_made_anew(tmp_path: Path, harm: str) 
     else:
         marker.write_text("{")
         with pytest.raises(mh.DataError, match="no folder of ours"):  # it might be anybody's
-            converted(folder)
+            ensure_converted(folder)
         return
     CTranslate2Engine(folder)
     assert which_conversion(place) != made
@@ -437,7 +437,7 @@ def test_a_place_that_cannot_be_written_is_named_with_the_way_out(
         ):
             CTranslate2Engine(folder)
     convert(folder, tmp_path / "elsewhere")
-    source, target = [[5, 6, END]], [[7]]
+    source, target = [[5, 6, EOS_ID]], [[7]]
     direct = CTranslate2Engine(tmp_path / "elsewhere").score(source, target)
     assert direct == CTranslate2Engine(folder).score(source, target)
     with pytest.raises(mh.DataError, match="exists already"):
@@ -451,7 +451,7 @@ def test_an_export_is_verified_and_stands_alone(tmp_path: Path) -> None:
     model = stirred(CONFIG)
     checks = to_ctranslate2(save(tmp_path / "model", model), tmp_path / "out")
     assert len(checks) == 8
-    assert all(abs(one.ours - one.theirs) < 1e-3 for one in checks)
+    assert all(abs(one.our_score - one.their_score) < 1e-3 for one in checks)
     assert SubwordPair.load(tmp_path / "out").source.sha256 == SMALL.sha256
     told = engine_room.describe(tmp_path / "out")
     mine = engine_room.describe(tmp_path / "model")
@@ -460,9 +460,9 @@ def test_an_export_is_verified_and_stands_alone(tmp_path: Path) -> None:
     import ctranslate2
 
     plain = ctranslate2.Translator(str(tmp_path / "out"), compute_type="float32")
-    pieces = [SMALL.piece(one) for one in (5, 6, END)]
+    pieces = [SMALL.piece(one) for one in (5, 6, EOS_ID)]
     found = plain.score_batch([pieces], [[SMALL.piece(7)]])[0].log_probs
-    assert found == pytest.approx(TorchEngine(model).score([[5, 6, END]], [[7]])[0], abs=1e-4)
+    assert found == pytest.approx(TorchEngine(model).score([[5, 6, EOS_ID]], [[7]])[0], abs=1e-4)
 
 
 def test_an_export_that_is_another_model_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -515,15 +515,15 @@ def test_what_it_cannot_represent_is_refused_by_key(
 def test_an_unknown_activation_is_refused_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(engine_room.ACTIVATIONS, "gelu")
     with pytest.raises(mh.RequestError, match=r"model\.activation is 'gelu'"):
-        engine_room.check_representable(replace(CONFIG, activation="gelu"))
+        engine_room.check_convertible(replace(CONFIG, activation="gelu"))
 
 
 def test_what_the_engine_lacks_is_refused_by_name(engine: CTranslate2Engine) -> None:
-    source, wish, how = [5, 6, END], DecodingConstraints(FAR), SearchConfig(beam=1)
-    too_long = [5] * 4096 + [END]
+    source, wish, how = [5, 6, EOS_ID], DecodingConstraints(FAR), SearchConfig(beam=1)
+    too_long = [5] * 4096 + [EOS_ID]
     for sources, wishes, asked, message in (
         ([source], [wish], replace(how, temperature=1.0), r"search\.temperature is 1\.0.*torch engine"),
-        ([source], [DecodingConstraints(FAR, required=((5,),))], how, "required in the output.*torch engine"),
+        ([source], [DecodingConstraints(FAR, required_phrases=((5,),))], how, "required in the output.*torch engine"),
         ([too_long], [wish], how, "a source of 4097 tokens.*has 4096 positions"),
         ([[]], [wish], how, "a source without a token"),
     ):
@@ -537,17 +537,17 @@ def test_what_the_engine_lacks_is_refused_by_name(engine: CTranslate2Engine) -> 
         with pytest.raises(mh.RequestError, match=message):
             engine.score(sources, targets)
     with pytest.raises(mh.DataError, match="token id 30, but the vocabulary has 30"):
-        engine.search([[30, END]], [wish], how)
+        engine.search([[30, EOS_ID]], [wish], how)
 
 
 def test_the_longest_that_is_allowed_is_not_cut(
     learned: tuple[Path, mh.Transformer], engine: CTranslate2Engine
 ) -> None:
     """CTranslate2 by itself would read 1,024 tokens of the source."""
-    source = [*random.Random(0).choices(range(3, 30), k=1200), END]
+    source = [*random.Random(0).choices(range(3, 30), k=1200), EOS_ID]
     assert sum(engine.score([source], [[5]])[0]) == pytest.approx(forced(learned, source, [5]), abs=1e-3)
-    found = engine.search([source], [DecodingConstraints(4095)], SearchConfig(beam=1, extra_length=0))
-    assert found[0][0].total == pytest.approx(forced(learned, source, found[0][0].tokens), rel=1e-4)
+    found = engine.search([source], [DecodingConstraints(4095)], SearchConfig(beam=1, max_extra_length=0))
+    assert found[0][0].log_probability == pytest.approx(forced(learned, source, found[0][0].tokens), rel=1e-4)
 
 
 def test_an_unknown_compute_type_is_refused(learned: tuple[Path, mh.Transformer]) -> None:
@@ -560,7 +560,7 @@ def test_an_unknown_compute_type_is_refused(learned: tuple[Path, mh.Transformer]
 def test_a_compute_type_that_the_cpu_lacks_is_refused(
     learned: tuple[Path, mh.Transformer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_room.library(), "get_supported_compute_types", lambda device: {"float32"})
+    monkeypatch.setattr(engine_room.import_ctranslate2(), "get_supported_compute_types", lambda device: {"float32"})
     with pytest.raises(mh.RequestError, match="this CPU cannot compute in int8, but in float32"):
         CTranslate2Engine(learned[0], "int8")
 

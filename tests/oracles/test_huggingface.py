@@ -15,18 +15,18 @@ from torch import Tensor
 
 import manyheads as mh
 from manyheads import checkpoint
-from manyheads.config import BEGIN, END, UNKNOWN, Recipe, SearchConfig, SubwordConfig
+from manyheads.config import BOS_ID, EOS_ID, UNK_ID, Recipe, DecodingConfig, SubwordConfig
 from manyheads.data.prepare import prepare
 from manyheads.export import from_huggingface as importing
 from manyheads.export import to_huggingface as exporting
 from manyheads.export.from_huggingface import from_huggingface
 from manyheads.export.to_huggingface import to_huggingface
-from manyheads.search.beam import Hypothesis, DecodingConstraints, greedy, search
+from manyheads.search.beam import Hypothesis, DecodingConstraints, greedy_search, search
 from manyheads.text.subwords import SubwordPair, Subwords
 from manyheads.train.log import read_log
 from manyheads.train.loss import chunked_loss
 from manyheads.train.run import train
-from support.draw import stir
+from support.draw import randomize_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 
@@ -35,11 +35,11 @@ ENGLISH = [f"{who} {does} {n} {what}." for n in range(9) for who in ("She", "Min
 KOREAN = [f"{who} {what} {n}개를 {does}." for n in range(9) for who in ("그녀는", "미나는", "고양이가")
           for does in ("본다", "산다") for what in ("책", "초록 사과", "집")]  # fmt: skip
 TEXTS = ["She buys 7 houses.", "고양이가 초록 사과 3개를 본다.", "뷁 漢字 é 🙂 never seen", "a", ""]
-BOTH = Subwords.train([*ENGLISH, *KOREAN], SubwordConfig(vocabulary=400))
+BOTH = Subwords.train([*ENGLISH, *KOREAN], SubwordConfig(vocab_size=400))
 JOINT = SubwordPair(BOTH, BOTH)
 APART = SubwordPair(
-    Subwords.train(ENGLISH, SubwordConfig(vocabulary=320)),
-    Subwords.train(KOREAN, SubwordConfig(vocabulary=300, kind="unigram")),
+    Subwords.train(ENGLISH, SubwordConfig(vocab_size=320)),
+    Subwords.train(KOREAN, SubwordConfig(vocab_size=300, algorithm="unigram")),
 )
 LANGUAGES = {"source": "en", "target": "ko"}
 MODEL = {"layers": 2, "d_model": 32, "d_ff": 48, "heads": 4}
@@ -54,19 +54,19 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 def saved(folder: Path, subwords: SubwordPair = JOINT, **model: Any) -> mh.Transformer:
     """A model folder with weights that matter; with an output bias its sentences end soon."""
     torch.manual_seed(1)
-    config = mh.Config(model=checkpoint.fitted(mh.ModelConfig(**{**MODEL, **model}), subwords))
+    config = mh.Config(model=checkpoint.fit_to_vocabulary(mh.ModelConfig(**{**MODEL, **model}), subwords))
     made = mh.Transformer(config.model).eval()
     enliven(made)
     if config.model.output_bias:
-        made.output.bias.data[END] = 4.0
-    weights = checkpoint.weights_of(made)
+        made.output.bias.data[EOS_ID] = 4.0
+    weights = checkpoint.collect_weights(made)
     checkpoint.save(folder, weights, subwords, config, step=7, languages=LANGUAGES)
     return made
 
 
 def enliven(model: torch.nn.Module) -> None:
     """Weights that matter, and biases that do not decide everything."""
-    stir(model)
+    randomize_weights(model)
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             parameter.data *= 0.1
@@ -91,7 +91,7 @@ def drawn(subwords: SubwordPair, count: int = 6) -> tuple[list[list[int]], list[
     def draw(one: Subwords) -> list[list[int]]:
         return [torch.randint(3, len(one), (1 + 3 * n,)).tolist() for n in range(count)]
 
-    return [[*ids, END] for ids in draw(subwords.source)], [[BEGIN, *ids] for ids in draw(subwords.target)]
+    return [[*ids, EOS_ID] for ids in draw(subwords.source)], [[BOS_ID, *ids] for ids in draw(subwords.target)]
 
 
 def padded(sentences: list[list[int]], pad: int) -> dict[str, Tensor]:
@@ -118,8 +118,8 @@ def padded(sentences: list[list[int]], pad: int) -> dict[str, Tensor]:
 def test_an_export_gives_our_logits(tmp_path: Path, subwords: SubwordPair, model: dict[str, Any]) -> None:
     ours = saved(tmp_path / "ours", subwords, **model)
     checks = to_huggingface(tmp_path / "ours", tmp_path / "theirs")
-    assert max(abs(one.ours - one.theirs) for one in checks) < 1e-3
-    assert len({round(one.ours, 3) for one in checks}) == len(checks) == 8
+    assert max(abs(one.our_score - one.their_score) for one in checks) < 1e-3
+    assert len({round(one.our_score, 3) for one in checks}) == len(checks) == 8
     sources, targets = drawn(subwords)
     source, target = mh.Packed.of(sources), mh.Packed.of(targets)
     for dtype, tolerance in ((torch.float32, 5e-5), (torch.float64, 2e-6)):  # their positions are float32's
@@ -148,10 +148,10 @@ def test_their_tokenizer_gives_our_ids_and_our_text(tmp_path: Path, subwords: Su
     assert (theirs.source_lang, theirs.target_lang) == ("en", "ko")
     for text in TEXTS:
         mine = subwords.source.encode(text)
-        assert theirs(text)["input_ids"] == [*mine, END]
+        assert theirs(text)["input_ids"] == [*mine, EOS_ID]
         mine = subwords.target.encode(text)
-        assert theirs(text_target=text)["input_ids"] == [*mine, END]
-        assert theirs.decode([BEGIN, *mine, END][1:], skip_special_tokens=True) == subwords.target.decode(
+        assert theirs(text_target=text)["input_ids"] == [*mine, EOS_ID]
+        assert theirs.decode([BOS_ID, *mine, EOS_ID][1:], skip_special_tokens=True) == subwords.target.decode(
             mine
         )
     theirs.punc_normalizer = None  # what sacremoses would be, if it were asked
@@ -160,16 +160,16 @@ def test_their_tokenizer_gives_our_ids_and_our_text(tmp_path: Path, subwords: Su
     assert theirs.pad_token_id == pad == batch["input_ids"].max()
 
 
-def searched(ours: mh.Transformer, sources: list[list[int]], how: SearchConfig) -> list[list[Hypothesis]]:
+def searched(ours: mh.Transformer, sources: list[list[int]], how: DecodingConfig) -> list[list[Hypothesis]]:
     def open_sentences(numbers: list[int], state: Any) -> Any:
         memory = ours.encode(mh.Packed.of([sources[number] for number in numbers]))
-        return ours.start(memory, how.width) if state is None else state.admit(memory)
+        return ours.start(memory, how.num_hypotheses) if state is None else state.admit(memory)
 
     return search(ours.step, open_sentences, [DecodingConstraints(60)] * len(sources), how, torch.device("cpu"))
 
 
 def without_specials(ids: Tensor, pad: int) -> list[int]:
-    return [one for one in ids.tolist()[1:] if one not in (END, pad)]
+    return [one for one in ids.tolist()[1:] if one not in (EOS_ID, pad)]
 
 
 def test_their_greedy_search_writes_our_tokens(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_their_greedy_search_writes_our_tokens(tmp_path: Path) -> None:
     sources, _ = drawn(JOINT)
     with torch.no_grad():
         state = ours.start(ours.encode(mh.Packed.of(sources)))
-        mine = greedy(ours.step, state, [60] * len(sources), torch.device("cpu"))
+        mine = greedy_search(ours.step, state, [60] * len(sources), torch.device("cpu"))
     theirs = marian.generate(**padded(sources, 400), num_beams=1, do_sample=False, max_length=70)
     assert [without_specials(ids, 400) for ids in theirs] == mine
     assert len({tuple(ids) for ids in mine}) > 1
@@ -193,7 +193,7 @@ def test_their_beam_search_finds_our_n_best_with_our_scores_where_lengths_do_not
     to_huggingface(tmp_path / "ours", tmp_path / "theirs")
     marian = opened(tmp_path / "theirs")
     sources, _ = drawn(JOINT)
-    mine = searched(ours, sources, SearchConfig(beam=4, nbest=4, alpha=0.0))
+    mine = searched(ours, sources, DecodingConfig(beam=4, nbest=4, alpha=0.0))
     theirs = marian.generate(
         **padded(sources, 400),
         num_beams=4,
@@ -258,7 +258,7 @@ def test_out_and_in_again_is_the_same_model(tmp_path: Path, model: dict[str, Any
     to_huggingface(tmp_path / "ours", tmp_path / "theirs")
     from_huggingface(tmp_path / "theirs", tmp_path / "again")
     before, after = (checkpoint.load_model(tmp_path / name) for name in ("ours", "again"))
-    weights, again = (checkpoint.weights_of(one[0]) for one in (before, after))
+    weights, again = (checkpoint.collect_weights(one[0]) for one in (before, after))
     assert weights.keys() == again.keys()
     assert all(torch.equal(weights[name], again[name]) for name in weights)
     assert after[1].joint
@@ -343,14 +343,14 @@ def opus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def read(opus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("read") / "ours"
     checks = from_huggingface(opus, out)
-    assert max(abs(one.ours - one.theirs) for one in checks) < 1e-3
+    assert max(abs(one.our_score - one.their_score) for one in checks) < 1e-3
     return out
 
 
 def as_theirs(opus: Path, subwords: Subwords, ids: list[int]) -> list[int]:
     """Our ids in theirs, by the names of the words."""
     words = json.loads((opus / "vocab.json").read_text())
-    names = {UNKNOWN: "<unk>", BEGIN: "<pad>", END: "</s>"}
+    names = {UNK_ID: "<unk>", BOS_ID: "<pad>", EOS_ID: "</s>"}
     pieces = [names.get(one, subwords.piece(one)) for one in ids]
     return [words.get(piece.removeprefix("▁") if ">>" in piece else piece, 1) for piece in pieces]
 
@@ -363,23 +363,23 @@ def test_an_opus_folder_is_read_with_its_scores(opus: Path, read: Path) -> None:
     assert subwords.same_ids
     assert told.languages == {"source": "en", "target": "mul"}
     model = told.config.model
-    assert (model.activation, model.output_bias, model.ties) == ("swish", True, "three-way")
-    assert (model.vocabulary, told.config.data.longest) == (marian.config.vocab_size + len(FORGOTTEN), 64)
-    known = [one for one in range(3, model.vocabulary) if subwords.target.piece(one) not in FORGOTTEN]
+    assert (model.activation, model.output_bias, model.tie_embeddings) == ("swish", True, "three-way")
+    assert (model.vocab_size, told.config.data.max_length) == (marian.config.vocab_size + len(FORGOTTEN), 64)
+    known = [one for one in range(3, model.vocab_size) if subwords.target.piece(one) not in FORGOTTEN]
     for length in (1, 5, 20):
         target = [known[one] for one in torch.randint(len(known), (length,)).tolist()]
-        source = torch.randint(3, model.vocabulary, (length,)).tolist()
+        source = torch.randint(3, model.vocab_size, (length,)).tolist()
         with torch.no_grad():
-            mine = ours(mh.Packed.of([[*source, END]]), mh.Packed.of([[BEGIN, *target]])).log_softmax(-1)
+            mine = ours(mh.Packed.of([[*source, EOS_ID]]), mh.Packed.of([[BOS_ID, *target]])).log_softmax(-1)
             theirs = marian(
-                input_ids=torch.tensor([as_theirs(opus, subwords.source, [*source, END])]),
-                decoder_input_ids=torch.tensor([as_theirs(opus, subwords.target, [BEGIN, *target])]),
+                input_ids=torch.tensor([as_theirs(opus, subwords.source, [*source, EOS_ID])]),
+                decoder_input_ids=torch.tensor([as_theirs(opus, subwords.target, [BOS_ID, *target])]),
             ).logits[0]
         theirs[:, pad] = -torch.inf
-        order = as_theirs(opus, subwords.target, [UNKNOWN, END, *known])
+        order = as_theirs(opus, subwords.target, [UNK_ID, EOS_ID, *known])
         theirs = theirs.log_softmax(-1)[:, order]
-        torch.testing.assert_close(mine[:, [UNKNOWN, END, *known]], theirs, atol=1e-5, rtol=1e-5)
-        others = [BEGIN, *(one for one in range(3, model.vocabulary) if one not in known)]
+        torch.testing.assert_close(mine[:, [UNK_ID, EOS_ID, *known]], theirs, atol=1e-5, rtol=1e-5)
+        others = [BOS_ID, *(one for one in range(3, model.vocab_size) if one not in known)]
         assert (mine[:, others] < -9000).all()
 
 
@@ -391,13 +391,13 @@ def test_text_of_an_opus_folder_gives_their_ids(opus: Path, read: Path) -> None:
     for text in texts:
         mine = subwords.source.encode(text)
         seen |= {*mine}
-        assert as_theirs(opus, subwords.source, [*mine, END]) == theirs(text)["input_ids"]
-    assert UNKNOWN in seen
+        assert as_theirs(opus, subwords.source, [*mine, EOS_ID]) == theirs(text)["input_ids"]
+    assert UNK_ID in seen
     assert {subwords.source.piece(one) for one in seen} > {"▁>>kor<<", "▁green", "본", "그녀는"}
     for text in KOREAN:
         if "고양이" not in text:
             mine, expected = subwords.target.encode(text), theirs(text_target=text)["input_ids"]
-            assert as_theirs(opus, subwords.target, [*mine, END]) == expected
+            assert as_theirs(opus, subwords.target, [*mine, EOS_ID]) == expected
             assert subwords.target.decode(mine) == theirs.decode(expected, skip_special_tokens=True) == text
 
 
@@ -405,7 +405,7 @@ def test_a_target_is_split_around_pieces_that_cannot_be_written(read: Path) -> N
     target = checkpoint.read_subwords(read).target
     text = "고양이가 책 3개를 본다."
     ids = target.encode(text)
-    assert UNKNOWN not in ids
+    assert UNK_ID not in ids
     assert "▁고양이가" not in {target.piece(one) for one in ids}
     assert target.decode(ids) == text
 
@@ -424,8 +424,8 @@ def test_an_opus_folder_translates_alike(opus: Path, read: Path) -> None:
     batch = theirs(texts, padding=True, return_tensors="pt")
     found = marian.generate(**batch, num_beams=1, do_sample=False, max_length=60)
     with torch.no_grad():
-        state = ours.start(ours.encode(mh.Packed.of([[*subwords.source.encode(t), END] for t in texts])))
-        mine = greedy(ours.step, state, [58] * len(texts), torch.device("cpu"))  # begin and end make 60
+        state = ours.start(ours.encode(mh.Packed.of([[*subwords.source.encode(t), EOS_ID] for t in texts])))
+        mine = greedy_search(ours.step, state, [58] * len(texts), torch.device("cpu"))  # begin and end make 60
     for ids, expected in zip(mine, found.tolist(), strict=True):
         end = expected.index(0)
         assert as_theirs(opus, subwords.target, ids) == expected[1:end]
@@ -439,19 +439,19 @@ def test_an_import_goes_out_again(read: Path, opus: Path, tmp_path: Path) -> Non
     text = ">>kor<< She sees 3 books."
     assert tokenizer(tmp_path / "again")(text)["input_ids"] == [
         *checkpoint.read_subwords(read).source.encode(text),
-        END,
+        EOS_ID,
     ]
 
 
 def test_fine_tuning_keeps_the_one_matrix_of_an_import(read: Path) -> None:
     _, subwords, told = checkpoint.load_model(read)
-    fitted = checkpoint.fitted(replace(told.config.model, vocabulary=37_000), subwords)
+    fitted = checkpoint.fit_to_vocabulary(replace(told.config.model, vocabulary=37_000), subwords)
     assert fitted == told.config.model
     tuned = mh.Transformer(fitted)
-    checkpoint.begin_with(tuned, subwords, read)
-    labels = torch.tensor([*subwords.target.encode(KOREAN[0]), END])
-    source = mh.Packed.of([[*subwords.source.encode(ENGLISH[0]), END]])
-    hidden = tuned.hidden(source, mh.Packed.of([[BEGIN, *labels[:-1].tolist()]]))
+    checkpoint.load_initial_weights(tuned, subwords, read)
+    labels = torch.tensor([*subwords.target.encode(KOREAN[0]), EOS_ID])
+    source = mh.Packed.of([[*subwords.source.encode(ENGLISH[0]), EOS_ID]])
+    hidden = tuned.hidden(source, mh.Packed.of([[BOS_ID, *labels[:-1].tolist()]]))
     loss = chunked_loss(hidden, tuned.output, labels, mh.TrainConfig())
     loss.total.backward()
     assert loss.perplexity < 1e6  # and not exp(1e4), as for a label that can never be written
@@ -459,10 +459,10 @@ def test_fine_tuning_keeps_the_one_matrix_of_an_import(read: Path) -> None:
 
 
 def test_two_vocabularies_of_one_size_do_not_share_a_matrix() -> None:
-    other = Subwords.train(KOREAN, SubwordConfig(vocabulary=320))
+    other = Subwords.train(KOREAN, SubwordConfig(vocab_size=320))
     pair = SubwordPair(APART.source, other)
     assert len(pair.source) == len(pair.target)
-    assert checkpoint.fitted(mh.ModelConfig(), pair).ties == "two-way"
+    assert checkpoint.fit_to_vocabulary(mh.ModelConfig(), pair).tie_embeddings == "two-way"
 
 
 @pytest.mark.heavy
@@ -481,15 +481,15 @@ def test_an_import_is_trained_on(read: Path, tmp_path: Path) -> None:
         model=mh.ModelConfig(**model),
         data=mh.DataConfig(folder=str(tmp_path / "data"), batch_tokens=300),
         train=mh.TrainConfig(
-            steps=20, learning_rate=5e-3, warmup=4, log_every=1, start_from=str(read), bleu_sentences=3
+            steps=20, learning_rate=5e-3, warmup=4, log_every=1, init_from=str(read), bleu_sentences=3
         ),
     )
     train(config, tmp_path / "run", device="cpu")
     losses = [line["loss"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "train"]
     assert losses[-1] < losses[0] - 0.5
     tuned, _, told = checkpoint.load_model(tmp_path / "run" / "model")
-    assert told.config.model.ties == "three-way"
-    assert tuned.output.bias[BEGIN] < -9000
+    assert told.config.model.tie_embeddings == "three-way"
+    assert tuned.output.bias[BOS_ID] < -9000
 
 
 # ---- what is refused
@@ -645,4 +645,4 @@ def test_an_import_that_is_not_the_same_model_is_not_kept(
 def test_what_is_no_language_is_undetermined(
     opus: Path, given: str | None, code: str, tmp_path: Path
 ) -> None:
-    assert importing.Told(opus, {}, {"target_lang": given}).language("target") == code
+    assert importing.MarianFolder(opus, {}, {"target_lang": given}).language("target") == code

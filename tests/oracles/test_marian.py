@@ -8,10 +8,10 @@ from torch import nn
 
 import manyheads as mh
 from manyheads.model.layers import MultiHeadAttention
-from manyheads.model.positions import sinusoids
-from support.draw import stir
+from manyheads.model.positions import sinusoidal_encoding
+from support.draw import randomize_weights
 
-CONFIG = mh.ModelConfig(vocabulary=50, layers=2, d_model=16, d_ff=24, heads=4, dropout=0.0)
+CONFIG = mh.ModelConfig(vocab_size=50, layers=2, d_model=16, d_ff=24, heads=4, dropout=0.0)
 PAD = 49
 
 
@@ -27,7 +27,7 @@ def marian(monkeypatch: pytest.MonkeyPatch) -> nn.Module:
         for key, value in (("layers", c.layers), ("attention_heads", c.heads), ("ffn_dim", c.d_ff))
     }
     config = transformers.MarianConfig(
-        vocab_size=c.vocabulary,
+        vocab_size=c.vocab_size,
         d_model=c.d_model,
         **each_side,
         activation_function="relu",
@@ -53,7 +53,7 @@ def copy_weights(ours: mh.Transformer, marian: nn.Module) -> None:
 
     copy(ours.source_embedding, marian.model.shared)
     for stack in (marian.model.encoder, marian.model.decoder):
-        table = sinusoids(torch.arange(32), ours.config.d_model)
+        table = sinusoidal_encoding(torch.arange(32), ours.config.d_model)
         stack.embed_positions.weight = nn.Parameter(table.to(marian.dtype), requires_grad=False)
     for side in ("encoder", "decoder"):
         for mine, theirs in zip(getattr(ours, side), getattr(marian.model, side).layers, strict=True):
@@ -70,13 +70,13 @@ def copy_weights(ours: mh.Transformer, marian: nn.Module) -> None:
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])
 def test_same_weights_same_logits(marian: nn.Module, dtype: torch.dtype, tolerance: float) -> None:
     ours = mh.Transformer(CONFIG).to(dtype).eval()
-    stir(ours)
+    randomize_weights(ours)
     marian = marian.to(dtype)
     copy_weights(ours, marian)
     source, target = mh.Packed.of([[3, 4, 5, 2], [6, 2]]), mh.Packed.of([[1, 7], [1, 8, 9, 10]])
 
     def padded(text: mh.Packed) -> tuple[torch.Tensor, torch.Tensor]:
-        real = torch.arange(text.longest)[None] < text.lengths[:, None]
+        real = torch.arange(text.max_length)[None] < text.lengths[:, None]
         return text.pad(text.tokens).masked_fill(~real, PAD), real.long()
 
     source_ids, source_mask = padded(source)

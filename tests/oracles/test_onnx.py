@@ -21,23 +21,23 @@ from hypothesis import strategies as st
 import manyheads as mh
 from manyheads import atomic_io as folders
 from manyheads import checkpoint
-from manyheads.config import BEGIN, END, SubwordConfig
+from manyheads.config import BOS_ID, EOS_ID, SubwordConfig
 from manyheads.export import onnx as export
-from manyheads.export.onnx_run import MANIFEST, OnnxModel, State
+from manyheads.export.onnx_run import MANIFEST, OnnxModel, OnnxDecoderState
 from manyheads.inference.torch_engine import TorchEngine
-from manyheads.model.positions import sinusoids
-from manyheads.search.beam import Limits, DecodingConstraints, greedy, search
+from manyheads.model.positions import sinusoidal_encoding
+from manyheads.search.beam import SearchLimits, DecodingConstraints, greedy_search, search
 from manyheads.text.subwords import SubwordPair, Subwords
-from support.draw import configs, stir
+from support.draw import transformer_configs, randomize_weights
 
 TEXTS = ["나는 집에 간다.", "I go home.", "우리는 학교에 간다."] * 10
-SUBWORDS = Subwords.train(TEXTS, SubwordConfig(vocabulary=300))
-OTHERS = Subwords.train(TEXTS, SubwordConfig(vocabulary=290))
+SUBWORDS = Subwords.train(TEXTS, SubwordConfig(vocab_size=300))
+OTHERS = Subwords.train(TEXTS, SubwordConfig(vocab_size=290))
 JOINT, APART = SubwordPair(SUBWORDS, SUBWORDS), SubwordPair(SUBWORDS, OTHERS)
-SMALL = mh.ModelConfig(vocabulary=300, layers=2, d_model=16, d_ff=24, heads=4, dropout=0.0)
+SMALL = mh.ModelConfig(vocab_size=300, layers=2, d_model=16, d_ff=24, heads=4, dropout=0.0)
 SOURCES = [[5, 6, 7, 8, 9, 10, 2], [2], [11, 12, 2], [], [280, 3, 4, 150, 2]]
 CHANCE = random.Random(5)
-MANY = [[*CHANCE.sample(range(3, 300), CHANCE.randrange(8)), END] for _ in range(20)] + SOURCES
+MANY = [[*CHANCE.sample(range(3, 300), CHANCE.randrange(8)), EOS_ID] for _ in range(20)] + SOURCES
 LIMITS = [CHANCE.randrange(15) for _ in MANY]
 TOLERANCE = {"atol": 1e-5, "rtol": 1e-4}
 
@@ -46,17 +46,17 @@ def saved(folder: Path, config: mh.ModelConfig = SMALL, subwords: SubwordPair = 
     """A model folder, whose weights and statistics are none of those that a model begins with."""
     torch.manual_seed(3)
     model = mh.Transformer(config).eval()
-    stir(model)
+    randomize_weights(model)
     with torch.no_grad():
-        model.output.weight[END] *= 3  # else a random model never ends of itself
+        model.output.weight[EOS_ID] *= 3  # else a random model never ends of itself
     for name, buffer in model.named_buffers():
         if "running" in name:
             buffer.uniform_(0.5, 2)
     checkpoint.save(
         folder,
-        checkpoint.weights_of(model),
+        checkpoint.collect_weights(model),
         subwords,
-        mh.Config(model=config, data=mh.DataConfig(longest=40), search=mh.SearchConfig(extra_length=9)),
+        mh.Config(model=config, data=mh.DataConfig(max_length=40), decoding=mh.DecodingConfig(max_extra_length=9)),
         step=7,
         languages={"source": "en", "target": "ko"},
     )
@@ -94,8 +94,8 @@ def assert_same(ours: torch.Tensor, theirs: np.ndarray[Any, Any]) -> None:
 @given(st.data())
 def test_every_model_gives_the_same_logits_step_by_step(data: st.DataObject) -> None:
     """Whatever the config allows: norms, positions, windows, widths, ties; hypotheses that change places."""
-    config = data.draw(configs(vocabulary=300, source_vocabulary=None, target_vocabulary=None))
-    if apart := config.ties != "three-way" and data.draw(st.booleans()):
+    config = data.draw(transformer_configs(vocabulary=300, source_vocabulary=None, target_vocabulary=None))
+    if apart := config.tie_embeddings != "three-way" and data.draw(st.booleans()):
         config = replace(config, source_vocabulary=300, target_vocabulary=290)
     width = data.draw(st.sampled_from([1, 3]))
     token = st.integers(0, 289)
@@ -120,7 +120,7 @@ def test_a_batch_of_mixed_lengths_gives_what_each_gives_alone(both: Any, width: 
     together = theirs.encode(SOURCES, width)
     alone = [theirs.encode([source], width) for source in SOURCES]
     state = ours.start(ours.encode(mh.Packed.of(SOURCES)), width)
-    tokens = np.full(len(SOURCES) * width, BEGIN)
+    tokens = np.full(len(SOURCES) * width, BOS_ID)
     for _ in range(12):
         logits, state = ours.step(torch.from_numpy(tokens), state)
         judged, together = theirs.step(tokens, together)
@@ -148,7 +148,7 @@ def test_rows_of_different_age_lie_in_one_batch(tmp_path: Path, window: int | No
             [getattr(old, name), np.pad(getattr(new, name), room, constant_values=9)], axis=1
         )
 
-    mixed = State(
+    mixed = OnnxDecoderState(
         rows("past_keys", 3),
         rows("past_values", 3),
         np.array([4, 1]),
@@ -166,14 +166,14 @@ def test_positions_have_no_end_and_stay_exact(both: Any) -> None:
     import onnxruntime
 
     places = np.array([0, 1, 2, 1000, 123_456])
-    graph = export.Graph(torch.nn.Identity())
-    graph.result("encoding", export.sinusoids(graph, "places", 16))
+    graph = export.GraphBuilder(torch.nn.Identity())
+    graph.name_output("encoding", export.sinusoids(graph, "places", 16))
     port = onnx.helper.make_tensor_value_info
     given = [port("places", onnx.TensorProto.INT64, ["L"])]
-    made = graph.file("positions", given, [port("encoding", onnx.TensorProto.FLOAT, ["L", 16])])
+    made = graph.serialize("positions", given, [port("encoding", onnx.TensorProto.FLOAT, ["L", 16])])
     session = onnxruntime.InferenceSession(made, providers=["CPUExecutionProvider"])
     found = session.run(None, {"places": places})[0]
-    np.testing.assert_allclose(found, sinusoids(torch.from_numpy(places), 16), atol=1e-7)
+    np.testing.assert_allclose(found, sinusoidal_encoding(torch.from_numpy(places), 16), atol=1e-7)
 
     ours, theirs = both
     source = [3 + place % 290 for place in range(1500)]
@@ -218,7 +218,7 @@ def test_swish_and_a_bias_of_the_output_are_followed(tmp_path: Path, monkeypatch
 def test_greedy_search_is_ours(both: Any) -> None:
     ours, theirs = both
     state = ours.start(ours.encode(mh.Packed.of(MANY)))
-    expected = greedy(ours.step, state, LIMITS, torch.device("cpu"))
+    expected = greedy_search(ours.step, state, LIMITS, torch.device("cpu"))
     assert theirs.greedy(MANY, LIMITS) == expected
     assert_some_end_of_themselves(expected)
 
@@ -237,7 +237,7 @@ def test_beam_search_is_ours(both: Any, width: int, alpha: float) -> None:
     def begun(numbers: list[int], _: Any) -> Any:
         return ours.start(ours.encode(mh.Packed.of([MANY[number] for number in numbers])), width)
 
-    how, together = mh.SearchConfig(beam=width, alpha=alpha), Limits(rows=width * len(MANY))
+    how, together = mh.DecodingConfig(beam=width, alpha=alpha), SearchLimits(max_rows=width * len(MANY))
     wishes = [DecodingConstraints(limit) for limit in LIMITS]
     expected = [best[0] for best in search(ours.step, begun, wishes, how, torch.device("cpu"), together)]
     found = [theirs.beam(source, limit, width, alpha) for source, limit in zip(MANY, LIMITS, strict=True)]
@@ -274,7 +274,7 @@ def test_beam_search_stops_exactly_where_ours_does(seed: int, width: int, alpha:
         lambda tokens, state: (torch.from_numpy(model.table_KK)[tokens], state),
         lambda numbers, state: model.encode([[]]),
         [DecodingConstraints(limit)],
-        mh.SearchConfig(beam=width, alpha=alpha),
+        mh.DecodingConfig(beam=width, alpha=alpha),
         torch.device("cpu"),
     )[0][0]
     tokens, score = model.beam([], limit, width, alpha)
@@ -380,7 +380,7 @@ def test_the_scores_of_both_are_handed_back(tmp_path: Path) -> None:
     saved(tmp_path / "model")
     checks = export.to_onnx(tmp_path / "model", tmp_path / "onnx")
     assert len(checks) == 8
-    assert all(abs(check.ours - check.theirs) < 1e-3 for check in checks)
+    assert all(abs(check.our_score - check.their_score) < 1e-3 for check in checks)
 
 
 def test_an_export_that_is_another_model_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,7 +455,7 @@ def test_files_that_are_no_graphs_of_ours_are_refused(folder: Path) -> None:
         (decoder.read_bytes(), "not a graph of ours"),
     ):
         encoder.write_bytes(foreign)
-        changed(folder, lambda told: told["files"].update({encoder.name: folders.fingerprint(encoder)}))
+        changed(folder, lambda told: told["files"].update({encoder.name: folders.hash_file(encoder)}))
         with pytest.raises(mh.CheckpointError, match=rf"encoder\.onnx: .*{message}"):
             OnnxModel(folder)
     encoder.write_bytes(whole)
@@ -464,7 +464,7 @@ def test_files_that_are_no_graphs_of_ours_are_refused(folder: Path) -> None:
 
 
 def test_what_has_no_operators_is_refused_by_its_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(export, "KNOWN", export.KNOWN - {"window"})
+    monkeypatch.setattr(export, "KNOWN", export.SUPPORTED_KEYS - {"window"})
     saved(tmp_path / "model", replace(SMALL, window=3))
     with pytest.raises(mh.RequestError, match=r"model\.window is 3, but ONNX export knows None only"):
         export.to_onnx(tmp_path / "model", tmp_path / "onnx")
@@ -480,7 +480,7 @@ def test_what_has_no_operators_is_refused_by_its_key(monkeypatch: pytest.MonkeyP
 def test_every_key_of_a_model_is_known_or_must_have_its_default() -> None:
     """Whoever adds a key to ModelConfig decides here whether the graphs follow it."""
     refused = {"kind", "experts", "experts_used", "experts_balance", "cell", "kernel", "dilation"}
-    assert set(mh.ModelConfig.__dataclass_fields__) - export.KNOWN - {"table"} == refused
+    assert set(mh.ModelConfig.__dataclass_fields__) - export.SUPPORTED_KEYS - {"table"} == refused
 
 
 def test_weights_that_no_file_can_carry_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 import manyheads as mh
-from manyheads.model.baselines.recurrent import CELLS, Recurrence
+from manyheads.model.baselines.recurrent import CELLS, RecurrentLayer
 
 MODULES = {"rnn": (nn.RNNCell, nn.RNN), "gru": (nn.GRUCell, nn.GRU), "lstm": (nn.LSTMCell, nn.LSTM)}
 TEXTS = [[3, 4, 5], [], [6], [7, 8, 9, 10]]
@@ -28,9 +28,9 @@ def gradients(outputs: list[Tensor], inputs: list[Tensor]) -> list[Tensor]:
 
 @of_each_cell
 def test_a_step_is_torchs_cell(cell: str) -> None:
-    layer = Recurrence(cell, 5, 6).double()
+    layer = RecurrentLayer(cell, 5, 6).double()
     judge = MODULES[cell][0](5, 6).double()
-    for theirs, ours in zip(judge.parameters(), layer.weights.parameters(), strict=True):
+    for theirs, ours in zip(judge.parameters(), layer.rnn.parameters(), strict=True):
         theirs.data.copy_(ours)
     x, state = random(3, 5), [random(3, 6) for _ in range(2 if cell == "lstm" else 1)]
     found = layer.step(x, state)
@@ -51,13 +51,13 @@ def test_a_layer_over_packed_texts_is_torchs_layer_over_each_sentence(
 ) -> None:
     """An empty sentence among them, which leaves its state as it was."""
     text = mh.Packed.of(TEXTS)
-    layer = Recurrence(cell, 5, 6, both_ways=both_ways).double()
-    judge = layer.weights
+    layer = RecurrentLayer(cell, 5, 6, bidirectional=both_ways).double()
+    judge = layer.rnn
     x, first = random(len(text.tokens), 5), [random(len(text), 6) for _ in range(2 if cell == "lstm" else 1)]
     found, last = layer(x, text, first, path=path)
     outs, lasts = [], []
     for number, x_LX in enumerate(text.split(x)):
-        began = [torch.stack(one[number].chunk(layer.ways))[:, None] for one in first]
+        began = [torch.stack(one[number].chunk(layer.num_directions))[:, None] for one in first]
         if not len(x_LX):
             lasts.append([one[number] for one in first])
             continue
@@ -73,7 +73,7 @@ def test_a_layer_over_packed_texts_is_torchs_layer_over_each_sentence(
 
 @of_each_cell
 def test_without_a_state_to_begin_with_it_is_zero(cell: str) -> None:
-    text, layer = mh.Packed.of(TEXTS), Recurrence(cell, 5, 6).double()
+    text, layer = mh.Packed.of(TEXTS), RecurrentLayer(cell, 5, 6).double()
     x = random(len(text.tokens), 5)
     zeros = [torch.zeros(len(text), 6, dtype=torch.float64) for _ in range(2 if cell == "lstm" else 1)]
     same([layer(x, text)[0]], [layer(x, text, zeros)[0]])

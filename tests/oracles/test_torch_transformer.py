@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 import manyheads as mh
 from manyheads.model.layers import MultiHeadAttention
-from support.draw import stir
+from support.draw import randomize_weights
 
-CONFIG = mh.ModelConfig(vocabulary=50, layers=3, d_model=24, d_ff=40, heads=4, dropout=0.0)
+CONFIG = mh.ModelConfig(vocab_size=50, layers=3, d_model=24, d_ff=40, heads=4, dropout=0.0)
 SOURCES = [[3, 4, 5, 6, 2], [7, 2], [8, 9, 10, 2]]
 TARGETS = [[1, 11, 12], [1, 13, 14, 15, 16, 17], [1]]
 
@@ -37,8 +37,8 @@ class Judge(nn.Module):
             x = embedding(text.tokens) * ours.config.d_model**0.5
             order = interleaved(text.positions, ours.config.d_model)
             embedded.append(text.pad(x + order.to(x.dtype)))
-        hidden = [torch.arange(text.longest)[None] >= text.lengths[:, None] for text in (source, target)]
-        causal = nn.Transformer.generate_square_subsequent_mask(target.longest).isinf()
+        hidden = [torch.arange(text.max_length)[None] >= text.lengths[:, None] for text in (source, target)]
+        causal = nn.Transformer.generate_square_subsequent_mask(target.max_length).isinf()
         memory = self.encoder(embedded[0], src_key_padding_mask=hidden[0])
         out = self.decoder(
             embedded[1],
@@ -105,12 +105,12 @@ def test_same_weights_same_logits_same_gradients(
 ) -> None:
     config = replace(CONFIG, activation=activation, norm=norm)
     ours = mh.Transformer(config).to(dtype)
-    stir(ours)
+    randomize_weights(ours)
     judge = Judge(ours).to(dtype)
     for mine, theirs in judge.parts:
         theirs.load_state_dict(as_theirs(mine))
     source, target = mh.Packed.of(SOURCES), mh.Packed.of(TARGETS)
-    coefficients = torch.randn(len(target.tokens), config.vocabulary, dtype=dtype)
+    coefficients = torch.randn(len(target.tokens), config.vocab_size, dtype=dtype)
 
     logits = ours(source, target)
     (logits * coefficients).sum().backward()

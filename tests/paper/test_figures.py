@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 import manyheads as mh
-from manyheads.model.attention import Rule, compatibility
+from manyheads.model.attention import AttentionSpec, attention_scores
 from manyheads.model.layers import FeedForward, MultiHeadAttention
-from manyheads.model.positions import sinusoids
-from manyheads.train.loss import smoothed
+from manyheads.model.positions import sinusoidal_encoding
+from manyheads.train.loss import smoothed_targets
 from manyheads.train.schedule import learning_rate
 
 PAPER = mh.TrainConfig()
@@ -68,23 +68,23 @@ def test_a_warm_up_of_one_step_is_none() -> None:
 
 def test_label_smoothing_of_the_notes() -> None:
     """K = 5 and e = 0.1: the right word keeps 0.9, the four others share the rest."""
-    notes = mh.TrainConfig(label_smoothing=0.1, smoothing_over="others")
-    assert smoothed(torch.tensor([0]), 5, notes)[0].tolist() == pytest.approx(
+    notes = mh.TrainConfig(label_smoothing=0.1, smoothing="others")
+    assert smoothed_targets(torch.tensor([0]), 5, notes)[0].tolist() == pytest.approx(
         [0.9, 0.025, 0.025, 0.025, 0.025]
     )
 
 
 def test_label_smoothing_of_the_inception_paper() -> None:
     given = mh.TrainConfig(label_smoothing=0.1)
-    assert smoothed(torch.tensor([2]), 5, given)[0].tolist() == pytest.approx([0.02, 0.02, 0.92, 0.02, 0.02])
+    assert smoothed_targets(torch.tensor([2]), 5, given)[0].tolist() == pytest.approx([0.02, 0.02, 0.92, 0.02, 0.02])
 
 
 @pytest.mark.parametrize("d_k", [4, 64, 512])
 def test_the_variance_of_q_times_k_is_d_k(d_k: int) -> None:
     """Which is why the product is divided by sqrt(d_k) (3.2.1)."""
     q, k = torch.randn(2, 1, 1000, d_k)
-    assert compatibility(q, k, Rule("dot")).var().item() == pytest.approx(d_k, rel=0.1)
-    assert compatibility(q, k, Rule("scaled-dot")).var().item() == pytest.approx(1, rel=0.1)
+    assert attention_scores(q, k, AttentionSpec("dot")).var().item() == pytest.approx(d_k, rel=0.1)
+    assert attention_scores(q, k, AttentionSpec("scaled-dot")).var().item() == pytest.approx(1, rel=0.1)
 
 
 def test_positional_wavelengths_run_from_2_pi_to_nearly_10000_times_2_pi() -> None:
@@ -92,16 +92,16 @@ def test_positional_wavelengths_run_from_2_pi_to_nearly_10000_times_2_pi() -> No
     d_model = 512
     for i in (0, 1, 100, 255):
         wavelength = 2 * math.pi * 10000 ** (2 * i / d_model)
-        there, back = sinusoids(torch.tensor([3.0, 3.0 + wavelength], dtype=torch.float64), d_model)
+        there, back = sinusoidal_encoding(torch.tensor([3.0, 3.0 + wavelength], dtype=torch.float64), d_model)
         torch.testing.assert_close(there[2 * i : 2 * i + 2], back[2 * i : 2 * i + 2], atol=1e-9, rtol=0)
-    steps = sinusoids(torch.tensor([0, 1]), d_model)[1]
+    steps = sinusoidal_encoding(torch.tensor([0, 1]), d_model)[1]
     turns = torch.atan2(steps[0::2], steps[1::2])  # by one position, of each pair
     assert (2 * math.pi / turns[0]).item() == pytest.approx(2 * math.pi)
     assert (2 * math.pi / turns[-1]).item() == pytest.approx(10000 * 2 * math.pi, rel=0.04)
 
 
 def test_positions_are_sines_and_cosines_interleaved() -> None:
-    table = sinusoids(torch.arange(3), 4)
+    table = sinusoidal_encoding(torch.arange(3), 4)
     assert table[0].tolist() == [0, 1, 0, 1]
     expected = [math.sin(2), math.cos(2), math.sin(0.02), math.cos(0.02)]
     assert table[2].tolist() == pytest.approx(expected, abs=1e-15)
@@ -109,7 +109,7 @@ def test_positions_are_sines_and_cosines_interleaved() -> None:
 
 def test_a_shift_of_positions_is_a_rotation() -> None:
     """PE(pos + k) is a linear function of PE(pos), the same for every pos (3.5)."""
-    table = sinusoids(torch.arange(50), 8)
+    table = sinusoidal_encoding(torch.arange(50), 8)
     for k in (1, 7):
         for i in range(4):
             angle = torch.tensor(k / 10000 ** (2 * i / 8), dtype=torch.float64)
@@ -160,7 +160,7 @@ def test_worked_example_of_the_notes() -> None:
 
 def test_what_each_position_of_the_decoder_may_see() -> None:
     """<s> 나는 집에 간다: position i looks at positions 1 to i, and at all of "I go home"."""
-    config = mh.ModelConfig(vocabulary=20, layers=1, d_model=8, d_ff=8, heads=2)
+    config = mh.ModelConfig(vocab_size=20, layers=1, d_model=8, d_ff=8, heads=2)
     trace = mh.Trace()
     mh.Transformer(config).eval()(mh.Packed.of([[5, 6, 7, 2]]), mh.Packed.of([[1, 8, 9, 10]]), trace=trace)
     assert torch.equal(trace.decoder[0][0] > 0, torch.ones(2, 4, 4).tril() > 0)
@@ -171,7 +171,7 @@ def test_search_and_training_have_the_numbers_of_the_paper() -> None:
     base, parsing = mh.presets.PRESETS["base"], mh.presets.PRESETS["parsing"]
     assert (PAPER.beta1, PAPER.beta2, PAPER.epsilon) == (0.9, 0.98, 1e-9)
     assert (PAPER.steps, PAPER.warmup, PAPER.label_smoothing) == (100_000, 4000, 0.1)
-    assert (base.search.beam, base.search.alpha, base.search.extra_length) == (4, 0.6, 50)
-    assert (parsing.search.beam, parsing.search.alpha, parsing.search.extra_length) == (21, 0.3, 300)
+    assert (base.decoding.beam, base.decoding.alpha, base.decoding.max_extra_length) == (4, 0.6, 50)
+    assert (parsing.decoding.beam, parsing.decoding.alpha, parsing.decoding.max_extra_length) == (21, 0.3, 300)
     assert (parsing.model.layers, parsing.model.d_model) == (4, 1024)
     assert base.data.batch_tokens == 25_000

@@ -21,7 +21,7 @@ from manyheads.paper.notes.drawing import running_mean
 from manyheads.paper.notes.pages import LANGUAGES, conditions, filled, places, prose
 from manyheads.paper.notes.report import QUESTIONS, write_notes
 from manyheads.paper.report import pyplot
-from support.tiny import tiny_model
+from support.tiny import save_untrained_model
 
 pytest.importorskip("matplotlib")
 
@@ -259,7 +259,7 @@ def test_a_wrong_call_is_one_clear_line(notes: Call, tmp_path: Path, monkeypatch
 
 
 def test_a_model_is_judged_before_the_long_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tiny_model(tmp_path / "model")
+    model = save_untrained_model(tmp_path / "model")
 
     def too_late(*_: object, **__: object) -> None:
         raise RequestError("the long work began")

@@ -13,7 +13,7 @@ import pytest
 from manyheads.cli import main
 from manyheads.errors import RequestError
 from manyheads.paper import figures
-from support.tiny import tiny_model
+from support.tiny import save_untrained_model
 
 SENTENCES = [
     "Julia bought a very red flower because she liked flowers",
@@ -129,7 +129,7 @@ Call = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("tiny") / "model")
+    return save_untrained_model(tmp_path_factory.mktemp("tiny") / "model")
 
 
 @pytest.fixture

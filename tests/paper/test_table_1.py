@@ -11,7 +11,7 @@ import torch
 
 from manyheads.cli import main
 from manyheads.errors import RequestError
-from manyheads.model.attention import Rule, attend
+from manyheads.model.attention import AttentionSpec, attend
 from manyheads.packed import Packed
 from manyheads.paper import table1
 from manyheads.paper.layer_measurements import (
@@ -107,7 +107,7 @@ def test_restricted_attention_is_that_of_the_reference() -> None:
     work = attention(Size(300, 128, 64), window=64)
     q, k, v = work.inputs
     text = Packed.of([[0] * 300])
-    plain = attend(q, k, v, text, text, Rule(window=64), path="reference")
+    plain = attend(q, k, v, text, text, AttentionSpec(window=64), implementation="reference")
     torch.testing.assert_close(work.run(), plain, atol=1e-5, rtol=1e-5)
 
 

@@ -4,18 +4,18 @@ import pytest
 import torch
 
 import manyheads as mh
-from manyheads.model import count_parameters, make_model
-from manyheads.presets import BASE, COMPARED, PRESETS, TINY
+from manyheads.model import count_parameters, build_model
+from manyheads.presets import BASE, BASELINES, PRESETS, TINY
 from manyheads.train.loss import chunked_loss
 
-COMPARED_AT_BASE = {f"base-{name}" for name in COMPARED["base"]}  # which are counted below; built, they tarry
+COMPARED_AT_BASE = {f"base-{name}" for name in BASELINES["base"]}  # which are counted below; built, they tarry
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name not in COMPARED_AT_BASE])
 def test_every_preset_takes_a_step_forward_and_back(name: str) -> None:
     """At full size, with the loss of its own training."""
     config = PRESETS[name]
-    model = make_model(config.model)
+    model = build_model(config.model)
     source, target = mh.Packed.of([[5, 6, 7, 2], [8, 2]]), mh.Packed.of([[1, 9, 10], [1, 11]])
     labels = torch.tensor([9, 10, 2, 11, 2])
     loss = chunked_loss(model.hidden(source, target), model.output, labels, config.train)
@@ -66,17 +66,17 @@ def test_the_rows_are_those_of_the_table() -> None:
 def test_base_has_the_numbers_of_the_paper() -> None:
     base = mh.presets.BASE
     assert (base.layers, base.d_model, base.d_ff, base.heads, base.dropout) == (6, 512, 2048, 8, 0.1)
-    assert (base.key_width, base.value_width, base.norm, base.ties) == (64, 64, "post", "three-way")
+    assert (base.head_dim_k, base.head_dim_v, base.norm, base.tie_embeddings) == (64, 64, "post", "three-way")
 
 
 @pytest.mark.parametrize(
-    ("scale", "name"), [(scale, name) for scale, those in COMPARED.items() for name in those]
+    ("scale", "name"), [(scale, name) for scale, those in BASELINES.items() for name in those]
 )
 def test_what_is_compared_has_as_many_parameters_whatever_the_vocabulary(scale: str, name: str) -> None:
     """Embeddings are the same; the rest is within 2 %."""
     model = {"tiny": TINY, "base": BASE}[scale]
-    ours, theirs = (count_parameters(one) for one in (COMPARED[scale][name].model, model))
+    ours, theirs = (count_parameters(one) for one in (BASELINES[scale][name].model, model))
     assert ours["embeddings_and_output"] == theirs["embeddings_and_output"]
     rest = [one["total"] - one["embeddings_and_output"] for one in (ours, theirs)]
     assert rest[0] == pytest.approx(rest[1], rel=0.02)
-    assert PRESETS[f"{scale}-{name}"] == COMPARED[scale][name]
+    assert PRESETS[f"{scale}-{name}"] == BASELINES[scale][name]

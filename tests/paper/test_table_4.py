@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from manyheads import playground
 from manyheads.cli import app
-from manyheads.config import SearchConfig
+from manyheads.config import DecodingConfig
 from manyheads.errors import ConfigError, DataError
-from manyheads.evaluate.evalb import bracketing
+from manyheads.evaluate.evalb import score_trees
 from manyheads.paper import treebank
 from manyheads.paper.parsing import answer, as_judged
 from manyheads.paper.report import Table
@@ -165,7 +165,7 @@ def test_punctuation_is_what_gold_calls_so() -> None:
 def test_a_word_that_is_taken_for_punctuation_counts_as_a_word_with_a_wrong_tag() -> None:
     gold = parse(CAT)
     judged, changed = as_judged(parse(CAT.replace("(NN cat)", "(. cat)")), gold)
-    score = bracketing([gold], [judged])
+    score = score_trees([gold], [judged])
     assert (changed, score.errors, score.f1) == (1, 0, 100)
     assert score.tagging == pytest.approx(100 * 2 / 3)
 
@@ -190,12 +190,12 @@ def test_the_paper_s_own_figures() -> None:
 
 
 def test_the_search_is_the_paper_s() -> None:
-    assert configured(None, None, None).search == SearchConfig(beam=21, alpha=0.3, extra_length=300)
+    assert configured(None, None, None).decoding == DecodingConfig(beam=21, alpha=0.3, max_extra_length=300)
     assert configured(None, None, None).train.seconds == 180
     assert configured(None, 9000, None).train.seconds is None
     other = configured("parsing", 7, 30.0, ["search.beam=4", "train.warmup=3"])
     assert (other.model.layers, other.model.d_model) == (4, 1024)
-    assert (other.train.steps, other.train.seconds, other.train.warmup, other.search.beam) == (7, 30.0, 3, 4)
+    assert (other.train.steps, other.train.seconds, other.train.warmup, other.decoding.beam) == (7, 30.0, 3, 4)
 
 
 def test_an_unknown_input_is_refused() -> None:

@@ -23,14 +23,14 @@ from manyheads.paper.scaled_presets import SCALES
 from manyheads.paper.trial_pool import Machine, carry_out_all
 from manyheads.paper.trials import Result, Trial
 from manyheads.progress import Progress
-from support.little import little_store, little_trial
+from support.little import small_store, small_trial
 
 STEPS = Budget(100, "steps")
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return little_store(tmp_path_factory.mktemp("little"))
+    return small_store(tmp_path_factory.mktemp("little"))
 
 
 def result(row: str, seed: int, perplexity: float | None, bleu: float, **changes: object) -> Result:
@@ -146,7 +146,7 @@ def contests(store: Store) -> systems.Contests:
         result("window", 1, 4.1, 30.5, split="test", flops=9e8),
     ]
     names = ["transformer", "big", "rnn", "window"]
-    trials = [little_trial(store, row=name) for name in names]
+    trials = [small_trial(store, row=name) for name in names]
     found = [systems.compare([*first, *others], trials, budget) for budget in (STEPS, Budget(2.5, "s"))]
     return systems.Contests(found, SCALES["tiny"])
 
@@ -178,7 +178,7 @@ def test_seeds_replace_the_bootstrap(store: Store) -> None:
         for row, bleu in (("transformer", 30), ("rnn", 20))
         for seed in (1, 2)
     ]
-    trials = [little_trial(store, row=name) for name in ("transformer", "rnn")]
+    trials = [small_trial(store, row=name) for name in ("transformer", "rnn")]
     found = systems.compare(runs, trials, STEPS)
     rnn = found.lines[1]
     assert (found.seeds, rnn.bleu) == (2, 21.5)
@@ -233,7 +233,7 @@ def test_systems_are_of_one_size_and_ask_for_their_own_training(store: Store) ->
         assert name == "big" or abs(size / sizes["transformer"] - 1) < 0.05, name
     assert sizes["big"] > 2 * sizes["transformer"]
     assert {one.split for one in trials} == {"test"}
-    assert systems.own_training(mh.TrainConfig(clip=1.0, label_smoothing=0.0)) == {
+    assert systems.own_training(mh.TrainConfig(clip_norm=1.0, label_smoothing=0.0)) == {
         "clip": 1.0,
         "label_smoothing": 0.0,
     }
@@ -279,7 +279,7 @@ def test_a_process_that_dies_is_told_with_its_log(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    trials = [little_trial(store, "1steps"), little_trial(store, "1steps", train_seed=2)]
+    trials = [small_trial(store, "1steps"), small_trial(store, "1steps", train_seed=2)]
     with pytest.raises(
         ManyheadsError, match=r"its process died; .*process-1.log says why.*same command"
     ) as told:
@@ -300,8 +300,8 @@ class Notes(Progress):
 def test_trials_are_carried_out_by_processes_and_a_fault_of_one_leaves_the_others(
     store: Store, tmp_path: Path
 ) -> None:
-    trials = [little_trial(store, "1steps", train_seed=seed) for seed in (1, 2)]
-    hopeless = little_trial(store, "1steps", row="short", data_longest=2)
+    trials = [small_trial(store, "1steps", train_seed=seed) for seed in (1, 2)]
+    hopeless = small_trial(store, "1steps", row="short", data_longest=2)
     machine, notes = Machine("cpu", 1, 0, 1), Notes()
     with pytest.raises(ManyheadsError, match="short-seed1: none of 120 pairs has at most 2 tokens") as told:
         carry_out_all([hopeless, *trials], tmp_path, store, machine, notes)

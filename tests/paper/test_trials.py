@@ -20,14 +20,14 @@ from manyheads.paper.trial_worker import attempt
 from manyheads.paper.trials import Place, Trial, carry_out, check_split, result_of
 from manyheads.train.flops import training_flops
 from manyheads.train.log import read_log
-from support.little import MODEL, little_store, little_trial
+from support.little import MODEL, small_store, small_trial
 
 HERE = Place("cpu", rate=1e9, jobs=1, together=1)
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return little_store(tmp_path_factory.mktemp("little"))
+    return small_store(tmp_path_factory.mktemp("little"))
 
 
 # ---- budgets
@@ -66,7 +66,7 @@ def test_both_means_tokens_and_seconds() -> None:
 
 
 def test_tokens_are_so_many_steps_of_known_batches(store: Store) -> None:
-    config = little_trial(store).config
+    config = small_trial(store).config
     batches = Batches(store.split("train"), config.data, seed=config.train.seed)
     count = batches.count(0)
     drawn = [*(batches.batch(0, index) for index in range(count)), batches.batch(1, 0)]
@@ -82,7 +82,7 @@ def test_tokens_are_so_many_steps_of_known_batches(store: Store) -> None:
 
 
 def test_a_trial_leaves_a_run_and_what_was_measured(store: Store, tmp_path: Path) -> None:
-    trial = little_trial(store, "5steps")
+    trial = small_trial(store, "5steps")
     assert result_of(tmp_path, trial, store) is None
     assert carry_out(trial, tmp_path, HERE)
     result = result_of(tmp_path, trial, store)
@@ -99,7 +99,7 @@ def test_a_trial_leaves_a_run_and_what_was_measured(store: Store, tmp_path: Path
 
 
 def test_seconds_end_a_run_whatever_its_steps(store: Store, tmp_path: Path) -> None:
-    trial = little_trial(store, "0.05s")
+    trial = small_trial(store, "0.05s")
     assert carry_out(trial, tmp_path, replace(HERE, together=2))
     result = result_of(tmp_path, trial, store)
     assert result is not None
@@ -111,7 +111,7 @@ def test_seconds_end_a_run_whatever_its_steps(store: Store, tmp_path: Path) -> N
 def test_what_is_done_is_not_done_again(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trial = little_trial(store, "1steps")
+    trial = small_trial(store, "1steps")
     carry_out(trial, tmp_path, HERE)
     monkeypatch.setattr(trials, "train", lambda *_, **__: pytest.fail("trained again"))
     assert result_of(tmp_path, trial, store) is not None
@@ -120,7 +120,7 @@ def test_what_is_done_is_not_done_again(
 def test_a_run_that_was_interrupted_goes_on_to_the_same_end(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trial = little_trial(store, "6steps")
+    trial = small_trial(store, "6steps")
     with monkeypatch.context() as patched:
         patched.setattr("manyheads.train.run.stop_asked", lambda: asked_after(3))
         assert not carry_out(trial, tmp_path / "cut", HERE)
@@ -140,44 +140,44 @@ def asked_after(looks: int) -> Iterator[Callable[[], bool]]:
 
 
 def test_other_settings_are_told_and_nothing_is_mixed(store: Store, tmp_path: Path) -> None:
-    carry_out(little_trial(store, "2steps"), tmp_path, HERE)
-    longer = little_trial(store, "3steps", model_d_ff=32)
+    carry_out(small_trial(store, "2steps"), tmp_path, HERE)
+    longer = small_trial(store, "3steps", model_d_ff=32)
     with pytest.raises(ConfigError, match=r"model.d_ff was 16, is 32; .*train.steps was 2, is 3.*--out"):
         result_of(tmp_path, longer, store)
 
 
 def test_a_run_that_was_begun_with_other_settings_is_told_too(store: Store, tmp_path: Path) -> None:
-    carry_out(little_trial(store, "2steps"), tmp_path, HERE)
+    carry_out(small_trial(store, "2steps"), tmp_path, HERE)
     (tmp_path / "base-seed1.json").unlink()
-    assert result_of(tmp_path, little_trial(store, "2steps"), store) is None
+    assert result_of(tmp_path, small_trial(store, "2steps"), store) is None
     with pytest.raises(ConfigError, match=r"base-seed1: was made with .*train.warmup was 2, is 9"):
-        result_of(tmp_path, little_trial(store, "2steps", train_warmup=9), store)
+        result_of(tmp_path, small_trial(store, "2steps", train_warmup=9), store)
 
 
 def test_other_data_are_told(store: Store, tmp_path: Path) -> None:
-    carry_out(little_trial(store, "1steps"), tmp_path, HERE)
-    others = little_store(tmp_path / "others", seed=2)
+    carry_out(small_trial(store, "1steps"), tmp_path, HERE)
+    others = small_store(tmp_path / "others", seed=2)
     with pytest.raises(ConfigError, match="other data"):
-        result_of(tmp_path, little_trial(others, "1steps"), others)
+        result_of(tmp_path, small_trial(others, "1steps"), others)
 
 
 def test_data_that_were_moved_are_the_same(store: Store, tmp_path: Path) -> None:
-    carry_out(little_trial(store, "1steps"), tmp_path, HERE)
+    carry_out(small_trial(store, "1steps"), tmp_path, HERE)
     moved = tmp_path / "moved"
     moved.symlink_to(store.folder.resolve())
     again = Store.open(moved)
-    assert result_of(tmp_path, little_trial(again, "1steps"), again) is not None
+    assert result_of(tmp_path, small_trial(again, "1steps"), again) is not None
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"settings": {}, "result": {"row": "base"}}', "[1]"])
 def test_a_file_that_is_no_result_is_not_taken_for_one(store: Store, tmp_path: Path, text: str) -> None:
     (tmp_path / "base-seed1.json").write_text(text)
     with pytest.raises(CheckpointError, match="not a result of ours"):
-        result_of(tmp_path, little_trial(store), store)
+        result_of(tmp_path, small_trial(store), store)
 
 
 def test_a_result_of_a_version_with_fewer_keys_still_counts(store: Store, tmp_path: Path) -> None:
-    trial = little_trial(store, "1steps")
+    trial = small_trial(store, "1steps")
     carry_out(trial, tmp_path, HERE)
     path = tmp_path / "base-seed1.json"
     told = json.loads(path.read_text())
@@ -187,7 +187,7 @@ def test_a_result_of_a_version_with_fewer_keys_still_counts(store: Store, tmp_pa
 
 
 def test_a_trial_travels_as_json(store: Store) -> None:
-    trial = little_trial(store)
+    trial = small_trial(store)
     assert Trial.from_dict(json.loads(json.dumps(trial.to_dict()))) == trial
 
 
@@ -200,7 +200,7 @@ def test_a_split_that_the_data_lack_is_told(store: Store) -> None:
 def test_a_fault_that_a_user_can_mend_is_answered_by_the_worker(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trial = little_trial(store, "1steps", data_longest=2)
+    trial = small_trial(store, "1steps", data_longest=2)
     place = {"device": "cpu", "rate": 1.0, "jobs": 1, "together": 1}
     answer = attempt({"trial": trial.to_dict(), "folder": str(tmp_path), "place": place})
     assert answer["outcome"] == "failed"

@@ -20,8 +20,8 @@ from manyheads.serve.limits import Limits
 from manyheads.serve.middleware import Doors
 from manyheads.serve.server import listening_server
 from manyheads.text.subwords import SubwordPair, Subwords
-from support.draw import stir
-from support.scripted import Scripted, served
+from support.draw import randomize_weights
+from support.scripted import ScriptedTranslator, serve_scripted
 
 Asking = Callable[..., AbstractContextManager[TestClient]]
 Listening = Callable[..., AbstractContextManager[int]]
@@ -31,9 +31,9 @@ Listening = Callable[..., AbstractContextManager[int]]
 def asking() -> Asking:
     @contextmanager
     def ask(
-        *translators: Scripted, limits: Limits | None = None, doors: Doors | None = None, **how: Any
+        *translators: ScriptedTranslator, limits: Limits | None = None, doors: Doors | None = None, **how: Any
     ) -> Any:
-        app = application(served(*(translators or (Scripted(),))), limits, doors, **how)
+        app = application(serve_scripted(*(translators or (ScriptedTranslator(),))), limits, doors, **how)
         with TestClient(app, base_url="http://localhost") as client:
             yield client
 
@@ -51,8 +51,8 @@ def listening() -> Listening:
     """A server on a port, in a thread: the whole of it, as `manyheads serve` runs it."""
 
     @contextmanager
-    def listen(*translators: Scripted, limits: Limits | None = None, **how: Any) -> Iterator[int]:
-        app = application(served(*(translators or (Scripted(),))), limits, **how)
+    def listen(*translators: ScriptedTranslator, limits: Limits | None = None, **how: Any) -> Iterator[int]:
+        app = application(serve_scripted(*(translators or (ScriptedTranslator(),))), limits, **how)
         server = listening_server(app)
         place = socket.create_server(("127.0.0.1", 0))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [place]})
@@ -77,22 +77,22 @@ TEXTS = ["나는 오늘 집에 간다.", "I go home today.", "We read a book at 
 
 def small(folder: Path, seed: int, *, speaks: bool) -> mh.Translator:
     """It says bytes, or, where it speaks, pieces of words."""
-    subwords = Subwords.train(TEXTS, SubwordConfig(vocabulary=320))
+    subwords = Subwords.train(TEXTS, SubwordConfig(vocab_size=320))
     config = mh.Config(
-        model=mh.ModelConfig(vocabulary=320, layers=2, d_model=16, d_ff=32, heads=2),
-        data=mh.DataConfig(longest=40),
-        search=mh.SearchConfig(extra_length=6),
+        model=mh.ModelConfig(vocab_size=320, layers=2, d_model=16, d_ff=32, heads=2),
+        data=mh.DataConfig(max_length=40),
+        decoding=mh.DecodingConfig(max_extra_length=6),
     )
     torch.manual_seed(seed)
     model = mh.Transformer(config.model)
-    stir(model)
+    randomize_weights(model)
     if speaks:
         with torch.no_grad():
             model.output.weight[3:259] = 0  # the bytes
             model.output.weight[259:] *= 3
     languages = {"source": "en", "target": "ko"}
     pair = SubwordPair(subwords, subwords)
-    checkpoint.save(folder, checkpoint.weights_of(model), pair, config, step=1, languages=languages)
+    checkpoint.save(folder, checkpoint.collect_weights(model), pair, config, step=1, languages=languages)
     return mh.load(folder, device="cpu")
 
 

@@ -15,7 +15,7 @@ from manyheads.serve.app import application
 from manyheads.serve.limits import Limits
 from manyheads.serve.middleware import Doors
 from manyheads.serve.worker import named
-from support.scripted import Scripted
+from support.scripted import ScriptedTranslator
 
 ASKED = {"q": "one two three", "source": "en", "target": "ko"}
 
@@ -42,7 +42,7 @@ def test_alternatives_come_beside_the_translation(client: TestClient) -> None:
 
 
 def test_the_language_is_told_where_it_is_asked_for(asking: Any) -> None:
-    with asking(Scripted(), Scripted("de", "ko")) as client:
+    with asking(ScriptedTranslator(), ScriptedTranslator("de", "ko")) as client:
         texts = ["Where is the library, please?", "Wo ist bitte die Bibliothek?", "도서관은 어디에 있나요?"]
         answer = client.post("/translate", json={"q": texts, "source": "auto", "target": "ko"}).json()
         assert [one["language"] for one in answer["detectedLanguage"]] == ["en", "de", "ko"]
@@ -70,7 +70,7 @@ def test_confidence_is_honest_and_what_cannot_be_translated_is_told(client: Test
 
 
 def test_codes_of_languages_may_be_written_in_any_letters(asking: Any) -> None:
-    with asking(Scripted("en", "zh-Hans")) as client:
+    with asking(ScriptedTranslator("en", "zh-Hans")) as client:
         asked = {"q": "Where is the library?", "source": "EN", "target": "ZH-hans"}
         assert client.post("/translate", json=asked).json() == {"translatedText": "library? the is Where"}
         answer = client.post("/translate", json={**asked, "source": "Auto"}).json()
@@ -134,7 +134,7 @@ def test_html_keeps_its_tags(client: TestClient) -> None:
 
 
 def test_languages_settings_health_and_models(asking: Any) -> None:
-    with asking(Scripted(), Scripted("en", "de"), Scripted()) as client:
+    with asking(ScriptedTranslator(), ScriptedTranslator("en", "de"), ScriptedTranslator()) as client:
         assert client.get("/languages").json() == [
             {"code": "de", "name": "German", "targets": []},
             {"code": "en", "name": "English", "targets": ["de", "ko"]},
@@ -148,7 +148,7 @@ def test_languages_settings_health_and_models(asking: Any) -> None:
 
 
 def test_of_several_models_of_a_pair_the_named_one_answers(asking: Any) -> None:
-    models = [Scripted(), Scripted()]
+    models = [ScriptedTranslator(), ScriptedTranslator()]
     with asking(*models) as client:
         client.post("/translate", json=ASKED)
         client.post("/translate", json={**ASKED, "model": "en-ko-2"})
@@ -468,9 +468,9 @@ def test_ctranslate2_serves_the_same(translator: mh.Translator, tmp_path: Path, 
     pytest.importorskip("ctranslate2")
     folder = tmp_path / "model"
     engine: Any = translator.engine
-    config = mh.Config(model=engine.model.config, search=translator.how)
+    config = mh.Config(model=engine.model.config, decoding=translator.decoding)
     languages = {"source": "en", "target": "ko"}
-    weights = checkpoint.weights_of(engine.model)
+    weights = checkpoint.collect_weights(engine.model)
     checkpoint.save(folder, weights, translator.subwords, config, step=1, languages=languages)
     other = mh.load(folder, engine="ctranslate2")
     asked = {"q": ["I go home.", "<b>We</b> read."], "source": "en", "target": "ko", "format": "html"}

@@ -11,8 +11,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from support.listening_process import Process, listening_process
-from support.tiny import tiny_model
+from support.listening_process import ServerProcess, start_server
+from support.tiny import save_untrained_model
 
 pytestmark = pytest.mark.heavy
 CLIENTS = Path(__file__).parent / "clients"
@@ -20,12 +20,12 @@ NPM = ["libretranslate@1.0.1", "translate@3.1.0"]
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Process]:
-    with listening_process() as found:
+def server() -> Iterator[ServerProcess]:
+    with start_server() as found:
         yield found
 
 
-def test_libretranslatepy(server: Process) -> None:
+def test_libretranslatepy(server: ServerProcess) -> None:
     from libretranslatepy import LibreTranslateAPI
 
     client = LibreTranslateAPI(f"http://127.0.0.1:{server.port}/")
@@ -34,7 +34,7 @@ def test_libretranslatepy(server: Process) -> None:
     assert client.languages()[0] == {"code": "en", "name": "English", "targets": ["ko"]}
 
 
-def test_libretranslate_aio(server: Process) -> None:
+def test_libretranslate_aio(server: ServerProcess) -> None:
     from libretranslate_aio import AsyncLibreTranslate, BadRequestError, LibreTranslate
 
     url = f"http://127.0.0.1:{server.port}"
@@ -59,7 +59,7 @@ def test_libretranslate_aio(server: Process) -> None:
     assert asyncio.run(story()) == "two one"
 
 
-def test_deep_translator(server: Process) -> None:
+def test_deep_translator(server: ServerProcess) -> None:
     from deep_translator import LibreTranslator
 
     client = LibreTranslator("en", "ko", api_key="any", custom_url=f"http://127.0.0.1:{server.port}/")
@@ -67,7 +67,7 @@ def test_deep_translator(server: Process) -> None:
     assert client.translate_batch(["one two", "a b"]) == ["two one", "b a"]
 
 
-def test_the_npm_clients_libretranslate_and_translate(server: Process, tmp_path: Path) -> None:
+def test_the_npm_clients_libretranslate_and_translate(server: ServerProcess, tmp_path: Path) -> None:
     npm, node = shutil.which("npm"), shutil.which("node")
     if not npm or not node:
         pytest.skip("no node here: the clients of npm were not tried")
@@ -84,8 +84,8 @@ def test_the_npm_clients_libretranslate_and_translate(server: Process, tmp_path:
 
 
 @pytest.fixture(scope="module")
-def server_of_a_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    with listening_process(model=tiny_model(tmp_path_factory.mktemp("tiny") / "model")) as found:
+def server_of_a_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with start_server(model=save_untrained_model(tmp_path_factory.mktemp("tiny") / "model")) as found:
         yield found
 
 
@@ -94,7 +94,7 @@ def test_schemathesis_finds_no_5xx_and_no_answer_that_is_not_described(
     kind: str, examples: int, request: pytest.FixtureRequest
 ) -> None:
     """What a form cannot say is not judged: an empty list, null, and the types of values."""
-    server: Process = request.getfixturevalue(kind)
+    server: ServerProcess = request.getfixturevalue(kind)
     command = [
         sys.executable,
         "-m",

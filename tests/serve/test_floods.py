@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from support.listening_process import Process, listening_process
-from support.tiny import tiny_model
+from support.listening_process import ServerProcess, start_server
+from support.tiny import save_untrained_model
 
 pytestmark = pytest.mark.heavy
 REQUESTS = 100_000
@@ -204,7 +204,7 @@ def test_a_hundred_thousand_fuzzed_requests_get_answers_that_were_promised() -> 
     async def all_of_them(port: int) -> None:
         await asyncio.gather(*(fuzz(port, REQUESTS // 20, seed, seen) for seed in range(20)))
 
-    with listening_process("--quiet", "--patience=2") as server:
+    with start_server("--quiet", "--patience=2") as server:
         before = server.megabytes
         asyncio.run(all_of_them(server.port))
         assert sum(seen.values()) == REQUESTS
@@ -212,7 +212,7 @@ def test_a_hundred_thousand_fuzzed_requests_get_answers_that_were_promised() -> 
         assert seen[0] < REQUESTS / 30, seen
         assert server.megabytes - before < 64
         server.process.terminate()
-        assert "Traceback" not in server.said()
+        assert "Traceback" not in server.read_log()
     print(dict(seen))
 
 
@@ -223,7 +223,7 @@ def test_fuzzed_requests_to_a_model_get_answers_that_were_promised(tmp_path: Pat
     async def all_of_them(port: int) -> None:
         await asyncio.gather(*(fuzz(port, OF_A_MODEL // 8, 100 + seed, seen) for seed in range(8)))
 
-    with listening_process("--quiet", "--patience=2", model=tiny_model(tmp_path / "model")) as server:
+    with start_server("--quiet", "--patience=2", model=save_untrained_model(tmp_path / "model")) as server:
         asyncio.run(all_of_them(server.port))
         assert sum(seen.values()) == OF_A_MODEL
         assert seen[200] > OF_A_MODEL / 5, seen
@@ -232,7 +232,7 @@ def test_fuzzed_requests_to_a_model_get_answers_that_were_promised(tmp_path: Pat
         for path in ASKED:
             assert re.search(rf'_total{{path="{path}",status="200"}} \d{{2,}}', metrics), path
         server.process.terminate()
-        assert "Traceback" not in server.said()
+        assert "Traceback" not in server.read_log()
     print(dict(seen))
 
 
@@ -284,7 +284,7 @@ def many_parts(connection: socket.socket) -> None:
 
 @pytest.fixture(scope="module")
 def server() -> object:
-    with listening_process("--quiet", "--patience=2") as found:
+    with start_server("--quiet", "--patience=2") as found:
         status_after(found.port, lambda connection: connection.sendall(sized(HEAD, b"{}")))
         yield found
 
@@ -313,7 +313,7 @@ def status_after(port: int, send: Callable[[socket.socket], None]) -> int:
     ],
 )
 def test_what_is_too_much_is_refused_within_a_second_and_in_little_memory(
-    server: Process, send: Callable[[socket.socket], None], status: int
+    server: ServerProcess, send: Callable[[socket.socket], None], status: int
 ) -> None:
     before = server.megabytes
     start = time.monotonic()
@@ -323,7 +323,7 @@ def test_what_is_too_much_is_refused_within_a_second_and_in_little_memory(
 
 
 def test_three_hundred_slow_senders_time_out_in_little_memory_while_others_are_served(
-    server: Process,
+    server: ServerProcess,
 ) -> None:
     before = server.megabytes
     start = time.monotonic()

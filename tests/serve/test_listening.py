@@ -20,8 +20,8 @@ import pytest
 from manyheads.errors import ConfigError, RequestError
 from manyheads.serve.limits import Limits
 from manyheads.serve.server import bound
-from support.listening_process import listening_process
-from support.scripted import Scripted
+from support.listening_process import start_server
+from support.scripted import ScriptedTranslator
 
 BODY = json.dumps({"q": "one two", "source": "en", "target": "ko"}).encode()
 HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -49,16 +49,16 @@ def everything(connection: socket.socket) -> bytes:
 
 
 def test_requests_that_come_while_it_works_are_translated_together(listening: Any) -> None:
-    translator = Scripted(may_go=threading.Event())
+    translator = ScriptedTranslator(release=threading.Event())
     with listening(translator) as port, ThreadPoolExecutor(21) as clients:
         first = clients.submit(ask, port)
-        assert translator.begun.wait(5)
+        assert translator.started.wait(5)
         others = [clients.submit(ask, port) for _ in range(20)]
         wait_for_metric(port, "manyheads_waiting_requests 20.0")
         start = time.monotonic()
         assert ask(port, "GET", "/health")[0] == 200, "health answers while the model works"
         assert time.monotonic() - start < 1
-        translator.may_go.set()  # type: ignore[union-attr]
+        translator.release.set()  # type: ignore[union-attr]
         assert all(one.result()[1] == {"translatedText": "two one"} for one in (first, *others))
     assert [len(call) for call in translator.calls] == [1, 20]
 
@@ -75,10 +75,10 @@ def wait_for_metric(port: int, line: str) -> None:
 
 
 def test_a_full_queue_is_503_with_retry_after_at_once(listening: Any) -> None:
-    translator = Scripted(may_go=threading.Event())
+    translator = ScriptedTranslator(release=threading.Event())
     with listening(translator, limits=Limits(queue=2)) as port, ThreadPoolExecutor(3) as clients:
         accepted = [clients.submit(ask, port)]
-        assert translator.begun.wait(5)
+        assert translator.started.wait(5)
         accepted += [clients.submit(ask, port) for _ in range(2)]
         wait_for_metric(port, "manyheads_waiting_requests 2.0")
         start = time.monotonic()
@@ -87,15 +87,15 @@ def test_a_full_queue_is_503_with_retry_after_at_once(listening: Any) -> None:
         assert int(headers["retry-after"]) >= 1
         assert time.monotonic() - start < 1
         assert ask(port, "GET", "/health")[0] == 200
-        translator.may_go.set()  # type: ignore[union-attr]
+        translator.release.set()  # type: ignore[union-attr]
         assert [one.result()[0] for one in accepted] == [200] * 3
 
 
 def test_a_client_that_leaves_frees_its_place(listening: Any) -> None:
-    translator = Scripted(may_go=threading.Event())
+    translator = ScriptedTranslator(release=threading.Event())
     with listening(translator, limits=Limits(queue=1)) as port, ThreadPoolExecutor(3) as clients:
         first = clients.submit(ask, port)
-        assert translator.begun.wait(5)
+        assert translator.started.wait(5)
         leaving = socket.create_connection(("127.0.0.1", port))
         leaving.sendall(HEAD + f"Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY)
         wait_for_metric(port, "manyheads_waiting_requests 1.0")
@@ -104,17 +104,17 @@ def test_a_client_that_leaves_frees_its_place(listening: Any) -> None:
         wait_for_metric(port, "manyheads_waiting_requests 0.0")
         last = clients.submit(ask, port)
         wait_for_metric(port, "manyheads_waiting_requests 1.0")
-        translator.may_go.set()  # type: ignore[union-attr]
+        translator.release.set()  # type: ignore[union-attr]
         assert (first.result()[0], last.result()[0]) == (200, 200)
     assert [len(call) for call in translator.calls] == [1, 1], "nobody worked for the one that left"
 
 
 def test_a_request_has_a_deadline(listening: Any) -> None:
-    translator = Scripted(may_go=threading.Event())
+    translator = ScriptedTranslator(release=threading.Event())
     with listening(translator, limits=Limits(deadline=0.3)) as port:
         start = time.monotonic()
         status, answer, headers = ask(port)
-        translator.may_go.set()  # type: ignore[union-attr]
+        translator.release.set()  # type: ignore[union-attr]
         assert (status, answer) == (503, {"error": "not done within 0.3 seconds"})
         assert "retry-after" in headers
         assert 0.2 < time.monotonic() - start < 2
@@ -206,8 +206,8 @@ def test_a_long_text_fits_into_the_query_string(listening: Any) -> None:
 
 
 def test_sigterm_finishes_what_was_accepted_and_the_log_holds_no_text() -> None:
-    with listening_process(seconds=0.6) as server:
-        assert " en-ko (scripted) on http://127.0.0.1:" in server.first
+    with start_server(seconds=0.6) as server:
+        assert " en-ko (scripted) on http://127.0.0.1:" in server.first_line
         port, process = server.port, server.process
         with ThreadPoolExecutor(4) as clients:
             asked = [clients.submit(ask, port) for _ in range(4)]
@@ -217,7 +217,7 @@ def test_sigterm_finishes_what_was_accepted_and_the_log_holds_no_text() -> None:
             assert {one.result()[2].get("connection") for one in asked} == {"close"}
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), timeout=2)
-        log = server.said()
+        log = server.read_log()
         assert process.returncode == 0
     assert log.count("/translate 200") == 4
     assert "one two" not in log

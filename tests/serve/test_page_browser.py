@@ -16,7 +16,7 @@ from manyheads.look.attention_data import stacked as maps_of
 from manyheads.look.forward_walk import walked
 from manyheads.serve.limits import Limits
 from manyheads.serve.word_alignment import Words
-from support.scripted import Scripted
+from support.scripted import ScriptedTranslator
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -113,7 +113,7 @@ def test_what_one_types_is_translated_by_the_model(
 
 @pytest.mark.heavy
 def test_typing_asks_once_when_it_pauses(visit: Open, listening: Any) -> None:
-    model = Scripted()
+    model = ScriptedTranslator()
     with listening(model) as port:
         page = visit(port)
         page.locator("textarea").press_sequentially("one two three", delay=20)
@@ -163,7 +163,7 @@ def test_alternatives_are_as_many_as_one_asks_for(visit: Open, listening: Any) -
 
 @pytest.mark.heavy
 def test_swapping_turns_languages_and_texts_round(visit: Open, listening: Any) -> None:
-    with listening(Scripted(), Scripted("ko", "en")) as port:
+    with listening(ScriptedTranslator(), ScriptedTranslator("ko", "en")) as port:
         page = visit(port)
         type_in(page, "one two")
         page.click(".swap")
@@ -176,7 +176,7 @@ def test_swapping_turns_languages_and_texts_round(visit: Open, listening: Any) -
 
 @pytest.mark.heavy
 def test_models_and_languages_can_be_chosen_and_told(visit: Open, listening: Any) -> None:
-    models = [Scripted(), Scripted(), Scripted("de", "ko")]
+    models = [ScriptedTranslator(), ScriptedTranslator(), ScriptedTranslator("de", "ko")]
     with listening(*models) as port:
         page = visit(port)
         type_in(page, "one two")

@@ -8,7 +8,7 @@ import torch
 import manyheads as mh
 from manyheads.look.attention_data import described
 
-NASTY = [
+MARKUP_TOKENS = [
     "</script><img src=x onerror=alert(1)>",
     "<!--<script>",
     "]]>",
@@ -23,20 +23,20 @@ NASTY = [
 ]
 
 
-def nasty(attention: mh.Attention) -> mh.Attention:
+def with_markup_tokens(attention: mh.Attention) -> mh.Attention:
     """The same with tokens that would like to be markup."""
     count = len(attention.source_tokens) - 1
-    source = [NASTY[n % len(NASTY)] for n in range(count)]
-    target = [NASTY[-1 - n % len(NASTY)] for n in range(len(attention.target_tokens) - 1)]
+    source = [MARKUP_TOKENS[n % len(MARKUP_TOKENS)] for n in range(count)]
+    target = [MARKUP_TOKENS[-1 - n % len(MARKUP_TOKENS)] for n in range(len(attention.target_tokens) - 1)]
     candidates = [
-        [(one, value) for one, (_, value) in zip(NASTY, step, strict=False)] for step in attention.candidates
+        [(one, value) for one, (_, value) in zip(MARKUP_TOKENS, step, strict=False)] for step in attention.candidates
     ]
     return replace(
         attention, source_tokens=[*source, "</s>"], target_tokens=[*target, "</s>"], candidates=candidates
     )
 
 
-def big(layers: int = 24, heads: int = 16, length: int = 100) -> dict[str, Any]:
+def random_attention_data(layers: int = 24, heads: int = 16, length: int = 100) -> dict[str, Any]:
     """Of random maps: 100 tokens on both sides, 24 layers, 16 heads."""
 
     def kind(causal: bool) -> list[list[torch.Tensor]]:

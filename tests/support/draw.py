@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import manyheads as mh
-from manyheads.model import make_model
-from manyheads.model.attention import Rule
+from manyheads.model import build_model
+from manyheads.model.attention import AttentionSpec
 
-WORDS = 11  # ids that sentences are made of; a drawn model knows at least these
+VOCAB_SIZE = 11  # ids that sentences are made of; a drawn model knows at least these
 SEEDS = st.integers(0, 2**16)
 
 
@@ -18,19 +18,19 @@ SEEDS = st.integers(0, 2**16)
 def sentences(draw: st.DrawFn, count: int | None = None, shortest: int = 0) -> list[list[int]]:
     """Up to five short sentences, empty ones among them."""
     size = st.integers(0, 5) if count is None else st.just(count)
-    sentence = st.lists(st.integers(0, WORDS - 1), min_size=shortest, max_size=7)
+    sentence = st.lists(st.integers(0, VOCAB_SIZE - 1), min_size=shortest, max_size=7)
     return [draw(sentence) for _ in range(draw(size))]
 
 
 @st.composite
-def pairs(draw: st.DrawFn, shortest: int = 0) -> tuple[list[list[int]], list[list[int]]]:
+def sentence_pairs(draw: st.DrawFn, shortest: int = 0) -> tuple[list[list[int]], list[list[int]]]:
     """Sources and as many targets."""
     sources = draw(sentences(shortest=shortest))
     return sources, draw(sentences(count=len(sources), shortest=shortest))
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> dict[str, Any]:
+def attention_problems(draw: st.DrawFn) -> dict[str, Any]:
     """Arguments of `attend`: over one text (causal or windowed, perhaps), or from one text to another."""
     torch.manual_seed(draw(SEEDS))
     heads, d_k, d_v = draw(st.integers(1, 3)), draw(st.integers(1, 5)), draw(st.integers(1, 5))
@@ -38,7 +38,7 @@ def problems(draw: st.DrawFn) -> dict[str, Any]:
     alone = draw(st.booleans())
     queries = keys if alone else mh.Packed.of(draw(sentences(count=len(keys))))
     score = draw(st.sampled_from(["scaled-dot", "dot", "additive"]))
-    rule = Rule(
+    rule = AttentionSpec(
         score,
         causal=alone and draw(st.booleans()),
         window=draw(st.none() | st.integers(1, 8)) if alone else None,
@@ -59,7 +59,7 @@ def random_tensor(*shape: int) -> Tensor:
 
 
 @st.composite
-def configs(draw: st.DrawFn, **fixed: Any) -> mh.ModelConfig:
+def transformer_configs(draw: st.DrawFn, **fixed: Any) -> mh.ModelConfig:
     """Small models of every kind that the config allows, without dropout."""
 
     def one_of(*choices: Any) -> Any:
@@ -72,9 +72,9 @@ def configs(draw: st.DrawFn, **fixed: Any) -> mh.ModelConfig:
     ties = one_of("three-way", "two-way", "none")
     apart = ties != "three-way" and draw(st.booleans())
     drawn = {
-        "vocabulary": WORDS,
-        "source_vocabulary": WORDS + 2 if apart else None,
-        "target_vocabulary": WORDS + 1 if apart else None,
+        "vocabulary": VOCAB_SIZE,
+        "source_vocabulary": VOCAB_SIZE + 2 if apart else None,
+        "target_vocabulary": VOCAB_SIZE + 1 if apart else None,
         "layers": one_of(1, 2, 3),
         "d_model": d_model,
         "d_ff": 7,
@@ -97,7 +97,7 @@ def configs(draw: st.DrawFn, **fixed: Any) -> mh.ModelConfig:
 
 
 @st.composite
-def compared_configs(draw: st.DrawFn, kind: str) -> mh.ModelConfig:
+def baseline_configs(draw: st.DrawFn, architecture: str) -> mh.ModelConfig:
     """Small models of a kind that the Transformer is compared with, without dropout."""
 
     def one_of(*choices: Any) -> Any:
@@ -120,24 +120,24 @@ def compared_configs(draw: st.DrawFn, kind: str) -> mh.ModelConfig:
     ties = one_of("three-way", "two-way", "none")
     apart = ties != "three-way" and draw(st.booleans())
     return mh.ModelConfig(
-        kind=kind,
-        vocabulary=WORDS,
-        source_vocabulary=WORDS + 2 if apart else None,
-        target_vocabulary=WORDS + 1 if apart else None,
+        architecture=architecture,
+        vocab_size=VOCAB_SIZE,
+        source_vocab_size=VOCAB_SIZE + 2 if apart else None,
+        target_vocab_size=VOCAB_SIZE + 1 if apart else None,
         layers=one_of(1, 2, 3),
         d_model=one_of(4, 6),
         d_ff=one_of(4, 6),
-        ties=ties,
+        tie_embeddings=ties,
         output_bias=draw(st.booleans()),
         dropout=0.0,
-        **drawn[kind],
+        **drawn[architecture],
     )
 
 
-def model_of(config: mh.ModelConfig) -> Any:
+def build_test_model(config: mh.ModelConfig) -> Any:
     """In float64 and at rest, always the same; batch normalization with other than initial statistics."""
     torch.manual_seed(1)
-    model = make_model(config).double()
+    model = build_model(config).double()
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm1d):
             module.running_mean.normal_()
@@ -145,7 +145,7 @@ def model_of(config: mh.ModelConfig) -> Any:
     return model.eval()
 
 
-def stir(model: mh.Transformer) -> None:
+def randomize_weights(model: mh.Transformer) -> None:
     """Weights that matter: none of them 0 or 1, as biases and norms begin, and tokens told apart."""
     for name, parameter in model.named_parameters():
         torch.nn.init.normal_(parameter, mean=float("norm.weight" in name), std=0.3)

@@ -8,19 +8,19 @@ from pathlib import Path
 from manyheads.text import corpus
 
 SOURCE, TARGET = 0, 1
-EXTRA = 3  # lines that one file has more
+EXTRA_LINES = 3  # lines that one file has more
 
 
 @dataclass
-class Fuzzed:
+class CorruptCorpus:
     """What a fuzzed corpus holds: the reasons of its bad lines, and its good pairs, by line."""
 
     files: tuple[str, str]
-    bad: dict[int, str] = field(default_factory=dict)
-    good: dict[int, tuple[str, str]] = field(default_factory=dict)
+    drop_reasons: dict[int, str] = field(default_factory=dict)
+    valid_pairs: dict[int, tuple[str, str]] = field(default_factory=dict)
 
 
-def damage(text: bytes, insert: bytes, chance: random.Random) -> bytes:
+def insert_bytes(text: bytes, insert: bytes, chance: random.Random) -> bytes:
     """Something put in the middle, at a character's start."""
     place = 1 + int(chance.random() * (len(text) - 1))
     while place < len(text) and 0x80 <= text[place] < 0xC0:
@@ -28,69 +28,69 @@ def damage(text: bytes, insert: bytes, chance: random.Random) -> bytes:
     return text[:place] + insert + text[place:]
 
 
-Spoiler = Callable[[bytes, random.Random], bytes]
+Corruption = Callable[[bytes, random.Random], bytes]
 
 
-def inserting(*inserts: bytes) -> Spoiler:
-    return lambda text, chance: damage(text, inserts[int(chance.random() * len(inserts))], chance)
+def make_inserter(*inserts: bytes) -> Corruption:
+    return lambda text, chance: insert_bytes(text, inserts[int(chance.random() * len(inserts))], chance)
 
 
-WAYS: list[tuple[str, Spoiler]] = [
-    (corpus.INVALID_UTF8, inserting(b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xe2\x82", b"\xf5\x80\x80\x80")),
-    ("NUL", inserting(b"\x00")),
-    ("byte order mark inside a line", inserting(b"\xef\xbb\xbf")),
-    ("carriage return inside a line", inserting(b"\r", b"\rx\r")),
-    ("line separator inside a line", inserting(b"\xe2\x80\xa8", b"\xe2\x80\xa9", b"\xc2\x85")),
+CORRUPTIONS: list[tuple[str, Corruption]] = [
+    (corpus.INVALID_UTF8, make_inserter(b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xe2\x82", b"\xf5\x80\x80\x80")),
+    ("NUL", make_inserter(b"\x00")),
+    ("byte order mark inside a line", make_inserter(b"\xef\xbb\xbf")),
+    ("carriage return inside a line", make_inserter(b"\r", b"\rx\r")),
+    ("line separator inside a line", make_inserter(b"\xe2\x80\xa8", b"\xe2\x80\xa9", b"\xc2\x85")),
     (
         "control character",
-        inserting(b"\x01", b"\x08", b"\x0b", b"\x0c", b"\x1b[31m", b"\x1e", b"\x7f", b"\xc2\x9f"),
+        make_inserter(b"\x01", b"\x08", b"\x0b", b"\x0c", b"\x1b[31m", b"\x1e", b"\x7f", b"\xc2\x9f"),
     ),
-    ("replacement character", inserting(b"\xef\xbf\xbd")),
+    ("replacement character", make_inserter(b"\xef\xbf\xbd")),
     ("empty", lambda text, chance: (b"", b"   ", b"\t\xc2\xa0")[int(chance.random() * 3)]),
     (corpus.TOO_LONG, lambda text, chance: text * (1 + 1_100_000 // len(text))),
 ]
 
 
-def write(folder: Path, lines: int, bad_share: float, seed: int, longest: int = 20) -> Fuzzed:
+def write_corrupt_text(folder: Path, lines: int, corrupt_fraction: float, seed: int, max_long_lines: int = 20) -> CorruptCorpus:
     """Two files, the second some lines longer; at most `longest` lines are of a megabyte."""
     chance = random.Random(seed)
-    made = Fuzzed((f"{folder}/fuzzed.en", f"{folder}/fuzzed.ko"))
+    made = CorruptCorpus((f"{folder}/fuzzed.en", f"{folder}/fuzzed.ko"))
     with open(made.files[0], "wb") as source, open(made.files[1], "wb") as target:
         for line in range(1, lines + 1):
             pair = [f"This is sentence {line} of {lines}.", f"이것은 문장 {lines} 개 중 {line} 번이다."]
             raw = [text.encode() for text in pair]
-            if chance.random() < bad_share:
-                made.bad[line] = spoil(raw, chance, longest > 0)
-                longest -= made.bad[line] == corpus.TOO_LONG
+            if chance.random() < corrupt_fraction:
+                made.drop_reasons[line] = corrupt_pair(raw, chance, max_long_lines > 0)
+                max_long_lines -= made.drop_reasons[line] == corpus.TOO_LONG
             else:
-                made.good[line] = (pair[0], pair[1])
+                made.valid_pairs[line] = (pair[0], pair[1])
             source.write(raw[SOURCE] + b"\n")
             target.write(raw[TARGET] + b"\n")
-        target.write("남은 줄\n".encode() * EXTRA)
-    made.bad |= dict.fromkeys(range(lines + 1, lines + 1 + EXTRA), corpus.NO_COUNTERPART)
+        target.write("남은 줄\n".encode() * EXTRA_LINES)
+    made.drop_reasons |= dict.fromkeys(range(lines + 1, lines + 1 + EXTRA_LINES), corpus.NO_COUNTERPART)
     return made
 
 
-def write_tmx(folder: Path, units: int, seed: int) -> Fuzzed:
+def write_corrupt_tmx(folder: Path, units: int, seed: int) -> CorruptCorpus:
     """A translation memory, a unit a line, some of them bad, whose end is torn off in the middle of a tag."""
     chance = random.Random(seed)
-    made = Fuzzed((f"{folder}/fuzzed.tmx", ""))
+    made = CorruptCorpus((f"{folder}/fuzzed.tmx", ""))
     with open(made.files[0], "w", encoding="utf-8") as file:
         file.write("<tmx><body>\n")
         for line in range(2, units + 2):
             texts = {"en": f"Unit {line} of the memory.", "ko": f"기억의 단위 {line} 번."}
             if chance.random() < 0.1:
-                made.bad[line] = spoil_unit(texts, chance)
+                made.drop_reasons[line] = corrupt_unit(texts, chance)
             else:
-                made.good[line] = (texts["en"], texts["ko"])
+                made.valid_pairs[line] = (texts["en"], texts["ko"])
             sides = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in texts.items())
             file.write(f"<tu>{sides}</tu>\n")
         file.write('<tu><tuv xml:lang="en"><seg>torn')
-    made.bad[units + 2] = corpus.BROKEN_FILE
+    made.drop_reasons[units + 2] = corpus.BROKEN_FILE
     return made
 
 
-def spoil_unit(texts: dict[str, str], chance: random.Random) -> str:
+def corrupt_unit(texts: dict[str, str], chance: random.Random) -> str:
     way = int(chance.random() * 4)
     if way == 0:
         texts["en"] = ""
@@ -105,9 +105,9 @@ def spoil_unit(texts: dict[str, str], chance: random.Random) -> str:
     return "byte order mark inside a line"
 
 
-def spoil(raw: list[bytes], chance: random.Random, may_be_long: bool) -> str:
+def corrupt_pair(raw: list[bytes], chance: random.Random, may_be_long: bool) -> str:
     """Damages a side of a pair; the reason that it must be dropped for."""
-    ways = WAYS if may_be_long else WAYS[:-1]
+    ways = CORRUPTIONS if may_be_long else CORRUPTIONS[:-1]
     reason, spoiler = ways[int(chance.random() * len(ways))]
     side = int(chance.random() * 2)
     raw[side] = spoiler(raw[side], chance)

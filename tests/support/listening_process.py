@@ -22,15 +22,15 @@ main()
 """
 
 
-class Process:
+class ServerProcess:
     """The server: its port, its memory, what it wrote."""
 
     def __init__(self, process: "subprocess.Popen[str]", log: IO[str]) -> None:
         self.process, self.log = process, log
-        self.first = self._first_line()
-        self.port = int(self.first.rsplit(":", 1)[1])
+        self.first_line = self._read_first_line()
+        self.port = int(self.first_line.rsplit(":", 1)[1])
 
-    def _first_line(self) -> str:
+    def _read_first_line(self) -> str:
         line = ""
         while not line.endswith("\n"):
             ended = self.process.poll() is not None
@@ -39,7 +39,7 @@ class Process:
             time.sleep(0.02)
         return line
 
-    def said(self) -> str:
+    def read_log(self) -> str:
         """All that it wrote after its first line; it must have been asked to stop."""
         self.process.wait(60)
         return self.log.read()
@@ -51,7 +51,7 @@ class Process:
 
 
 @contextmanager
-def listening_process(*arguments: str, seconds: float = 0.0, model: Path | None = None) -> Iterator[Process]:
+def start_server(*arguments: str, seconds: float = 0.0, model: Path | None = None) -> Iterator[ServerProcess]:
     tests = str(Path(__file__).parent)
     named = str(model) if model else ""
     code = CODE.format(tests=tests, seconds=seconds, arguments=list(arguments), model=named)
@@ -62,7 +62,7 @@ def listening_process(*arguments: str, seconds: float = 0.0, model: Path | None 
         subprocess.Popen([sys.executable, "-c", code], stderr=written, text=True) as process,
     ):
         try:
-            yield Process(process, log)
+            yield ServerProcess(process, log)
         finally:
             process.terminate()
             process.wait(timeout=60)

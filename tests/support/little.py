@@ -7,28 +7,28 @@ import manyheads as mh
 from manyheads import playground
 from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
-from manyheads.demo import recipe, write_corpus
+from manyheads.demo import make_recipe, write_corpus
 from manyheads.paper.budget import Budget
 from manyheads.paper.trials import Trial
 
 MODEL = mh.ModelConfig(layers=1, d_model=16, d_ff=16, heads=2, dropout=0.0)
 
 
-def little_store(folder: Path, seed: int = 1) -> Store:
+def small_store(folder: Path, seed: int = 1) -> Store:
     corpus = playground.corpus(
         "en-de", train=120, valid=6, test=5, seed=seed, constructions=["tense"], words=4
     )
     write_corpus(folder, "en-de", corpus)
-    return prepare(recipe(folder, "en-de", 360), folder / "data")
+    return prepare(make_recipe(folder, "en-de", 360), folder / "data")
 
 
-def little_trial(store: Store, budget: str = "4steps", row: str = "base", **keys: str | float) -> Trial:
+def small_trial(store: Store, budget: str = "4steps", row: str = "base", **keys: str | float) -> Trial:
     """`keys` are those of a configuration: model_d_ff=32."""
     config = mh.Config(
         model=MODEL,
         data=mh.DataConfig(folder=str(store.folder), batch_tokens=200),
         train=mh.TrainConfig(warmup=2, learning_rate=1e-3),
-        search=mh.SearchConfig(beam=2, extra_length=2),
+        decoding=mh.DecodingConfig(beam=2, max_extra_length=2),
     )
     changed = config.override(f"{key.replace('_', '.', 1)}={value}" for key, value in keys.items())
     return Trial(row, replace(Budget.parse(budget).of(changed, store)), "valid")

@@ -4,20 +4,20 @@ import manyheads as mh
 from manyheads.model import count_parameters
 
 
-def by_formula(config: mh.ModelConfig) -> int:
+def count_by_formula(config: mh.ModelConfig) -> int:
     """Section 3 added up, with biases on every projection but the last, which is the embedding itself."""
     d_model, d_ff, heads = config.d_model, config.d_ff, config.heads
-    into_heads = heads * (2 * config.key_width + config.value_width)
-    attention = (d_model + 1) * into_heads + (heads * config.value_width + 1) * d_model
+    into_heads = heads * (2 * config.head_dim_k + config.head_dim_v)
+    attention = (d_model + 1) * into_heads + (heads * config.head_dim_v + 1) * d_model
     feed_forward = (d_model + 1) * d_ff + (d_ff + 1) * d_model
     norm = 2 * d_model
     encoder = attention + feed_forward + 2 * norm
     decoder = 2 * attention + feed_forward + 3 * norm
-    learned = 2 * config.learned_length * d_model if config.positions == "learned" else 0
-    return config.vocabulary * d_model + config.layers * (encoder + decoder) + learned
+    learned = 2 * config.max_positions * d_model if config.positions == "learned" else 0
+    return config.vocab_size * d_model + config.layers * (encoder + decoder) + learned
 
 
-def table() -> str:
+def format_table() -> str:
     lines = [f"{'Table 3 row':12} {'ours':>12} {'paper':>8} {'difference':>11}"]
     for row in mh.presets.TABLE_3:
         ours = count_parameters(row.model)["total"]

@@ -5,13 +5,13 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from manyheads.config import SearchConfig
+from manyheads.config import DecodingConfig
 from manyheads.errors import RequestError
 from manyheads.serve.worker import Served, named
 from manyheads.translator import Translation
 
 
-class Words:
+class WordSubwords:
     """A token is a word."""
 
     def encode(self, text: str) -> list[int]:
@@ -19,43 +19,43 @@ class Words:
 
 
 @dataclass
-class Sides:
-    source: Words = field(default_factory=Words)
-    target: Words = field(default_factory=Words)
+class ScriptedSubwords:
+    source: WordSubwords = field(default_factory=WordSubwords)
+    target: WordSubwords = field(default_factory=WordSubwords)
 
 
 @dataclass
-class Named:
+class ScriptedEngine:
     name: str = "scripted"
     objective: str = "as it is written"
-    reach: int | None = None
+    max_positions: int | None = None
 
 
 @dataclass
-class Scripted:
+class ScriptedTranslator:
     """Words backwards: what comes out is told apart from what went in, and tags would be seen."""
 
     source_language: str = "en"
     target_language: str = "ko"
     seconds: float = 0.0
-    may_go: threading.Event | None = None
-    subwords: Sides = field(default_factory=Sides)
-    engine: Named = field(default_factory=Named)
-    how: SearchConfig = field(default_factory=SearchConfig)
-    longest: int = 256
+    release: threading.Event | None = None
+    subwords: ScriptedSubwords = field(default_factory=ScriptedSubwords)
+    engine: ScriptedEngine = field(default_factory=ScriptedEngine)
+    decoding: DecodingConfig = field(default_factory=DecodingConfig)
+    max_length: int = 256
     calls: list[list[str]] = field(default_factory=list)
-    begun: threading.Event = field(default_factory=threading.Event)
+    started: threading.Event = field(default_factory=threading.Event)
 
-    def sentences(self, text: str) -> list[str]:
+    def split_sentences(self, text: str) -> list[str]:
         return [text] if text.strip() else []
 
     def translate(self, texts: list[str], nbest: int = 1, **_: Any) -> list[Translation]:
         if isinstance(texts, str):
             return self.translate([texts])[0]  # type: ignore[return-value]
         self.calls.append(list(texts))
-        self.begun.set()
-        if self.may_go:
-            assert self.may_go.wait(20)
+        self.started.set()
+        if self.release:
+            assert self.release.wait(20)
         time.sleep(self.seconds)
         if any("impossible" in text for text in texts):
             raise RequestError("this cannot be translated")
@@ -64,10 +64,10 @@ class Scripted:
         return [
             Translation(
                 text,
-                backwards(text),
+                reverse_words(text),
                 score=float("nan"),
-                tokens=backwards(text).split(),
-                alternatives=[Translation(text, f"{backwards(text)} {n}") for n in range(1, nbest)],
+                tokens=reverse_words(text).split(),
+                alternatives=[Translation(text, f"{reverse_words(text)} {n}") for n in range(1, nbest)],
             )
             for text in texts
         ]
@@ -78,9 +78,9 @@ class Scripted:
         ]
 
 
-def backwards(text: str) -> str:
+def reverse_words(text: str) -> str:
     return " ".join(reversed(text.split(" ")))
 
 
-def served(*translators: Scripted) -> list[Served]:
+def serve_scripted(*translators: ScriptedTranslator) -> list[Served]:
     return named(translators)  # type: ignore[arg-type]

@@ -6,9 +6,9 @@ import torch
 from hypothesis import strategies as st
 
 import manyheads as mh
-from support.draw import WORDS
+from support.draw import VOCAB_SIZE
 
-TOKEN = st.integers(0, WORDS - 1)
+TOKEN = st.integers(0, VOCAB_SIZE - 1)
 SOURCE = st.lists(TOKEN, max_size=6)
 
 
@@ -19,7 +19,7 @@ def full_forward(model: Any, sources: list[list[int]], read: list[list[int]]) ->
     return logits[target.offsets[1:].long() - 1]
 
 
-def follow_a_search(model: Any, data: st.DataObject) -> None:
+def check_random_search(model: Any, data: st.DataObject) -> None:
     """Whatever a search does in between: reorder hypotheses, drop finished sentences, admit waiting ones."""
     width = data.draw(st.integers(1, 3))
     sources = data.draw(st.lists(SOURCE, min_size=1, max_size=3))

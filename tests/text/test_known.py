@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from manyheads.errors import ConfigError, DataError, RequestError
-from manyheads.progress import Bars, Lines, Progress, watched
+from manyheads.progress import ProgressBars, ProgressLines, Progress, create_progress
 from manyheads.text.datasets.catalog import Corpus, Pair, Part, Table, load_table
 from manyheads.text.datasets.download import PartialFile, download, version_of
 from manyheads.text.datasets.get import get
@@ -400,7 +400,7 @@ def test_two_processes_do_not_write_one_file(site: Site, tmp_path: Path) -> None
 def test_a_new_attempt_is_announced(site: Site, tmp_path: Path) -> None:
     log = io.StringIO()
     address = site.put("/file", BODY, ("status", 503))
-    download(address, tmp_path / "file", progress=Lines(log), waits=AT_ONCE)
+    download(address, tmp_path / "file", progress=ProgressLines(log), waits=AT_ONCE)
     assert log.getvalue().startswith("file: the server answers 503 Service Unavailable; again in 0 s\n")
 
 
@@ -1029,13 +1029,13 @@ class Terminal(io.StringIO):
 def test_a_terminal_shows_a_bar_and_a_log_shows_lines(site: Site, tmp_path: Path) -> None:
     address = site.put("/file", BODY)
     terminal, log = Terminal(), io.StringIO()
-    with watched(terminal, downloads=True) as bars:
-        bars.say("A toy [bold]")
+    with create_progress(terminal, downloads=True) as bars:
+        bars.message("A toy [bold]")
         download(address, tmp_path / "a", progress=bars)
-    with watched(log) as lines:
+    with create_progress(log) as lines:
         download(address, tmp_path / "b", progress=lines)
-    assert isinstance(bars, Bars)
-    assert isinstance(lines, Lines)
+    assert isinstance(bars, ProgressBars)
+    assert isinstance(lines, ProgressLines)
     assert "A toy [bold]" in terminal.getvalue()
     assert "100%" in terminal.getvalue() or "512.0/512.0 kB" in terminal.getvalue()
     assert re.fullmatch(r"b \.\.\.\nb: done in \d\.\d s\n", log.getvalue())

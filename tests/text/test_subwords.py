@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import manyheads as mh
-from manyheads.config import BEGIN, END, UNKNOWN, SubwordConfig
+from manyheads.config import BOS_ID, EOS_ID, UNK_ID, SubwordConfig
 from manyheads.text.subword_regularization import Sampler
 from manyheads.text.subwords import SubwordPair, Subwords, normalize
 
@@ -38,7 +38,7 @@ KOREAN = [
     "그녀의 남동생은 새에 관한 책 세 권을 읽는다.",
     "그녀가 읽던 편지는 누가 썼니?",
 ] * 20
-SMALL = SubwordConfig(vocabulary=400)
+SMALL = SubwordConfig(vocab_size=400)
 KINDS = ("bpe", "unigram")
 
 
@@ -62,7 +62,7 @@ def test_decoding_gives_back_the_normalized_text(kind: str, text: str) -> None:
     subwords = SUBWORDS[kind]
     ids = subwords.encode(text)
     assert subwords.decode(ids) == normalize(text)
-    assert not {UNKNOWN, BEGIN, END} & set(ids)
+    assert not {UNK_ID, BOS_ID, EOS_ID} & set(ids)
 
 
 def test_normalized_means_composed_single_spaced_and_spellable() -> None:
@@ -80,8 +80,8 @@ def test_normalizing_twice_changes_nothing_more(text: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_fixed_ids_and_the_size(kind: str) -> None:
     subwords = SUBWORDS[kind]
-    assert [subwords.piece(one) for one in (UNKNOWN, BEGIN, END)] == ["<unk>", "<s>", "</s>"]
-    assert len(subwords) == SMALL.vocabulary
+    assert [subwords.piece(one) for one in (UNK_ID, BOS_ID, EOS_ID)] == ["<unk>", "<s>", "</s>"]
+    assert len(subwords) == SMALL.vocab_size
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -94,7 +94,7 @@ def test_reserved_symbols_are_one_piece_wherever_they_stand() -> None:
     assert subwords.pieces("<polite> a%sb<b>") == ["▁", "<polite>", "▁a", "%s", "b", "<b>"]
     for wrong in ("a b", "", "<s>", "</s>", "<unk>", "<0x41>", "a\u2581"):
         with pytest.raises(mh.ConfigError, match=r"subwords\.reserved holds"):
-            SubwordConfig(reserved=(wrong,))
+            SubwordConfig(user_symbols=(wrong,))
 
 
 def test_text_that_speaks_of_sentence_ends_can_be_learned_from() -> None:
@@ -118,13 +118,13 @@ def test_many_texts_are_encoded_as_each_alone_and_closed_with_end() -> None:
     for threads in (1, 3):
         many = subwords.encode_many(texts, threads)
         split = [many.ids[a:b].tolist() for a, b in zip(many.offsets, many.offsets[1:], strict=False)]
-        assert split == [[*subwords.encode(text), END] for text in texts]
+        assert split == [[*subwords.encode(text), EOS_ID] for text in texts]
     assert subwords.encode_many([]).offsets.tolist() == [0]
 
 
 def test_decoding_ignores_begin_and_end_and_refuses_what_is_no_id() -> None:
     subwords = SUBWORDS["bpe"]
-    assert subwords.decode([BEGIN, *subwords.encode("나는"), END]) == "나는"
+    assert subwords.decode([BOS_ID, *subwords.encode("나는"), EOS_ID]) == "나는"
     with pytest.raises(mh.DataError, match="ids from 5 to 400, but the vocabulary is 0 to 399"):
         subwords.decode([5, 400])
 

@@ -80,7 +80,7 @@ def test_the_tokens_of_a_tree() -> None:
 
 def test_each_token_is_one_piece() -> None:
     tokens = linearize(parse(CAT))
-    config = SubwordConfig(vocabulary=len(set(tokens)) + 4, byte_fallback=False, reserved=tuple(set(tokens)))
+    config = SubwordConfig(vocab_size=len(set(tokens)) + 4, byte_fallback=False, user_symbols=tuple(set(tokens)))
     subwords = Subwords.train(["".join(tokens)] * 3, config)
     assert subwords.pieces("".join(tokens)) == ["▁", *tokens]
     assert subwords.decode(subwords.encode("".join(tokens))) == "".join(tokens)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 import manyheads as mh
 from manyheads.config import ModelConfig, TrainConfig
 from manyheads.data.batches import Batch
-from manyheads.ops.dispatch import IGNORED
+from manyheads.ops.dispatch import IGNORE_INDEX
 from manyheads.train import captured_step as captured
-from manyheads.train.captured_step import BatchSize, FlatGradient, can_capture, fill_up, unpack
+from manyheads.train.captured_step import StaticBatchShape, FlatGradient, can_capture, pack_static_batch, unpack_static_batch
 
 SENTENCES = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size=0, max_size=12)
 
@@ -19,7 +19,7 @@ SENTENCES = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size
 def batch(lengths: list[tuple[int, int]]) -> Batch:
     source = mh.Packed.of([[3 + n % 5] * length for n, (length, _) in enumerate(lengths)])
     labels = mh.Packed.of([[4 + n % 5] * length for n, (_, length) in enumerate(lengths)])
-    inputs = mh.Packed(labels.tokens + 1, labels.offsets, labels.longest)
+    inputs = mh.Packed(labels.tokens + 1, labels.offsets, labels.max_length)
     return Batch(source, inputs, labels, np.zeros(0, np.int64), 0, 0)
 
 
@@ -28,8 +28,8 @@ def test_a_filled_batch_holds_the_batch_and_what_does_not_count(
     lengths: list[tuple[int, int]], full: int, filler: int
 ) -> None:
     one = batch(lengths)
-    size = BatchSize.around(one, full)
-    source, inputs, labels = unpack(fill_up(one, size, filler), size, 256)
+    size = StaticBatchShape.for_batch(one, full)
+    source, inputs, labels = unpack_static_batch(pack_static_batch(one, size, filler), size, 256)
     count = len(lengths)
     for packed, real, tokens in ((source, one.source, size.source), (inputs, one.inputs, size.target)):
         assert len(packed.tokens) == tokens == packed.offsets[-1]
@@ -41,41 +41,41 @@ def test_a_filled_batch_holds_the_batch_and_what_does_not_count(
     assert len(source) == len(inputs) == max(size.source, size.target)
     real_labels = len(one.labels.tokens)
     assert torch.equal(labels[:real_labels], one.labels.tokens)
-    assert (labels[real_labels:] == IGNORED).all()
+    assert (labels[real_labels:] == IGNORE_INDEX).all()
 
 
 def test_sizes_are_few_and_waste_little() -> None:
     lengths = [[(90, 90)] * count for count in range(133, 278)]
-    sizes = {BatchSize.around(batch(one), 25_000).source for one in lengths}
+    sizes = {StaticBatchShape.for_batch(batch(one), 25_000).source for one in lengths}
     assert len(sizes) <= 27  # of a full batch's upper half
     for tokens in (24_990, 25_000):
-        padded = BatchSize.around(batch([(tokens, tokens)]), 25_000)
+        padded = StaticBatchShape.for_batch(batch([(tokens, tokens)]), 25_000)
         assert padded.source == padded.target == 25_088
-    assert BatchSize.around(batch([]), 25_000).source > 0
+    assert StaticBatchShape.for_batch(batch([]), 25_000).source > 0
 
 
 def test_batches_that_grew_beyond_full_have_few_sizes() -> None:
     grown = range(25_100, 31_000, 150)
-    sizes = [BatchSize.around(batch([(tokens, 25_000)]), 25_000) for tokens in grown]
+    sizes = [StaticBatchShape.for_batch(batch([(tokens, 25_000)]), 25_000) for tokens in grown]
     assert {one.source for one in sizes} == {28_288, 31_488}
     assert all(one.source >= tokens for one, tokens in zip(sizes, grown, strict=True))
     assert {one.target for one in sizes} == {25_088}
 
 
 def test_every_gradient_has_a_place_of_its_own_in_the_row() -> None:
-    model = mh.Transformer(ModelConfig(vocabulary=30, layers=1, d_model=8, d_ff=12, heads=2))
+    model = mh.Transformer(ModelConfig(vocab_size=30, layers=1, d_model=8, d_ff=12, heads=2))
     flat = FlatGradient(model)
     for number, parameter in enumerate(model.parameters(), 1):
         assert parameter.grad is not None
         parameter.grad.fill_(number)
-    assert flat.total == flat.nll == 0
+    assert flat.loss == flat.nll == 0
     for number, parameter in enumerate(model.parameters(), 1):
         assert parameter.grad is not None
         assert (parameter.grad == number).all()
-    inside = {name for name in flat.products if name.startswith(("encoder", "decoder"))}
-    assert inside == set(flat.products)
-    assert "target_embedding.weight" in flat.others or "source_embedding.weight" in flat.others
-    assert len(flat.products) + len(flat.others) == len(list(model.parameters()))
+    inside = {name for name in flat.linear_parameters if name.startswith(("encoder", "decoder"))}
+    assert inside == set(flat.linear_parameters)
+    assert "target_embedding.weight" in flat.other_parameters or "source_embedding.weight" in flat.other_parameters
+    assert len(flat.linear_parameters) + len(flat.other_parameters) == len(list(model.parameters()))
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,6 @@ def test_what_has_no_kernel_of_fixed_shape_is_not_captured(
     assert not can_capture(mh.Config(), torch.device("cpu"))
     other = mh.Config(model=ModelConfig(**model), train=TrainConfig(**train))  # type: ignore[arg-type]
     assert not can_capture(other, gpu)
-    assert not can_capture(mh.Config(data=mh.DataConfig(longest=5000)), gpu)
+    assert not can_capture(mh.Config(data=mh.DataConfig(max_length=5000)), gpu)
     monkeypatch.setattr(captured, "has_kernel", lambda _: False)
     assert not can_capture(mh.Config(), gpu)

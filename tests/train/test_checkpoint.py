@@ -20,13 +20,13 @@ import manyheads as mh
 from manyheads import atomic_io as folders
 from manyheads import checkpoint
 from manyheads.config import SubwordConfig
-from manyheads.model import make_model
+from manyheads.model import build_model
 from manyheads.text.subwords import SubwordPair, Subwords
 
 TEXTS = ["나는 집에 간다.", "I go home.", "우리는 학교에 간다."] * 10
-SUBWORDS = Subwords.train(TEXTS, SubwordConfig(vocabulary=300))
+SUBWORDS = Subwords.train(TEXTS, SubwordConfig(vocab_size=300))
 PAIR = SubwordPair(SUBWORDS, SUBWORDS)
-CONFIG = mh.Config(model=mh.ModelConfig(vocabulary=300, layers=1, d_model=8, d_ff=8, heads=2))
+CONFIG = mh.Config(model=mh.ModelConfig(vocab_size=300, layers=1, d_model=8, d_ff=8, heads=2))
 LANGUAGES = {"source": "en", "target": "ko"}
 
 
@@ -35,7 +35,7 @@ def saved(folder: Path, seed: int = 0, config: mh.Config = CONFIG) -> mh.Transfo
     model = mh.Transformer(config.model)
     checkpoint.save(
         folder,
-        checkpoint.weights_of(model),
+        checkpoint.collect_weights(model),
         PAIR,
         config,
         step=7,
@@ -109,7 +109,7 @@ def test_a_flipped_bit_of_the_description_is_told(tmp_path: Path) -> None:
     for place in range(0, len(whole), 3):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 7]) + whole[place + 1 :])
         try:
-            checkpoint.describe(tmp_path / "model")
+            checkpoint.read_info(tmp_path / "model")
         except mh.CheckpointError:
             continue
         kept = json.loads(path.read_bytes())
@@ -150,8 +150,8 @@ def test_a_pickle_in_place_of_weights_is_refused_and_not_executed(tmp_path: Path
     weights = tmp_path / "model" / checkpoint.WEIGHTS
     weights.write_bytes(pickle.dumps(Trap(tmp_path / "mark")))
     told = json.loads((tmp_path / "model" / checkpoint.MANIFEST).read_text())
-    told["files"][weights.name] = folders.fingerprint(weights)
-    told["sha256"] = checkpoint.own_sum(told)
+    told["files"][weights.name] = folders.hash_file(weights)
+    told["sha256"] = checkpoint.compute_checksum(told)
     (tmp_path / "model" / checkpoint.MANIFEST).write_text(json.dumps(told))
     with pytest.raises(mh.CheckpointError, match=r"weights\.safetensors: not safetensors"):
         checkpoint.load_model(tmp_path / "model")
@@ -161,15 +161,15 @@ def test_a_pickle_in_place_of_weights_is_refused_and_not_executed(tmp_path: Path
 def test_keys_of_other_kinds_of_model_may_have_had_other_defaults(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     config = replace(
-        CONFIG, model=mh.ModelConfig(kind="recurrent", vocabulary=300, layers=1, d_model=8, d_ff=8)
+        CONFIG, model=mh.ModelConfig(architecture="recurrent", vocab_size=300, layers=1, d_model=8, d_ff=8)
     )
-    recurrent = make_model(config.model)
+    recurrent = build_model(config.model)
     checkpoint.save(
-        folder, checkpoint.weights_of(recurrent), PAIR, config, step=1, languages=LANGUAGES, training={}
+        folder, checkpoint.collect_weights(recurrent), PAIR, config, step=1, languages=LANGUAGES, training={}
     )
     told = json.loads((folder / checkpoint.MANIFEST).read_text())
     told["config"]["model"] |= {"initial_gain": 3.0, "norm": "pre"}
-    told["sha256"] = checkpoint.own_sum(told)
+    told["sha256"] = checkpoint.compute_checksum(told)
     (folder / checkpoint.MANIFEST).write_text(json.dumps(told))
     assert checkpoint.load_model(folder)[2].config.model == config.model
 
@@ -183,21 +183,21 @@ def test_weights_of_another_model_are_refused_by_name_or_shape(tmp_path: Path) -
     ):
         other = mh.Transformer(replace(CONFIG.model, **changes))
         with pytest.raises(mh.CheckpointError, match=message):
-            checkpoint.read_weights(other, tmp_path / "model")
+            checkpoint.load_weights(other, tmp_path / "model")
 
 
 def test_an_average_is_the_mean_of_each_weight(tmp_path: Path) -> None:
     folders = [tmp_path / "run" / "checkpoints" / f"step-{n:08d}" for n in (1000, 2000, 3000)]
     models = [saved(folder, seed) for seed, folder in enumerate(folders)]
-    mean = checkpoint.average(folders[1:])
+    mean = checkpoint.average_weights(folders[1:])
     for name, one in mean.items():
-        expected = sum(checkpoint.weights_of(model)[name].double() for model in models[1:]) / 2
+        expected = sum(checkpoint.collect_weights(model)[name].double() for model in models[1:]) / 2
         assert torch.equal(one, expected.to(one.dtype))
-    made_of = checkpoint.average_run(tmp_path / "run", 2, tmp_path / "m")
+    made_of = checkpoint.average_checkpoints(tmp_path / "run", 2, tmp_path / "m")
     assert made_of == ["step-00002000", "step-00003000"]
     assert checkpoint.load_model(tmp_path / "m")[2].step == 7
     with pytest.raises(mh.CheckpointError, match="has 3 checkpoints, but 4 are asked for: --last 3"):
-        checkpoint.average_run(tmp_path / "run", 4, tmp_path / "m")
+        checkpoint.average_checkpoints(tmp_path / "run", 4, tmp_path / "m")
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from manyheads import checkpoint
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
 from manyheads.train.run import train
-from manyheads.train.run_summary import CURVES, draw, spark
+from manyheads.train.run_summary import CURVES, plot_curves, sparkline
 
 PAIRS = [(f"I have {n} books.", f"나는 책이 {n}권 있다.") for n in range(120)]
 
@@ -39,7 +39,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model=mh.ModelConfig(layers=1, d_model=16, d_ff=16, heads=2),
         data=mh.DataConfig(folder=str(folder / "data"), batch_tokens=300),
         train=mh.TrainConfig(
-            steps=9, log_every=1, validate_every=3, checkpoint_every=3, bleu_sentences=2, warmup=3, average=2
+            steps=9, log_every=1, validate_every=3, checkpoint_every=3, bleu_sentences=2, warmup=3, average_checkpoints=2
         ),
     )
     config.save(folder / "run.toml")
@@ -78,21 +78,21 @@ def test_there_is_no_panel_without_a_curve(tmp_path: Path) -> None:
     lines.append({"kind": "end", "step": 2, "model": "mean of 1", "bleu": 3.0})
     for more, titles in (([], ["loss", "perplexity"]), ([{"kind": "valid", "step": 3, "bleu": 9.0}], CURVES)):
         (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines + more))
-        draw(tmp_path, tmp_path / "run.svg")
+        plot_curves(tmp_path, tmp_path / "run.svg")
         found = re.findall(r">(loss|perplexity|bleu)</text>", (tmp_path / "run.svg").read_text())
         assert found == [*titles]
 
 
 def test_a_curve_of_one_line_falls_from_left_to_right() -> None:
-    assert spark([4.0, 3.0, 2.0, 1.0]) == "█▆▃▁  4.000 to 1.000"
-    assert spark([]) == spark([float("nan"), None]) == ""
-    assert len(spark([float(n) for n in range(1000)]).split()[0]) <= 60
+    assert sparkline([4.0, 3.0, 2.0, 1.0]) == "█▆▃▁  4.000 to 1.000"
+    assert sparkline([]) == sparkline([float("nan"), None]) == ""
+    assert len(sparkline([float(n) for n in range(1000)]).split()[0]) <= 60
 
 
 def test_average_makes_a_model_of_the_last_checkpoints(place: Path, tmp_path: Path) -> None:
     done = manyheads("average", f"{place}/run", "--last", "2", "--out", f"{tmp_path}/mean")
     assert done.stdout == f"{tmp_path}/mean: the mean of step-00000006, step-00000009\n", done.stderr
-    assert checkpoint.describe(tmp_path / "mean").step == 9
+    assert checkpoint.read_info(tmp_path / "mean").step == 9
     told = json.loads(
         manyheads("average", f"{place}/run", "--last", "1", "--out", f"{tmp_path}/1", "--json").stdout
     )
@@ -140,15 +140,15 @@ def test_gpus_calls_torchrun_and_answers_with_our_codes(
     call = [sys.executable, "-m", "manyheads", "train", f"{place}/run.toml", "--gpus", "2"]
     done = subprocess.run([*call, "--out", f"{tmp_path}/run"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert checkpoint.describe(tmp_path / "run" / "model").step == 9
+    assert checkpoint.read_info(tmp_path / "run" / "model").step == 9
     long = [*call, "train.steps=100000", "train.validate_every=100000", "--out", f"{tmp_path}/long"]
     with subprocess.Popen(long, stderr=subprocess.DEVNULL) as child:
-        while not checkpoint.checkpoints(tmp_path / "long"):
+        while not checkpoint.list_checkpoints(tmp_path / "long"):
             time.sleep(0.2)
         child.send_signal(signal.SIGTERM)
         assert child.wait(60) == 75
-    stopped = checkpoint.checkpoints(tmp_path / "long")[-1]
-    assert checkpoint.describe(stopped).step > 0
+    stopped = checkpoint.list_checkpoints(tmp_path / "long")[-1]
+    assert checkpoint.read_info(stopped).step > 0
 
 
 @pytest.mark.parametrize("gpus", [[], ["--gpus", "2"]])
@@ -172,7 +172,7 @@ def test_a_full_disk_ends_with_4_and_the_bytes_needed(
     assert done.returncode == 4, done.stderr
     assert "no room; about" in done.stderr
     assert "bytes are needed" in done.stderr
-    assert checkpoint.checkpoints(tmp_path / "run") == []
+    assert checkpoint.list_checkpoints(tmp_path / "run") == []
     assert subprocess.run(call, capture_output=True).returncode == 0  # with room again, it begins
 
 
@@ -183,7 +183,7 @@ def test_asked_twice_the_ranks_leave_at_once(
     call = [sys.executable, "-m", "manyheads", "train", f"{place}/run.toml", "train.steps=100000"]
     call += ["train.validate_every=100000", "--gpus", "2", "--out", f"{tmp_path}/run"]
     with subprocess.Popen(call, stderr=subprocess.DEVNULL) as child:
-        while not checkpoint.checkpoints(tmp_path / "run"):
+        while not checkpoint.list_checkpoints(tmp_path / "run"):
             time.sleep(0.2)
         child.send_signal(signal.SIGINT)
         time.sleep(1)

@@ -8,9 +8,9 @@ import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 import manyheads as mh
-from manyheads.model import attention, make_model
-from manyheads.model.baselines.recurrent import Recurrence
-from manyheads.train.flops import GATES, met_themselves, training_flops
+from manyheads.model import attention, build_model
+from manyheads.model.baselines.recurrent import RecurrentLayer
+from manyheads.train.flops import GATES, self_attention_pairs, training_flops
 
 SIZES: dict[str, Any] = {
     "vocabulary": 11,
@@ -22,11 +22,11 @@ SIZES: dict[str, Any] = {
 }
 CONFIGS = {
     **{
-        f"{cell}-{kind}": mh.ModelConfig(kind="recurrent", cell=cell, attention=kind, **SIZES)
+        f"{cell}-{kind}": mh.ModelConfig(architecture="recurrent", cell=cell, attention=kind, **SIZES)
         for cell, kind in (("rnn", "dot"), ("gru", "none"), ("lstm", "scaled-dot"))
     },
-    "convolutional": mh.ModelConfig(kind="convolutional", attention="dot", **SIZES),
-    "bytenet": mh.ModelConfig(kind="bytenet", **SIZES),
+    "convolutional": mh.ModelConfig(architecture="convolutional", attention="dot", **SIZES),
+    "bytenet": mh.ModelConfig(architecture="bytenet", **SIZES),
 }
 
 
@@ -36,27 +36,27 @@ def test_a_step_of_each_kind_is_counted_as_torch_counts_it(
 ) -> None:
     config = CONFIGS[name]
     monkeypatch.setattr(attention, "choose_path", lambda *_: "reference")
-    monkeypatch.setattr(Recurrence, "fused", Recurrence.plain)  # kernels are not looked into
+    monkeypatch.setattr(RecurrentLayer, "fused", RecurrentLayer.forward_reference)  # kernels are not looked into
     lengths = np.array([5, 5]), np.array([4, 4])
     source, target = (mh.Packed.of([[3] * length for length in side]) for side in lengths)
-    model = make_model(config)
+    model = build_model(config)
     with FlopCounterMode(display=False) as counter:
         model(source, target).sum().backward()
     of_first_states = 0  # which are zeros and need no gradient, but are counted as any other
-    if config.kind == "recurrent":
+    if config.architecture == "recurrent":
         of_first_states = config.layers * 2 * 2 * 2 * GATES[config.cell] * (config.d_ff // 2) ** 2
     assert training_flops(config, *lengths) == counter.get_total_flops() + of_first_states
 
 
 def test_experts_cost_what_is_used_of_them_and_a_window_what_it_sees() -> None:
-    base = mh.ModelConfig(vocabulary=11, layers=1, d_model=8, d_ff=8, heads=2)
+    base = mh.ModelConfig(vocab_size=11, layers=1, d_model=8, d_ff=8, heads=2)
     lengths = np.array([10]), np.array([10])
     whole = training_flops(base, *lengths)
     mixed = training_flops(replace(base, d_ff=4, experts=4, experts_used=2), *lengths)
     assert mixed - whole == 3 * 20 * 2 * 8 * 4  # the gate
-    assert met_themselves(np.array([10]), None, causal=False) == 100
-    assert met_themselves(np.array([10]), 4, causal=False) == 50
-    assert met_themselves(np.array([10, 2]), 4, causal=True) == 30 + 2
+    assert self_attention_pairs(np.array([10]), None, causal=False) == 100
+    assert self_attention_pairs(np.array([10]), 4, causal=False) == 50
+    assert self_attention_pairs(np.array([10, 2]), 4, causal=True) == 30 + 2
     assert training_flops(replace(base, window=4), *lengths) < whole
 
 
@@ -67,9 +67,9 @@ def test_a_step_of_the_transformer_is_counted_as_torch_counts_it(monkeypatch: py
     lengths = np.array([5, 5]), np.array([4, 4])
     source, target = (mh.Packed.of([[3] * length for length in side]) for side in lengths)
     with FlopCounterMode(display=False) as counter:
-        make_model(config)(source, target).sum().backward()
-    masked = int((lengths[1] ** 2).sum()) - met_themselves(lengths[1], None, causal=True)
-    of_masked = 3 * config.layers * masked * 2 * config.heads * (config.key_width + config.value_width)
+        build_model(config)(source, target).sum().backward()
+    masked = int((lengths[1] ** 2).sum()) - self_attention_pairs(lengths[1], None, causal=True)
+    of_masked = 3 * config.layers * masked * 2 * config.heads * (config.head_dim_k + config.head_dim_v)
     assert training_flops(config, *lengths) + of_masked == counter.get_total_flops()
 
 
@@ -77,4 +77,4 @@ def test_a_step_of_the_transformer_is_counted_as_torch_counts_it(monkeypatch: py
 def test_an_empty_batch_costs_nothing(kind: str) -> None:
     empty = np.zeros(0, np.int64)
     changes = {"attention": "dot"} if kind == "convolutional" else {}
-    assert training_flops(mh.ModelConfig(kind=kind, **changes), empty, empty) == 0
+    assert training_flops(mh.ModelConfig(architecture=kind, **changes), empty, empty) == 0

@@ -16,8 +16,8 @@ import manyheads as mh
 from manyheads import checkpoint
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
-from manyheads.inference.cuda_graph_search import can_serve
-from manyheads.model import KINDS, make_model
+from manyheads.inference.cuda_graph_search import supports
+from manyheads.model import ARCHITECTURES, build_model
 from manyheads.search.beam import DecodingConstraints
 from manyheads.train.captured_step import can_capture
 from manyheads.train.run import train
@@ -25,12 +25,12 @@ from manyheads.train.run import train
 PAIRS = [(f"I have {n} books.", f"나는 책이 {n}권 있다.") for n in range(60)]
 SIZES: dict[str, Any] = {"layers": 2, "d_model": 16, "d_ff": 12, "dropout": 0.1}
 MODELS = {
-    "lstm": mh.ModelConfig(kind="recurrent", attention="additive", **SIZES),
-    "seq2seq": mh.ModelConfig(kind="recurrent", cell="gru", attention="none", **SIZES),
+    "lstm": mh.ModelConfig(architecture="recurrent", attention="additive", **SIZES),
+    "seq2seq": mh.ModelConfig(architecture="recurrent", cell="gru", attention="none", **SIZES),
     "convs2s": mh.ModelConfig(
-        kind="convolutional", attention="dot", positions="learned", learned_length=64, **SIZES
+        architecture="convolutional", attention="dot", positions="learned", max_positions=64, **SIZES
     ),
-    "bytenet": mh.ModelConfig(kind="bytenet", **SIZES),
+    "bytenet": mh.ModelConfig(architecture="bytenet", **SIZES),
     "experts": mh.ModelConfig(experts=3, heads=2, **SIZES),
 }
 LOOKS = {"lstm": 1, "convs2s": 2, "experts": 2}  # and at how many layers
@@ -54,9 +54,9 @@ def config(name: str, data: Path, **changes: Any) -> mh.Config:
     }  # fmt: skip
     return mh.Config(
         model=MODELS[name],
-        data=mh.DataConfig(folder=str(data), batch_tokens=200, longest=40),
+        data=mh.DataConfig(folder=str(data), batch_tokens=200, max_length=40),
         train=mh.TrainConfig(**{**training, **changes}),
-        search=mh.SearchConfig(beam=2, extra_length=4),
+        decoding=mh.DecodingConfig(beam=2, max_extra_length=4),
     )
 
 
@@ -120,9 +120,9 @@ def test_the_command_line_translates_scores_and_tells_of_each_kind(
     assert [one.text for one in mh.load(model, device="cpu").translate(["I have 3 books."])] == texts[:1]
     code, out, err = manyheads("inspect", model, "--json")
     told = json.loads(out)
-    assert told["config"]["model"]["kind"] == MODELS[name].kind
+    assert told["config"]["model"]["kind"] == MODELS[name].architecture
     assert told["parameters"] == sum(
-        one.numel() for one in make_model(mh.Config.from_mapping(told["config"]).model).parameters()
+        one.numel() for one in build_model(mh.Config.from_mapping(told["config"]).model).parameters()
     )
 
 
@@ -202,12 +202,12 @@ def test_captured_graphs_and_compiled_programs_are_the_papers_transformer(
     one = config(name, data)
     assert not can_capture(one, torch.device("cuda"))
     assert can_capture(replace(one, model=mh.ModelConfig(**SIZES, heads=2)), torch.device("cuda"))
-    model = make_model(MODELS[name])
-    assert not can_serve(model, [DecodingConstraints(5)], mh.SearchConfig())
-    assert can_serve(make_model(mh.ModelConfig(**SIZES, heads=2)), [DecodingConstraints(5)], mh.SearchConfig())
+    model = build_model(MODELS[name])
+    assert not supports(model, [DecodingConstraints(5)], mh.DecodingConfig())
+    assert supports(build_model(mh.ModelConfig(**SIZES, heads=2)), [DecodingConstraints(5)], mh.DecodingConfig())
     with pytest.raises(mh.ConfigError, match=r"train.compile is true, but model\.(kind|experts) is"):
         train(config(name, data, compile=True), tmp_path / "run", device="cpu")
 
 
 def test_every_kind_of_the_configuration_is_made() -> None:
-    assert set(KINDS) == set(get_args(get_type_hints(mh.ModelConfig)["kind"]))
+    assert set(ARCHITECTURES) == set(get_args(get_type_hints(mh.ModelConfig)["kind"]))

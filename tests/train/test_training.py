@@ -25,11 +25,11 @@ from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
 from manyheads.train import trainer as loop
 from manyheads.train.log import Bar, RunLog, read_log
-from manyheads.train.loss import chunked_loss, plain_loss_of_two
+from manyheads.train.loss import chunked_loss, reference_r_drop_loss
 from manyheads.train.objective import Objective
-from manyheads.train.optimizer import make_parts
+from manyheads.train.optimizer import make_optimizers
 from manyheads.train.run import train
-from manyheads.train.run_summary import described
+from manyheads.train.run_summary import format_summary
 
 SENTENCES = [
     (f"{who} {does} {n} {what}.", f"{누구} {무엇} {n} {하다}.")
@@ -110,10 +110,10 @@ def test_a_run_leaves_what_the_design_names(whole: Path) -> None:
         "checkpoints",
         "model",
     }
-    told = checkpoint.describe(whole / "model")
+    told = checkpoint.read_info(whole / "model")
     assert (told.step, told.languages) == (12, {"source": "en", "target": "ko"})
-    assert told.config.model.vocabulary == 330
-    kept = [path.name for path in checkpoint.checkpoints(whole)]
+    assert told.config.model.vocab_size == 330
+    kept = [path.name for path in checkpoint.list_checkpoints(whole)]
     assert kept[-2:] == ["step-00000009", "step-00000012"]
     valid = [line for line in read_log(whole / "log.jsonl") if line["kind"] == "valid"]
     assert [line["step"] for line in valid] == [4, 8, 12]
@@ -135,7 +135,7 @@ def test_a_run_cut_after_any_step_is_the_uninterrupted_one(
     step = loop.Trainer._step
 
     def falling(self: loop.Trainer, *rest: Any) -> None:
-        if self.place.step == cut:
+        if self.progress.step == cut:
             raise ZeroDivisionError
         step(self, *rest)
 
@@ -173,7 +173,7 @@ def test_the_best_checkpoint_is_there_though_none_was_due(data: Path, tmp_path: 
     train(config(data, validate_every=2, checkpoint_every=5), tmp_path / "run", device="cpu")
     valid = [line for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "valid"]
     best = min(valid, key=lambda line: line["loss"])["step"]
-    assert checkpoint.describe(checkpoint.checkpoint_folder(tmp_path / "run", best)).step == best
+    assert checkpoint.read_info(checkpoint.checkpoint_path(tmp_path / "run", best)).step == best
 
 
 @pytest.mark.parametrize(("micro_tokens", "parts"), [(300, 1), (160, 2), (85, 4), (1, 30)])
@@ -223,7 +223,7 @@ def test_batches_of_every_shape_are_one_program(monkeypatch: pytest.MonkeyPatch)
 
     torch._dynamo.reset()
     counter = CompileCounterWithBackend("aot_eager")
-    model = mh.Transformer(mh.ModelConfig(vocabulary=50, layers=2, d_model=16, d_ff=32, heads=2, dropout=0.0))
+    model = mh.Transformer(mh.ModelConfig(vocab_size=50, layers=2, d_model=16, d_ff=32, heads=2, dropout=0.0))
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=counter))
     objective = Objective(model, mh.TrainConfig(compile=True))
     made: list[int] = []
@@ -257,14 +257,14 @@ def test_a_batch_that_is_read_twice_is_told_to_agree(data: Path, whole: Path, tm
 
 def test_the_objective_of_two_readings_is_the_definition() -> None:
     torch.manual_seed(1)
-    model = mh.Transformer(mh.ModelConfig(vocabulary=50, layers=1, d_model=16, d_ff=32, heads=2, dropout=0.3))
-    asked = mh.TrainConfig(agreement=2.0)
+    model = mh.Transformer(mh.ModelConfig(vocab_size=50, layers=1, d_model=16, d_ff=32, heads=2, dropout=0.3))
+    asked = mh.TrainConfig(r_drop=2.0)
     source, target = mh.Packed.of([[3, 4, 5], [6]]), mh.Packed.of([[7, 8], [9, 10, 11]])
     torch.manual_seed(2)
     total, nll = Objective(model.train(), asked)(source, target, target.tokens)
     torch.manual_seed(2)
-    logits = model(source.twice(), target.twice()).view(2, len(target.tokens), 50)
-    expected = plain_loss_of_two(logits, target.tokens, asked)
+    logits = model(source.duplicate(), target.duplicate()).view(2, len(target.tokens), 50)
+    expected = reference_r_drop_loss(logits, target.tokens, asked)
     torch.testing.assert_close(total, expected.total)
     torch.testing.assert_close(nll, expected.nll)
     assert not torch.allclose(logits[0], logits[1], atol=0.1)
@@ -279,15 +279,15 @@ def test_agreement_of_readings_that_cannot_differ_is_refused(data: Path, tmp_pat
 
 
 def test_no_more_than_micro_tokens_are_computed_at_once() -> None:
-    assert mh.TrainConfig(micro_tokens=100).part_tokens == 100
-    assert mh.TrainConfig(micro_tokens=100, agreement=1.0).part_tokens == 50
-    assert mh.TrainConfig(agreement=1.0).part_tokens is None
+    assert mh.TrainConfig(micro_tokens=100).micro_batch_tokens == 100
+    assert mh.TrainConfig(micro_tokens=100, r_drop=1.0).micro_batch_tokens == 50
+    assert mh.TrainConfig(r_drop=1.0).micro_batch_tokens is None
 
 
 def test_initial_weights_are_no_matter_to_a_run_that_has_begun(data: Path, tmp_path: Path) -> None:
     begun = config(data, steps=3)
     train(begun, tmp_path / "run", device="cpu")
-    other = replace(begun, model=replace(begun.model, initial_gain=2 * begun.model.initial_gain))
+    other = replace(begun, model=replace(begun.model, initial_gain=2 * begun.model.init_gain))
     assert train(other, tmp_path / "run", device="cpu") == "steps"
     tuned = replace(other, train=replace(other.train, start_from=str(tmp_path / "run" / "model")))
     assert train(tuned, tmp_path / "tuned", device="cpu") == "steps"
@@ -319,9 +319,9 @@ def test_every_optimizer_learns_and_resumes_to_the_bit(data: Path, tmp_path: Pat
 
 
 def test_muon_has_the_matrices_inside_alone() -> None:
-    untied = mh.ModelConfig(vocabulary=50, layers=1, d_model=16, d_ff=32, heads=2, ties="none")
+    untied = mh.ModelConfig(vocab_size=50, layers=1, d_model=16, d_ff=32, heads=2, tie_embeddings="none")
     model = mh.Transformer(untied)
-    muon, adam = make_parts(model, mh.TrainConfig(optimizer="muon"))
+    muon, adam = make_optimizers(model, mh.TrainConfig(optimizer="muon"))
     outside = {model.output.weight, model.source_embedding.weight, model.target_embedding.weight}
     assert outside <= set(adam.param_groups[0]["params"])
     assert model.encoder[0].feed_forward.w_1.weight in set(muon.param_groups[0]["params"])  # type: ignore[union-attr]
@@ -335,7 +335,7 @@ def fail_gradients(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> None:
 
     def spoilt(self: loop.Trainer, part: Any) -> tuple[Tensor, Tensor]:
         total, nll = loss(self, part)
-        return (total * float("nan"), nll) if self.place.step + 1 in steps else (total, nll)
+        return (total * float("nan"), nll) if self.progress.step + 1 in steps else (total, nll)
 
     monkeypatch.setattr(loop.Trainer, "_loss", spoilt)
 
@@ -365,7 +365,7 @@ def test_several_in_a_row_go_back_once_and_then_end_with_the_diagnosis(
         {"kind": "back", "step": 6, "from": 11, "skipped": 5}
     ]
     assert "NaN" not in (tmp_path / "run" / "log.jsonl").read_text()
-    assert "loss" in described(tmp_path / "run")
+    assert "loss" in format_summary(tmp_path / "run")
 
 
 def test_going_back_passes_over_a_damaged_checkpoint(
@@ -375,8 +375,8 @@ def test_going_back_passes_over_a_damaged_checkpoint(
     back = loop.Trainer._go_back
 
     def damaged(self: loop.Trainer) -> None:
-        self.background.wait()
-        file = checkpoint.checkpoints(self.run)[-1] / "weights.safetensors"
+        self.writer.wait()
+        file = checkpoint.list_checkpoints(self.run_folder)[-1] / "weights.safetensors"
         file.write_bytes(file.read_bytes()[:-1])
         back(self)
 
@@ -403,7 +403,7 @@ def test_a_skipped_step_leaves_running_statistics_alone(
     monkeypatch.setattr(
         loop.Trainer, "__init__", lambda self, *rest: (init(self, *rest), trainers.append(self))[0]
     )
-    step_now = lambda: trainers[-1].place.step + 1  # noqa: E731
+    step_now = lambda: trainers[-1].progress.step + 1  # noqa: E731
     monkeypatch.setattr(mh.Transformer, "hidden", spoilt)
     made = config(data)
     train(replace(made, model=replace(made.model, normalization="batch")), tmp_path / "run", device="cpu")
@@ -422,7 +422,7 @@ def test_a_checkpoint_that_was_being_replaced_comes_back(data: Path, tmp_path: P
     here = tmp_path / "run" / "checkpoints"
     (here / "step-00000003").rename(here / ".step-00000003.manyheads-old")
     assert train(config(data, steps=3), tmp_path / "run", device="cpu") == "steps"
-    assert checkpoint.describe(here / "step-00000003").step == 3
+    assert checkpoint.read_info(here / "step-00000003").step == 3
 
 
 def test_tensorboard_holds_what_the_log_holds(whole: Path) -> None:
@@ -472,8 +472,8 @@ def test_faults_that_pass_leave_the_run_as_if_they_had_not_been(
 
     def once(self: loop.Trainer, part: Any) -> tuple[Tensor, Tensor]:
         total, nll = loss(self, part)
-        if self.place.step + 1 in range(7, 12) and len(failed) < 5:
-            failed.append(self.place.step)
+        if self.progress.step + 1 in range(7, 12) and len(failed) < 5:
+            failed.append(self.progress.step)
             return total * float("nan"), nll
         return total, nll
 
@@ -497,9 +497,9 @@ def test_steps_go_on_while_a_checkpoint_is_written_and_do_not_change_it(
 
     def told(self: loop.Trainer, batch: Any) -> None:
         step(self, batch)
-        if self.place.step == 3:  # saved, and being written
-            assert not checkpoint.checkpoint_folder(self.run, 3).exists()
-        if self.place.step == 5:
+        if self.progress.step == 3:  # saved, and being written
+            assert not checkpoint.checkpoint_path(self.run_folder, 3).exists()
+        if self.progress.step == 5:
             further.set()
 
     monkeypatch.setattr(checkpoint, "save", slow)
@@ -507,7 +507,7 @@ def test_steps_go_on_while_a_checkpoint_is_written_and_do_not_change_it(
     given = config(data, validate_every=10**6, checkpoint_every=3, keep=9)
     assert train(given, tmp_path / "run", device="cpu") == "steps"
     assert waited == [True]
-    saved = checkpoint.read_tensors(checkpoint.checkpoint_folder(tmp_path / "run", 3) / "weights.safetensors")
+    saved = checkpoint.read_tensors(checkpoint.checkpoint_path(tmp_path / "run", 3) / "weights.safetensors")
     train(config(data, steps=3, average=1, validate_every=10**6), tmp_path / "short", device="cpu")
     assert identical(saved, weights(tmp_path / "short"))
 
@@ -542,14 +542,14 @@ def test_a_run_that_fails_ends_when_its_checkpoint_is_written(
     step = loop.Trainer._step
 
     def failing(self: loop.Trainer, batch: Any) -> None:
-        if self.place.step == 4:
+        if self.progress.step == 4:
             raise mh.DataError("unreadable")
         step(self, batch)
 
     monkeypatch.setattr(loop.Trainer, "_step", failing)
     with pytest.raises(mh.DataError, match="unreadable"):
         train(config(data, validate_every=10**6), tmp_path / "run", device="cpu")
-    assert [checkpoint.describe(one).step for one in checkpoint.checkpoints(tmp_path / "run")] == [3]
+    assert [checkpoint.read_info(one).step for one in checkpoint.list_checkpoints(tmp_path / "run")] == [3]
     assert not [one.name for one in threading.enumerate() if one.name.startswith("manyheads-background")]
 
 
@@ -567,7 +567,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
     data: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train(config(data, steps=9), tmp_path / "run", device="cpu")
-    newest = checkpoint.checkpoints(tmp_path / "run")[-1]
+    newest = checkpoint.list_checkpoints(tmp_path / "run")[-1]
     file = newest / "optimizer.safetensors"
     file.write_bytes(file.read_bytes()[:-1] + b"\x01")
     train(config(data), tmp_path / "run", change_config=True, device="cpu")
@@ -584,14 +584,14 @@ def test_a_checkpoint_damaged_while_the_run_went_on_is_left_out_of_the_mean(
     choose = loop.Trainer._choose_model
 
     def damaged(self: loop.Trainer) -> None:
-        file = checkpoint.checkpoint_folder(self.run, 9) / "weights.safetensors"
+        file = checkpoint.checkpoint_path(self.run_folder, 9) / "weights.safetensors"
         file.write_bytes(file.read_bytes()[:-1])
         choose(self)
 
     monkeypatch.setattr(loop.Trainer, "_choose_model", damaged)
     assert train(config(data), tmp_path / "run", device="cpu") == "steps"
     assert "step-00000009/weights.safetensors: damaged" in capsys.readouterr().err
-    assert checkpoint.describe(tmp_path / "run" / "model").step == 12
+    assert checkpoint.read_info(tmp_path / "run" / "model").step == 12
 
 
 def test_a_log_that_the_power_failed_under_is_taken_up(data: Path, whole: Path, tmp_path: Path) -> None:
@@ -604,7 +604,7 @@ def test_a_log_that_the_power_failed_under_is_taken_up(data: Path, whole: Path, 
 
 def test_a_damaged_description_is_no_obstacle(data: Path, whole: Path, tmp_path: Path) -> None:
     train(config(data, steps=9), tmp_path / "run", device="cpu")
-    newest = checkpoint.checkpoints(tmp_path / "run")[-1]
+    newest = checkpoint.list_checkpoints(tmp_path / "run")[-1]
     (newest / "manyheads.json").write_text("{")
     train(config(data), tmp_path / "run", change_config=True, device="cpu")
     assert identical(weights(tmp_path / "run"), weights(whole))
@@ -612,7 +612,7 @@ def test_a_damaged_description_is_no_obstacle(data: Path, whole: Path, tmp_path:
 
 def test_where_no_checkpoint_is_sound_nothing_is_touched(data: Path, tmp_path: Path) -> None:
     train(config(data, steps=6), tmp_path / "run", device="cpu")
-    for folder in checkpoint.checkpoints(tmp_path / "run"):
+    for folder in checkpoint.list_checkpoints(tmp_path / "run"):
         (folder / "manyheads.json").write_text('{"format": 2}')
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     with pytest.raises(
@@ -666,7 +666,7 @@ def test_the_optimizer_of_a_run_cannot_change(data: Path, tmp_path: Path) -> Non
 def test_wrong_devices_and_lengths_are_refused(data: Path, tmp_path: Path) -> None:
     with pytest.raises(mh.ConfigError, match="'tpu', but must be cpu or cuda"):
         train(config(data), tmp_path / "run", device="tpu")
-    learned = replace(config(data), model=mh.ModelConfig(layers=1, positions="learned", learned_length=100))
+    learned = replace(config(data), model=mh.ModelConfig(layers=1, positions="learned", max_positions=100))
     with pytest.raises(mh.ConfigError, match=r"data\.longest is 256, but learned positions reach 100"):
         train(learned, tmp_path / "run", device="cpu")
 
@@ -691,7 +691,7 @@ def test_asked_to_stop_it_saves_and_says_75_and_goes_on_as_if_nothing_had_happen
         told = child.stderr.read()
     assert child.returncode == 75
     assert "stopped as asked; the same command goes on" in told
-    stopped = checkpoint.describe(checkpoint.checkpoints(tmp_path / "run")[-1]).step
+    stopped = checkpoint.read_info(checkpoint.list_checkpoints(tmp_path / "run")[-1]).step
     assert 5 <= stopped < 400
     again = subprocess.run(call, stderr=subprocess.PIPE, text=True)
     assert again.returncode == 0, again.stderr
@@ -728,7 +728,7 @@ checkpoint.save = slow"""
         time.sleep(1)
         child.send_signal(signal.SIGTERM)
         assert child.wait(20) == 75
-    assert checkpoint.checkpoints(tmp_path / "run") == []
+    assert checkpoint.list_checkpoints(tmp_path / "run") == []
 
 
 def ranks(number: int, call: list[str]) -> None:

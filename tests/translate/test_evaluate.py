@@ -13,12 +13,12 @@ from manyheads.evaluate.report import (
     bleu,
     chrf,
     evaluate,
-    paired,
+    paired_bootstrap,
     paper_bleu,
-    scored_bleu,
+    bleu_and_length_ratio,
     split_compounds,
-    tokenizer_of,
-    worst_of,
+    bleu_tokenizer,
+    find_worst_sentences,
 )
 
 HYPOTHESES = ["the cat sat on the mat", "a well-known dog runs", "nothing at all here"]
@@ -31,19 +31,19 @@ def test_bleu_and_chrf_are_sacrebleus() -> None:
     assert "tok:13a" in found.signature
     assert chrf(HYPOTHESES, [REFERENCES], 0).value == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
     many = [text for text in HYPOTHESES for _ in range(20)], [text for text in REFERENCES for _ in range(20)]
-    score, _ = scored_bleu(many[0], [many[1]], "13a", 100)
-    assert score.spread is not None
-    assert 0 < score.spread < 30
+    score, _ = bleu_and_length_ratio(many[0], [many[1]], "13a", 100)
+    assert score.margin_of_error is not None
+    assert 0 < score.margin_of_error < 30
     assert "bs:100" in score.signature
-    nothing, _ = scored_bleu(["a"] * 3, [["b c d e"] * 3], "13a", 20)
-    assert (nothing.spread is None) == ("bs:20" not in nothing.signature) or nothing.value == 0
+    nothing, _ = bleu_and_length_ratio(["a"] * 3, [["b c d e"] * 3], "13a", 20)
+    assert (nothing.margin_of_error is None) == ("bs:20" not in nothing.signature) or nothing.value == 0
 
 
 @pytest.mark.parametrize(
     ("language", "tokenizer"), [("ko", "char"), ("ko-KR", "char"), ("zh", "zh"), ("de", "13a")]
 )
 def test_korean_is_scored_by_characters(language: str, tokenizer: str) -> None:
-    assert tokenizer_of(language) == tokenizer
+    assert bleu_tokenizer(language) == tokenizer
 
 
 def test_the_papers_protocol_splits_compounds() -> None:
@@ -63,24 +63,24 @@ def test_the_papers_protocol_splits_compounds() -> None:
 
 
 def test_worse_sentences_come_first() -> None:
-    found = worst_of(HYPOTHESES, ["s1", "s2", "s3"], [REFERENCES], 2)
-    assert [one.line for one in found] == [3, 2]
+    found = find_worst_sentences(HYPOTHESES, ["s1", "s2", "s3"], [REFERENCES], 2)
+    assert [one.line_number for one in found] == [3, 2]
 
 
 def test_a_difference_is_chance_or_not() -> None:
     good, bad = ["this is a good sentence here"] * 30, ["this was no good thing there"] * 30
     references = [[*["this is a good sentence here"] * 29, "x y z u v"]]
-    sure = paired(good, bad, references, "13a", 200)
-    assert [one.score for one in sure] == ["BLEU", "chrF2"]
-    assert all(one.p < 0.05 and one.ours > one.theirs for one in sure)
+    sure = paired_bootstrap(good, bad, references, "13a", 200)
+    assert [one.metric for one in sure] == ["BLEU", "chrF2"]
+    assert all(one.p_value < 0.05 and one.system > one.baseline for one in sure)
     assert "hardly chance" in str(sure[0])
-    assert all(one.p > 0.05 for one in paired(good, good, references, "13a", 200))
+    assert all(one.p_value > 0.05 for one in paired_bootstrap(good, good, references, "13a", 200))
 
 
 def test_an_evaluation_has_everything(translator: mh.Translator) -> None:  # noqa: F811
     sources = lines(12)
     references = [lines(12, seed=2), lines(12, seed=3)]
-    found = evaluate(translator, sources, references, against=translator, samples=50, worst=3, beam=2)
+    found = evaluate(translator, sources, references, baseline=translator, bootstrap_samples=50, num_worst=3, beam=2)
     assert [score.name.split()[0] for score in found.scores] == ["BLEU", "chrF", "tokenized"]
     assert "nrefs:2" in found.scores[0].signature
     assert "tok:char" in found.scores[0].signature
@@ -89,8 +89,8 @@ def test_an_evaluation_has_everything(translator: mh.Translator) -> None:  # noq
     tokens = sum(len(one.tokens) + 1 for one in scored)
     expected = math.exp(-sum(one.log_probability for one in scored) / tokens)
     assert found.perplexity == pytest.approx(expected)
-    assert len(found.worst) == 3
-    assert all(one.p > 0.05 for one in found.against)
+    assert len(found.worst_sentences) == 3
+    assert all(one.p_value > 0.05 for one in found.comparisons)
     with pytest.raises(mh.DataError, match="no sentences"):
         evaluate(translator, [], [[]])
     with pytest.raises(mh.RequestError, match="no tokenizer 'nonsense'"):

@@ -19,7 +19,7 @@ from manyheads import checkpoint
 from manyheads.config import SubwordConfig
 from manyheads.inference.torch_engine import Ensemble, TorchEngine
 from manyheads.text.subwords import SubwordPair, Subwords
-from support.draw import stir
+from support.draw import randomize_weights
 
 TEXTS = [
     "나는 오늘 집에 간다.",
@@ -27,12 +27,12 @@ TEXTS = [
     "I go home today.",
     "We read a book at school.",
 ] * 20
-SUBWORDS = Subwords.train(TEXTS, SubwordConfig(vocabulary=330))
+SUBWORDS = Subwords.train(TEXTS, SubwordConfig(vocab_size=330))
 PAIR = SubwordPair(SUBWORDS, SUBWORDS)
 CONFIG = mh.Config(
-    model=mh.ModelConfig(vocabulary=330, layers=2, d_model=16, d_ff=32, heads=2),
-    data=mh.DataConfig(longest=40),
-    search=mh.SearchConfig(extra_length=6),
+    model=mh.ModelConfig(vocab_size=330, layers=2, d_model=16, d_ff=32, heads=2),
+    data=mh.DataConfig(max_length=40),
+    decoding=mh.DecodingConfig(max_extra_length=6),
 )
 LANGUAGES = {"source": "en", "target": "ko"}
 
@@ -40,10 +40,10 @@ LANGUAGES = {"source": "en", "target": "ko"}
 def made(folder: Path, seed: int = 0, config: mh.Config = CONFIG) -> Path:
     torch.manual_seed(seed)
     model = mh.Transformer(config.model)
-    stir(model)
+    randomize_weights(model)
     with torch.no_grad():
         model.output.weight[2] += 0.4  # the end comes within reason
-    checkpoint.save(folder, checkpoint.weights_of(model), PAIR, config, step=1, languages=LANGUAGES)
+    checkpoint.save(folder, checkpoint.collect_weights(model), PAIR, config, step=1, languages=LANGUAGES)
     return folder
 
 
@@ -97,7 +97,7 @@ def test_a_text_gets_the_same_in_any_company(
 def test_every_score_is_that_of_forced_decoding(folder: Path) -> None:
     model, subwords, _ = checkpoint.load_model(folder)
     engine = TorchEngine(model)
-    how = mh.SearchConfig(beam=4, nbest=4, alpha=0.6)
+    how = mh.DecodingConfig(beam=4, nbest=4, alpha=0.6)
     sources = [[*subwords.source.encode(text), 2] for text in lines(20)]
     from manyheads.search.beam import DecodingConstraints
 
@@ -145,7 +145,7 @@ def test_a_word_that_is_too_long_is_translated_with_a_warning(translator: mh.Tra
 def test_learned_positions_are_never_passed(tmp_path: Path) -> None:
     short = replace(CONFIG.model, positions="learned", learned_length=20)
     translator = mh.load(made(tmp_path / "short", config=replace(CONFIG, model=short)), device="cpu")
-    assert translator.longest == 20
+    assert translator.max_length == 20
     for one in translator.translate([", ".join(lines(9)), "I go home."]):
         assert one.text
     with pytest.warns(UserWarning, match="in parts of words"):
@@ -177,7 +177,7 @@ def test_a_stream_is_read_as_it_is_needed(translator: mh.Translator) -> None:
             read.append(text)
             yield text
 
-    stream = translator.stream(source(), at_once=10, beam=1)
+    stream = translator.stream(source(), read_ahead=10, beam=1)
     first = [next(stream) for _ in range(3)]
     assert len(read) == 10
     assert [one.source for one in first] == read[:3]
@@ -218,12 +218,12 @@ def test_a_glossary_is_kept_to(translator: mh.Translator) -> None:
 
 
 def test_a_longer_term_stands_for_the_shorter_in_it(translator: mh.Translator) -> None:
-    from manyheads.translator import Terms
+    from manyheads.translator import TermConstraints
 
-    terms = Terms(PAIR, "", {"book": "책", "school book": "학교", "Book": "책"}, [])
-    assert terms.required("a school book")[0] == (tuple(SUBWORDS.encode("학교")),)
-    assert len(terms.required("a school book and a book")[0]) == 2
-    assert terms.required("the BOOK") == ((tuple(SUBWORDS.encode("책")),), ())
+    terms = TermConstraints(PAIR, "", {"book": "책", "school book": "학교", "Book": "책"}, [])
+    assert terms.find_required("a school book")[0] == (tuple(SUBWORDS.encode("학교")),)
+    assert len(terms.find_required("a school book and a book")[0]) == 2
+    assert terms.find_required("the BOOK") == ((tuple(SUBWORDS.encode("책")),), ())
 
 
 def test_no_word_goes_on_from_a_term(translator: mh.Translator) -> None:
@@ -310,7 +310,7 @@ def test_the_engine_says_how_its_search_is_made(folder: Path) -> None:
     )
     assert [one.text for one in exact.translate(texts)] == [one.text for one in plain.translate(texts)]
     assert isinstance(rounded.engine, TorchEngine)
-    assert rounded.engine.searcher.output.weight.dtype == torch.bfloat16
+    assert rounded.engine.search_model.output.weight.dtype == torch.bfloat16
     assert rounded.engine.model.output.weight.dtype == torch.float32
     assert rounded.score(texts, texts) == exact.score(texts, texts)
     found, expected = rounded.translate(texts), exact.translate(texts)
@@ -319,8 +319,8 @@ def test_the_engine_says_how_its_search_is_made(folder: Path) -> None:
     assert all(one == pytest.approx(other, abs=0.5) for one, other in scores)
     with torch.no_grad():
         rounded.engine.model.output.weight.mul_(1.5)
-    rounded.engine.refresh()
-    changed = rounded.engine.searcher.output.weight.float()
+    rounded.engine.refresh_weights()
+    changed = rounded.engine.search_model.output.weight.float()
     torch.testing.assert_close(changed, rounded.engine.model.output.weight, rtol=1e-2, atol=1e-2)
 
 
@@ -334,12 +334,12 @@ def test_wrong_calls_are_refused(folder: Path, tmp_path: Path, translator: mh.Tr
         translator.translate("a", baem=3)
     with pytest.raises(mh.RequestError, match="empty entries"):
         translator.translate("a", glossary={"a": " "})
-    pair = Subwords.train(TEXTS, SubwordConfig(vocabulary=320))
+    pair = Subwords.train(TEXTS, SubwordConfig(vocab_size=320))
     config = replace(CONFIG, model=replace(CONFIG.model, vocabulary=320))
     model = mh.Transformer(config.model)
     checkpoint.save(
         tmp_path / "x",
-        checkpoint.weights_of(model),
+        checkpoint.collect_weights(model),
         SubwordPair(pair, pair),
         config,
         step=1,

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from manyheads.cli.app import app, leave
+from manyheads.cli.app import app, exit_with_error
 from manyheads.config import SPLITS, InputConfig, Recipe
-from manyheads.errors import INTERRUPTED, ConfigError, RequestError
+from manyheads.errors import EXIT_INTERRUPTED, ConfigError, RequestError
 
 
 @app.command()
@@ -30,7 +30,7 @@ def get(
     It goes on where it was interrupted. No other verb fetches anything.
     Example: manyheads get multi30k --pair en-de --out data
     """
-    from manyheads.progress import watched
+    from manyheads.progress import create_progress
     from manyheads.text.datasets.catalog import load_table
     from manyheads.text.datasets.get import get as get_corpus
 
@@ -40,7 +40,7 @@ def get(
         return
     if name is None:
         raise RequestError("get needs the NAME of a corpus; manyheads get --list shows them")
-    with watched(sys.stderr, downloads=True) as progress:
+    with create_progress(sys.stderr, downloads=True) as progress:
         got = get_corpus(name, pair, out, table=known, cache=cache, again=again, progress=progress)
     print(got.to_json() if as_json else got.to_text())
 
@@ -104,10 +104,10 @@ def prepare(
     """
     from manyheads.text.languages import split_pair
 
-    check_no_file_stands_alone(changes or [])
+    check_stray_files(changes or [])
     base = Recipe.load(recipe) if recipe else Recipe()
     texts = zip(SPLITS, (train, valid, test), strict=True)
-    given: dict[str, Any] = {split: inputs_of(files, fields) for split, files in texts if files}
+    given: dict[str, Any] = {split: parse_inputs(files, fields) for split, files in texts if files}
     languages = dict(zip(("source", "target"), split_pair(pair), strict=True)) if pair else {}
     policy = {"on_bad": on_bad} if on_bad else {}
     corpus: Any = {**languages, **policy}
@@ -119,13 +119,13 @@ def prepare(
     from manyheads.data import prepare as preparing
     from manyheads.data.report import report
     from manyheads.data.store import DROPPED
-    from manyheads.progress import watched
+    from manyheads.progress import create_progress
 
     try:
-        with watched(sys.stderr) as progress:
-            store = preparing.prepare(whole, folder, force=force, tell=progress.tell)
+        with create_progress(sys.stderr) as progress:
+            store = preparing.prepare(whole, folder, force=force, tell=progress.update)
     except KeyboardInterrupt:
-        leave("interrupted; nothing was written", INTERRUPTED)
+        exit_with_error("interrupted; nothing was written", EXIT_INTERRUPTED)
     if as_json:
         print(json.dumps(store.manifest, ensure_ascii=False, indent=1))
     else:
@@ -133,7 +133,7 @@ def prepare(
         print(f"\n{folder}: ready. What was left out is listed in {folder / DROPPED}")
 
 
-def inputs_of(files: list[str], fields: str | None) -> tuple[InputConfig, ...]:
+def parse_inputs(files: list[str], fields: str | None) -> tuple[InputConfig, ...]:
     """Plain files stand in twos; a file that holds both sides stands alone."""
     from manyheads.text.corpus import format_of
 
@@ -157,7 +157,7 @@ def inputs_of(files: list[str], fields: str | None) -> tuple[InputConfig, ...]:
     return tuple(inputs)
 
 
-def check_no_file_stands_alone(changes: list[str]) -> None:
+def check_stray_files(changes: list[str]) -> None:
     for change in changes:
         if "=" not in change and os.path.exists(change):
             raise ConfigError(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from manyheads.atomic_io import NO_ROOM
+from manyheads.atomic_io import DISK_FULL_ERRNOS
 from manyheads.cli.app import app
 from manyheads.cli.translation import show_warnings
 from manyheads.errors import RequestError
@@ -49,37 +49,37 @@ def look(
 
     show_warnings()
     for name, text in (("the sentence", sentence), ("--target", target)):
-        check_text(name, text)
+        check_utf8(name, text)
     if through_training:
         if figures:
             raise RequestError(
                 "--figures are of a model: give one of the run's checkpoints instead of --through-training"
             )
-        data = over_checkpoints(model, sentence, target, device)
-        with writing("-o", out or Path("attention.html")) as place:
+        data = compute_attention_over_training(model, sentence, target, device)
+        with report_write_errors("-o", out or Path("attention.html")) as place:
             written = [write_page(data, place)]
     else:
-        attention, data = of_model(model, sentence, target, device)
+        attention, data = compute_attention(model, sentence, target, device)
         written = []
         if out or not figures:
-            with writing("-o", out or Path("attention.html")) as place:
+            with report_write_errors("-o", out or Path("attention.html")) as place:
                 written.append(write_page(data, place))
         if figures:
             from manyheads.look.figures import write_figures
 
-            with writing("--figures", figures) as folder:
+            with report_write_errors("--figures", figures) as folder:
                 written += write_figures(attention, folder)
     if as_json:
-        print(json.dumps(report(data, written), ensure_ascii=False, indent=1))
+        print(json.dumps(summarize_page(data, written), ensure_ascii=False, indent=1))
         return
     print(data["text"]["target"])
-    for line in found(data):
+    for line in format_figure_heads(data):
         print(line)
     for path in written:
         print(f"{path}: open it in a browser" if path.suffix == ".html" else path)
 
 
-def check_text(name: str, text: str | None) -> None:
+def check_utf8(name: str, text: str | None) -> None:
     try:
         (text or "").encode("utf-8")
     except UnicodeEncodeError:
@@ -87,19 +87,19 @@ def check_text(name: str, text: str | None) -> None:
 
 
 @contextmanager
-def writing(option: str, place: Path) -> Iterator[Path]:
+def report_write_errors(option: str, place: Path) -> Iterator[Path]:
     """What cannot be written there is told with the option that says where."""
     try:
         yield place
     except OSError as fault:
-        if fault.errno in NO_ROOM:
+        if fault.errno in DISK_FULL_ERRNOS:
             raise
         raise RequestError(
             f"{place}: cannot be written ({fault.strerror or fault}): give another place with {option}"
         ) from None
 
 
-def of_model(model: Path, sentence: str | None, target: str | None, device: str | None) -> tuple[Any, Any]:
+def compute_attention(model: Path, sentence: str | None, target: str | None, device: str | None) -> tuple[Any, Any]:
     from manyheads.look.attention_data import described
     from manyheads.translator import load
 
@@ -122,15 +122,15 @@ def first_sentence(text: str, translator: Any) -> str:
     return str(sentences[0])
 
 
-def over_checkpoints(run: Path, sentence: str | None, target: str | None, device: str | None) -> Any:
+def compute_attention_over_training(run: Path, sentence: str | None, target: str | None, device: str | None) -> Any:
     from manyheads.look.training_walk import through_training
-    from manyheads.progress import watched
+    from manyheads.progress import create_progress
 
-    with watched(sys.stderr) as progress:
-        return through_training(run, sentence, target, device=device, tell=progress.tell)
+    with create_progress(sys.stderr) as progress:
+        return through_training(run, sentence, target, device=device, tell=progress.update)
 
 
-def found(data: dict[str, Any]) -> list[str]:
+def format_figure_heads(data: dict[str, Any]) -> list[str]:
     """The heads of the encoder most like those of the paper's figures, a line each."""
     from manyheads.look.measures import LIKE
 
@@ -144,7 +144,7 @@ def found(data: dict[str, Any]) -> list[str]:
     return lines
 
 
-def report(data: dict[str, Any], written: list[Path]) -> dict[str, Any]:
+def summarize_page(data: dict[str, Any], written: list[Path]) -> dict[str, Any]:
     """What the page holds, but the maps."""
     moments = [
         {key: value for key, value in moment.items() if key not in ("maps", "candidates")}

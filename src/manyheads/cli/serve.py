@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from manyheads.cli.app import app
-from manyheads.cli.translation import Device, Engine, given
+from manyheads.cli.translation import Device, Engine, drop_unset
 from manyheads.errors import RequestError
 
 
@@ -69,7 +69,7 @@ def serve(
     from manyheads.serve.limits import Limits
 
     limits = Limits(
-        **given(
+        **drop_unset(
             characters=characters, texts=texts, alternatives=alternatives, body=body, queue=queue,
             batch_tokens=batch_tokens, deadline=deadline, patience=patience,
         )

@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from manyheads.cli.app import app, leave
+from manyheads.cli.app import app, exit_with_error
 from manyheads.config import Config
-from manyheads.errors import PREEMPTED, ConfigError, RequestError
-from manyheads.presets import PRESETS, preset
+from manyheads.errors import EXIT_PREEMPTED, ConfigError, RequestError
+from manyheads.presets import PRESETS, get_preset
 
 
 @app.command()
@@ -28,26 +28,26 @@ def demo(
     The corpus is built in, and the sentences that are translated at the end were never trained on.
     Example: manyheads demo --pair en-de
     """
-    from manyheads.demo import SHOWN
-    from manyheads.demo import demo as show
-    from manyheads.progress import watched
+    from manyheads.demo import SHOWN_SENTENCES
+    from manyheads.demo import run_demo as show
+    from manyheads.progress import create_progress
 
-    found = show(out, pair, seconds, lambda: watched(sys.stderr))
+    found = show(out, pair, seconds, lambda: create_progress(sys.stderr))
     if found is None:
-        leave(f"{out}: stopped as asked; the same command goes on", PREEMPTED)
+        exit_with_error(f"{out}: stopped as asked; the same command goes on", EXIT_PREEMPTED)
         return
     if as_json:
         rows = [dict(zip(("source", "reference", "translation"), row, strict=True)) for row in found.rows]
         told = {
-            "model": str(found.model), "page": str(found.page), "exact": found.exact,
+            "model": str(found.model), "page": str(found.page), "exact": found.exact_match,
             "bleu": asdict(found.bleu), "rows": rows,
         }  # fmt: skip
         print(json.dumps(told, ensure_ascii=False, indent=1))
         return
     print("source, translation and reference; = where the two are the same to the letter, ! where not")
-    for source, reference, translation in found.rows[:SHOWN]:
+    for source, reference, translation in found.rows[:SHOWN_SENTENCES]:
         print(f"{'=' if translation == reference else '!'} {source}\n  {translation}\n  {reference}")
-    print(f"\n{len(found.rows)} held-out sentences: {found.exact:.1%} exact, {found.bleu}")
+    print(f"\n{len(found.rows)} held-out sentences: {found.exact_match:.1%} exact, {found.bleu}")
     language = pair.partition("-")[2]
     print(f"model: {found.model}\nnext, after `. .venv/bin/activate` where make installed it:")
     print(f"  echo {shlex.quote(found.rows[0][0])} | manyheads translate {found.model}")
@@ -96,7 +96,7 @@ def train(
 
     reason = train_run(whole, folder, change_config=change_config, device=device)
     if reason == "asked":
-        leave(f"{folder}: stopped as asked; the same command goes on", PREEMPTED)
+        exit_with_error(f"{folder}: stopped as asked; the same command goes on", EXIT_PREEMPTED)
 
 
 @app.command()
@@ -110,10 +110,10 @@ def average(
 
     Example: manyheads average run --last 5
     """
-    from manyheads.checkpoint import average_run
+    from manyheads.checkpoint import average_checkpoints
 
     made = out or run / "average"
-    names = average_run(run, last, made)
+    names = average_checkpoints(run, last, made)
     told = {"model": str(made), "checkpoints": names}
     print(json.dumps(told, ensure_ascii=False) if as_json else f"{made}: the mean of {', '.join(names)}")
 
@@ -157,7 +157,7 @@ def inspect(
     if sentence or verify or curves:
         raise ConfigError(f"--sentence, --verify and --curves are of a folder, and {what} is none")
     is_file = what.endswith(".toml") or (what not in PRESETS and os.path.exists(what))
-    config = (Config.load(what) if is_file else preset(what)).override(changes or [])
+    config = (Config.load(what) if is_file else get_preset(what)).override(changes or [])
 
     from manyheads.model import count_parameters
 
@@ -187,9 +187,9 @@ def inspect_folder(
         inspect_data(folder, sentences, examples, verify, as_json)
         return
     if curves:
-        state.draw(run, curves)
+        state.plot_curves(run, curves)
         print(f"{curves}: drawn", file=sys.stderr)
-    print(json.dumps(state.summary(run), ensure_ascii=False, indent=1) if as_json else state.described(run))
+    print(json.dumps(state.summarize_run(run), ensure_ascii=False, indent=1) if as_json else state.format_summary(run))
 
 
 def inspect_model(folder: Path, as_json: bool) -> None:
@@ -197,7 +197,7 @@ def inspect_model(folder: Path, as_json: bool) -> None:
     from manyheads import checkpoint
     from manyheads.model import count_parameters
 
-    told = checkpoint.describe(folder)
+    told = checkpoint.read_info(folder)
     size = count_parameters(told.config.model)["total"]
     if as_json:
         facts = {"languages": told.languages, "step": told.step, "parameters": size}
@@ -213,10 +213,10 @@ def inspect_data(folder: str, sentences: list[str], examples: int, verify: bool,
 
     store = Store.open(folder)
     if verify:
-        from manyheads.progress import counted, watched
+        from manyheads.progress import make_counter, create_progress
 
-        with watched(sys.stderr) as progress:
-            store.verify(counted(progress.tell, "checking sums", store.total_bytes))
+        with create_progress(sys.stderr) as progress:
+            store.verify(make_counter(progress.update, "checking sums", store.total_bytes))
         print(f"{folder}: every byte is as it was written", file=sys.stderr)
     told = report.summary(store, examples, sentences)
     print(json.dumps(told, ensure_ascii=False, indent=1) if as_json else report.described(told))

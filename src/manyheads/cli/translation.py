@@ -23,7 +23,7 @@ Engine = Annotated[
     ),
 ]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; without it cuda where there is one.")]
-Together = Annotated[
+Ensemble = Annotated[
     list[Path] | None, typer.Option("--with", help="Another model that decides with it; may repeat.")
 ]
 Beam = Annotated[int | None, typer.Option(help="Hypotheses kept at each step; 1 is greedy.")]
@@ -57,7 +57,7 @@ def translate(
         list[str] | None, typer.Option(help="A word that must not come out; may repeat.")
     ] = None,
     split: Annotated[bool, typer.Option(help="Part lines into sentences; else a line is one.")] = True,
-    together: Together = None,
+    together: Ensemble = None,
     engine: Engine = "torch",
     device: Device = None,
     as_json: Annotated[
@@ -68,10 +68,10 @@ def translate(
 
     Example: manyheads translate run/model test.en > test.ko
     """
-    from manyheads.progress import watched
-    from manyheads.translator import AT_ONCE, load
+    from manyheads.progress import create_progress
+    from manyheads.translator import READ_AHEAD, load
 
-    search = given(
+    search = drop_unset(
         beam=beam, alpha=alpha, nbest=nbest, extra_length=extra_length, least_length=least_length,
         temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, no_repeat=no_repeat,
     )  # fmt: skip
@@ -82,9 +82,9 @@ def translate(
     translator = load(model, *(together or []), device=device, engine=engine)
     terms = read_glossary(glossary) if glossary else {}
     live = not files and sys.stdin.isatty()
-    at_once = 1 if live else 16 if sys.stdout.isatty() else AT_ONCE
+    at_once = 1 if live else 16 if sys.stdout.isatty() else READ_AHEAD
     show_warnings()
-    with watched(sys.stderr) as progress:
+    with create_progress(sys.stderr) as progress:
         stream = translator.stream(
             read_lines(files or []),
             at_once,
@@ -99,10 +99,10 @@ def translate(
         for done, found in enumerate(stream, 1):
             print(
                 json.dumps(found.to_dict(), ensure_ascii=False) if as_json else found.text,
-                flush=at_once < AT_ONCE,
+                flush=at_once < READ_AHEAD,
             )
             if not live and sys.stderr.isatty():
-                progress.tell("translating", done, None)
+                progress.update("translating", done, None)
 
 
 @app.command()
@@ -110,7 +110,7 @@ def score(
     model: Model,
     source: Annotated[Path, typer.Argument(help="Text, a line each.")],
     target: Annotated[Path, typer.Argument(help="Its translation, line for line.")],
-    together: Together = None,
+    together: Ensemble = None,
     engine: Engine = "torch",
     device: Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line, with tokens.")] = False,
@@ -148,7 +148,7 @@ def evaluate(
     samples: Annotated[int, typer.Option(help="Of the bootstrap, for confidence; 0 is none.", min=0)] = 1000,
     worst: Annotated[int, typer.Option(help="Sentences shown that went worst.", min=0)] = 5,
     out: Annotated[Path | None, typer.Option(help="Write the translations here, a line each.")] = None,
-    together: Together = None,
+    together: Ensemble = None,
     engine: Engine = "torch",
     device: Device = None,
     as_json: AsJson = False,
@@ -159,7 +159,7 @@ def evaluate(
     Example: manyheads evaluate run/model test.en test.ko
     """
     from manyheads.evaluate.report import evaluate as judge
-    from manyheads.progress import watched
+    from manyheads.progress import create_progress
     from manyheads.translator import load
 
     sources = list(read_lines([source]))
@@ -167,14 +167,14 @@ def evaluate(
     for path, lines in zip(references, texts, strict=True):
         if len(lines) != len(sources):
             raise DataError(f"{source} has {len(sources)} lines, but {path} has {len(lines)}")
-    search = given(beam=beam, alpha=alpha)
+    search = drop_unset(beam=beam, alpha=alpha)
     translator = load(model, *(together or []), device=device, engine=engine)
     other = load(against, device=device, engine=engine) if against else None
     show_warnings()
-    with watched(sys.stderr) as progress:
+    with create_progress(sys.stderr) as progress:
         found = judge(
-            translator, sources, texts, against=other, tokenize=tokenize, samples=samples,
-            worst=worst, tell=progress.tell, **search,
+            translator, sources, texts, baseline=other, tokenize=tokenize, bootstrap_samples=samples,
+            num_worst=worst, report_progress=progress.update, **search,
         )  # fmt: skip
     if out:
         out.write_text("".join(f"{line}\n" for line in found.translations), encoding="utf-8")
@@ -202,7 +202,7 @@ def export(
         raise RequestError("export needs either --to ctranslate2, onnx or huggingface, or --from huggingface")
     if out.exists():
         raise RequestError(f"{out}: exists already; choose another folder")
-    checks = exporter(to, source_format)(model, out)
+    checks = select_exporter(to, source_format)(model, out)
     if as_json:
         print(json.dumps({"folder": str(out), "checks": [vars(one) for one in checks]}, ensure_ascii=False))
         return
@@ -212,7 +212,7 @@ def export(
     print(f"{out}: the same model")
 
 
-def exporter(to: str | None, source_format: str | None) -> Any:
+def select_exporter(to: str | None, source_format: str | None) -> Any:
     if source_format == "huggingface":
         from manyheads.export.from_huggingface import from_huggingface
 
@@ -236,7 +236,7 @@ def exporter(to: str | None, source_format: str | None) -> Any:
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def given(**options: Any) -> dict[str, Any]:
+def drop_unset(**options: Any) -> dict[str, Any]:
     """Those that someone set; the others are the model folder's own."""
     return {key: value for key, value in options.items() if value is not None}
 
@@ -244,7 +244,7 @@ def given(**options: Any) -> dict[str, Any]:
 def read_lines(files: list[Path]) -> Iterator[str]:
     """Lines of files, or of stdin, without their line feeds. What is not UTF-8 becomes U+FFFD."""
     for path in files or [Path("-")]:
-        with sys.stdin.buffer if path == Path("-") else opened(path) as stream:
+        with sys.stdin.buffer if path == Path("-") else open_text(path) as stream:
             for number, line in enumerate(stream, 1):
                 text = (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).removesuffix(b"\n")
                 try:
@@ -256,7 +256,7 @@ def read_lines(files: list[Path]) -> Iterator[str]:
                     yield text.decode("utf-8", "replace")
 
 
-def opened(path: Path) -> IO[bytes]:
+def open_text(path: Path) -> IO[bytes]:
     if path.suffix in (".gz", ".xz", ".zst"):
         raise DataError(f"{path}: is compressed; unpack it first, as with zcat, and pipe it in")
     return path.open("rb")

@@ -7,34 +7,34 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-Ints = NDArray[np.int64]
+IntArray = NDArray[np.int64]
 
 
-def sent(numbers: Ints, device: torch.device) -> Tensor:
+def to_device(array: IntArray, device: torch.device) -> Tensor:
     """Integers on their way to the device."""
-    here = torch.from_numpy(numbers)
+    here = torch.from_numpy(array)
     return (here.pin_memory() if device.type == "cuda" else here).to(device, non_blocking=True)
 
 
 @dataclass(frozen=True)
-class Arriving:
+class AsyncCopy:
     """Numbers on their way to the host. They are what they were when they left."""
 
     tensors: list[Tensor]
     event: torch.cuda.Event | None
 
     @classmethod
-    def at_the_host(cls, tensors: list[Tensor]) -> "Arriving":
+    def to_host(cls, tensors: list[Tensor]) -> "AsyncCopy":
         event = torch.cuda.Event() if tensors and tensors[0].is_cuda else None
         copies = [one.to("cpu", non_blocking=True, copy=True) for one in tensors]
         if event:
             event.record()
         return cls(copies, event)
 
-    def read(self) -> list[Tensor]:
+    def wait(self) -> list[Tensor]:
         if self.event:
             self.event.synchronize()
         return self.tensors
 
 
-NOTHING = Arriving([], None)
+EMPTY_COPY = AsyncCopy([], None)

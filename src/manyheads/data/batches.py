@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from manyheads.config import BEGIN, DataConfig
+from manyheads.config import BOS_ID, DataConfig
 from manyheads.data import subword_regularization as resplit
 from manyheads.data.store import Side, Split
 from manyheads.data.subword_regularization import ranges
@@ -46,7 +46,7 @@ class Batch:
 
     def pinned(self) -> "Batch":
         """In page-locked memory, out of which a GPU copies while it computes."""
-        return self._each(Packed.pinned)
+        return self._each(Packed.pin_memory)
 
     def parts(self, tokens: int | None) -> Iterator["Batch"]:
         """The batch in parts of at most so many tokens a side (or a single pair), in its order."""
@@ -58,7 +58,7 @@ class Batch:
         while start < len(self.source) or start == 0:
             fits = [np.searchsorted(side, side[start] + tokens, side="right") - 1 for side in sides]
             end = max(int(min(fits)), min(start + 1, len(self.source)))
-            yield self._each(partial(Packed.sentences, start=start, end=end))
+            yield self._each(partial(Packed.slice_sentences, start=start, end=end))
             start = max(end, 1)
 
     def _each(self, change: Callable[[Packed], Packed]) -> "Batch":
@@ -101,8 +101,8 @@ class Batches:
         if seed < 0:
             raise DataError(f"seed {seed}: seeds are not negative")
         self.split, self.config, self.seed, self.rank, self.world = split, config, seed, rank, world
-        self.resplit = resplit.both_sides(subwords, config.subword_sampling, seed)
-        longest = min(config.longest, config.batch_tokens)
+        self.resplit = resplit.both_sides(subwords, config.subword_regularization, seed)
+        longest = min(config.max_length, config.batch_tokens)
         fits = np.maximum(split.source.lengths, split.target.lengths) <= longest
         self.usable = np.flatnonzero(fits)
         self.too_long = np.flatnonzero(~fits)  # pairs that no batch has; the caller reports them
@@ -157,11 +157,11 @@ class Batches:
         if self.resplit:
             keys = (epoch << 32) + share
             source, target = (
-                side.read(pieces, keys, self.config.longest)
+                side.read(pieces, keys, self.config.max_length)
                 for side, pieces in zip(self.resplit, (source, target), strict=True)
             )
         labels = Packed.from_arrays(target.ids, target.offsets)
-        inputs = Packed(torch.from_numpy(shifted(target)), labels.offsets, labels.longest)
+        inputs = Packed(torch.from_numpy(shifted(target)), labels.offsets, labels.max_length)
         return Batch(Packed.from_arrays(source.ids, source.offsets), inputs, labels, share, epoch, index)
 
     def start(self, epoch: int = 0, index: int = 0, *, pin: bool = False) -> "Stream":
@@ -224,7 +224,7 @@ def shifted(target: Pieces) -> NDArray[np.int64]:
     """The decoder's input: begin, then each label but the last (3.1)."""
     inputs = np.empty_like(target.ids)
     inputs[1:] = target.ids[:-1]
-    inputs[target.offsets[:-1]] = BEGIN
+    inputs[target.offsets[:-1]] = BOS_ID
     return inputs
 
 

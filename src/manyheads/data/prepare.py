@@ -14,10 +14,10 @@ from typing import IO, Any, Self
 
 import numpy as np
 
-from manyheads.atomic_io import written_aside
+from manyheads.atomic_io import atomic_directory
 from manyheads.config import (
     SPLITS,
-    UNKNOWN,
+    UNK_ID,
     CorpusConfig,
     InputConfig,
     Recipe,
@@ -31,7 +31,7 @@ from manyheads.data.store import (
     write_manifest,
 )
 from manyheads.errors import ConfigError, DataError
-from manyheads.progress import Progress, Tell, counted
+from manyheads.progress import Progress, ReportProgress, make_counter
 from manyheads.text import corpus as readers
 from manyheads.text.clean import DUPLICATE, LEAKAGE, RATIO, WRONG_SCRIPT, Cleaner, Seen, pair_keys
 from manyheads.text.corpus import (
@@ -53,13 +53,13 @@ SHOWN = 100  # characters of a dropped side in the list
 SILENT = Progress()
 
 
-def prepare(recipe: Recipe, folder: Path, *, force: bool = False, tell: Tell = SILENT.tell) -> Store:
+def prepare(recipe: Recipe, folder: Path, *, force: bool = False, tell: ReportProgress = SILENT.update) -> Store:
     """A data folder made by a recipe. `force` replaces one that is there."""
     recipe = completed(recipe)
-    ready_made = SubwordPair.load(recipe.subwords.take_from) if recipe.subwords.take_from else None
-    with written_aside(folder, MANIFEST, force) as aside:
+    ready_made = SubwordPair.load(recipe.subwords.reuse_from) if recipe.subwords.reuse_from else None
+    with atomic_directory(folder, MANIFEST, force) as aside:
         with (aside / DROPPED).open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as listed:
-            gate = Gate(recipe.corpus.on_bad, listed)
+            gate = Gate(recipe.corpus.on_invalid, listed)
             held, reports = held_out(recipe, gate, tell)
             with Spool(aside) as spool:
                 reports["train"] = read_training(recipe, held, gate, spool, tell)
@@ -204,7 +204,7 @@ def mended_pairs(
     report.mended = cleaner.mended - before
 
 
-def read_split(recipe: Recipe, split: str, gate: Gate, tell: Tell) -> tuple[list[Pair], list[Report]]:
+def read_split(recipe: Recipe, split: str, gate: Gate, tell: ReportProgress) -> tuple[list[Pair], list[Report]]:
     """Valid or test: mended, but never filtered, for a score is of all of them."""
     cleaner = Cleaner(recipe.clean, recipe.corpus)
     inputs: tuple[InputConfig, ...] = getattr(recipe, split)
@@ -224,7 +224,7 @@ def read_split(recipe: Recipe, split: str, gate: Gate, tell: Tell) -> tuple[list
     return pairs, reports
 
 
-def held_out(recipe: Recipe, gate: Gate, tell: Tell) -> tuple[dict[str, list[Pair]], dict[str, list[Report]]]:
+def held_out(recipe: Recipe, gate: Gate, tell: ReportProgress) -> tuple[dict[str, list[Pair]], dict[str, list[Report]]]:
     """Valid and test, as given; where no valid is given, both are drawn from the training text."""
     held: dict[str, list[Pair]] = {}
     reports: dict[str, list[Report]] = {}
@@ -240,13 +240,13 @@ def held_out(recipe: Recipe, gate: Gate, tell: Tell) -> tuple[dict[str, list[Pai
     return held, reports
 
 
-def draw_held_out(recipe: Recipe, splits: int, given: dict[str, list[Pair]], tell: Tell) -> list[Pair]:
+def draw_held_out(recipe: Recipe, splits: int, given: dict[str, list[Pair]], tell: ReportProgress) -> list[Pair]:
     """Some good pairs of the training text, by the seed, all sides of which differ: a reading beforehand.
 
     So many as the recipe says for each split, but no more than a twentieth of the text.
     """
     cleaner, chance = Cleaner(recipe.clean, recipe.corpus, sides(given)), random.Random(recipe.corpus.seed)
-    quiet = Gate(recipe.corpus.on_bad, None)
+    quiet = Gate(recipe.corpus.on_invalid, None)
     check_readable_twice(recipe.train)
     progress = byte_progress("setting pairs apart", recipe.train, tell)
     good = (
@@ -292,7 +292,7 @@ def sides(held: dict[str, list[Pair]]) -> dict[str, str]:
 
 
 def read_training(
-    recipe: Recipe, held: dict[str, list[Pair]], gate: Gate, spool: "Spool", tell: Tell
+    recipe: Recipe, held: dict[str, list[Pair]], gate: Gate, spool: "Spool", tell: ReportProgress
 ) -> list[Report]:
     """Reads, filters and spools the training pairs."""
     drawn = [split for split in held if not getattr(recipe, split)]
@@ -362,8 +362,8 @@ HINTS = {
 }
 
 
-def byte_progress(stage: str, inputs: Iterable[InputConfig], tell: Tell) -> Callable[[int], None]:
-    return counted(tell, stage, sum(size_of(file) for given in inputs for file in given.files))
+def byte_progress(stage: str, inputs: Iterable[InputConfig], tell: ReportProgress) -> Callable[[int], None]:
+    return make_counter(tell, stage, sum(size_of(file) for given in inputs for file in given.files))
 
 
 def check_readable_twice(inputs: Iterable[InputConfig]) -> None:
@@ -430,9 +430,9 @@ class Spool:
             path.unlink()
 
 
-def learn_subwords(recipe: Recipe, spool: Spool, tell: Tell) -> SubwordPair:
+def learn_subwords(recipe: Recipe, spool: Spool, tell: ReportProgress) -> SubwordPair:
     tell("learning subwords", 0, None)
-    pairs = (recipe.subwords.sample + 1) // 2
+    pairs = (recipe.subwords.sample_pairs + 1) // 2
     config = recipe.subwords
     if recipe.clean.markup != "keep":
         config = replace(config, reserved_found=0)
@@ -455,13 +455,13 @@ class Tally:
         sizes = np.diff(pieces.offsets)
         spans = np.bincount(np.searchsorted(LENGTH_BOUNDS, sizes), minlength=len(self.lengths))
         self.tokens += len(pieces.ids)
-        self.unknown += int((pieces.ids == UNKNOWN).sum())
+        self.unknown += int((pieces.ids == UNK_ID).sum())
         self.longest = max(self.longest, int(sizes.max(initial=0)))
         self.lengths = [one + int(more) for one, more in zip(self.lengths, spans, strict=True)]
 
 
 def encode(
-    folder: Path, split: str, subwords: SubwordPair, pairs: Iterator[Any], count: int, tell: Tell
+    folder: Path, split: str, subwords: SubwordPair, pairs: Iterator[Any], count: int, tell: ReportProgress
 ) -> dict[str, Tally]:
     """Writes the tokens of both sides, and counts them."""
     sides = {"source": subwords.source, "target": subwords.target}
@@ -495,7 +495,7 @@ def describe(
     reports: dict[str, list[Report]],
     tallies: dict[str, dict[str, Tally]],
 ) -> dict[str, Any]:
-    taken = recipe.subwords.take_from
+    taken = recipe.subwords.reuse_from
     return {
         "languages": {"source": recipe.corpus.source, "target": recipe.corpus.target},
         "splits": {
@@ -508,7 +508,7 @@ def describe(
             if split in reports
         },
         "subwords": {
-            "kind": f"from {taken}" if taken else recipe.subwords.kind,
+            "kind": f"from {taken}" if taken else recipe.subwords.algorithm,
             "joint": subwords.joint,
             "source_vocabulary": len(subwords.source),
             "target_vocabulary": len(subwords.target),

@@ -20,7 +20,7 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.atomic_io import fingerprint, fingerprints
+from manyheads.atomic_io import hash_file, hash_files
 from manyheads.errors import DataError
 from manyheads.text.subwords import Pieces, SubwordPair
 
@@ -75,7 +75,7 @@ class SideWriter:
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     """Last of all: the description, with the size and SHA-256 of every file."""
     text = json.dumps(
-        {"format": FORMAT, **manifest, "files": fingerprints(folder)}, ensure_ascii=False, indent=1
+        {"format": FORMAT, **manifest, "files": hash_files(folder)}, ensure_ascii=False, indent=1
     )
     (folder / MANIFEST).write_bytes((text + "\n").encode("utf-8", "backslashreplace"))  # odd file names
 
@@ -140,14 +140,14 @@ class Store:
     def verify(self, progress: Callable[[int], None] = lambda size: None) -> None:
         """Every byte against its checksum."""
         for name, stated in self.manifest["files"].items():
-            if fingerprint(self.folder / name, progress) != stated:
+            if hash_file(self.folder / name, progress) != stated:
                 path = self.folder / name
                 raise DataError(f"{path}: damaged, {MANIFEST} has another SHA-256: prepare the data again")
 
     @property
     def sha256(self) -> str:
         """Of the description, and through it of everything."""
-        return str(fingerprint(self.folder / MANIFEST)["sha256"])
+        return str(hash_file(self.folder / MANIFEST)["sha256"])
 
     @property
     def total_bytes(self) -> int:

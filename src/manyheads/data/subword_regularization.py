@@ -11,7 +11,7 @@ import random
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.config import END
+from manyheads.config import EOS_ID
 from manyheads.errors import DataError
 from manyheads.text.subword_regularization import Sampler
 from manyheads.text.subwords import WORD_START, Pieces, SubwordPair, Subwords, laid_end_to_end
@@ -30,7 +30,7 @@ class Resplit:
     def __init__(self, subwords: Subwords, rate: float, seed: str) -> None:
         self.subwords, self.sampler, self.seed = subwords, Sampler(subwords, rate), seed
         self.begins = np.array([piece.startswith(WORD_START) for piece in subwords.names()])
-        self.begins[END] = True
+        self.begins[EOS_ID] = True
         self.salt = np.uint64(random.Random(seed).getrandbits(64))
         self.numbers: dict[int, int] = {}  # of words, by their codes
         self.codes = Growing()  # of words, by their numbers, the first of which is nobody's
@@ -79,8 +79,8 @@ class Resplit:
         for number, (code, ids) in enumerate(words.items(), len(self.codes.held)):
             text = self.subwords.decode(ids.tolist())
             chance.seed(f"{self.seed} {text}")
-            is_end = ids[0] == END
-            drawn += [[END] if is_end else self.sampler.sample(text, chance) for _ in range(SPLITS)]
+            is_end = ids[0] == EOS_ID
+            drawn += [[EOS_ID] if is_end else self.sampler.sample(text, chance) for _ in range(SPLITS)]
             self.numbers[code] = number
         codes = np.array([*words], np.int64)
         free = self.first_in[codes % BUCKETS] == 0

@@ -21,36 +21,36 @@ Span = tuple[str, int, int]  # a label, the first of its words, and the first af
 
 
 @dataclass(frozen=True)
-class Conventions:
+class EvalbParameters:
     """What EVALB reads from a parameter file. The defaults are COLLINS.prm's, by which people report."""
 
-    deleted: tuple[str, ...] = (ROOT, TRACE, ",", ":", "``", "''", ".")
+    deleted_labels: tuple[str, ...] = (ROOT, TRACE, ",", ":", "``", "''", ".")
     equal_labels: tuple[tuple[str, str], ...] = (("ADVP", "PRT"),)
     equal_words: tuple[tuple[str, str], ...] = ()
 
     @cached_property
-    def labels(self) -> Mapping[str, str]:
+    def canonical_labels(self) -> Mapping[str, str]:
         return {other: one for one, other in self.equal_labels}
 
     @cached_property
-    def words(self) -> Mapping[str, str]:
+    def canonical_words(self) -> Mapping[str, str]:
         return {other: one for one, other in self.equal_words}
 
     @property
     def signature(self) -> str:
         equal = " ".join("=".join(pair) for pair in self.equal_labels) or "none"
-        return f"EVALB|deleted:{' '.join(self.deleted)}|equal:{equal}"
+        return f"EVALB|deleted:{' '.join(self.deleted_labels)}|equal:{equal}"
 
 
-COLLINS = Conventions()
+COLLINS = EvalbParameters()
 
 
 @dataclass(frozen=True)
-class Judged:
+class SentenceBrackets:
     """One sentence. `fault` says why it does not count; its numbers are then 0."""
 
     length: int  # words of the gold tree, traces not counted
-    fault: str = ""  # "", "error" or "skipped"
+    status: str = ""  # "", "error" or "skipped"
     gold: int = 0  # brackets
     found: int = 0
     matched: int = 0
@@ -64,15 +64,15 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Bracketing:
+class BracketScores:
     """Many sentences together; shares are per cent."""
 
-    sentences: Sequence[Judged]
+    sentences: Sequence[SentenceBrackets]
     signature: str = COLLINS.signature
-    valid: Sequence[Judged] = field(init=False)
+    valid: Sequence[SentenceBrackets] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "valid", [one for one in self.sentences if not one.fault])
+        object.__setattr__(self, "valid", [one for one in self.sentences if not one.status])
 
     def _sum(self, name: str) -> int:
         return sum(getattr(one, name) for one in self.valid)
@@ -105,15 +105,15 @@ class Bracketing:
 
     @property
     def errors(self) -> int:
-        return sum(one.fault == "error" for one in self.sentences)
+        return sum(one.status == "error" for one in self.sentences)
 
     @property
     def skipped(self) -> int:
-        return sum(one.fault == "skipped" for one in self.sentences)
+        return sum(one.status == "skipped" for one in self.sentences)
 
-    def up_to(self, length: int) -> "Bracketing":
+    def with_max_length(self, length: int) -> "BracketScores":
         """The sentences of at most so many words: EVALB also reports those of 40."""
-        return Bracketing([one for one in self.sentences if one.length <= length], self.signature)
+        return BracketScores([one for one in self.sentences if one.length <= length], self.signature)
 
     def to_dict(self) -> dict[str, Any]:
         shares = ("f1", "recall", "precision", "exact", "tagging", "crossing")
@@ -126,60 +126,60 @@ class Bracketing:
         }
 
 
-def percent(some: int, whole: int) -> float:
-    return 100.0 * some / whole if whole else 0.0
+def percent(part: int, total: int) -> float:
+    return 100.0 * part / total if total else 0.0
 
 
-def bracketing(gold: Sequence[Tree], found: Sequence[Tree | None], how: Conventions = COLLINS) -> Bracketing:
+def score_trees(gold: Sequence[Tree], predicted: Sequence[Tree | None], parameters: EvalbParameters = COLLINS) -> BracketScores:
     """The trees that were found against those that are right; None: nothing was found."""
-    if len(gold) != len(found):
-        raise DataError(f"{len(gold)} gold trees, but {len(found)} to judge: give one for each")
-    judged = [judge(one, other, how) for one, other in zip(gold, found, strict=True)]
-    return Bracketing(judged, how.signature)
+    if len(gold) != len(predicted):
+        raise DataError(f"{len(gold)} gold trees, but {len(predicted)} to judge: give one for each")
+    judged = [score_tree(one, other, parameters) for one, other in zip(gold, predicted, strict=True)]
+    return BracketScores(judged, parameters.signature)
 
 
-def judge(gold: Tree, found: Tree | None, how: Conventions = COLLINS) -> Judged:
+def score_tree(gold: Tree, predicted: Tree | None, parameters: EvalbParameters = COLLINS) -> SentenceBrackets:
     """One tree against the right one."""
-    ours, theirs = Counted(gold, how), Counted(found, how)
+    ours, theirs = TreeBrackets(gold, parameters), TreeBrackets(predicted, parameters)
     length = sum(isinstance(one, Leaf) and one.tag != TRACE for one in walk(gold))
     if not theirs.words:
-        return Judged(length, "skipped")
+        return SentenceBrackets(length, "skipped")
     if ours.words != theirs.words:
-        return Judged(length, "error")
-    return Judged(
+        return SentenceBrackets(length, "error")
+    return SentenceBrackets(
         length,
         gold=len(ours.spans),
         found=len(theirs.spans),
         matched=(Counter(ours.spans) & Counter(theirs.spans)).total(),
-        crossing=sum(crosses(span, ours.spans) for span in theirs.spans),
+        crossing=sum(crosses_any(span, ours.spans) for span in theirs.spans),
         words=len(ours.words),
         tags=sum(one == other for one, other in zip(ours.tags, theirs.tags, strict=True)),
     )
 
 
-class Counted:
+class TreeBrackets:
     """Of a tree what counts: words, tags and brackets, under the names that stand for all their equals."""
 
-    def __init__(self, tree: Tree | None, how: Conventions) -> None:
+    def __init__(self, tree: Tree | None, parameters: EvalbParameters) -> None:
         self.words: list[str] = []
         self.tags: list[str] = []
         self.spans: list[Span] = []
         starts: list[int] = []
         for one in walk(tree) if tree else ():
             if isinstance(one, Leaf):
-                if one.tag not in how.deleted:
-                    self.words.append(how.words.get(one.word, one.word))
-                    self.tags.append(how.labels.get(one.tag, one.tag))
+                if one.tag not in parameters.deleted_labels:
+                    self.words.append(parameters.canonical_words.get(one.word, one.word))
+                    self.tags.append(parameters.canonical_labels.get(one.tag, one.tag))
             elif one.startswith("("):
                 starts.append(len(self.words))
             else:
                 label = one[1:].partition("-")[0].partition("=")[0]
-                label, start = how.labels.get(label, label), starts.pop()
-                if start < len(self.words) and label not in how.deleted:
+                label, start = parameters.canonical_labels.get(label, label), starts.pop()
+                if start < len(self.words) and label not in parameters.deleted_labels:
                     self.spans.append((label, start, len(self.words)))
 
 
-def crosses(span: Span, others: Iterable[Span]) -> bool:
+def crosses_any(span: Span, others: Iterable[Span]) -> bool:
     """Whether it overlaps one of the others, and neither holds the other."""
     _, start, end = span
     return any(first < start < last < end or start < first < end < last for _, first, last in others)

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from manyheads.errors import DataError, RequestError
-from manyheads.progress import Tell
+from manyheads.progress import ReportProgress
 from manyheads.translator import Translator
 
-TOKENISERS = {"ko": "char", "ja": "char", "zh": "zh"}  # whose words spaces do not part as elsewhere
-CONFIDENCE = 0.95
-HYPHEN = re.compile(r"(\S)-(\S)")
+TOKENIZERS = {"ko": "char", "ja": "char", "zh": "zh"}  # whose words spaces do not part as elsewhere
+CONFIDENCE_LEVEL = 0.95
+COMPOUND_HYPHEN = re.compile(r"(\S)-(\S)")
 
 
 @dataclass(frozen=True)
@@ -22,36 +22,36 @@ class Score:
     name: str
     value: float
     signature: str
-    spread: float | None = None  # half of the interval that holds 95 % of the bootstrap's samples
+    margin_of_error: float | None = None  # half of the interval that holds 95 % of the bootstrap's samples
 
     def __str__(self) -> str:
-        spread = "" if self.spread is None else f" ± {self.spread:.2f}"
+        spread = "" if self.margin_of_error is None else f" ± {self.margin_of_error:.2f}"
         return f"{self.name} {self.value:.2f}{spread} ({self.signature})"
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SystemComparison:
     """Two systems, and how likely chance alone would part them so far: paired bootstrap."""
 
-    score: str
-    ours: float
-    theirs: float
-    p: float
+    metric: str
+    system: float
+    baseline: float
+    p_value: float
     signature: str
 
     def __str__(self) -> str:
-        verdict = "is hardly chance" if self.p < 1 - CONFIDENCE else "may be chance"
+        verdict = "is hardly chance" if self.p_value < 1 - CONFIDENCE_LEVEL else "may be chance"
         return (
-            f"{self.score} {self.ours:.2f} against {self.theirs:.2f}: the difference {verdict}, "
-            f"p = {self.p:.3f} ({self.signature})"
+            f"{self.metric} {self.system:.2f} against {self.baseline:.2f}: the difference {verdict}, "
+            f"p = {self.p_value:.3f} ({self.signature})"
         )
 
 
 @dataclass(frozen=True)
-class Poor:
+class WorstSentence:
     """A sentence that went badly."""
 
-    line: int  # from 1
+    line_number: int  # from 1
     source: str
     reference: str
     translation: str
@@ -65,10 +65,10 @@ class Evaluation:
     translations: list[str]
     scores: list[Score]
     perplexity: float | None  # a subword, of the first reference; None: infinite
-    too_long: int  # references that the model's positions do not reach, which it leaves out
+    num_too_long: int  # references that the model's positions do not reach, which it leaves out
     length_ratio: float  # of the translations to the references, in BLEU's words
-    worst: list[Poor]
-    against: list[Comparison]
+    worst_sentences: list[WorstSentence]
+    comparisons: list[SystemComparison]
     engine: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,13 +76,13 @@ class Evaluation:
 
     def to_text(self) -> str:
         rows = [f"{len(self.translations):,} sentences, by {self.engine}", *map(str, self.scores)]
-        without = f", {self.too_long} too long left out" if self.too_long else ""
+        without = f", {self.num_too_long} too long left out" if self.num_too_long else ""
         told = "infinite" if self.perplexity is None else f"{self.perplexity:.2f}"
         rows.append(f"perplexity {told} a subword of the reference, unsmoothed{without}")
         rows.append(f"length {self.length_ratio:.3f} times the reference's")
-        rows += map(str, self.against)
-        for one in self.worst:
-            rows.append(f"\nline {one.line}, chrF {one.chrf:.1f}")
+        rows += map(str, self.comparisons)
+        for one in self.worst_sentences:
+            rows.append(f"\nline {one.line_number}, chrF {one.chrf:.1f}")
             rows += [f"  {text}" for text in (one.source, one.translation, f"{one.reference}  (reference)")]
         return "\n".join(rows)
 
@@ -92,38 +92,38 @@ def evaluate(
     sources: Sequence[str],
     references: Sequence[Sequence[str]],
     *,
-    against: Translator | None = None,
+    baseline: Translator | None = None,
     tokenize: str | None = None,
-    samples: int = 1000,
-    worst: int = 5,
-    tell: Tell = lambda stage, done, total: None,
-    **search: Any,
+    bootstrap_samples: int = 1000,
+    num_worst: int = 5,
+    report_progress: ReportProgress = lambda stage, done, total: None,
+    **decoding: Any,
 ) -> Evaluation:
     """Translates the sources, each as one sentence, and scores what comes of it."""
     if not sources:
         raise DataError("no sentences to evaluate")
     language = translator.target_language
-    bleu_metric(tokenize or tokenizer_of(language))  # before any work is done
-    found = translated(translator, sources, tell, "translating", search)
-    bleu_score, ratio = scored_bleu(found, references, tokenize or tokenizer_of(language), samples)
-    scores = [bleu_score, chrf(found, references, samples), paper_bleu(found, references, language)]
-    compared: list[Comparison] = []
-    if against is not None:
-        others = translated(against, sources, tell, "translating with the other", search)
-        compared = paired(found, others, references, tokenize or tokenizer_of(language), samples or 1000)
+    bleu_metric(tokenize or bleu_tokenizer(language))  # before any work is done
+    found = translate_texts(translator, sources, report_progress, "translating", decoding)
+    bleu_score, ratio = bleu_and_length_ratio(found, references, tokenize or bleu_tokenizer(language), bootstrap_samples)
+    scores = [bleu_score, chrf(found, references, bootstrap_samples), paper_bleu(found, references, language)]
+    compared: list[SystemComparison] = []
+    if baseline is not None:
+        others = translate_texts(baseline, sources, report_progress, "translating with the other", decoding)
+        compared = paired_bootstrap(found, others, references, tokenize or bleu_tokenizer(language), bootstrap_samples or 1000)
     return Evaluation(
         found,
         scores,
         *reference_perplexity(translator, sources, references[0]),
         ratio,
-        worst_of(found, sources, references, worst),
+        find_worst_sentences(found, sources, references, num_worst),
         compared,
         translator.engine.name,
     )
 
 
-def translated(
-    translator: Translator, sources: Sequence[str], tell: Tell, stage: str, search: dict[str, Any]
+def translate_texts(
+    translator: Translator, sources: Sequence[str], tell: ReportProgress, stage: str, search: dict[str, Any]
 ) -> list[str]:
     def watch(done: int, total: int) -> None:
         tell(stage, done, total)
@@ -136,25 +136,25 @@ def translated(
 # ---- sacreBLEU
 
 
-def tokenizer_of(language: str) -> str:
+def bleu_tokenizer(language: str) -> str:
     """Korean and Japanese by characters, Chinese by sacreBLEU's own rules, the others by 13a."""
-    return TOKENISERS.get(language.partition("-")[0].lower(), "13a")
+    return TOKENIZERS.get(language.partition("-")[0].lower(), "13a")
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:
     """sacreBLEU of a corpus with one reference."""
-    return scored_bleu(hypotheses, [references], tokenizer_of(language), 0)[0]
+    return bleu_and_length_ratio(hypotheses, [references], bleu_tokenizer(language), 0)[0]
 
 
-def scored_bleu(
+def bleu_and_length_ratio(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenizer: str, samples: int
 ) -> tuple[Score, float]:
     """BLEU, and the ratio of lengths."""
-    score, found = bootstrapped("BLEU", lambda: bleu_metric(tokenizer), hypotheses, references, samples)
+    score, found = bootstrap_score("BLEU", lambda: bleu_metric(tokenizer), hypotheses, references, samples)
     return score, found.sys_len / max(1, found.ref_len)
 
 
-def bootstrapped(
+def bootstrap_score(
     name: str,
     make: Callable[[], Any],
     hypotheses: Sequence[str],
@@ -164,10 +164,10 @@ def bootstrapped(
     """A corpus's score with its spread, or without where a sample of the bootstrap has none at all."""
     metric = make()
     try:
-        found = metric.corpus_score(list(hypotheses), plain(references), n_bootstrap=max(1, samples))
+        found = metric.corpus_score(list(hypotheses), as_lists(references), n_bootstrap=max(1, samples))
     except TypeError:  # sacreBLEU mixes its 0.0 with numpy's numbers
         metric = make()
-        found = metric.corpus_score(list(hypotheses), plain(references), n_bootstrap=1)
+        found = metric.corpus_score(list(hypotheses), as_lists(references), n_bootstrap=1)
     spread = getattr(found, "_ci", -1.0)
     return Score(
         name, float(found.score), str(metric.get_signature()), float(spread) if spread > 0 else None
@@ -187,34 +187,34 @@ def bleu_metric(tokenizer: str) -> Any:
 def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]], samples: int) -> Score:
     from sacrebleu.metrics.chrf import CHRF
 
-    return bootstrapped("chrF", CHRF, hypotheses, references, samples)[0]
+    return bootstrap_score("chrF", CHRF, hypotheses, references, samples)[0]
 
 
-def plain(references: Sequence[Sequence[str]]) -> list[list[str]]:
+def as_lists(references: Sequence[Sequence[str]]) -> list[list[str]]:
     return [list(one) for one in references]
 
 
-def paired(
-    ours: Sequence[str],
-    theirs: Sequence[str],
+def paired_bootstrap(
+    system: Sequence[str],
+    baseline: Sequence[str],
     references: Sequence[Sequence[str]],
     tokenizer: str,
     samples: int,
-) -> list[Comparison]:
+) -> list[SystemComparison]:
     """Two systems' BLEU and chrF by paired bootstrap."""
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.significance import PairedTest
 
     metrics = {"BLEU": bleu_metric(tokenizer), "chrF2": CHRF()}
-    systems: Any = [("theirs", list(theirs)), ("ours", list(ours))]  # the first is the baseline
-    test: Any = PairedTest(systems, metrics, plain(references), "bs", n_samples=samples)
+    systems: Any = [("theirs", list(baseline)), ("ours", list(system))]  # the first is the baseline
+    test: Any = PairedTest(systems, metrics, as_lists(references), "bs", n_samples=samples)
     signatures, found = test()
     return [
-        Comparison(
+        SystemComparison(
             name,
             float(found[name][1].score),
             float(found[name][0].score),
-            float(found[name][1].p_value) if list(ours) != list(theirs) else 1.0,  # it sees no chance there
+            float(found[name][1].p_value) if list(system) != list(baseline) else 1.0,  # it sees no chance there
             str(signatures[name]),
         )
         for name in metrics
@@ -247,7 +247,7 @@ def paper_bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]], l
 
 def split_compounds(tokens: str) -> str:
     """A hyphen inside a word becomes a token of its own."""
-    return HYPHEN.sub(r"\1 ##AT##-##AT## \2", tokens)
+    return COMPOUND_HYPHEN.sub(r"\1 ##AT##-##AT## \2", tokens)
 
 
 # ---- the rest
@@ -257,7 +257,7 @@ def reference_perplexity(
     translator: Translator, sources: Sequence[str], targets: Sequence[str]
 ) -> tuple[float | None, int]:
     """Of the model, a subword, ends counted; and how many pairs are longer than it reaches."""
-    reach = translator.engine.reach or math.inf
+    reach = translator.engine.max_positions or math.inf
     words = translator.subwords
     pairs = [
         (source, target)
@@ -272,15 +272,15 @@ def reference_perplexity(
     return math.exp(mean) if mean < 700 else None, len(sources) - len(pairs)
 
 
-def worst_of(
+def find_worst_sentences(
     hypotheses: Sequence[str], sources: Sequence[str], references: Sequence[Sequence[str]], count: int
-) -> list[Poor]:
+) -> list[WorstSentence]:
     """Those with the lowest chrF."""
     from sacrebleu.metrics.chrf import CHRF
 
     metric = CHRF()
     found = [
-        Poor(number + 1, source, references[0][number], hypothesis, float(score))
+        WorstSentence(number + 1, source, references[0][number], hypothesis, float(score))
         for number, (source, hypothesis) in enumerate(zip(sources, hypotheses, strict=True))
         for score in [metric.sentence_score(hypothesis, [one[number] for one in references]).score]
     ]

@@ -2,26 +2,26 @@
 
 from pathlib import Path
 
-from manyheads.atomic_io import room_for, written_aside
-from manyheads.config import END
-from manyheads.export.verify import Check, compared, our_scores, sample_pairs
+from manyheads.atomic_io import report_disk_full, atomic_directory
+from manyheads.config import EOS_ID
+from manyheads.export.verify import ScoreComparison, compare_scores, score_pairs, sample_pairs
 from manyheads.inference.ctranslate2_engine import (
-    MARKER,
+    CONVERSION_MANIFEST,
     CTranslate2Engine,
-    load_representable,
-    size_of,
+    load_convertible_model,
+    count_parameter_bytes,
     write_conversion,
 )
 from manyheads.inference.torch_engine import TorchEngine
 
 
-def to_ctranslate2(folder: Path, out: Path, replace: bool = False) -> list[Check]:
+def to_ctranslate2(folder: Path, out: Path, replace: bool = False) -> list[ScoreComparison]:
     """A model folder as a CTranslate2 folder; it gets its name when it scores samples as our model does."""
-    model, subwords, told = load_representable(folder)
-    with room_for(out, size_of(model)), written_aside(out, MARKER, replace) as aside:
+    model, subwords, told = load_convertible_model(folder)
+    with report_disk_full(out, count_parameter_bytes(model)), atomic_directory(out, CONVERSION_MANIFEST, replace) as aside:
         write_conversion(model, subwords, told, aside)
         engine = CTranslate2Engine(aside)
-        pairs = [pair for pair in sample_pairs(subwords) if max(map(len, pair)) < engine.reach]
-        sources = [[*source, END] for source, _ in pairs]
+        pairs = [pair for pair in sample_pairs(subwords) if max(map(len, pair)) < engine.max_positions]
+        sources = [[*source, EOS_ID] for source, _ in pairs]
         theirs = [sum(scores) for scores in engine.score(sources, [target for _, target in pairs])]
-        return compared(str(out), subwords, pairs, our_scores(TorchEngine(model), pairs), theirs)
+        return compare_scores(str(out), subwords, pairs, score_pairs(TorchEngine(model), pairs), theirs)

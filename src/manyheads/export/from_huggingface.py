@@ -28,21 +28,21 @@ import torch
 from torch import Tensor
 
 from manyheads import checkpoint
-from manyheads.atomic_io import check_free
-from manyheads.config import BEGIN, LANGUAGE, SPECIAL_TOKENS, Config, DataConfig, ModelConfig
+from manyheads.atomic_io import check_replaceable
+from manyheads.config import BOS_ID, LANGUAGE_CODE, NUM_SPECIAL_TOKENS, Config, DataConfig, ModelConfig
 from manyheads.errors import CheckpointError, ConfigError
 from manyheads.export import marian
-from manyheads.export.spm import Lexicon, read_spm, rewritten, text_pieces
-from manyheads.export.verify import Check, compared, our_scores, sample_pairs
+from manyheads.export.spm import VocabularyMapping, read_spm, rewrite_spm, text_pieces
+from manyheads.export.verify import ScoreComparison, compare_scores, score_pairs, sample_pairs
 from manyheads.inference.torch_engine import TorchEngine
-from manyheads.model.positions import sinusoids
+from manyheads.model.positions import sinusoidal_encoding
 from manyheads.model.transformer import Transformer
 from manyheads.text.languages import check_language
 from manyheads.text.subwords import SubwordPair
 
 UNDETERMINED = "und"  # ISO 639's code for a language that is not told
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
-HELD = {  # what our models hold, by the keys of their config.json
+REQUIRED_SETTINGS = {  # what our models hold, by the keys of their config.json
     "model_type": "marian",
     "is_encoder_decoder": True,
     "normalize_before": False,
@@ -53,47 +53,47 @@ HELD = {  # what our models hold, by the keys of their config.json
     "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,
 }
-ALIKE = ("layers", "attention_heads", "ffn_dim")  # of encoder and decoder
+SYMMETRIC_SETTINGS = ("layers", "attention_heads", "ffn_dim")  # of encoder and decoder
 
 
-def from_huggingface(folder: Path, out: Path) -> list[Check]:
+def from_huggingface(folder: Path, out: Path) -> list[ScoreComparison]:
     """Writes `out`, which must not exist; the scores of sample translations by both, which are the same."""
-    marian.transformers()
-    check_free(out, checkpoint.MANIFEST, replace=False)
-    told = Told.read(folder)
+    marian.import_transformers()
+    check_replaceable(out, checkpoint.MANIFEST, replace=False)
+    told = MarianFolder.read(folder)
     spms = [read_spm(folder / name) for name in (marian.SOURCE, marian.TARGET)]
-    lexicon = read_lexicon(folder, told, [piece for spm in spms for piece in text_pieces(spm)])
-    subwords = our_subwords(folder, spms, lexicon)
-    config = our_config(told, lexicon)
-    weights = our_weights(folder, told, lexicon)
+    lexicon = read_vocabulary(folder, told, [piece for spm in spms for piece in text_pieces(spm)])
+    subwords = convert_subwords(folder, spms, lexicon)
+    config = convert_config(told, lexicon)
+    weights = convert_weights(folder, told, lexicon)
     if "output.bias" in weights:
         config = replace(config, model=replace(config.model, output_bias=True))
     model = Transformer(config.model)
-    checkpoint.put_weights(model, weights, str(folder / marian.WEIGHTS))
-    checks = compared_with_marian(folder, told, lexicon, subwords, model)
+    checkpoint.copy_weights(model, weights, str(folder / marian.WEIGHTS))
+    checks = compare_with_marian(folder, told, lexicon, subwords, model)
     languages = {side: told.language(side) for side in ("source", "target")}
-    checkpoint.save(out, checkpoint.weights_of(model), subwords, config, step=0, languages=languages)
+    checkpoint.save(out, checkpoint.collect_weights(model), subwords, config, step=0, languages=languages)
     return checks
 
 
-def compared_with_marian(
-    folder: Path, told: "Told", lexicon: Lexicon, subwords: SubwordPair, model: Transformer
-) -> list[Check]:
+def compare_with_marian(
+    folder: Path, told: "MarianFolder", lexicon: VocabularyMapping, subwords: SubwordPair, model: Transformer
+) -> list[ScoreComparison]:
     """The same translations by both, in the ids of each."""
     pairs = [
-        (source, [one if one < lexicon.words else SPECIAL_TOKENS for one in target])
+        (source, [one if one < lexicon.vocab_words else NUM_SPECIAL_TOKENS for one in target])
         for source, target in sample_pairs(subwords)
     ]
-    in_theirs = [([lexicon.rows[one] for one in s], [lexicon.rows[one] for one in t]) for s, t in pairs]
-    theirs = marian.marian_scores(marian.opened(folder), in_theirs, told.start, told.end, told.pad)
-    return compared(str(folder), subwords, pairs, our_scores(TorchEngine(model), pairs), theirs)
+    in_theirs = [([lexicon.marian_ids[one] for one in s], [lexicon.marian_ids[one] for one in t]) for s, t in pairs]
+    theirs = marian.score_with_marian(marian.open_marian(folder), in_theirs, told.start_id, told.end_id, told.pad_id)
+    return compare_scores(str(folder), subwords, pairs, score_pairs(TorchEngine(model), pairs), theirs)
 
 
 # ---- their configuration
 
 
 @dataclass(frozen=True)
-class Told:
+class MarianFolder:
     """What the folder's JSON files say, checked."""
 
     folder: Path
@@ -101,21 +101,21 @@ class Told:
     tokenizer: dict[str, Any]
 
     @classmethod
-    def read(cls, folder: Path) -> "Told":
+    def read(cls, folder: Path) -> "MarianFolder":
         config = read_json(folder / marian.CONFIG)
         generation = read_json(folder / marian.GENERATION, required=False)
         tokenizer = read_json(folder / marian.TOKENIZER, required=False)
-        defaults = marian.transformers().MarianConfig().to_dict()
+        defaults = marian.import_transformers().MarianConfig().to_dict()
         defaults["decoder_vocab_size"] = config.get("vocab_size")
         told = cls(folder, {**defaults, **config, **generation}, tokenizer)
         told.check()
         return told
 
     def check(self) -> None:
-        for key, held in HELD.items():
+        for key, held in REQUIRED_SETTINGS.items():
             if self.config.get(key, held) != held:
                 self.refuse(key, f"must be {held!r}")
-        for key in ALIKE:
+        for key in SYMMETRIC_SETTINGS:
             if self.config[f"encoder_{key}"] != self.config[f"decoder_{key}"]:
                 self.refuse(f"decoder_{key}", f"must be encoder_{key}, {self.config[f'encoder_{key}']!r}")
         if self.config["activation_function"] not in ACTIVATIONS:
@@ -125,10 +125,10 @@ class Told:
         for key in ("vocab_size", "decoder_start_token_id", "eos_token_id", "max_position_embeddings"):
             if type(self.config[key]) is not int or self.config[key] < 0:
                 self.refuse(key, "must be one whole number")
-        if self.pad is not None and (type(self.pad) is not int or self.pad == self.end):
+        if self.pad_id is not None and (type(self.pad_id) is not int or self.pad_id == self.end_id):
             self.refuse("pad_token_id", "must be a number other than eos_token_id")
-        if self.config.get("bad_words_ids") not in (None, [], [[self.pad]]):
-            self.refuse("bad_words_ids", f"may forbid pad_token_id, {self.pad!r}, alone")
+        if self.config.get("bad_words_ids") not in (None, [], [[self.pad_id]]):
+            self.refuse("bad_words_ids", f"may forbid pad_token_id, {self.pad_id!r}, alone")
         if self.tokenizer.get("separate_vocabs"):
             raise CheckpointError(
                 f"{self.folder / marian.TOKENIZER}: separate_vocabs is true: only models with one "
@@ -142,22 +142,22 @@ class Told:
         )
 
     @property
-    def start(self) -> int:
+    def start_id(self) -> int:
         return int(self.config["decoder_start_token_id"])
 
     @property
-    def end(self) -> int:
+    def end_id(self) -> int:
         return int(self.config["eos_token_id"])
 
     @property
-    def pad(self) -> int | None:
+    def pad_id(self) -> int | None:
         pad: int | None = self.config["pad_token_id"]
         return pad
 
     def language(self, side: str) -> str:
         """Its code, where it is one: some folders name a family, such as ROMANCE, and some nothing."""
         code = self.tokenizer.get(f"{side}_lang")
-        if not isinstance(code, str) or not LANGUAGE.fullmatch(code):
+        if not isinstance(code, str) or not LANGUAGE_CODE.fullmatch(code):
             return UNDETERMINED
         try:
             check_language(code)
@@ -166,11 +166,11 @@ class Told:
         return code
 
 
-def our_config(told: Told, lexicon: Lexicon) -> Config:
+def convert_config(told: MarianFolder, lexicon: VocabularyMapping) -> Config:
     their = told.config
     try:
         model = ModelConfig(
-            vocabulary=len(lexicon.rows),
+            vocab_size=len(lexicon.marian_ids),
             layers=their["encoder_layers"],
             d_model=their["d_model"],
             d_ff=their["encoder_ffn_dim"],
@@ -179,7 +179,7 @@ def our_config(told: Told, lexicon: Lexicon) -> Config:
             dropout=their["dropout"],
             attention_dropout=their["attention_dropout"],
         )
-        return Config(model=model, data=DataConfig(longest=their["max_position_embeddings"]))
+        return Config(model=model, data=DataConfig(max_length=their["max_position_embeddings"]))
     except ConfigError as fault:
         raise CheckpointError(f"{told.folder / marian.CONFIG}: {fault}") from None
 
@@ -187,7 +187,7 @@ def our_config(told: Told, lexicon: Lexicon) -> Config:
 # ---- their words
 
 
-def read_lexicon(folder: Path, told: Told, text_pieces: list[str]) -> Lexicon:
+def read_vocabulary(folder: Path, told: MarianFolder, text_pieces: list[str]) -> VocabularyMapping:
     """Our words: which of theirs each is, and its piece. `text_pieces`: of the .spm files."""
     path, size = folder / marian.VOCABULARY, told.config["vocab_size"]
     ids = read_json(path)
@@ -200,22 +200,22 @@ def read_lexicon(folder: Path, told: Told, text_pieces: list[str]) -> Lexicon:
         if told.config[key] >= size:
             told.refuse(key, f"must be below vocab_size, {size}")
     names = sorted(ids, key=lambda name: int(ids[name]))
-    special = [unknown, told.start, told.end]
-    others = [number for number in range(size) if number not in {*special, told.pad}]
-    begin = "<s>" if "<s>" not in ids else names[told.start]
-    pieces = [names[unknown], begin, names[told.end], *(names[number] for number in others)]
+    special = [unknown, told.start_id, told.end_id]
+    others = [number for number in range(size) if number not in {*special, told.pad_id}]
+    begin = "<s>" if "<s>" not in ids else names[told.start_id]
+    pieces = [names[unknown], begin, names[told.end_id], *(names[number] for number in others)]
     known = {*pieces}
     lacking = list(dict.fromkeys(piece for piece in text_pieces if piece not in known))
-    return Lexicon([*pieces, *lacking], [*special, *others] + [unknown] * len(lacking), words=len(pieces))
+    return VocabularyMapping([*pieces, *lacking], [*special, *others] + [unknown] * len(lacking), vocab_words=len(pieces))
 
 
-def our_subwords(folder: Path, spms: list[Any], lexicon: Lexicon) -> SubwordPair:
+def convert_subwords(folder: Path, spms: list[Any], lexicon: VocabularyMapping) -> SubwordPair:
     """One for both languages where both files are the same."""
     names = [str(folder / name) for name in (marian.SOURCE, marian.TARGET)]
-    source = rewritten(spms[0], lexicon, names[0], is_source=True)
+    source = rewrite_spm(spms[0], lexicon, names[0], is_source=True)
     if spms[0] == spms[1]:
         return SubwordPair(source, source)
-    return SubwordPair(source, rewritten(spms[1], lexicon, names[1], is_source=False))
+    return SubwordPair(source, rewrite_spm(spms[1], lexicon, names[1], is_source=False))
 
 
 def read_json(path: Path, required: bool = True) -> dict[str, Any]:
@@ -235,40 +235,40 @@ def read_json(path: Path, required: bool = True) -> dict[str, Any]:
 # ---- their weights
 
 
-def our_weights(folder: Path, told: Told, lexicon: Lexicon) -> dict[str, Tensor]:
+def convert_weights(folder: Path, told: MarianFolder, lexicon: VocabularyMapping) -> dict[str, Tensor]:
     """By our names, in our order of dimensions and of words."""
     theirs = read_weights(folder)
     d_model, layers = told.config["d_model"], told.config["encoder_layers"]
     check_positions(folder, theirs, d_model)
-    order = marian.interleaved(d_model)
-    rows = torch.tensor(lexicon.rows)
-    table_KD = one_table(folder, theirs)
+    order = marian.interleaved_order(d_model)
+    rows = torch.tensor(lexicon.marian_ids)
+    table_KD = pop_shared_embedding(folder, theirs)
     check_axis(folder, marian.SHARED, table_KD, 0, told.config["vocab_size"])
     check_axis(folder, marian.SHARED, table_KD, 1, d_model)
     weights = {"source_embedding.weight": table_KD[rows][:, order]}
     for one in marian.layer_tensors(layers):
-        tensor = taken(folder, theirs, one.theirs)
-        if one.stream is not None:
-            check_axis(folder, one.theirs, tensor, one.stream, d_model)
-        weights[one.ours] = marian.in_order(tensor, one.stream, order)
+        tensor = pop_tensor(folder, theirs, one.theirs)
+        if one.residual_axis is not None:
+            check_axis(folder, one.theirs, tensor, one.residual_axis, d_model)
+        weights[one.ours] = marian.permute_axis(tensor, one.residual_axis, order)
     bias = theirs.pop(marian.BIAS, torch.zeros(1, len(table_KD)))
     check_axis(folder, marian.BIAS, bias, 1, len(table_KD))
     if theirs:
         raise CheckpointError(
             f"{folder / marian.WEIGHTS}: holds {sorted(theirs)[0]}, which no model of ours has"
         )
-    bias_K = our_bias(bias[0], told, lexicon)
+    bias_K = convert_bias(bias[0], told, lexicon)
     if bias_K.any():
         weights["output.bias"] = bias_K
     return weights
 
 
-def our_bias(bias: Tensor, told: Told, lexicon: Lexicon) -> Tensor:
+def convert_bias(bias: Tensor, told: MarianFolder, lexicon: VocabularyMapping) -> Tensor:
     """Theirs, and FORBIDDEN for what is no word of theirs. [K]"""
-    ours_K = bias[torch.tensor(lexicon.rows)]
-    ours_K[lexicon.words :] = marian.FORBIDDEN
-    if told.start in (told.pad, told.end, lexicon.rows[0]):
-        ours_K[BEGIN] = marian.FORBIDDEN
+    ours_K = bias[torch.tensor(lexicon.marian_ids)]
+    ours_K[lexicon.vocab_words :] = marian.FORBIDDEN_LOGIT
+    if told.start_id in (told.pad_id, told.end_id, lexicon.marian_ids[0]):
+        ours_K[BOS_ID] = marian.FORBIDDEN_LOGIT
     return ours_K
 
 
@@ -286,7 +286,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     return {name: one.float() for name, one in checkpoint.read_tensors(path).items()}
 
 
-def one_table(folder: Path, theirs: dict[str, Tensor]) -> Tensor:
+def pop_shared_embedding(folder: Path, theirs: dict[str, Tensor]) -> Tensor:
     """The matrix that embeddings and output share, under whichever of its names it was stored."""
     names = [name for name in (marian.SHARED, *marian.EMBEDDINGS, marian.OUTPUT) if name in theirs]
     if not names:
@@ -300,7 +300,7 @@ def one_table(folder: Path, theirs: dict[str, Tensor]) -> Tensor:
     return tables[0]
 
 
-def taken(folder: Path, theirs: dict[str, Tensor], name: str) -> Tensor:
+def pop_tensor(folder: Path, theirs: dict[str, Tensor], name: str) -> Tensor:
     if name not in theirs:
         raise CheckpointError(f"{folder / marian.WEIGHTS}: lacks {name}")
     return theirs.pop(name)
@@ -322,6 +322,6 @@ def check_positions(folder: Path, theirs: dict[str, Tensor], d_model: int) -> No
         if table is None:
             continue
         check_axis(folder, name, table, 1, d_model)
-        own = sinusoids(torch.arange(len(table)), d_model)[:, marian.halves(d_model)]
+        own = sinusoidal_encoding(torch.arange(len(table)), d_model)[:, marian.marian_order(d_model)]
         if not torch.allclose(table.double(), own, atol=1e-3):
             raise CheckpointError(f"{folder / marian.WEIGHTS}: {name} is not Marian's sines and cosines")

@@ -19,7 +19,7 @@ from torch import Tensor
 from manyheads.errors import RequestError
 
 # Below any logit, and exp of it is 0; within float16, and what label smoothing charges for it is still small.
-FORBIDDEN = -1e4
+FORBIDDEN_LOGIT = -1e4
 
 CONFIG, GENERATION, WEIGHTS = "config.json", "generation_config.json", "model.safetensors"
 SOURCE, TARGET, VOCABULARY = "source.spm", "target.spm", "vocab.json"
@@ -28,7 +28,7 @@ TARGET_VOCABULARY, TOKENIZER = "target_vocab.json", "tokenizer_config.json"
 EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
 SHARED, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 
-NAMES = {  # of the parts of a layer, ours and theirs
+LAYER_NAMES = {  # of the parts of a layer, ours and theirs
     "self_attention.w_q": "self_attn.q_proj",
     "self_attention.w_k": "self_attn.k_proj",
     "self_attention.w_v": "self_attn.v_proj",
@@ -46,30 +46,30 @@ NAMES = {  # of the parts of a layer, ours and theirs
 
 
 @dataclass(frozen=True)
-class Named:
+class TensorMapping:
     """A tensor of a layer by both names, and which of its axes is the residual stream."""
 
     ours: str
     theirs: str
-    stream: int | None
+    residual_axis: int | None
 
 
-def layer_tensors(layers: int) -> Iterator[Named]:
+def layer_tensors(layers: int) -> Iterator[TensorMapping]:
     """Everything but embeddings and output."""
     for side in ("encoder", "decoder"):
         for layer in range(layers):
-            for ours, theirs in NAMES.items():
+            for ours, theirs in LAYER_NAMES.items():
                 if side == "encoder" and "cross" in ours:
                     continue
                 for kind in ("weight", "bias"):
-                    yield Named(
+                    yield TensorMapping(
                         f"{side}.{layer}.{ours}.{kind}",
                         f"model.{side}.layers.{layer}.{theirs}.{kind}",
-                        stream_axis(ours, kind),
+                        find_residual_axis(ours, kind),
                     )
 
 
-def stream_axis(part: str, kind: str) -> int | None:
+def find_residual_axis(part: str, kind: str) -> int | None:
     """Weights are [out, in]: what reads the stream has it last, what writes or scales it first."""
     reads = part.endswith(("w_q", "w_k", "w_v", "w_1"))
     if kind == "bias":
@@ -77,24 +77,24 @@ def stream_axis(part: str, kind: str) -> int | None:
     return 1 if reads else 0
 
 
-def halves(d_model: int) -> Tensor:
+def marian_order(d_model: int) -> Tensor:
     """Our dimensions in Marian's order: those of the sines, then those of the cosines."""
     return torch.cat((torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)))
 
 
-def interleaved(d_model: int) -> Tensor:
+def interleaved_order(d_model: int) -> Tensor:
     """Marian's dimensions in our order."""
-    return halves(d_model).argsort()
+    return marian_order(d_model).argsort()
 
 
-def in_order(tensor: Tensor, axis: int | None, order: Tensor) -> Tensor:
+def permute_axis(tensor: Tensor, axis: int | None, order: Tensor) -> Tensor:
     return tensor if axis is None else tensor.index_select(axis, order)
 
 
 # ---- their own program, as the judge
 
 
-def transformers() -> Any:
+def import_transformers() -> Any:
     try:
         import transformers
     except ImportError:
@@ -105,9 +105,9 @@ def transformers() -> Any:
     return transformers
 
 
-def opened(folder: Path) -> Any:
+def open_marian(folder: Path) -> Any:
     """The folder as MarianMTModel reads it: from safetensors alone, in float32, without the network."""
-    package = transformers()
+    package = import_transformers()
     logging = package.utils.logging
     with_bar = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
@@ -122,12 +122,12 @@ def opened(folder: Path) -> Any:
 
 
 @torch.no_grad()
-def marian_scores(
+def score_with_marian(
     marian: Any,
     pairs: Sequence[tuple[list[int], list[int]]],
     begin: int,
     end: int,
-    never: int | None,
+    forbidden_id: int | None,
 ) -> list[float]:
     """The log-probability of each target and its end by forced decoding, as if `never` were no word."""
     found = []
@@ -135,8 +135,8 @@ def marian_scores(
         logits_TK = marian(
             input_ids=torch.tensor([[*source, end]]), decoder_input_ids=torch.tensor([[begin, *target]])
         ).logits[0]
-        if never is not None:
-            logits_TK[:, never] = -torch.inf
+        if forbidden_id is not None:
+            logits_TK[:, forbidden_id] = -torch.inf
         log_p_TK = logits_TK.log_softmax(-1)
         found.append(log_p_TK.gather(1, torch.tensor([*target, end])[:, None]).sum().item())
     return found

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.atomic_io import check_files, read_description
-from manyheads.config import BEGIN, END, UNKNOWN, SearchConfig
+from manyheads.atomic_io import verify_files, read_description
+from manyheads.config import BOS_ID, EOS_ID, UNK_ID, DecodingConfig
 from manyheads.errors import CheckpointError, DataError, RequestError
 from manyheads.text.segmentation import has_words
 from manyheads.text.subwords import SubwordPair
@@ -38,7 +38,7 @@ DECODER_PORTS = (
     ("tokens", "lengths", "past_keys", "past_values", *SOURCE),
     ("logits", "new_keys", "new_values"),
 )
-TOGETHER = 64  # sentences that are run at once
+BATCH_SENTENCES = 64  # sentences that are run at once
 
 Floats = NDArray[np.floating[Any]]
 Integers = NDArray[np.int64]
@@ -46,7 +46,7 @@ Choose = Callable[[Integers, int, Floats], tuple[Integers, NDArray[np.bool_]]]
 
 
 @dataclass(frozen=True, eq=False)
-class State:
+class OnnxDecoderState:
     """What was read so far. Nothing changes in place; the methods make new ones."""
 
     past_keys: Floats  # [N, R, H, L, K]
@@ -56,7 +56,7 @@ class State:
     source_values: Floats  # [N, B, H, S, V]
     source_lengths: Integers  # [B]
 
-    def reorder(self, rows_R: Integers) -> "State":
+    def reorder(self, rows_R: Integers) -> "OnnxDecoderState":
         """Row i continues what row rows[i] has read; both are of one sentence."""
         return replace(
             self,
@@ -65,7 +65,7 @@ class State:
             lengths=self.lengths[rows_R],
         )
 
-    def kept(self, sentences: Integers) -> "State":
+    def select(self, sentences: Integers) -> "OnnxDecoderState":
         """These sentences alone."""
         width = len(self.lengths) // max(1, len(self.source_lengths))
         rows = (sentences[:, None] * width + np.arange(width)).ravel()
@@ -83,19 +83,19 @@ class OnnxModel:
     def __init__(self, folder: str | os.PathLike[str], threads: int | None = None) -> None:
         """Every file is compared with its checksum. `threads`: by default as onnxruntime sees fit."""
         here = Path(folder)
-        self.told = read_manifest(here)
-        self.sizes: dict[str, int] = self.told["sizes"]
-        self.positions: int | None = self.told["positions"]  # that there are; None where they have no end
+        self.manifest = read_manifest(here)
+        self.sizes: dict[str, int] = self.manifest["sizes"]
+        self.max_positions: int | None = self.manifest["positions"]  # that there are; None where they have no end
         try:
             self.subwords = SubwordPair.load(here)
         except DataError as fault:
             raise CheckpointError(str(fault)) from None
-        self._encoder = opened(here / ENCODER, ENCODER_PORTS, threads)
-        self._decoder = opened(here / DECODER, DECODER_PORTS, threads)
+        self._encoder = open_session(here / ENCODER, ENCODER_PORTS, threads)
+        self._decoder = open_session(here / DECODER, DECODER_PORTS, threads)
 
     # ---- the model, step by step
 
-    def encode(self, sources: Sequence[Sequence[int]], width: int = 1) -> State:
+    def encode(self, sources: Sequence[Sequence[int]], width: int = 1) -> OnnxDecoderState:
         """The state before the first token, with `width` hypotheses for each source."""
         if width < 1:
             raise RequestError(f"{width} hypotheses a sentence, but there must be at least 1")
@@ -114,9 +114,9 @@ class OnnxModel:
             return np.zeros((layers, rows, heads, 0, each), like.dtype)
 
         nothing_read = np.zeros(rows, np.int64)
-        return State(nothing_yet(keys), nothing_yet(values), nothing_read, keys, values, lengths)
+        return OnnxDecoderState(nothing_yet(keys), nothing_yet(values), nothing_read, keys, values, lengths)
 
-    def step(self, tokens_R: Integers, state: State) -> tuple[Floats, State]:
+    def step(self, tokens_R: Integers, state: OnnxDecoderState) -> tuple[Floats, OnnxDecoderState]:
         """Reads one token of each row; gives the logits of what follows it, [R, words]."""
         if len(tokens_R) != len(state.lengths):
             raise RequestError(f"{len(tokens_R)} tokens, but the state has {len(state.lengths)} rows")
@@ -127,9 +127,9 @@ class OnnxModel:
         return logits, replace(state, past_keys=keys, past_values=values, lengths=state.lengths + 1)
 
     def _check_length(self, length: int) -> None:
-        if self.positions is not None and length > self.positions:
+        if self.max_positions is not None and length > self.max_positions:
             raise DataError(
-                f"sentences of up to {length} tokens, but learned positions reach {self.positions}: "
+                f"sentences of up to {length} tokens, but learned positions reach {self.max_positions}: "
                 f"shorten them"
             )
 
@@ -145,7 +145,7 @@ class OnnxModel:
 
         def choose(numbers: Integers, length: int, logits_RK: Floats) -> tuple[Integers, NDArray[np.bool_]]:
             tokens = logits_RK.argmax(-1)
-            going = (tokens != END) & (np.array([limits[number] for number in numbers]) > length)
+            going = (tokens != EOS_ID) & (np.array([limits[number] for number in numbers]) > length)
             for number, token in zip(numbers[going], tokens[going], strict=True):
                 found[number].append(int(token))
             return tokens, going
@@ -157,7 +157,7 @@ class OnnxModel:
         """log p of each token of each target, the end token's last; targets have neither begin nor end."""
         if len(sources) != len(targets):
             raise DataError(f"{len(sources)} sources, but {len(targets)} targets: give as many")
-        labels = [[*target, END] for target in targets]
+        labels = [[*target, EOS_ID] for target in targets]
         found: list[list[float]] = [[] for _ in targets]
 
         def choose(numbers: Integers, length: int, logits_RK: Floats) -> tuple[Integers, NDArray[np.bool_]]:
@@ -173,22 +173,22 @@ class OnnxModel:
 
     def _follow(self, sources: Sequence[Sequence[int]], choose: Choose) -> None:
         """Lets `choose` take each row's next token from its logits, and say which rows go on."""
-        for numbers in groups([len(source) for source in sources]):
+        for numbers in group_by_length([len(source) for source in sources]):
             state = self.encode([sources[number] for number in numbers])
-            tokens, length = np.full(len(numbers), BEGIN, np.int64), 0
+            tokens, length = np.full(len(numbers), BOS_ID, np.int64), 0
             while len(numbers):
                 logits_RK, state = self.step(tokens, state)
                 tokens, going = choose(numbers, length, logits_RK)
                 if not going.all():
-                    numbers, tokens, state = numbers[going], tokens[going], state.kept(np.flatnonzero(going))
+                    numbers, tokens, state = numbers[going], tokens[going], state.select(np.flatnonzero(going))
                 length += 1
 
     def beam(
         self,
         source: Sequence[int],
         limit: int,
-        width: int = SearchConfig.beam,
-        alpha: float = SearchConfig.alpha,
+        width: int = DecodingConfig.beam,
+        alpha: float = DecodingConfig.alpha,
     ) -> tuple[list[int], float]:
         """Beam search (6.1) for one source: the best tokens, and log p / ((5 + L) / 6)^alpha of them.
 
@@ -201,20 +201,20 @@ class OnnxModel:
         best: tuple[list[int], float] = [], -math.inf
         while best[1] < scores_W.max() / penalty(limit + 1, alpha):
             length = len(written[0])
-            last = [row[-1] if row else BEGIN for row in written]
+            last = [row[-1] if row else BOS_ID for row in written]
             logits_WK, state = self.step(np.array(last, np.int64), state)
             log_p_WK = log_softmax(logits_WK)
             if length >= limit:
-                log_p_WK[:, np.arange(log_p_WK.shape[1]) != END] = -np.inf
+                log_p_WK[:, np.arange(log_p_WK.shape[1]) != EOS_ID] = -np.inf
             all_WK = scores_W[:, None] + log_p_WK
             parents, tokens = np.unravel_index(highest(all_WK.ravel(), 2 * width), all_WK.shape)
             for parent, token in zip(parents[:width], tokens[:width], strict=True):
                 score = float(all_WK[parent, token]) / penalty(length + 1, alpha)
-                if token == END and score > best[1]:
+                if token == EOS_ID and score > best[1]:
                     best = written[parent], score
             if width == 1 and best[1] > -math.inf:
                 break  # a beam of 1 is greedy search
-            going = np.flatnonzero(tokens != END)[:width]
+            going = np.flatnonzero(tokens != EOS_ID)[:width]
             parents, tokens = parents[going], tokens[going]
             scores_W = all_WK[parents, tokens]
             written = [[*written[parent], int(token)] for parent, token in zip(parents, tokens, strict=True)]
@@ -223,13 +223,13 @@ class OnnxModel:
 
     # ---- text
 
-    def translate(self, texts: Sequence[str], beam: int = 1, alpha: float = SearchConfig.alpha) -> list[str]:
+    def translate(self, texts: Sequence[str], beam: int = 1, alpha: float = DecodingConfig.alpha) -> list[str]:
         """Each text, one sentence, in the other language; those without a word stay as they are."""
         if isinstance(texts, str):
             raise RequestError(f"translate wants a list of texts, and has the text {texts[:40]!r}")
         found = list(texts)
         numbers = [number for number, text in enumerate(texts) if has_words(text)]
-        sources = [[*self.subwords.source.encode(texts[number]), END] for number in numbers]
+        sources = [[*self.subwords.source.encode(texts[number]), EOS_ID] for number in numbers]
         self._warn_of_long(sources)
         limits = [self._limit(source) for source in sources]
         if beam == 1:
@@ -242,11 +242,11 @@ class OnnxModel:
 
     def _limit(self, source: Sequence[int]) -> int:
         """Tokens that a translation may have: so many more than its source, where positions reach so far."""
-        limit = len(source) - 1 + int(self.told["extra_length"])
-        return limit if self.positions is None else min(limit, self.positions - 1)
+        limit = len(source) - 1 + int(self.manifest["extra_length"])
+        return limit if self.max_positions is None else min(limit, self.max_positions - 1)
 
     def _warn_of_long(self, sources: Sequence[Sequence[int]]) -> None:
-        longest, trained = max(map(len, sources), default=0), self.told["longest"]
+        longest, trained = max(map(len, sources), default=0), self.manifest["longest"]
         if longest > trained:
             warnings.warn(
                 f"a text of {longest} tokens, but the model was trained with up to {trained}: "
@@ -273,17 +273,17 @@ def penalty(length: int, alpha: float) -> float:
     return math.pow((5 + length) / 6, alpha)
 
 
-def groups(lengths: Sequence[int]) -> Iterator[Integers]:
+def group_by_length(lengths: Sequence[int]) -> Iterator[Integers]:
     """Numbers of sentences of like length, a batch at a time."""
     order = np.argsort(np.array(lengths, np.int64), kind="stable")
-    for first in range(0, len(order), TOGETHER):
-        yield order[first : first + TOGETHER]
+    for first in range(0, len(order), BATCH_SENTENCES):
+        yield order[first : first + BATCH_SENTENCES]
 
 
 # ---- reading the folder
 
 
-def needed(package: str) -> Any:
+def import_optional(package: str) -> Any:
     """A package that only exports need."""
     try:
         return import_module(package)
@@ -295,12 +295,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """What the folder says of itself; every file that it names is compared with its checksum."""
     absent, kind = "no folder of an ONNX export ({why})", "an ONNX export"
     told = read_description(folder, MANIFEST, FORMAT, absent, kind)
-    check_sound(folder / MANIFEST, told)
-    check_files(folder, told["files"], (ENCODER, DECODER), MANIFEST)
+    check_manifest(folder / MANIFEST, told)
+    verify_files(folder, told["files"], (ENCODER, DECODER), MANIFEST)
     return told
 
 
-def check_sound(path: Path, told: dict[str, Any]) -> None:
+def check_manifest(path: Path, told: dict[str, Any]) -> None:
     wanted = {"sizes": dict, "positions": int | None, "longest": int, "extra_length": int, "files": dict}
     wrong = [key for key, kind in wanted.items() if key not in told or not isinstance(told[key], kind)]
     sizes = {} if "sizes" in wrong else told["sizes"]
@@ -311,13 +311,13 @@ def check_sound(path: Path, told: dict[str, Any]) -> None:
     ]
     if wrong:
         raise CheckpointError(f"{path}: has no sound {', '.join(wrong)}")
-    if told.get("special") != {"unknown": UNKNOWN, "begin": BEGIN, "end": END}:
+    if told.get("special") != {"unknown": UNK_ID, "begin": BOS_ID, "end": EOS_ID}:
         raise CheckpointError(f"{path}: its special ids are {told.get('special')}, which are not ours")
 
 
-def opened(path: Path, ports: tuple[tuple[str, ...], tuple[str, ...]], threads: int | None) -> Any:
+def open_session(path: Path, ports: tuple[tuple[str, ...], tuple[str, ...]], threads: int | None) -> Any:
     """A session of onnxruntime, with the inputs and outputs that it must have."""
-    runtime = needed("onnxruntime")
+    runtime = import_optional("onnxruntime")
     options = runtime.SessionOptions()
     options.log_severity_level = 3  # errors alone; they are raised too
     if threads is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.config import BEGIN, END, SPECIAL_TOKENS, UNKNOWN
+from manyheads.config import BOS_ID, EOS_ID, NUM_SPECIAL_TOKENS, UNK_ID
 from manyheads.errors import CheckpointError, DataError, RequestError
 from manyheads.text.subwords import WORD_START, Subwords
 
@@ -20,12 +20,12 @@ UNKNOWN_PENALTY = 10.0  # that SentencePiece's unigram model sets an unknown cha
 
 
 @dataclass(frozen=True)
-class Lexicon:
+class VocabularyMapping:
     """Our words, by id."""
 
     pieces: list[str]
-    rows: list[int]  # which of their words each is; several may be their unknown one
-    words: int  # that vocab.json has; behind them stand pieces of the .spm files that it lacks
+    marian_ids: list[int]  # which of their words each is; several may be their unknown one
+    vocab_words: int  # that vocab.json has; behind them stand pieces of the .spm files that it lacks
 
 
 def read_spm(path: Path) -> Any:
@@ -55,21 +55,21 @@ def text_pieces(spm: Any) -> list[str]:
     return [one.piece for one in spm.pieces if one.type not in (one.UNKNOWN, one.CONTROL)]
 
 
-def rewritten(spm: Any, lexicon: Lexicon, name: str, *, is_source: bool) -> Subwords:
+def rewrite_spm(spm: Any, lexicon: VocabularyMapping, name: str, *, is_source: bool) -> Subwords:
     """A model with our ids that splits text as this one does."""
     made = type(spm)()
     made.CopyFrom(spm)
     del made.pieces[:]
-    made.pieces.extend(our_pieces(spm, lexicon, is_source))
+    made.pieces.extend(build_pieces(spm, lexicon, is_source))
     made.ClearField("self_test_data")  # samples in the old ids
-    name_specials(made.trainer_spec, lexicon)
+    set_special_ids(made.trainer_spec, lexicon)
     try:
         return Subwords(made.SerializeToString(), name)
     except DataError:
         raise CheckpointError(f"{name}: could not be rewritten with the words of vocab.json") from None
 
 
-def our_pieces(spm: Any, lexicon: Lexicon, is_source: bool) -> Iterator[Any]:
+def build_pieces(spm: Any, lexicon: VocabularyMapping, is_source: bool) -> Iterator[Any]:
     """Every word as a piece of this .spm: its own as they were, the others not used in splitting text.
 
     But a run of characters that this .spm does not know it passes on as it is (unless it spells them in
@@ -81,27 +81,27 @@ def our_pieces(spm: Any, lexicon: Lexicon, is_source: bool) -> Iterator[Any]:
     lowest = min((one.score for one in own.values()), default=0.0) - UNKNOWN_PENALTY
     for number, piece in enumerate(lexicon.pieces):
         part = type(spm.pieces[0])(piece=piece or f"<word {number}>", score=lowest, type="UNUSED")
-        if number < SPECIAL_TOKENS:
-            part.score, part.type = 0.0, part.UNKNOWN if number == UNKNOWN else part.CONTROL
+        if number < NUM_SPECIAL_TOKENS:
+            part.score, part.type = 0.0, part.UNKNOWN if number == UNK_ID else part.CONTROL
         elif LANGUAGE_CODE.fullmatch(piece):  # SentencePiece sets a space before all text, this word included
             part.piece, part.score, part.type = WORD_START + piece, 0.0, part.USER_DEFINED
         elif piece in own:
             part.CopyFrom(own[piece])
-            if number >= lexicon.words and not is_source and part.type != part.BYTE:
+            if number >= lexicon.vocab_words and not is_source and part.type != part.BYTE:
                 part.type = part.UNUSED
-        elif passes_on and piece and number < lexicon.words and characters.isdisjoint(piece):
+        elif passes_on and piece and number < lexicon.vocab_words and characters.isdisjoint(piece):
             part.type = part.NORMAL
         yield part
 
 
-def name_specials(spec: Any, lexicon: Lexicon) -> None:
+def set_special_ids(spec: Any, lexicon: VocabularyMapping) -> None:
     """Only what changes is written, so that a model of ours comes back byte for byte."""
-    unknown, begin, end = lexicon.pieces[:SPECIAL_TOKENS]
+    unknown, begin, end = lexicon.pieces[:NUM_SPECIAL_TOKENS]
     for key, value in {
         "vocab_size": len(lexicon.pieces),
-        "unk_id": UNKNOWN,
-        "bos_id": BEGIN,
-        "eos_id": END,
+        "unk_id": UNK_ID,
+        "bos_id": BOS_ID,
+        "eos_id": EOS_ID,
         "pad_id": -1,
         "unk_piece": unknown,
         "bos_piece": begin,

@@ -24,19 +24,19 @@ import torch
 from torch import Tensor
 
 from manyheads import checkpoint
-from manyheads.atomic_io import room_for, written_aside
-from manyheads.config import BEGIN, END, UNKNOWN, Config, ModelConfig
+from manyheads.atomic_io import report_disk_full, atomic_directory
+from manyheads.config import BOS_ID, EOS_ID, UNK_ID, Config, ModelConfig
 from manyheads.errors import RequestError
 from manyheads.export import marian
-from manyheads.export.verify import Check, compared, our_scores, sample_pairs
+from manyheads.export.verify import ScoreComparison, compare_scores, score_pairs, sample_pairs
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.transformer import Transformer
 from manyheads.text.subwords import WORD_START, SubwordPair
 
-LEAST_ROOM = 1024  # positions that Marian computes a table of, where the model was not trained on longer text
+MIN_POSITIONS = 1024  # positions that Marian computes a table of, where the model was not trained on longer text
 LANGUAGE_PIECE = re.compile(rf"{WORD_START}(>>[^<>\s]+<<)")  # as from_huggingface writes Marian's >>fra<<
 
-HELD = {  # what Marian holds, by the keys of our configuration
+REQUIRED_SETTINGS = {  # what Marian holds, by the keys of our configuration
     "kind": "transformer",
     "experts": None,
     "attention": "scaled-dot",
@@ -48,35 +48,35 @@ HELD = {  # what Marian holds, by the keys of our configuration
 }
 
 
-def to_huggingface(folder: Path, out: Path) -> list[Check]:
+def to_huggingface(folder: Path, out: Path) -> list[ScoreComparison]:
     """Writes `out`, which must not exist; the scores of sample translations by both, which are the same."""
-    marian.transformers()
+    marian.import_transformers()
     model, subwords, told = checkpoint.load_model(folder)
     check_config(told.config.model)
     assert isinstance(model, Transformer)
     pad = max(len(subwords.source), len(subwords.target))
     pairs = sample_pairs(subwords)
-    ours = our_scores(TorchEngine(model), pairs)
-    weights = marian_weights(model, pad + 1)
+    ours = score_pairs(TorchEngine(model), pairs)
+    weights = convert_weights(model, pad + 1)
     needed = sum(one.nbytes for one in weights.values())
-    with room_for(out, needed), written_aside(out, marian.CONFIG) as aside:
+    with report_disk_full(out, needed), atomic_directory(out, marian.CONFIG) as aside:
         checkpoint.write_tensors(aside / marian.WEIGHTS, weights, {"format": "pt"})
-        write_json(aside / marian.CONFIG, marian_config(told.config, pad))
-        write_json(aside / marian.GENERATION, generation_config(told.config, pad))
+        write_json(aside / marian.CONFIG, convert_config(told.config, pad))
+        write_json(aside / marian.GENERATION, convert_generation_config(told.config, pad))
         write_tokenizer(aside, subwords, told, pad)
-        theirs = marian.marian_scores(marian.opened(aside), pairs, BEGIN, END, pad)
-        return compared(str(out), subwords, pairs, ours, theirs)
+        theirs = marian.score_with_marian(marian.open_marian(aside), pairs, BOS_ID, EOS_ID, pad)
+        return compare_scores(str(out), subwords, pairs, ours, theirs)
 
 
 def check_config(model: ModelConfig) -> None:
     """What Marian cannot hold, by its key."""
-    for key, held in HELD.items():
+    for key, held in REQUIRED_SETTINGS.items():
         if getattr(model, key) != held:
             raise RequestError(
                 f"model.{key} is {getattr(model, key)!r}, but Hugging Face's Marian has {held!r} alone: "
                 f"this model cannot be written for it"
             )
-    for key, width in (("d_k", model.key_width), ("d_v", model.value_width)):
+    for key, width in (("d_k", model.head_dim_k), ("d_v", model.head_dim_v)):
         if width * model.heads != model.d_model:
             raise RequestError(
                 f"model.{key} is {width}, but Hugging Face's Marian has d_model / heads alone, which is "
@@ -87,37 +87,37 @@ def check_config(model: ModelConfig) -> None:
 # ---- weights
 
 
-def marian_weights(model: Transformer, words: int) -> dict[str, Tensor]:
+def convert_weights(model: Transformer, words: int) -> dict[str, Tensor]:
     """By Marian's names, in its order of dimensions; vocabularies of so many words."""
-    config, order = model.config, marian.halves(model.config.d_model)
+    config, order = model.config, marian.marian_order(model.config.d_model)
     ours = dict(model.named_parameters())
     weights = {
-        one.theirs: marian.in_order(ours[one.ours].detach(), one.stream, order)
+        one.theirs: marian.permute_axis(ours[one.ours].detach(), one.residual_axis, order)
         for one in marian.layer_tensors(config.layers)
     }
 
     def table(weight_KD: Tensor) -> Tensor:
         filled = torch.zeros(words, config.d_model)
-        filled[: len(weight_KD)] = marian.in_order(weight_KD.detach(), 1, order)
+        filled[: len(weight_KD)] = marian.permute_axis(weight_KD.detach(), 1, order)
         return filled
 
-    if config.ties == "three-way":
+    if config.tie_embeddings == "three-way":
         weights[marian.SHARED] = table(model.source_embedding.weight)
     else:
         for name, part in zip(
             marian.EMBEDDINGS, (model.source_embedding, model.target_embedding), strict=True
         ):
             weights[name] = table(part.weight)
-    if config.ties == "none":
+    if config.tie_embeddings == "none":
         weights[marian.OUTPUT] = table(model.output.weight)
-    weights[marian.BIAS] = marian_bias(model, words)
+    weights[marian.BIAS] = convert_bias(model, words)
     return weights
 
 
-def marian_bias(model: Transformer, words: int) -> Tensor:
+def convert_bias(model: Transformer, words: int) -> Tensor:
     """Ours where there is one; what is no word of ours is never written. [1, words]"""
-    bias = torch.full((1, words), marian.FORBIDDEN)
-    bias[0, : model.config.target_size] = 0 if model.output.bias is None else model.output.bias.detach()
+    bias = torch.full((1, words), marian.FORBIDDEN_LOGIT)
+    bias[0, : model.config.output_vocab_size] = 0 if model.output.bias is None else model.output.bias.detach()
     return bias
 
 
@@ -126,15 +126,15 @@ def marian_bias(model: Transformer, words: int) -> Tensor:
 
 def special_ids(pad: int) -> dict[str, int]:
     return {
-        "bos_token_id": BEGIN,
-        "eos_token_id": END,
+        "bos_token_id": BOS_ID,
+        "eos_token_id": EOS_ID,
         "pad_token_id": pad,
-        "decoder_start_token_id": BEGIN,
-        "forced_eos_token_id": END,
+        "decoder_start_token_id": BOS_ID,
+        "forced_eos_token_id": EOS_ID,
     }
 
 
-def marian_config(config: Config, pad: int) -> dict[str, Any]:
+def convert_config(config: Config, pad: int) -> dict[str, Any]:
     model = config.model
     both_sides = {
         f"{side}_{key}": value
@@ -162,33 +162,33 @@ def marian_config(config: Config, pad: int) -> dict[str, Any]:
         "scale_embedding": True,
         "static_position_embeddings": True,
         "normalize_before": False,
-        "max_position_embeddings": room(config),
-        "share_encoder_decoder_embeddings": model.ties == "three-way",
-        "tie_word_embeddings": model.ties != "none",
+        "max_position_embeddings": count_positions(config),
+        "share_encoder_decoder_embeddings": model.tie_embeddings == "three-way",
+        "tie_word_embeddings": model.tie_embeddings != "none",
         **special_ids(pad),
     }
 
 
-def generation_config(config: Config, pad: int) -> dict[str, Any]:
+def convert_generation_config(config: Config, pad: int) -> dict[str, Any]:
     return {
         **special_ids(pad),
-        "max_length": room(config),
-        "num_beams": config.search.beam,
-        "length_penalty": config.search.alpha,
+        "max_length": count_positions(config),
+        "num_beams": config.decoding.beam,
+        "length_penalty": config.decoding.alpha,
     }
 
 
-def room(config: Config) -> int:
+def count_positions(config: Config) -> int:
     """Tokens that either side may have: all that it was trained on, and the output's length beyond it."""
-    return max(LEAST_ROOM, config.data.longest + config.search.extra_length)
+    return max(MIN_POSITIONS, config.data.max_length + config.decoding.max_extra_length)
 
 
 # ---- words
 
 
-def write_tokenizer(folder: Path, subwords: SubwordPair, told: checkpoint.Description, pad: int) -> None:
+def write_tokenizer(folder: Path, subwords: SubwordPair, told: checkpoint.CheckpointInfo, pad: int) -> None:
     names = [vocabulary_names(one.names(), pad) for one in (subwords.source, subwords.target)]
-    pad_name = free_name("<pad>", {*names[0], *names[1]})
+    pad_name = unused_name("<pad>", {*names[0], *names[1]})
     tables = [{name: number for number, name in enumerate([*side, pad_name])} for side in names]
     subwords.source.save(folder / marian.SOURCE)
     subwords.target.save(folder / marian.TARGET)
@@ -201,10 +201,10 @@ def write_tokenizer(folder: Path, subwords: SubwordPair, told: checkpoint.Descri
             "tokenizer_class": "MarianTokenizer",
             "source_lang": told.languages.get("source"),
             "target_lang": told.languages.get("target"),
-            "unk_token": subwords.source.piece(UNKNOWN),
-            "eos_token": subwords.source.piece(END),
+            "unk_token": subwords.source.piece(UNK_ID),
+            "eos_token": subwords.source.piece(EOS_ID),
             "pad_token": pad_name,
-            "model_max_length": room(told.config),
+            "model_max_length": count_positions(told.config),
             "separate_vocabs": not subwords.same_ids,
         },
     )
@@ -216,7 +216,7 @@ def vocabulary_names(pieces: list[str], words: int) -> list[str]:
     return own + [f"<unused {number}>" for number in range(len(own), words)]
 
 
-def free_name(name: str, taken: set[str]) -> str:
+def unused_name(name: str, taken: set[str]) -> str:
     while name in taken:
         name = f"<{name}>"
     return name

@@ -26,28 +26,28 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from manyheads import checkpoint
-from manyheads.atomic_io import fingerprint, fingerprints, room_for, written_aside
-from manyheads.config import BEGIN, END, UNKNOWN, Config, ModelConfig, SearchConfig
+from manyheads.atomic_io import hash_file, hash_files, report_disk_full, atomic_directory
+from manyheads.config import BOS_ID, EOS_ID, UNK_ID, Config, ModelConfig, DecodingConfig
 from manyheads.errors import CheckpointError, ConfigError, DataError, RequestError
-from manyheads.inference.engine import Scores
-from manyheads.inference.torch_engine import groups
+from manyheads.inference.engine import ScoreDetail
+from manyheads.inference.torch_engine import group_by_tokens
 from manyheads.model.layers import MultiHeadAttention
-from manyheads.model.positions import LearnedPositions, Sinusoids, sinusoids
+from manyheads.model.positions import LearnedPositions, SinusoidalPositions, sinusoidal_encoding
 from manyheads.model.transformer import Transformer
-from manyheads.search.beam import Hypothesis, DecodingConstraints, penalty
+from manyheads.search.beam import Hypothesis, DecodingConstraints, length_penalty
 from manyheads.text.subwords import SubwordPair, Subwords, core_count
 
 FORMAT = 1  # of a conversion: raised when the same model would be converted otherwise
-MARKER = "conversion.json"
+CONVERSION_MANIFEST = "conversion.json"
 COMPUTE_TYPES = ("float32", "int8", "int8_float32")
-POSITIONS = 4096  # of sinusoids, which CTranslate2 keeps in a table
+SINUSOID_POSITIONS = 4096  # of sinusoids, which CTranslate2 keeps in a table
 BATCH_TOKENS = 2048  # of sources, padding counted, translated at once
 SCORED_TOKENS = 1024  # of sources or targets, scored at once: all their logits are held
 LEAST_ROOM = 64  # sentences of like limits are searched together: up to this, and then by doubling
 IMPOSSIBLE = -1e9  # CTranslate2 marks hypotheses that are none by a log p below this
 
 
-def library() -> Any:
+def import_ctranslate2() -> Any:
     """The package of the same name, which only this engine needs."""
     try:
         import ctranslate2  # type: ignore[import-untyped]
@@ -68,45 +68,45 @@ class Conversion:
     folder: Path
     model: str  # the identity of the model folder that it was made of
     format: int
-    positions: int  # that a source or an output can have
+    max_positions: int  # that a source or an output can have
 
 
 def convert(folder: Path, out: Path) -> None:
     """A model folder as a CTranslate2 folder in float32, complete or absent, with the subwords beside it."""
-    model, subwords, told = load_representable(folder)
-    with room_for(out, size_of(model)), written_aside(out, MARKER) as aside:
+    model, subwords, told = load_convertible_model(folder)
+    with report_disk_full(out, count_parameter_bytes(model)), atomic_directory(out, CONVERSION_MANIFEST) as aside:
         write_conversion(model, subwords, told, aside)
 
 
-def converted(folder: Path) -> Path:
+def ensure_converted(folder: Path) -> Path:
     """Where the conversion of a model folder lies: beside it, made if there is none of just this model.
 
     A folder that is a conversion itself is taken as it is.
     """
-    return conversion_of(folder).folder
+    return open_conversion(folder).folder
 
 
-def describe(folder: Path) -> checkpoint.Description:
+def describe(folder: Path) -> checkpoint.CheckpointInfo:
     """What a model folder says of itself, or a conversion of the model that it was made of."""
-    if not (folder / MARKER).exists():
-        return checkpoint.describe(folder)
-    told = read_marker(folder)
+    if not (folder / CONVERSION_MANIFEST).exists():
+        return checkpoint.read_info(folder)
+    told = read_conversion_manifest(folder)
     try:
         config = Config.from_mapping(told["config"])
-        return checkpoint.Description(config, told["step"], told["languages"], {}, folder)
+        return checkpoint.CheckpointInfo(config, told["step"], told["languages"], {}, folder)
     except (KeyError, TypeError, AttributeError, ConfigError) as fault:
-        raise CheckpointError(f"{folder / MARKER}: does not describe a model ({fault})") from None
+        raise CheckpointError(f"{folder / CONVERSION_MANIFEST}: does not describe a model ({fault})") from None
 
 
-def conversion_of(folder: Path) -> Conversion:
-    if (folder / MARKER).exists():
+def open_conversion(folder: Path) -> Conversion:
+    if (folder / CONVERSION_MANIFEST).exists():
         return read_conversion(folder)
     folder = Path(os.path.realpath(folder))
     place = folder.with_name(f"{folder.name}.ctranslate2")
-    return kept_conversion(place, folder) or made_conversion(place, folder)
+    return find_conversion(place, folder) or create_conversion(place, folder)
 
 
-def kept_conversion(place: Path, folder: Path) -> Conversion | None:
+def find_conversion(place: Path, folder: Path) -> Conversion | None:
     """What lies there, if it is sound and of just this model."""
     identity = model_identity(folder)
     try:
@@ -116,12 +116,12 @@ def kept_conversion(place: Path, folder: Path) -> Conversion | None:
     return found if (found.model, found.format) == (identity, FORMAT) else None
 
 
-def made_conversion(place: Path, folder: Path) -> Conversion:
-    model, subwords, told = load_representable(folder)
+def create_conversion(place: Path, folder: Path) -> Conversion:
+    model, subwords, told = load_convertible_model(folder)
     try:
         with (
-            room_for(place, size_of(model)),
-            written_aside(place, MARKER, replace=True) as aside,
+            report_disk_full(place, count_parameter_bytes(model)),
+            atomic_directory(place, CONVERSION_MANIFEST, replace=True) as aside,
         ):
             write_conversion(model, subwords, told, aside)
     except OSError as fault:
@@ -132,48 +132,48 @@ def made_conversion(place: Path, folder: Path) -> Conversion:
     return read_conversion(place)
 
 
-def load_representable(folder: Path) -> tuple[Transformer, SubwordPair, checkpoint.Description]:
+def load_convertible_model(folder: Path) -> tuple[Transformer, SubwordPair, checkpoint.CheckpointInfo]:
     model, subwords, told = checkpoint.load_model(folder)
-    check_representable(model.config)
+    check_convertible(model.config)
     assert isinstance(model, Transformer)
     return model, subwords, told
 
 
 def read_conversion(place: Path) -> Conversion:
     """A conversion, every file of which is compared with its checksum."""
-    told = read_marker(place)
+    told = read_conversion_manifest(place)
     try:
         found = Conversion(place, told["model"], told["format"], int(told["positions"]))
-        unsound = [name for name, stated in told["files"].items() if fingerprint(place / name) != stated]
+        unsound = [name for name, stated in told["files"].items() if hash_file(place / name) != stated]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise CheckpointError(f"{place}: no sound conversion to CTranslate2") from None
     if unsound:
-        raise CheckpointError(f"{place / unsound[0]}: damaged, its SHA-256 is not that of {MARKER}")
+        raise CheckpointError(f"{place / unsound[0]}: damaged, its SHA-256 is not that of {CONVERSION_MANIFEST}")
     return found
 
 
-def read_marker(place: Path) -> dict[str, Any]:
+def read_conversion_manifest(place: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads((place / MARKER).read_text(encoding="utf-8")))
+        return dict(json.loads((place / CONVERSION_MANIFEST).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, RecursionError):
-        raise CheckpointError(f"{place}: no conversion to CTranslate2 (no sound {MARKER})") from None
+        raise CheckpointError(f"{place}: no conversion to CTranslate2 (no sound {CONVERSION_MANIFEST})") from None
 
 
 def model_identity(folder: Path) -> str:
     """SHA-256 of the model folder's manifest, which holds those of the rest."""
     checkpoint.read_manifest(folder)
-    return str(fingerprint(folder / checkpoint.MANIFEST)["sha256"])
+    return str(hash_file(folder / checkpoint.MANIFEST)["sha256"])
 
 
-def size_of(model: nn.Module) -> int:
+def count_parameter_bytes(model: nn.Module) -> int:
     return sum(one.nbytes for one in model.parameters())
 
 
 def write_conversion(
-    model: Transformer, subwords: SubwordPair, told: checkpoint.Description, out: Path
+    model: Transformer, subwords: SubwordPair, told: checkpoint.CheckpointInfo, out: Path
 ) -> None:
     """The files of a conversion, into a folder that is there."""
-    specification(model, subwords).save(os.fspath(out))
+    build_spec(model, subwords).save(os.fspath(out))
     subwords.save(out)
     description = {
         "format": FORMAT,
@@ -182,26 +182,26 @@ def write_conversion(
         "step": told.step,
         "languages": told.languages,
         "config": asdict(told.config),
-        "versions": {**checkpoint.versions(), "ctranslate2": library().__version__},
-        "files": fingerprints(out),
+        "versions": {**checkpoint.get_versions(), "ctranslate2": import_ctranslate2().__version__},
+        "files": hash_files(out),
     }
     text = json.dumps(description, ensure_ascii=False, indent=1) + "\n"
-    (out / MARKER).write_text(text, encoding="utf-8")
+    (out / CONVERSION_MANIFEST).write_text(text, encoding="utf-8")
 
 
-def check_representable(config: ModelConfig) -> None:
+def check_convertible(config: ModelConfig) -> None:
     """What CTranslate2 has no place for is refused by its key."""
     whole = config.d_model // config.heads if config.d_model % config.heads == 0 else None
     for key, value, kept in (
-        ("kind", config.kind, config.kind == "transformer"),
+        ("kind", config.architecture, config.architecture == "transformer"),
         ("experts", config.experts, config.experts is None),
         ("window", config.window, config.window is None),
         ("attention", config.attention, config.attention in ("scaled-dot", "dot")),
         ("normalization", config.normalization, config.normalization == "layer"),
         ("residuals", config.residuals, config.residuals),
         ("activation", config.activation, config.activation in ACTIVATIONS),
-        ("d_k", config.key_width, config.key_width == whole),
-        ("d_v", config.value_width, config.value_width == whole),
+        ("d_k", config.head_dim_k, config.head_dim_k == whole),
+        ("d_v", config.head_dim_v, config.head_dim_v == whole),
     ):
         if not kept:
             raise RequestError(
@@ -213,12 +213,12 @@ ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}  # by CTranslat
 
 
 def position_count(config: ModelConfig) -> int:
-    return config.learned_length if config.positions == "learned" else POSITIONS
+    return config.max_positions if config.positions == "learned" else SINUSOID_POSITIONS
 
 
-def specification(model: Transformer, subwords: SubwordPair) -> Any:
+def build_spec(model: Transformer, subwords: SubwordPair) -> Any:
     """Our model in CTranslate2's words."""
-    specs = library().specs
+    specs = import_ctranslate2().specs
     config = model.config
     spec = specs.TransformerSpec.from_config(
         config.layers,
@@ -226,11 +226,11 @@ def specification(model: Transformer, subwords: SubwordPair) -> Any:
         pre_norm=config.norm == "pre",
         activation=getattr(specs.Activation, ACTIVATIONS[config.activation]),
     )
-    spec.encoder.embeddings[0].weight = array(model.source_embedding.weight)
-    spec.decoder.embeddings.weight = array(model.target_embedding.weight)
-    spec.decoder.projection.weight = array(model.output.weight)
+    spec.encoder.embeddings[0].weight = to_numpy(model.source_embedding.weight)
+    spec.decoder.embeddings.weight = to_numpy(model.target_embedding.weight)
+    spec.decoder.projection.weight = to_numpy(model.output.weight)
     if model.output.bias is not None:
-        spec.decoder.projection.bias = array(model.output.bias)
+        spec.decoder.projection.bias = to_numpy(model.output.bias)
     for theirs, positions in (
         (spec.encoder, model.source_positions),
         (spec.decoder, model.target_positions),
@@ -245,24 +245,24 @@ def specification(model: Transformer, subwords: SubwordPair) -> Any:
         copy_layer(mine, theirs)
         copy_cross_attention(mine.cross_attention, theirs.attention)  # type: ignore[arg-type]
         copy_norm(mine.around_cross_attention.norm, theirs.attention.layer_norm)
-    name_pieces(spec, subwords, config)
+    register_vocabularies(spec, subwords, config)
     spec.validate()
     spec.optimize()  # matrices that are tied are stored once
     return spec
 
 
-def name_pieces(spec: Any, subwords: SubwordPair, config: ModelConfig) -> None:
+def register_vocabularies(spec: Any, subwords: SubwordPair, config: ModelConfig) -> None:
     """CTranslate2 takes and gives pieces as texts."""
-    source = distinct_pieces(subwords.source, config.source_size)
-    target = distinct_pieces(subwords.target, config.target_size)
+    source = unique_pieces(subwords.source, config.input_vocab_size)
+    target = unique_pieces(subwords.target, config.output_vocab_size)
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
-    spec.config.unk_token, spec.config.eos_token = target[UNKNOWN], target[END]
-    spec.config.bos_token = spec.config.decoder_start_token = target[BEGIN]
+    spec.config.unk_token, spec.config.eos_token = target[UNK_ID], target[EOS_ID]
+    spec.config.bos_token = spec.config.decoder_start_token = target[BOS_ID]
     spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
 
 
-def distinct_pieces(subwords: Subwords, size: int) -> list[str]:
+def unique_pieces(subwords: Subwords, size: int) -> list[str]:
     """A text of its own for each id: the piece, where there is one and no other has it."""
     found: dict[str, None] = {}
     for one in range(size):
@@ -273,13 +273,13 @@ def distinct_pieces(subwords: Subwords, size: int) -> list[str]:
     return list(found)
 
 
-def position_table(positions: Sinusoids | LearnedPositions | None, config: ModelConfig) -> NDArray[Any]:
+def position_table(positions: SinusoidalPositions | LearnedPositions | None, config: ModelConfig) -> NDArray[Any]:
     """What is added to the embedding at each position. [positions, d_model]"""
     if isinstance(positions, LearnedPositions):
-        return array(positions.table.weight)
+        return to_numpy(positions.table.weight)
     if positions is None:
-        return np.zeros((POSITIONS, config.d_model), np.float32)
-    return array(sinusoids(torch.arange(POSITIONS), config.d_model))
+        return np.zeros((SINUSOID_POSITIONS, config.d_model), np.float32)
+    return to_numpy(sinusoidal_encoding(torch.arange(SINUSOID_POSITIONS), config.d_model))
 
 
 def copy_layer(mine: Any, theirs: Any) -> None:
@@ -303,7 +303,7 @@ def copy_cross_attention(mine: MultiHeadAttention, theirs: Any) -> None:
 def scaled_queries(attention: MultiHeadAttention) -> nn.Linear:
     """CTranslate2 always divides by sqrt(d_k); what our rule does not divide is multiplied before."""
     d_k = attention.w_q.out_features // attention.heads
-    scale = attention.rule.scale(d_k) * math.sqrt(d_k)
+    scale = attention.spec.scale(d_k) * math.sqrt(d_k)
     if scale == 1:
         return attention.w_q
     scaled = nn.Linear(attention.w_q.in_features, attention.w_q.out_features)
@@ -313,15 +313,15 @@ def scaled_queries(attention: MultiHeadAttention) -> nn.Linear:
 
 def copy_linear(mine: Sequence[nn.Linear], theirs: Any) -> None:
     """One layer, or several with the same input as one."""
-    theirs.weight = np.concatenate([array(one.weight) for one in mine])
-    theirs.bias = np.concatenate([array(one.bias) for one in mine])
+    theirs.weight = np.concatenate([to_numpy(one.weight) for one in mine])
+    theirs.bias = np.concatenate([to_numpy(one.bias) for one in mine])
 
 
 def copy_norm(mine: Any, theirs: Any) -> None:
-    theirs.gamma, theirs.beta = array(mine.weight), array(mine.bias)
+    theirs.gamma, theirs.beta = to_numpy(mine.weight), to_numpy(mine.bias)
 
 
-def array(tensor: Tensor) -> NDArray[Any]:
+def to_numpy(tensor: Tensor) -> NDArray[Any]:
     return tensor.detach().float().cpu().numpy()
 
 
@@ -342,7 +342,7 @@ class Draft:
         self.token_scores, self.total, self.exact = token_scores, sum(token_scores), True
 
     def rank(self, alpha: float) -> float:
-        return self.total / penalty(len(self.tokens) + 1, alpha)
+        return self.total / length_penalty(len(self.tokens) + 1, alpha)
 
 
 @dataclass(frozen=True)
@@ -363,13 +363,13 @@ class CTranslate2Engine:
     def __init__(self, folder: Path, compute_type: str = "float32", threads: int | None = None) -> None:
         """`threads`: by default as many as there are cores."""
         check_compute_type(compute_type)
-        conversion = conversion_of(Path(folder))
+        conversion = open_conversion(Path(folder))
         self.name = f"ctranslate2 {compute_type}"
-        self.reach = conversion.positions  # the most tokens of a side, end included
+        self.max_positions = conversion.max_positions  # the most tokens of a side, end included
         self._source_pieces = read_pieces(conversion.folder, "source")
         self._target_pieces = read_pieces(conversion.folder, "target")
         self._target_ids = {piece: one for one, piece in enumerate(self._target_pieces)}
-        self._translator = library().Translator(
+        self._translator = import_ctranslate2().Translator(
             os.fspath(conversion.folder),
             device="cpu",
             compute_type=compute_type,
@@ -382,9 +382,9 @@ class CTranslate2Engine:
         self,
         sources: Sequence[list[int]],
         wishes: Sequence[DecodingConstraints],
-        how: SearchConfig,
+        how: DecodingConfig,
         *,
-        scores: Scores = "total",
+        scores: ScoreDetail = "total",
     ) -> list[list[Hypothesis]]:
         """The best translations of each source, best first, in the order of the sources.
 
@@ -393,7 +393,7 @@ class CTranslate2Engine:
         A source that holds the end token alone comes out empty: CTranslate2 does not ask the model.
         """
         self._check(sources, wishes, how)
-        wishes = [replace(wish, limit=min(wish.limit, self.reach - 1)) for wish in wishes]
+        wishes = [replace(wish, limit=min(wish.max_length, self.max_positions - 1)) for wish in wishes]
         drafts = self._drafts(sources, wishes, how, scored=scores != "none")
         unsure = [
             (n, one) for n, some in enumerate(drafts) if how.nbest > 1 or partly_cut(some) for one in some
@@ -423,7 +423,7 @@ class CTranslate2Engine:
                     asynchronous=True,
                 ),
             )
-            for numbers in groups(lengths, SCORED_TOKENS)
+            for numbers in group_by_tokens(lengths, SCORED_TOKENS)
         ]
         found: list[list[float]] = [[] for _ in targets]
         for numbers, results in posted:
@@ -433,7 +433,7 @@ class CTranslate2Engine:
 
     # What is refused
 
-    def _check(self, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], how: SearchConfig) -> None:
+    def _check(self, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], how: DecodingConfig) -> None:
         if how.temperature is not None:
             raise RequestError(
                 f"search.temperature is {how.temperature}, but CTranslate2 has one row of random numbers for "
@@ -441,7 +441,7 @@ class CTranslate2Engine:
             )
         for source, wish in zip(sources, wishes, strict=True):
             self._check_lengths(source)
-            if wish.required:
+            if wish.required_phrases:
                 raise RequestError(
                     "something is required in the output (a glossary), which CTranslate2 cannot promise: "
                     "use the torch engine"
@@ -452,28 +452,28 @@ class CTranslate2Engine:
         if not source:
             raise RequestError("a source without a token, but each must end with the end token")
         longest = max(len(source), target + 1)
-        if longest > self.reach:
+        if longest > self.max_positions:
             raise RequestError(
                 f"{'a source' if longest == len(source) else 'a target'} of {longest} tokens, end included, "
-                f"but this model has {self.reach} positions in CTranslate2: split it, or use the torch engine"
+                f"but this model has {self.max_positions} positions in CTranslate2: split it, or use the torch engine"
             )
 
     # The search
 
     def _drafts(
-        self, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], how: SearchConfig, scored: bool
+        self, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], how: DecodingConfig, scored: bool
     ) -> list[list[Draft]]:
         """What CTranslate2 finds for each sentence, within its limit."""
         found: list[list[Draft]] = [[] for _ in sources]
         together: dict[Conditions, list[int]] = {}
         for number, wish in enumerate(wishes):
-            if len(wish.prefix) >= wish.limit:
+            if len(wish.prefix) >= wish.max_length:
                 found[number] = [without_choice(wish)]
             else:
                 together.setdefault(conditions_of(wish, self._room(wish)), []).append(number)
         too_long: dict[Conditions, list[int]] = {}
         for number, drafts in self._results(together, sources, wishes, how, scored):
-            limit = wishes[number].limit
+            limit = wishes[number].max_length
             if how.beam > 1 and any(len(one.tokens) > limit for one in drafts):
                 too_long.setdefault(conditions_of(wishes[number], limit), []).append(number)
             else:  # greedy search does not look ahead: its first tokens would be the same
@@ -484,16 +484,16 @@ class CTranslate2Engine:
 
     def _room(self, wish: DecodingConstraints) -> int:
         """The length that a sentence is searched up to at first. It depends on it alone; many share it."""
-        if wish.least >= wish.limit:
-            return wish.limit
-        return min(self.reach, max(LEAST_ROOM, 1 << (wish.limit - 1).bit_length()))
+        if wish.min_length >= wish.max_length:
+            return wish.max_length
+        return min(self.max_positions, max(LEAST_ROOM, 1 << (wish.max_length - 1).bit_length()))
 
     def _results(
         self,
         together: dict[Conditions, list[int]],
         sources: Sequence[list[int]],
         wishes: Sequence[DecodingConstraints],
-        how: SearchConfig,
+        how: DecodingConfig,
         scored: bool,
     ) -> Iterator[tuple[int, list[Draft]]]:
         """Each sentence's number and what was found. All calls are posted before the first is waited for."""
@@ -510,11 +510,11 @@ class CTranslate2Engine:
             )
             posted.append((shared, numbers, results))
         for shared, numbers, results in posted:
-            free = not (shared.least or shared.forbidden or shared.prefixed or how.no_repeat)
+            free = not (shared.least or shared.forbidden or shared.prefixed or how.no_repeat_ngram)
             for number, one in zip(numbers, results, strict=True):
                 yield number, self._read(one.result(), how, free) or [without_choice(wishes[number])]
 
-    def _options(self, shared: Conditions, how: SearchConfig, scored: bool) -> dict[str, Any]:
+    def _options(self, shared: Conditions, how: DecodingConfig, scored: bool) -> dict[str, Any]:
         return {
             "max_batch_size": BATCH_TOKENS,
             "batch_type": "tokens",
@@ -525,25 +525,25 @@ class CTranslate2Engine:
                 self._as_pieces(phrase, self._target_pieces) for phrase in shared.forbidden
             ]
             or None,
-            "no_repeat_ngram_size": how.no_repeat or 0,
+            "no_repeat_ngram_size": how.no_repeat_ngram or 0,
             "return_end_token": True,
             "return_scores": scored or how.beam > 1,
-            **beam_options(how),
+            **make_beam_options(how),
         }
 
-    def _read(self, result: Any, how: SearchConfig, free: bool) -> list[Draft]:
+    def _read(self, result: Any, how: DecodingConfig, free: bool) -> list[Draft]:
         """CTranslate2's results, whose scores are divided by L^alpha; L counts the end token too.
 
         Where it found the source empty, it asked the model nothing and gives no end token either: no result.
         """
         ids, drafts = self._target_ids, []
-        alpha = beam_options(how)["length_penalty"]
+        alpha = make_beam_options(how)["length_penalty"]
         for pieces, score in zip(result.hypotheses, result.scores or [math.nan], strict=False):
             total = score * len(pieces) ** alpha
             if not pieces or total < IMPOSSIBLE:
                 continue
             tokens = [ids[piece] for piece in pieces]
-            cut = tokens[-1] != END
+            cut = tokens[-1] != EOS_ID
             drafts.append(Draft(tokens if cut else tokens[:-1], total, cut, free and not cut))
         return drafts
 
@@ -562,7 +562,7 @@ class CTranslate2Engine:
 def check_compute_type(compute_type: str) -> None:
     if compute_type not in COMPUTE_TYPES:
         raise RequestError(f"compute type {compute_type!r}, but there are {', '.join(COMPUTE_TYPES)}")
-    there = library().get_supported_compute_types("cpu")
+    there = import_ctranslate2().get_supported_compute_types("cpu")
     if compute_type not in there:
         raise RequestError(f"this CPU cannot compute in {compute_type}, but in {', '.join(sorted(there))}")
 
@@ -573,7 +573,7 @@ def read_pieces(place: Path, side: str) -> list[str]:
     return list(json.loads(path.read_text(encoding="utf-8")))
 
 
-def beam_options(how: SearchConfig) -> dict[str, Any]:
+def make_beam_options(how: DecodingConfig) -> dict[str, Any]:
     """As many hypotheses as there are to rank; where it may stop early, at alpha 0, twice as many as it would
     by itself, since it does not look whether those under way could still be better than those it has."""
     if how.beam == 1:
@@ -585,12 +585,12 @@ def beam_options(how: SearchConfig) -> dict[str, Any]:
 
 
 def conditions_of(wish: DecodingConstraints, room: int) -> Conditions:
-    return Conditions(room, min(wish.least, room), wish.forbidden, bool(wish.prefix))
+    return Conditions(room, min(wish.min_length, room), wish.forbidden_phrases, bool(wish.prefix))
 
 
 def without_choice(wish: DecodingConstraints) -> Draft:
     """What is decided before it begins: the prefix leaves no room, or there is nothing to translate."""
-    return Draft(list(wish.prefix[: wish.limit]), math.nan, cut=True, exact=False)
+    return Draft(list(wish.prefix[: wish.max_length]), math.nan, cut=True, exact=False)
 
 
 def cut_short(draft: Draft, limit: int) -> Draft:
@@ -605,5 +605,5 @@ def partly_cut(drafts: list[Draft]) -> bool:
 
 def hypothesis(draft: Draft, alpha: float) -> Hypothesis:
     total = draft.total if draft.exact else math.nan
-    score = total / penalty(len(draft.tokens) + 1, alpha)
+    score = total / length_penalty(len(draft.tokens) + 1, alpha)
     return Hypothesis(draft.tokens, draft.token_scores, score, total)

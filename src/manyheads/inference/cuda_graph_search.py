@@ -19,15 +19,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.config import BEGIN, END, ModelConfig, SearchConfig
-from manyheads.cuda.graphs import captured
-from manyheads.cuda.transfer import NOTHING, Arriving, Ints, sent
-from manyheads.inference.prefill import Reading
-from manyheads.model.static_cache import SlotState
+from manyheads.config import BOS_ID, EOS_ID, ModelConfig, DecodingConfig
+from manyheads.cuda.graphs import capture
+from manyheads.cuda.transfer import EMPTY_COPY, AsyncCopy, IntArray, to_device
+from manyheads.inference.prefill import SourcePrefill
+from manyheads.model.static_cache import StaticKVCache
 from manyheads.model.transformer import Transformer
 from manyheads.ops import dispatch as kernels
-from manyheads.packed import Packed, up
-from manyheads.search.beam import NEVER, Hypothesis, DecodingConstraints, penalty
+from manyheads.packed import Packed, round_up
+from manyheads.search.beam import NEG_INF, Hypothesis, DecodingConstraints, length_penalty
 
 WIDEST = 32  # beam that it serves
 LOOK_EVERY = 4  # steps between looks at what is over
@@ -41,91 +41,91 @@ FEWEST_ROWS = 64  # a step of fewer takes as long
 NOBODY = -1  # in a place
 
 
-def can_serve(model: Any, wishes: Sequence[DecodingConstraints], how: SearchConfig) -> bool:
+def supports(model: Any, wishes: Sequence[DecodingConstraints], how: DecodingConfig) -> bool:
     """Whether nothing is wished for but the best translations of some length."""
-    plain = all(not (one.prefix or one.required or one.forbidden) for one in wishes)
+    plain = all(not (one.prefix or one.required_phrases or one.forbidden_phrases) for one in wishes)
     ours = isinstance(model, Transformer) and model.config.attention != "additive"
     ours = ours and model.config.experts is None
-    ours = ours and model.config.positions != "learned" and kernels.there_is_triton()
-    return ours and plain and how.temperature is None and how.no_repeat is None and how.beam <= WIDEST
+    ours = ours and model.config.positions != "learned" and kernels.has_triton()
+    return ours and plain and how.temperature is None and how.no_repeat_ngram is None and how.beam <= WIDEST
 
 
 @dataclass(frozen=True)
 class SearchSize:
     """What a graph is made for."""
 
-    places: int  # B
-    width: int  # W
-    results: int  # N
-    room: int  # T, two more than the tokens of an output: the end, and one beyond it
+    slots: int  # B
+    beam: int  # W
+    nbest: int  # N
+    max_tokens: int  # T, two more than the tokens of an output: the end, and one beyond it
     source_tokens: int
     alpha: float
 
     @classmethod
-    def of(
-        cls, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], how: SearchConfig, most_rows: int
+    def for_requests(
+        cls, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], how: DecodingConfig, most_rows: int
     ) -> "SearchSize":
         """One of a few that holds these sentences: graphs are made anew for each."""
-        limit, tokens = max(wish.limit for wish in wishes), sum(map(len, sources))
-        places = min(power_of_two(len(sources)), max(1, most_rows // how.width))
+        limit, tokens = max(wish.max_length for wish in wishes), sum(map(len, sources))
+        places = min(next_power_of_two(len(sources)), max(1, most_rows // how.num_hypotheses))
         return cls(
             places,
-            how.width,
+            how.num_hypotheses,
             how.nbest,
-            up(limit + 2, ROOM_STEP),
-            max(power_of_two(max(map(len, sources))), min(power_of_two(tokens), MOST_SOURCE_TOKENS)),
+            round_up(limit + 2, ROOM_STEP),
+            max(next_power_of_two(max(map(len, sources))), min(next_power_of_two(tokens), MOST_SOURCE_TOKENS)),
             how.alpha,
         )
 
     @property
-    def read_tokens(self) -> int:
+    def prefill_tokens(self) -> int:
         return min(READ_TOKENS, self.source_tokens)
 
     @property
-    def source_room(self) -> int:
+    def source_capacity(self) -> int:
         """What only fills up needs room too."""
-        return self.source_tokens + self.read_tokens
+        return self.source_tokens + self.prefill_tokens
 
-    def bytes(self, config: ModelConfig, each: int) -> int:
+    def memory_bytes(self, config: ModelConfig, each: int) -> int:
         """Of all keys and values, and of what is written."""
-        tokens = self.places * self.width * self.room
-        keys = config.layers * config.heads * (config.key_width + config.value_width) * each
-        return (tokens + self.source_room) * keys + WRITTEN_BYTES * tokens
+        tokens = self.slots * self.beam * self.max_tokens
+        keys = config.layers * config.heads * (config.head_dim_k + config.head_dim_v) * each
+        return (tokens + self.source_capacity) * keys + WRITTEN_BYTES * tokens
 
-    def that_fits(self, config: ModelConfig, each: int, most: float, longest: int) -> "SearchSize":
+    def shrink_to_fit(self, config: ModelConfig, each: int, most: float, longest: int) -> "SearchSize":
         """With less ahead, then with fewer places, until it takes no more bytes; or the least there is."""
-        size, least = self, max(LEAST_SOURCE_TOKENS, power_of_two(longest))
-        while size.bytes(config, each) > most and size.source_tokens > least:
+        size, least = self, max(LEAST_SOURCE_TOKENS, next_power_of_two(longest))
+        while size.memory_bytes(config, each) > most and size.source_tokens > least:
             size = replace(size, source_tokens=size.source_tokens // 2)
-        while size.bytes(config, each) > most and size.places > 1:
-            size = replace(size, places=size.places // 2)
+        while size.memory_bytes(config, each) > most and size.slots > 1:
+            size = replace(size, places=size.slots // 2)
         return size
 
 
-def power_of_two(number: int) -> int:
+def next_power_of_two(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
 @dataclass(eq=False)
-class Places:
+class BatchSlots:
     """What is known of the sentence in each place, and of its hypotheses. Everything is changed in place."""
 
-    over: Tensor  # [B] bool: searched to the end, or without a sentence
+    done: Tensor  # [B] bool: searched to the end, or without a sentence
     lengths: Tensor  # [B] tokens written so far
-    limits: Tensor  # [B] the most of them
-    least: Tensor  # [B]
+    max_lengths: Tensor  # [B] the most of them
+    min_lengths: Tensor  # [B]
     scores: Tensor  # [B, W] log p
-    last: Tensor  # [B, W] the newest token
+    last_tokens: Tensor  # [B, W] the newest token
     tokens: Tensor  # [B, W, T]
     token_scores: Tensor  # [B, W, T]
-    ended: Tensor  # [B, N] penalized scores of what has ended
-    ended_lengths: Tensor  # [B, N]
-    ended_tokens: Tensor  # [B, N, T]
-    ended_token_scores: Tensor  # [B, N, T]
+    finished_scores: Tensor  # [B, N] penalized scores of what has ended
+    finished_lengths: Tensor  # [B, N]
+    finished_tokens: Tensor  # [B, N, T]
+    finished_token_scores: Tensor  # [B, N, T]
 
     @classmethod
-    def make(cls, size: SearchSize, device: torch.device) -> "Places":
-        places, width, results, room = size.places, size.width, size.results, size.room
+    def allocate(cls, size: SearchSize, device: torch.device) -> "BatchSlots":
+        places, width, results, room = size.slots, size.beam, size.nbest, size.max_tokens
 
         def whole(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.int64, device=device)
@@ -138,19 +138,19 @@ class Places:
             lengths=whole(places),
             limits=whole(places),
             least=whole(places),
-            scores=real(places, width).fill_(NEVER),
+            scores=real(places, width).fill_(NEG_INF),
             last=whole(places, width),
             tokens=whole(places, width, room),
             token_scores=real(places, width, room),
-            ended=real(places, results).fill_(NEVER),
+            ended=real(places, results).fill_(NEG_INF),
             ended_lengths=whole(places, results),
             ended_tokens=whole(places, results, room),
             ended_token_scores=real(places, results, room),
         )
 
-    def first(self, places: int) -> "Places":
+    def first(self, places: int) -> "BatchSlots":
         """The first of them, in the same memory."""
-        return Places(*(getattr(self, one.name)[:places] for one in fields(self)))
+        return BatchSlots(*(getattr(self, one.name)[:places] for one in fields(self)))
 
     def move(self, old: Tensor, new: Tensor) -> None:
         for one in fields(self):
@@ -158,20 +158,20 @@ class Places:
             kept[new] = kept[old]
 
 
-class SlotSearch:
+class CudaGraphSearch:
     """Searches of one size, for one model."""
 
     def __init__(
         self, model: Transformer, size: SearchSize, dtype: torch.dtype, device: torch.device
     ) -> None:
         self.model, self.size, self.device = model, size, device
-        self.state = SlotState.make(
-            model.config, size.places, size.width, size.room + 1, size.source_room, dtype, device
+        self.state = StaticKVCache.allocate(
+            model.config, size.slots, size.beam, size.max_tokens + 1, size.source_capacity, dtype, device
         )
-        self.reading = Reading(model, self.state, size.read_tokens)
-        self.places = Places.make(size, device)
-        self.steps: dict[int, Steps] = {}  # by the places that one takes
-        self.taken = size.places  # of them, now
+        self.prefill = SourcePrefill(model, self.state, size.prefill_tokens)
+        self.slots = BatchSlots.allocate(size, device)
+        self.steps: dict[int, CapturedStep] = {}  # by the places that one takes
+        self.active_slots = size.slots  # of them, now
 
     # ---- the sentences
 
@@ -180,7 +180,7 @@ class SlotSearch:
     ) -> list[list[Hypothesis]]:
         """The best hypotheses of each sentence, best first; token scores if somebody reads them."""
         found: list[list[Hypothesis]] = []
-        for part in groups_of(sources, self.size.source_tokens):
+        for part in group_in_order(sources, self.size.source_tokens):
             found += self._search(sources[part], wishes[part], token_scores)
         return found
 
@@ -191,15 +191,15 @@ class SlotSearch:
         firsts = self._encode(sources)
         asked = np.array(
             [
-                (first, len(source), wish.limit, wish.least)
+                (first, len(source), wish.max_length, wish.min_length)
                 for first, source, wish in zip(firsts, sources, wishes, strict=True)
             ]
         )
-        inside = np.full(self.size.places, NOBODY)  # which of the sentences each place has
-        admitted, self.taken = 0, self.size.places
-        look, ended = self._look(inside), Ended(inside[:0], NOTHING, self.size.alpha)
+        inside = np.full(self.size.slots, NOBODY)  # which of the sentences each place has
+        admitted, self.active_slots = 0, self.size.slots
+        look, ended = self._look(inside), PendingResults(inside[:0], EMPTY_COPY, self.size.alpha)
         while admitted < len(sources) or (inside != NOBODY).any():
-            free = np.flatnonzero(inside[: self.taken] == NOBODY)[: len(sources) - admitted]
+            free = np.flatnonzero(inside[: self.active_slots] == NOBODY)[: len(sources) - admitted]
             if len(free):
                 inside[free] = range(admitted, admitted + len(free))
                 self._admit(free, asked[inside[free]])
@@ -215,100 +215,100 @@ class SlotSearch:
         ended.read(found)
         return found
 
-    def _shrink(self, inside: Ints) -> None:
+    def _shrink(self, inside: IntArray) -> None:
         """Few that are left move to the first places, so that a step takes those only.
 
         Their past stays where it lies: the places that they leave are not used before all are done.
         """
-        left, fewer = np.count_nonzero(inside != NOBODY), self.taken
-        while left * SHRINK <= fewer and fewer * self.size.width >= FEWEST_ROWS * SHRINK:
+        left, fewer = np.count_nonzero(inside != NOBODY), self.active_slots
+        while left * SHRINK <= fewer and fewer * self.size.beam >= FEWEST_ROWS * SHRINK:
             fewer //= SHRINK
         old = fewer + np.flatnonzero(inside[fewer:] != NOBODY)
         if len(old):
             new = np.flatnonzero(inside[:fewer] == NOBODY)[: len(old)]
             inside[new], inside[old] = inside[old], NOBODY
-            from_B, to_B = sent(np.stack((old, new)), self.device)
-            self.places.move(from_B, to_B)
-            self.state.move(from_B, to_B)
-        self.taken = fewer
+            from_B, to_B = to_device(np.stack((old, new)), self.device)
+            self.slots.move(from_B, to_B)
+            self.state.move_slots(from_B, to_B)
+        self.active_slots = fewer
 
-    def _steps(self) -> "Steps":
-        if self.taken not in self.steps:
-            size = replace(self.size, places=self.taken)
-            state, places = self.state.first(self.taken), self.places.first(self.taken)
+    def _steps(self) -> "CapturedStep":
+        if self.active_slots not in self.steps:
+            size = replace(self.size, places=self.active_slots)
+            state, places = self.state.first_slots(self.active_slots), self.slots.first(self.active_slots)
             eager = 0 if self.steps else CAPTURE_AFTER  # a step of another size has made all kernels ready
-            self.steps[self.taken] = Steps(self.model, size, state, places, eager)
-        return self.steps[self.taken]
+            self.steps[self.active_slots] = CapturedStep(self.model, size, state, places, eager)
+        return self.steps[self.active_slots]
 
     def _encode(self, sources: Sequence[list[int]]) -> list[int]:
         """The sources' keys and values put into the state; where each source begins in them."""
         firsts, start = [], 0
-        for part in groups_of(sources, self.reading.tokens):
+        for part in group_in_order(sources, self.prefill.tokens):
             packed = Packed.of(sources[part])
             firsts += (start + packed.offsets[:-1]).tolist()
-            self.reading.read(packed, start)
+            self.prefill.encode(packed, start)
             start += len(packed.tokens)
         return firsts
 
-    def _admit(self, free: Ints, asked: Ints) -> None:
+    def _admit(self, free: IntArray, asked: IntArray) -> None:
         """New sentences into free places: where each source begins, its length, the limit and the least."""
         numbers = np.concatenate((free[:, None], asked), 1)
-        places, firsts, lengths, limits, least = sent(numbers, self.device).unbind(1)
-        state, here, width = self.state, self.places, self.size.width
-        state.source_first[places], state.source_lengths[places] = firsts, lengths
-        here.limits[places], here.least[places] = limits, least
+        places, firsts, lengths, limits, least = to_device(numbers, self.device).unbind(1)
+        state, here, width = self.state, self.slots, self.size.beam
+        state.source_starts[places], state.source_lengths[places] = firsts, lengths
+        here.max_lengths[places], here.min_lengths[places] = limits, least
         for room, number in (
             (state.lengths.view(-1, width), 0),
             (here.lengths, 0),
-            (here.scores, NEVER),
+            (here.scores, NEG_INF),
             (here.scores[:, 0], 0.0),
-            (here.last, BEGIN),
-            (here.ended, NEVER),
-            (here.over, False),
+            (here.last_tokens, BOS_ID),
+            (here.finished_scores, NEG_INF),
+            (here.done, False),
         ):
             room.index_fill_(0, places, number)  # an assignment would copy the number there, and wait
 
-    def _look(self, inside: Ints) -> "Look":
-        return Look(inside.copy(), Arriving.at_the_host([self.places.over[: self.taken]]))
+    def _look(self, inside: IntArray) -> "DonePoll":
+        return DonePoll(inside.copy(), AsyncCopy.to_host([self.slots.done[: self.active_slots]]))
 
-    def _leave(self, places: Ints, numbers: Ints, token_scores: bool) -> "Ended":
+    def _leave(self, places: IntArray, numbers: IntArray, token_scores: bool) -> "PendingResults":
         """The results of these sentences, which are in these places."""
         if not len(places):
-            return Ended(numbers, NOTHING, self.size.alpha)
-        here, chosen = self.places, sent(places, self.device)
-        kept = [here.ended, here.ended_lengths, here.ended_tokens]
-        kept += [here.ended_token_scores] if token_scores else []
-        return Ended(numbers, Arriving.at_the_host([one[chosen] for one in kept]), self.size.alpha)
+            return PendingResults(numbers, EMPTY_COPY, self.size.alpha)
+        here, chosen = self.slots, to_device(places, self.device)
+        kept = [here.finished_scores, here.finished_lengths, here.finished_tokens]
+        kept += [here.finished_token_scores] if token_scores else []
+        return PendingResults(numbers, AsyncCopy.to_host([one[chosen] for one in kept]), self.size.alpha)
 
 
 @dataclass(frozen=True)
-class Look:
+class DonePoll:
     """Which places were over, and who was there."""
 
-    inside: Ints
-    over: Arriving
+    inside: IntArray
+    over: AsyncCopy
 
-    def done(self, inside: Ints) -> Ints:
+    def done(self, inside: IntArray) -> IntArray:
         """The places whose sentence was over, and is there still: others have come or moved since."""
-        over = self.over.read()[0].numpy()
+        over = self.over.wait()[0].numpy()
         then, now = self.inside[: len(over)], inside[: len(over)]
         return np.flatnonzero(over & (then == now) & (now != NOBODY))
 
 
 @dataclass(frozen=True)
-class Ended:
+class PendingResults:
     """Sentences that are over, and what was found for each."""
 
-    numbers: Ints
-    results: Arriving  # scores, lengths, tokens, and scores of tokens if somebody reads them
+    numbers: IntArray
+    results: AsyncCopy  # scores, lengths, tokens, and scores of tokens if somebody reads them
     alpha: float
 
     def read(self, found: list[list[Hypothesis]]) -> None:
         """The hypotheses of each, best first, into their sentence's place."""
         if not len(self.numbers):
             return
-        scores, lengths, *written = self.results.read()
-        log_p = scores * penalty(lengths, self.alpha)
+        scores, lengths, *written = self.results.wait()
+        log_p = scores * length_penalty(lengths, self.alpha)
         written = [one[..., : lengths.max()] for one in written]
         lists = [one.numpy().tolist() for one in (scores, lengths, log_p, *written)]
         for number, *own in zip(self.numbers.tolist(), *lists, strict=True):
@@ -317,22 +317,22 @@ class Ended:
                 if token_scores
                 else Hypothesis(tokens[: length - 1], [], score, total)
                 for score, length, total, tokens, *token_scores in zip(*own, strict=True)
-                if score > NEVER
+                if score > NEG_INF
             ]
             results.sort(key=lambda one: -one.score)
             found[number] = results
 
 
-class Steps:
+class CapturedStep:
     """A step of so many places, one graph after the first few."""
 
     def __init__(
-        self, model: Transformer, size: SearchSize, state: SlotState, places: Places, eager: int
+        self, model: Transformer, size: SearchSize, state: StaticKVCache, places: BatchSlots, eager: int
     ) -> None:
         self.model, self.size, self.state, self.places = model, size, state, places
         self.eager = eager  # steps that are done as they are before a graph is worth its making
-        self.device = places.over.device
-        self.first_rows = torch.arange(size.places, device=self.device)[:, None] * size.width  # [B, 1]
+        self.device = places.done.device
+        self.first_rows = torch.arange(size.slots, device=self.device)[:, None] * size.beam  # [B, 1]
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def take(self, steps: int) -> None:
@@ -341,36 +341,36 @@ class Steps:
                 self.eager = max(0, self.eager - 1)
                 self._step()
             else:
-                self.graph = self.graph or captured(self._step)[0]
+                self.graph = self.graph or capture(self._step)[0]
                 self.graph.replay()
 
     def _step(self) -> None:
         """One token more for every hypothesis; nothing here waits for the GPU."""
-        logits_RK, _ = self.model.step(self.places.last.flatten(), self.state)
+        logits_RK, _ = self.model.step(self.places.last_tokens.flatten(), self.state)
         words_BWC, log_p_BWC = self._continuations(logits_RK)
-        if self.size.width == 1:
+        if self.size.beam == 1:
             self._pick(words_BWC[:, 0], log_p_BWC[:, 0])
         else:
             self._branch(words_BWC, log_p_BWC)
-        self.places.lengths.add_(1).clamp_(max=self.size.room - 1)
+        self.places.lengths.add_(1).clamp_(max=self.size.max_tokens - 1)
         self._see_what_is_over()
 
     def _continuations(self, logits_RK: Tensor) -> tuple[Tensor, Tensor]:
         """The likeliest words of each row and their log p, with NEVER where one may not come."""
-        from manyheads.ops.topk_triton import best_words
+        from manyheads.ops.topk_triton import topk_logsumexp
 
         here = self.places
-        count, shape = min(2 * self.size.width + 1, logits_RK.shape[1]), (self.size.places, self.size.width)
-        values, words, log_total = best_words(logits_RK, count)
+        count, shape = min(2 * self.size.beam + 1, logits_RK.shape[1]), (self.size.slots, self.size.beam)
+        values, words, log_total = topk_logsumexp(logits_RK, count)
         words_BWC = words.view(*shape, count)
         log_p_BWC = (values - log_total[:, None]).view(*shape, count)
-        end_BW = (logits_RK[:, END].float() - log_total).view(shape)
-        early_B = here.lengths < torch.minimum(here.least, here.limits)
-        log_p_BWC = log_p_BWC.masked_fill((words_BWC == END) & early_B[:, None, None], NEVER)
-        last_BW1 = (here.lengths >= here.limits)[:, None, None].expand(*shape, 1)  # only the end is left
+        end_BW = (logits_RK[:, EOS_ID].float() - log_total).view(shape)
+        early_B = here.lengths < torch.minimum(here.min_lengths, here.max_lengths)
+        log_p_BWC = log_p_BWC.masked_fill((words_BWC == EOS_ID) & early_B[:, None, None], NEG_INF)
+        last_BW1 = (here.lengths >= here.max_lengths)[:, None, None].expand(*shape, 1)  # only the end is left
         first_C = torch.arange(count, device=self.device) == 0
-        only_end = torch.where(first_C, end_BW[..., None], NEVER)
-        return words_BWC.masked_fill(last_BW1, END), torch.where(last_BW1, only_end, log_p_BWC)
+        only_end = torch.where(first_C, end_BW[..., None], NEG_INF)
+        return words_BWC.masked_fill(last_BW1, EOS_ID), torch.where(last_BW1, only_end, log_p_BWC)
 
     def _pick(self, words_BC: Tensor, log_p_BC: Tensor) -> None:
         """The likeliest word of each sentence."""
@@ -379,16 +379,16 @@ class Steps:
         word_B1 = words_BC.gather(1, place_B1)
         scores_B1 = here.scores + log_p_B1
         self._write(word_B1, log_p_B1)
-        ends_B1 = (word_B1 == END) & (scores_B1 > NEVER) & ~here.over[:, None]
+        ends_B1 = (word_B1 == EOS_ID) & (scores_B1 > NEG_INF) & ~here.done[:, None]
         length_B1 = here.lengths[:, None] + 1
-        here.ended.copy_(torch.where(ends_B1, scores_B1 / penalty(length_B1, self.size.alpha), here.ended))
-        here.ended_lengths.copy_(torch.where(ends_B1, length_B1, here.ended_lengths))
-        here.ended_tokens.copy_(torch.where(ends_B1[..., None], here.tokens, here.ended_tokens))
-        here.ended_token_scores.copy_(
-            torch.where(ends_B1[..., None], here.token_scores, here.ended_token_scores)
+        here.finished_scores.copy_(torch.where(ends_B1, scores_B1 / length_penalty(length_B1, self.size.alpha), here.finished_scores))
+        here.finished_lengths.copy_(torch.where(ends_B1, length_B1, here.finished_lengths))
+        here.finished_tokens.copy_(torch.where(ends_B1[..., None], here.tokens, here.finished_tokens))
+        here.finished_token_scores.copy_(
+            torch.where(ends_B1[..., None], here.token_scores, here.finished_token_scores)
         )
-        here.scores.copy_(scores_B1.masked_fill(word_B1 == END, NEVER))
-        here.last.copy_(word_B1)
+        here.scores.copy_(scores_B1.masked_fill(word_B1 == EOS_ID, NEG_INF))
+        here.last_tokens.copy_(word_B1)
 
     def _branch(self, words_BWC: Tensor, log_p_BWC: Tensor) -> None:
         """Of the 2 W best continuations those that end are finished, and the W best of the others go on."""
@@ -398,10 +398,10 @@ class Steps:
         top_BC, place_BC = all_BX.topk(min(2 * width, all_BX.shape[1]), dim=1)
         parents_BC = place_BC // count
         words_BC, log_p_BC = (one.flatten(1).gather(1, place_BC) for one in (words_BWC, log_p_BWC))
-        ends_BC = words_BC == END
+        ends_BC = words_BC == EOS_ID
         among_the_first = torch.arange(top_BC.shape[1], device=self.device) < width
-        self._finish(top_BC, parents_BC, log_p_BC, ends_BC & among_the_first & ~here.over[:, None])
-        scores_BW, chosen_BW = top_BC.masked_fill(ends_BC, NEVER).topk(width, dim=1)
+        self._finish(top_BC, parents_BC, log_p_BC, ends_BC & among_the_first & ~here.done[:, None])
+        scores_BW, chosen_BW = top_BC.masked_fill(ends_BC, NEG_INF).topk(width, dim=1)
         parents_BW, words_BW, log_p_BW = (
             one.gather(1, chosen_BW) for one in (parents_BC, words_BC, log_p_BC)
         )
@@ -410,15 +410,15 @@ class Steps:
         here.token_scores.copy_(here.token_scores.gather(1, index))
         self._write(words_BW, log_p_BW)
         here.scores.copy_(scores_BW)
-        here.last.copy_(words_BW)
-        self.state.continue_rows((self.first_rows + parents_BW).flatten())
+        here.last_tokens.copy_(words_BW)
+        self.state.reorder((self.first_rows + parents_BW).flatten())
 
     def _finish(self, top_BC: Tensor, parents_BC: Tensor, log_p_BC: Tensor, ends_BC: Tensor) -> None:
         """The N best of what was finished before and what is now."""
         here = self.places
-        length_B1, results = here.lengths[:, None] + 1, self.size.results
-        now_BC = (top_BC / penalty(length_B1, self.size.alpha)).masked_fill(~ends_BC, NEVER)
-        best_BN, place_BN = torch.cat((here.ended, now_BC), 1).topk(results, dim=1)
+        length_B1, results = here.lengths[:, None] + 1, self.size.nbest
+        now_BC = (top_BC / length_penalty(length_B1, self.size.alpha)).masked_fill(~ends_BC, NEG_INF)
+        best_BN, place_BN = torch.cat((here.finished_scores, now_BC), 1).topk(results, dim=1)
         old_BN, new_BN = place_BN.clamp(max=results - 1), (place_BN - results).clamp(min=0)
         is_new_BN = place_BN >= results
         parents_BN = parents_BC.gather(1, new_BN)
@@ -430,10 +430,10 @@ class Steps:
             now = now.scatter(2, here_BN1, last_BN[..., None])
             ended_BNT.copy_(torch.where(is_new_BN[..., None], now, before))
 
-        merge(here.ended_tokens, here.tokens, torch.full_like(parents_BN, END))
-        merge(here.ended_token_scores, here.token_scores, log_p_BC.gather(1, new_BN))
-        here.ended_lengths.copy_(torch.where(is_new_BN, length_B1, here.ended_lengths.gather(1, old_BN)))
-        here.ended.copy_(best_BN)
+        merge(here.finished_tokens, here.tokens, torch.full_like(parents_BN, EOS_ID))
+        merge(here.finished_token_scores, here.token_scores, log_p_BC.gather(1, new_BN))
+        here.finished_lengths.copy_(torch.where(is_new_BN, length_B1, here.finished_lengths.gather(1, old_BN)))
+        here.finished_scores.copy_(best_BN)
 
     def _write(self, words_BW: Tensor, log_p_BW: Tensor) -> None:
         """The next token of every row, and its log p."""
@@ -446,15 +446,15 @@ class Steps:
         """Where nothing that goes on can become a result (see search.over_now)."""
         here = self.places
         best_B = here.scores.amax(1)
-        if self.size.width == 1:
-            over_B = best_B == NEVER
+        if self.size.beam == 1:
+            over_B = best_B == NEG_INF
         else:
-            most_B = best_B / penalty(here.limits + 1, self.size.alpha)
-            over_B = here.ended.amin(1) >= most_B
-        here.over.logical_or_(over_B | (here.lengths > here.limits))
+            most_B = best_B / length_penalty(here.max_lengths + 1, self.size.alpha)
+            over_B = here.finished_scores.amin(1) >= most_B
+        here.done.logical_or_(over_B | (here.lengths > here.max_lengths))
 
 
-def groups_of(sources: Sequence[list[int]], tokens: int) -> Iterator[slice]:
+def group_in_order(sources: Sequence[list[int]], tokens: int) -> Iterator[slice]:
     """Sentences in their order, of at most so many tokens together."""
     offsets, start = np.cumsum([0, *map(len, sources)]), 0
     while start < len(sources):

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-from manyheads.config import SearchConfig
+from manyheads.config import DecodingConfig
 from manyheads.search.beam import Hypothesis, DecodingConstraints
 
-Scores = Literal["none", "total", "tokens"]  # nobody reads them; those of sentences; those of tokens too
+ScoreDetail = Literal["none", "total", "tokens"]  # nobody reads them; those of sentences; those of tokens too
 
 
 class Engine(Protocol):
@@ -16,7 +16,7 @@ class Engine(Protocol):
     objective: str  # by what results are found and ranked, which it says too
 
     @property
-    def reach(self) -> int | None:
+    def max_positions(self) -> int | None:
         """The most tokens of a side that the model can take; None: there is no end."""
         ...
 
@@ -24,9 +24,9 @@ class Engine(Protocol):
         self,
         sources: Sequence[list[int]],
         wishes: Sequence[DecodingConstraints],
-        how: SearchConfig,
+        how: DecodingConfig,
         *,
-        scores: Scores = "total",
+        scores: ScoreDetail = "total",
     ) -> list[list[Hypothesis]]:
         """The best translations of each source, best first, in the order of the sources.
 

@@ -12,40 +12,40 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.cuda.graphs import captured
-from manyheads.model.attention import SPANS_LONGEST, SPANS_WIDTH_LIMIT, has_kernel
-from manyheads.model.static_cache import SlotState
+from manyheads.cuda.graphs import capture
+from manyheads.model.attention import TRITON_MAX_LENGTH, TRITON_MAX_HEAD_DIM, has_flash_attention
+from manyheads.model.static_cache import StaticKVCache
 from manyheads.model.transformer import Transformer
 from manyheads.ops import dispatch as kernels
 from manyheads.packed import FILLER, Packed, put_offsets, zeros_for_gpu
 
-LONGEST = SPANS_LONGEST  # tokens of a sentence that the graph reads
+LONGEST = TRITON_MAX_LENGTH  # tokens of a sentence that the graph reads
 CAPTURE_AFTER = 4  # parts that are read as they are before a graph is worth its making
 
 
-class Reading:
+class SourcePrefill:
     """Reads into the state of a search, E tokens at a time."""
 
-    def __init__(self, model: Transformer, state: SlotState, tokens: int) -> None:
+    def __init__(self, model: Transformer, state: StaticKVCache, tokens: int) -> None:
         self.model, self.state, self.tokens = model, state, tokens
         self.device, dtype = state.source_keys.device, state.source_keys.dtype
-        widest = max(model.config.key_width, model.config.value_width)
-        by_kernel = dtype in kernels.HALF and widest <= SPANS_WIDTH_LIMIT
-        self.fills = self.device.type == "cpu" or (by_kernel and has_kernel(self.device))
-        self.given = torch.zeros(2 * tokens + 2, dtype=torch.int64, device=self.device)
-        self.filled = 0  # parts so far that were filled up
+        widest = max(model.config.head_dim_k, model.config.head_dim_v)
+        by_kernel = dtype in kernels.HALF_DTYPES and widest <= TRITON_MAX_HEAD_DIM
+        self.pads_batches = self.device.type == "cpu" or (by_kernel and has_flash_attention(self.device))
+        self.static_input = torch.zeros(2 * tokens + 2, dtype=torch.int64, device=self.device)
+        self.padded_batches = 0  # parts so far that were filled up
         self.graph: torch.cuda.CUDAGraph | None = None
 
-    def read(self, part: Packed, start: int) -> None:
+    def encode(self, part: Packed, start: int) -> None:
         """The keys and values of these sources into the state, from this place on."""
-        if not (self.fills and self._has_room_for(part)):
-            here = part.pinned() if self.device.type == "cuda" else part
+        if not (self.pads_batches and self._has_room_for(part)):
+            here = part.pin_memory() if self.device.type == "cuda" else part
             self._put(here.to(self.device, non_blocking=True), torch.full((), start, device=self.device))
             return
-        self.given.copy_(self._filled_up(part, start), non_blocking=True)
-        self.filled += 1
-        if self.device.type == "cuda" and self.filled > CAPTURE_AFTER:
-            self.graph = self.graph or captured(self._put_given)[0]
+        self.static_input.copy_(self._filled_up(part, start), non_blocking=True)
+        self.padded_batches += 1
+        if self.device.type == "cuda" and self.padded_batches > CAPTURE_AFTER:
+            self.graph = self.graph or capture(self._put_given)[0]
             self.graph.replay()
         else:
             self._put_given()
@@ -53,11 +53,11 @@ class Reading:
     def _has_room_for(self, part: Packed) -> bool:
         """Empty sentences have no tokens, but an offset each."""
         sentences = len(part) + -(-(self.tokens - len(part.tokens)) // FILLER)
-        return max(len(part.tokens), sentences) <= self.tokens and part.longest <= LONGEST
+        return max(len(part.tokens), sentences) <= self.tokens and part.max_length <= LONGEST
 
     def _filled_up(self, part: Packed, start: int) -> Tensor:
         """[2 E + 2] E tokens, the offsets of at most E sentences, and the place of the first token."""
-        row = zeros_for_gpu(len(self.given))
+        row = zeros_for_gpu(len(self.static_input))
         tokens, offsets, first = np.split(row.numpy(), [self.tokens, 2 * self.tokens + 1])
         tokens[: len(part.tokens)] = part.tokens.numpy()
         lacking = self.tokens - len(part.tokens)
@@ -67,12 +67,12 @@ class Reading:
         return row
 
     def _put_given(self) -> None:
-        tokens, offsets, first = self.given.split([self.tokens, self.tokens + 1, 1])
+        tokens, offsets, first = self.static_input.split([self.tokens, self.tokens + 1, 1])
         self._put(Packed(tokens, offsets.int(), LONGEST), first)
 
     def _put(self, source: Packed, first: Tensor) -> None:
         memory = self.model.encode(source)
         places = first + torch.arange(len(source.tokens), device=self.device)
-        for layer, (keys, values) in enumerate(self.model.keys_of_source(memory)):
+        for layer, (keys, values) in enumerate(self.model.project_source(memory)):
             self.state.source_keys[layer].index_copy_(0, places, keys)
             self.state.source_values[layer].index_copy_(0, places, values)

@@ -26,9 +26,9 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor
 
-from manyheads.config import BEGIN, END, ModelConfig
+from manyheads.config import BOS_ID, EOS_ID, ModelConfig
 from manyheads.errors import RequestError
-from manyheads.model.attention import compatibility, visible
+from manyheads.model.attention import attention_scores, attention_mask
 from manyheads.model.layers import (
     DecoderLayer,
     EncoderLayer,
@@ -74,8 +74,8 @@ def without_infinity(numbers: Any) -> Any:
 
 def how_many(config: ModelConfig, tokens: int, width: int) -> int:
     """No walk of so many tokens holds more numbers than this."""
-    by_heads = 8 * config.heads * min(width, max(config.key_width, config.value_width))
-    whole = 24 * min(width, max(config.d_model, config.d_ff, config.target_size))
+    by_heads = 8 * config.heads * min(width, max(config.head_dim_k, config.head_dim_v))
+    whole = 24 * min(width, max(config.d_model, config.d_ff, config.output_vocab_size))
     return tokens * (by_heads + whole) + 4 * config.heads * tokens**2
 
 
@@ -95,17 +95,17 @@ def walked(
     attention = translator.attention(source, target, candidates=CANDIDATES)  # which also checks the engine
     model: Transformer = translator.engine.model  # type: ignore[attr-defined]
     config = model.config
-    if config.kind != "transformer" or config.experts is not None:
-        key, value = ("kind", config.kind) if config.kind != "transformer" else ("experts", config.experts)
+    if config.architecture != "transformer" or config.experts is not None:
+        key, value = ("kind", config.architecture) if config.architecture != "transformer" else ("experts", config.experts)
         raise RequestError(
             f"model.{key} is {value!r}, but a walk goes through the layers of the paper's Transformer alone"
         )
     if not 0 <= layer < config.layers:
         raise RequestError(f"layer is {layer}, but the model has {config.layers}, from 0")
-    source_ids = [*translator.subwords.source.encode(source), END]
+    source_ids = [*translator.subwords.source.encode(source), EOS_ID]
     target_ids = translator.subwords.target.encode(target)
     sentence, begun = (
-        Packed.of([ids]).to(model.output.weight.device) for ids in (source_ids, [BEGIN, *target_ids])
+        Packed.of([ids]).to(model.output.weight.device) for ids in (source_ids, [BOS_ID, *target_ids])
     )
     steps = Steps(width)
     if stack == "encoder":
@@ -113,18 +113,18 @@ def walked(
     else:
         walk_decoder(model, layer, sentence, begun, steps)
     written = attention.target_tokens
-    begin = translator.subwords.target.piece(BEGIN)
+    begin = translator.subwords.target.piece(BOS_ID)
     return {
         "source": source,
         "target": target,
         "languages": attention.languages,
         "tokens": {"source": attention.source_tokens, "read": [begin, *written[:-1]], "written": written},
-        "ids": {"source": source_ids, "read": [BEGIN, *target_ids], "written": [*target_ids, END]},
+        "ids": {"source": source_ids, "read": [BOS_ID, *target_ids], "written": [*target_ids, EOS_ID]},
         "stack": stack,
         "layer": layer,
         **{name: getattr(config, name) for name in TOLD},
-        "d_k": config.key_width,
-        "d_v": config.value_width,
+        "d_k": config.head_dim_k,
+        "d_v": config.head_dim_v,
         "residuals": config.residuals,
         "steps": steps.told,
         "candidates": [
@@ -142,8 +142,8 @@ def walk_encoder(model: Transformer, number: int, source: Packed, steps: Steps) 
     layer = cast(EncoderLayer, model.encoder[number])
     if number:
         steps.tell("self", "input", "TD", "source", x)
-    x = attended("self", layer.self_attention, layer.around_self_attention, x, None, "source", steps)
-    x = fed_forward(layer.feed_forward, layer.around_feed_forward, x, "source", steps)
+    x = attended("self", layer.self_attention, layer.self_attention_residual, x, None, "source", steps)
+    x = fed_forward(layer.feed_forward, layer.feed_forward_residual, x, "source", steps)
     if number == model.config.layers - 1 and model.config.norm == "pre":
         steps.tell("output", "norm", "TD", "source", model.encoder_norm(x))
 
@@ -156,11 +156,11 @@ def walk_decoder(model: Transformer, number: int, source: Packed, read: Packed, 
     layer = cast(DecoderLayer, model.decoder[number])
     if number:
         steps.tell("self", "input", "TD", "read", x)
-    x = attended("self", layer.self_attention, layer.around_self_attention, x, None, "read", steps)
+    x = attended("self", layer.self_attention, layer.self_attention_residual, x, None, "read", steps)
     x = attended(
-        "cross", layer.cross_attention, layer.around_cross_attention, x, memory.hidden, "read", steps
+        "cross", layer.cross_attention, layer.cross_attention_residual, x, memory.hidden, "read", steps
     )
-    x = fed_forward(layer.feed_forward, layer.around_feed_forward, x, "read", steps)
+    x = fed_forward(layer.feed_forward, layer.feed_forward_residual, x, "read", steps)
     if number == model.config.layers - 1:
         if model.config.norm == "pre":
             x = steps.tell("output", "norm", "TD", "read", model.decoder_norm(x))
@@ -175,7 +175,7 @@ def embedded(model: Transformer, side: str, packed: Packed, steps: Steps) -> Ten
     x = table(packed.tokens) * math.sqrt(model.config.d_model)
     steps.tell("embedding", "embedding", "TD", side, x)
     if encoding is not None:
-        positions = encoding(packed.positions, packed.longest, x.dtype)
+        positions = encoding(packed.positions, packed.max_length, x.dtype)
         x = x + steps.tell("embedding", "position", "TD", side, positions)
         steps.tell("embedding", "sum", "TD", side, x)
     return cast(Tensor, x)
@@ -191,16 +191,16 @@ def attended(
     steps: Steps,
 ) -> Tensor:
     """Equation (1) in every head, the heads side by side, and what stands around them (3.1, 3.2)."""
-    y_TD = steps.tell(part, "norm", "TD", side, around.norm(x_TD)) if around.pre else x_TD
+    y_TD = steps.tell(part, "norm", "TD", side, around.norm(x_TD)) if around.pre_norm else x_TD
     seen_TD, other = (y_TD, side) if memory_SD is None else (memory_SD, "source")
     rows = "S" if memory_SD is not None else "T"
     q_THK = steps.tell(part, "query", "THK", side, attention.split_heads(attention.w_q(y_TD)))
     k_SHK = steps.tell(part, "key", f"{rows}HK", other, attention.split_heads(attention.w_k(seen_TD)))
     v_SHV = steps.tell(part, "value", f"{rows}HV", other, attention.split_heads(attention.w_v(seen_TD)))
-    rule = attention.rule_now()
-    scores_HTS = compatibility(q_THK.transpose(0, 1), k_SHK.transpose(0, 1), rule)
+    rule = attention.current_spec()
+    scores_HTS = attention_scores(q_THK.transpose(0, 1), k_SHK.transpose(0, 1), rule)
     if rule.causal or rule.window is not None:
-        scores_HTS = scores_HTS.masked_fill(~visible(len(x_TD), rule, x_TD.device), -math.inf)
+        scores_HTS = scores_HTS.masked_fill(~attention_mask(len(x_TD), rule, x_TD.device), -math.inf)
     steps.tell(part, "scores", f"HT{rows}", side, scores_HTS, other)
     weights_HTS = steps.tell(part, "weights", f"HT{rows}", side, scores_HTS.softmax(-1), other)
     heads_THV = (weights_HTS @ v_SHV.transpose(0, 1)).transpose(0, 1)
@@ -215,7 +215,7 @@ def fed_forward(
 ) -> Tensor:
     """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (3.3)."""
     assert isinstance(feed_forward, FeedForward)
-    y_TD = steps.tell("feed_forward", "norm", "TD", side, around.norm(x_TD)) if around.pre else x_TD
+    y_TD = steps.tell("feed_forward", "norm", "TD", side, around.norm(x_TD)) if around.pre_norm else x_TD
     hidden_TF = steps.tell("feed_forward", "hidden", "TF", side, feed_forward.hidden(y_TD))
     out_TD = steps.tell("feed_forward", "outward", "TD", side, feed_forward.w_2(hidden_TF))
     return added("feed_forward", around, x_TD, out_TD, side, steps)
@@ -225,6 +225,6 @@ def added(part: str, around: Residual, x_TD: Tensor, out_TD: Tensor, side: str, 
     """LayerNorm(x + Sublayer(x)); pre-norm has normalized before (3.1)."""
     if around.residuals:
         out_TD = steps.tell(part, "add", "TD", side, x_TD + out_TD)
-    if not around.pre:
+    if not around.pre_norm:
         out_TD = steps.tell(part, "norm", "TD", side, around.norm(out_TD))
     return out_TD

@@ -25,7 +25,7 @@ def through_training(
 
     What each checkpoint itself would have said stands beside its maps.
     """
-    there = checkpoint.checkpoints(run)
+    there = checkpoint.list_checkpoints(run)
     if not there:
         raise CheckpointError(f"{run}: no run with checkpoints; a run keeps them in its folder checkpoints")
     source = source or sentence_of(run, there[-1])
@@ -37,7 +37,7 @@ def through_training(
         if target is None:
             target = said
         attention = translator.attention(source, target)
-        step = checkpoint.step_of(folder)
+        step = checkpoint.parse_step(folder)
         moments.append(moment(attention, name=folder.name, step=step, said=said, moments=len(chosen)))
         tell("checkpoints", done, len(chosen))
     assert target is not None
@@ -54,7 +54,7 @@ def spread(folders: list[Path], most: int) -> list[Path]:
 
 def sentence_of(run: Path, folder: Path) -> str:
     """A sentence of middling length that the run was validated on, where none is given."""
-    told = checkpoint.describe(folder)
+    told = checkpoint.read_info(folder)
     path = Path(told.config.data.folder) / f"valid.{told.languages['source']}"
     try:
         with path.open(encoding="utf-8") as file:

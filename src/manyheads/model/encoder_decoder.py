@@ -18,7 +18,7 @@ from manyheads.config import ModelConfig
 from manyheads.errors import DataError
 from manyheads.model.baselines.convolution import Convolution
 from manyheads.model.layers import Dropout
-from manyheads.model.positions import LearnedPositions, Sinusoids
+from manyheads.model.positions import LearnedPositions, SinusoidalPositions
 from manyheads.ops import dispatch as kernels
 from manyheads.packed import Packed
 
@@ -42,38 +42,38 @@ class EncoderDecoder(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
-        self.source_embedding = nn.Embedding(config.source_size, config.d_model)
-        self.target_embedding = nn.Embedding(config.target_size, config.d_model)
-        self.output = nn.Linear(config.d_model, config.target_size, bias=config.output_bias)
-        tie(self.source_embedding, self.target_embedding, self.output, config)
+        self.source_embedding = nn.Embedding(config.input_vocab_size, config.d_model)
+        self.target_embedding = nn.Embedding(config.output_vocab_size, config.d_model)
+        self.output = nn.Linear(config.d_model, config.output_vocab_size, bias=config.output_bias)
+        tie_embeddings(self.source_embedding, self.target_embedding, self.output, config)
         self.dropout = Dropout(config.dropout)
 
     def forward(
-        self, source: Packed, target: Packed, trace: Trace | None = None, losses: list[Tensor] | None = None
+        self, source: Packed, target: Packed, trace: Trace | None = None, aux_losses: list[Tensor] | None = None
     ) -> Tensor:
         """The logits of what follows each target token. [T, vocabulary]"""
-        logits: Tensor = self.output(self.hidden(source, target, trace, losses))
+        logits: Tensor = self.output(self.hidden(source, target, trace, aux_losses))
         return logits
 
     def hidden(
-        self, source: Packed, target: Packed, trace: Trace | None = None, losses: list[Tensor] | None = None
+        self, source: Packed, target: Packed, trace: Trace | None = None, aux_losses: list[Tensor] | None = None
     ) -> Tensor:
         """The same before the output projection: what the training loss takes. [T, D]"""
         if len(source) != len(target):
             raise DataError(f"{len(target)} sentences look at {len(source)}: give as many sources as targets")
-        return self.decode(target, self.encode(source, trace, losses), trace, losses)
+        return self.decode(target, self.encode(source, trace, aux_losses), trace, aux_losses)
 
-    def encode(self, source: Packed, trace: Trace | None = None, losses: list[Tensor] | None = None) -> Any:
+    def encode(self, source: Packed, trace: Trace | None = None, aux_losses: list[Tensor] | None = None) -> Any:
         """What the decoder needs of the source: a Memory."""
         raise NotImplementedError
 
     def decode(
-        self, target: Packed, memory: Any, trace: Trace | None = None, losses: list[Tensor] | None = None
+        self, target: Packed, memory: Any, trace: Trace | None = None, aux_losses: list[Tensor] | None = None
     ) -> Tensor:
         """The decoder's output for each target token. [T, D]"""
         raise NotImplementedError
 
-    def start(self, memory: Any, width: int = 1) -> Any:
+    def start(self, memory: Any, beam: int = 1) -> Any:
         """The state before the first token, with `width` hypotheses for each sentence."""
         raise NotImplementedError
 
@@ -85,19 +85,19 @@ class EncoderDecoder(nn.Module):
         self,
         tokens_T: Tensor,
         embedding: nn.Embedding,
-        encoding: Sinusoids | LearnedPositions | None,
+        positional_encoding: SinusoidalPositions | LearnedPositions | None,
         positions_T: Tensor,
-        longest: int,
+        max_length: int,
     ) -> Tensor:
         """Embeddings times sqrt(d_model), plus the encoding of positions, then dropout (3.4, 3.5, 5.4)."""
-        x_TD = look_up(tokens_T, embedding) * math.sqrt(self.config.d_model)
-        if encoding is not None:
-            x_TD = x_TD + encoding(positions_T, longest, x_TD.dtype)
+        x_TD = embed_tokens(tokens_T, embedding) * math.sqrt(self.config.d_model)
+        if positional_encoding is not None:
+            x_TD = x_TD + positional_encoding(positions_T, max_length, x_TD.dtype)
         out: Tensor = self.dropout(x_TD)
         return out
 
 
-def look_up(tokens_T: Tensor, embedding: nn.Embedding) -> Tensor:
+def embed_tokens(tokens_T: Tensor, embedding: nn.Embedding) -> Tensor:
     try:
         found: Tensor = embedding(tokens_T)
     except IndexError:  # on a CPU; a GPU reports it in its own way, and later
@@ -106,23 +106,23 @@ def look_up(tokens_T: Tensor, embedding: nn.Embedding) -> Tensor:
     return found
 
 
-def tie(source: nn.Embedding, target: nn.Embedding, output: nn.Linear, config: ModelConfig) -> None:
+def tie_embeddings(source: nn.Embedding, target: nn.Embedding, output: nn.Linear, config: ModelConfig) -> None:
     """The paper's one matrix for all three (3.4), or fewer shared."""
-    if config.ties != "none":
+    if config.tie_embeddings != "none":
         output.weight = target.weight
-    if config.ties == "three-way":
+    if config.tie_embeddings == "three-way":
         source.weight = target.weight
 
 
 FEW_ROWS = 64
 
 
-def project(x_RD: Tensor, output: nn.Linear) -> Tensor:
+def project_logits(x_RD: Tensor, output: nn.Linear) -> Tensor:
     """The output projection of a decoding step. [R, vocabulary]
 
     On a CPU a tall matrix times few columns is quicker than few rows times a wide one.
     """
-    if kernels.serve(x_RD):  # rounded logits would decide between like words
+    if kernels.use_kernels(x_RD):  # rounded logits would decide between like words
         exact = torch.mm(x_RD, output.weight.T.to(x_RD.dtype), out_dtype=torch.float32)
         return exact if output.bias is None else exact + output.bias
     if x_RD.is_cuda or len(x_RD) > FEW_ROWS:
@@ -132,14 +132,14 @@ def project(x_RD: Tensor, output: nn.Linear) -> Tensor:
     return logits if output.bias is None else logits + output.bias
 
 
-def initialize(model: EncoderDecoder) -> None:
+def init_weights(model: EncoderDecoder) -> None:
     """Every initial weight, which the paper does not give.
 
     Xavier for what multiplies vectors, or less of it: large sub-layers drown what a token is and where it
     stands. For what is looked up a deviation of d_model^-0.5, which the factor sqrt(d_model) of the
     embeddings (3.4) brings to 1.
     """
-    gain = model.config.initial_gain if model.config.kind == "transformer" else 1.0
+    gain = model.config.init_gain if model.config.architecture == "transformer" else 1.0
     for module in model.modules():
         if isinstance(module, nn.Linear) and module is not model.output:
             nn.init.xavier_uniform_(module.weight, gain)
@@ -147,9 +147,9 @@ def initialize(model: EncoderDecoder) -> None:
         if isinstance(energy := getattr(module, "energy", None), nn.Parameter):
             nn.init.normal_(energy, std=energy.shape[1] ** -0.5)
         if isinstance(module, nn.RNNBase):
-            initialize_cells(module)
+            init_recurrent_weights(module)
         if isinstance(module, Convolution):
-            module.initialize()
+            module.reset_parameters()
         if isinstance(module, nn.LayerNorm | nn.BatchNorm1d):
             module.reset_parameters()  # ones and zeros
     if model.output.bias is not None:
@@ -159,7 +159,7 @@ def initialize(model: EncoderDecoder) -> None:
         nn.init.normal_(table, std=model.config.d_model**-0.5)
 
 
-def initialize_cells(cells: nn.RNNBase) -> None:
+def init_recurrent_weights(cells: nn.RNNBase) -> None:
     """Gate by gate: Xavier for what is read, orthogonal for what is remembered, which an LSTM begins with."""
     for name, parameter in cells.named_parameters():
         for gate in parameter.detach().split(cells.hidden_size):
@@ -173,7 +173,7 @@ def initialize_cells(cells: nn.RNNBase) -> None:
             nn.init.ones_(parameter.detach()[cells.hidden_size : 2 * cells.hidden_size])
 
 
-def new_maps(kind: list[list[Tensor]] | None) -> list[Tensor] | None:
+def append_layer_maps(kind: list[list[Tensor]] | None) -> list[Tensor] | None:
     """An empty list for the maps of one layer, already in its place in the trace."""
     if kind is None:
         return None

@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.errors import RequestError
-from manyheads.model.attention import Rule, attend_padded, filled
+from manyheads.model.attention import AttentionSpec, masked_attention, padding_mask
 from manyheads.packed import Packed
 
-FIRST_ROOM = 16  # slots made at the first step; doubled whenever they are full
+INITIAL_CAPACITY = 16  # slots made at the first step; doubled whenever they are full
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Memory:
 
 
 @dataclass(eq=False)
-class State:
+class DynamicKVCache:
     """W hypotheses for each of B sentences. `model.step` moves it on in place, and what a method gives takes
     its place: the state that it was called on may share its memory and is not used again.
 
@@ -39,19 +39,19 @@ class State:
     past_keys: Tensor  # [N, R, H, L, K]
     past_values: Tensor  # [N, R, H, L, V]
     lengths: Tensor  # [R] int64: tokens that each row has read
-    longest: int  # of these, on the host, or a bound above it
+    max_length: int  # of these, on the host, or a bound above it
     source_keys: Tensor  # [N, B, H, S, K]
     source_values: Tensor  # [N, B, H, S, V]
     source_lengths: Tensor  # [B]
-    width: int  # W
+    beam: int  # W
     window: int | None  # that self-attention is restricted to
-    start: Callable[[Memory, int], "State"]  # the model's, which makes a state for new sentences
+    start: Callable[[Memory, int], "DynamicKVCache"]  # the model's, which makes a state for new sentences
 
     def __len__(self) -> int:
         """B, the sentences under way."""
         return len(self.source_lengths)
 
-    def reorder(self, rows_R: Tensor) -> "State":
+    def reorder(self, rows_R: Tensor) -> "DynamicKVCache":
         """Row i continues what row rows[i] has read. Both must be of one sentence, which is not checked.
 
         Moved in place, layer by layer and only what was written: new memory would cost more than the moving.
@@ -60,15 +60,15 @@ class State:
             raise RequestError(f"{len(rows_R)} rows to reorder, but the state has {len(self.lengths)}")
         for cache in (self.past_keys, self.past_values):
             for layer_RHLK in cache:
-                written = layer_RHLK[:, :, : self.longest]
+                written = layer_RHLK[:, :, : self.max_length]
                 written.copy_(written.index_select(0, rows_R))
         return replace(self, lengths=self.lengths.index_select(0, rows_R))
 
-    def drop(self, sentences: Tensor) -> "State":
+    def remove(self, sentences: Tensor) -> "DynamicKVCache":
         """Without the sentences of these indices, and without the room that only they needed."""
         kept_B = torch.ones(len(self), dtype=torch.bool, device=self.lengths.device)
         kept_B[sentences] = False
-        kept_R = kept_B.repeat_interleave(self.width)
+        kept_R = kept_B.repeat_interleave(self.beam)
         lengths, source_lengths = self.lengths[kept_R], self.source_lengths[kept_B]
         longest = int(lengths.max()) if len(lengths) else 0
         room = max(1, int(source_lengths.max())) if len(source_lengths) else 1
@@ -83,70 +83,70 @@ class State:
             source_lengths=source_lengths,
         )
 
-    def admit(self, memory: Memory) -> "State":
+    def append(self, memory: Memory) -> "DynamicKVCache":
         """With new sentences behind the others, whose hypotheses have read nothing yet."""
-        new = self.start(memory, self.width)
+        new = self.start(memory, self.beam)
         return replace(
             self,
-            past_keys=join(self.past_keys, new.past_keys),
-            past_values=join(self.past_values, new.past_values),
+            past_keys=concat_rows(self.past_keys, new.past_keys),
+            past_values=concat_rows(self.past_values, new.past_values),
             lengths=torch.cat((self.lengths, new.lengths)),
-            source_keys=join(self.source_keys, new.source_keys),
-            source_values=join(self.source_values, new.source_values),
+            source_keys=concat_rows(self.source_keys, new.source_keys),
+            source_values=concat_rows(self.source_values, new.source_values),
             source_lengths=torch.cat((self.source_lengths, new.source_lengths)),
         )
 
-    def begin_step(self) -> list["LayerCache"]:
+    def begin_step(self) -> list["DynamicLayerCache"]:
         """Room for one more token of each row, and what each layer needs to read it."""
         room = self.past_keys.shape[3]
-        if self.longest == room:
-            self.past_keys = widen(self.past_keys, max(FIRST_ROOM, 2 * room))
-            self.past_values = widen(self.past_values, max(FIRST_ROOM, 2 * room))
-        past, source = self.seen_past(), self.seen_source()
-        return [LayerCache(self, layer, past, source) for layer in range(len(self.past_keys))]
+        if self.max_length == room:
+            self.past_keys = grow_capacity(self.past_keys, max(INITIAL_CAPACITY, 2 * room))
+            self.past_values = grow_capacity(self.past_values, max(INITIAL_CAPACITY, 2 * room))
+        past, source = self.self_attention_mask(), self.cross_attention_mask()
+        return [DynamicLayerCache(self, layer, past, source) for layer in range(len(self.past_keys))]
 
     def end_step(self) -> None:
         self.lengths = self.lengths + 1
-        self.longest += 1
+        self.max_length += 1
 
-    def seen_past(self) -> Tensor:
+    def self_attention_mask(self) -> Tensor:
         """Each row sees what it has read, and its newest token. [R, 1, 1, L]"""
-        slots = torch.arange(self.longest + 1, device=self.lengths.device)
+        slots = torch.arange(self.max_length + 1, device=self.lengths.device)
         newest = self.lengths[:, None]
         seen_RL = slots <= newest
         if self.window is not None:
             seen_RL = seen_RL & (newest - slots <= self.window // 2)
         return seen_RL[:, None, None, :]
 
-    def seen_source(self) -> Tensor:
+    def cross_attention_mask(self) -> Tensor:
         """Which slots hold a token of the source. [B, 1, 1, S]"""
-        return filled(self.source_lengths, self.source_keys.shape[3])[:, None, None, :]
+        return padding_mask(self.source_lengths, self.source_keys.shape[3])[:, None, None, :]
 
 
-class Cache(Protocol):
+class LayerCache(Protocol):
     """A state as one decoder layer sees it during one step."""
 
-    def attend_past(self, q_RHK: Tensor, k_RHK: Tensor, v_RHV: Tensor, rule: Rule) -> Tensor: ...
-    def attend_source(self, q_RHK: Tensor, rule: Rule) -> Tensor: ...
+    def self_attention(self, q_RHK: Tensor, k_RHK: Tensor, v_RHV: Tensor, spec: AttentionSpec) -> Tensor: ...
+    def cross_attention(self, q_RHK: Tensor, spec: AttentionSpec) -> Tensor: ...
 
 
 @dataclass(frozen=True, eq=False)
-class LayerCache:
+class DynamicLayerCache:
     """The cache of a State."""
 
-    state: State
+    state: DynamicKVCache
     layer: int
-    seen_past: Tensor  # [R, 1, 1, L]
-    seen_source: Tensor  # [B, 1, 1, S]
+    self_attention_mask: Tensor  # [R, 1, 1, L]
+    cross_attention_mask: Tensor  # [B, 1, 1, S]
 
-    def attend_past(self, q_RHK: Tensor, k_RHK: Tensor, v_RHV: Tensor, rule: Rule) -> Tensor:
+    def self_attention(self, q_RHK: Tensor, k_RHK: Tensor, v_RHV: Tensor, spec: AttentionSpec) -> Tensor:
         """What each row's newest token gathers of the row, itself included, which is kept. [R, H, V]"""
         self.append(k_RHK, v_RHV)
-        return attend_rows(q_RHK, *self.past(), rule)
+        return attend_step(q_RHK, *self.past_keys_values(), spec)
 
-    def attend_source(self, q_RHK: Tensor, rule: Rule) -> Tensor:
+    def cross_attention(self, q_RHK: Tensor, spec: AttentionSpec) -> Tensor:
         """What it gathers of its sentence's source. [R, H, V]"""
-        return attend_rows(q_RHK, *self.source(), rule)
+        return attend_step(q_RHK, *self.source_keys_values(), spec)
 
     def append(self, k_RHK: Tensor, v_RHV: Tensor) -> None:
         """Keys and values of the newest token of each row, behind what the row has read."""
@@ -155,31 +155,31 @@ class LayerCache:
         keys[rows, :, self.state.lengths] = k_RHK.to(keys.dtype)
         values[rows, :, self.state.lengths] = v_RHV.to(values.dtype)
 
-    def past(self) -> tuple[Tensor, Tensor, Tensor]:
+    def past_keys_values(self) -> tuple[Tensor, Tensor, Tensor]:
         """Keys [R, H, L, K], values [R, H, L, V], and which of them each row may see."""
-        slots = self.seen_past.shape[-1]
+        slots = self.self_attention_mask.shape[-1]
         keys, values = self.state.past_keys[self.layer], self.state.past_values[self.layer]
-        return keys[:, :, :slots], values[:, :, :slots], self.seen_past
+        return keys[:, :, :slots], values[:, :, :slots], self.self_attention_mask
 
-    def source(self) -> tuple[Tensor, Tensor, Tensor]:
+    def source_keys_values(self) -> tuple[Tensor, Tensor, Tensor]:
         """Keys [B, H, S, K], values [B, H, S, V], and which of them are tokens of the source."""
-        return self.state.source_keys[self.layer], self.state.source_values[self.layer], self.seen_source
+        return self.state.source_keys[self.layer], self.state.source_values[self.layer], self.cross_attention_mask
 
 
-def attend_rows(q_RHK: Tensor, k_BHLK: Tensor, v_BHLV: Tensor, seen: Tensor, rule: Rule) -> Tensor:
+def attend_step(q_RHK: Tensor, k_BHLK: Tensor, v_BHLV: Tensor, mask: Tensor, spec: AttentionSpec) -> Tensor:
     """One query of each row, against its own keys (B = R) or those that the W rows of a sentence share."""
     width = len(q_RHK) // max(1, len(k_BHLK))
     q_BHWK = q_RHK.view(len(k_BHLK), width, *q_RHK.shape[1:]).transpose(1, 2)
-    gathered_BHWV = attend_padded(q_BHWK, k_BHLK, v_BHLV, seen, rule)
+    gathered_BHWV = masked_attention(q_BHWK, k_BHLK, v_BHLV, mask, spec)
     return gathered_BHWV.transpose(1, 2).flatten(0, 1)
 
 
-def join(ours: Tensor, theirs: Tensor) -> Tensor:
+def concat_rows(ours: Tensor, theirs: Tensor) -> Tensor:
     """Rows of two caches, the second behind the first."""
     slots = max(ours.shape[3], theirs.shape[3])
-    return torch.cat((widen(ours, slots), widen(theirs, slots)), dim=1)
+    return torch.cat((grow_capacity(ours, slots), grow_capacity(theirs, slots)), dim=1)
 
 
-def widen(cache: Tensor, slots: int) -> Tensor:
+def grow_capacity(cache: Tensor, slots: int) -> Tensor:
     """[N, R, H, L, K] with room for at least so many tokens, zeros where nothing is written yet."""
     return F.pad(cache, (0, 0, 0, max(0, slots - cache.shape[3])))

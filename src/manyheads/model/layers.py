@@ -13,26 +13,26 @@ from torch import Tensor, nn
 
 from manyheads.config import ModelConfig
 from manyheads.errors import DataError
-from manyheads.model.attention import Rule, attend
-from manyheads.model.kv_cache import Cache
+from manyheads.model.attention import AttentionSpec, attend
+from manyheads.model.kv_cache import LayerCache
 from manyheads.ops import dispatch as kernels
 from manyheads.ops.split import split
-from manyheads.packed import Packed, taken
+from manyheads.packed import Packed, gather_rows
 
 
 class Linear(nn.Linear):
     """x W + b"""
 
     def forward(self, x: Tensor) -> Tensor:
-        return affine(x, self.weight, self.bias)
+        return linear(x, self.weight, self.bias)
 
 
-def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    if not kernels.serve(x):
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    if not kernels.use_kernels(x):
         return F.linear(x, weight, bias)
     from manyheads.ops import linear_triton as products
 
-    return products.affine(x, weight, bias)
+    return products.linear(x, weight, bias)
 
 
 class MultiHeadAttention(nn.Module):
@@ -46,13 +46,13 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         assert config.attention != "none"
         self.heads = config.heads
-        self.w_q = Linear(config.d_model, config.heads * config.key_width)
-        self.w_k = Linear(config.d_model, config.heads * config.key_width)
-        self.w_v = Linear(config.d_model, config.heads * config.value_width)
-        self.w_o = Linear(config.heads * config.value_width, config.d_model)
+        self.w_q = Linear(config.d_model, config.heads * config.head_dim_k)
+        self.w_k = Linear(config.d_model, config.heads * config.head_dim_k)
+        self.w_v = Linear(config.d_model, config.heads * config.head_dim_v)
+        self.w_o = Linear(config.heads * config.head_dim_v, config.d_model)
         additive = config.attention == "additive"
-        self.energy = nn.Parameter(torch.empty(config.heads, config.key_width)) if additive else None
-        self.rule = Rule(config.attention, causal, window, config.attention_dropout)
+        self.energy = nn.Parameter(torch.empty(config.heads, config.head_dim_k)) if additive else None
+        self.spec = AttentionSpec(config.attention, causal, window, config.attention_dropout)
 
     def forward(
         self,
@@ -67,18 +67,18 @@ class MultiHeadAttention(nn.Module):
         else:
             (q_THK,) = self.project(x_TD, self.w_q)
             k_SHK, v_SHV = self.keys_and_values(memory_SD)
-        gathered_THV = attend(q_THK, k_SHK, v_SHV, queries, keys, self.rule_now(), maps=maps)
-        return self.join_heads(gathered_THV)
+        gathered_THV = attend(q_THK, k_SHK, v_SHV, queries, keys, self.current_spec(), maps=maps)
+        return self.merge_heads(gathered_THV)
 
-    def see_the_past(self, x_RD: Tensor, cache: Cache) -> Tensor:
+    def self_attention_step(self, x_RD: Tensor, cache: LayerCache) -> Tensor:
         """One new token of each row, which looks at itself and at what the row has read."""
         q_RHK, k_RHK, v_RHV = self.project(x_RD, self.w_q, self.w_k, self.w_v)
-        return self.join_heads(cache.attend_past(q_RHK, k_RHK, v_RHV, self.rule_now()))
+        return self.merge_heads(cache.self_attention(q_RHK, k_RHK, v_RHV, self.current_spec()))
 
-    def see_the_source(self, x_RD: Tensor, cache: Cache) -> Tensor:
+    def cross_attention_step(self, x_RD: Tensor, cache: LayerCache) -> Tensor:
         """One new token of each row, which looks at its sentence's source."""
         (q_RHK,) = self.project(x_RD, self.w_q)
-        return self.join_heads(cache.attend_source(q_RHK, self.rule_now()))
+        return self.merge_heads(cache.cross_attention(q_RHK, self.current_spec()))
 
     def keys_and_values(self, memory_SD: Tensor) -> tuple[Tensor, Tensor]:
         k_SHK, v_SHV = self.project(memory_SD, self.w_k, self.w_v)
@@ -88,7 +88,7 @@ class MultiHeadAttention(nn.Module):
         """Several maps of the same vectors, by heads; on a GPU in one product, which keeps it busier."""
         if not x_TD.is_cuda or len(maps) == 1:
             return [self.split_heads(one(x_TD)) for one in maps]
-        together = affine(
+        together = linear(
             x_TD, torch.cat([one.weight for one in maps]), torch.cat([one.bias for one in maps])
         )
         widths = [one.out_features for one in maps]
@@ -97,14 +97,14 @@ class MultiHeadAttention(nn.Module):
     def split_heads(self, x: Tensor) -> Tensor:
         return x.view(len(x), self.heads, x.shape[-1] // self.heads)
 
-    def join_heads(self, gathered_THV: Tensor) -> Tensor:
+    def merge_heads(self, gathered_THV: Tensor) -> Tensor:
         out: Tensor = self.w_o(gathered_THV.flatten(-2))
         return out
 
-    def rule_now(self) -> Rule:
+    def current_spec(self) -> AttentionSpec:
         """The rule with today's parameters, and with dropout only in training."""
-        dropout = self.rule.dropout if self.training else 0.0
-        return replace(self.rule, dropout=dropout, energy_HK=self.energy)
+        dropout = self.spec.dropout if self.training else 0.0
+        return replace(self.spec, dropout=dropout, energy_HK=self.energy)
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "swish": F.silu}
@@ -119,16 +119,16 @@ class FeedForward(nn.Module):
         self.w_2 = Linear(config.d_ff, config.d_model)
         self.activation = ACTIVATIONS[config.activation]
 
-    def forward(self, x_TD: Tensor, losses: list[Tensor] | None = None) -> Tensor:
+    def forward(self, x_TD: Tensor, aux_losses: list[Tensor] | None = None) -> Tensor:
         out: Tensor = self.w_2(self.hidden(x_TD))
         return out
 
     def hidden(self, x_TD: Tensor) -> Tensor:
         """max(0, x W_1 + b_1)"""
-        if self.activation is F.relu and kernels.serve(x_TD):
+        if self.activation is F.relu and kernels.use_kernels(x_TD):
             from manyheads.ops import linear_triton as products
 
-            return products.rectified(x_TD, self.w_1.weight, self.w_1.bias)
+            return products.linear_relu(x_TD, self.w_1.weight, self.w_1.bias)
         return self.activation(self.w_1(x_TD))
 
 
@@ -141,41 +141,41 @@ class Experts(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         assert config.experts is not None
-        self.used = config.experts_used
+        self.experts_per_token = config.experts_per_token
         self.gate = nn.Linear(config.d_model, config.experts)
         self.experts = nn.ModuleList(FeedForward(config) for _ in range(config.experts))
 
-    def forward(self, x_TD: Tensor, losses: list[Tensor] | None = None) -> Tensor:
+    def forward(self, x_TD: Tensor, aux_losses: list[Tensor] | None = None) -> Tensor:
         """`losses` receives how unequally busy the experts are."""
-        scores_TE = self.scores(x_TD)
-        highest_TN, chosen_TN = scores_TE.topk(self.used, -1)
-        if losses is not None:
-            losses.append(imbalance(scores_TE, chosen_TN))
-        out_TND = self.by_expert(x_TD, chosen_TN)
+        scores_TE = self.gate_scores(x_TD)
+        highest_TN, chosen_TN = scores_TE.topk(self.experts_per_token, -1)
+        if aux_losses is not None:
+            aux_losses.append(load_balance_loss(scores_TE, chosen_TN))
+        out_TND = self.apply_experts(x_TD, chosen_TN)
         gates_TN1 = highest_TN.softmax(-1)[..., None]
         out: Tensor = (gates_TN1 * out_TND).sum(1).to(out_TND.dtype)
         return out
 
-    def scores(self, x_TD: Tensor) -> Tensor:
+    def gate_scores(self, x_TD: Tensor) -> Tensor:
         """In full precision: a rounded gate would decide between like experts. [T, E]"""
         dtype = torch.promote_types(x_TD.dtype, torch.float32)
         with torch.autocast(x_TD.device.type, enabled=False):
             return F.linear(x_TD.to(dtype), self.gate.weight.to(dtype), self.gate.bias.to(dtype))
 
-    def by_expert(self, x_TD: Tensor, chosen_TN: Tensor) -> Tensor:
+    def apply_experts(self, x_TD: Tensor, chosen_TN: Tensor) -> Tensor:
         """What each chosen expert makes of a token: tokens are sorted by expert, so that each reads once.
 
         An expert that nobody chose reads nothing, and so has a gradient of zeros, which ranks can sum up.
         """
         order = chosen_TN.flatten().argsort(stable=True)
-        each = x_TD[:, None].expand(-1, self.used, -1).flatten(0, 1)
+        each = x_TD[:, None].expand(-1, self.experts_per_token, -1).flatten(0, 1)
         busy = chosen_TN.flatten().bincount(minlength=len(self.experts)).tolist()
-        parts = zip(self.experts, taken(each, order).split(busy), strict=True)
+        parts = zip(self.experts, gather_rows(each, order).split(busy), strict=True)
         out = torch.cat([expert(part) for expert, part in parts])
-        return taken(out, order.argsort()).view(*chosen_TN.shape, x_TD.shape[1])
+        return gather_rows(out, order.argsort()).view(*chosen_TN.shape, x_TD.shape[1])
 
 
-def imbalance(scores_TE: Tensor, chosen_TN: Tensor) -> Tensor:
+def load_balance_loss(scores_TE: Tensor, chosen_TN: Tensor) -> Tensor:
     """E sum_e f_e p_e: f the share of the choices that fell on an expert, p its mean probability.
 
     1 where all are equally busy, E where one does all the work; it pushes down what is chosen too often.
@@ -187,7 +187,7 @@ def imbalance(scores_TE: Tensor, chosen_TN: Tensor) -> Tensor:
     return found
 
 
-def feed_forward(config: ModelConfig) -> FeedForward | Experts:
+def build_feed_forward(config: ModelConfig) -> FeedForward | Experts:
     return FeedForward(config) if config.experts is None else Experts(config)
 
 
@@ -223,7 +223,7 @@ class LayerNorm(nn.LayerNorm):
         return super().forward(x_TD.to(self.weight.dtype)).to(x_TD.dtype)
 
 
-def normalization(config: ModelConfig) -> nn.Module:
+def build_norm(config: ModelConfig) -> nn.Module:
     return LayerNorm(config.d_model) if config.normalization == "layer" else BatchNorm(config.d_model)
 
 
@@ -232,30 +232,30 @@ class Residual(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.norm = normalization(config)
+        self.norm = build_norm(config)
         self.dropout = Dropout(config.dropout)
-        self.pre = config.norm == "pre"
+        self.pre_norm = config.norm == "pre"
         self.residuals = config.residuals
-        self.fuses = self.residuals and not self.pre and isinstance(self.norm, nn.LayerNorm)
+        self.fuses = self.residuals and not self.pre_norm and isinstance(self.norm, nn.LayerNorm)
 
     def forward(self, x_TD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        out: Tensor = sublayer(kernels.lowered(self.norm(x_TD)) if self.pre else x_TD)
-        if self.fuses and kernels.serve(out):
+        out: Tensor = sublayer(kernels.cast_for_autocast(self.norm(x_TD)) if self.pre_norm else x_TD)
+        if self.fuses and kernels.use_kernels(out):
             return self.fused(x_TD, out)
         out = self.dropout(out)
         if self.residuals:
             out = x_TD + out
-        if not self.pre:
+        if not self.pre_norm:
             out = self.norm(out)
         return out
 
     def fused(self, x_TD: Tensor, h_TD: Tensor) -> Tensor:
         """The same in one kernel."""
-        from manyheads.ops.add_norm_triton import add_and_normalize
+        from manyheads.ops.add_norm_triton import add_norm
 
         dropout = self.dropout.p if self.training else 0.0
         assert isinstance(self.norm, nn.LayerNorm)
-        return add_and_normalize(x_TD, h_TD, self.norm.weight, self.norm.bias, self.norm.eps, dropout)
+        return add_norm(x_TD, h_TD, self.norm.weight, self.norm.bias, self.norm.eps, dropout)
 
 
 class EncoderLayer(nn.Module):
@@ -264,19 +264,19 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.self_attention = MultiHeadAttention(config, window=config.window)
-        self.feed_forward = feed_forward(config)
-        self.around_self_attention = Residual(config)
-        self.around_feed_forward = Residual(config)
+        self.feed_forward = build_feed_forward(config)
+        self.self_attention_residual = Residual(config)
+        self.feed_forward_residual = Residual(config)
 
     def forward(
         self,
         x_SD: Tensor,
         source: Packed,
         maps: list[Tensor] | None = None,
-        losses: list[Tensor] | None = None,
+        aux_losses: list[Tensor] | None = None,
     ) -> Tensor:
-        x_SD = self.around_self_attention(x_SD, lambda x: self.self_attention(x, x, source, source, maps))
-        out: Tensor = self.around_feed_forward(x_SD, lambda x: self.feed_forward(x, losses))
+        x_SD = self.self_attention_residual(x_SD, lambda x: self.self_attention(x, x, source, source, maps))
+        out: Tensor = self.feed_forward_residual(x_SD, lambda x: self.feed_forward(x, aux_losses))
         return out
 
 
@@ -287,10 +287,10 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.self_attention = MultiHeadAttention(config, causal=True, window=config.window)
         self.cross_attention = MultiHeadAttention(config)
-        self.feed_forward = feed_forward(config)
-        self.around_self_attention = Residual(config)
-        self.around_cross_attention = Residual(config)
-        self.around_feed_forward = Residual(config)
+        self.feed_forward = build_feed_forward(config)
+        self.self_attention_residual = Residual(config)
+        self.cross_attention_residual = Residual(config)
+        self.feed_forward_residual = Residual(config)
 
     def forward(
         self,
@@ -300,31 +300,31 @@ class DecoderLayer(nn.Module):
         source: Packed,
         self_maps: list[Tensor] | None = None,
         cross_maps: list[Tensor] | None = None,
-        losses: list[Tensor] | None = None,
+        aux_losses: list[Tensor] | None = None,
     ) -> Tensor:
-        return self.sublayers(
+        return self.apply_sublayers(
             x_TD,
             lambda x: self.self_attention(x, x, target, target, self_maps),
             lambda x: self.cross_attention(x, memory_SD, target, source, cross_maps),
-            losses,
+            aux_losses,
         )
 
-    def step(self, x_RD: Tensor, cache: Cache) -> Tensor:
+    def step(self, x_RD: Tensor, cache: LayerCache) -> Tensor:
         """One new token of each row, which sees what came before it through the cache."""
-        return self.sublayers(
+        return self.apply_sublayers(
             x_RD,
-            lambda x: self.self_attention.see_the_past(x, cache),
-            lambda x: self.cross_attention.see_the_source(x, cache),
+            lambda x: self.self_attention.self_attention_step(x, cache),
+            lambda x: self.cross_attention.cross_attention_step(x, cache),
         )
 
-    def sublayers(
+    def apply_sublayers(
         self,
         x: Tensor,
-        see_the_past: Callable[[Tensor], Tensor],
-        see_the_source: Callable[[Tensor], Tensor],
-        losses: list[Tensor] | None = None,
+        self_attention: Callable[[Tensor], Tensor],
+        cross_attention: Callable[[Tensor], Tensor],
+        aux_losses: list[Tensor] | None = None,
     ) -> Tensor:
-        x = self.around_self_attention(x, see_the_past)
-        x = self.around_cross_attention(x, see_the_source)
-        out: Tensor = self.around_feed_forward(x, lambda x: self.feed_forward(x, losses))
+        x = self.self_attention_residual(x, self_attention)
+        x = self.cross_attention_residual(x, cross_attention)
+        out: Tensor = self.feed_forward_residual(x, lambda x: self.feed_forward(x, aux_losses))
         return out

@@ -11,47 +11,47 @@ from manyheads.config import ModelConfig
 from manyheads.errors import DataError
 
 
-def sinusoids(positions: Tensor, d_model: int) -> Tensor:
+def sinusoidal_encoding(positions: Tensor, d_model: int) -> Tensor:
     """The encoding of each position, sines and cosines interleaved. [..., d_model] float64"""
     even = torch.arange(0, d_model, 2, device=positions.device, dtype=torch.float64)
     angles = positions[..., None] / 10000 ** (even / d_model)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
 
 
-def positional_encoding(config: ModelConfig) -> "Sinusoids | LearnedPositions | None":
+def build_positional_encoding(config: ModelConfig) -> "SinusoidalPositions | LearnedPositions | None":
     if config.positions == "none":
         return None
     if config.positions == "learned":
-        return LearnedPositions(config.learned_length, config.d_model)
-    return Sinusoids(config.d_model)
+        return LearnedPositions(config.max_positions, config.d_model)
+    return SinusoidalPositions(config.d_model)
 
 
-class Sinusoids(nn.Module):
+class SinusoidalPositions(nn.Module):
     """Positions of any length, computed and never stored."""
 
     def __init__(self, d_model: int):
         super().__init__()
         self.d_model = d_model
 
-    def forward(self, positions_T: Tensor, longest: int, dtype: torch.dtype) -> Tensor:
+    def forward(self, positions_T: Tensor, max_length: int, dtype: torch.dtype) -> Tensor:
         """For tokens that stand at these positions, all of them below `longest`. [T, d_model]"""
-        if len(positions_T) <= longest:
-            return sinusoids(positions_T, self.d_model).to(dtype)
-        table = sinusoids(torch.arange(longest, device=positions_T.device), self.d_model)
+        if len(positions_T) <= max_length:
+            return sinusoidal_encoding(positions_T, self.d_model).to(dtype)
+        table = sinusoidal_encoding(torch.arange(max_length, device=positions_T.device), self.d_model)
         return table.to(dtype)[positions_T]
 
 
 class LearnedPositions(nn.Module):
     """A vector learned for each position (Table 3, row E), up to a length that the config sets."""
 
-    def __init__(self, length: int, d_model: int):
+    def __init__(self, max_positions: int, d_model: int):
         super().__init__()
-        self.table = nn.Embedding(length, d_model)
+        self.table = nn.Embedding(max_positions, d_model)
 
-    def forward(self, positions_T: Tensor, longest: int, dtype: torch.dtype) -> Tensor:
-        if longest > self.table.num_embeddings:
+    def forward(self, positions_T: Tensor, max_length: int, dtype: torch.dtype) -> Tensor:
+        if max_length > self.table.num_embeddings:
             raise DataError(
-                f"sentences of up to {longest} tokens, but learned positions reach "
+                f"sentences of up to {max_length} tokens, but learned positions reach "
                 f"{self.table.num_embeddings}: shorten them, raise model.learned_length, "
                 f'or set model.positions = "sinusoid"'
             )

@@ -15,29 +15,29 @@ from torch.autograd.function import once_differentiable
 
 from manyheads.ops.linear_triton import remember_sum
 
-PROGRAMS = 1056  # of a backward pass, each with sums of its own: eight to each multiprocessor of an H200
-NUMBERS = 1024  # that a program holds at once
-WARPS = 2
+BACKWARD_PROGRAMS = 1056  # of a backward pass, each with sums of its own: eight to each multiprocessor of an H200
+BLOCK_SIZE = 1024  # that a program holds at once
+NUM_WARPS = 2
 
 
-def add_and_normalize(
-    x_TD: Tensor, h_TD: Tensor, gain_D: Tensor, bias_D: Tensor, epsilon: float, dropout: float
+def add_norm(
+    x_TD: Tensor, h_TD: Tensor, weight_D: Tensor, bias_D: Tensor, eps: float, dropout: float
 ) -> Tensor:
     """LayerNorm(x + Dropout(h)), in the dtype of h. [T, D]"""
-    seed = new_seed(h_TD.device, dropout)
-    found = _AddAndNormalize.apply(x_TD, h_TD, gain_D, bias_D, seed, epsilon, dropout)
+    seed = dropout_seed(h_TD.device, dropout)
+    found = _AddNorm.apply(x_TD, h_TD, weight_D, bias_D, seed, eps, dropout)
     assert isinstance(found, Tensor)
     return found
 
 
-def new_seed(device: torch.device, dropout: float) -> Tensor:
+def dropout_seed(device: torch.device, dropout: float) -> Tensor:
     """Two random words out of torch's generator, so that its seed decides what is dropped; or any two."""
     if dropout == 0:
         return torch.empty(2, dtype=torch.int32, device=device)
     return torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32, device=device)
 
 
-class _AddAndNormalize(torch.autograd.Function):
+class _AddNorm(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
@@ -54,11 +54,11 @@ class _AddAndNormalize(torch.autograd.Function):
         y, total = torch.empty_like(h), torch.empty_like(h)
         mean, deviation = (torch.empty(count, dtype=torch.float32, device=h.device) for _ in range(2))
         block = triton.next_power_of_2(width)
-        rows = max(1, NUMBERS // block)
-        residual_forward[(triton.cdiv(count, rows),)](
+        rows = max(1, BLOCK_SIZE // block)
+        add_norm_forward[(triton.cdiv(count, rows),)](
             *(x, h, gain, bias, seed, y, total, mean, deviation, count, epsilon, dropout),
             *(width, block, rows, dropout > 0),
-            num_warps=WARPS,
+            num_warps=NUM_WARPS,
         )
         ctx.save_for_backward(total, mean, deviation, gain, seed)
         ctx.dropout, ctx.x_dtype = dropout, x.dtype
@@ -70,15 +70,15 @@ class _AddAndNormalize(torch.autograd.Function):
         total, mean, deviation, gain, seed = ctx.saved_tensors
         count, width = total.shape
         block = triton.next_power_of_2(width)
-        rows = max(1, NUMBERS // block)
-        programs = min(PROGRAMS, triton.cdiv(count, rows))
+        rows = max(1, BLOCK_SIZE // block)
+        programs = min(BACKWARD_PROGRAMS, triton.cdiv(count, rows))
         d_h = torch.empty_like(total)
         d_x = torch.empty_like(total, dtype=ctx.x_dtype)
         sums = torch.empty(3, programs, width, dtype=torch.float32, device=total.device)
-        residual_backward[(programs,)](
+        add_norm_backward[(programs,)](
             *(d_y.contiguous(), total, mean, deviation, gain, seed, d_x, d_h, *sums, count),
             *(ctx.dropout, width, block, rows, ctx.dropout > 0),
-            num_warps=WARPS,
+            num_warps=NUM_WARPS,
         )
         d_gain, d_bias, sum_of_d_h = sums.sum(1)
         remember_sum(d_h, sum_of_d_h)
@@ -86,7 +86,7 @@ class _AddAndNormalize(torch.autograd.Function):
 
 
 @triton.jit
-def mixed(x):
+def mix_bits(x):
     """A number of 32 bits stirred so that each bit of it decides about every other (MurmurHash3's end)."""
     x ^= x >> 16
     x *= 0x85EBCA6B
@@ -97,16 +97,16 @@ def mixed(x):
 
 
 @triton.jit
-def kept(seed, places, dropout):
+def dropout_mask(seed, offsets, dropout):
     """Which places are not dropped: a function of the seed's two words and the place."""
     first = tl.load(seed).to(tl.uint32, bitcast=True)
     second = tl.load(seed + 1).to(tl.uint32, bitcast=True)
-    chance = mixed(mixed(places.to(tl.uint32) ^ first) + second)
+    chance = mix_bits(mix_bits(offsets.to(tl.uint32) ^ first) + second)
     return (chance >> 8).to(tl.float32) * (1.0 / 16777216.0) >= dropout
 
 
 @triton.jit
-def residual_forward(
+def add_norm_forward(
     x, h, gain, bias, seed, y, total, mean, deviation, count, epsilon, dropout,
     D: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
@@ -115,7 +115,7 @@ def residual_forward(
     places = rows[:, None] * D + columns[None, :]
     added = tl.load(h + places, mask=there, other=0.0).to(tl.float32)
     if DROPS:
-        added = tl.where(kept(seed, places, dropout), added / (1 - dropout), 0.0)
+        added = tl.where(dropout_mask(seed, places, dropout), added / (1 - dropout), 0.0)
     summed = tl.load(x + places, mask=there, other=0.0).to(tl.float32) + added
     center = tl.sum(summed, 1) / D
     apart = tl.where((columns < D)[None, :], summed - center[:, None], 0.0)
@@ -130,7 +130,7 @@ def residual_forward(
 
 
 @triton.jit
-def residual_backward(
+def add_norm_backward(
     d_y, total, mean, deviation, gain, seed, d_x, d_h, d_gain, d_bias, sum_of_d_h, count, dropout,
     D: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
@@ -158,7 +158,7 @@ def residual_backward(
         back = (pushed - level[:, None] - normal * along[:, None]) * inverse[:, None]
         tl.store(d_x + places, back.to(d_x.dtype.element_ty), mask=there)
         if DROPS:
-            back = tl.where(kept(seed, places, dropout), back / (1 - dropout), 0.0)
+            back = tl.where(dropout_mask(seed, places, dropout), back / (1 - dropout), 0.0)
         tl.store(d_h + places, back.to(d_h.dtype.element_ty), mask=there)
         h_sum += tl.where(there, back, 0.0)
     tl.store(d_gain + program * D + columns, tl.sum(gain_sum, 0), mask=inside)

@@ -21,20 +21,20 @@ from torch.autograd.function import once_differentiable
 from manyheads.packed import Packed
 
 LOG2_E = tl.constexpr(math.log2(math.e))  # kernels know powers of 2
-WARPS, STAGES = 4, 2  # of every launch
+NUM_WARPS, NUM_STAGES = 4, 2  # of every launch
 
 
 @dataclass(frozen=True)
-class Spans:
+class TokenRanges:
     """What each token may see: [first, last) of the other side."""
 
-    first: Tensor  # [T] int32
-    last: Tensor  # [T] int32
+    start: Tensor  # [T] int32
+    end: Tensor  # [T] int32
 
     @classmethod
-    def among(cls, tokens: Packed, others: Packed, back: int | None, ahead: int | None) -> "Spans":
+    def within_sentence(cls, tokens: Packed, others: Packed, back: int | None, ahead: int | None) -> "TokenRanges":
         """Of each token the other text's same sentence, so many places back and ahead; None: all of it."""
-        sentence_T = tokens.sentence_of
+        sentence_T = tokens.sentence_ids
         first, last = others.offsets[sentence_T], others.offsets[sentence_T + 1]
         here = torch.arange(len(first), dtype=torch.int32, device=first.device)
         if back is not None:
@@ -45,42 +45,42 @@ class Spans:
 
 
 @dataclass(frozen=True)
-class Sight:
+class AttentionBounds:
     """Who sees whom, from both sides."""
 
-    keys_of_queries: Spans
-    queries_of_keys: Spans
+    key_ranges: TokenRanges
+    query_ranges: TokenRanges
 
     @classmethod
-    def between(cls, queries: Packed, keys: Packed, causal: bool, window: int | None) -> "Sight":
+    def compute(cls, queries: Packed, keys: Packed, causal: bool, window: int | None) -> "AttentionBounds":
         reach = None if window is None else window // 2
         ahead = 0 if causal else reach
-        return cls(Spans.among(queries, keys, reach, ahead), Spans.among(keys, queries, ahead, reach))
+        return cls(TokenRanges.within_sentence(queries, keys, reach, ahead), TokenRanges.within_sentence(keys, queries, ahead, reach))
 
 
-def attend_spans(q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, sight: Sight, scale: float) -> Tensor:
+def varlen_attention(q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, bounds: AttentionBounds, scale: float) -> Tensor:
     """softmax(scale Q K^T) V over the keys that each query sees. [T, H, V]"""
-    found = _Attend.apply(q_THK, k_SHK, v_SHV, sight, scale)
+    found = _VarlenAttention.apply(q_THK, k_SHK, v_SHV, bounds, scale)
     assert isinstance(found, Tensor)
     return found
 
 
-class _Attend(torch.autograd.Function):
+class _VarlenAttention(torch.autograd.Function):
     """Keeps the logarithm of each softmax's sum, and computes the weights anew for the gradients."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, sight: Sight, scale: float) -> Tensor:
-        q, k, v = laid_out(q), laid_out(k), laid_out(v)
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, sight: AttentionBounds, scale: float) -> Tensor:
+        q, k, v = with_adjacent_heads(q), with_adjacent_heads(k), with_adjacent_heads(v)
         heads, d_v = v.shape[1:]
         out = v.new_empty(len(q), heads, d_v)
         log_sums = torch.empty(heads, len(q), dtype=torch.float32, device=q.device)
-        spans, tile = sight.keys_of_queries, tile_for(q, v)
-        attend_forward[(triton.cdiv(len(q), tile.queries), heads)](
-            *(q, k, v, out, log_sums, spans.first, spans.last, scale, len(q)),
+        spans, tile = sight.key_ranges, choose_tile(q, v)
+        attention_forward[(triton.cdiv(len(q), tile.queries), heads)](
+            *(q, k, v, out, log_sums, spans.start, spans.end, scale, len(q)),
             *(q.stride(0), k.stride(0), v.stride(0), out.stride(0)),
-            *tile.arguments(q, v),
-            num_warps=WARPS,
-            num_stages=STAGES,
+            *tile.kernel_shapes(q, v),
+            num_warps=NUM_WARPS,
+            num_stages=NUM_STAGES,
         )
         ctx.save_for_backward(q, k, v, out, log_sums)
         ctx.sight, ctx.scale = sight, scale
@@ -90,26 +90,26 @@ class _Attend(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, out, log_sums = ctx.saved_tensors
-        sight: Sight = ctx.sight
-        heads, d_out = v.shape[1], laid_out(d_out)
-        d_q, d_k, d_v = gradients_side_by_side(q, k, v)
+        sight: AttentionBounds = ctx.sight
+        heads, d_out = v.shape[1], with_adjacent_heads(d_out)
+        d_q, d_k, d_v = allocate_gradients(q, k, v)
         deltas = torch.empty_like(log_sums)
-        spans, tile = sight.keys_of_queries, tile_for(q, v)
-        attend_backward_queries[(triton.cdiv(len(q), tile.queries), heads)](
-            *(q, k, v, out, d_out, log_sums, deltas, d_q, spans.first, spans.last, ctx.scale, len(q)),
+        spans, tile = sight.key_ranges, choose_tile(q, v)
+        attention_backward_queries[(triton.cdiv(len(q), tile.queries), heads)](
+            *(q, k, v, out, d_out, log_sums, deltas, d_q, spans.start, spans.end, ctx.scale, len(q)),
             *(one.stride(0) for one in (q, k, v, out, d_out, d_q)),
-            *tile.arguments(q, v),
-            num_warps=WARPS,
-            num_stages=STAGES,
+            *tile.kernel_shapes(q, v),
+            num_warps=NUM_WARPS,
+            num_stages=NUM_STAGES,
         )
-        spans, tile = sight.queries_of_keys, replace(tile, queries=32)
-        attend_backward_keys[(triton.cdiv(len(k), tile.keys), heads)](
-            *(q, k, v, d_out, log_sums, deltas, d_k, d_v, spans.first, spans.last, ctx.scale),
+        spans, tile = sight.query_ranges, replace(tile, queries=32)
+        attention_backward_keys[(triton.cdiv(len(k), tile.keys), heads)](
+            *(q, k, v, d_out, log_sums, deltas, d_k, d_v, spans.start, spans.end, ctx.scale),
             *(len(q), len(k)),
             *(one.stride(0) for one in (q, k, v, d_out, d_k, d_v)),
-            *tile.arguments(q, v),
-            num_warps=WARPS,
-            num_stages=STAGES,
+            *tile.kernel_shapes(q, v),
+            num_warps=NUM_WARPS,
+            num_stages=NUM_STAGES,
         )
         return d_q, d_k, d_v, None, None
 
@@ -121,32 +121,32 @@ class Tile:
     queries: int
     keys: int
 
-    def arguments(self, q: Tensor, v: Tensor) -> tuple[int, ...]:
+    def kernel_shapes(self, q: Tensor, v: Tensor) -> tuple[int, ...]:
         """d_k, d_v, and the powers of two around them: the shapes that a kernel is compiled for."""
         widths = (q.shape[-1], v.shape[-1])
         return *widths, *(max(16, triton.next_power_of_2(width)) for width in widths), self.queries, self.keys
 
 
-def tile_for(q: Tensor, v: Tensor) -> Tile:
+def choose_tile(q: Tensor, v: Tensor) -> Tile:
     """What was the fastest on an H200, or fits where heads are wide."""
     narrow = max(q.shape[-1], v.shape[-1]) <= 64
     return Tile(64, 64) if narrow and q.element_size() == 2 else Tile(32, 32)
 
 
-def laid_out(x_THK: Tensor) -> Tensor:
+def with_adjacent_heads(x_THK: Tensor) -> Tensor:
     """With the heads of a token side by side in memory; tokens may lie further apart."""
     packed = x_THK.stride(-1) == 1 and x_THK.stride(-2) == x_THK.shape[-1]
     return x_THK if packed else x_THK.contiguous()
 
 
-def gradients_side_by_side(q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
+def allocate_gradients(q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
     """Room for the gradients: what one product made side by side, they are in one piece too."""
     if len(q) == len(k) and q.untyped_storage().data_ptr() == k.untyped_storage().data_ptr():
-        return side_by_side([q, k, v])
-    return [*side_by_side([q]), *side_by_side([k, v])]
+        return allocate_adjacent([q, k, v])
+    return [*allocate_adjacent([q]), *allocate_adjacent([k, v])]
 
 
-def side_by_side(tensors: list[Tensor]) -> list[Tensor]:
+def allocate_adjacent(tensors: list[Tensor]) -> list[Tensor]:
     widths = [one.shape[1] * one.shape[2] for one in tensors]
     room = tensors[0].new_empty(len(tensors[0]), sum(widths))
     return [
@@ -171,7 +171,7 @@ def store_tile(base, rows, stride, head, width, kept, values, WIDTH: tl.constexp
 
 
 @triton.jit
-def load_spans(first, last, rows, kept):
+def load_ranges(first, last, rows, kept):
     """The spans of some tokens, and the range that holds them all; who is not kept sees nothing."""
     begin = tl.load(first + rows, mask=kept, other=2147483647)
     end = tl.load(last + rows, mask=kept, other=0)
@@ -179,7 +179,7 @@ def load_spans(first, last, rows, kept):
 
 
 @triton.jit
-def attend_forward(
+def attention_forward(
     q, k, v, out, log_sums, first, last, scale, T, stride_q, stride_k, stride_v, stride_out,
     D_K: tl.constexpr, D_V: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
     QUERIES: tl.constexpr, KEYS: tl.constexpr,
@@ -187,7 +187,7 @@ def attend_forward(
     """Equation (1) over spans, the softmax built up from one tile of keys to the next."""
     rows, head = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES), tl.program_id(1)
     there = rows < T
-    begin, end, low, high = load_spans(first, last, rows, there)
+    begin, end, low, high = load_ranges(first, last, rows, there)
     q_tile = load_tile(q, rows, stride_q, head, D_K, there, K)
     greatest = tl.full([QUERIES], float("-inf"), tl.float32)
     total = tl.zeros([QUERIES], tl.float32)
@@ -215,7 +215,7 @@ def attend_forward(
 
 
 @triton.jit
-def attend_backward_queries(
+def attention_backward_queries(
     q, k, v, out, d_out, log_sums, deltas, d_q, first, last, scale, T,
     stride_q, stride_k, stride_v, stride_out, stride_d_out, stride_d_q,
     D_K: tl.constexpr, D_V: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
@@ -224,7 +224,7 @@ def attend_backward_queries(
     """dQ = scale dS K, where dS = P (dP - delta), dP = dO V^T and delta = sum(dO O), kept for the keys."""
     rows, head = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES), tl.program_id(1)
     there = rows < T
-    begin, end, low, high = load_spans(first, last, rows, there)
+    begin, end, low, high = load_ranges(first, last, rows, there)
     q_tile = load_tile(q, rows, stride_q, head, D_K, there, K)
     out_tile = load_tile(out, rows, stride_out, head, D_V, there, V)
     d_out_tile = load_tile(d_out, rows, stride_d_out, head, D_V, there, V)
@@ -246,7 +246,7 @@ def attend_backward_queries(
 
 
 @triton.jit
-def attend_backward_keys(
+def attention_backward_keys(
     q, k, v, d_out, log_sums, deltas, d_k, d_v, first, last, scale, T, S,
     stride_q, stride_k, stride_v, stride_d_out, stride_d_k, stride_d_v,
     D_K: tl.constexpr, D_V: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
@@ -255,7 +255,7 @@ def attend_backward_keys(
     """dV = P^T dO and dK = scale dS^T Q: the same, seen from the keys."""
     rows, head = tl.program_id(0) * KEYS + tl.arange(0, KEYS), tl.program_id(1)
     there = rows < S
-    begin, end, low, high = load_spans(first, last, rows, there)
+    begin, end, low, high = load_ranges(first, last, rows, there)
     k_tile = load_tile(k, rows, stride_k, head, D_K, there, K)
     v_tile = load_tile(v, rows, stride_v, head, D_V, there, V)
     found_k = tl.zeros([KEYS, K], tl.float32)

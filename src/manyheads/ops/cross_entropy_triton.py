@@ -10,15 +10,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from manyheads.ops.dispatch import IGNORED
+from manyheads.ops.dispatch import IGNORE_INDEX
 
-WORDS = 8192  # that a program reads at once, of all readings
-WARPS = 16
-NEXT_TO_NOTHING = tl.constexpr(-1e30)
+BLOCK_SIZE = 8192  # that a program reads at once, of all readings
+NUM_WARPS = 16
+LARGE_NEGATIVE = tl.constexpr(-1e30)
 
 
 def cross_entropy_(
-    logits_MTK: Tensor, labels_T: Tensor, smoothing: tuple[float, float], agreement: float = 0.0
+    logits_MTK: Tensor, labels_T: Tensor, smoothing: tuple[float, float], r_drop: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """The loss and the negative log-likelihood of each token, [T]; logits become the gradient by them.
 
@@ -26,19 +26,19 @@ def cross_entropy_(
     """
     loss_T, nll_T = torch.empty(2, len(labels_T), dtype=torch.float32, device=logits_MTK.device)
     readings, _, words = logits_MTK.shape
-    block = min(WORDS // readings, triton.next_power_of_2(words))
+    block = min(BLOCK_SIZE // readings, triton.next_power_of_2(words))
     of_row = logits_MTK, labels_T, loss_T, nll_T
     if readings == 1:
         cross_entropy_row[(len(labels_T),)](
             *(*of_row, logits_MTK.stride(1), *smoothing, words),
-            *(IGNORED, block),
-            num_warps=WARPS,
+            *(IGNORE_INDEX, block),
+            num_warps=NUM_WARPS,
         )
     else:
-        cross_entropy_of_two_rows[(len(labels_T),)](
-            *(*of_row, *logits_MTK.stride()[:2], *smoothing, agreement, words),
-            *(IGNORED, block),
-            num_warps=WARPS,
+        cross_entropy_r_drop_row[(len(labels_T),)](
+            *(*of_row, *logits_MTK.stride()[:2], *smoothing, r_drop, words),
+            *(IGNORE_INDEX, block),
+            num_warps=NUM_WARPS,
         )
     return loss_T, nll_T
 
@@ -77,14 +77,14 @@ def cross_entropy_row(
 
 
 @triton.jit
-def load_row(row, columns, words):
+def load_logits(row, columns, words):
     """Some logits; those beyond the last word are as good as -inf, and can be subtracted."""
     there = columns < words
-    return tl.where(there, tl.load(row + columns, mask=there, other=0.0).to(tl.float32), NEXT_TO_NOTHING)
+    return tl.where(there, tl.load(row + columns, mask=there, other=0.0).to(tl.float32), LARGE_NEGATIVE)
 
 
 @triton.jit
-def cross_entropy_of_two_rows(
+def cross_entropy_r_drop_row(
     logits, labels, loss, nll, stride_reading, stride, a, b, c, words,
     IGNORED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -100,8 +100,8 @@ def cross_entropy_of_two_rows(
     apart_p, apart_q = 0.0, 0.0  # sums of exp(x - most_p) (x - y) and of exp(y - most_q) (y - x)
     for start in range(0, words, BLOCK):
         columns = start + tl.arange(0, BLOCK)
-        x = load_row(one, columns, words)
-        y = load_row(two, columns, words)
+        x = load_logits(one, columns, words)
+        y = load_logits(two, columns, words)
         apart = x - y
         now_p, now_q = tl.maximum(most_p, tl.max(x)), tl.maximum(most_q, tl.max(y))
         shrink_p, shrink_q = tl.exp(most_p - now_p), tl.exp(most_q - now_q)
@@ -123,8 +123,8 @@ def cross_entropy_of_two_rows(
     tl.debug_barrier()  # the right word's logits are read before they are written over
     for start in range(0, words, BLOCK):
         columns = start + tl.arange(0, BLOCK)
-        x = load_row(one, columns, words)
-        y = load_row(two, columns, words)
+        x = load_logits(one, columns, words)
+        y = load_logits(two, columns, words)
         p, q = tl.exp(x - log_p), tl.exp(y - log_q)
         apart = (x - log_p) - (y - log_q)
         wanted = b + tl.where(columns == label, a, 0.0)

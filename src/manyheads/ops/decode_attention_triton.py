@@ -15,17 +15,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-KEYS = 32  # that a program looks at together
-WARPS = 2
+BLOCK_KEYS = 32  # that a program looks at together
+NUM_WARPS = 2
 
 
-def attend_past(
+def decode_self_attention(
     q_RHK: Tensor,
     k_RHK: Tensor,
     v_RHV: Tensor,
     keys_RLHK: Tensor,
     values_RLHV: Tensor,
-    origins_RL: Tensor,
+    ancestors_RL: Tensor,
     lengths_R: Tensor,
     scale: float,
     window: int | None,
@@ -33,40 +33,40 @@ def attend_past(
     """What each row gathers of its past and of its newest token, which is put behind the past. [R, H, V]"""
     out = torch.empty_like(v_RHV, memory_format=torch.contiguous_format)
     reach = keys_RLHK.shape[1] if window is None else window // 2
-    attend_past_row[(len(q_RHK), q_RHK.shape[1])](
-        *(q_RHK, k_RHK, v_RHV, keys_RLHK, values_RLHV, out, origins_RL, lengths_R),
+    self_attention_row[(len(q_RHK), q_RHK.shape[1])](
+        *(q_RHK, k_RHK, v_RHV, keys_RLHK, values_RLHV, out, ancestors_RL, lengths_R),
         *(scale * math.log2(math.e), reach, keys_RLHK.shape[1]),
         *(one.stride(0) for one in (q_RHK, k_RHK, v_RHV, out)),
         *(keys_RLHK.stride(1), values_RLHV.stride(1)),
-        *widths(q_RHK, v_RHV),
-        num_warps=WARPS,
+        *kernel_shapes(q_RHK, v_RHV),
+        num_warps=NUM_WARPS,
     )
     return out
 
 
-def attend_source(
-    q_RHK: Tensor, keys_SHK: Tensor, values_SHV: Tensor, first_B: Tensor, lengths_B: Tensor, scale: float
+def decode_cross_attention(
+    q_RHK: Tensor, keys_SHK: Tensor, values_SHV: Tensor, starts_B: Tensor, lengths_B: Tensor, scale: float
 ) -> Tensor:
     """What each row gathers of its sentence's source: so many tokens from its first on. [R, H, V]"""
     out = values_SHV.new_empty(len(q_RHK), *values_SHV.shape[1:])
-    attend_source_row[(len(q_RHK), q_RHK.shape[1])](
-        *(q_RHK, keys_SHK, values_SHV, out, first_B, lengths_B),
-        *(scale * math.log2(math.e), len(q_RHK) // len(first_B)),
+    cross_attention_row[(len(q_RHK), q_RHK.shape[1])](
+        *(q_RHK, keys_SHK, values_SHV, out, starts_B, lengths_B),
+        *(scale * math.log2(math.e), len(q_RHK) // len(starts_B)),
         *(one.stride(0) for one in (q_RHK, keys_SHK, values_SHV, out)),
-        *widths(q_RHK, values_SHV),
-        num_warps=WARPS,
+        *kernel_shapes(q_RHK, values_SHV),
+        num_warps=NUM_WARPS,
     )
     return out
 
 
-def widths(q_RHK: Tensor, v_RHV: Tensor) -> tuple[int, ...]:
+def kernel_shapes(q_RHK: Tensor, v_RHV: Tensor) -> tuple[int, ...]:
     """d_k, d_v, and the powers of two around them."""
     exact = q_RHK.shape[-1], v_RHV.shape[-1]
-    return *exact, *map(triton.next_power_of_2, exact), KEYS
+    return *exact, *map(triton.next_power_of_2, exact), BLOCK_KEYS
 
 
 @triton.jit
-def gather_tile(q_row, keys, values, places, there, head, stride_k, stride_v, greatest, total, gathered,
+def accumulate_tile(q_row, keys, values, places, there, head, stride_k, stride_v, greatest, total, gathered,
     D_K: tl.constexpr, D_V: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
 ):  # fmt: skip
     """The softmax and what it gathers, built up by some more keys; q is already scaled."""
@@ -86,7 +86,7 @@ def gather_tile(q_row, keys, values, places, there, head, stride_k, stride_v, gr
 
 
 @triton.jit
-def attend_past_row(
+def self_attention_row(
     q, k, v, keys, values, out, origins, lengths, scale, reach, slots,
     stride_q, stride_new_k, stride_new_v, stride_out, stride_k, stride_v,
     D_K: tl.constexpr, D_V: tl.constexpr, K: tl.constexpr, V: tl.constexpr, KEYS: tl.constexpr,
@@ -110,7 +110,7 @@ def attend_past_row(
         columns = start + tl.arange(0, KEYS)
         there = columns < length
         places = tl.load(origins + row * slots + columns, mask=there, other=0).to(tl.int64) * slots + columns
-        greatest, total, gathered = gather_tile(
+        greatest, total, gathered = accumulate_tile(
             q_row, keys, values, places, there, head, stride_k, stride_v, greatest, total, gathered,
             D_K, D_V, K, V,
         )  # fmt: skip
@@ -118,7 +118,7 @@ def attend_past_row(
 
 
 @triton.jit
-def attend_source_row(
+def cross_attention_row(
     q, keys, values, out, first, lengths, scale, width,
     stride_q, stride_k, stride_v, stride_out,
     D_K: tl.constexpr, D_V: tl.constexpr, K: tl.constexpr, V: tl.constexpr, KEYS: tl.constexpr,
@@ -134,7 +134,7 @@ def attend_source_row(
     gathered = tl.zeros([V], tl.float32)
     for start in range(0, length, KEYS):
         columns = start + tl.arange(0, KEYS)
-        greatest, total, gathered = gather_tile(
+        greatest, total, gathered = accumulate_tile(
             q_row, keys, values, begin + columns, columns < length, head, stride_k, stride_v,
             greatest, total, gathered, D_K, D_V, K, V,
         )  # fmt: skip

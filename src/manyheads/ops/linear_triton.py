@@ -14,28 +14,28 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-ROWS, COLUMNS = 32, 128  # of a tile
+BLOCK_ROWS, BLOCK_COLUMNS = 32, 128  # of a tile
 STRIPES = 64  # that the tokens are divided into, each with sums of its own
 
 
-def affine(x_TD: Tensor, weight_FD: Tensor, bias_F: Tensor) -> Tensor:
+def linear(x_TD: Tensor, weight_FD: Tensor, bias_F: Tensor) -> Tensor:
     """x W^T + b in the dtype of x. [T, F]"""
-    return _product(x_TD, weight_FD, bias_F, False)
+    return _apply_linear(x_TD, weight_FD, bias_F, False)
 
 
-def rectified(x_TD: Tensor, weight_FD: Tensor, bias_F: Tensor) -> Tensor:
+def linear_relu(x_TD: Tensor, weight_FD: Tensor, bias_F: Tensor) -> Tensor:
     """max(0, x W^T + b) in the dtype of x. [T, F]"""
-    return _product(x_TD, weight_FD, bias_F, True)
+    return _apply_linear(x_TD, weight_FD, bias_F, True)
 
 
-def _product(x: Tensor, weight: Tensor, bias: Tensor, rectifies: bool) -> Tensor:
+def _apply_linear(x: Tensor, weight: Tensor, bias: Tensor, rectifies: bool) -> Tensor:
     dtype = x.dtype
-    found = _Product.apply(x, weight.to(dtype), bias.to(dtype), rectifies)
+    found = _Linear.apply(x, weight.to(dtype), bias.to(dtype), rectifies)
     assert isinstance(found, Tensor)
     return found
 
 
-class _Product(torch.autograd.Function):
+class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, rectifies: bool) -> Tensor:
         product = torch._addmm_activation if rectifies else torch.addmm
@@ -49,18 +49,18 @@ class _Product(torch.autograd.Function):
         x, weight, out = ctx.saved_tensors
         d_product, d_bias = d_out, known_sum(d_out) if out is None else None
         if d_bias is None:
-            d_product, d_bias = sum_and_close(d_out.contiguous(), out)
+            d_product, d_bias = relu_backward_and_sum(d_out.contiguous(), out)
         return d_product @ weight, d_product.T @ x, d_bias.to(weight.dtype), None
 
 
-def sum_and_close(d_out_TF: Tensor, out_TF: Tensor | None) -> tuple[Tensor, Tensor]:
+def relu_backward_and_sum(d_out_TF: Tensor, out_TF: Tensor | None) -> tuple[Tensor, Tensor]:
     """The gradient where something came out (of a maximum, or everywhere), and its sum over tokens."""
     count, width = d_out_TF.shape
     d_product = d_out_TF if out_TF is None else torch.empty_like(d_out_TF)
     sums = torch.empty(STRIPES, width, dtype=torch.float32, device=d_out_TF.device)
-    product_backward[(triton.cdiv(width, COLUMNS), STRIPES)](
+    linear_backward[(triton.cdiv(width, BLOCK_COLUMNS), STRIPES)](
         *(d_out_TF, d_out_TF if out_TF is None else out_TF, d_product, sums, count, width),
-        *(out_TF is not None, ROWS, COLUMNS),
+        *(out_TF is not None, BLOCK_ROWS, BLOCK_COLUMNS),
     )
     return d_product, sums.sum(0)
 
@@ -75,7 +75,7 @@ def known_sum(gradient_TF: Tensor) -> Tensor | None:
 
 
 @triton.jit
-def product_backward(
+def linear_backward(
     d_out, out, d_product, sums, count, width,
     CLOSES: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip

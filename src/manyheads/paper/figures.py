@@ -32,7 +32,7 @@ from manyheads.look.attention_data import Maps, colors, in_words, is_word, stack
 from manyheads.look.figures import drawing, fonts_for, lines_figure, saved
 from manyheads.look.measures import Array, likenesses, links
 from manyheads.paper.report import Table, Value, where_measured, write_report
-from manyheads.progress import Tell
+from manyheads.progress import ReportProgress
 from manyheads.translator import Translator, load
 
 SENTENCES = 300  # that are looked at
@@ -105,7 +105,7 @@ class Chosen:
 # ---- looking at many sentences
 
 
-def looked_at(translator: Translator, sentences: Iterable[str], most: int, tell: Tell) -> list[Seen]:
+def looked_at(translator: Translator, sentences: Iterable[str], most: int, tell: ReportProgress) -> list[Seen]:
     """The first so many that are neither too short nor too long."""
     fitting = list(islice((one for one in sentences if fits(one)), most))
     if not fitting:
@@ -280,7 +280,7 @@ def sentences_of(text: Path, translator: Translator) -> Iterator[str]:
     try:
         with text.open(encoding="utf-8-sig") as lines:
             for line in lines:
-                yield from translator.sentences(line)
+                yield from translator.split_sentences(line)
     except UnicodeDecodeError:
         raise DataError(f"{text}: not UTF-8; convert it, for example with iconv") from None
     except OSError as fault:
@@ -327,7 +327,7 @@ def figures(
     command: str = "manyheads paper figures",
     device: str | None = None,
     sentences: int = SENTENCES,
-    tell: Tell = lambda stage, done, total: None,
+    tell: ReportProgress = lambda stage, done, total: None,
 ) -> Outcome:
     """Finds the heads like those of Figures 3, 4 and 5, draws them, and reports by which measures."""
     if model is None:

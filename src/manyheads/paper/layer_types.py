@@ -19,11 +19,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyheads.config import ModelConfig
-from manyheads.model.attention import Rule, attend
-from manyheads.model.baselines.bytenet import Block
+from manyheads.model.attention import AttentionSpec, attend
+from manyheads.model.baselines.bytenet import ByteNetBlock
 from manyheads.model.baselines.convolution import Convolution
 from manyheads.model.baselines.convs2s import GatedConvolution
-from manyheads.model.baselines.recurrent import Recurrence, plain_cell
+from manyheads.model.baselines.recurrent import RecurrentLayer, rnn_cell
 from manyheads.model.layers import MultiHeadAttention
 from manyheads.packed import Packed
 
@@ -81,12 +81,12 @@ def text_of(size: Size) -> Packed:
 def attention(size: Size, *, window: int | None = None, path: str | None = None) -> Work:
     heads, text = heads_of(size.d), text_of(size)
     q_THK, k_THK, v_THK = torch.randn(3, size.batch * size.n, heads, size.d // heads)
-    rule = Rule(window=window)
+    rule = AttentionSpec(window=window)
     if window is not None and not q_THK.is_cuda:
         path = "banded"  # at any size: the door would take short sentences another way
     return Work(
         (q_THK, k_THK, v_THK),
-        lambda: attend(q_THK, k_THK, v_THK, text, text, rule, path=path),  # type: ignore[arg-type]
+        lambda: attend(q_THK, k_THK, v_THK, text, text, rule, implementation=path),  # type: ignore[arg-type]
     )
 
 
@@ -101,7 +101,7 @@ def attention_layer(size: Size, *, window: int | None = None) -> Work:
 def attention_hop(x_BND: Tensor, window: int | None = None) -> Tensor:
     batch, n, d = x_BND.shape
     text, x_T1D = Packed.of([[0] * n] * batch), x_BND.reshape(batch * n, 1, d)
-    mixed = attend(x_T1D, x_T1D, x_T1D, text, text, Rule(window=window))
+    mixed = attend(x_T1D, x_T1D, x_T1D, text, text, AttentionSpec(window=window))
     return mixed.view(batch, n, d)
 
 
@@ -118,14 +118,14 @@ def recur(x_NBD: Tensor, u_DD: Tensor, bias_D: Tensor) -> Tensor:
     """The model's plain cell, step by step."""
     state, states = [torch.zeros(x_NBD.shape[1:])], []
     for x_BD in x_NBD:
-        state = plain_cell(x_BD, state, u_DD, bias_D)
+        state = rnn_cell(x_BD, state, u_DD, bias_D)
         states += state
     return torch.stack(states)
 
 
 def recurrent_layer(size: Size) -> Work:
     """Long short-term memory, with its input projection, step by step."""
-    layer, text = Recurrence("lstm", size.d, size.d).eval(), text_of(size)
+    layer, text = RecurrentLayer("lstm", size.d, size.d).eval(), text_of(size)
     x_TD = torch.randn(size.batch * size.n, size.d)
     return Work((x_TD,), lambda: layer(x_TD, text, path="plain")[0])
 
@@ -134,7 +134,7 @@ def recurrent_hop(h_BND: Tensor, x_BND: Tensor, number: int, k: int) -> Tensor:
     """One step of every position at once, from what its left neighbor had before."""
     d = h_BND.shape[-1]
     before_BND = F.pad(h_BND, (0, 0, 1, -1))
-    return plain_cell(x_BND, [before_BND], fixed_weights(d, d), h_BND.new_zeros(d))[0]
+    return rnn_cell(x_BND, [before_BND], fixed_weights(d, d), h_BND.new_zeros(d))[0]
 
 
 # ---- convolution
@@ -142,7 +142,7 @@ def recurrent_hop(h_BND: Tensor, x_BND: Tensor, number: int, k: int) -> Tensor:
 
 def convolution(size: Size, *, dilated: bool = False) -> Work:
     layer = Convolution(size.d, size.d, size.k, dilation=size.k if dilated else 1, causal=True)
-    layer.initialize()
+    layer.reset_parameters()
     return over_text(layer, size)
 
 
@@ -153,17 +153,17 @@ def over_text(layer: nn.Module, size: Size) -> Work:
 
 def gated_layer(size: Size) -> Work:
     """ConvS2S's: twice as wide, with a gated linear unit."""
-    layer = GatedConvolution(ModelConfig(d_ff=size.d, kernel=size.k), causal=True).eval()
-    layer.convolution.initialize()
+    layer = GatedConvolution(ModelConfig(d_ff=size.d, kernel_size=size.k), causal=True).eval()
+    layer.convolution.reset_parameters()
     return over_text(layer, size)
 
 
 def dilated_layer(size: Size) -> Work:
     """ByteNet's residual block: half as wide between two products."""
-    config = ModelConfig(d_model=size.d, d_ff=size.d // 2, kernel=size.k)
-    layer = Block(config, size.k, causal=True).eval()
-    for part in (layer.inward, layer.across, layer.outward):
-        part.initialize()
+    config = ModelConfig(d_model=size.d, d_ff=size.d // 2, kernel_size=size.k)
+    layer = ByteNetBlock(config, size.k, causal=True).eval()
+    for part in (layer.reduce, layer.dilated, layer.expand):
+        part.reset_parameters()
     return over_text(layer, size)
 
 
@@ -174,7 +174,7 @@ def convolution_hop(x_BND: Tensor, dilation: int, k: int) -> Tensor:
     """
     batch, n, d = x_BND.shape
     layer = Convolution(d, d, k, dilation=dilation, causal=True).double()
-    layer.direction.data, layer.bias.data = fixed_weights(d, d * k), fixed_weights(d)
+    layer.weight_v.data, layer.bias.data = fixed_weights(d, d * k), fixed_weights(d)
     mixed_TD = layer(x_BND.flatten(0, 1), Packed.of([[0] * n] * batch))
     return torch.tanh(mixed_TD).view_as(x_BND)
 

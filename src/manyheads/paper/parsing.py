@@ -14,7 +14,7 @@ from typing import Any
 
 from manyheads import checkpoint
 from manyheads.config import Config
-from manyheads.evaluate.evalb import COLLINS, Bracketing, Conventions, bracketing
+from manyheads.evaluate.evalb import COLLINS, BracketScores, EvalbParameters, score_trees
 from manyheads.model import count_parameters
 from manyheads.paper.treebank import Reads, Treebank, data_folder, source_line
 from manyheads.paper.trials import flat, refuse_changes, write_aside
@@ -42,8 +42,8 @@ class Parsed:
     answers: Sequence[Answer]
     found: Sequence[Tree]  # as they are judged
     retagged: int  # punctuation whose tag was not the gold tree's
-    score: Bracketing
-    first_score: Bracketing  # of the best of the beam alone
+    score: BracketScores
+    first_score: BracketScores  # of the best of the beam alone
     learned_from: int  # trees
     parameters: int
     steps: int
@@ -120,16 +120,16 @@ def keep_to_settings(folder: Path, now: dict[str, Any]) -> None:
 def judged(bank: Treebank, reads: Reads, answers: Sequence[Answer], run: Path) -> Parsed:
     chosen = [as_judged(one.chosen.tree, gold) for one, gold in zip(answers, bank.test, strict=True)]
     first = [as_judged(one.first.tree, gold) for one, gold in zip(answers, bank.test, strict=True)]
-    place = checkpoint.describe(checkpoint.checkpoints(run)[-1]).training["place"]
+    place = checkpoint.read_info(checkpoint.list_checkpoints(run)[-1]).training["place"]
     return Parsed(
         reads=reads,
         answers=answers,
         found=[tree for tree, _ in chosen],
         retagged=sum(changed for _, changed in chosen),
-        score=bracketing(bank.test, [tree for tree, _ in chosen]),
-        first_score=bracketing(bank.test, [tree for tree, _ in first]),
+        score=score_trees(bank.test, [tree for tree, _ in chosen]),
+        first_score=score_trees(bank.test, [tree for tree, _ in first]),
         learned_from=len(bank.train),
-        parameters=count_parameters(checkpoint.describe(run / "model").config.model)["total"],
+        parameters=count_parameters(checkpoint.read_info(run / "model").config.model)["total"],
         steps=place["step"],
         seconds=place["seconds"],
     )
@@ -139,13 +139,13 @@ def parse(
     translator: Translator, sentences: Sequence[Sequence[Leaf]], reads: Reads, progress: Progress
 ) -> list[Answer]:
     """A tree for each sentence. Of a leaf the word is known, and the tag where it is read."""
-    progress.tell("parsing", 0, len(sentences))
+    progress.update("parsing", 0, len(sentences))
     found = translator.translate(
         [source_line(sentence, reads) for sentence in sentences],
         split=False,
         scores="none",
-        nbest=translator.how.beam,
-        tell=lambda done, total: progress.tell("parsing", done, total),
+        nbest=translator.decoding.beam,
+        tell=lambda done, total: progress.update("parsing", done, total),
     )
     return [answer(one, sentence, reads) for one, sentence in zip(found, sentences, strict=True)]
 
@@ -160,7 +160,7 @@ def answer(found: Translation, sentence: Sequence[Leaf], reads: Reads) -> Answer
     return Answer(first, next((one for one in others if one.well_formed), first))
 
 
-def as_judged(found: Tree, gold: Tree, how: Conventions = COLLINS) -> tuple[Tree, int]:
+def as_judged(found: Tree, gold: Tree, how: EvalbParameters = COLLINS) -> tuple[Tree, int]:
     """With punctuation where gold has it and nowhere else; and how many tags that changed.
 
     EVALB would call a sentence with one such tag wrong an error, and leave it out of its sums. Punctuation
@@ -172,9 +172,9 @@ def as_judged(found: Tree, gold: Tree, how: Conventions = COLLINS) -> tuple[Tree
     for one in walk(found):
         if isinstance(one, Leaf):
             tag = next(right).tag
-            wrong = tag != one.tag and (tag in how.deleted or one.tag in how.deleted)
+            wrong = tag != one.tag and (tag in how.deleted_labels or one.tag in how.deleted_labels)
             changed += wrong
-            stack[-1].append(Leaf(tag if tag in how.deleted else WRONG, one.word) if wrong else one)
+            stack[-1].append(Leaf(tag if tag in how.deleted_labels else WRONG, one.word) if wrong else one)
         elif one.startswith("("):
             stack.append([])
         else:

@@ -41,7 +41,7 @@ def runs_table(results: Sequence[Result]) -> Table:
         [
             *(one.row, one.seed, one.parameters, one.steps, one.tokens, one.seconds),
             *(one.flops, one.flops_by_time, one.perplexity),
-            *(one.bleu.value, one.bleu.spread, one.compound_bleu.value),
+            *(one.bleu.value, one.bleu.margin_of_error, one.compound_bleu.value),
         ]
         for one in results
     ]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from manyheads.config import Config, DataConfig, ModelConfig, TrainConfig, unknown
+from manyheads.config import Config, DataConfig, ModelConfig, TrainConfig, describe_unknown_name
 from manyheads.errors import ConfigError
 
 PAPER_WIDTH = 512  # d_model of the base model
@@ -36,7 +36,7 @@ class Scale:
             d_ff=whole(model.d_ff * self.width),
             d_k=narrower(model.d_k),
             d_v=narrower(model.d_v),
-            learned_length=min(model.learned_length, LONGEST),
+            learned_length=min(model.max_positions, LONGEST),
         )
 
     def train(self, train: TrainConfig, d_model: int) -> TrainConfig:
@@ -47,7 +47,7 @@ class Scale:
 
     def config(self, model: ModelConfig, train: TrainConfig, folder: str) -> Config:
         """A whole run, but for its budget and seed."""
-        data = DataConfig(folder=folder, batch_tokens=self.batch_tokens, longest=LONGEST)
+        data = DataConfig(folder=folder, batch_tokens=self.batch_tokens, max_length=LONGEST)
         return Config(model=model, data=data, train=self.train(train, model.d_model))
 
 
@@ -70,5 +70,5 @@ SCALES = {
 
 def scale_of(name: str) -> Scale:
     if name not in SCALES:
-        raise ConfigError(unknown("scale", name, list(SCALES)))
+        raise ConfigError(describe_unknown_name("scale", name, list(SCALES)))
     return SCALES[name]

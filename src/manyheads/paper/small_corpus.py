@@ -5,8 +5,8 @@ from pathlib import Path
 from manyheads import playground
 from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
-from manyheads.demo import recipe, write_corpus
-from manyheads.progress import Tell
+from manyheads.demo import make_recipe, write_corpus
+from manyheads.progress import ReportProgress
 
 PAIR = "en-de"  # the paper's
 SIZES = {"train": 8_000, "valid": 300, "test": 300}
@@ -15,7 +15,7 @@ WORDS = 6  # of each class
 VOCABULARY = 800
 
 
-def small_world(folder: Path, tell: Tell = lambda stage, done, total: None) -> Store:
+def small_world(folder: Path, tell: ReportProgress = lambda stage, done, total: None) -> Store:
     """Its data folder, made now or by an earlier call."""
     data = folder / "data"
     if not data.exists():
@@ -29,5 +29,5 @@ def small_world(folder: Path, tell: Tell = lambda stage, done, total: None) -> S
             words=WORDS,
         )
         write_corpus(folder, PAIR, corpus)
-        return prepare(recipe(folder, PAIR, VOCABULARY), data, tell=tell)
+        return prepare(make_recipe(folder, PAIR, VOCABULARY), data, tell=tell)
     return Store.open(data)

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from manyheads import checkpoint
-from manyheads.config import Config, ModelConfig, TrainConfig, unknown
+from manyheads.config import Config, ModelConfig, TrainConfig, describe_unknown_name
 from manyheads.data.store import Store
 from manyheads.errors import ConfigError
 from manyheads.model import count_parameters
@@ -16,7 +16,7 @@ from manyheads.paper.ordering import Difference, counted, too_early
 from manyheads.paper.scaled_presets import Scale
 from manyheads.paper.seed_variance import Spread, mean
 from manyheads.paper.trials import Result, Trial
-from manyheads.presets import COMPARED, PAPER_TRAINING, PRESETS
+from manyheads.presets import BASELINES, PAPER_TRAINING, PRESETS
 
 BASE_BLEU = 27.3  # of the paper's base model, to German
 
@@ -86,7 +86,7 @@ NEARLY = 0.05  # share by which sizes may differ before a width is changed
 def models_at(scale: Scale) -> dict[str, Config]:
     """Every system there is at this scale, by its short name. The playground's are half the tiny ones."""
     of = "base" if scale.name == "base" else "tiny"
-    found = {FIRST: PRESETS[of], **COMPARED[of]}
+    found = {FIRST: PRESETS[of], **BASELINES[of]}
     if scale.name == "playground":
         found = {name: for_the_playground(name, one) for name, one in found.items()}
     return {**found, "big": PRESETS["big"] if of == "base" else doubled(found[FIRST])}
@@ -113,7 +113,7 @@ def chosen(asked: str | None, scale: Scale) -> list[str]:
     wanted = known if asked is None else [one.strip() for one in asked.split(",")]
     for one in wanted:
         if one not in known:
-            raise ConfigError(unknown("system", one, known))
+            raise ConfigError(describe_unknown_name("system", one, known))
     return [name for name in known if name in wanted or name == FIRST]
 
 
@@ -148,7 +148,7 @@ def trials_of(
 def systems_of(names: Sequence[str], scale: Scale, store: Store) -> dict[str, Config]:
     """Of the Transformer's size all, but for big; with what the presets ask for of their training."""
     found = models_at(scale)
-    models = {name: checkpoint.fitted(found[name].model, store.subwords) for name in (FIRST, *names)}
+    models = {name: checkpoint.fit_to_vocabulary(found[name].model, store.subwords) for name in (FIRST, *names)}
     wanted = count_parameters(models[FIRST])["total"]
     made = {}
     for name in names:
@@ -318,7 +318,7 @@ def line_of(name: str, found: list[Result], spread: Spread, difference: Differen
         seconds=average("seconds"),
         perplexity=mean([one.perplexity for one in found]),
         bleu=fmean(one.bleu.value for one in found),
-        spread=spread.margin(len(found)) if spread.freedom else found[0].bleu.spread,
+        spread=spread.margin(len(found)) if spread.freedom else found[0].bleu.margin_of_error,
         compound_bleu=fmean(one.compound_bleu.value for one in found),
         flops=average("flops"),
         flops_by_time=average("flops_by_time"),
@@ -332,6 +332,6 @@ def differing(name: str, own: list[Result], first: list[Result], spread: Spread)
     row = STANDS_FOR.get(name)
     paper = PAPER[row].difference if row else None
     margin = spread.margin(len(own), len(first))
-    if margin is None and own[0].bleu.spread is not None and first[0].bleu.spread is not None:
-        margin = math.hypot(own[0].bleu.spread, first[0].bleu.spread)
+    if margin is None and own[0].bleu.margin_of_error is not None and first[0].bleu.margin_of_error is not None:
+        margin = math.hypot(own[0].bleu.margin_of_error, first[0].bleu.margin_of_error)
     return Difference(ours, paper, margin)

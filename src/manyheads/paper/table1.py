@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from manyheads.errors import RequestError
-from manyheads.inference.torch_engine import known_device
+from manyheads.inference.torch_engine import resolve_device
 from manyheads.paper.layer_measurements import (
     bytes_of,
     depth_of,
@@ -25,7 +25,7 @@ from manyheads.paper.layer_measurements import (
 )
 from manyheads.paper.layer_types import HEAD, LAYERS, LayerType, Size, attention
 from manyheads.paper.report import Table, Value, pyplot, save_figure, where_measured, write_report
-from manyheads.progress import Tell
+from manyheads.progress import ReportProgress
 
 ROUNDS = 7  # of timing
 NEAR = 0.2  # an exponent that is no further from the theory agrees with it
@@ -163,7 +163,7 @@ class Found:
 
 
 def measure(
-    device: str, asked: Mapping[str, tuple[int, ...]] | None = None, *, rounds: int, tell: Tell
+    device: str, asked: Mapping[str, tuple[int, ...]] | None = None, *, rounds: int, tell: ReportProgress
 ) -> Found:
     """Every layer at every size; `asked` are other ranges of n and d."""
     torch.manual_seed(0)
@@ -193,7 +193,7 @@ def measure(
     return Found(device, measured, fits, depths, hops, every_pair, whole)
 
 
-def costs(layer: LayerType, sweep: Sweep, device: str, rounds: int, tell: Tell) -> list[Measured]:
+def costs(layer: LayerType, sweep: Sweep, device: str, rounds: int, tell: ReportProgress) -> list[Measured]:
     sizes = list(dict.fromkeys(size for _, size in sweep.sizes()))
     works = {size: layer.mixing(size) for size in sizes}
     seconds = seconds_of(works, device, rounds, lambda done: tell(layer.name, done, rounds))
@@ -244,7 +244,7 @@ def written_out(device: str) -> Iterator[Fit]:
         yield fit("self-attention", "", "memory, weights kept", letter, sizes, values, theory)
 
 
-def whole_layers(device: str, rounds: int, tell: Tell) -> list[list[Value]]:
+def whole_layers(device: str, rounds: int, tell: ReportProgress) -> list[list[Value]]:
     """Rows of the mixing alone beside the layer with its projections, for one sentence."""
     rows: list[list[Value]] = []
     for done, (layer, (n, d)) in enumerate(itertools.product(LAYERS, WHOLE_SIZES)):
@@ -287,11 +287,11 @@ def table1(
     command: str = "manyheads paper table1",
     device: str | None = None,
     sizes: str | None = None,
-    tell: Tell = lambda stage, done, total: None,
+    tell: ReportProgress = lambda stage, done, total: None,
 ) -> Outcome:
     """Measures every layer of Table 1 on this machine and writes table1.md, CSV files and a figure."""
     pyplot()  # before the work: without matplotlib there is no report
-    known = known_device(device)
+    known = resolve_device(device)
     asked = sizes_like(sizes) if sizes else None
     folder.mkdir(parents=True, exist_ok=True)  # where nothing can be written, nothing need be measured
     found = measure(known, asked, rounds=ROUNDS, tell=tell)

@@ -12,7 +12,7 @@ from manyheads.paper.scaled_presets import Scale
 from manyheads.paper.trial_pool import Machine, carry_out_all
 from manyheads.paper.trials import check_split
 from manyheads.paper.variations import MEASURES, PAPER, SPLIT, Line, Variations, compare, trials_of
-from manyheads.presets import TABLE_3, Row
+from manyheads.presets import TABLE_3, Table3Row
 from manyheads.progress import Progress
 
 
@@ -20,7 +20,7 @@ def table3(
     store: Store,
     out: Path,
     *,
-    rows: Sequence[Row],
+    rows: Sequence[Table3Row],
     scale: Scale,
     budget: Budget,
     seeds: int,

@@ -8,12 +8,12 @@ from typing import Any
 
 from manyheads.config import Config, DataConfig, ModelConfig, TrainConfig
 from manyheads.errors import ConfigError, RequestError
-from manyheads.evaluate.evalb import COLLINS, Bracketing
-from manyheads.inference.torch_engine import known_device
+from manyheads.evaluate.evalb import COLLINS, BracketScores
+from manyheads.inference.torch_engine import resolve_device
 from manyheads.paper.parsing import Parsed, measured
 from manyheads.paper.report import Table, Value, pyplot, save_figure, where_measured, write_report
 from manyheads.paper.treebank import READS, Reads, Treebank, built_in, read_treebank
-from manyheads.presets import preset
+from manyheads.presets import get_preset
 from manyheads.progress import Progress
 from manyheads.text.trees import REPAIRS
 
@@ -35,7 +35,7 @@ PUBLISHED: tuple[tuple[str, str, str, float], ...] = (
     ("Dyer et al. (2016)", "generative", "40 thousand", 93.3),
 )
 
-MODEL = ModelConfig(layers=2, d_model=128, d_ff=512, heads=4, dropout=0.1, initial_gain=1.0)
+MODEL = ModelConfig(layers=2, d_model=128, d_ff=512, heads=4, dropout=0.1, init_gain=1.0)
 TRAINING = TrainConfig(
     steps=1000,
     seconds=180,  # two models then take some minutes on two cores
@@ -46,10 +46,10 @@ TRAINING = TrainConfig(
     validate_every=250,
     bleu_sentences=0,  # of brackets it would say nothing
     checkpoint_every=125,
-    average=2,
-    keep=2,
+    average_checkpoints=2,
+    keep_checkpoints=2,
 )
-DATA = DataConfig(batch_tokens=2500, longest=400)
+DATA = DataConfig(batch_tokens=2500, max_length=400)
 VOCABULARY = 4000  # pieces of words; brackets and tags have a vocabulary of their own
 SHOWN = 3
 LENGTHS = (0, 10, 20, 30, 40, 60, 1000)  # bounds of the groups of sentences in the figure
@@ -90,12 +90,12 @@ def configured(
 
     Who asks for so many steps gets them: the recipe's own limit of time is then off.
     """
-    parsing = preset("parsing")
+    parsing = get_preset("parsing")
     own = Config(
-        model=MODEL if model is None else preset(model).model,
+        model=MODEL if model is None else get_preset(model).model,
         data=DATA,
         train=TRAINING,
-        search=parsing.search,
+        decoding=parsing.decoding,
     )
     training = own.train if steps is None else replace(own.train, steps=steps, seconds=None)
     training = training if seconds is None else replace(training, seconds=seconds)
@@ -125,7 +125,7 @@ def table4(
         parsed.append(one)
     table = made_table(bank, parsed)
     return Report(
-        bank, parsed, table, written(out, bank, parsed, table, where_measured(command, known_device(device)))
+        bank, parsed, table, written(out, bank, parsed, table, where_measured(command, resolve_device(device)))
     )
 
 
@@ -235,5 +235,5 @@ def draw(parsed: Sequence[Parsed], out: Path) -> list[Path]:
     return save_figure(figure, out, "table4")
 
 
-def by_length(score: Bracketing, low: int, high: int) -> Bracketing:
-    return Bracketing([one for one in score.sentences if low < one.length <= high], score.signature)
+def by_length(score: BracketScores, low: int, high: int) -> BracketScores:
+    return BracketScores([one for one in score.sentences if low < one.length <= high], score.signature)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from manyheads import playground
-from manyheads.config import SPECIAL_TOKENS, SPLITS, Recipe, SubwordConfig
+from manyheads.config import NUM_SPECIAL_TOKENS, SPLITS, Recipe, SubwordConfig
 from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
 from manyheads.errors import DataError
@@ -62,7 +62,7 @@ def read_treebank(places: Sequence[Path], progress: Progress) -> Treebank:
     splits: dict[str, list[Tree]] = {split: [] for split in SPLITS}
     for split, own in chosen.items():
         for file in own:
-            progress.tell(f"reading {file.name}", 0, None)
+            progress.update(f"reading {file.name}", 0, None)
             trees = good_trees(file, split in ("valid", "test"), notes)
             for name, some in (parted(trees, file, notes) if split == UNTOLD else {split: trees}).items():
                 splits[name] += some
@@ -187,9 +187,9 @@ def data_folder(trees: Treebank, reads: Reads, vocabulary: int, folder: Path, pr
     (folder / "subwords").mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
         file.write_text(text, encoding="utf-8", newline="\n")
-    progress.tell("learning subwords", 0, None)
+    progress.update("learning subwords", 0, None)
     learned_pieces(trees.train, reads, vocabulary).save(folder / "subwords")
-    return prepare(recipe(folder), folder / "data", tell=progress.tell)
+    return prepare(recipe(folder), folder / "data", tell=progress.update)
 
 
 def text_of(trees: Iterable[Tree], reads: Reads) -> str:
@@ -226,14 +226,14 @@ def learned_pieces(trees: Sequence[Tree], reads: Reads, vocabulary: int) -> Subw
 
 def symbols(texts: Sequence[str], all_of_them: set[str]) -> Subwords:
     """Pieces for texts that consist of symbols and nothing else."""
-    size = SPECIAL_TOKENS + len(all_of_them) + 1  # and the space that SentencePiece begins a text with
-    config = SubwordConfig(vocabulary=size, byte_fallback=False, reserved=tuple(sorted(all_of_them)))
+    size = NUM_SPECIAL_TOKENS + len(all_of_them) + 1  # and the space that SentencePiece begins a text with
+    config = SubwordConfig(vocab_size=size, byte_fallback=False, user_symbols=tuple(sorted(all_of_them)))
     return Subwords.train(texts, config)
 
 
 def words_and(texts: Sequence[str], reserved: set[str], vocabulary: int) -> Subwords:
     """Pieces of words, as many as asked for; half of that, and so on, where there are too few words."""
-    config = SubwordConfig(vocabulary=vocabulary, reserved=tuple(sorted(reserved)))
+    config = SubwordConfig(vocab_size=vocabulary, user_symbols=tuple(sorted(reserved)))
     try:
         return Subwords.train(texts, config)
     except DataError:

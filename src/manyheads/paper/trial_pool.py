@@ -18,11 +18,11 @@ import torch
 
 from manyheads.data.store import Store
 from manyheads.errors import ConfigError, ManyheadsError, TrainingError
-from manyheads.inference.torch_engine import known_device
+from manyheads.inference.torch_engine import resolve_device
 from manyheads.paper.training_cost import sustained_rate
 from manyheads.paper.trials import Place, Result, Trial, result_of
 from manyheads.progress import Progress
-from manyheads.train.preemption import stop_asked
+from manyheads.train.preemption import watch_stop_signals
 
 MOST_JOBS = 8  # that are begun unasked
 LOOK_EVERY = 0.2  # seconds between looks at whether someone asked to stop
@@ -47,7 +47,7 @@ class Machine:
     @classmethod
     def asked(cls, device: str | None, jobs: int | None, gpus: int | None, trials: int) -> "Machine":
         """Without a wish: a process for each core of a CPU, or one for each GPU."""
-        known = known_device(device)
+        known = resolve_device(device)
         there = torch.cuda.device_count() if known == "cuda" else 0
         if gpus is not None and gpus > there:
             raise ConfigError(f"--gpus is {gpus}, but there are {there} here")
@@ -80,7 +80,7 @@ def carry_out_all(
     """
     waiting = [trial for trial in trials if result_of(folder, trial, store) is None]
     if len(waiting) < len(trials):
-        progress.say(f"{folder}: {len(trials) - len(waiting)} of {len(trials)} runs are done already")
+        progress.message(f"{folder}: {len(trials) - len(waiting)} of {len(trials)} runs are done already")
     if waiting and not Team(waiting, folder, machine, progress).work():
         return None
     found = [result_of(folder, trial, store) for trial in trials]
@@ -103,10 +103,10 @@ class Team:
     def work(self) -> bool:
         """False: asked to stop."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.progress.tell("training", 0, len(self.trials))
+        self.progress.update("training", 0, len(self.trials))
         rate = sustained_rate(self.machine.device, self.machine.threads)
         place = Place(self.machine.device, rate, self.machine.jobs, self.machine.together)
-        with stop_asked() as asked:
+        with watch_stop_signals() as asked:
             threads = [
                 self._member(number, place) for number in range(min(self.machine.jobs, len(self.trials)))
             ]
@@ -155,7 +155,7 @@ class Team:
 
     def _hand_on(self) -> None:
         self.left.clear()
-        self.progress.say("asked to stop: runs under way are saved")
+        self.progress.message("asked to stop: runs under way are saved")
         for process in self.processes:
             with suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
@@ -165,12 +165,12 @@ class Team:
             store = Store.open(trial.config.data.folder)
             result = result_of(self.folder, trial, store)
             assert result is not None
-            self.progress.say(told(result))
+            self.progress.message(told(result))
         elif not stopping:
-            self.progress.say(f"{trial.name}: {answer['message']}")
+            self.progress.message(f"{trial.name}: {answer['message']}")
             self.faults.append((trial, answer))
         self.done += 1
-        self.progress.tell("training", self.done, len(self.trials))
+        self.progress.update("training", self.done, len(self.trials))
 
     def _raise_faults(self) -> None:
         if not self.faults:

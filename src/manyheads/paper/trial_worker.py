@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from manyheads.errors import PREEMPTED, ManyheadsError
+from manyheads.errors import EXIT_PREEMPTED, ManyheadsError
 from manyheads.paper.trials import Place, Trial, carry_out
 
 
@@ -40,7 +40,7 @@ def main() -> None:
         answer = attempt(json.loads(line))
         print(json.dumps(answer), file=answers, flush=True)
         if answer["outcome"] == "stopped":
-            sys.exit(PREEMPTED)
+            sys.exit(EXIT_PREEMPTED)
         gc.collect()
         if torch.cuda.is_initialized():
             torch.cuda.empty_cache()  # others share the GPU

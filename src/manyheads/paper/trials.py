@@ -20,9 +20,9 @@ from manyheads.model import count_parameters
 from manyheads.paper.budget import tokens_of
 from manyheads.paper.report import machine
 from manyheads.paper.training_cost import flops_a_token
-from manyheads.train.run import CONFIG, train
+from manyheads.train.run import CONFIG_FILE, train
 from manyheads.train.run_summary import is_run
-from manyheads.train.trainer import place_of
+from manyheads.train.trainer import read_progress
 from manyheads.translator import load
 
 FORMAT = 1
@@ -105,12 +105,12 @@ def carry_out(trial: Trial, folder: Path, place: Place) -> bool:
 def judged(trial: Trial, run: Path, store: Store, place: Place) -> Result:
     translator = load(run / "model", device=place.device)
     sources, references = store.text(trial.split)
-    found = evaluate(translator, sources, [references], samples=BOOTSTRAP, worst=0)
+    found = evaluate(translator, sources, [references], bootstrap_samples=BOOTSTRAP, num_worst=0)
     perplexity = found.perplexity
     if trial.split != "valid":
         perplexity, _ = reference_perplexity(translator, *store.text("valid"))
-    stood = place_of(checkpoint.describe(checkpoint.checkpoints(run)[-1]))
-    model = checkpoint.fitted(trial.config.model, store.subwords)
+    stood = read_progress(checkpoint.read_info(checkpoint.list_checkpoints(run)[-1]))
+    model = checkpoint.fit_to_vocabulary(trial.config.model, store.subwords)
     tokens = tokens_of(stood.step, trial.config, store)
     return Result(
         row=trial.row,
@@ -156,14 +156,14 @@ def result_of(folder: Path, trial: Trial, store: Store) -> Result | None:
 
 def check_begun(folder: Path, trial: Trial, store: Store) -> None:
     run = folder / trial.name
-    if run.is_dir() and is_run(run) and (run / CONFIG).exists():
-        then = flat(Config.load(run / CONFIG))
+    if run.is_dir() and is_run(run) and (run / CONFIG_FILE).exists():
+        then = flat(Config.load(run / CONFIG_FILE))
         refuse_changes(run, {**then, "data": store.sha256, "split": trial.split}, settings(trial, store))
 
 
 def settings(trial: Trial, store: Store) -> dict[str, Any]:
     """All that a result depends on. Where the data lie is not among it, what they are is."""
-    fitted = replace(trial.config, model=checkpoint.fitted(trial.config.model, store.subwords))
+    fitted = replace(trial.config, model=checkpoint.fit_to_vocabulary(trial.config.model, store.subwords))
     return {**flat(fitted), "data": store.sha256, "split": trial.split}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from manyheads.config import Config, unknown
+from manyheads.config import Config, describe_unknown_name
 from manyheads.data.store import Store
 from manyheads.errors import ConfigError
 from manyheads.paper.budget import Budget
@@ -16,7 +16,7 @@ from manyheads.paper.ordering import Difference, counted, too_early
 from manyheads.paper.scaled_presets import Scale
 from manyheads.paper.seed_variance import Spread, finite, mean
 from manyheads.paper.trials import Result, Trial
-from manyheads.presets import TABLE_3, Row
+from manyheads.presets import TABLE_3, Table3Row
 
 PAPER = {  # perplexity and BLEU on newstest2013
     "base": (4.92, 25.8),
@@ -37,14 +37,14 @@ IN_PROPORTION = ("seed", "learning_rate", "steps")  # follow from the row, and a
 # ---- what is trained
 
 
-def chosen(asked: str | None) -> list[Row]:
+def chosen(asked: str | None) -> list[Table3Row]:
     """Rows by name or by the letter of their group, in the table's order; base is always one of them."""
     if asked is None:
         return list(TABLE_3)
     wanted = {one.strip() for one in asked.split(",")}
     names, groups = [row.name for row in TABLE_3], sorted({group(row.name) for row in TABLE_3})
     for one in sorted(wanted - {*names, *groups}):
-        raise ConfigError(unknown("row", one, list(dict.fromkeys([*groups, *names]))))
+        raise ConfigError(describe_unknown_name("row", one, list(dict.fromkeys([*groups, *names]))))
     return [row for row in TABLE_3 if {row.name, group(row.name)} & {*wanted, "base"}]
 
 
@@ -53,7 +53,7 @@ def group(name: str) -> str:
     return name.partition("-")[0]
 
 
-def trials_of(rows: Sequence[Row], scale: Scale, budget: Budget, store: Store, seeds: int) -> list[Trial]:
+def trials_of(rows: Sequence[Table3Row], scale: Scale, budget: Budget, store: Store, seeds: int) -> list[Trial]:
     return [
         Trial(row.name, budget.of(scaled(row, scale, store, seed), store), SPLIT)
         for row in rows
@@ -61,7 +61,7 @@ def trials_of(rows: Sequence[Row], scale: Scale, budget: Budget, store: Store, s
     ]
 
 
-def scaled(row: Row, scale: Scale, store: Store, seed: int) -> Config:
+def scaled(row: Table3Row, scale: Scale, store: Store, seed: int) -> Config:
     """The row at this scale."""
     config = scale.config(scale.model(row.model), row.train, str(store.folder))
     return replace(config, train=replace(config.train, seed=seed))

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from manyheads.config import unknown
+from manyheads.config import describe_unknown_name
 from manyheads.errors import ConfigError, DataError
 from manyheads.playground.author import Author
 from manyheads.playground.english import english
@@ -86,16 +86,16 @@ def examples(
 
 def check(pair: str, register: str, constructions: Collection[str] | None, words: int | None) -> None:
     if pair not in PAIRS:
-        raise ConfigError(unknown("pair", pair, list(PAIRS)))
+        raise ConfigError(describe_unknown_name("pair", pair, list(PAIRS)))
     if register not in REGISTERS:
-        raise ConfigError(unknown("register", register, list(REGISTERS)))
+        raise ConfigError(describe_unknown_name("register", register, list(REGISTERS)))
     if pair == "en-de" and register != "plain":
         raise ConfigError(f'register is "{register}", but German has one here: leave it "plain"')
     if isinstance(constructions, str):
         raise ConfigError(f'constructions is "{constructions}", but must be a list: ["{constructions}"]')
     for name in constructions or ():
         if name not in CONSTRUCTIONS:
-            raise ConfigError(unknown("construction", name, list(CONSTRUCTIONS)))
+            raise ConfigError(describe_unknown_name("construction", name, list(CONSTRUCTIONS)))
     if words is not None and words < 2:
         raise ConfigError(f"words is {words}, but must be at least 2 of each class")
 

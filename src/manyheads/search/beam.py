@@ -23,36 +23,36 @@ from typing import Any, Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
-from manyheads.config import BEGIN, END, SearchConfig
+from manyheads.config import BOS_ID, EOS_ID, DecodingConfig
 from manyheads.errors import RequestError
 
-NEVER = -math.inf  # the score of what must not be
-CACHED_ROWS = 16  # of logits, that a CPU looks at together
+NEG_INF = -math.inf  # the score of what must not be
+LOGSUMEXP_ROWS = 16  # of logits, that a CPU looks at together
 
 
-class RowState(Protocol):
+class DecoderState(Protocol):
     """What a state must be able to do."""
 
     def reorder(self, rows: Tensor) -> Self: ...
-    def drop(self, sentences: Tensor) -> Self: ...
+    def remove(self, sentences: Tensor) -> Self: ...
 
 
-AnyState = TypeVar("AnyState", bound=RowState)
-Step = Callable[[Tensor, AnyState], tuple[Tensor, AnyState]]
-Open = Callable[[list[int], AnyState | None], AnyState]
+StateT = TypeVar("AnyState", bound=DecoderState)
+StepFunction = Callable[[Tensor, StateT], tuple[Tensor, StateT]]
+AdmitFunction = Callable[[list[int], StateT | None], StateT]
 
 
 @dataclass(frozen=True)
 class DecodingConstraints:
     """What one sentence is asked for; lengths do not count the end token."""
 
-    limit: int  # tokens at most: then it must end
-    least: int = 0  # tokens at least
+    max_length: int  # tokens at most: then it must end
+    min_length: int = 0  # tokens at least
     prefix: tuple[int, ...] = ()  # how it must begin
-    required: tuple[tuple[int, ...], ...] = ()  # what must stand in it, each as often as it is named
-    forbidden: tuple[tuple[int, ...], ...] = ()  # what must not
-    apart: tuple[tuple[int, ...], ...] = ()  # of what is required: what no word may go on from
-    word_starts: frozenset[int] = frozenset()  # what may follow those, beside the end
+    required_phrases: tuple[tuple[int, ...], ...] = ()  # what must stand in it, each as often as it is named
+    forbidden_phrases: tuple[tuple[int, ...], ...] = ()  # what must not
+    whole_word_phrases: tuple[tuple[int, ...], ...] = ()  # of what is required: what no word may go on from
+    word_start_ids: frozenset[int] = frozenset()  # what may follow those, beside the end
     seed: int = 0  # of its random numbers
 
 
@@ -63,18 +63,18 @@ class Hypothesis:
     tokens: list[int]
     token_scores: list[float]  # log p of each token, the end token's last; empty where nobody asked
     score: float  # their sum, divided by the length penalty
-    log_p: float | None = None  # their sum, where they are not known one by one
+    known_log_probability: float | None = None  # their sum, where they are not known one by one
 
     @property
-    def total(self) -> float:
+    def log_probability(self) -> float:
         """log p of the whole: what forced decoding gives."""
-        return sum(self.token_scores) if self.log_p is None else self.log_p
+        return sum(self.token_scores) if self.known_log_probability is None else self.known_log_probability
 
 
 Length = TypeVar("Length", float, Tensor)
 
 
-def penalty(length: Length, alpha: float) -> Length:
+def length_penalty(length: Length, alpha: float) -> Length:
     """((5 + L) / 6)^alpha (6.1), the end token counted in L."""
     grown: Length = ((5 + length) / 6) ** alpha
     return grown
@@ -102,11 +102,11 @@ class Beams:
 
     @classmethod
     def begin(
-        cls, numbers: list[int], wishes: list[DecodingConstraints], how: SearchConfig, branching: bool, device: torch.device
+        cls, numbers: list[int], wishes: list[DecodingConstraints], how: DecodingConfig, branching: bool, device: torch.device
     ) -> Self:
-        count, width, results = len(numbers), how.width, how.nbest if branching else how.width
-        room = 1 + max(wish.limit for wish in wishes)
-        scores = torch.full((count, width), NEVER if branching else 0.0, device=device)
+        count, width, results = len(numbers), how.num_hypotheses, how.nbest if branching else how.num_hypotheses
+        room = 1 + max(wish.max_length for wish in wishes)
+        scores = torch.full((count, width), NEG_INF if branching else 0.0, device=device)
         scores[:, 0] = 0.0  # in a beam all begin alike, so one stands for all
         return cls(
             numbers,
@@ -114,10 +114,10 @@ class Beams:
             wishes,
             [torch.Generator().manual_seed(wish.seed) for wish in wishes],
             scores,
-            torch.full((count, width), BEGIN, device=device),
+            torch.full((count, width), BOS_ID, device=device),
             torch.zeros(count, width, room, dtype=torch.int64, device=device),
             torch.zeros(count, width, room, device=device),
-            torch.full((count, results), NEVER, device=device),
+            torch.full((count, results), NEG_INF, device=device),
             torch.zeros(count, results, dtype=torch.int64, device=device),
             torch.zeros(count, results, room, dtype=torch.int64, device=device),
             torch.zeros(count, results, room, device=device),
@@ -163,7 +163,7 @@ class Beams:
             self.ended_token_scores[sentence].tolist(),
             strict=True,
         ):
-            if score > NEVER:
+            if score > NEG_INF:
                 found.append(Hypothesis(ids[: length - 1], scores[:length], score))
         return sorted(found, key=lambda one: -one.score)
 
@@ -179,69 +179,69 @@ def fit(values: Tensor, room: int) -> Tensor:
 
 
 @dataclass
-class Limits:
+class SearchLimits:
     """How much is done at once."""
 
-    rows: int = 256  # hypotheses under way
-    look_every: int = 1  # steps between looks at what is over: on a GPU each look waits for it
-    refill: float = 0.25  # share of the places that must be free before waiting sentences take them
-    leave: float = 0.125  # share of the sentences that must be over before they leave
+    max_rows: int = 256  # hypotheses under way
+    poll_interval: int = 1  # steps between looks at what is over: on a GPU each look waits for it
+    refill_fraction: float = 0.25  # share of the places that must be free before waiting sentences take them
+    retire_fraction: float = 0.125  # share of the sentences that must be over before they leave
 
 
 def search(
-    step: Step[AnyState],
-    open_sentences: Open[AnyState],
-    wishes: Sequence[DecodingConstraints],
-    how: SearchConfig,
+    step: StepFunction[StateT],
+    admit: AdmitFunction[StateT],
+    constraints: Sequence[DecodingConstraints],
+    config: DecodingConfig,
     device: torch.device,
-    limits: Limits | None = None,
+    limits: SearchLimits | None = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each sentence, best first. Those drawn at random are as many as nbest."""
-    required = any(wish.required for wish in wishes)
-    if required and how.temperature is not None:
+    required = any(wish.required_phrases for wish in constraints)
+    if required and config.temperature is not None:
         raise RequestError("words that must come out are looked for, not drawn: leave search.temperature out")
-    branching = how.temperature is None and (how.beam > 1 or required)
-    found: list[list[Hypothesis]] = [[] for _ in wishes]
-    for number, results in finished(step, open_sentences, wishes, how, branching, device, limits or Limits()):
+    branching = config.temperature is None and (config.beam > 1 or required)
+    found: list[list[Hypothesis]] = [[] for _ in constraints]
+    for number, results in iterate_results(step, admit, constraints, config, branching, device, limits or SearchLimits()):
         found[number] = results
     return found
 
 
 @torch.no_grad()
-def finished(
-    step: Step[AnyState],
-    open_sentences: Open[AnyState],
-    wishes: Sequence[DecodingConstraints],
-    how: SearchConfig,
+def iterate_results(
+    step: StepFunction[StateT],
+    admit: AdmitFunction[StateT],
+    constraints: Sequence[DecodingConstraints],
+    config: DecodingConfig,
     branching: bool,
     device: torch.device,
-    limits: Limits,
+    limits: SearchLimits,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """Each sentence's number and results, as they come."""
-    places = max(1, limits.rows // how.width)
-    waiting, steps = list(range(len(wishes))), 0
+    places = max(1, limits.max_rows // config.num_hypotheses)
+    waiting, steps = list(range(len(constraints))), 0
     beams: Beams | None = None
-    state: AnyState | None = None
+    state: StateT | None = None
     while waiting or beams:
         free = places - (len(beams) if beams else 0)
-        if waiting and (not beams or free >= limits.refill * places):
+        if waiting and (not beams or free >= limits.refill_fraction * places):
             new, waiting = waiting[:free], waiting[free:]
-            state = open_sentences(new, state if beams else None)
-            begun = Beams.begin(new, [wishes[number] for number in new], how, branching, device)
+            state = admit(new, state if beams else None)
+            begun = Beams.begin(new, [constraints[number] for number in new], config, branching, device)
             beams = beams.joined(begun) if beams else begun
         assert beams is not None
         assert state is not None
         logits_RK, state = step(beams.last.flatten(), state)
-        rows_R = advance(beams, logits_RK.float(), how, branching)
+        rows_R = advance(beams, logits_RK.float(), config, branching)
         if rows_R is not None:
             state = state.reorder(rows_R)
         steps += 1
-        if steps % limits.look_every == 0:
-            over = over_now(beams, how.alpha, branching)
-            if len(over) > limits.leave * len(beams) or len(over) == len(beams):
+        if steps % limits.poll_interval == 0:
+            over = over_now(beams, config.alpha, branching)
+            if len(over) > limits.retire_fraction * len(beams) or len(over) == len(beams):
                 for sentence in over:
                     yield beams.numbers[sentence], beams.results(sentence)
-                state = state.drop(torch.tensor(over, device=device))
+                state = state.remove(torch.tensor(over, device=device))
                 gone = set(over)
                 beams = beams.kept([one for one in range(len(beams)) if one not in gone])
 
@@ -252,16 +252,16 @@ def over_now(beams: Beams, alpha: float, branching: bool) -> list[int]:
     A score can only fall; divided by the penalty of the greatest length it is the most that can come of it.
     """
     best_B = beams.scores.max(1).values
-    passed = [length > wish.limit for wish, length in zip(beams.wishes, beams.lengths, strict=True)]
+    passed = [length > wish.max_length for wish, length in zip(beams.wishes, beams.lengths, strict=True)]
     passed_B = torch.tensor(passed, device=best_B.device)  # also where a score is not a number
     if not branching:
-        return (passed_B | (best_B == NEVER)).nonzero().flatten().tolist()
-    longest = torch.tensor([wish.limit + 1 for wish in beams.wishes], device=best_B.device)
-    most_B = best_B / penalty(longest, alpha)
+        return (passed_B | (best_B == NEG_INF)).nonzero().flatten().tolist()
+    longest = torch.tensor([wish.max_length + 1 for wish in beams.wishes], device=best_B.device)
+    most_B = best_B / length_penalty(longest, alpha)
     return (passed_B | (beams.ended.min(1).values >= most_B)).nonzero().flatten().tolist()
 
 
-def advance(beams: Beams, logits_RK: Tensor, how: SearchConfig, branching: bool) -> Tensor | None:
+def advance(beams: Beams, logits_RK: Tensor, how: DecodingConfig, branching: bool) -> Tensor | None:
     """One token more for every hypothesis, in place; which row each continues, where that may be another."""
     log_total_BW = log_totals(logits_RK).view(beams.scores.shape)
     logits_BWK = forbid(beams, logits_RK.view(*beams.scores.shape, -1), how)
@@ -278,42 +278,42 @@ def log_totals(logits_RK: Tensor) -> Tensor:
     """What makes probabilities of logits. On a CPU some rows at a time, which its caches can hold. [R]"""
     if logits_RK.is_cuda:
         return logits_RK.logsumexp(-1)
-    return torch.cat([rows.logsumexp(-1) for rows in logits_RK.split(CACHED_ROWS)])
+    return torch.cat([rows.logsumexp(-1) for rows in logits_RK.split(LOGSUMEXP_ROWS)])
 
 
 # ---- what may be written
 
 
-def forbid(beams: Beams, logits_BWK: Tensor, how: SearchConfig) -> Tensor:
+def forbid(beams: Beams, logits_BWK: Tensor, how: DecodingConfig) -> Tensor:
     """Logits with NEVER for what the wishes rule out. What is left keeps its probability."""
     for sentence, (wish, length) in enumerate(zip(beams.wishes, beams.lengths, strict=True)):
-        if length >= wish.limit:
-            leave_only(logits_BWK[sentence], END)
+        if length >= wish.max_length:
+            leave_only(logits_BWK[sentence], EOS_ID)
         elif length < len(wish.prefix):
             leave_only(logits_BWK[sentence], wish.prefix[length])
-        elif wish.forbidden or how.no_repeat:
+        elif wish.forbidden_phrases or how.no_repeat_ngram:
             for row, written in enumerate(beams.tokens[sentence, :, :length].tolist()):
-                logits_BWK[sentence, row, banned(written, wish, how.no_repeat)] = NEVER
+                logits_BWK[sentence, row, banned(written, wish, how.no_repeat_ngram)] = NEG_INF
     early = [one for one in range(len(beams)) if must_go_on(beams.wishes[one], beams.lengths[one])]
     if early:
         chosen = slice(None) if len(early) == len(beams) else early
-        logits_BWK[chosen, :, END] = NEVER
+        logits_BWK[chosen, :, EOS_ID] = NEG_INF
     return logits_BWK
 
 
 def must_go_on(wish: DecodingConstraints, length: int) -> bool:
-    return length < min(wish.limit, max(wish.least, len(wish.prefix)))
+    return length < min(wish.max_length, max(wish.min_length, len(wish.prefix)))
 
 
 def leave_only(logits_WK: Tensor, token: int) -> None:
     kept_W = logits_WK[:, token].clone()
-    logits_WK.fill_(NEVER)
+    logits_WK.fill_(NEG_INF)
     logits_WK[:, token] = kept_W
 
 
 def banned(written: list[int], wish: DecodingConstraints, no_repeat: int | None) -> list[int]:
     """Tokens that would complete a forbidden phrase, or a run of tokens that was there before."""
-    found = {phrase[-1] for phrase in wish.forbidden if ends_with(written, phrase[:-1])}
+    found = {phrase[-1] for phrase in wish.forbidden_phrases if ends_with(written, phrase[:-1])}
     if no_repeat:
         begun = written[len(written) - no_repeat + 1 :] if no_repeat > 1 else []
         for first in range(len(written) - no_repeat + 1):
@@ -329,22 +329,22 @@ def ends_with(written: Sequence[int], phrase: Sequence[int]) -> bool:
 # ---- greedy search and sampling: every row goes its own way
 
 
-def pick(beams: Beams, logits_BWK: Tensor, log_total_BW: Tensor, how: SearchConfig) -> None:
+def pick(beams: Beams, logits_BWK: Tensor, log_total_BW: Tensor, how: DecodingConfig) -> None:
     """The likeliest token of each row, or one at random; result w is what row w ends as."""
     chosen_BW = logits_BWK.argmax(-1) if how.temperature is None else draw(beams, logits_BWK, how)
     log_p_BW = logits_BWK.gather(2, chosen_BW[..., None]).squeeze(2) - log_total_BW
     write(beams, chosen_BW, log_p_BW)
     beams.scores = beams.scores + log_p_BW
-    ends_BW = (chosen_BW == END) & (beams.scores > NEVER)
+    ends_BW = (chosen_BW == EOS_ID) & (beams.scores > NEG_INF)
     finish(beams, ends_BW, how.alpha)
-    beams.scores = beams.scores.masked_fill(chosen_BW == END, NEVER)
+    beams.scores = beams.scores.masked_fill(chosen_BW == EOS_ID, NEG_INF)
     beams.last = chosen_BW
 
 
 def finish(beams: Beams, ends_BW: Tensor, alpha: float) -> None:
     """Rows that have just ended become results, each in the place of its own."""
     lengths_B1 = torch.tensor(beams.lengths, device=ends_BW.device)[:, None] + 1
-    scores_BW = beams.scores / penalty(lengths_B1, alpha)
+    scores_BW = beams.scores / length_penalty(lengths_B1, alpha)
     beams.ended = torch.where(ends_BW, scores_BW, beams.ended)
     beams.ended_lengths = torch.where(ends_BW, lengths_B1, beams.ended_lengths)
     beams.ended_tokens = torch.where(ends_BW[..., None], beams.tokens, beams.ended_tokens)
@@ -358,7 +358,7 @@ def write(beams: Beams, tokens_BW: Tensor, log_p_BW: Tensor) -> None:
     beams.token_scores.scatter_(2, places, log_p_BW[..., None])
 
 
-def draw(beams: Beams, logits_BWK: Tensor, how: SearchConfig) -> Tensor:
+def draw(beams: Beams, logits_BWK: Tensor, how: DecodingConfig) -> Tensor:
     """At random, by each sentence's own numbers, out of the top k and the top share p."""
     assert how.temperature is not None
     most = logits_BWK.shape[2] if how.top_k is None else min(how.top_k, logits_BWK.shape[2])
@@ -389,19 +389,19 @@ class Candidates:
     log_p: Tensor  # [B, C] of the token alone
 
 
-def branch(beams: Beams, logits_BWK: Tensor, log_total_BW: Tensor, how: SearchConfig) -> Tensor:
+def branch(beams: Beams, logits_BWK: Tensor, log_total_BW: Tensor, how: DecodingConfig) -> Tensor:
     """The best continuations; those that end are finished. Returns the row that each row continues. [R]"""
     width = beams.scores.shape[1]
     found = best_candidates(beams.scores, logits_BWK, log_total_BW, 2 * width)
-    ends_BC = found.tokens == END
+    ends_BC = found.tokens == EOS_ID
     keep_finished(beams, found, ends_BC & (torch.arange(2 * width, device=ends_BC.device) < width), how)
-    live_BC = found.scores.masked_fill(ends_BC, NEVER)
+    live_BC = found.scores.masked_fill(ends_BC, NEG_INF)
     scores_BW, chosen_BW = live_BC.topk(width, dim=1)
     parents_BW, tokens_BW, log_p_BW = (
         values.gather(1, chosen_BW) for values in (found.parents, found.tokens, found.log_p)
     )
     for sentence, wish in enumerate(beams.wishes):
-        if wish.required:
+        if wish.required_phrases:
             with_required(
                 beams, sentence, logits_BWK[sentence], log_total_BW[sentence], how,
                 (scores_BW, parents_BW, tokens_BW, log_p_BW),
@@ -421,7 +421,7 @@ def best_candidates(scores_BW: Tensor, logits_BWK: Tensor, log_total_BW: Tensor,
     all_BWe = (scores_BW[..., None] + log_p_BWe).flatten(1)
     missing = count - all_BWe.shape[1]
     if missing > 0:  # fewer words than the beam is wide
-        all_BWe = torch.nn.functional.pad(all_BWe, (0, missing), value=NEVER)
+        all_BWe = torch.nn.functional.pad(all_BWe, (0, missing), value=NEG_INF)
     top_BC, place_BC = all_BWe.topk(count, dim=1)
     place_BC = place_BC.clamp(max=words_BWe[0].numel() - 1)
     return Candidates(
@@ -432,13 +432,13 @@ def best_candidates(scores_BW: Tensor, logits_BWK: Tensor, log_total_BW: Tensor,
     )
 
 
-def keep_finished(beams: Beams, found: Candidates, ends_BC: Tensor, how: SearchConfig) -> None:
+def keep_finished(beams: Beams, found: Candidates, ends_BC: Tensor, how: DecodingConfig) -> None:
     """The N best of what was finished before and what is now."""
     for sentence, wish in enumerate(beams.wishes):
-        if wish.required:
+        if wish.required_phrases:
             ends_BC[sentence] = False  # these have a way of their own
     lengths_B1 = torch.tensor(beams.lengths, device=ends_BC.device)[:, None] + 1
-    now_BC = (found.scores / penalty(lengths_B1, how.alpha)).masked_fill(~ends_BC, NEVER)
+    now_BC = (found.scores / length_penalty(lengths_B1, how.alpha)).masked_fill(~ends_BC, NEG_INF)
     results = beams.ended.shape[1]
     best_BN, place_BN = torch.cat((beams.ended, now_BC), 1).topk(results, dim=1)
     old_BN, new_BN = place_BN.clamp(max=results - 1), (place_BN - results).clamp(min=0)
@@ -485,7 +485,7 @@ def with_required(
     sentence: int,
     logits_WK: Tensor,
     log_total_W: Tensor,
-    how: SearchConfig,
+    how: DecodingConfig,
     chosen: tuple[Tensor, Tensor, Tensor, Tensor],
 ) -> None:
     """The beam shared out among hypotheses by how much of what is required they have (Post and Vilar, 2018).
@@ -496,28 +496,28 @@ def with_required(
     wish, length = beams.wishes[sentence], beams.lengths[sentence]
     log_p_WK = logits_WK - log_total_W[:, None]
     options: list[Continuation] = []
-    all_tokens = sum(map(len, wish.required))
+    all_tokens = sum(map(len, wish.required_phrases))
     for row, score in enumerate(beams.scores[sentence].tolist()):
-        if score == NEVER:
+        if score == NEG_INF:
             continue
         written = beams.tokens[sentence, row, :length].tolist()
-        tokens = next_required(written, wish.required) | {END} | likely(log_p_WK[row], len(log_p_WK))
-        if any(ends_with(written, phrase) for phrase in wish.apart):
-            kept = torch.tensor(sorted(wish.word_starts), device=log_p_WK.device)
-            tokens = tokens & wish.word_starts | {END}
+        tokens = next_required(written, wish.required_phrases) | {EOS_ID} | likely(log_p_WK[row], len(log_p_WK))
+        if any(ends_with(written, phrase) for phrase in wish.whole_word_phrases):
+            kept = torch.tensor(sorted(wish.word_start_ids), device=log_p_WK.device)
+            tokens = tokens & wish.word_start_ids | {EOS_ID}
             tokens |= {int(kept[place]) for place in likely(log_p_WK[row, kept], len(log_p_WK))}
         for token in {wish.prefix[length]} if length < len(wish.prefix) else tokens:
             log_p = float(log_p_WK[row, token])
-            met = met_tokens(written if token == END else [*written, token], wish.required)
-            room = 0 if token == END else wish.limit - length - 1  # for what it then still lacks
-            if log_p > NEVER and all_tokens - met <= room:
+            met = met_tokens(written if token == EOS_ID else [*written, token], wish.required_phrases)
+            room = 0 if token == EOS_ID else wish.max_length - length - 1  # for what it then still lacks
+            if log_p > NEG_INF and all_tokens - met <= room:
                 options.append(Continuation(score + log_p, row, token, log_p, met))
     options.sort(key=lambda one: -one.score)
-    ending = [one for one in options if one.token == END]
+    ending = [one for one in options if one.token == EOS_ID]
     take_finished(beams, sentence, ending, how)
-    shared = share_out([one for one in options if one.token != END], beams.scores.shape[1])
+    shared = share_out([one for one in options if one.token != EOS_ID], beams.scores.shape[1])
     for place in range(beams.scores.shape[1]):
-        one = shared[place] if place < len(shared) else Continuation(NEVER, 0, END, 0.0)
+        one = shared[place] if place < len(shared) else Continuation(NEG_INF, 0, EOS_ID, 0.0)
         for values, value in zip(chosen, (one.score, one.parent, one.token, one.log_p), strict=True):
             values[sentence, place] = value
 
@@ -568,29 +568,29 @@ def share_out(options: list[Continuation], width: int) -> list[Continuation]:
     return sorted(shared, key=lambda one: -one.score)
 
 
-def take_finished(beams: Beams, sentence: int, ending: list[Continuation], how: SearchConfig) -> None:
+def take_finished(beams: Beams, sentence: int, ending: list[Continuation], how: DecodingConfig) -> None:
     length = beams.lengths[sentence]
     for one in ending:
-        score = one.score / penalty(length + 1, how.alpha)
+        score = one.score / length_penalty(length + 1, how.alpha)
         worst = int(beams.ended[sentence].argmin())
         if score > float(beams.ended[sentence, worst]):
             beams.ended[sentence, worst] = score
             beams.ended_lengths[sentence, worst] = length + 1
             beams.ended_tokens[sentence, worst] = beams.tokens[sentence, one.parent]
             beams.ended_token_scores[sentence, worst] = beams.token_scores[sentence, one.parent]
-            beams.ended_tokens[sentence, worst, length] = END
+            beams.ended_tokens[sentence, worst, length] = EOS_ID
             beams.ended_token_scores[sentence, worst, length] = one.log_p
 
 
 # ---- the simplest use
 
 
-def greedy(
-    step: Step[AnyState], state: AnyState, limits: Sequence[int], device: torch.device
+def greedy_search(
+    step: StepFunction[StateT], state: StateT, limits: Sequence[int], device: torch.device
 ) -> list[list[int]]:
     """The likeliest token each time, of all the sentences of a state at once. Without begin and end."""
-    how = SearchConfig(beam=1)
+    how = DecodingConfig(beam=1)
     wishes = [DecodingConstraints(limit) for limit in limits]
-    together = Limits(rows=max(1, len(wishes)))
+    together = SearchLimits(max_rows=max(1, len(wishes)))
     found: Any = search(step, lambda numbers, _: state, wishes, how, device, together)
     return [results[0].tokens for results in found]

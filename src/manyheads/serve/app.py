@@ -267,7 +267,7 @@ class Server:
                 "target": one.target,
                 "engine": one.translator.engine.name,
                 "objective": one.translator.engine.objective,
-                "longest": one.translator.longest,
+                "longest": one.translator.max_length,
                 "alignment": one.aligns,
             }
             for one in self.pairs.models

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.errors import DataError, RequestError
-from manyheads.train.log import LOG, read_log
+from manyheads.train.log import LOG_FILE, read_log
 
 MOST_POINTS = 1000  # of a kind
 KINDS = ("train", "valid")
@@ -21,8 +21,8 @@ class Runs:
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = list(folders)
         for folder in self.folders:
-            if not (folder / LOG).is_file():
-                raise RequestError(f"{folder}: is no run, for it has no {LOG}; --run takes a run's folder")
+            if not (folder / LOG_FILE).is_file():
+                raise RequestError(f"{folder}: is no run, for it has no {LOG_FILE}; --run takes a run's folder")
         self.read: dict[Path, tuple[tuple[int, int], dict[str, Any]]] = {}
         self.turn = asyncio.Lock()
 
@@ -31,7 +31,7 @@ class Runs:
             return [await asyncio.to_thread(self._curves, folder) for folder in self.folders]
 
     def _curves(self, folder: Path) -> dict[str, Any]:
-        path = folder / LOG
+        path = folder / LOG_FILE
         try:
             stamp = (path.stat().st_mtime_ns, path.stat().st_size)
             if self.read.get(folder, (None,))[0] != stamp:

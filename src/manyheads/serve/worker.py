@@ -47,7 +47,7 @@ class Served:
     def sentences(self, text: str) -> list[str]:
         """What is translated one by one: what the model looks at is within one of them."""
         with without_warnings():
-            return self.translator.sentences(text)
+            return self.translator.split_sentences(text)
 
 
 def named(translators: Sequence[Translator]) -> list[Served]:
@@ -82,7 +82,7 @@ class Translating:
         with without_warnings():
             return self.model.translator.translate(
                 list(texts),
-                beam=max(self.nbest, self.model.translator.how.beam),
+                beam=max(self.nbest, self.model.translator.decoding.beam),
                 nbest=self.nbest,
                 alignment=self.details and self.model.aligns,
                 scores="tokens" if self.details else "none",
@@ -105,7 +105,7 @@ class TranslatingPages:
         with without_warnings():
             done = self.model.translator.translate(
                 texts,
-                beam=max(self.nbest, self.model.translator.how.beam),
+                beam=max(self.nbest, self.model.translator.decoding.beam),
                 nbest=self.nbest,
                 alignment=self.model.aligns,
                 scores="none",
@@ -149,7 +149,7 @@ class Scoring:
         translator = self.model.translator
         length, most = (
             self.model.tokens(text) + 1,
-            min(4 * translator.longest, translator.engine.reach or 2**30),
+            min(4 * translator.max_length, translator.engine.max_positions or 2**30),
         )
         if length > most:
             raise RequestError(f"a sentence of {length} tokens, but at most {most} can be scored: split it")

@@ -10,7 +10,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.config import SENTENCEPIECE_OWN, CleanConfig, CorpusConfig
+from manyheads.config import SENTENCEPIECE_RESERVED, CleanConfig, CorpusConfig
 from manyheads.text.languages import letters_of
 
 # Reasons, as reports count them; a pair is dropped for the first that holds, in this order.
@@ -87,9 +87,9 @@ class Cleaner:
     def _length(self, source: str, target: str) -> tuple[str, str] | None:
         """In bytes of UTF-8, which make scripts more alike: Hangul has fewer letters, of three bytes each."""
         short, long = sorted((utf8_length(source), utf8_length(target)))
-        if self.config.longest is not None and long > self.config.longest:
+        if self.config.max_length is not None and long > self.config.max_length:
             return TOO_LONG_SIDE, f"{long} bytes"
-        if self.config.ratio is not None and long + RATIO_SLACK > self.config.ratio * (short + RATIO_SLACK):
+        if self.config.max_length_ratio is not None and long + RATIO_SLACK > self.config.max_length_ratio * (short + RATIO_SLACK):
             return RATIO, f"{utf8_length(source)} and {utf8_length(target)} bytes"
         return None
 
@@ -171,4 +171,4 @@ def frequent_placeholders(texts: Iterator[str], most: int) -> list[str]:
 
 def may_be_reserved(symbol: str) -> bool:
     """Not what has a space in it, nor what SentencePiece itself calls its ends, the unknown and bytes."""
-    return "".join(symbol.split()) == symbol and not SENTENCEPIECE_OWN.fullmatch(symbol)
+    return "".join(symbol.split()) == symbol and not SENTENCEPIECE_RESERVED.fullmatch(symbol)

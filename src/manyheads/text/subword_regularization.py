@@ -14,7 +14,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
-from manyheads.config import SPECIAL_TOKENS
+from manyheads.config import NUM_SPECIAL_TOKENS
 from manyheads.errors import DataError
 from manyheads.text.subwords import WORD_START, Subwords, normalize
 
@@ -49,7 +49,7 @@ class Sampler:
                 "data.subword_sampling reads the text out of the ids, which needs subwords that spell what "
                 "they do not know: prepare the data with subwords.byte_fallback=true"
             )
-        special = {*range(SPECIAL_TOKENS), *self.bytes.values()}
+        special = {*range(NUM_SPECIAL_TOKENS), *self.bytes.values()}
         scored = [(one, piece, score) for one, (piece, score) in enumerate(table) if one not in special]
         is_bpe = all(score == round(score) for _, _, score in scored)  # ranks; log-probabilities otherwise
         unscored = [piece for _, piece, score in scored if score == 0]

@@ -19,7 +19,7 @@ import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
 
-from manyheads.config import BEGIN, END, SPECIAL_TOKENS, UNKNOWN, SubwordConfig
+from manyheads.config import BOS_ID, EOS_ID, NUM_SPECIAL_TOKENS, UNK_ID, SubwordConfig
 from manyheads.errors import DataError
 from manyheads.text import clean
 from manyheads.text.corpus import HALF_A_CHARACTER
@@ -56,9 +56,9 @@ class Subwords:
         except RuntimeError:
             raise DataError(f"{name}: not a SentencePiece model, or damaged") from None
         ids = self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id()
-        if ids != (UNKNOWN, BEGIN, END):
+        if ids != (UNK_ID, BOS_ID, EOS_ID):
             raise DataError(
-                f"{name}: unknown, begin and end are {ids}, but must be {(UNKNOWN, BEGIN, END)}: "
+                f"{name}: unknown, begin and end are {ids}, but must be {(UNK_ID, BOS_ID, EOS_ID)}: "
                 f"train the SentencePiece model with unk_id=0 bos_id=1 eos_id=2 pad_id=-1"
             )
 
@@ -78,21 +78,21 @@ class Subwords:
     ) -> Self:
         """Pieces learned from sentences. `found`: symbols to reserve beside those that the config names."""
         model, source = io.BytesIO(), Remembering(sentences)
-        reserved = list(dict.fromkeys([*config.reserved, *found]))
+        reserved = list(dict.fromkeys([*config.user_symbols, *found]))
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=map(normalize, source),
                 model_writer=model,
-                model_type=config.kind,
-                vocab_size=config.vocabulary,
-                character_coverage=min(1.0, config.coverage),
+                model_type=config.algorithm,
+                vocab_size=config.vocab_size,
+                character_coverage=min(1.0, config.character_coverage),
                 byte_fallback=config.byte_fallback,
                 user_defined_symbols=reserved,
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
-                unk_id=UNKNOWN,
-                bos_id=BEGIN,
-                eos_id=END,
+                unk_id=UNK_ID,
+                bos_id=BOS_ID,
+                eos_id=EOS_ID,
                 pad_id=-1,
                 num_threads=TRAINING_THREADS,
                 max_sentence_length=LONGEST_SENTENCE,
@@ -122,7 +122,7 @@ class Subwords:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; begin and end say nothing."""
         self._check_range(ids)
-        text: str = self._processor.decode([int(one) for one in ids if one not in (BEGIN, END)])
+        text: str = self._processor.decode([int(one) for one in ids if one not in (BOS_ID, EOS_ID)])
         return text
 
     def _check_range(self, ids: Sequence[int]) -> None:
@@ -172,7 +172,7 @@ class Remembering:
 
 def laid_end_to_end(sentences: list[list[int]]) -> Pieces:
     offsets = np.cumsum([0, *(len(ids) + 1 for ids in sentences)])
-    closed = chain.from_iterable(chain(ids, (END,)) for ids in sentences)
+    closed = chain.from_iterable(chain(ids, (EOS_ID,)) for ids in sentences)
     return Pieces(np.fromiter(closed, np.int64, count=int(offsets[-1])), offsets)
 
 
@@ -182,7 +182,7 @@ def core_count() -> int:
 
 def why_training_failed(fault: str, config: SubwordConfig, reserved: int) -> str:
     """SentencePiece's words, turned into the value, the limit and the remedy."""
-    wanted = f"subwords.vocabulary is {config.vocabulary:,}"
+    wanted = f"subwords.vocabulary is {config.vocab_size:,}"
     if found := re.search(r"Vocabulary size too high.*?<= (\d+)", fault):
         most = int(found.group(1))
         return (
@@ -195,9 +195,9 @@ def why_training_failed(fault: str, config: SubwordConfig, reserved: int) -> str
             f"{wanted}, but characters, bytes and reserved symbols alone need {least:,}: set "
             f"subwords.vocabulary={least} or more, or lower subwords.coverage"
         )
-    if config.vocabulary <= SPECIAL_TOKENS + reserved + 256 * config.byte_fallback:
+    if config.vocab_size <= NUM_SPECIAL_TOKENS + reserved + 256 * config.byte_fallback:
         return (
-            f"{wanted}, but {SPECIAL_TOKENS} special tokens, {reserved} reserved symbols"
+            f"{wanted}, but {NUM_SPECIAL_TOKENS} special tokens, {reserved} reserved symbols"
             + (" and 256 bytes" if config.byte_fallback else "")
             + " leave no room: set a larger one"
         )
@@ -260,7 +260,7 @@ class SubwordPair:
         config: SubwordConfig,
     ) -> Self:
         """From pairs, which are gone through several times."""
-        found = clean.frequent_placeholders(chain.from_iterable(sample()), config.reserved_found)
+        found = clean.frequent_placeholders(chain.from_iterable(sample()), config.detect_placeholders)
         if config.joint:
             both = Subwords.train(chain.from_iterable(sample()), config, found)
             return cls(both, both)

@@ -4,29 +4,29 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 
-class Background:
+class AsyncWriter:
     """A thread that does one piece of work at a time. What goes wrong in it is raised by whoever asks."""
 
     def __init__(self) -> None:
-        self.thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="manyheads-background")
-        self.under_way: Future[None] | None = None
+        self.executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="manyheads-background")
+        self.pending: Future[None] | None = None
 
-    def begin(self, work: Callable[[], None]) -> None:
+    def submit(self, work: Callable[[], None]) -> None:
         """After what was begun before."""
         self.wait()
-        self.under_way = self.thread.submit(work)
+        self.pending = self.executor.submit(work)
 
-    def check(self) -> None:
+    def raise_if_failed(self) -> None:
         """Raises what went wrong, if that is known by now."""
-        if self.under_way is not None and self.under_way.done():
+        if self.pending is not None and self.pending.done():
             self.wait()
 
     def wait(self) -> None:
         """Until it is done, and raises what went wrong."""
-        under_way, self.under_way = self.under_way, None
+        under_way, self.pending = self.pending, None
         if under_way is not None:
             under_way.result()
 
     def close(self) -> None:
         """Until it is done, well or not."""
-        self.thread.shutdown()
+        self.executor.shutdown()

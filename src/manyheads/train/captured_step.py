@@ -16,63 +16,63 @@ import torch
 from torch import Tensor, distributed, nn
 
 from manyheads.config import Config, TrainConfig
-from manyheads.cuda.graphs import captured
-from manyheads.cuda.transfer import Arriving
+from manyheads.cuda.graphs import capture
+from manyheads.cuda.transfer import AsyncCopy
 from manyheads.data.batches import Batch
-from manyheads.model.attention import SPANS_LONGEST, SPANS_WIDTH_LIMIT, has_kernel
+from manyheads.model.attention import TRITON_MAX_LENGTH, TRITON_MAX_HEAD_DIM, has_flash_attention
 from manyheads.model.layers import Linear
 from manyheads.ops import dispatch as kernels
-from manyheads.packed import FILLER, Packed, put_offsets, up, zeros_for_gpu
-from manyheads.train.distributed import World
+from manyheads.packed import FILLER, Packed, put_offsets, round_up, zeros_for_gpu
+from manyheads.train.distributed import DistributedContext
 from manyheads.train.optimizer import Optimizer
 
-SIZES = 64  # that a side of a batch may have, from nothing to full
-SIZES_BEYOND = 8  # from full to twice as much
-GRAIN = 128  # tokens: sizes are multiples of it
-ALIGNED = 64  # numbers: a parameter's gradient begins at a multiple of it
+SIZE_BUCKETS = 64  # that a side of a batch may have, from nothing to full
+OVERSIZE_BUCKETS = 8  # from full to twice as much
+SIZE_MULTIPLE = 128  # tokens: sizes are multiples of it
+GRADIENT_ALIGNMENT = 64  # numbers: a parameter's gradient begins at a multiple of it
 
 
 def can_capture(config: Config, device: torch.device) -> bool:
     """Whether every part of a step has a kernel whose shapes do not depend on the sentences."""
     model, train = config.model, config.train
-    widths = max(model.key_width, model.value_width)
+    widths = max(model.head_dim_k, model.head_dim_v)
     return (
-        (model.kind == "transformer" and model.experts is None)
-        and (train.capture and not train.compile and train.precision != "float32")
-        and (device.type == "cuda" and kernels.there_is_triton() and has_kernel(device))
-        and config.data.longest <= SPANS_LONGEST
-        and (model.attention != "additive" and model.attention_dropout == 0 and widths <= SPANS_WIDTH_LIMIT)
+        (model.architecture == "transformer" and model.experts is None)
+        and (train.cuda_graphs and not train.compile and train.precision != "float32")
+        and (device.type == "cuda" and kernels.has_triton() and has_flash_attention(device))
+        and config.data.max_length <= TRITON_MAX_LENGTH
+        and (model.attention != "additive" and model.attention_dropout == 0 and widths <= TRITON_MAX_HEAD_DIM)
         and (model.normalization == "layer" and train.optimizer != "muon")
     )
 
 
 @dataclass(frozen=True)
-class BatchSize:
+class StaticBatchShape:
     """The tokens that a graph is made for, of either side."""
 
     source: int
     target: int
 
     @classmethod
-    def around(cls, batch: Batch, full: int) -> "BatchSize":
+    def for_batch(cls, batch: Batch, full: int) -> "StaticBatchShape":
         """The smallest that holds the batch, counted down from full ones, of which there are most.
 
         Words split anew make batches longer than full, each by a length of its own: few sizes serve these.
         """
-        most = up(full, GRAIN)
-        below, beyond = (max(GRAIN, up(full // sizes, GRAIN)) for sizes in (SIZES, SIZES_BEYOND))
+        most = round_up(full, SIZE_MULTIPLE)
+        below, beyond = (max(SIZE_MULTIPLE, round_up(full // sizes, SIZE_MULTIPLE)) for sizes in (SIZE_BUCKETS, OVERSIZE_BUCKETS))
         lengths = len(batch.source.tokens), len(batch.labels.tokens)
         over = [length - most for length in lengths]
-        return cls(*(max(GRAIN, most + up(one, beyond if one > 0 else below)) for one in over))
+        return cls(*(max(SIZE_MULTIPLE, most + round_up(one, beyond if one > 0 else below)) for one in over))
 
     @property
-    def parts(self) -> list[int]:
+    def segment_lengths(self) -> list[int]:
         """How many numbers: source, inputs, labels, and the offsets of both sides."""
         sentences = max(self.source, self.target)
         return [self.source, self.target, self.target, sentences + 1, sentences + 1]
 
 
-class Captured:
+class CapturedStep:
     """The gradient of a model and its optimizer's step, for one rank."""
 
     def __init__(
@@ -80,55 +80,55 @@ class Captured:
         objective: nn.Module,
         optimizer: Optimizer,
         train: TrainConfig,
-        world: World,
+        world: DistributedContext,
         *,
-        full: int,
-        longest: int,
+        full_tokens: int,
+        max_length: int,
     ) -> None:
-        self.objective, self.optimizer, self.train, self.world = objective, optimizer, train, world
-        self.full, self.longest = full, longest  # tokens of a full batch's side, and of a sentence
-        self.gradient = FlatGradient(objective)
-        self.half = HalfWeights(objective, self.gradient)
-        self.scale = torch.ones((), device=world.device)
+        self.objective, self.optimizer, self.train, self.dist = objective, optimizer, train, world
+        self.full_tokens, self.max_length = full_tokens, max_length  # tokens of a full batch's side, and of a sentence
+        self.flat_gradient = FlatGradient(objective)
+        self.bf16_weights = BFloat16Weights(objective, self.flat_gradient)
+        self.loss_scale = torch.ones((), device=world.device)
         pool = torch.cuda.graph_pool_handle()
-        self.gradients: Recorder[BatchSize] = Recorder(self._add_gradient, world.device, pool)
-        self.updates: Recorder[None] = Recorder(self._update, world.device, pool)
-        self.nothing = torch.empty(0)
+        self.gradient_graphs: GraphRunner[StaticBatchShape] = GraphRunner(self._forward_backward, world.device, pool)
+        self.update_graph: GraphRunner[None] = GraphRunner(self._clip_and_step, world.device, pool)
+        self.no_input = torch.empty(0)
 
-    def begin(self) -> None:
+    def zero_grad(self) -> None:
         """Nothing summed up yet."""
-        self.gradient.everything.zero_()
+        self.flat_gradient.buffer.zero_()
 
-    def add(self, part: Batch, scale: float, seed: int) -> None:
+    def accumulate(self, part: Batch, scale: float, seed: int) -> None:
         """The gradient of `scale` times the part's loss, on top of what there is; the seed is dropout's."""
-        size = BatchSize.around(part, self.full)
-        self.scale.fill_(scale)
-        self.gradients.run(size, fill_up(part, size, min(FILLER, self.longest)), seed)
+        size = StaticBatchShape.for_batch(part, self.full_tokens)
+        self.loss_scale.fill_(scale)
+        self.gradient_graphs.run(size, pack_static_batch(part, size, min(FILLER, self.max_length)), seed)
 
-    def finish(self, rate: float) -> "Outcome":
+    def apply_update(self, rate: float) -> "StepResult":
         """The optimizer's step; without a finite gradient nothing changes."""
-        if self.world.size > 1:
-            distributed.all_reduce(self.gradient.everything)
-        self.optimizer.set_rate(rate)
-        return Outcome.of(self.updates.run(None, self.nothing, 0))
+        if self.dist.world_size > 1:
+            distributed.all_reduce(self.flat_gradient.buffer)
+        self.optimizer.set_learning_rate(rate)
+        return StepResult.from_tensor(self.update_graph.run(None, self.no_input, 0))
 
-    def _add_gradient(self, size: BatchSize, numbers: Tensor) -> Tensor:
-        source, inputs, labels = unpack(numbers, size, self.longest)
+    def _forward_backward(self, size: StaticBatchShape, numbers: Tensor) -> Tensor:
+        source, inputs, labels = unpack_static_batch(numbers, size, self.max_length)
         with torch.autocast("cuda", torch.bfloat16):
-            total, nll = self.half.call(source, inputs, labels)
-        self.half.add_gradient(total * self.scale)
-        self.gradient.total += total.detach()
-        self.gradient.nll += nll
-        return self.gradient.total
+            total, nll = self.bf16_weights.forward(source, inputs, labels)
+        self.bf16_weights.backward(total * self.loss_scale)
+        self.flat_gradient.loss += total.detach()
+        self.flat_gradient.nll += nll
+        return self.flat_gradient.loss
 
-    def _update(self, _: None, __: Tensor) -> Tensor:
+    def _clip_and_step(self, _: None, __: Tensor) -> Tensor:
         """[norm of the gradient, loss, negative log-likelihood]"""
-        gradient = self.gradient
-        norm = torch.linalg.vector_norm(gradient.of_parameters)
-        if self.train.clip is not None:
-            gradient.of_parameters.mul_((self.train.clip / (norm + 1e-6)).clamp(max=1.0))
-        self.optimizer.step(skip=~(norm + gradient.total).isfinite())
-        return torch.stack((norm, gradient.total, gradient.nll))
+        gradient = self.flat_gradient
+        norm = torch.linalg.vector_norm(gradient.gradients)
+        if self.train.clip_norm is not None:
+            gradient.gradients.mul_((self.train.clip_norm / (norm + 1e-6)).clamp(max=1.0))
+        self.optimizer.step(skip=~(norm + gradient.loss).isfinite())
+        return torch.stack((norm, gradient.loss, gradient.nll))
 
 
 class FlatGradient:
@@ -140,115 +140,115 @@ class FlatGradient:
     def __init__(self, module: nn.Module) -> None:
         names = {one: name for name, one in module.named_parameters()}
         linear = [one for one in module.modules() if isinstance(one, Linear)]
-        self.products = {names[one]: one for layer in linear for one in layer.parameters()}
-        self.others = {name: one for one, name in names.items() if name not in self.products}
-        size, rest = length(self.products.values()), length(self.others.values())
-        self.everything = torch.zeros(size + rest + 2, device=next(iter(names)).device)
-        self.of_parameters, self.of_products = self.everything[:-2], self.everything[:size]
-        self.total, self.nll = self.everything[-2], self.everything[-1]
-        for tensors, row in ((self.products, self.of_products), (self.others, self.everything[size:])):
-            for parameter, room in zip(tensors.values(), cut(row, tensors.values()), strict=True):
+        self.linear_parameters = {names[one]: one for layer in linear for one in layer.parameters()}
+        self.other_parameters = {name: one for one, name in names.items() if name not in self.linear_parameters}
+        size, rest = aligned_size(self.linear_parameters.values()), aligned_size(self.other_parameters.values())
+        self.buffer = torch.zeros(size + rest + 2, device=next(iter(names)).device)
+        self.gradients, self.linear_gradients = self.buffer[:-2], self.buffer[:size]
+        self.loss, self.nll = self.buffer[-2], self.buffer[-1]
+        for tensors, row in ((self.linear_parameters, self.linear_gradients), (self.other_parameters, self.buffer[size:])):
+            for parameter, room in zip(tensors.values(), split_into_views(row, tensors.values()), strict=True):
                 parameter.grad = room
 
 
-class HalfWeights:
+class BFloat16Weights:
     """The weights of products in bfloat16: as autocast rounds them, but in one piece, and back in one."""
 
     def __init__(self, module: nn.Module, gradient: FlatGradient) -> None:
         self.module, self.gradient = module, gradient
-        products = gradient.products.values()
-        self.exact = torch.empty_like(gradient.of_products)
-        self.rounded, self.by_rounded = (torch.zeros_like(self.exact, dtype=torch.bfloat16) for _ in range(2))
-        for parameter, room in zip(products, cut(self.exact, products), strict=True):
+        products = gradient.linear_parameters.values()
+        self.master_weights = torch.empty_like(gradient.linear_gradients)
+        self.bf16_weights, self.bf16_gradients = (torch.zeros_like(self.master_weights, dtype=torch.bfloat16) for _ in range(2))
+        for parameter, room in zip(products, split_into_views(self.master_weights, products), strict=True):
             parameter.data = room.copy_(parameter.data)
-        self.leaves = [room.requires_grad_() for room in cut(self.rounded, products)]
-        self.rooms = cut(self.by_rounded, products)
+        self.weight_views = [room.requires_grad_() for room in split_into_views(self.bf16_weights, products)]
+        self.gradient_views = split_into_views(self.bf16_gradients, products)
 
-    def call(self, *inputs: Any) -> tuple[Tensor, Tensor]:
+    def forward(self, *inputs: Any) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
-            self.rounded.copy_(self.exact)
-        rounded = dict(zip(self.gradient.products, self.leaves, strict=True))
+            self.bf16_weights.copy_(self.master_weights)
+        rounded = dict(zip(self.gradient.linear_parameters, self.weight_views, strict=True))
         total, nll = torch.func.functional_call(self.module, rounded, inputs)
         return total, nll
 
-    def add_gradient(self, loss: Tensor) -> None:
-        others = list(self.gradient.others.values())
-        found = list(torch.autograd.grad(loss, [*self.leaves, *others]))
-        torch._foreach_copy_(self.rooms, found[: len(self.rooms)])
-        self.gradient.of_products.add_(self.by_rounded)
-        torch._foreach_add_([one.grad for one in others if one.grad is not None], found[len(self.rooms) :])
+    def backward(self, loss: Tensor) -> None:
+        others = list(self.gradient.other_parameters.values())
+        found = list(torch.autograd.grad(loss, [*self.weight_views, *others]))
+        torch._foreach_copy_(self.gradient_views, found[: len(self.gradient_views)])
+        self.gradient.linear_gradients.add_(self.bf16_gradients)
+        torch._foreach_add_([one.grad for one in others if one.grad is not None], found[len(self.gradient_views) :])
 
 
-def length(tensors: Iterable[Tensor]) -> int:
+def aligned_size(tensors: Iterable[Tensor]) -> int:
     """Of a row that holds them all, each beginning at an aligned place."""
-    return sum(up(one.numel(), ALIGNED) for one in tensors)
+    return sum(round_up(one.numel(), GRADIENT_ALIGNMENT) for one in tensors)
 
 
-def cut(row: Tensor, tensors: Iterable[Tensor]) -> list[Tensor]:
+def split_into_views(row: Tensor, tensors: Iterable[Tensor]) -> list[Tensor]:
     """The places of these tensors in a row, in their shapes."""
     rooms, start = [], 0
     for one in tensors:
         rooms.append(row[start : start + one.numel()].view_as(one).detach())
-        start += length([one])
+        start += aligned_size([one])
     return rooms
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepResult:
     """What an update came to, on its way from the GPU."""
 
-    numbers: Arriving  # [3]: the gradient's norm, the loss, the negative log-likelihood
+    values: AsyncCopy  # [3]: the gradient's norm, the loss, the negative log-likelihood
 
     @classmethod
-    def of(cls, numbers: Tensor) -> "Outcome":
-        return cls(Arriving.at_the_host([numbers]))
+    def from_tensor(cls, numbers: Tensor) -> "StepResult":
+        return cls(AsyncCopy.to_host([numbers]))
 
     def read(self) -> tuple[float, float, float]:
-        norm, total, nll = self.numbers.read()[0].tolist()
+        norm, total, nll = self.values.wait()[0].tolist()
         return norm, total, nll
 
 
 Key = TypeVar("Key", bound=Hashable)
 
 
-class Recorder(Generic[Key]):
+class GraphRunner(Generic[Key]):
     """Does a piece of work as it is the first time, so that all is compiled, and from then on as a graph."""
 
     def __init__(self, work: Callable[[Key, Tensor], Tensor], device: torch.device, pool: Any) -> None:
-        self.work, self.device, self.pool = work, device, pool
-        self.done: set[Key] = set()
+        self.function, self.device, self.pool = work, device, pool
+        self.warmed_up: set[Key] = set()
         self.graphs: dict[Key, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
 
     def run(self, key: Key, given: Tensor, seed: int) -> Tensor:
         """The work with this key on what is given, which lies in page-locked memory."""
-        if key not in self.done:
-            self.done.add(key)
+        if key not in self.warmed_up:
+            self.warmed_up.add(key)
             torch.cuda.manual_seed(seed)
-            return self.work(key, given.to(self.device, non_blocking=True))
+            return self.function(key, given.to(self.device, non_blocking=True))
         if key not in self.graphs:
-            self.graphs[key] = self._record(key, given)
+            self.graphs[key] = self._capture(key, given)
         graph, room, result = self.graphs[key]
         room.copy_(given, non_blocking=True)
         torch.cuda.manual_seed(seed)
         graph.replay()
         return result
 
-    def _record(self, key: Key, given: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
+    def _capture(self, key: Key, given: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
         room = torch.empty_like(given, device=self.device)
-        graph, result = captured(lambda: self.work(key, room), self.pool)
+        graph, result = capture(lambda: self.function(key, room), self.pool)
         return graph, room, result
 
 
 # ---- batches of a fixed size
 
 
-def fill_up(batch: Batch, size: BatchSize, filler: int) -> Tensor:
+def pack_static_batch(batch: Batch, size: StaticBatchShape, filler: int) -> Tensor:
     """Source, inputs, labels and both offsets in a row, filled up by sentences of at most `filler` tokens."""
     lacking = [size.source - len(batch.source.tokens), size.target - len(batch.labels.tokens)]
     fillers = -(-max(lacking) // filler)
-    row = zeros_for_gpu(sum(size.parts))
-    source, inputs, labels, *offsets = np.split(row.numpy(), np.cumsum(size.parts)[:-1])
-    labels.fill(kernels.IGNORED)
+    row = zeros_for_gpu(sum(size.segment_lengths))
+    source, inputs, labels, *offsets = np.split(row.numpy(), np.cumsum(size.segment_lengths)[:-1])
+    labels.fill(kernels.IGNORE_INDEX)
     for room, side in zip((source, inputs, labels), (batch.source, batch.inputs, batch.labels), strict=True):
         room[: len(side.tokens)] = side.tokens.numpy()
     for room, side, lack in zip(offsets, (batch.source, batch.labels), lacking, strict=True):
@@ -256,9 +256,9 @@ def fill_up(batch: Batch, size: BatchSize, filler: int) -> Tensor:
     return row
 
 
-def unpack(row: Tensor, size: BatchSize, longest: int) -> tuple[Packed, Packed, Tensor]:
+def unpack_static_batch(row: Tensor, size: StaticBatchShape, longest: int) -> tuple[Packed, Packed, Tensor]:
     """The source, the decoder's input and the labels."""
-    source, inputs, labels, source_offsets, target_offsets = row.split(size.parts)
+    source, inputs, labels, source_offsets, target_offsets = row.split(size.segment_lengths)
     return (
         Packed(source, source_offsets.int(), longest),
         Packed(inputs, target_offsets.int(), longest),

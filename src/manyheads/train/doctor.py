@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from manyheads.config import ModelConfig
-from manyheads.model.attention import Rule, choose_path
+from manyheads.model.attention import AttentionSpec, choose_implementation
 
 PACKAGES = (
     "manyheads",
@@ -22,46 +22,46 @@ PACKAGES = (
     "pyarrow",
     "translate-toolkit",
 )
-ROOM = 5 * 2**30  # bytes; five checkpoints of the base model with its optimizer are about 3.8 GB
+MIN_FREE_DISK = 5 * 2**30  # bytes; five checkpoints of the base model with its optimizer are about 3.8 GB
 
 
 def report() -> dict[str, Any]:
     """By name, what a person asks first when something does not work."""
     return {
         "python": f"{sys.version.split()[0]} on {platform.platform()}",
-        **{name: installed(name) for name in PACKAGES},
+        **{name: installed_version(name) for name in PACKAGES},
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "gpus": gpus() or "none",
-        "attention": attention_path(),
+        "gpus": list_gpus() or "none",
+        "attention": attention_backend(),
         "free disk": f"{shutil.disk_usage('.').free / 2**30:.1f} GiB here",
-        "warnings": warnings() or "none",
+        "warnings": collect_warnings() or "none",
     }
 
 
-def installed(name: str) -> str:
+def installed_version(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:
         return "not installed"
 
 
-def gpus() -> list[str]:
+def list_gpus() -> list[str]:
     found = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
     return [f"{one.name}, {one.total_memory / 2**30:.0f} GiB" for one in found]
 
 
-def attention_path() -> str:
+def attention_backend() -> str:
     """Which kernel training takes here, for the base model."""
     device, dtype = ("cuda", torch.bfloat16) if torch.cuda.is_available() else ("cpu", torch.float32)
-    width = ModelConfig().key_width
+    width = ModelConfig().head_dim_k
     q = torch.empty(1, 1, width, device=device, dtype=dtype)
-    return f"{choose_path(q, q, Rule())} ({device}, {str(dtype).removeprefix('torch.')})"
+    return f"{choose_implementation(q, q, AttentionSpec())} ({device}, {str(dtype).removeprefix('torch.')})"
 
 
-def warnings() -> list[str]:
+def collect_warnings() -> list[str]:
     found = []
-    if shutil.disk_usage(".").free < ROOM:
+    if shutil.disk_usage(".").free < MIN_FREE_DISK:
         found.append("less than 5 GiB of disk are free: checkpoints of a base model may not fit")
     if not torch.cuda.is_available():
         found.append("no GPU: small models train here, the paper's do not in reasonable time")

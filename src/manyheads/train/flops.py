@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from manyheads.config import ModelConfig
 from manyheads.data.batches import Batch
-from manyheads.model.baselines.bytenet import unfolded_length
+from manyheads.model.baselines.bytenet import unfold_length
 
 # Dense bfloat16 products a second, as the makers state them.
-PEAKS = {
+PEAK_FLOPS = {
     "H200": 989e12,
     "H100": 989e12,
     "A100": 312e12,
@@ -30,12 +30,12 @@ Lengths = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Work:
+class ForwardFlops:
     """What a forward pass multiplies and adds up: for each source token, target token and pair that meet."""
 
-    source: float
-    target: float
-    pairs: float  # all of them, of encoder, decoder and across
+    per_source_token: float
+    per_target_token: float
+    attention: float  # all of them, of encoder, decoder and across
 
 
 def training_flops(config: ModelConfig, sources: Lengths, targets: Lengths) -> int:
@@ -43,30 +43,30 @@ def training_flops(config: ModelConfig, sources: Lengths, targets: Lengths) -> i
 
     Matrix parameters x 2, attention with the causal half, and the backward pass twice the forward.
     """
-    work = WORK[config.kind](config, sources, targets)
-    output = 2 * config.d_model * config.target_size
+    work = FLOPS_BY_ARCHITECTURE[config.architecture](config, sources, targets)
+    output = 2 * config.d_model * config.output_vocab_size
     return round(
-        3 * (work.source * int(sources.sum()) + (work.target + output) * int(targets.sum()) + work.pairs)
+        3 * (work.per_source_token * int(sources.sum()) + (work.per_target_token + output) * int(targets.sum()) + work.attention)
     )
 
 
-def of_transformer(config: ModelConfig, sources: Lengths, targets: Lengths) -> Work:
-    head_widths = config.key_width + config.value_width
+def transformer_flops(config: ModelConfig, sources: Lengths, targets: Lengths) -> ForwardFlops:
+    head_widths = config.head_dim_k + config.head_dim_v
     query_side = 2 * config.d_model * config.heads * head_widths  # W_Q and W_O; W_K and W_V cost the same
     feed_forward = 2 * 2 * config.d_model * config.d_ff
     if config.experts is not None:
-        feed_forward = config.experts_used * feed_forward + 2 * config.d_model * config.experts
+        feed_forward = config.experts_per_token * feed_forward + 2 * config.d_model * config.experts
     layer = 3 * query_side + feed_forward  # cross-attention's W_K, W_V: by source
     met = (
-        met_themselves(sources, config.window, causal=False)
-        + met_themselves(targets, config.window, causal=True)
+        self_attention_pairs(sources, config.window, causal=False)
+        + self_attention_pairs(targets, config.window, causal=True)
         + float((targets * sources).sum())
     )
     attention = config.layers * 2 * config.heads * head_widths * met
-    return Work(config.layers * layer, config.layers * layer, attention)
+    return ForwardFlops(config.layers * layer, config.layers * layer, attention)
 
 
-def met_themselves(lengths: Lengths, window: int | None, *, causal: bool) -> float:
+def self_attention_pairs(lengths: Lengths, window: int | None, *, causal: bool) -> float:
     """Pairs of places of one text that see each other, in a window of r if there is one."""
     seen = lengths / 2 if causal else lengths.astype(np.float64)
     if window is not None:
@@ -77,7 +77,7 @@ def met_themselves(lengths: Lengths, window: int | None, *, causal: bool) -> flo
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 
 
-def of_recurrent(config: ModelConfig, sources: Lengths, targets: Lengths) -> Work:
+def recurrent_flops(config: ModelConfig, sources: Lengths, targets: Lengths) -> ForwardFlops:
     width, gates, attends = config.d_ff, GATES[config.cell], config.attention != "none"
     below = [config.d_model, *[width] * (config.layers - 1)]
     context = [0, *[width if attends else 0] * (config.layers - 1)]
@@ -85,31 +85,31 @@ def of_recurrent(config: ModelConfig, sources: Lengths, targets: Lengths) -> Wor
     target = sum(2 * gates * width * (x + c + width) for x, c in zip(below, context, strict=True))
     target += 2 * width * (2 if attends else 1) * config.d_model
     if not attends:
-        return Work(source, target, 0)
+        return ForwardFlops(source, target, 0)
     look_up = 2 * width * config.d_model  # W_Q by target, W_K by source
     met = 2 * (config.d_model + width) * float((targets * sources).sum())
-    return Work(source + look_up, target + look_up, met)
+    return ForwardFlops(source + look_up, target + look_up, met)
 
 
-def of_convolutional(config: ModelConfig, sources: Lengths, targets: Lengths) -> Work:
+def convs2s_flops(config: ModelConfig, sources: Lengths, targets: Lengths) -> ForwardFlops:
     ends = 2 * 2 * config.d_model * config.d_ff  # in and out
-    layer = 2 * config.kernel * config.d_ff * 2 * config.d_ff
+    layer = 2 * config.kernel_size * config.d_ff * 2 * config.d_ff
     attention = 2 * 2 * config.d_model * config.d_ff
     met = config.layers * 2 * 2 * config.d_model * float((targets * sources).sum())
-    return Work(ends + config.layers * layer, ends + config.layers * (layer + attention), met)
+    return ForwardFlops(ends + config.layers * layer, ends + config.layers * (layer + attention), met)
 
 
-def of_bytenet(config: ModelConfig, sources: Lengths, targets: Lengths) -> Work:
-    block = 2 * (2 * config.d_model * config.d_ff + config.kernel * config.d_ff**2)
-    columns = unfolded_length(sources).sum() / max(1, sources.sum())  # for each token
-    return Work(config.layers * block * columns, 2 * 2 * config.d_model**2 + config.layers * block, 0)
+def bytenet_flops(config: ModelConfig, sources: Lengths, targets: Lengths) -> ForwardFlops:
+    block = 2 * (2 * config.d_model * config.d_ff + config.kernel_size * config.d_ff**2)
+    columns = unfold_length(sources).sum() / max(1, sources.sum())  # for each token
+    return ForwardFlops(config.layers * block * columns, 2 * 2 * config.d_model**2 + config.layers * block, 0)
 
 
-WORK: dict[str, Callable[[ModelConfig, Lengths, Lengths], Work]] = {
-    "transformer": of_transformer,
-    "recurrent": of_recurrent,
-    "convolutional": of_convolutional,
-    "bytenet": of_bytenet,
+FLOPS_BY_ARCHITECTURE: dict[str, Callable[[ModelConfig, Lengths, Lengths], ForwardFlops]] = {
+    "transformer": transformer_flops,
+    "recurrent": recurrent_flops,
+    "convolutional": convs2s_flops,
+    "bytenet": bytenet_flops,
 }
 
 
@@ -118,9 +118,9 @@ def batch_flops(config: ModelConfig, batch: Batch) -> int:
     return training_flops(config, source, target)
 
 
-def peak(device: torch.device) -> float | None:
+def peak_flops(device: torch.device) -> float | None:
     """What the device could do at most, where it is known."""
     if device.type != "cuda":
         return None
     name = torch.cuda.get_device_name(device)
-    return next((rate for part, rate in PEAKS.items() if re.search(rf"\b{part}\b", name)), None)
+    return next((rate for part, rate in PEAK_FLOPS.items() if re.search(rf"\b{part}\b", name)), None)

@@ -9,39 +9,39 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any
 
-from manyheads.atomic_io import room_for
+from manyheads.atomic_io import report_disk_full
 from manyheads.errors import DataError
 
-LOG = "log.jsonl"
+LOG_FILE = "log.jsonl"
 
 
 class RunLog:
     """The log of a run. Lines of steps that a resumed run will do again are taken out first."""
 
     def __init__(self, run: Path, step: int) -> None:
-        self.path = run / LOG
+        self.path = run / LOG_FILE
         self._open(step)
 
     def _open(self, step: int) -> None:
-        cut(self.path, step)
+        truncate_log(self.path, step)
         self.file: IO[str] = self.path.open("a", encoding="utf-8")
-        self.board = board(self.path.parent, step)
+        self.tensorboard = open_tensorboard(self.path.parent, step)
 
     def rewind(self, step: int) -> None:
         """As if what came after that step had not been."""
         self.close()
         self._open(step)
 
-    def write(self, kind: str, step: int, numbers: dict[str, Any]) -> None:
-        line = {"kind": kind, "step": step, **{key: told_finite(value) for key, value in numbers.items()}}
+    def write(self, event: str, step: int, metrics: dict[str, Any]) -> None:
+        line = {"kind": event, "step": step, **{key: finite_or_none(value) for key, value in metrics.items()}}
         text = json.dumps(line, ensure_ascii=False) + "\n"
-        with room_for(self.path, len(text.encode())):
+        with report_disk_full(self.path, len(text.encode())):
             self.file.write(text)
             self.file.flush()
-        scalars = {name: value for name, value in numbers.items() if isinstance(value, int | float)}
+        scalars = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
         with suppress(OSError):  # the same numbers stand in the log
-            for name, value in scalars.items() if self.board is not None else ():
-                self.board.add_scalar(f"{kind}/{name}", value, step)
+            for name, value in scalars.items() if self.tensorboard is not None else ():
+                self.tensorboard.add_scalar(f"{event}/{name}", value, step)
 
     def sync(self) -> None:
         os.fsync(self.file.fileno())
@@ -49,16 +49,16 @@ class RunLog:
     def close(self) -> None:
         with suppress(OSError):
             self.file.close()
-            if self.board is not None:
-                self.board.close()
+            if self.tensorboard is not None:
+                self.tensorboard.close()
 
 
-def told_finite(value: Any) -> Any:
+def finite_or_none(value: Any) -> Any:
     """JSON has no word for infinity and for what is no number."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def board(run: Path, step: int) -> Any:
+def open_tensorboard(run: Path, step: int) -> Any:
     """TensorBoard's writer, where it is installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
@@ -84,7 +84,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def cut(path: Path, step: int) -> None:
+def truncate_log(path: Path, step: int) -> None:
     """Without what was written after that step, and without an end, for there will be one."""
     if not path.exists():
         return
@@ -100,27 +100,27 @@ def cut(path: Path, step: int) -> None:
 # ---- the screen
 
 
-class Screen:
+class TrainingConsole:
     """A line now and then: for logs and pipes."""
 
     def __init__(self, stream: IO[str] | None) -> None:
         self.stream = stream  # None: a rank that nobody watches
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         if self.stream is not None:
             print(text, file=self.stream, flush=True)
 
     def step(self, done: int, total: int) -> None:
         """After each step; only a bar shows it."""
 
-    def log(self, step: int, total: int, numbers: dict[str, Any]) -> None:
-        self.say(f"step {step:,} of {total:,}  {told(numbers)}")
+    def show_metrics(self, step: int, total: int, numbers: dict[str, Any]) -> None:
+        self.message(f"step {step:,} of {total:,}  {format_metrics(numbers)}")
 
     def close(self) -> None:
         pass
 
 
-class Bar(Screen):
+class Bar(TrainingConsole):
     """For a terminal: a bar, and the latest numbers under it."""
 
     def __init__(self, stream: IO[str], total: int, width: int | None = None) -> None:
@@ -148,13 +148,13 @@ class Bar(Screen):
         self.bar.update(self.task, completed=done, total=total)
 
     def log(self, step: int, total: int, numbers: dict[str, Any]) -> None:
-        self.numbers.plain = told(numbers)
+        self.numbers.plain = format_metrics(numbers)
 
     def close(self) -> None:
         self.live.stop()
 
 
-def told(numbers: dict[str, Any]) -> str:
+def format_metrics(numbers: dict[str, Any]) -> str:
     """The numbers of a log line, for people."""
     forms = {
         "loss": "loss {:.3f}",
@@ -170,5 +170,5 @@ def told(numbers: dict[str, Any]) -> str:
     return "  ".join(texts)
 
 
-def screen(total: int) -> Screen:
-    return Bar(sys.stderr, total) if sys.stderr.isatty() else Screen(sys.stderr)
+def screen(total: int) -> TrainingConsole:
+    return Bar(sys.stderr, total) if sys.stderr.isatty() else TrainingConsole(sys.stderr)

@@ -32,7 +32,7 @@ from manyheads.errors import DataError
 from manyheads.ops import dispatch as kernels
 
 CHUNK_LOGITS = 2**24  # numbers of [M, C, K] held at once, twice (with two readings oftener): 64 MiB each
-CHUNK_LOGITS_OF_KERNEL = 5 * 2**26  # by the kernel, which needs them once: 640 MiB in bfloat16
+KERNEL_CHUNK_LOGITS = 5 * 2**26  # by the kernel, which needs them once: 640 MiB in bfloat16
 
 
 @dataclass(frozen=True)
@@ -49,33 +49,33 @@ class Loss:
         return self.nll.double().div(max(1, self.tokens)).exp().item()
 
 
-def smoothing_weights(words: int, train: TrainConfig) -> tuple[float, float]:
+def smoothing_weights(vocab_size: int, train: TrainConfig) -> tuple[float, float]:
     """(a, b): what the right word gets by itself, and what every word gets."""
-    everyone = words if train.smoothing_over == "all" else words - 1
+    everyone = vocab_size if train.smoothing == "all" else vocab_size - 1
     b = train.label_smoothing / everyone
-    return 1 - words * b, b
+    return 1 - vocab_size * b, b
 
 
-def smoothed(labels: Tensor, words: int, train: TrainConfig) -> Tensor:
+def smoothed_targets(labels: Tensor, vocab_size: int, train: TrainConfig) -> Tensor:
     """The target distribution itself, as the paper describes it. [T, K]"""
-    a, b = smoothing_weights(words, train)
-    return a * nn.functional.one_hot(labels, words).double() + b
+    a, b = smoothing_weights(vocab_size, train)
+    return a * nn.functional.one_hot(labels, vocab_size).double() + b
 
 
-def plain_loss(logits_TK: Tensor, labels_T: Tensor, train: TrainConfig) -> Loss:
+def reference_loss(logits_TK: Tensor, labels_T: Tensor, train: TrainConfig) -> Loss:
     """The definition: what chunked_loss is tested against, and what a reader reads first."""
     log_p_TK = logits_TK.log_softmax(-1)
-    target_TK = smoothed(labels_T, logits_TK.shape[-1], train).to(log_p_TK.dtype)
+    target_TK = smoothed_targets(labels_T, logits_TK.shape[-1], train).to(log_p_TK.dtype)
     nll = -log_p_TK.gather(1, labels_T[:, None]).sum()
     return Loss(-(target_TK * log_p_TK).sum(), nll.detach(), len(labels_T))
 
 
-def plain_loss_of_two(logits_2TK: Tensor, labels_T: Tensor, train: TrainConfig) -> Loss:
+def reference_r_drop_loss(logits_2TK: Tensor, labels_T: Tensor, train: TrainConfig) -> Loss:
     """The same of two readings: the mean of their losses, and how far they disagree."""
-    first, second = (plain_loss(logits_TK, labels_T, train) for logits_TK in logits_2TK)
+    first, second = (reference_loss(logits_TK, labels_T, train) for logits_TK in logits_2TK)
     log_p_TK, log_q_TK = logits_2TK.log_softmax(-1)
     apart = ((log_p_TK.exp() - log_q_TK.exp()) * (log_p_TK - log_q_TK)).sum() / 2
-    total = (first.total + second.total) / 2 + train.agreement * apart
+    total = (first.total + second.total) / 2 + train.r_drop * apart
     return Loss(total, (first.nll + second.nll) / 2, len(labels_T))
 
 
@@ -85,29 +85,29 @@ def chunked_loss(
     labels_T: Tensor,
     train: TrainConfig,
     *,
-    readings: int = 1,
+    forward_passes: int = 1,
     chunk_logits: int | None = None,
 ) -> Loss:
     """The same over `model.hidden` and `model.output`, some tokens at a time.
 
     Of two readings, the second's hidden states follow the first's.
     """
-    if len(hidden_TD) != readings * len(labels_T):
+    if len(hidden_TD) != forward_passes * len(labels_T):
         raise DataError(
             f"{len(hidden_TD)} hidden states, but {len(labels_T)} labels: there is one for each"
-            + (" in each reading" if readings > 1 else "")
+            + (" in each reading" if forward_passes > 1 else "")
         )
-    chunk = max(1, (chunk_logits or most_logits(hidden_TD)) // output.out_features // readings)
-    goal = Goal(*smoothing_weights(output.out_features, train), train.agreement)
+    chunk = max(1, (chunk_logits or max_chunk_logits(hidden_TD)) // output.out_features // forward_passes)
+    goal = LossWeights(*smoothing_weights(output.out_features, train), train.r_drop)
     learning = torch.is_grad_enabled() and (hidden_TD.requires_grad or output.weight.requires_grad)
-    hidden_MTD = hidden_TD.view(readings, len(labels_T), hidden_TD.shape[1])
+    hidden_MTD = hidden_TD.view(forward_passes, len(labels_T), hidden_TD.shape[1])
     inputs = hidden_MTD, output.weight, output.bias, labels_T
     total, nll = _ChunkedLoss.apply(*inputs, goal, chunk, learning)  # type: ignore[no-untyped-call]
     return Loss(total, nll, len(labels_T))
 
 
 @dataclass(frozen=True)
-class Goal:
+class LossWeights:
     """What the loss asks for, by the letters above."""
 
     a: float
@@ -115,10 +115,10 @@ class Goal:
     c: float
 
 
-def most_logits(hidden_TD: Tensor) -> int:
+def max_chunk_logits(hidden_TD: Tensor) -> int:
     """That are held at once."""
-    by_kernel = kernels.serve(hidden_TD.new_empty(0, dtype=product_dtype(hidden_TD)))
-    return CHUNK_LOGITS_OF_KERNEL if by_kernel else CHUNK_LOGITS
+    by_kernel = kernels.use_kernels(hidden_TD.new_empty(0, dtype=matmul_dtype(hidden_TD)))
+    return KERNEL_CHUNK_LOGITS if by_kernel else CHUNK_LOGITS
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -131,13 +131,13 @@ class _ChunkedLoss(torch.autograd.Function):
         weight_KD: Tensor,
         bias_K: Tensor | None,
         labels_T: Tensor,
-        goal: Goal,
+        goal: LossWeights,
         chunk: int,
         learning: bool,
     ) -> tuple[Tensor, Tensor]:
-        device, dtype = hidden_MTD.device.type, product_dtype(hidden_MTD)
+        device, dtype = hidden_MTD.device.type, matmul_dtype(hidden_MTD)
         with torch.autocast(device, enabled=False):
-            total, nll, *gradients = chunk_by_chunk(
+            total, nll, *gradients = chunked_cross_entropy(
                 hidden_MTD.to(dtype),
                 weight_KD.to(dtype),
                 None if bias_K is None else bias_K.to(dtype),
@@ -161,7 +161,7 @@ class _ChunkedLoss(torch.autograd.Function):
         return *gradients, *[None] * (7 - len(gradients))  # seven inputs, and these are the first
 
 
-def product_dtype(hidden: Tensor) -> torch.dtype:
+def matmul_dtype(hidden: Tensor) -> torch.dtype:
     """As autocast has it; but float64 stays, and float16 would lose gradients before anything scales them."""
     device, dtype = hidden.device.type, hidden.dtype
     if torch.is_autocast_enabled(device) and dtype != torch.float64:
@@ -169,14 +169,14 @@ def product_dtype(hidden: Tensor) -> torch.dtype:
     return torch.float32 if dtype == torch.float16 else dtype
 
 
-def chunk_by_chunk(
+def chunked_cross_entropy(
     hidden_MTD: Tensor,
     weight_KD: Tensor,
     bias_K: Tensor | None,
     labels_T: Tensor,
-    goal: Goal,
+    goal: LossWeights,
     chunk: int,
-    learning: bool,
+    needs_gradient: bool,
 ) -> list[Tensor]:
     """The loss and the negative log-likelihood, summed; when learning, the gradients of the inputs too.
 
@@ -185,12 +185,12 @@ def chunk_by_chunk(
     dtype = torch.promote_types(hidden_MTD.dtype, torch.float32)
     total, nll = (hidden_MTD.new_zeros((), dtype=dtype) for _ in range(2))
     gradients = []
-    if learning:
+    if needs_gradient:
         summed = [weight_KD] if bias_K is None else [weight_KD, bias_K]
         gradients = [torch.empty_like(hidden_MTD), *(torch.zeros_like(one, dtype=dtype) for one in summed)]
     logits_MCK = hidden_MTD.new_empty(len(hidden_MTD), min(chunk, len(labels_T)), len(weight_KD))
-    serves = kernels.serve(logits_MCK)
-    judge = by_kernel if serves else by_definition(torch.empty_like(logits_MCK, dtype=dtype))
+    serves = kernels.use_kernels(logits_MCK)
+    judge = fused_cross_entropy if serves else reference_cross_entropy(torch.empty_like(logits_MCK, dtype=dtype))
     for first in range(0, len(labels_T), chunk):
         hidden_MCD, labels_C = hidden_MTD[:, first : first + chunk], labels_T[first : first + chunk]
         logits = logits_MCK[:, : len(labels_C)]
@@ -198,35 +198,35 @@ def chunk_by_chunk(
             torch.mm(hidden_CD, weight_KD.T, out=room_CK)
         if bias_K is not None:
             logits += bias_K
-        chunk_total, chunk_nll, exact = judge(logits, labels_C, goal, learning)
+        chunk_total, chunk_nll, exact = judge(logits, labels_C, goal, needs_gradient)
         total += chunk_total
         nll += chunk_nll
-        if learning:
+        if needs_gradient:
             by_hidden_MTD, by_weight_KD, *by_bias_K = gradients
             by_hidden_MCD = by_hidden_MTD[:, first : first + chunk]
             by_logits = exact.to(hidden_MTD.dtype)
             for by_logits_CK, hidden_CD, room_CD in zip(by_logits, hidden_MCD, by_hidden_MCD, strict=True):
                 torch.mm(by_logits_CK, weight_KD, out=room_CD)
-                add_product(by_weight_KD, by_logits_CK.T, hidden_CD)
+                add_matmul(by_weight_KD, by_logits_CK.T, hidden_CD)
             for by_bias in by_bias_K:
                 by_bias += exact.sum((0, 1), dtype=dtype)
     return [total, nll, *gradients]
 
 
-Judge = Callable[[Tensor, Tensor, Goal, bool], tuple[Tensor, Tensor, Tensor]]
+Judge = Callable[[Tensor, Tensor, LossWeights, bool], tuple[Tensor, Tensor, Tensor]]
 
 
-def by_definition(room_MCK: Tensor) -> Judge:
+def reference_cross_entropy(room_MCK: Tensor) -> Judge:
     """The loss, -log p of the right words and, when learning, the gradient by the logits; in a given room."""
 
-    def judge(logits: Tensor, labels_C: Tensor, goal: Goal, learning: bool) -> tuple[Tensor, Tensor, Tensor]:
+    def judge(logits: Tensor, labels_C: Tensor, goal: LossWeights, learning: bool) -> tuple[Tensor, Tensor, Tensor]:
         readings = len(logits)
         log_p = torch.log_softmax(logits, -1, dtype=room_MCK.dtype, out=room_MCK[:, : len(labels_C)])
         nll = -log_p.gather(2, labels_C.expand(readings, -1)[..., None]).sum() / readings
         total = goal.a * nll - goal.b * log_p.sum() / readings
         if readings == 1:
             return total, nll, logit_gradient(log_p, labels_C, goal) if learning else log_p
-        apart, by_apart = disagreement(log_p)
+        apart, by_apart = symmetric_kl(log_p)
         total += goal.c * apart
         if not learning:
             return total, nll, log_p
@@ -235,14 +235,14 @@ def by_definition(room_MCK: Tensor) -> Judge:
     return judge
 
 
-def logit_gradient(log_p_MCK: Tensor, labels_C: Tensor, goal: Goal) -> Tensor:
+def logit_gradient(log_p_MCK: Tensor, labels_C: Tensor, goal: LossWeights) -> Tensor:
     """p - a [k = y] - b, written over the log-probabilities. [M, C, K]"""
     gradient_MCK = log_p_MCK.exp_().sub_(goal.b)
     gradient_MCK[:, torch.arange(len(labels_C), device=labels_C.device), labels_C] -= goal.a
     return gradient_MCK
 
 
-def disagreement(log_p_2CK: Tensor) -> tuple[Tensor, Tensor]:
+def symmetric_kl(log_p_2CK: Tensor) -> tuple[Tensor, Tensor]:
     """The mean of KL(p|q) and KL(q|p), summed over tokens, and its gradient by the logits. [2, C, K]"""
     p_2CK, apart_2CK = log_p_2CK.exp(), log_p_2CK - log_p_2CK.flip(0)
     divergence_2C1 = (p_2CK * apart_2CK).sum(-1, keepdim=True)
@@ -250,8 +250,8 @@ def disagreement(log_p_2CK: Tensor) -> tuple[Tensor, Tensor]:
     return divergence_2C1.sum() / 2, gradient_2CK
 
 
-def by_kernel(
-    logits_MCK: Tensor, labels_C: Tensor, goal: Goal, learning: bool
+def fused_cross_entropy(
+    logits_MCK: Tensor, labels_C: Tensor, goal: LossWeights, learning: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same on a GPU, over the logits themselves. Labels of -1 do not count."""
     from manyheads.ops.cross_entropy_triton import cross_entropy_
@@ -260,7 +260,7 @@ def by_kernel(
     return loss_C.sum(), nll_C.sum(), logits_MCK
 
 
-def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+def add_matmul(total: Tensor, left: Tensor, right: Tensor) -> None:
     """total += left @ right, without a temporary where the dtypes allow it."""
     if total.dtype == left.dtype:
         total.addmm_(left, right)

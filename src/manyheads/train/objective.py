@@ -22,17 +22,17 @@ class Objective(nn.Module):
         self.hidden = torch.compile(model.hidden, dynamic=True) if train.compile else model.hidden
 
     def forward(self, source: Packed, inputs: Packed, labels_T: Tensor) -> tuple[Tensor, Tensor]:
-        readings = self.train_config.readings
+        readings = self.train_config.forward_passes
         if readings == 2:
-            source, inputs = source.twice(), inputs.twice()
+            source, inputs = source.duplicate(), inputs.duplicate()
         if self.train_config.compile:
             source, inputs = source.computed(), inputs.computed()
         config, extra = self.model.config, list[Tensor]()
         hidden_TD = (
             self.hidden(source, inputs, losses=extra) if config.experts else self.hidden(source, inputs)
         )
-        loss = chunked_loss(hidden_TD, self.model.output, labels_T, self.train_config, readings=readings)
+        loss = chunked_loss(hidden_TD, self.model.output, labels_T, self.train_config, forward_passes=readings)
         total = loss.total
         if extra:  # of a token as much as of another, since whoever updates divides by their number
-            total = total + config.experts_balance * len(labels_T) * torch.stack(extra).sum()
+            total = total + config.experts_balance_weight * len(labels_T) * torch.stack(extra).sum()
         return total, loss.nll

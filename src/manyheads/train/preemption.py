@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from manyheads.errors import PREEMPTED
-from manyheads.train.launcher import leave_code
+from manyheads.errors import EXIT_PREEMPTED
+from manyheads.train.launcher import record_exit_code
 
-SAME_REQUEST = 0.5  # seconds within which a second signal is the first one again, sent to several at once
+DUPLICATE_SIGNAL_SECONDS = 0.5  # seconds within which a second signal is the first one again, sent to several at once
 
 
 @contextmanager
-def stop_asked() -> Iterator[Callable[[], bool]]:
+def watch_stop_signals() -> Iterator[Callable[[], bool]]:
     """Whether someone asked us to stop: SIGTERM or Ctrl-C. Asked twice, we leave at once.
 
     Python's own handlers wait until a long call into torch returns; so a thread watches for signals. Only a
@@ -31,9 +31,9 @@ def stop_asked() -> Iterator[Callable[[], bool]]:
     def watch() -> None:
         while ears.recv(1) != b"":
             times.append(time.monotonic())
-            if times[-1] - times[0] > SAME_REQUEST:
-                leave_code(PREEMPTED)
-                os._exit(PREEMPTED)
+            if times[-1] - times[0] > DUPLICATE_SIGNAL_SECONDS:
+                record_exit_code(EXIT_PREEMPTED)
+                os._exit(EXIT_PREEMPTED)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

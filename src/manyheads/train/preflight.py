@@ -8,17 +8,17 @@ from manyheads.config import Config, ModelConfig
 from manyheads.errors import ConfigError, ResourceError
 from manyheads.model import count_parameters
 
-BYTES_A_PARAMETER = 16  # weight, gradient and two moments in float32
+BYTES_PER_PARAMETER = 16  # weight, gradient and two moments in float32
 
 
-def reach(model: ModelConfig, tokens: int) -> int:
+def limit_to_positions(model: ModelConfig, tokens: int) -> int:
     """So many tokens, or as many as learned positions go."""
-    return min(tokens, model.learned_length) if model.positions == "learned" else tokens
+    return min(tokens, model.max_positions) if model.positions == "learned" else tokens
 
 
 def check_memory(model: ModelConfig, device: torch.device) -> None:
     """A model that this machine cannot hold is refused before it is made."""
-    needed = BYTES_A_PARAMETER * count_parameters(model)["total"]
+    needed = BYTES_PER_PARAMETER * count_parameters(model)["total"]
     if device.type == "cuda":
         there = torch.cuda.get_device_properties(device).total_memory
     else:
@@ -30,28 +30,28 @@ def check_memory(model: ModelConfig, device: torch.device) -> None:
         )
 
 
-def check_compiled(config: Config) -> None:
+def check_compile(config: Config) -> None:
     """torch.compile makes one program of the Transformer; the others would fall into pieces."""
-    if config.train.compile and (config.model.kind != "transformer" or config.model.experts is not None):
-        key = "kind" if config.model.kind != "transformer" else "experts"
+    if config.train.compile and (config.model.architecture != "transformer" or config.model.experts is not None):
+        key = "kind" if config.model.architecture != "transformer" else "experts"
         raise ConfigError(
             f"train.compile is true, but model.{key} is {getattr(config.model, key)!r}, which it does not "
             f"serve: set train.compile = false"
         )
 
 
-def check_agreement(config: Config) -> None:
+def check_r_drop(config: Config) -> None:
     """Readings differ by what is dropped."""
-    if config.train.agreement and config.model.dropout == config.model.attention_dropout == 0:
+    if config.train.r_drop and config.model.dropout == config.model.attention_dropout == 0:
         raise ConfigError(
-            f"train.agreement is {config.train.agreement:g}, but model.dropout and model.attention_dropout "
+            f"train.agreement is {config.train.r_drop:g}, but model.dropout and model.attention_dropout "
             f"are 0, so that two readings are the same: raise one of them, or set train.agreement = 0"
         )
 
 
-def check_reach(config: Config) -> None:
-    if reach(config.model, config.data.longest) < config.data.longest:
+def check_max_positions(config: Config) -> None:
+    if limit_to_positions(config.model, config.data.max_length) < config.data.max_length:
         raise ConfigError(
-            f"data.longest is {config.data.longest}, but learned positions reach "
-            f"{config.model.learned_length}: lower it, or raise model.learned_length"
+            f"data.longest is {config.data.max_length}, but learned positions reach "
+            f"{config.model.max_positions}: lower it, or raise model.learned_length"
         )

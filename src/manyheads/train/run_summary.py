@@ -7,69 +7,69 @@ from typing import Any
 
 from manyheads import checkpoint
 from manyheads.errors import CheckpointError, RequestError
-from manyheads.train.log import LOG, read_log, told
+from manyheads.train.log import LOG_FILE, read_log, format_metrics
 
-BARS = "▁▂▃▄▅▆▇█"
-COLUMNS = 60
-PICTURES = (".svg", ".png", ".pdf")
+SPARKLINE_LEVELS = "▁▂▃▄▅▆▇█"
+SPARKLINE_WIDTH = 60
+IMAGE_FORMATS = (".svg", ".png", ".pdf")
 CURVES = ("loss", "perplexity", "bleu")
 
 
 def is_run(folder: Path) -> bool:
-    return any((folder / name).exists() for name in (LOG, "checkpoints", "config.toml"))
+    return any((folder / name).exists() for name in (LOG_FILE, "checkpoints", "config.toml"))
 
 
-def summary(run: Path) -> dict[str, Any]:
+def summarize_run(run: Path) -> dict[str, Any]:
     """What `inspect RUN --json` gives."""
-    lines = read_log(run / LOG)
+    lines = read_log(run / LOG_FILE)
     return {
         "run": str(run),
-        "checkpoints": {folder.name: soundness(folder) for folder in checkpoint.checkpoints(run)},
-        "model": soundness(run / "model") if (run / "model").exists() else "not yet",
-        "latest": {kind: latest(lines, kind) for kind in ("train", "valid", "end")},
+        "checkpoints": {folder.name: checkpoint_status(folder) for folder in checkpoint.list_checkpoints(run)},
+        "model": checkpoint_status(run / "model") if (run / "model").exists() else "not yet",
+        "latest": {kind: latest_entry(lines, kind) for kind in ("train", "valid", "end")},
         "lines": len(lines),
     }
 
 
-def soundness(folder: Path) -> str:
+def checkpoint_status(folder: Path) -> str:
     try:
-        return f"sound, step {checkpoint.describe(folder).step:,}"
+        return f"sound, step {checkpoint.read_info(folder).step:,}"
     except CheckpointError as fault:
         return str(fault)
 
 
-def latest(lines: list[dict[str, Any]], kind: str) -> dict[str, Any] | None:
+def latest_entry(lines: list[dict[str, Any]], kind: str) -> dict[str, Any] | None:
     return next((line for line in reversed(lines) if line["kind"] == kind), None)
 
 
-def described(run: Path) -> str:
-    found = summary(run)
-    lines = read_log(run / LOG)
+def format_summary(run: Path) -> str:
+    found = summarize_run(run)
+    lines = read_log(run / LOG_FILE)
     rows = [f"{run}: {found['lines']:,} lines of log; model: {found['model']}"]
     rows += [f"  {name}: {state}" for name, state in found["checkpoints"].items()]
     for kind, name in (("train", "training"), ("valid", "validation")):
         if last := found["latest"][kind]:
-            rows.append(f"{name}, step {last['step']:,}: {told(last)}")
-            rows.append(f"  loss {spark([line['loss'] for line in lines if line['kind'] == kind])}")
+            rows.append(f"{name}, step {last['step']:,}: {format_metrics(last)}")
+            rows.append(f"  loss {sparkline([line['loss'] for line in lines if line['kind'] == kind])}")
     return "\n".join(rows)
 
 
-def spark(values: Sequence[float | None]) -> str:
+def sparkline(values: Sequence[float | None]) -> str:
     """A curve of one line: each column the mean of its share of the values; the log has None for NaN."""
     finite = [value for value in values if value is not None and math.isfinite(value)]
     if not finite:
         return ""
-    step = max(1, math.ceil(len(finite) / COLUMNS))
+    step = max(1, math.ceil(len(finite) / SPARKLINE_WIDTH))
     means = [sum(part) / len(part) for part in (finite[i : i + step] for i in range(0, len(finite), step))]
     low, high = min(means), max(means)
-    height = [round((value - low) / ((high - low) or 1) * (len(BARS) - 1)) for value in means]
-    return f"{''.join(BARS[one] for one in height)}  {means[0]:.3f} to {means[-1]:.3f}"
+    height = [round((value - low) / ((high - low) or 1) * (len(SPARKLINE_LEVELS) - 1)) for value in means]
+    return f"{''.join(SPARKLINE_LEVELS[one] for one in height)}  {means[0]:.3f} to {means[-1]:.3f}"
 
 
-def draw(run: Path, picture: Path) -> None:
+def plot_curves(run: Path, image: Path) -> None:
     """Loss, perplexity and, where there is any, BLEU against steps; as .svg, .png or .pdf."""
-    if picture.suffix not in PICTURES:
-        raise RequestError(f"{picture}: curves are drawn as {', '.join(PICTURES)}")
+    if image.suffix not in IMAGE_FORMATS:
+        raise RequestError(f"{image}: curves are drawn as {', '.join(IMAGE_FORMATS)}")
     try:
         import matplotlib
     except ImportError:
@@ -77,7 +77,7 @@ def draw(run: Path, picture: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    lines = read_log(run / LOG)
+    lines = read_log(run / LOG_FILE)
     pyplot.rcParams["svg.fonttype"] = "none"  # text stays text
     drawn = [line for line in lines if line["kind"] in ("train", "valid")]
     known = [key for key in CURVES if any(line.get(key) is not None for line in drawn)] or ["loss"]
@@ -94,5 +94,5 @@ def draw(run: Path, picture: Path) -> None:
         axis.set(title=key, xlabel="step", yscale="log" if key == "perplexity" else "linear")
         if axis.has_data():
             axis.legend()
-    figure.savefig(picture)
+    figure.savefig(image)
     pyplot.close(figure)

@@ -18,10 +18,10 @@ def learning_rate(step: int, train: TrainConfig, d_model: int) -> float:
     peak = paper_peak if train.learning_rate is None else train.learning_rate
     if step <= train.warmup:
         return peak * step / train.warmup
-    return peak * after_warmup(step, train)
+    return peak * decay_factor(step, train)
 
 
-def after_warmup(step: int, train: TrainConfig) -> float:
+def decay_factor(step: int, train: TrainConfig) -> float:
     """The share of the peak that is left."""
     if train.schedule == "constant":
         return 1.0

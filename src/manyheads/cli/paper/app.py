@@ -24,7 +24,7 @@ Device = Annotated[str | None, typer.Option(help="cpu or cuda; without it cuda w
 AsJson = Annotated[bool, typer.Option("--json", help="Report as JSON.")]
 
 
-def folder_of(out: Path | None) -> Path:
+def resolve_output(out: Path | None) -> Path:
     """Where the report goes; a file of that name is told before anything is trained."""
     place = out or Path("paper")
     if place.exists() and not place.is_dir():

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from manyheads.cli.look import writing
+from manyheads.cli.look import report_write_errors
 from manyheads.cli.paper.app import AsJson, Device, Out, paper
 
 
@@ -33,9 +33,9 @@ def figures(
     Example: manyheads paper figures manyheads-demo/run/model -o paper
     """
     from manyheads.paper.figures import figures as find
-    from manyheads.progress import watched
+    from manyheads.progress import create_progress
 
-    with writing("-o", out or Path("paper")) as folder, watched(sys.stderr) as progress:
+    with report_write_errors("-o", out or Path("paper")) as folder, create_progress(sys.stderr) as progress:
         found = find(
             model,
             folder,
@@ -43,7 +43,7 @@ def figures(
             command=shlex.join(["manyheads", *sys.argv[1:]]),
             device=device,
             sentences=sentences,
-            tell=progress.tell,
+            tell=progress.update,
         )
     if as_json:
         print(json.dumps(found.data(), ensure_ascii=False, indent=1))

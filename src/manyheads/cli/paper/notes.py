@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from manyheads.cli.look import writing
+from manyheads.cli.look import report_write_errors
 from manyheads.cli.paper.app import AsJson, Out, paper
 from manyheads.errors import RequestError
 
@@ -38,14 +38,14 @@ def notes(
     Example: manyheads paper notes --language ko --out paper
     """
     from manyheads.paper.notes.report import write_notes
-    from manyheads.progress import watched
+    from manyheads.progress import create_progress
 
     if language not in LANGUAGES:
         raise RequestError(f"--language is {language!r}, but must be ko, en or both")
     folder = out or Path("paper")
     command = " ".join(["manyheads paper notes", *([shlex.quote(str(model))] if model else [])])
-    with writing("--out", folder), watched(sys.stderr) as progress:
-        written = write_notes(folder, model, language, command, progress.tell)  # type: ignore[arg-type]
+    with report_write_errors("--out", folder), create_progress(sys.stderr) as progress:
+        written = write_notes(folder, model, language, command, progress.update)  # type: ignore[arg-type]
     if as_json:
         print(json.dumps(written.as_data(), ensure_ascii=False, indent=1))
         return

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from manyheads.cli.app import leave
-from manyheads.errors import PREEMPTED
+from manyheads.cli.app import exit_with_error
+from manyheads.errors import EXIT_PREEMPTED
 
 Data = Annotated[
     Path | None,
@@ -28,11 +28,11 @@ Gpus = Annotated[int | None, typer.Option(help="Spread the runs over so many GPU
 Seeds = Annotated[int, typer.Option(help="Train each row so many times.", min=1, max=100)]
 
 
-def command_line() -> str:
+def format_command() -> str:
     return shlex.join(["manyheads", *sys.argv[1:]])
 
 
-def opened(data: Path | None, out: Path, tell: Any) -> Any:
+def open_data(data: Path | None, out: Path, tell: Any) -> Any:
     """The data that are asked for, or the built-in ones."""
     from manyheads.data.store import Store
     from manyheads.paper.small_corpus import small_world
@@ -40,11 +40,11 @@ def opened(data: Path | None, out: Path, tell: Any) -> Any:
     return Store.open(data) if data else small_world(out / "small-world", tell)
 
 
-def stopped(out: Path) -> None:
-    leave(f"{out}: stopped as asked; the same command goes on", PREEMPTED)
+def exit_preempted(out: Path) -> None:
+    exit_with_error(f"{out}: stopped as asked; the same command goes on", EXIT_PREEMPTED)
 
 
-def report(told: dict[str, Any], tables: Sequence[Any], files: list[Path], as_json: bool) -> None:
+def print_report(told: dict[str, Any], tables: Sequence[Any], files: list[Path], as_json: bool) -> None:
     if as_json:
         print(json.dumps({**told, "files": list(map(str, files))}, ensure_ascii=False, indent=1))
         return

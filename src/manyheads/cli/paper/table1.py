@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from manyheads.cli.look import writing
+from manyheads.cli.look import report_write_errors
 from manyheads.cli.paper.app import AsJson, Device, Out, paper
 
 
@@ -32,15 +32,15 @@ def table1(
     Example: manyheads paper table1 --sizes n=512-4096,d=128-512 -o paper
     """
     from manyheads.paper.table1 import table1 as measure
-    from manyheads.progress import watched
+    from manyheads.progress import create_progress
 
-    with writing("-o", out or Path("paper")) as folder, watched(sys.stderr) as progress:
+    with report_write_errors("-o", out or Path("paper")) as folder, create_progress(sys.stderr) as progress:
         found = measure(
             folder,
             command=shlex.join(["manyheads", *sys.argv[1:]]),
             device=device,
             sizes=sizes,
-            tell=progress.tell,
+            tell=progress.update,
         )
     if as_json:
         data = {**found.data, "files": list(map(str, found.files))}

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from manyheads.cli.paper.app import AsJson, Device, Out, folder_of, paper
-from manyheads.cli.paper.runs import Data, Gpus, Jobs, ScaleName, Seeds, command_line, opened, report, stopped
+from manyheads.cli.paper.app import AsJson, Device, Out, resolve_output, paper
+from manyheads.cli.paper.runs import Data, Gpus, Jobs, ScaleName, Seeds, format_command, open_data, print_report, exit_preempted
 
 
 @paper.command()
@@ -47,21 +47,21 @@ def table2(
     from manyheads.paper.table2 import beside_the_paper, measured
     from manyheads.paper.table2 import table2 as measure
     from manyheads.paper.trial_pool import Machine
-    from manyheads.progress import watched
+    from manyheads.progress import create_progress
 
-    place, size = folder_of(out), scale_of(scale)
+    place, size = resolve_output(out), scale_of(scale)
     wanted, budgets = chosen(systems, size), asked_for(budget or [], both, size.tokens, size.seconds)
     tried = multiples(peaks)
     machine = Machine.asked(device, jobs, gpus, seeds * len(tried) * len(wanted))
-    with watched(sys.stderr) as progress:
-        store = opened(data, place, progress.tell)
+    with create_progress(sys.stderr) as progress:
+        store = open_data(data, place, progress.update)
         made = measure(
             store, place, systems=wanted, scale=size, budgets=budgets, seeds=seeds, multiples=tried,
-            machine=machine, command=command_line(), progress=progress,
+            machine=machine, command=format_command(), progress=progress,
         )  # fmt: skip
     if made is None:
-        stopped(place)
+        exit_preempted(place)
         return
     found, files = made
     tables = [*map(measured, found.contests), beside_the_paper(found)]
-    report(found.to_dict(), tables, files, as_json)
+    print_report(found.to_dict(), tables, files, as_json)

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from manyheads.cli.paper.app import AsJson, Device, Out, folder_of, paper
-from manyheads.cli.paper.runs import Data, Gpus, Jobs, ScaleName, Seeds, command_line, opened, report, stopped
+from manyheads.cli.paper.app import AsJson, Device, Out, resolve_output, paper
+from manyheads.cli.paper.runs import Data, Gpus, Jobs, ScaleName, Seeds, format_command, open_data, print_report, exit_preempted
 
 
 @paper.command()
@@ -38,18 +38,18 @@ def table3(
     from manyheads.paper.table3 import table3 as measure
     from manyheads.paper.trial_pool import Machine
     from manyheads.paper.variations import BASE_SEEDS, chosen
-    from manyheads.progress import watched
+    from manyheads.progress import create_progress
 
-    place, size, wanted = folder_of(out), scale_of(scale), chosen(rows)
+    place, size, wanted = resolve_output(out), scale_of(scale), chosen(rows)
     amount = Budget.parse(budget) if budget else Budget(size.tokens, "tokens")
     machine = Machine.asked(device, jobs, gpus, BASE_SEEDS + len(wanted))
-    with watched(sys.stderr) as progress:
+    with create_progress(sys.stderr) as progress:
         made = measure(
-            opened(data, place, progress.tell), place, rows=wanted, scale=size, budget=amount, seeds=seeds,
-            machine=machine, command=command_line(), progress=progress,
+            open_data(data, place, progress.update), place, rows=wanted, scale=size, budget=amount, seeds=seeds,
+            machine=machine, command=format_command(), progress=progress,
         )  # fmt: skip
     if made is None:
-        stopped(place)
+        exit_preempted(place)
         return
     found, files = made
-    report(found.to_dict(), [table(found)], files, as_json)
+    print_report(found.to_dict(), [table(found)], files, as_json)

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from manyheads.cli.app import leave
-from manyheads.cli.paper.app import AsJson, Device, Out, folder_of, paper
-from manyheads.errors import PREEMPTED
+from manyheads.cli.app import exit_with_error
+from manyheads.cli.paper.app import AsJson, Device, Out, resolve_output, paper
+from manyheads.errors import EXIT_PREEMPTED
 
 
 @paper.command()
@@ -54,20 +54,20 @@ def table4(
     """
     from manyheads.paper.table4 import configured
     from manyheads.paper.table4 import table4 as measure
-    from manyheads.progress import watched
+    from manyheads.progress import create_progress
 
     report = measure(
         trees or [],
-        folder_of(out),
+        resolve_output(out),
         [kind.strip() for kind in reads.split(",")],
         configured(model, steps, seconds, changes or []),
         vocabulary=vocabulary,
         device=device,
         command=shlex.join(["manyheads", *sys.argv[1:]]),
-        watch=lambda: watched(sys.stderr),
+        watch=lambda: create_progress(sys.stderr),
     )
     if report is None:
-        leave(f"{out or 'paper'}: stopped as asked; the same command goes on", PREEMPTED)
+        exit_with_error(f"{out or 'paper'}: stopped as asked; the same command goes on", EXIT_PREEMPTED)
         return
     if as_json:
         print(json.dumps(report.to_dict(), ensure_ascii=False, indent=1))

@@ -29,32 +29,32 @@ class Convolution(nn.Module):
         *,
         dilation: int = 1,
         causal: bool = False,
-        normalizes: bool = False,
-        spread: float = 1.0,
+        weight_norm: bool = False,
+        init_variance: float = 1.0,
     ):
         """`spread` is what initial weights make of the variance of what comes in."""
         super().__init__()
-        self.spread = spread
+        self.init_variance = init_variance
         self.dilation = dilation
         first = -(kernel - 1) if causal else -(kernel // 2)
         self.offsets = [(first + place) * dilation for place in range(kernel)]
-        self.direction = nn.Parameter(torch.empty(outputs, kernel * inputs))
-        self.gain = nn.Parameter(torch.empty(outputs)) if normalizes else None
+        self.weight_v = nn.Parameter(torch.empty(outputs, kernel * inputs))
+        self.weight_g = nn.Parameter(torch.empty(outputs)) if weight_norm else None
         self.bias = nn.Parameter(torch.empty(outputs))
 
     @property
     def weight(self) -> Tensor:
         """[F, k X]; with weight normalization gain * v / |v| for each number that comes out."""
-        if self.gain is None:
-            return self.direction
-        lengths: Tensor = self.direction.norm(dim=1)
-        return self.direction * (self.gain / lengths)[:, None]
+        if self.weight_g is None:
+            return self.weight_v
+        lengths: Tensor = self.weight_v.norm(dim=1)
+        return self.weight_v * (self.weight_g / lengths)[:, None]
 
     def forward(self, x_TX: Tensor, text: Packed) -> Tensor:
-        seen = [shifted(x_TX, offset, text) for offset in self.offsets]
+        seen = [shift_tokens(x_TX, offset, text) for offset in self.offsets]
         return F.linear(torch.cat(seen, -1), self.weight, self.bias)
 
-    def each(self, x: Tensor) -> Tensor:
+    def pointwise(self, x: Tensor) -> Tensor:
         """Of a kernel that sees one token: where sentences end does not matter to it."""
         return F.linear(x, self.weight, self.bias)
 
@@ -65,29 +65,29 @@ class Convolution(nn.Module):
         return F.linear(seen.to(x_RX.dtype), self.weight, self.bias), whole[:, 1:]
 
     @torch.no_grad()
-    def initialize(self) -> None:
-        nn.init.normal_(self.direction, std=math.sqrt(self.spread / self.direction.shape[1]))
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight_v, std=math.sqrt(self.init_variance / self.weight_v.shape[1]))
         nn.init.zeros_(self.bias)
-        if self.gain is not None:
-            self.gain.copy_(self.direction.norm(dim=1))
+        if self.weight_g is not None:
+            self.weight_g.copy_(self.weight_v.norm(dim=1))
 
 
-def shifted(x_TX: Tensor, offset: int, text: Packed) -> Tensor:
+def shift_tokens(x_TX: Tensor, offset: int, text: Packed) -> Tensor:
     """What stands so far behind (or before) each token in its sentence, or zeros. [T, X]"""
     if offset == 0:
         return x_TX
-    if abs(offset) >= max(1, text.longest):
+    if abs(offset) >= max(1, text.max_length):
         return torch.zeros_like(x_TX)
     beyond = (0, 0, -offset, 0) if offset < 0 else (0, 0, 0, offset)
     moved = F.pad(x_TX, beyond)[: len(x_TX)] if offset < 0 else F.pad(x_TX, beyond)[offset:]
-    return moved.masked_fill(outside(offset, text), 0)
+    return moved.masked_fill(outside_mask(offset, text), 0)
 
 
-def outside(offset: int, text: Packed) -> Tensor:
+def outside_mask(offset: int, text: Packed) -> Tensor:
     """Whose place, so far away, is no longer in the sentence. [T, 1]"""
 
     def found() -> Tensor:
         place_T = text.positions + offset
-        return ((place_T < 0) | (place_T >= text.lengths[text.sentence_of]))[:, None]
+        return ((place_T < 0) | (place_T >= text.lengths[text.sentence_ids]))[:, None]
 
     return text.remember(("outside", offset), found)

@@ -16,24 +16,24 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyheads.config import ModelConfig
-from manyheads.model.attention import Rule, attend, filled
+from manyheads.model.attention import AttentionSpec, attend, padding_mask
 from manyheads.model.baselines.convolution import Convolution
-from manyheads.model.baselines.recurrent_state import RowState
-from manyheads.model.encoder_decoder import EncoderDecoder, Trace, initialize, look_up, new_maps, project
-from manyheads.model.kv_cache import Memory, attend_rows
+from manyheads.model.baselines.recurrent_state import RecurrentState
+from manyheads.model.encoder_decoder import EncoderDecoder, Trace, init_weights, embed_tokens, append_layer_maps, project_logits
+from manyheads.model.kv_cache import Memory, attend_step
 from manyheads.model.layers import Dropout
-from manyheads.model.positions import LearnedPositions, Sinusoids, positional_encoding
+from manyheads.model.positions import LearnedPositions, SinusoidalPositions, build_positional_encoding
 from manyheads.packed import Packed
 
 
-def half(a: Tensor, b: Tensor) -> Tensor:
+def scaled_add(a: Tensor, b: Tensor) -> Tensor:
     """The sum of two, with the variance of one."""
     return (a + b) * math.sqrt(0.5)
 
 
-def linear(inputs: int, outputs: int) -> Convolution:
+def weight_norm_linear(inputs: int, outputs: int) -> Convolution:
     """x W + b with normalized weights: a convolution that sees one token."""
-    return Convolution(inputs, outputs, 1, normalizes=True)
+    return Convolution(inputs, outputs, 1, weight_norm=True)
 
 
 class GatedConvolution(nn.Module):
@@ -44,7 +44,7 @@ class GatedConvolution(nn.Module):
         self.dropout = Dropout(config.dropout)
         spread = 4 * (1 - config.dropout)  # of which the gates leave a quarter, and dropout adds its part
         self.convolution = Convolution(
-            config.d_ff, 2 * config.d_ff, config.kernel, causal=causal, normalizes=True, spread=spread
+            config.d_ff, 2 * config.d_ff, config.kernel_size, causal=causal, weight_norm=True, init_variance=spread
         )
 
     def forward(self, x_TC: Tensor, text: Packed) -> Tensor:
@@ -55,132 +55,132 @@ class GatedConvolution(nn.Module):
         return F.glu(out), past_RPC
 
 
-class AttendingLayer(nn.Module):
+class ConvS2SDecoderLayer(nn.Module):
     """A decoder layer: a gated convolution, and what its output finds in the source."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
         assert config.attention in ("dot", "scaled-dot")
         self.gated = GatedConvolution(config, causal=True)
-        self.w_q = linear(config.d_ff, config.d_model)
-        self.w_o = linear(config.d_model, config.d_ff)
-        self.rule = Rule(config.attention)
+        self.w_q = weight_norm_linear(config.d_ff, config.d_model)
+        self.w_o = weight_norm_linear(config.d_model, config.d_ff)
+        self.spec = AttentionSpec(config.attention)
 
     def query(self, h_TC: Tensor, target_TD: Tensor) -> Tensor:
         """One head. The token that was read has its say beside what the convolution made of it. [T, 1, D]"""
-        return half(self.w_q.each(h_TC), target_TD)[:, None]
+        return scaled_add(self.w_q.pointwise(h_TC), target_TD)[:, None]
 
-    def add(self, x_TC: Tensor, h_TC: Tensor, gathered_T1D: Tensor, source_lengths_T: Tensor) -> Tensor:
+    def add_context(self, x_TC: Tensor, h_TC: Tensor, gathered_T1D: Tensor, source_lengths_T: Tensor) -> Tensor:
         """A mean of m vectors has the m-th part of their variance; sqrt(m) brings it back."""
         context_TD = gathered_T1D[:, 0] * source_lengths_T[:, None].to(gathered_T1D.dtype).sqrt()
-        return half(x_TC, half(h_TC, self.w_o.each(context_TD)))
+        return scaled_add(x_TC, scaled_add(h_TC, self.w_o.pointwise(context_TD)))
 
 
 @dataclass(frozen=True, eq=False)
-class ConvolutionalMemory(Memory):
+class ConvS2SMemory(Memory):
     """The encoder's output, which is matched, and the same with the embeddings added, which is gathered."""
 
     values: Tensor  # [S, D]
 
 
-class Convolutional(EncoderDecoder):
+class ConvS2S(EncoderDecoder):
     """As many layers in the encoder as in the decoder, all of one width."""
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
-        self.source_positions = positional_encoding(config)
-        self.target_positions = positional_encoding(config)
-        self.encoder_input = linear(config.d_model, config.d_ff)
+        self.source_positions = build_positional_encoding(config)
+        self.target_positions = build_positional_encoding(config)
+        self.encoder_input = weight_norm_linear(config.d_model, config.d_ff)
         self.encoder = nn.ModuleList(GatedConvolution(config, causal=False) for _ in range(config.layers))
-        self.encoder_output = linear(config.d_ff, config.d_model)
-        self.decoder_input = linear(config.d_model, config.d_ff)
-        self.decoder = nn.ModuleList(AttendingLayer(config) for _ in range(config.layers))
-        self.decoder_output = linear(config.d_ff, config.d_model)
-        initialize(self)
+        self.encoder_output = weight_norm_linear(config.d_ff, config.d_model)
+        self.decoder_input = weight_norm_linear(config.d_model, config.d_ff)
+        self.decoder = nn.ModuleList(ConvS2SDecoderLayer(config) for _ in range(config.layers))
+        self.decoder_output = weight_norm_linear(config.d_ff, config.d_model)
+        init_weights(self)
 
     def embed(
         self,
         tokens_T: Tensor,
         embedding: nn.Embedding,
-        encoding: Sinusoids | LearnedPositions | None,
+        positional_encoding: SinusoidalPositions | LearnedPositions | None,
         positions_T: Tensor,
-        longest: int,
+        max_length: int,
     ) -> Tensor:
         """As small as they are stored, words and positions alike: all that follows keeps their variance, and
         dot products of large vectors would begin with one sharp choice."""
-        x_TD = look_up(tokens_T, embedding)
-        if encoding is not None:
-            scale = self.config.d_model**-0.5 if isinstance(encoding, Sinusoids) else 1.0
-            x_TD = x_TD + scale * encoding(positions_T, longest, x_TD.dtype)
+        x_TD = embed_tokens(tokens_T, embedding)
+        if positional_encoding is not None:
+            scale = self.config.d_model**-0.5 if isinstance(positional_encoding, SinusoidalPositions) else 1.0
+            x_TD = x_TD + scale * positional_encoding(positions_T, max_length, x_TD.dtype)
         out: Tensor = self.dropout(x_TD)
         return out
 
     def encode(
-        self, source: Packed, trace: Trace | None = None, losses: list[Tensor] | None = None
-    ) -> ConvolutionalMemory:
+        self, source: Packed, trace: Trace | None = None, aux_losses: list[Tensor] | None = None
+    ) -> ConvS2SMemory:
         if trace is not None:
             trace.encoder.clear()
         embedded_SD = self.embed(
-            source.tokens, self.source_embedding, self.source_positions, source.positions, source.longest
+            source.tokens, self.source_embedding, self.source_positions, source.positions, source.max_length
         )
-        x_SC = self.encoder_input.each(embedded_SD)
+        x_SC = self.encoder_input.pointwise(embedded_SD)
         for layer in self.encoder:
-            x_SC = half(x_SC, layer(x_SC, source))
-        out_SD = self.encoder_output.each(x_SC)
-        return ConvolutionalMemory(out_SD, source, half(out_SD, embedded_SD))
+            x_SC = scaled_add(x_SC, layer(x_SC, source))
+        out_SD = self.encoder_output.pointwise(x_SC)
+        return ConvS2SMemory(out_SD, source, scaled_add(out_SD, embedded_SD))
 
     def decode(
         self,
         target: Packed,
-        memory: ConvolutionalMemory,
+        memory: ConvS2SMemory,
         trace: Trace | None = None,
-        losses: list[Tensor] | None = None,
+        aux_losses: list[Tensor] | None = None,
     ) -> Tensor:
         if trace is not None:
             trace.decoder.clear()
             trace.cross.clear()
         embedded_TD = self.embed(
-            target.tokens, self.target_embedding, self.target_positions, target.positions, target.longest
+            target.tokens, self.target_embedding, self.target_positions, target.positions, target.max_length
         )
-        source_lengths_T = memory.source.lengths[target.sentence_of]
+        source_lengths_T = memory.source.lengths[target.sentence_ids]
         k_S1D, v_S1D = memory.hidden[:, None], memory.values[:, None].to(memory.hidden.dtype)
-        x_TC = self.decoder_input.each(embedded_TD)
-        layer: AttendingLayer
+        x_TC = self.decoder_input.pointwise(embedded_TD)
+        layer: ConvS2SDecoderLayer
         for layer in self.decoder:  # type: ignore[assignment]
             h_TC = layer.gated(x_TC, target)
             q_T1D = layer.query(h_TC, embedded_TD).to(k_S1D.dtype)
-            maps = new_maps(trace.cross if trace else None)
-            gathered = attend(q_T1D, k_S1D, v_S1D, target, memory.source, layer.rule, maps=maps)
-            x_TC = layer.add(x_TC, h_TC, gathered, source_lengths_T)
-        return self.to_output(x_TC)
+            maps = append_layer_maps(trace.cross if trace else None)
+            gathered = attend(q_T1D, k_S1D, v_S1D, target, memory.source, layer.spec, maps=maps)
+            x_TC = layer.add_context(x_TC, h_TC, gathered, source_lengths_T)
+        return self.project_hidden(x_TC)
 
-    def to_output(self, x: Tensor) -> Tensor:
-        out: Tensor = self.dropout(self.decoder_output.each(x))
+    def project_hidden(self, x: Tensor) -> Tensor:
+        out: Tensor = self.dropout(self.decoder_output.pointwise(x))
         return out
 
     @torch.no_grad()
-    def start(self, memory: ConvolutionalMemory, width: int = 1) -> RowState:
-        slots = (self.config.kernel - 1, self.config.d_ff)
+    def start(self, memory: ConvS2SMemory, beam: int = 1) -> RecurrentState:
+        slots = (self.config.kernel_size - 1, self.config.d_ff)
         past = [memory.hidden.new_zeros(len(memory.source), *slots) for _ in self.decoder]
         source = [memory.hidden[:, None], memory.values[:, None].to(memory.hidden.dtype)]
-        return RowState.begin(past, source, memory.source, width, self.start)
+        return RecurrentState.create(past, source, memory.source, beam, self.start)
 
     @torch.no_grad()
-    def step(self, tokens_R: Tensor, state: RowState) -> tuple[Tensor, RowState]:
-        state.check(tokens_R)
+    def step(self, tokens_R: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        state.check_rows(tokens_R)
         embedded_RD = self.embed(
-            tokens_R, self.target_embedding, self.target_positions, state.lengths, state.longest + 1
+            tokens_R, self.target_embedding, self.target_positions, state.lengths, state.max_length + 1
         )
         k_B1SD, v_B1SD = (one.transpose(1, 2) for one in state.source)
-        seen = filled(state.source_lengths, k_B1SD.shape[2])[:, None, None, :]
-        source_lengths_R = state.source_lengths.repeat_interleave(state.width)
-        x_RC, past = self.decoder_input.each(embedded_RD), []
-        layer: AttendingLayer
+        seen = padding_mask(state.source_lengths, k_B1SD.shape[2])[:, None, None, :]
+        source_lengths_R = state.source_lengths.repeat_interleave(state.beam)
+        x_RC, past = self.decoder_input.pointwise(embedded_RD), []
+        layer: ConvS2SDecoderLayer
         for layer, before in zip(self.decoder, state.past, strict=True):  # type: ignore[assignment]
             h_RC, after = layer.gated.step(x_RC, before)
             past.append(after)
             q_R1D = layer.query(h_RC, embedded_RD).to(k_B1SD.dtype)
-            gathered = attend_rows(q_R1D, k_B1SD, v_B1SD, seen, layer.rule)
-            x_RC = layer.add(x_RC, h_RC, gathered, source_lengths_R)
-        state.move_on(past)
-        return project(self.to_output(x_RC), self.output), state
+            gathered = attend_step(q_R1D, k_B1SD, v_B1SD, seen, layer.spec)
+            x_RC = layer.add_context(x_RC, h_RC, gathered, source_lengths_R)
+        state.advance(past)
+        return project_logits(self.project_hidden(x_RC), self.output), state

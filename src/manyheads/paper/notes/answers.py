@@ -22,7 +22,7 @@ from manyheads.paper.notes import (
     warmup,
 )
 from manyheads.paper.notes.learning import untold
-from manyheads.progress import Tell
+from manyheads.progress import ReportProgress
 from manyheads.translator import load
 
 TRANSLATION_STEPS = 280
@@ -51,7 +51,7 @@ class Answers:
         return {name: {**asdict(one), "findings": one.findings} for name, one in self.by_question().items()}
 
 
-def measured(model: Path | None = None, tell: Tell = untold, *, share: float = 1.0) -> Answers:
+def measured(model: Path | None = None, tell: ReportProgress = untold, *, share: float = 1.0) -> Answers:
     """On the CPU, by one thread: models so small gain nothing from more.
 
     `model` is whose heads are looked at; without it one that is trained here. `share` is of the usual steps

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from manyheads.config import BEGIN, END, SPECIAL_TOKENS
+from manyheads.config import BOS_ID, EOS_ID, NUM_SPECIAL_TOKENS
 from manyheads.look.forward_walk import Steps, walk_encoder
 from manyheads.model.encoder_decoder import Trace
 from manyheads.model.transformer import Transformer
@@ -93,8 +93,8 @@ class Example:
 def measure() -> Example:
     torch.manual_seed(0)
     words = list(dict.fromkeys([*SENTENCE[:-1], *SOURCE[:-1], *READ[1:]]))
-    ids = {word: SPECIAL_TOKENS + number for number, word in enumerate(words)} | {"<s>": BEGIN, "</s>": END}
-    model = Transformer(replace(BASE, vocabulary=SPECIAL_TOKENS + len(words) + 1, layers=1)).eval()
+    ids = {word: NUM_SPECIAL_TOKENS + number for number, word in enumerate(words)} | {"<s>": BOS_ID, "</s>": EOS_ID}
+    model = Transformer(replace(BASE, vocabulary=NUM_SPECIAL_TOKENS + len(words) + 1, layers=1)).eval()
     steps = Steps(width=8)
     walk_encoder(model, 0, Packed.of([[ids[word] for word in SENTENCE]]), steps)
     trace = Trace()
@@ -107,7 +107,7 @@ def measure() -> Example:
         words=list(SENTENCE),
         d_model=BASE.d_model,
         heads=BASE.heads,
-        d_k=BASE.key_width,
+        d_k=BASE.head_dim_k,
         stages=[Stage(one["part"], one["name"], "".join(one["axes"]), one["shape"]) for one in steps.told],
         weights=weights_HTT[0].tolist(),
         row_sums=[sums.min().item(), sums.max().item()],
@@ -115,7 +115,7 @@ def measure() -> Example:
         written=list(WRITTEN),
         source=list(SOURCE),
         visible=(trace.decoder[0][0] > 0).all(0).tolist(),
-        changed=changes(model, source, read, other=SPECIAL_TOKENS + len(words)),
+        changed=changes(model, source, read, other=NUM_SPECIAL_TOKENS + len(words)),
         cross_visible=bool((trace.cross[0][0] > 0).all()),
     )
 

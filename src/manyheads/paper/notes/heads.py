@@ -16,12 +16,12 @@ from manyheads.paper.notes.learning import PLAN, Lesson, accuracy, fresh, learn,
 from manyheads.paper.notes.projections import size_of
 from manyheads.paper.notes.tasks import SAY_BOTH_NEIGHBOURS
 from manyheads.paper.report import Table, Value
-from manyheads.progress import Tell, counted
+from manyheads.progress import ReportProgress, make_counter
 
 STAGE = "several heads"
 TASK = SAY_BOTH_NEIGHBOURS
 HEADS = (1, 2, 4, 8)
-SMALL = ModelConfig(vocabulary=TASK.vocabulary, layers=1, d_model=64, d_ff=128, dropout=0.0)
+SMALL = ModelConfig(vocab_size=TASK.vocabulary, layers=1, d_model=64, d_ff=128, dropout=0.0)
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class Heads:
 
 
 def measure(
-    tell: Tell = untold, *, heads: tuple[int, ...] = HEADS, seeds: int = 2, steps: int = 250
+    tell: ReportProgress = untold, *, heads: tuple[int, ...] = HEADS, seeds: int = 2, steps: int = 250
 ) -> Heads:
-    advance = counted(tell, STAGE, steps * len(heads) * seeds)
+    advance = make_counter(tell, STAGE, steps * len(heads) * seeds)
     train = replace(PLAN, steps=steps)
     judged = TASK.judged()
     accuracies: list[list[float]] = [[] for _ in heads]

@@ -13,7 +13,7 @@ from manyheads.config import ModelConfig, TrainConfig
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
 from manyheads.train.loss import chunked_loss
-from manyheads.train.optimizer import Optimizer, gradient_norm
+from manyheads.train.optimizer import Optimizer, clip_grad_norm
 from manyheads.train.schedule import learning_rate
 
 Advance = Callable[[int], None]  # so many more steps are done
@@ -97,9 +97,9 @@ def learn(
     course = Course([], [], [])
     for step in range(1, train.steps + 1):
         course.losses.append(gradient_of(model, lessons(), train))
-        course.gradients.append(gradient_norm(model, train.clip))
+        course.gradients.append(clip_grad_norm(model, train.clip_norm))
         before = weights_that_learn(model)
-        optimizer.set_rate(learning_rate(step, train, model.config.d_model))
+        optimizer.set_learning_rate(learning_rate(step, train, model.config.d_model))
         optimizer.step()
         moved = (weights_that_learn(model) - before).norm() / before.norm()
         course.updates.append(moved.item())

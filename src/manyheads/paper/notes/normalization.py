@@ -17,13 +17,13 @@ from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, frame, logarithm
 from manyheads.paper.notes.learning import PLAN, Lesson, fresh, hidden, in_short, learn, mean, untold
 from manyheads.paper.notes.tasks import JUDGED_SEED, SAY_THE_ONE_BEFORE
 from manyheads.paper.report import Table, Value
-from manyheads.progress import Tell, counted
-from manyheads.train.loss import plain_loss
+from manyheads.progress import ReportProgress, make_counter
+from manyheads.train.loss import reference_loss
 
 STAGE = "normalization"
 TASK = SAY_THE_ONE_BEFORE
 COLOUR_OF = {"layer": BLUE, "batch": ORANGE}
-SMALL = ModelConfig(vocabulary=TASK.vocabulary, layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0)
+SMALL = ModelConfig(vocab_size=TASK.vocabulary, layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0)
 WAYS = {"layer": SMALL, "batch": replace(SMALL, normalization="batch")}
 BATCHES = (1, 2, 4, 16, 64)  # sentences
 LENGTHS = (2, 4, 8, 16)
@@ -79,8 +79,8 @@ class Normalization:
         return told
 
 
-def measure(tell: Tell = untold, *, steps: int = 250) -> Normalization:
-    advance = counted(tell, STAGE, 2 * steps)
+def measure(tell: ReportProgress = untold, *, steps: int = 250) -> Normalization:
+    advance = make_counter(tell, STAGE, 2 * steps)
     train = replace(PLAN, steps=steps)
     models = {way: fresh(config) for way, config in WAYS.items()}
     company = {way: changed_by_company(model) for way, model in models.items()}
@@ -114,7 +114,7 @@ def in_batches(lesson: Lesson, sentences: int) -> list[Lesson]:
     """The same sentences, so many at a time."""
     answers, source = lesson.source.split(lesson.labels_T), lesson.source
     return [
-        Lesson(source.sentences(first, first + sentences), torch.cat(answers[first : first + sentences]))
+        Lesson(source.slice_sentences(first, first + sentences), torch.cat(answers[first : first + sentences]))
         for first in range(0, len(answers), sentences)
     ]
 
@@ -135,7 +135,7 @@ def loss_of(model: Transformer, lessons: list[Lesson], training: bool) -> float:
     copied = copy.deepcopy(model).train(training)  # what it keeps of a batch is forgotten
     total = tokens = 0.0
     for lesson in lessons:
-        loss = plain_loss(copied.output(hidden(copied, lesson)), lesson.labels_T, PLAN)
+        loss = reference_loss(copied.output(hidden(copied, lesson)), lesson.labels_T, PLAN)
         total, tokens = total + loss.nll.item(), tokens + loss.tokens
     return total / tokens
 

@@ -5,21 +5,21 @@ from typing import Any, ClassVar
 
 import torch
 
-from manyheads.config import SPECIAL_TOKENS, ModelConfig
+from manyheads.config import NUM_SPECIAL_TOKENS, ModelConfig
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
 from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, curve, frame, logarithmic
 from manyheads.paper.notes.learning import PLAN, accuracy, fresh, in_short, learn, untold
 from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE
 from manyheads.paper.report import Table, Value
-from manyheads.progress import Tell, counted
+from manyheads.progress import ReportProgress, make_counter
 
 STAGE = "positions"
 TASK = SAY_THE_ONE_BEFORE
 COLOUR_OF = {"sinusoid": BLUE, "none": ORANGE}
-SMALL = ModelConfig(vocabulary=TASK.vocabulary, layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0)
+SMALL = ModelConfig(vocab_size=TASK.vocabulary, layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0)
 WAYS = {"sinusoid": SMALL, "none": replace(SMALL, positions="none")}
-DOG, BITES, MAN = range(SPECIAL_TOKENS, SPECIAL_TOKENS + 3)
+DOG, BITES, MAN = range(NUM_SPECIAL_TOKENS, NUM_SPECIAL_TOKENS + 3)
 LENGTH, SHUFFLES = 10, 50
 
 
@@ -60,8 +60,8 @@ class Positions:
         return told
 
 
-def measure(tell: Tell = untold, *, steps: int = 200) -> Positions:
-    advance = counted(tell, STAGE, 2 * steps)
+def measure(tell: ReportProgress = untold, *, steps: int = 200) -> Positions:
+    advance = make_counter(tell, STAGE, 2 * steps)
     train = replace(PLAN, steps=steps)
     models = {way: fresh(config) for way, config in WAYS.items()}
     shuffled = {way: shuffle_differences(model) for way, model in models.items()}
@@ -81,7 +81,7 @@ def measure(tell: Tell = untold, *, steps: int = 200) -> Positions:
 def shuffle_differences(model: Transformer) -> tuple[float, float]:
     """The largest |f(P x) - P f(x)| over shuffles P of a sentence x, and the size of f(x)."""
     chance = torch.Generator().manual_seed(0)
-    words_T = torch.randint(TASK.words, (LENGTH,), generator=chance) + SPECIAL_TOKENS
+    words_T = torch.randint(TASK.words, (LENGTH,), generator=chance) + NUM_SPECIAL_TOKENS
     as_it_was_TD = model.encode(Packed.of([words_T.tolist()])).hidden
     largest = 0.0
     for _ in range(SHUFFLES):

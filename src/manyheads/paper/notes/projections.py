@@ -9,8 +9,8 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from manyheads.config import SPECIAL_TOKENS, ModelConfig
-from manyheads.model.attention import Rule, compatibility
+from manyheads.config import NUM_SPECIAL_TOKENS, ModelConfig
+from manyheads.model.attention import AttentionSpec, attention_scores
 from manyheads.model.layers import EncoderLayer, MultiHeadAttention
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
@@ -18,7 +18,7 @@ from manyheads.paper.notes.drawing import COLOURS, Labels, curve, frame
 from manyheads.paper.notes.learning import PLAN, accuracy, fresh, learn, untold
 from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE, Task
 from manyheads.paper.report import Table, Value
-from manyheads.progress import Tell, counted
+from manyheads.progress import ReportProgress, make_counter
 
 STAGE = "Q, K and V apart"
 TASK = SAY_THE_ONE_BEFORE
@@ -65,14 +65,14 @@ class Projections:
         }
 
 
-def measure(tell: Tell = untold, *, steps: int = 200) -> Projections:
+def measure(tell: ReportProgress = untold, *, steps: int = 200) -> Projections:
     diagonal: dict[str, list[float]] = {way: [] for way in WAYS}
     asymmetry = dict.fromkeys(WAYS, 0.0)
     for width in WIDTHS:
         for way, scores_NTT in untrained_scores(width).items():
             diagonal[way].append(scores_NTT.softmax(-1).diagonal(dim1=-2, dim2=-1).mean().item())
             asymmetry[way] = ((scores_NTT - scores_NTT.mT).norm() / scores_NTT.norm()).item()
-    advance = counted(tell, STAGE, 2 * steps)
+    advance = make_counter(tell, STAGE, 2 * steps)
     models = {way: made(TASK, tied=way == "tied") for way in ("tied", "apart")}
     train = replace(PLAN, steps=steps)
     return Projections(
@@ -90,14 +90,14 @@ def measure(tell: Tell = untold, *, steps: int = 200) -> Projections:
 def untrained_scores(width: int) -> dict[str, Tensor]:
     """Of sentences as the model reads them, embedded and with positions; one head. [N, T, T]"""
     model = fresh(replace(SMALL, vocabulary=1000, d_model=width, heads=1))
-    source = Packed.of(torch.randint(SPECIAL_TOKENS, 1000, (SENTENCES, LENGTH)).tolist())
+    source = Packed.of(torch.randint(NUM_SPECIAL_TOKENS, 1000, (SENTENCES, LENGTH)).tolist())
     x_ND = model.embed(
-        source.tokens, model.source_embedding, model.source_positions, source.positions, source.longest
+        source.tokens, model.source_embedding, model.source_positions, source.positions, source.max_length
     )
     attention = first_attention(model)
     x, q, k = (torch.stack(source.split(one)) for one in (x_ND, attention.w_q(x_ND), attention.w_k(x_ND)))
     pairs = {"raw": (x, x), "tied": (q, q), "apart": (q, k)}
-    return {way: compatibility(left, right, Rule()) for way, (left, right) in pairs.items()}
+    return {way: attention_scores(left, right, AttentionSpec()) for way, (left, right) in pairs.items()}
 
 
 def made(task: Task, tied: bool) -> Transformer:

@@ -35,7 +35,7 @@ from manyheads.playground.meaning import (
     Verb,
     is_plural,
 )
-from manyheads.progress import Tell, counted
+from manyheads.progress import ReportProgress, make_counter
 from manyheads.translator import Translator
 
 STAGE = "which words a head relates"
@@ -202,14 +202,14 @@ class Looked:
 
 
 def measure(
-    translator: Translator, tell: Tell = untold, *, ours: bool = False, count: int = SENTENCES
+    translator: Translator, tell: ReportProgress = untold, *, ours: bool = False, count: int = SENTENCES
 ) -> Relations:
     if translator.source_language != LANGUAGE:
         raise RequestError(
             f"the model translates from {translator.source_language!r}, but the sentences whose grammar is "
             f"known here are English: give a model from {LANGUAGE}, or none"
         )
-    advance = counted(tell, STAGE, count)
+    advance = make_counter(tell, STAGE, count)
     looked = []
     for said in sentences(count):
         attention = translator.attention(said.text, "")

@@ -25,7 +25,7 @@ from manyheads.paper.notes.answers import Answers, measured, one_thread
 from manyheads.paper.notes.learning import Advance, untold
 from manyheads.paper.notes.pages import LANGUAGES, Language, Page, as_html, filled, prose, section
 from manyheads.paper.report import by_what, machine, pyplot, save_figure, write_report
-from manyheads.progress import Tell, counted
+from manyheads.progress import ReportProgress, make_counter
 
 QUESTIONS: dict[str, Any] = {  # each with its table and its figure
     "example": example,
@@ -67,7 +67,7 @@ def write_notes(
     model: Path | None = None,
     language: Chosen = "both",
     command: str = "manyheads paper notes",
-    tell: Tell = untold,
+    tell: ReportProgress = untold,
     *,
     share: float = 1.0,
 ) -> Written:
@@ -80,7 +80,7 @@ def write_notes(
         where = f"`{command}`; {by_what(machine('cpu'))}"
     seconds = time.monotonic() - began
     chosen = LANGUAGES if language == "both" else (language,)
-    advance = counted(tell, "figures", len(chosen) * len(QUESTIONS))
+    advance = make_counter(tell, "figures", len(chosen) * len(QUESTIONS))
     pages: list[Page] = []
     figures: dict[str, Path] = {}  # by their addresses in the prose
     for own in chosen:

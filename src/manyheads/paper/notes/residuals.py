@@ -15,11 +15,11 @@ from manyheads.paper.notes.drawing import BLUE, GREEN, ORANGE, Labels, frame, lo
 from manyheads.paper.notes.learning import PLAN, Advance, fresh, gradient_of, learn, untold
 from manyheads.paper.notes.tasks import SAY_AGAIN
 from manyheads.paper.report import Table
-from manyheads.progress import Tell, counted
+from manyheads.progress import ReportProgress, make_counter
 
 STAGE = "residuals"
 TASK = SAY_AGAIN
-SMALL = ModelConfig(vocabulary=TASK.vocabulary, d_model=32, d_ff=64, heads=4, dropout=0.0)
+SMALL = ModelConfig(vocab_size=TASK.vocabulary, d_model=32, d_ff=64, heads=4, dropout=0.0)
 WAYS = {
     "none": replace(SMALL, residuals=False),
     "post": SMALL,
@@ -68,13 +68,13 @@ class Residuals:
 
 
 def measure(
-    tell: Tell = untold,
+    tell: ReportProgress = untold,
     *,
     depths: tuple[int, ...] = DEPTHS,
     trained: tuple[int, ...] = TRAINED,
     steps: int = 100,
 ) -> Residuals:
-    advance = counted(tell, STAGE, steps * len(WAYS) * sum(trained))
+    advance = make_counter(tell, STAGE, steps * len(WAYS) * sum(trained))
     train = replace(PLAN, steps=steps, warmup=max(1, steps // 6), learning_rate=1e-3)
     return Residuals(
         depths=list(depths),

@@ -11,19 +11,19 @@ import torch
 from torch import Tensor
 
 from manyheads.config import ModelConfig
-from manyheads.model.attention import Rule, compatibility
+from manyheads.model.attention import AttentionSpec, attention_scores
 from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, curve, frame, logarithmic
 from manyheads.paper.notes.learning import PLAN, accuracy, fresh, learn, untold
 from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE
 from manyheads.paper.report import Table
-from manyheads.progress import Tell, counted
+from manyheads.progress import ReportProgress, make_counter
 
 STAGE = "scaling"
 COLOUR_OF = {"scaled-dot": BLUE, "dot": ORANGE}
 WIDTHS = (4, 16, 64, 256, 1024)
 QUERIES, KEYS = 1000, 32
 TASK = SAY_THE_ONE_BEFORE
-SMALL = ModelConfig(vocabulary=TASK.vocabulary, layers=1, d_model=128, d_ff=128, heads=1, dropout=0.0)
+SMALL = ModelConfig(vocab_size=TASK.vocabulary, layers=1, d_model=128, d_ff=128, heads=1, dropout=0.0)
 WAYS = {"scaled-dot": SMALL, "dot": replace(SMALL, attention="dot")}
 
 
@@ -75,28 +75,28 @@ class Scale:
         return told
 
 
-def measure(tell: Tell = untold, *, steps: int = 200) -> Scale:
+def measure(tell: ReportProgress = untold, *, steps: int = 200) -> Scale:
     torch.manual_seed(0)
     by_way = {
-        way: [drawn(d_k, Rule("dot" if way == "dot" else "scaled-dot")) for d_k in WIDTHS] for way in WAYS
+        way: [drawn(d_k, AttentionSpec("dot" if way == "dot" else "scaled-dot")) for d_k in WIDTHS] for way in WAYS
     }
-    advance = counted(tell, STAGE, 2 * steps)
+    advance = make_counter(tell, STAGE, 2 * steps)
     train = replace(PLAN, steps=steps)
     models = {way: fresh(config) for way, config in WAYS.items()}
     return Scale(
         widths=list(WIDTHS),
         keys=KEYS,
         **{name: {way: [one[name] for one in by_way[way]] for way in WAYS} for name in by_way["dot"][0]},
-        trained_width=SMALL.key_width,
+        trained_width=SMALL.head_dim_k,
         losses={way: learn(one, TASK.lessons(1, 32), train, advance).losses for way, one in models.items()},
         accuracy={way: accuracy(one, TASK.judged()) for way, one in models.items()},
     )
 
 
-def drawn(d_k: int, rule: Rule) -> dict[str, float]:
+def drawn(d_k: int, rule: AttentionSpec) -> dict[str, float]:
     """Of queries and keys whose numbers are independent, with mean 0 and variance 1."""
     q_1QK, k_1LK = torch.randn(1, QUERIES, d_k), torch.randn(1, KEYS, d_k)
-    scores_QL = compatibility(q_1QK, k_1LK, rule)[0].requires_grad_()
+    scores_QL = attention_scores(q_1QK, k_1LK, rule)[0].requires_grad_()
     weights_QL = scores_QL.softmax(-1)
     return {
         "variance": scores_QL.var().item(),

@@ -17,7 +17,7 @@ from manyheads.paper.notes.learning import hidden
 from manyheads.paper.notes.scale import entropy
 from manyheads.paper.notes.translation import Material, lesson_of
 from manyheads.paper.report import Table, Value
-from manyheads.train.loss import smoothed
+from manyheads.train.loss import smoothed_targets
 
 SMOOTHING = TrainConfig().label_smoothing  # the paper's
 BINS = 10  # of confidence
@@ -87,7 +87,7 @@ def measure(material: Material, plain: Transformer, with_smoothing: Transformer,
     right = torch.zeros(1, dtype=torch.int64)
     return Smoothing(
         smoothing=SMOOTHING,
-        target_top=smoothed(right, size, TrainConfig(label_smoothing=SMOOTHING)).max().item(),
+        target_top=smoothed_targets(right, size, TrainConfig(label_smoothing=SMOOTHING)).max().item(),
         plain=confidence(plain, material),
         smoothed=confidence(with_smoothing, material),
         tokens=len(lesson_of(material.valid).labels_T),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from manyheads.config import END, SPECIAL_TOKENS
+from manyheads.config import EOS_ID, NUM_SPECIAL_TOKENS
 from manyheads.packed import Packed
 from manyheads.paper.notes.learning import Lesson
 
@@ -23,7 +23,7 @@ class Task:
 
     answer: Callable[[list[int]], list[int]]
     words: int = 12
-    vocabulary: int = SPECIAL_TOKENS + 12  # of the answers too
+    vocabulary: int = NUM_SPECIAL_TOKENS + 12  # of the answers too
     shortest: int = 4
     longest: int = 12
 
@@ -34,7 +34,7 @@ class Task:
 
     def lesson(self, chance: torch.Generator, sentences: int) -> Lesson:
         lengths = torch.randint(self.shortest, self.longest + 1, (sentences,), generator=chance).tolist()
-        drawn = torch.randint(self.words, (sum(lengths),), generator=chance) + SPECIAL_TOKENS
+        drawn = torch.randint(self.words, (sum(lengths),), generator=chance) + NUM_SPECIAL_TOKENS
         said = [one.tolist() for one in drawn.split(lengths)]
         return Lesson(Packed.of(said), torch.tensor([word for one in said for word in self.answer(one)]))
 
@@ -48,16 +48,16 @@ def word_itself(said: list[int]) -> list[int]:
 
 def word_before(said: list[int]) -> list[int]:
     """The first word has none before it."""
-    return [END, *said[:-1]]
+    return [EOS_ID, *said[:-1]]
 
 
 def both_neighbors(words: int) -> Callable[[list[int]], list[int]]:
     """One answer for each pair of words, before and after; at an edge stands the first word of all."""
 
     def answer(said: list[int]) -> list[int]:
-        numbers = [0, *(word - SPECIAL_TOKENS for word in said), 0]
+        numbers = [0, *(word - NUM_SPECIAL_TOKENS for word in said), 0]
         pairs = zip(numbers, numbers[2:], strict=False)
-        return [SPECIAL_TOKENS + before * words + after for before, after in pairs]
+        return [NUM_SPECIAL_TOKENS + before * words + after for before, after in pairs]
 
     return answer
 
@@ -66,5 +66,5 @@ SAY_AGAIN = Task(word_itself)
 SAY_THE_ONE_BEFORE = Task(word_before)
 NEIGHBOURS = 5  # words of the task below: 25 pairs
 SAY_BOTH_NEIGHBOURS = Task(
-    both_neighbors(NEIGHBOURS), words=NEIGHBOURS, vocabulary=SPECIAL_TOKENS + NEIGHBOURS**2
+    both_neighbors(NEIGHBOURS), words=NEIGHBOURS, vocabulary=NUM_SPECIAL_TOKENS + NEIGHBOURS**2
 )

@@ -8,12 +8,12 @@ from typing import Self
 import torch
 
 from manyheads import playground
-from manyheads.config import BEGIN, END, ModelConfig, SubwordConfig, TrainConfig
+from manyheads.config import BOS_ID, EOS_ID, ModelConfig, SubwordConfig, TrainConfig
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
 from manyheads.paper.notes.learning import Lesson, fresh, learn, untold
-from manyheads.progress import Tell, counted
+from manyheads.progress import ReportProgress, make_counter
 from manyheads.text.subwords import SubwordPair, Subwords
 from manyheads.translator import Translator
 
@@ -40,7 +40,7 @@ class Material:
             PAIR, train=train, valid=valid, test=0, seed=1, constructions=CONSTRUCTIONS, words=WORDS
         )
         texts = [text for pair in corpus["train"] for text in pair]
-        how = SubwordConfig(vocabulary=vocabulary, byte_fallback=False, coverage=1.0)
+        how = SubwordConfig(vocab_size=vocabulary, byte_fallback=False, character_coverage=1.0)
         subwords = Subwords.train(texts, how)
         ids = {
             split: [(subwords.encode(source), subwords.encode(target)) for source, target in corpus[split]]
@@ -54,21 +54,21 @@ class Material:
 
     def model_config(self) -> ModelConfig:
         return ModelConfig(
-            vocabulary=len(self.subwords), layers=2, d_model=64, d_ff=256, heads=4, dropout=0.0
+            vocab_size=len(self.subwords), layers=2, d_model=64, d_ff=256, heads=4, dropout=0.0
         )
 
 
 def lesson_of(pairs: list[Ids]) -> Lesson:
     """Source = tokens + end; what the decoder reads = begin + tokens; what it is to say = tokens + end."""
     return Lesson(
-        source=Packed.of([[*source, END] for source, _ in pairs]),
-        inputs=Packed.of([[BEGIN, *target] for _, target in pairs]),
-        labels_T=torch.tensor([word for _, target in pairs for word in (*target, END)]),
+        source=Packed.of([[*source, EOS_ID] for source, _ in pairs]),
+        inputs=Packed.of([[BOS_ID, *target] for _, target in pairs]),
+        labels_T=torch.tensor([word for _, target in pairs for word in (*target, EOS_ID)]),
     )
 
 
 def trained(
-    material: Material, smoothing: float, steps: int, tell: Tell = untold, stage: str = "translation"
+    material: Material, smoothing: float, steps: int, tell: ReportProgress = untold, stage: str = "translation"
 ) -> Transformer:
     model = fresh(material.model_config())
     train = TrainConfig(
@@ -78,7 +78,7 @@ def trained(
         schedule="linear",
         label_smoothing=smoothing,
     )
-    learn(model, material.lessons(1), train, counted(tell, stage, steps))
+    learn(model, material.lessons(1), train, make_counter(tell, stage, steps))
     return model.eval()
 
 

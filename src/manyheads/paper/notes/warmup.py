@@ -13,12 +13,12 @@ from manyheads.paper.notes.learning import PLAN, Course, accuracy, fresh, learn,
 from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE
 from manyheads.paper.report import Table, Value
 from manyheads.presets import BASE
-from manyheads.progress import Tell, counted
+from manyheads.progress import ReportProgress, make_counter
 from manyheads.train.schedule import learning_rate
 
 STAGE = "warm-up"
 TASK = SAY_THE_ONE_BEFORE
-SMALL = ModelConfig(vocabulary=TASK.vocabulary, layers=6, d_model=64, d_ff=128, heads=4, dropout=0.0)
+SMALL = ModelConfig(vocab_size=TASK.vocabulary, layers=6, d_model=64, d_ff=128, heads=4, dropout=0.0)
 PEAK = 4e-3
 COLOUR_OF = {"with": BLUE, "without": ORANGE}
 FIRST = 10  # steps
@@ -69,8 +69,8 @@ class Warmup:
         return told
 
 
-def measure(tell: Tell = untold, *, steps: int = 150, warmup: int = 60) -> Warmup:
-    advance = counted(tell, STAGE, 2 * steps)
+def measure(tell: ReportProgress = untold, *, steps: int = 150, warmup: int = 60) -> Warmup:
+    advance = make_counter(tell, STAGE, 2 * steps)
     gradual = replace(PLAN, steps=steps, warmup=warmup, learning_rate=PEAK)
     courses: dict[str, Course] = {}
     right: dict[str, float] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from manyheads.config import unknown
+from manyheads.config import describe_unknown_name
 from manyheads.errors import ConfigError, RequestError
 
 LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -139,7 +139,7 @@ class Table:
         """The row for a name, and what stands behind its first slash."""
         family, slash, member = name.partition("/")
         if family not in self.corpora:
-            raise RequestError(unknown("corpus", name, sorted(self.corpora)))
+            raise RequestError(describe_unknown_name("corpus", name, sorted(self.corpora)))
         corpus = self.corpora[family]
         if corpus.is_family and not MEMBER.fullmatch(member):
             raise RequestError(f"the corpus is {name!r}, but must be {family}/NAME with one of its names")
@@ -262,4 +262,4 @@ def read_part(row: Mapping[str, Any], where: str) -> Part:
 def check_keys(row: Mapping[str, Any], known: list[str], where: str) -> None:
     for key in row:
         if key not in known:
-            raise ConfigError(f"{where}: {unknown('key', key, known)}")
+            raise ConfigError(f"{where}: {describe_unknown_name('key', key, known)}")

@@ -173,7 +173,7 @@ def fetch_patiently(part: PartialFile, progress: Progress, waits: Sequence[float
                 kept = f"; {part.size:,} bytes are kept, run again to go on" if part.size else ""
                 raise DataError(f"{part.address} could not be fetched: {fault}{kept}; {REMEDY}") from fault
             wait = waits[max(lost - 1, 0)]
-            progress.say(f"{part.final.name}: {fault}; again in {wait:g} s")
+            progress.message(f"{part.final.name}: {fault}; again in {wait:g} s")
             time.sleep(wait)
 
 
@@ -232,7 +232,7 @@ def receive(answer: Any, part: PartialFile, start: int, total: int | None, progr
     name, done = part.final.name, start
     with part.path.open("ab" if start else "wb") as file:
         while True:
-            progress.tell(name, done, total)
+            progress.update(name, done, total)
             try:
                 chunk = answer.read(CHUNK)
             except (OSError, http.client.HTTPException) as fault:

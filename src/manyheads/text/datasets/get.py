@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from manyheads.config import SPLITS, unknown
+from manyheads.config import SPLITS, describe_unknown_name
 from manyheads.errors import DataError, RequestError
 from manyheads.progress import Progress
 from manyheads.text.datasets.archives import copy_lines, decompressed, members, whole
@@ -98,7 +98,7 @@ def get(
     folder = Path(folder or f"{name.replace('/', '-')}.{languages}")
     if not again and (there := already_there(folder, name, languages)):
         return there
-    progress.say(f"{corpus.title}\nlicense: {corpus.license} ({corpus.license_at})")
+    progress.message(f"{corpus.title}\nlicense: {corpus.license} ({corpus.license_at})")
     shelf = Shelf(Path(cache or folder / "downloads"), again, progress, waits)
     work = Work(corpus, member, languages, table, shelf)
     check_unowned(folder, work)
@@ -233,7 +233,7 @@ def write_split(work: Work, split: str, parts: list[Part], folder: Path) -> Spli
             os.fsync(side.fileno())
     used = work.shelf.used[begun:]
     downloads = [{"address": one.address, "size": one.size, "sha256": one.sha256} for one in used]
-    work.shelf.progress.say(f"{split}: {total:,} pairs")
+    work.shelf.progress.message(f"{split}: {total:,} pairs")
     return Split(names, [path.stat().st_size for path in paths], total, downloads)
 
 
@@ -311,7 +311,7 @@ def write_sacrebleu(work: Work, split: str, part: Part, sides: Sides) -> tuple[i
 
     name, pair = work.fill(part.sacrebleu or "", corpus=work.member), str(work.pair)
     if name not in DATASETS:
-        raise RequestError(unknown("test set", name, sorted(DATASETS), prefix="sacrebleu/"))
+        raise RequestError(describe_unknown_name("test set", name, sorted(DATASETS), prefix="sacrebleu/"))
     dataset: Any = copy.copy(DATASETS[name])
     if pair not in dataset.langpairs:
         raise RequestError(f"sacrebleu/{name} has no {pair}; it has {', '.join(sorted(dataset.langpairs))}")
