@@ -35,11 +35,16 @@ import manyheads as mh
 import report
 from manyheads import checkpoint
 from manyheads.config import EOS_ID, UNK_ID, DecodingConfig, SubwordConfig
-from manyheads.inference.ctranslate2_engine import BATCH_TOKENS, CTranslate2Engine, make_beam_options, read_pieces
+from manyheads.inference.ctranslate2_engine import (
+    BATCH_TOKENS,
+    CTranslate2Engine,
+    make_beam_options,
+    read_pieces,
+)
 from manyheads.inference.engine import Engine
 from manyheads.inference.torch_engine import Precision, TorchEngine
 from manyheads.search.beam import DecodingConstraints
-from manyheads.text.subwords import SubwordPair, Subwords
+from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from peers import MarianEngine, make_marian
 from workload import draw_pairs
 
@@ -261,7 +266,7 @@ def save_model(folder: Path, config: mh.ModelConfig, seed: int) -> mh.Transforme
     torch.manual_seed(seed)
     model = mh.Transformer(config).eval()
     text = ["the benchmark has ids and no text"] * 4
-    subwords = Subwords.train(text, SubwordConfig(vocab_size=20, byte_fallback=False))
+    subwords = SubwordTokenizer.train(text, SubwordConfig(vocab_size=20, byte_fallback=False))
     checkpoint.save(
         folder,
         checkpoint.collect_weights(model),
@@ -426,7 +431,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     arguments = parse_arguments()
     torch.set_num_threads(arguments.threads)
-    config = replace(mh.presets.get_preset(arguments.preset).model, vocabulary=arguments.vocabulary)
+    config = replace(mh.presets.get_preset(arguments.preset).model, vocab_size=arguments.vocabulary)
     calls = make_calls(arguments.sentences, arguments.lengths, arguments.vocabulary, arguments.seed)
     outputs = ", ".join(f"{len(call.sources)} of {call.length}" for call in calls)
     title = f"{arguments.preset}, vocabulary {arguments.vocabulary:,}; outputs: {outputs} tokens"

@@ -31,7 +31,7 @@ TIMES = ("seconds", "tokens_per_second", "share_of_peak")
 
 
 def make_data(folder: Path) -> None:
-    corpus = playground.corpus("en-ko", train=3000, valid=100, test=50, seed=3)
+    corpus = playground.generate_corpus("en-ko", train=3000, valid=100, test=50, seed=3)
     write_corpus(folder, "en-ko", corpus)
     prepare(make_recipe(folder, "en-ko", 900), folder / "data")
 

@@ -21,7 +21,7 @@ from manyheads.export.to_huggingface import check_config, convert_config
 from manyheads.inference.ctranslate2_engine import BATCH_TOKENS
 from manyheads.model.positions import sinusoidal_encoding
 from manyheads.packed import round_up
-from manyheads.search.beam import Hypothesis, DecodingConstraints
+from manyheads.search.beam import DecodingConstraints, Hypothesis
 from workload import LONGEST
 
 ROOM = round_up(LONGEST + 1, 8)  # positions: the longest sentence and its end, rounded up
@@ -186,7 +186,11 @@ class MarianEngine:
 
     @torch.inference_mode()
     def search(
-        self, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], how: DecodingConfig, scores: str = "none"
+        self,
+        sources: Sequence[list[int]],
+        wishes: Sequence[DecodingConstraints],
+        how: DecodingConfig,
+        scores: str = "none",
     ) -> list[list[Hypothesis]]:
         """Batches by source length, each until the last of its outputs is over. There are no scores."""
         found: list[list[Hypothesis]] = [[] for _ in sources]

@@ -18,7 +18,7 @@ import numpy as np
 from manyheads.config import DataConfig
 from manyheads.data.batches import Batches
 from manyheads.data.store import Side, Split, Store
-from manyheads.text.subwords import laid_end_to_end
+from manyheads.text.subwords import concat_with_end
 from workload import LONGEST, MU, SHORTEST, SIGMA, draw_pairs
 
 
@@ -26,7 +26,7 @@ def workload_split(pairs: int, vocabulary: int) -> Split:
     drawn = draw_pairs(pairs, vocabulary, seed=0)
     sides = []
     for name in ("source", "target"):
-        pieces = laid_end_to_end([getattr(pair, name) for pair in drawn])
+        pieces = concat_with_end([getattr(pair, name) for pair in drawn])
         sides.append(Side(pieces.ids.astype(np.uint16), pieces.offsets))
     return Split(sides[0], sides[1], (("workload", 1.0, pairs),))
 
@@ -35,14 +35,14 @@ def first_batch(split: Split, config: DataConfig, epoch: int, index: int) -> tup
     """Seconds from nothing to a batch in hand."""
     start = time.perf_counter()
     batches = Batches(split, config, seed=1)
-    with batches.start(epoch, index) as stream:
+    with batches.stream(epoch, index) as stream:
         next(stream)
     return batches, time.perf_counter() - start
 
 
 def throughput(batches: Batches, seconds: float) -> dict[str, float]:
     """Tokens a second, source and target, of the background thread alone, across the end of an epoch too."""
-    with batches.start(0, batches.count(0) // 2) as stream:
+    with batches.stream(0, batches.count_batches(0) // 2) as stream:
         next(stream)
         start, tokens, count = time.perf_counter(), 0, 0
         while (spent := time.perf_counter() - start) < seconds:
@@ -65,7 +65,7 @@ def real_share(batches: Batches) -> dict[str, float]:
     for index in range(len(plan)):
         span = slice(plan.bounds[index], plan.bounds[index + 1])
         lengths = [side.lengths[plan.order[span]] for side in sides]
-        batch = batches.batch(0, index)
+        batch = batches.get_batch(0, index)
         packed += len(batch.source.tokens) + len(batch.labels.tokens)
         real += sum(int(own.sum()) for own in lengths)
         padded += sum(len(own) * int(own.max()) for own in lengths)
@@ -83,13 +83,13 @@ def real_share(batches: Batches) -> dict[str, float]:
 def measure(split: Split, tokens: int, seconds: float) -> dict[str, Any]:
     config = DataConfig(batch_tokens=tokens)
     batches, begun = first_batch(split, config, 0, 0)
-    late = batches.count(0) - 1
+    late = batches.count_batches(0) - 1
     anew = Split(*(Side(side.tokens, side.offsets) for side in (split.source, split.target)), split.parts)
     _, resumed = first_batch(anew, config, 0, late)
     return {
         "pairs": len(split),
         "too_long": len(batches.too_long),
-        "batches": batches.count(0),
+        "batches": batches.count_batches(0),
         "seconds_to_first_batch": begun,
         f"seconds_to_batch_{late}": resumed,
         **throughput(batches, seconds),
@@ -106,7 +106,7 @@ def measure_plan(pairs: int, tokens: int) -> dict[str, float]:
         sides.append(Side(np.zeros(0, np.uint16), np.concatenate([[0], np.cumsum(lengths)])))
     start = time.perf_counter()
     batches = Batches(Split(sides[0], sides[1], (("plan", 1.0, pairs),)), DataConfig(batch_tokens=tokens))
-    count = batches.count(0)
+    count = batches.count_batches(0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return {"pairs": pairs, "batches": count, "seconds": time.perf_counter() - start, "peak_gib": peak}
 
@@ -131,7 +131,7 @@ def main() -> None:
 
 def measure_given(given: argparse.Namespace) -> dict[str, Any]:
     start = time.perf_counter()
-    split = Store.open(given.data).split("train") if given.data else workload_split(given.pairs, 37_000)
+    split = Store.open(given.data).load_split("train") if given.data else workload_split(given.pairs, 37_000)
     opened = time.perf_counter() - start
     found = measure(split, given.batch_tokens, given.seconds)
     return {"seconds_to_open": opened, **found} if given.data else found

@@ -15,13 +15,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from manyheads.text.corpus import bare_name, opened
+from manyheads.text.corpus import open_input, strip_compression_suffix
 
 
 def write_head(source: str, target: Path, lines: int | None) -> int:
     """The first lines of a file, uncompressed; how many there were."""
     count = 0
-    with opened(source, lambda size: None) as stream, target.open("wb") as out:
+    with open_input(source, lambda size: None) as stream, target.open("wb") as out:
         for line in islice(stream, lines):
             out.write(line)
             count += 1
@@ -49,7 +49,7 @@ def main() -> None:
     given = parser.parse_args()
     table = Table("pairs", "seconds", "pairs/s", "peak GiB")
     with tempfile.TemporaryDirectory() as place:
-        files = [f"{place}/{bare_name(file).name}" for file in given.files]
+        files = [f"{place}/{strip_compression_suffix(file).name}" for file in given.files]
         whole = None
         for share in (1, 10, 100):
             lines = whole // share if whole else None

@@ -130,7 +130,7 @@ class PeerTraining:
             weight_decay=numbers.weight_decay,
             fused=True,
         )
-        data, seed = self.store.split("train"), numbers.seed
+        data, seed = self.store.load_split("train"), numbers.seed
         self.batches = Batches(data, config.data, seed=seed, subwords=words)
         self.kept: deque[list[Tensor]] = deque(maxlen=AVERAGED)
 
@@ -139,7 +139,7 @@ class PeerTraining:
         self.warm_up()
         numbers, programs = self.config.train, compiled_programs()
         began, tokens, step, elapsed = time.perf_counter(), 0, 0, 0.0
-        with self.batches.start(pin=self.device == "cuda") as stream:
+        with self.batches.stream(pin=self.device == "cuda") as stream:
             for batch in stream:
                 if step % LOOK_EVERY[self.device] == 0:
                     elapsed = self.look(began, seconds)
@@ -166,8 +166,8 @@ class PeerTraining:
             self.peer.compile_it()
         of_a_kind, looked_through = SEEN_BEFORE
         seen = Counter[tuple[bool, ...]]()
-        for index in range(min(looked_through, self.batches.count(0))):
-            batch = self.batches.batch(0, index)
+        for index in range(min(looked_through, self.batches.count_batches(0))):
+            batch = self.batches.get_batch(0, index)
             seen[kind := self.kind_of(batch)] += 1
             if seen[kind] <= of_a_kind:
                 self.loss(batch).backward()
@@ -255,12 +255,12 @@ def valid_loss(translator: mh.Translator, store: Store) -> float | None:
     """The mean negative log-likelihood of a subword of valid, in float32; None: infinite, or no valid."""
     if "valid" not in store.splits:
         return None
-    found, _ = reference_perplexity(translator, *store.text("valid"))
+    found, _ = reference_perplexity(translator, *store.read_text("valid"))
     return None if found is None else math.log(found)
 
 
 def judged(trained: Trained, store: Store) -> Row:
-    sources, references = store.text("test")
+    sources, references = store.read_text("test")
     report.say(f"{trained.system}: {trained.steps:,} steps in {trained.seconds:.1f} s; now its translations")
     return Row(
         trained.system,
@@ -304,7 +304,7 @@ def as_json(row: Row) -> dict[str, Any]:
 
 def samples(done: list[Row], store: Store) -> list[dict[str, str]]:
     """The first sentences of test, with what each system made of them."""
-    sources, references = store.text("test")
+    sources, references = store.read_text("test")
     return [
         {"source": sources[number], "reference": references[number]}
         | {row.system: row.evaluation.translations[number] for row in done}
@@ -380,7 +380,7 @@ def main() -> None:
     about, shown = report.about(arguments.device), samples(done, store)
     title = (
         f"{arguments.recipe}, {store.source_language} to {store.target_language}, "
-        f"{arguments.seconds:g} seconds of training; beam {BEAM} on {len(store.split('test')):,} sentences"
+        f"{arguments.seconds:g} seconds of training; beam {BEAM} on {len(store.load_split('test')):,} sentences"
     )
     signatures = "\n".join(f"  {one.name}: {one.signature}" for one in done[0].evaluation.scores)
     report.print_table(f"{title}; {about}\n{signatures}", COLUMNS, map(told, done))

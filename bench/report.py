@@ -166,7 +166,9 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, description: str | None) -> None:
         super().__init__(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-        self.add_argument("--device", type=resolve_device, default=resolve_device(None), choices=["cpu", "cuda"])
+        self.add_argument(
+            "--device", type=resolve_device, default=resolve_device(None), choices=["cpu", "cuda"]
+        )
         self.add_argument("--json", type=can_be_written, help="write everything there as well")
 
     def error(self, message: str) -> NoReturn:

@@ -84,7 +84,7 @@ class Ours:
 
     def prepare(self, batch: Batch) -> list[data.Batch]:
         """In parts, where the step takes them one after another."""
-        return [part.to(self.device) for part in host_batch(batch).parts(self.micro_tokens)]
+        return [part.to(self.device) for part in host_batch(batch).split_micro_batches(self.micro_tokens)]
 
     def step(self, batch: list[data.Batch]) -> None:
         self.optimizer.zero_grad()
@@ -106,13 +106,18 @@ class OursCaptured(Ours):
         world = DistributedContext(0, 1, torch.device(device))
         full = micro_tokens or mh.DataConfig().batch_tokens
         self.captured = CapturedStep(
-            self.objective, self.optimizer, TRAIN, world, full_tokens=full, max_length=mh.DataConfig().max_length
+            self.objective,
+            self.optimizer,
+            TRAIN,
+            world,
+            full_tokens=full,
+            max_length=mh.DataConfig().max_length,
         )
         self.outcome: StepResult | None = None
         self.steps = 0
 
     def prepare(self, batch: Batch) -> list[data.Batch]:
-        return list(host_batch(batch).parts(self.micro_tokens))
+        return list(host_batch(batch).split_micro_batches(self.micro_tokens))
 
     def step(self, batch: list[data.Batch]) -> None:
         self.steps += 1
@@ -503,7 +508,7 @@ def there(arguments: argparse.Namespace) -> list[str]:
 
 def main() -> None:
     arguments = parse_arguments()
-    config = replace(mh.presets.get_preset(arguments.preset).model, vocabulary=arguments.vocabulary)
+    config = replace(mh.presets.get_preset(arguments.preset).model, vocab_size=arguments.vocabulary)
     if arguments.peak_of:
         print(peak_gib(arguments, config, *arguments.peak_of))
         return

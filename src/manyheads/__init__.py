@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from manyheads import presets
-    from manyheads.config import Config, DataConfig, ModelConfig, DecodingConfig, TrainConfig
+    from manyheads.config import Config, DataConfig, DecodingConfig, ModelConfig, TrainConfig
     from manyheads.errors import (
         CheckpointError,
         ConfigError,
         DataError,
         ManyheadsError,
-        ResourceError,
         RequestError,
+        ResourceError,
         TrainingError,
     )
     from manyheads.model.encoder_decoder import Trace
@@ -59,12 +59,12 @@ __all__ = [
     "ConfigError",
     "DataConfig",
     "DataError",
+    "DecodingConfig",
     "ManyheadsError",
     "ModelConfig",
-    "ResourceError",
     "Packed",
     "RequestError",
-    "DecodingConfig",
+    "ResourceError",
     "Trace",
     "TrainConfig",
     "TrainingError",

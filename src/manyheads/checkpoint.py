@@ -21,12 +21,12 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.atomic_io import (
-    verify_files,
+    atomic_directory,
     hash_files,
     read_description,
     report_disk_full,
     restore_interrupted_replacements,
-    atomic_directory,
+    verify_files,
 )
 from manyheads.config import Config, ModelConfig
 from manyheads.errors import CheckpointError, ConfigError, DataError
@@ -215,16 +215,16 @@ def load_model(
 
 def fit_to_vocabulary(model: ModelConfig, subwords: SubwordPair) -> ModelConfig:
     """The model with the vocabulary that the data has. Only ids that mean the same can share a matrix."""
-    if subwords.same_ids:
-        return replace(model, vocabulary=len(subwords.source), source_vocabulary=None, target_vocabulary=None)
+    if subwords.has_shared_ids:
+        return replace(model, vocab_size=len(subwords.source), source_vocab_size=None, target_vocab_size=None)
     ties = "two-way" if model.tie_embeddings == "three-way" else model.tie_embeddings
     sizes = {"source_vocabulary": len(subwords.source), "target_vocabulary": len(subwords.target)}
-    return replace(model, ties=ties, **sizes)  # type: ignore[arg-type]
+    return replace(model, tie_embeddings=ties, **sizes)  # type: ignore[arg-type]
 
 
 def check_subwords(folder: Path, subwords: SubwordPair) -> None:
     """A run goes on with the subwords that its weights were learned with."""
-    if not subwords.same_as(read_subwords(folder)):
+    if not subwords.is_same_as(read_subwords(folder)):
         raise CheckpointError(
             f"{folder}: was trained with other subwords than the data's: prepare the data with "
             f"subwords.take_from={folder}, or begin another run"
@@ -242,7 +242,7 @@ CHANGEABLE_KEYS = {
 def load_initial_weights(model: EncoderDecoder, subwords: SubwordPair, folder: Path) -> None:
     """Another model's weights, whose subwords must be the data's: fine-tuning."""
     told = read_info(folder)
-    if not subwords.same_as(read_subwords(told.folder)):
+    if not subwords.is_same_as(read_subwords(told.folder)):
         raise ConfigError(
             f"train.start_from is {folder}, whose subwords are not the data's: "
             f"prepare the data with subwords.take_from={folder}"

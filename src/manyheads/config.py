@@ -319,7 +319,9 @@ class DataConfig(ConfigSection):
     batch_tokens: int = config_field(
         25_000, "about so many source and so many target tokens a batch, over all ranks (5.1)", at_least=1
     )
-    max_length: int = config_field(256, "tokens of a side, end included; a longer pair is left out", at_least=1)
+    max_length: int = config_field(
+        256, "tokens of a side, end included; a longer pair is left out", at_least=1
+    )
     subword_regularization: float = config_field(
         0.0,
         "split words anew each epoch: BPE-dropout's p, or unigram's smoothing; 0 is off",
@@ -342,7 +344,9 @@ class TrainConfig(ConfigSection):
         "adam", "Adam (5.3); AdamW; Muon for matrices inside, AdamW for the rest"
     )
     weight_decay: float = config_field(0.0, "of AdamW and Muon; the paper has none", at_least=0)
-    clip_norm: float | None = config_field(None, "largest norm of the gradient; the paper has no limit", above=0)
+    clip_norm: float | None = config_field(
+        None, "largest norm of the gradient; the paper has no limit", above=0
+    )
     micro_tokens: int | None = config_field(
         None, "tokens of a side that are computed at once; a batch is summed up out of such parts", at_least=1
     )
@@ -355,7 +359,9 @@ class TrainConfig(ConfigSection):
     schedule: Literal["paper", "linear", "cosine", "constant"] = config_field(
         "paper", "how the learning rate runs after the warm-up (5.3)"
     )
-    warmup: int = config_field(4000, "steps over which the learning rate rises (5.3); 1: no warm-up", at_least=1)
+    warmup: int = config_field(
+        4000, "steps over which the learning rate rises (5.3); 1: no warm-up", at_least=1
+    )
     learning_rate: float | None = config_field(
         None, "its peak; without it the paper's, (d_model * warmup)^-0.5", above=0
     )
@@ -383,7 +389,9 @@ class TrainConfig(ConfigSection):
     )
     checkpoint_every: int = config_field(1000, "steps between checkpoints", at_least=1)
     keep_checkpoints: int = config_field(5, "checkpoints kept, beside the best", at_least=1)
-    average_checkpoints: int = config_field(5, "last checkpoints that the final model is the mean of (6.1)", at_least=1)
+    average_checkpoints: int = config_field(
+        5, "last checkpoints that the final model is the mean of (6.1)", at_least=1
+    )
 
     @property
     def forward_passes(self) -> int:
@@ -404,7 +412,9 @@ class DecodingConfig(ConfigSection):
 
     beam: int = config_field(4, "hypotheses kept at each step (6.1)", at_least=1, at_most=1024)
     alpha: float = config_field(0.6, "length penalty ((5 + L)/6)^alpha (6.1)", at_least=0)
-    max_extra_length: int = config_field(50, "tokens that the output may be longer than the input (6.1)", at_least=0)
+    max_extra_length: int = config_field(
+        50, "tokens that the output may be longer than the input (6.1)", at_least=0
+    )
     min_length: int = config_field(0, "tokens that the output has at least", at_least=0)
     nbest: int = config_field(1, "results of a sentence; not more than the beam", at_least=1, at_most=10_000)
     temperature: float | None = config_field(
@@ -412,7 +422,9 @@ class DecodingConfig(ConfigSection):
         "draw words at random, below 1 the likely ones more often; without it the best are looked for",
         above=0,
     )
-    top_k: int | None = config_field(None, "drawn out of so many likeliest words; without it of all", at_least=1)
+    top_k: int | None = config_field(
+        None, "drawn out of so many likeliest words; without it of all", at_least=1
+    )
     top_p: float | None = config_field(
         None, "drawn out of the likeliest words that together have this probability", above=0, at_most=1
     )
@@ -500,7 +512,9 @@ class SubwordConfig(ConfigSection):
 
     table: ClassVar[str] = "subwords"
 
-    algorithm: Literal["bpe", "unigram"] = config_field("bpe", "byte-pair encoding (the paper's), or a unigram model")
+    algorithm: Literal["bpe", "unigram"] = config_field(
+        "bpe", "byte-pair encoding (the paper's), or a unigram model"
+    )
     vocab_size: int = config_field(
         37_000, "pieces, of both languages together or of each", at_least=NUM_SPECIAL_TOKENS, below=2**24
     )

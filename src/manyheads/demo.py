@@ -10,7 +10,7 @@ from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
 from manyheads.errors import DataError
 from manyheads.evaluate.report import Score, exact_match, greedy_bleu
-from manyheads.look.attention_data import described
+from manyheads.look.attention_data import build_attention_data
 from manyheads.look.html import write_page
 from manyheads.progress import Progress
 from manyheads.train.run import train
@@ -50,12 +50,14 @@ class DemoResult:
     page: Path  # what every head looks at while it translates one of them
 
 
-def run_demo(folder: Path, language_pair: str, seconds: float, create_progress: Callable[[], Progress]) -> DemoResult | None:
+def run_demo(
+    folder: Path, language_pair: str, seconds: float, create_progress: Callable[[], Progress]
+) -> DemoResult | None:
     """Prepares, trains, and translates the held-out sentences; begun again, it goes on. None: stopped."""
     with create_progress() as progress:
         store = prepare_data(folder, language_pair, progress)
         progress.message(
-            f"{len(store.split('train')):,} pairs to learn from, {len(store.split('test')):,} held out"
+            f"{len(store.load_split('train')):,} pairs to learn from, {len(store.load_split('test')):,} held out"
         )
     config = Config(
         model=MODEL,
@@ -77,7 +79,7 @@ def prepare_data(folder: Path, pair: str, progress: Progress) -> Store:
     ours = {f"{split}.{code}" for split in SPLITS for code in pair.split("-")}
     if folder.exists() and {path.name for path in folder.iterdir()} - ours:
         raise DataError(f"{folder}: exists already; choose another folder with --out")
-    corpus = playground.corpus(
+    corpus = playground.generate_corpus(
         pair,
         train=SPLIT_SIZES["train"],
         valid=SPLIT_SIZES["valid"],
@@ -87,7 +89,7 @@ def prepare_data(folder: Path, pair: str, progress: Progress) -> Store:
         words=WORDS_PER_CLASS,
     )
     write_corpus(folder, pair, corpus)
-    return prepare(make_recipe(folder, pair, VOCAB_SIZE), folder / "data", tell=progress.update)
+    return prepare(make_recipe(folder, pair, VOCAB_SIZE), folder / "data", report_progress=progress.update)
 
 
 def write_corpus(folder: Path, language_pair: str, corpus: dict[str, list[tuple[str, str]]]) -> None:
@@ -108,7 +110,7 @@ def make_recipe(folder: Path, language_pair: str, vocab_size: int) -> Recipe:
 
 
 def evaluate_model(store: Store, folder: Path) -> DemoResult:
-    sources, references = store.text("test")
+    sources, references = store.read_text("test")
     translator = load(folder, device="cpu")
     score, found = greedy_bleu(translator, sources, references)
     rows = list(zip(sources, references, found, strict=True))
@@ -120,4 +122,4 @@ def write_attention_page(translator: Translator, rows: list[tuple[str, str, str]
     """The attention page of the longest of the sentences that are shown."""
     source, _, translation = max(rows[:SHOWN_SENTENCES], key=lambda row: len(row[0]))
     attention = translator.attention(source, translation)
-    return write_page(described(attention, source=source, target=translation, name="demo"), path)
+    return write_page(build_attention_data(attention, source=source, target=translation, name="demo"), path)

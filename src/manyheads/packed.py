@@ -31,7 +31,9 @@ class Packed:
 
     tokens: Tensor  # [T] int64
     offsets: Tensor  # [B + 1] int32
-    max_length: int  # on the host; any bound above the longest sentence will do, so a captured graph can fix it
+    max_length: (
+        int  # on the host; any bound above the longest sentence will do, so a captured graph can fix it
+    )
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
@@ -47,7 +49,9 @@ class Packed:
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
             raise DataError(f"tokens are {ids.dtype} {list(ids.shape)}: they must be one row of integers")
         if len(ids) and not 0 <= ids.min() <= ids.max() <= MAX_TOKEN_ID:
-            raise DataError(f"token ids from {ids.min()} to {ids.max()}: they must lie in 0 to {MAX_TOKEN_ID}")
+            raise DataError(
+                f"token ids from {ids.min()} to {ids.max()}: they must lie in 0 to {MAX_TOKEN_ID}"
+            )
         if bounds.ndim != 1 or bounds.dtype.kind not in "iu" or not are_valid_offsets(bounds, len(ids)):
             raise DataError(
                 f"offsets {bounds.ravel()[:8].tolist()} do not divide {len(ids)} tokens: they must begin "

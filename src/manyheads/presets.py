@@ -3,16 +3,16 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from manyheads.config import Config, ModelConfig, DecodingConfig, TrainConfig, describe_unknown_name
+from manyheads.config import Config, DecodingConfig, ModelConfig, TrainConfig, describe_unknown_name
 from manyheads.errors import ConfigError
 
 BASE = ModelConfig()
 BIG = replace(BASE, d_model=1024, d_ff=4096, heads=16, dropout=0.3)
 # Section 6.3 gives the parser's depth and d_model only; the other widths are those of the big model.
-PARSING = replace(BIG, layers=4, vocabulary=16_000)
+PARSING = replace(BIG, layers=4, vocab_size=16_000)
 # Not the paper's: for small corpora and small machines.
-TINY = replace(BASE, vocabulary=8_000, layers=4, d_model=128, d_ff=256, heads=4, dropout=0.3)
-SMALL = replace(BASE, vocabulary=16_000, layers=4, d_model=256, d_ff=1024, heads=4)
+TINY = replace(BASE, vocab_size=8_000, layers=4, d_model=128, d_ff=256, heads=4, dropout=0.3)
+SMALL = replace(BASE, vocab_size=16_000, layers=4, d_model=256, d_ff=1024, heads=4)
 
 
 PAPER_TRAINING = TrainConfig()
@@ -140,5 +140,7 @@ PRESETS = {
 def get_preset(name: str) -> Config:
     """The preset of that name: `base`, `big`, `tiny`, `parsing`, a row of Table 3, `tiny-rnn`, ..."""
     if name not in PRESETS:
-        raise ConfigError(f"{name}: no file or folder, and {describe_unknown_name('preset', name, list(PRESETS))}")
+        raise ConfigError(
+            f"{name}: no file or folder, and {describe_unknown_name('preset', name, list(PRESETS))}"
+        )
     return PRESETS[name]

@@ -18,9 +18,9 @@ from manyheads.errors import ConfigError, RequestError
 from manyheads.inference.engine import Engine, ScoreDetail
 from manyheads.inference.torch_engine import Ensemble, Precision, TorchEngine, resolve_device
 from manyheads.model.encoder_decoder import Trace
-from manyheads.search.beam import Hypothesis, DecodingConstraints, length_penalty
+from manyheads.search.beam import DecodingConstraints, Hypothesis, length_penalty
 from manyheads.text import segmentation as segments
-from manyheads.text.segmentation import Part
+from manyheads.text.segmentation import Segment
 from manyheads.text.subwords import SubwordPair
 
 READ_AHEAD = 1000  # texts of a stream that are read ahead, so that those of like length go together
@@ -122,13 +122,13 @@ class Translator:
             self._sentence(tag + part.text, terms, how)
             for (tag, _), parts in zip(tagged, parted, strict=True)
             for part in parts
-            if part.translated
+            if part.is_translatable
         ]
         results = self._search(asked, how, scores, tell)
         looked_at = self._alignments(asked, results) if alignment else [None] * len(asked)
         answers = iter(zip(asked, results, looked_at, strict=True))
         found = [
-            self._joined(text, parts, list(islice(answers, sum(part.translated for part in parts))))
+            self._joined(text, parts, list(islice(answers, sum(part.is_translatable for part in parts))))
             for text, parts in zip(texts, parted, strict=True)
         ]
         drawn = "" if how.temperature is None else "drawn at random, ranked by "
@@ -136,7 +136,9 @@ class Translator:
         nothing: list[tuple[int, int]] | None = [] if alignment else None
         return [replace(one, objective=objective, alignment=one.alignment or nothing) for one in found]
 
-    def stream(self, texts: Iterable[str], read_ahead: int = READ_AHEAD, **asked: Any) -> Iterator[Translation]:
+    def stream(
+        self, texts: Iterable[str], read_ahead: int = READ_AHEAD, **asked: Any
+    ) -> Iterator[Translation]:
         """The same for texts without end: so many are read ahead, and no more are held."""
         waiting = iter(texts)
         while some := list(islice(waiting, read_ahead)):
@@ -171,11 +173,14 @@ class Translator:
         written = [*target_ids, EOS_ID]
         best = log_p_TK.topk(min(candidates, log_p_TK.shape[1]))
         return Attention(
-            [*map(self.subwords.source.piece, source_ids), self.subwords.source.piece(EOS_ID)],
-            [*map(self.subwords.target.piece, written)],
+            [*map(self.subwords.source.id_to_piece, source_ids), self.subwords.source.id_to_piece(EOS_ID)],
+            [*map(self.subwords.target.id_to_piece, written)],
             trace,
             [
-                [(self.subwords.target.piece(one), log_p) for one, log_p in zip(ids, values, strict=True)]
+                [
+                    (self.subwords.target.id_to_piece(one), log_p)
+                    for one, log_p in zip(ids, values, strict=True)
+                ]
                 for ids, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
             ],
             log_p_TK[range(len(written)), written].tolist(),
@@ -184,22 +189,22 @@ class Translator:
 
     # ---- from text to ids
 
-    def _parts(self, text: str, split: bool) -> Iterator[Part]:
+    def _parts(self, text: str, split: bool) -> Iterator[Segment]:
         """What is translated one by one, and what stays; no part is longer than it must be."""
-        for part in segments.parts(text, self.source_language if split else None):
-            if not part.translated:
+        for part in segments.split_text(text, self.source_language if split else None):
+            if not part.is_translatable:
                 yield part
                 continue
             for piece in self._short(part.text):
-                yield from segments.with_edges(piece)
+                yield from segments.split_edges(piece)
 
     def split_sentences(self, text: str) -> list[str]:
         """What of a text is translated, sentence by sentence."""
-        return [part.text for part in self._parts(text, split=True) if part.translated]
+        return [part.text for part in self._parts(text, split=True) if part.is_translatable]
 
     def _short(self, text: str) -> Iterator[str]:
         """Parted where that is possible; else whole, with a warning; words are parted only far beyond."""
-        for piece in segments.shortened(text, lambda one: self._length(one) <= self.max_length):
+        for piece in segments.split_long_sentence(text, lambda one: self._length(one) <= self.max_length):
             length = self._length(piece)
             if length <= self.max_length:
                 yield piece
@@ -210,7 +215,7 @@ class Translator:
                 + ("all the same" if self._not_much_too_long(piece) else "in parts of words"),
                 stacklevel=2,
             )
-            yield from segments.by_force(piece, self._not_much_too_long)
+            yield from segments.split_in_halves(piece, self._not_much_too_long)
 
     def _not_much_too_long(self, text: str) -> bool:
         most = MUCH_TOO_LONG * self.max_length
@@ -229,7 +234,9 @@ class Translator:
         limit += len(terms.prefix) + sum(map(len, required))
         seed = int.from_bytes(hashlib.blake2b(f"{how.seed} {ids}".encode(), digest_size=7).digest(), "little")
         starts = terms.word_starts if apart else frozenset()
-        wish = DecodingConstraints(limit, how.min_length, terms.prefix, required, terms.forbidden, apart, starts, seed)
+        wish = DecodingConstraints(
+            limit, how.min_length, terms.prefix, required, terms.forbidden, apart, starts, seed
+        )
         return Sentence(text, ids, wish)
 
     # ---- from ids to text
@@ -277,7 +284,7 @@ class Translator:
         return [list(islice(pairs, len(found))) for found in results]
 
     def _joined(
-        self, text: str, parts: list[Part], answers: list[tuple[Sentence, list[Hypothesis], Any]]
+        self, text: str, parts: list[Segment], answers: list[tuple[Sentence, list[Hypothesis], Any]]
     ) -> Translation:
         """A text's sentences put together again; the n-th alternative is of the n-th best of each."""
         most = max((len(results) for _, results, _ in answers), default=1)
@@ -285,7 +292,11 @@ class Translator:
         return replace(versions[0], alternatives=versions[1:])
 
     def _version(
-        self, text: str, parts: list[Part], answers: list[tuple[Sentence, list[Hypothesis], Any]], place: int
+        self,
+        text: str,
+        parts: list[Segment],
+        answers: list[tuple[Sentence, list[Hypothesis], Any]],
+        place: int,
     ) -> Translation:
         chosen = [(asked, results[min(place, len(results) - 1)], seen) for asked, results, seen in answers]
         texts = iter([self._text(one) for _, one, _ in chosen])
@@ -297,11 +308,11 @@ class Translator:
                 own = seen[min(place, len(seen) - 1)]
                 moved = [(s + len(source_tokens), t + len(tokens)) for s, t in own]
                 alignment = [*(alignment or []), *moved]
-            source_tokens += map(self.subwords.source.piece, asked.ids[:-1])
-            tokens += map(self.subwords.target.piece, one.tokens)
+            source_tokens += map(self.subwords.source.id_to_piece, asked.ids[:-1])
+            tokens += map(self.subwords.target.id_to_piece, one.tokens)
         return Translation(
             source=text,
-            text="".join(next(texts) if part.translated else part.text for part in parts),
+            text="".join(next(texts) if part.is_translatable else part.text for part in parts),
             score=sum(one.score for _, one, _ in chosen),
             log_probability=sum(one.log_probability for _, one, _ in chosen),
             source_tokens=source_tokens,
@@ -325,8 +336,8 @@ class Translator:
             text=target,
             score=total / length_penalty(len(scores), self.decoding.alpha),
             log_probability=total,
-            source_tokens=[*map(self.subwords.source.piece, source_ids)],
-            tokens=[*map(self.subwords.target.piece, ids)],
+            source_tokens=[*map(self.subwords.source.id_to_piece, source_ids)],
+            tokens=[*map(self.subwords.target.id_to_piece, ids)],
             token_scores=scores[:-1],
             sentences=1,
             engine=self.engine.name,
@@ -387,7 +398,7 @@ class TermConstraints:
     @cached_property
     def word_starts(self) -> frozenset[int]:
         """Pieces that begin a word, or are no part of one."""
-        pieces = [piece for piece, _ in self.subwords.table()]
+        pieces = [piece for piece, _ in self.subwords.get_scored_vocabulary()]
         return frozenset(
             n for n, one in enumerate(pieces) if n > EOS_ID and not one[:1].isalnum() and one[:1] != "<"
         )
@@ -466,7 +477,9 @@ def load_ctranslate2(
     if device not in (None, "cpu"):
         raise RequestError(f"the device is {device!r}, but the ctranslate2 engine is for the cpu here")
     told = describe(Path(folder))
-    return create_translator(CTranslate2Engine(Path(folder), arithmetic), checkpoint.read_subwords(told.folder), told)
+    return create_translator(
+        CTranslate2Engine(Path(folder), arithmetic), checkpoint.read_subwords(told.folder), told
+    )
 
 
 def create_translator(engine: Engine, subwords: SubwordPair, told: checkpoint.CheckpointInfo) -> Translator:

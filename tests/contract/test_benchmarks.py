@@ -109,7 +109,7 @@ def test_a_peer_that_fails_costs_its_own_row_alone_and_ours_may_not_fail() -> No
 # ---- the peers
 
 
-CONFIG = replace(mh.presets.TINY, vocabulary=40, layers=1, d_model=16, d_ff=32, heads=2, dropout=0.0)
+CONFIG = replace(mh.presets.TINY, vocab_size=40, layers=1, d_model=16, d_ff=32, heads=2, dropout=0.0)
 
 
 def peer(name: str) -> Any:
@@ -260,7 +260,7 @@ def test_decoding_is_measured_beside_its_peers(tmp_path: Path) -> None:
 
 @pytest.mark.heavy
 def test_a_recipe_and_its_peers_learn_and_are_scored(tmp_path: Path) -> None:
-    corpus = playground.corpus("en-ko", train=400, valid=20, test=20, seed=1, words=6)
+    corpus = playground.generate_corpus("en-ko", train=400, valid=20, test=20, seed=1, words=6)
     write_corpus(tmp_path, "en-ko", corpus)
     prepare(make_recipe(tmp_path, "en-ko", 600), tmp_path / "data")
     small = [

@@ -227,7 +227,7 @@ def test_lack_of_disk_or_memory_exits_with_4_and_leaves_nothing(
 
 def test_serve_names_its_limits_defaults() -> None:
     pytest.importorskip("fastapi", reason="the server's packages are not installed")
-    from manyheads.serve.limits import Limits
+    from manyheads.serve.limits import ServerLimits
 
     shown = {
         parameter.name: parameter.show_default
@@ -236,5 +236,5 @@ def test_serve_names_its_limits_defaults() -> None:
     }
     assert len(shown) == 8
     assert {name: float(value) for name, value in shown.items()} == {
-        name: getattr(Limits(), name) for name in shown
+        name: getattr(ServerLimits(), name) for name in shown
     }

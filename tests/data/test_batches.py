@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import manyheads as mh
 from manyheads.config import BOS_ID, EOS_ID, DataConfig, SubwordConfig
-from manyheads.data.batches import Batch, Batches, cut, ranges
+from manyheads.data.batches import Batch, Batches, concat_ranges, find_batch_bounds
 from manyheads.data.store import Side, Split
-from manyheads.text.subwords import SubwordPair, Subwords
+from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 
 WORLDS = (1, 2, 3, 8)
 
@@ -51,14 +51,14 @@ def test_every_pair_is_read_exactly_once_an_epoch_for_any_number_of_ranks(
         return
     split = split_of(lengths)
     for world in WORLDS:
-        ranks = [Batches(split, config(), seed=seed, rank=rank, world=world) for rank in range(world)]
-        counts = {rank.count(epoch) for rank in ranks}
+        ranks = [Batches(split, config(), seed=seed, rank=rank, world_size=world) for rank in range(world)]
+        counts = {rank.count_batches(epoch) for rank in ranks}
         assert len(counts) == 1
         read = [
             pair
             for rank in ranks
-            for index in range(rank.count(epoch))
-            for pair in rank.batch(epoch, index).pairs
+            for index in range(rank.count_batches(epoch))
+            for pair in rank.get_batch(epoch, index).pairs
         ]
         assert sorted(read) == usable(lengths)
         assert ranks[0].too_long.tolist() == [n for n in range(len(lengths)) if n not in usable(lengths)]
@@ -72,12 +72,12 @@ def test_taken_up_at_any_batch_the_rest_is_the_same(
         return
     split = split_of(lengths)
     rank = data.draw(st.integers(0, world - 1))
-    whole = Batches(split, config(), seed=2, rank=rank, world=world)
-    one = whole.count(0)
+    whole = Batches(split, config(), seed=2, rank=rank, world_size=world)
+    one = whole.count_batches(0)
     start = data.draw(st.integers(0, one - 1))
-    with whole.start() as stream:
+    with whole.stream() as stream:
         expected = [next(stream) for _ in range(one + 2)]
-    with Batches(split, config(), seed=2, rank=rank, world=world).start(0, start) as stream:
+    with Batches(split, config(), seed=2, rank=rank, world_size=world).stream(0, start) as stream:
         again = [next(stream) for _ in range(one + 2 - start)]
     assert [same(a, b) for a, b in zip(expected[start:], again, strict=True)] == [True] * len(again)
 
@@ -101,12 +101,13 @@ def test_a_batch_of_several_ranks_is_the_batch_of_one(lengths: list[tuple[int, i
     split = split_of(lengths)
     alone = Batches(split, config(), seed=1)
     for world in WORLDS[1:]:
-        for index in range(alone.count(1)):
+        for index in range(alone.count_batches(1)):
             shares = [
-                Batches(split, config(), seed=1, rank=r, world=world).batch(1, index) for r in range(world)
+                Batches(split, config(), seed=1, rank=r, world_size=world).get_batch(1, index)
+                for r in range(world)
             ]
             assert sorted(np.concatenate([share.pairs for share in shares])) == sorted(
-                alone.batch(1, index).pairs
+                alone.get_batch(1, index).pairs
             )
 
 
@@ -118,7 +119,7 @@ def test_no_side_of_a_batch_exceeds_its_tokens_and_no_neighbor_would_fit(
         return
     split = split_of(lengths)
     order = np.array(usable(lengths))
-    bounds = cut(split, order, 40)
+    bounds = find_batch_bounds(split, order, 40)
     sizes = np.array(lengths)[order]
     for start, end in pairwise(bounds):
         assert (sizes[start:end].sum(0) <= 40).all()
@@ -127,7 +128,7 @@ def test_no_side_of_a_batch_exceeds_its_tokens_and_no_neighbor_would_fit(
 
 def test_a_batch_holds_what_the_model_reads() -> None:
     split = split_of([(3, 2), (2, 4)])
-    batch = Batches(split, config()).batch(0, 0)
+    batch = Batches(split, config()).get_batch(0, 0)
     first, second = batch.pairs.tolist()
     sources = [[3, 4, EOS_ID], [6, EOS_ID]]
     labels = [[1000000, EOS_ID], [1000002, 1000003, 1000004, EOS_ID]]
@@ -146,8 +147,8 @@ def test_sentences_of_like_length_are_together() -> None:
     lengths = [(int(n), int(n) + 1) for n in chance.integers(1, 29, 5000)]
     batches = Batches(split_of(lengths), config(tokens=200))
     spans = []
-    for index in range(batches.count(0)):
-        sizes = batches.batch(0, index).source.lengths
+    for index in range(batches.count_batches(0)):
+        sizes = batches.get_batch(0, index).source.lengths
         spans.append(int(sizes.max() - sizes.min()))
     assert np.mean(spans) < 0.3
 
@@ -155,11 +156,13 @@ def test_sentences_of_like_length_are_together() -> None:
 def test_ranks_have_about_the_same_to_do() -> None:
     chance = np.random.default_rng(0)
     lengths = [(int(a), int(b)) for a, b in chance.integers(1, 30, (5000, 2))]
-    ranks = [Batches(split_of(lengths), config(tokens=2000), rank=rank, world=4) for rank in range(4)]
-    for index in range(ranks[0].count(0)):
-        work = [len(rank.batch(0, index).source.tokens) for rank in ranks]
+    ranks = [Batches(split_of(lengths), config(tokens=2000), rank=rank, world_size=4) for rank in range(4)]
+    for index in range(ranks[0].count_batches(0)):
+        work = [len(rank.get_batch(0, index).source.tokens) for rank in ranks]
         assert max(work) - min(work) <= 60  # a sentence or two
-    sums = [sum(len(rank.batch(0, i).labels.tokens) for i in range(rank.count(0))) for rank in ranks]
+    sums = [
+        sum(len(rank.get_batch(0, i).labels.tokens) for i in range(rank.count_batches(0))) for rank in ranks
+    ]
     assert max(sums) / min(sums) < 1.05
 
 
@@ -201,7 +204,10 @@ def test_pairs_that_are_too_long_are_told_of_and_nothing_is_cut() -> None:
 
 
 def test_more_ranks_than_pairs_leave_some_with_an_empty_batch() -> None:
-    shares = [Batches(split_of([(3, 3)] * 2), config(), rank=rank, world=8).batch(0, 0) for rank in range(8)]
+    shares = [
+        Batches(split_of([(3, 3)] * 2), config(), rank=rank, world_size=8).get_batch(0, 0)
+        for rank in range(8)
+    ]
     assert [len(share.source) for share in shares] == [1, 1, 0, 0, 0, 0, 0, 0]
     assert [len(share.labels.tokens) for share in shares] == [3, 3, 0, 0, 0, 0, 0, 0]
 
@@ -213,21 +219,21 @@ def test_purposes_seeds_and_epochs_have_randomness_of_their_own() -> None:
     ]
     assert far[0] != far[1]
     batches = Batches(split, config(), seed=3)
-    assert batches._chance("order", 1).random() != batches._chance("phases", 1).random()
+    assert batches._make_rng("order", 1).random() != batches._make_rng("phases", 1).random()
 
 
 def test_what_is_no_batch_is_refused() -> None:
     batches = Batches(split_of([(3, 3)]), config())
     for epoch, index in ((0, 1), (0, -1), (-1, 0)):
         with pytest.raises(mh.DataError, match=f"batch {index} of epoch {epoch}, which has 1 of them"):
-            batches.batch(epoch, index)
+            batches.get_batch(epoch, index)
     with pytest.raises(mh.DataError, match="seed -1"):
         Batches(split_of([(3, 3)]), config(), seed=-1)
 
 
 def test_a_stream_that_is_forgotten_ends_too() -> None:
     before = threading.active_count()
-    stream = Batches(split_of([(3, 3)] * 50), config()).start()
+    stream = Batches(split_of([(3, 3)] * 50), config()).stream()
     thread = stream.thread
     next(stream)
     del stream
@@ -237,7 +243,7 @@ def test_a_stream_that_is_forgotten_ends_too() -> None:
 
 def test_a_wrong_rank_is_refused() -> None:
     with pytest.raises(mh.DataError, match="rank 2 of 2"):
-        Batches(split_of([(3, 3)]), config(), rank=2, world=2)
+        Batches(split_of([(3, 3)]), config(), rank=2, world_size=2)
 
 
 def test_a_fault_in_the_background_reaches_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +253,7 @@ def test_a_fault_in_the_background_reaches_whoever_asks(monkeypatch: pytest.Monk
         raise mh.DataError("torn")
 
     monkeypatch.setattr(batches, "batch", fail)
-    with batches.start() as stream:
+    with batches.stream() as stream:
         for _ in range(2):
             with pytest.raises(mh.DataError, match="torn"):
                 next(stream)
@@ -255,7 +261,7 @@ def test_a_fault_in_the_background_reaches_whoever_asks(monkeypatch: pytest.Monk
 
 def test_a_closed_stream_ends_and_leaves_no_thread() -> None:
     before = threading.active_count()
-    stream = Batches(split_of([(3, 3)] * 50), config()).start()
+    stream = Batches(split_of([(3, 3)] * 50), config()).stream()
     next(stream)
     stream.close()
     assert threading.active_count() == before
@@ -266,7 +272,7 @@ def test_a_closed_stream_ends_and_leaves_no_thread() -> None:
 def test_ranges_are_written_out(spans: list[tuple[int, int]]) -> None:
     starts, sizes = (np.array([span[part] for span in spans], np.int64) for part in (0, 1))
     expected = [number for start, size in spans for number in range(start, start + size)]
-    assert ranges(starts, sizes).tolist() == expected
+    assert concat_ranges(starts, sizes).tolist() == expected
 
 
 # ---- words split anew
@@ -274,8 +280,8 @@ def test_ranges_are_written_out(spans: list[tuple[int, int]]) -> None:
 
 def words(tmp_path: Path) -> tuple[Split, SubwordPair, list[str]]:
     texts = ["나는 오늘 집에 간다.", "너는 어제 학교에 갔다.", "우리는 점심을 먹었다."] * 3
-    subwords = Subwords.train(texts * 10, SubwordConfig(vocab_size=310))
-    pieces = subwords.encode_many(texts)
+    subwords = SubwordTokenizer.train(texts * 10, SubwordConfig(vocab_size=310))
+    pieces = subwords.encode_batch(texts)
     one = Side(pieces.ids.astype(np.uint16), pieces.offsets)
     return Split(one, one, (("all", 1.0, len(texts)),)), SubwordPair(subwords, subwords), texts
 
@@ -290,7 +296,7 @@ def test_sampling_changes_splits_with_the_epoch_but_never_the_text(
     batches = [Batches(split, sampling, seed=seed, subwords=subwords) for _ in range(2)]
     seen = []
     for epoch in (0, 1):
-        first, again = (one.batch(epoch, 0) for one in batches)
+        first, again = (one.get_batch(epoch, 0) for one in batches)
         assert same(first, again)
         for part in ("source", "labels"):
             read = [subwords.source.decode(ids.tolist()) for ids in getattr(first, part).split()]
@@ -303,13 +309,13 @@ def test_sampling_changes_splits_with_the_epoch_but_never_the_text(
 
 def test_a_sentence_is_split_anew_each_epoch() -> None:
     _, subwords, texts = words(Path())
-    pieces = subwords.source.encode_many(texts[:1])
+    pieces = subwords.source.encode_batch(texts[:1])
     one = Side(pieces.ids.astype(np.uint16), pieces.offsets)
     split = Split(one, one, (("one", 1.0, 1),))
     batches = Batches(split, config(tokens=1000, longest=200, subword_sampling=0.5), subwords=subwords)
-    seen = {tuple(batches.batch(epoch, 0).source.tokens.tolist()) for epoch in range(6)}
+    seen = {tuple(batches.get_batch(epoch, 0).source.tokens.tolist()) for epoch in range(6)}
     assert len(seen) > 2
-    assert batches.batch(0, 0).source.tokens.tolist() != batches.batch(0, 0).labels.tokens.tolist()
+    assert batches.get_batch(0, 0).source.tokens.tolist() != batches.get_batch(0, 0).labels.tokens.tolist()
 
 
 def test_splits_drawn_by_chance_do_not_depend_on_ranks_and_keep_the_limit() -> None:
@@ -317,8 +323,10 @@ def test_splits_drawn_by_chance_do_not_depend_on_ranks_and_keep_the_limit() -> N
     sampling = config(tokens=1000, longest=16, subword_sampling=0.5)
 
     def read(world: int) -> dict[int, list[int]]:
-        ranks = [Batches(split, sampling, rank=rank, world=world, subwords=subwords) for rank in range(world)]
-        batches = [rank.batch(0, 0) for rank in ranks]
+        ranks = [
+            Batches(split, sampling, rank=rank, world_size=world, subwords=subwords) for rank in range(world)
+        ]
+        batches = [rank.get_batch(0, 0) for rank in ranks]
         return {
             int(pair): tokens.tolist()
             for batch in batches

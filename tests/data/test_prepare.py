@@ -14,10 +14,10 @@ import pytest
 
 import manyheads as mh
 from manyheads.config import Recipe
-from manyheads.data.prepare import HELD_OUT, distinct, prepare, reservoir
+from manyheads.data.prepare import HELD_OUT, keep_distinct, prepare, sample_reservoir
 from manyheads.data.store import Store
 from manyheads.text import clean, corpus
-from manyheads.text.corpus import Pair
+from manyheads.text.corpus import SentencePair
 from support import fuzz
 
 SENTENCES = [
@@ -43,7 +43,7 @@ def recipe(train: list[str] | list[dict[str, Any]], **tables: Any) -> Recipe:
 
 
 def texts(store: Store, split: str = "train") -> list[tuple[str, str]]:
-    found = store.split(split)
+    found = store.load_split(split)
     return [
         (store.subwords.source.decode(found.source[i]), store.subwords.target.decode(found.target[i]))
         for i in range(len(found))
@@ -84,7 +84,11 @@ def check_fuzzed(folder: Path, lines: int) -> None:
     skipping = {"hold_out": 0, "on_bad": "skip", "source": "en", "target": "ko"}
     store = prepare(recipe(inputs, corpus=skipping), folder / "data")
     ways = {reason for reason, _ in fuzz.CORRUPTIONS if reason != "empty"}
-    assert set(made.drop_reasons.values()) == ways | {corpus.EMPTY_SOURCE, corpus.EMPTY_TARGET, corpus.NO_COUNTERPART}
+    assert set(made.drop_reasons.values()) == ways | {
+        corpus.EMPTY_SOURCE,
+        corpus.EMPTY_TARGET,
+        corpus.NO_COUNTERPART,
+    }
     for one in (made, memory):
         rows = [row for row in listed(folder / "data") if row["file"] in one.files]
         assert {int(row["line"]): row["reason"] for row in rows} == one.drop_reasons
@@ -109,7 +113,7 @@ def test_stop_names_the_first_bad_line_and_leaves_nothing(tmp_path: Path) -> Non
     files = write(tmp_path, "a", SENTENCES)
     Path(files[1]).write_bytes(Path(files[1]).read_bytes().replace("책".encode(), b"\xff", 1))
     skipping = prepare(recipe(files), tmp_path / "skipped")
-    assert len(skipping.split("train")) == len(SENTENCES) - 1
+    assert len(skipping.load_split("train")) == len(SENTENCES) - 1
     stopping = recipe(files, corpus={"hold_out": 0, "on_bad": "stop"})
     with pytest.raises(mh.DataError, match=r"a\.ko:3: invalid UTF-8 \(byte 6 is 0xff\)\. Mend it"):
         prepare(stopping, tmp_path / "stopped")
@@ -155,7 +159,7 @@ def test_every_filter_is_counted_and_listed(tmp_path: Path) -> None:
     bad = [
         ("Save %s", "저장", clean.MARKUP_DIFFERS),
         ("x" * 2001, "가" * 500, clean.TOO_LONG_SIDE),
-        ("short", "아주 " * 40, clean.RATIO),
+        ("short", "아주 " * 40, clean.LENGTH_RATIO),
         ("A Korean side", "without Hangul", clean.WRONG_SCRIPT),
         ("1 + 1 = 2", "1 + 1 = 2", clean.IDENTICAL),
         (*SENTENCES[0], clean.DUPLICATE),
@@ -184,7 +188,7 @@ def test_duplicates_are_found_across_inputs_and_chunks(
     store = prepare(recipe(inputs), tmp_path / "data")
     assert texts(store) == [*SENTENCES, ("Only here.", "여기만.")]
     assert the_input(store, number=1)["dropped"] == {clean.DUPLICATE: len(SENTENCES)}
-    assert store.split("train").parts == (("first", 1.0, len(SENTENCES)), ("b", 2.5, 1))
+    assert store.load_split("train").parts == (("first", 1.0, len(SENTENCES)), ("b", 2.5, 1))
 
 
 def test_no_sentence_of_valid_or_test_stays_in_training(tmp_path: Path) -> None:
@@ -198,7 +202,7 @@ def test_no_sentence_of_valid_or_test_stays_in_training(tmp_path: Path) -> None:
     assert the_input(store)["dropped"] == {clean.LEAKAGE: 4}
     assert texts(store, "test") == [SENTENCES[2]] * 2  # a score is of all of them: nothing is filtered
     assert the_input(store, "test")["bad"] == {corpus.EMPTY_SOURCE: 1}
-    assert store.text("valid") == ([SENTENCES[1][0]], [SENTENCES[1][1]])
+    assert store.read_text("valid") == ([SENTENCES[1][0]], [SENTENCES[1][1]])
     assert_nothing_is_lost(store)
 
 
@@ -224,11 +228,13 @@ def test_without_valid_pairs_are_set_apart(tmp_path: Path) -> None:
 def test_a_reservoir_takes_so_many_each_as_likely_as_any_other() -> None:
     counts: Counter[int] = Counter()
     for seed in range(2000):
-        chosen, seen = reservoir((Pair("", "", line) for line in range(10)), 3, random.Random(seed))
+        chosen, seen = sample_reservoir(
+            (SentencePair("", "", line) for line in range(10)), 3, random.Random(seed)
+        )
         assert (len(chosen), seen) == (3, 10)
         counts.update(pair.line for pair in chosen)
     assert all(count == pytest.approx(600, abs=90) for count in counts.values())
-    assert len(reservoir([Pair("", "", 1)], 3, random.Random(0))[0]) == 1
+    assert len(sample_reservoir([SentencePair("", "", 1)], 3, random.Random(0))[0]) == 1
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -241,8 +247,13 @@ def test_of_a_corpus_that_repeats_itself_no_two_alike_are_set_apart(tmp_path: Pa
 
 
 def test_what_is_set_apart_shares_no_side() -> None:
-    pairs = [Pair("a", "ㄱ", 1), Pair("a", "ㄴ", 2), Pair("b", "ㄱ", 3), Pair("b", "ㄷ", 4)]
-    assert distinct(pairs) == [pairs[0], pairs[3]]
+    pairs = [
+        SentencePair("a", "ㄱ", 1),
+        SentencePair("a", "ㄴ", 2),
+        SentencePair("b", "ㄱ", 3),
+        SentencePair("b", "ㄷ", 4),
+    ]
+    assert keep_distinct(pairs) == [pairs[0], pairs[3]]
 
 
 def test_what_was_mended_is_counted_for_each_input(tmp_path: Path) -> None:
@@ -266,8 +277,8 @@ def test_the_list_of_what_was_dropped_has_seven_cells_a_line(tmp_path: Path) -> 
 
 def test_no_more_than_a_twentieth_is_set_apart(tmp_path: Path) -> None:
     store = prepare(recipe(write(tmp_path, "a", SENTENCES), corpus={"hold_out": 2000}), tmp_path / "data")
-    assert len(store.split("valid")) == len(store.split("test")) == 7
-    assert len(store.split("train")) == len(SENTENCES) - 14
+    assert len(store.load_split("valid")) == len(store.load_split("test")) == 7
+    assert len(store.load_split("train")) == len(SENTENCES) - 14
 
 
 def test_what_was_set_apart_stays_apart_with_the_leakage_filter_off(tmp_path: Path) -> None:
@@ -283,11 +294,15 @@ def test_separate_vocabularies_and_reserved_placeholders(tmp_path: Path) -> None
     pairs = [(f"{source} %s", f"%s {target}") for source, target in SENTENCES]
     made = recipe(write(tmp_path, "a", pairs), subwords={"vocabulary": 310, "joint": False})
     store = prepare(made, tmp_path / "data")
-    assert not store.subwords.joint
-    assert store.subwords.source.pieces("%s")[-1] == store.subwords.target.pieces("%s")[-1] == "%s"
+    assert not store.subwords.is_joint
+    assert (
+        store.subwords.source.encode_as_pieces("%s")[-1]
+        == store.subwords.target.encode_as_pieces("%s")[-1]
+        == "%s"
+    )
     assert store.manifest["subwords"]["source_vocabulary"] == 310
     ignored = recipe(write(tmp_path, "a", pairs), clean={"markup": "ignore"})
-    assert prepare(ignored, tmp_path / "ignored").subwords.source.pieces("%s")[-1] != "%s"
+    assert prepare(ignored, tmp_path / "ignored").subwords.source.encode_as_pieces("%s")[-1] != "%s"
 
 
 def test_subwords_of_another_folder_are_taken_as_they_are(tmp_path: Path) -> None:
@@ -299,16 +314,16 @@ def test_subwords_of_another_folder_are_taken_as_they_are(tmp_path: Path) -> Non
 
 
 def test_the_sample_is_of_the_size_stated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from manyheads.text.subwords import Subwords
+    from manyheads.text.subwords import SubwordTokenizer
 
     seen: list[list[str]] = []
-    train = Subwords.train
+    train = SubwordTokenizer.train
 
-    def watched(sentences: Any, *rest: Any) -> Subwords:
+    def watched(sentences: Any, *rest: Any) -> SubwordTokenizer:
         seen.append(list(sentences))
         return train(seen[-1], *rest)
 
-    monkeypatch.setattr(Subwords, "train", watched)
+    monkeypatch.setattr(SubwordTokenizer, "train", watched)
     made = recipe(write(tmp_path, "a", SENTENCES), subwords={"vocabulary": 330, "sample": 120})
     prepare(made, tmp_path / "data")
     (sample,) = seen
@@ -426,13 +441,13 @@ def test_the_description_says_what_was_done(tmp_path: Path) -> None:
     told = json.loads((tmp_path / "data" / "corpus.json").read_text(encoding="utf-8"))
     train = told["splits"]["train"]
     assert train["pairs"] == len(SENTENCES)
-    assert train["source"]["tokens"] == len(store.split("train").source.tokens)
+    assert train["source"]["tokens"] == len(store.load_split("train").source.tokens)
     assert sum(train["source"]["lengths"]) == len(SENTENCES)
     assert train["target"]["unknown"] == 0
-    assert train["target"]["longest"] == store.split("train").target.lengths.max()
+    assert train["target"]["longest"] == store.load_split("train").target.lengths.max()
     assert told["subwords"]["sha256"] == {"subwords.model": store.subwords.source.sha256}
     assert Recipe.from_mapping(told["recipe"]).subwords.vocab_size == 340
-    lengths = Counter(int(length) for length in store.split("train").source.lengths)
+    lengths = Counter(int(length) for length in store.load_split("train").source.lengths)
     assert train["source"]["lengths"][1] == sum(
         count for length, count in lengths.items() if 9 <= length <= 16
     )

@@ -10,22 +10,28 @@ from hypothesis import strategies as st
 
 from manyheads.config import EOS_ID, SubwordConfig
 from manyheads.data import subword_regularization as resplit
-from manyheads.data.subword_regularization import Growing, Resplit, coded
-from manyheads.text.subword_regularization import Sampler
-from manyheads.text.subwords import Pieces, Subwords, normalize
+from manyheads.data.subword_regularization import GrowableArray, SubwordRegularizer, hash_words
+from manyheads.text.subword_regularization import SubwordSampler
+from manyheads.text.subwords import SubwordTokenizer, TokenSequences, normalize
 
 LINES = ["나는 오늘 점심을 먹었어.", "the cat drinks the water", "<b> reserved </b> %s", "drinking and drank"]
 SUBWORDS = {
-    kind: Subwords.train(LINES * 9, SubwordConfig(algorithm=kind, vocab_size=size, user_symbols=("%s",)))
+    kind: SubwordTokenizer.train(
+        LINES * 9, SubwordConfig(algorithm=kind, vocab_size=size, user_symbols=("%s",))
+    )
     for kind, size in (("bpe", 330), ("unigram", 299))
 }
 ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(LINES)
 
 
-def read(texts: list[str], kind: str = "bpe", rate: float = 0.3, key: int = 0, longest: int = 999) -> Pieces:
+def read(
+    texts: list[str], kind: str = "bpe", rate: float = 0.3, key: int = 0, longest: int = 999
+) -> TokenSequences:
     subwords = SUBWORDS[kind]
     keys = np.arange(len(texts)) + key
-    return Resplit(subwords, rate, "1 source").read(subwords.encode_many(texts), keys, longest)
+    return SubwordRegularizer(subwords, rate, "1 source").resample(
+        subwords.encode_batch(texts), keys, longest
+    )
 
 
 @pytest.mark.parametrize("kind", SUBWORDS)
@@ -38,7 +44,7 @@ def test_the_texts_stay_and_each_has_its_end(kind: str, texts: list[str], key: i
 
 
 def test_without_chance_nothing_changes() -> None:
-    stored = SUBWORDS["bpe"].encode_many(LINES)
+    stored = SUBWORDS["bpe"].encode_batch(LINES)
     found = read(LINES, rate=0.0)
     assert found.ids.tolist() == stored.ids.tolist()
     assert found.offsets.tolist() == stored.offsets.tolist()
@@ -46,35 +52,41 @@ def test_without_chance_nothing_changes() -> None:
 
 def test_a_split_is_one_that_the_sampler_draws_for_the_word() -> None:
     found = parts(read(["drinking"] * 40, rate=0.5))
-    sampler, chance = Sampler(SUBWORDS["bpe"], 0.5), random.Random(0)
+    sampler, chance = SubwordSampler(SUBWORDS["bpe"], 0.5), random.Random(0)
     possible = {tuple(sampler.sample("drinking", chance)) for _ in range(3000)}
     drawn = {tuple(part[:-1].tolist()) for part in found}
-    assert 3 < len(drawn) <= resplit.SPLITS
+    assert 3 < len(drawn) <= resplit.SEGMENTATIONS_PER_WORD
     assert drawn <= possible
 
 
 def test_all_splits_of_a_word_are_read_about_equally_often() -> None:
-    reader, subwords = Resplit(SUBWORDS["bpe"], 0.5, "1 source"), SUBWORDS["bpe"]
-    stored = subwords.encode_many(["cat cat cat cat"] * 500)
-    reader.read(stored, np.arange(500), 999)
-    words = coded(stored.ids, np.flatnonzero(reader.begins[stored.ids]))
-    choices = reader._choices(stored, np.flatnonzero(reader.begins[stored.ids]), np.arange(500))
+    reader, subwords = SubwordRegularizer(SUBWORDS["bpe"], 0.5, "1 source"), SUBWORDS["bpe"]
+    stored = subwords.encode_batch(["cat cat cat cat"] * 500)
+    reader.resample(stored, np.arange(500), 999)
+    words = hash_words(stored.ids, np.flatnonzero(reader.is_word_start[stored.ids]))
+    choices = reader._choose_segmentations(
+        stored, np.flatnonzero(reader.is_word_start[stored.ids]), np.arange(500)
+    )
     assert len(set(words.tolist())) == 2  # the word, and the end
     by_choice = Counter(choices.tolist())
-    assert len(by_choice) == resplit.SPLITS
+    assert len(by_choice) == resplit.SEGMENTATIONS_PER_WORD
     assert max(by_choice.values()) < 1.35 * min(by_choice.values())
 
 
 def test_splits_do_not_depend_on_what_was_read_before() -> None:
     subwords = SUBWORDS["bpe"]
-    one, other = (Resplit(subwords, 0.4, "1 source") for _ in range(2))
+    one, other = (SubwordRegularizer(subwords, 0.4, "1 source") for _ in range(2))
     for text in LINES[::-1]:
-        other.read(subwords.encode_many([text]), np.array([7]), 999)
-    assert [one.read(subwords.encode_many(LINES), np.arange(4), 999).ids.tolist()] == [
-        other.read(subwords.encode_many(LINES), np.arange(4), 999).ids.tolist()
+        other.resample(subwords.encode_batch([text]), np.array([7]), 999)
+    assert [one.resample(subwords.encode_batch(LINES), np.arange(4), 999).ids.tolist()] == [
+        other.resample(subwords.encode_batch(LINES), np.arange(4), 999).ids.tolist()
     ]
-    elsewhere = Resplit(subwords, 0.4, "1 target").read(subwords.encode_many(LINES), np.arange(4), 999)
-    assert elsewhere.ids.tolist() != one.read(subwords.encode_many(LINES), np.arange(4), 999).ids.tolist()
+    elsewhere = SubwordRegularizer(subwords, 0.4, "1 target").resample(
+        subwords.encode_batch(LINES), np.arange(4), 999
+    )
+    assert (
+        elsewhere.ids.tolist() != one.resample(subwords.encode_batch(LINES), np.arange(4), 999).ids.tolist()
+    )
 
 
 def test_words_of_one_bucket_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +96,7 @@ def test_words_of_one_bucket_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_text_that_grew_too_long_stays_as_it_is_stored() -> None:
-    stored = parts(SUBWORDS["bpe"].encode_many(LINES))
+    stored = parts(SUBWORDS["bpe"].encode_batch(LINES))
     longest = max(map(len, stored))
     free = parts(read(LINES, rate=0.9))
     assert max(map(len, free)) > longest
@@ -100,18 +112,18 @@ def test_a_rank_without_a_part_in_the_batch_reads_nothing() -> None:
 def test_words_are_told_apart_by_their_ids_and_by_their_order() -> None:
     words = [[3], [4], [3, 4], [4, 3], [3, 3], [7], [3 + 4]]
     starts = np.cumsum([0, *map(len, words)])[:-1]
-    codes = coded(np.concatenate(words), starts)
+    codes = hash_words(np.concatenate(words), starts)
     assert len(set(codes.tolist())) == len({tuple(word) for word in words})
     assert codes[5] == codes[6]
 
 
 def test_an_array_grows_and_keeps_what_it_holds() -> None:
-    growing = Growing()
+    growing = GrowableArray()
     for number in range(3000):
         growing.append(np.array([number]))
     growing.append(np.arange(3000, 9000))
-    assert growing.held.tolist() == list(range(9000))
+    assert growing.values.tolist() == list(range(9000))
 
 
-def parts(pieces: Pieces) -> list[np.ndarray]:
+def parts(pieces: TokenSequences) -> list[np.ndarray]:
     return np.split(pieces.ids, pieces.offsets[1:-1])

@@ -15,7 +15,7 @@ from manyheads.atomic_io import atomic_directory
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
 from manyheads.data.store import MANIFEST, ArrayWriter, SideWriter, Store
-from manyheads.text.subwords import Pieces
+from manyheads.text.subwords import TokenSequences
 
 SENTENCES = [(f"word{i % 7} and {i}", f"말{i % 7} 그리고 {i}") for i in range(60)]
 
@@ -54,7 +54,7 @@ def test_tokens_take_two_bytes_where_the_vocabulary_fits(
 ) -> None:
     writer = SideWriter(tmp_path, "train", "source", vocabulary)
     for start in (0, 3):
-        writer.write(Pieces(np.array([vocabulary - 1, start, 2]), np.array([0, 1, 3])))
+        writer.write(TokenSequences(np.array([vocabulary - 1, start, 2]), np.array([0, 1, 3])))
     writer.close()
     tokens = np.load(tmp_path / "train.source.tokens.npy")
     assert (tokens.dtype, tokens.tolist()) == (dtype, [vocabulary - 1, 0, 2, vocabulary - 1, 3, 2])
@@ -64,13 +64,15 @@ def test_tokens_take_two_bytes_where_the_vocabulary_fits(
 def test_what_was_stored_is_what_is_read(data: Path) -> None:
     store = Store.open(data)
     store.verify()
-    train = store.split("train")
+    train = store.load_split("train")
     assert len(train) == 56
     texts = [
         (store.subwords.source.decode(train.source[i]), store.subwords.target.decode(train.target[i]))
         for i in range(len(train))
     ]
-    held = list(zip(*store.text("valid"), strict=True)) + list(zip(*store.text("test"), strict=True))
+    held = list(zip(*store.read_text("valid"), strict=True)) + list(
+        zip(*store.read_text("test"), strict=True)
+    )
     assert len(held) == 4
     assert sorted(texts + held) == sorted(SENTENCES)
     assert store.manifest["languages"] == {"source": "en", "target": "ko"}
@@ -121,7 +123,7 @@ def test_what_is_no_data_folder_is_said_so(tmp_path: Path, data: Path) -> None:
     with pytest.raises(mh.DataError, match=r"no data folder \(corpus\.json: No such file"):
         Store.open(tmp_path)
     with pytest.raises(mh.DataError, match="no split 'dev'; it has train, valid, test"):
-        Store.open(data).split("dev")
+        Store.open(data).load_split("dev")
 
 
 def test_a_pickle_is_not_read(data: Path) -> None:
@@ -131,7 +133,7 @@ def test_a_pickle_is_not_read(data: Path) -> None:
     manifest["files"]["train.source.tokens.npy"]["bytes"] = (data / "train.source.tokens.npy").stat().st_size
     (data / "corpus.json").write_text(json.dumps(manifest))
     with pytest.raises(mh.DataError, match="not an array of ours"):
-        Store.open(data).split("train")
+        Store.open(data).load_split("train")
 
 
 def test_a_store_of_any_size_opens_without_reading_it(data: Path) -> None:
@@ -146,7 +148,7 @@ def test_a_store_of_any_size_opens_without_reading_it(data: Path) -> None:
     manifest = json.loads((data / "corpus.json").read_text())
     manifest["files"][path.name]["bytes"] = 128 + 1_000_000_000_000
     (data / "corpus.json").write_text(json.dumps(manifest))
-    assert len(Store.open(data).split("train").source.tokens) == 500_000_000_000
+    assert len(Store.open(data).load_split("train").source.tokens) == 500_000_000_000
 
 
 # ---- complete or absent

@@ -75,7 +75,9 @@ def test_a_token_with_nothing_to_look_at_gives_zeros(dtype: torch.dtype) -> None
     queries, keys = text([2, 1, 0, 130]), text([0, 3, 0, 0])
     q = torch.randn(133, 2, 64, device="cuda").to(dtype)
     k, v = torch.randn(2, 3, 2, 64, device="cuda").to(dtype)
-    out, dq, dk, dv = run([q, k, v], torch.ones(133, 2, 64, device="cuda"), queries, keys, AttentionSpec(), "fused")
+    out, dq, dk, dv = run(
+        [q, k, v], torch.ones(133, 2, 64, device="cuda"), queries, keys, AttentionSpec(), "fused"
+    )
     nothing = [0, 1, *range(3, 133)]
     assert (out[nothing] == 0).all()
     assert (dq[nothing] == 0).all()
@@ -110,7 +112,7 @@ def test_the_padded_model_on_the_device_equals_the_one_on_the_cpu(norm: str) -> 
 def test_the_fused_model_in_bf16_is_no_further_from_float64_than_the_padded_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    model = mh.Transformer(replace(mh.presets.SMALL, vocabulary=500, dropout=0.0)).cuda()
+    model = mh.Transformer(replace(mh.presets.SMALL, vocab_size=500, dropout=0.0)).cuda()
     chance = random.Random(0)
     texts = [[chance.randrange(3, 500) for _ in range(chance.choice([0, 1, 20, 60]))] for _ in range(20)]
     source, target = (mh.Packed.of([[*t, 2] for t in side]).to("cuda") for side in (texts, texts[::-1]))

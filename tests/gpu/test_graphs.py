@@ -12,7 +12,7 @@ from manyheads.cuda.graphs import capture
 from manyheads.data.batches import Batch
 from manyheads.inference import cuda_graph_search as slots_module
 from manyheads.inference import prefill as reading_module
-from manyheads.inference.cuda_graph_search import SearchSize, CudaGraphSearch, supports
+from manyheads.inference.cuda_graph_search import CudaGraphSearch, SearchSize, supports
 from manyheads.inference.torch_engine import TorchEngine, to_bfloat16
 from manyheads.search.beam import DecodingConstraints
 from manyheads.train.captured_step import CapturedStep
@@ -47,7 +47,12 @@ class Learner:
         self.optimizer = Optimizer(self.model, self.train)
         world = DistributedContext(0, 1, torch.device("cuda"))
         self.captured = CapturedStep(
-            Objective(self.model, self.train), self.optimizer, self.train, world, full_tokens=full, max_length=256
+            Objective(self.model, self.train),
+            self.optimizer,
+            self.train,
+            world,
+            full_tokens=full,
+            max_length=256,
         )
 
     def update(self, parts: list[Batch], seed: int = 0) -> tuple[float, float, float]:
@@ -92,7 +97,7 @@ def test_captured_updates_are_the_plain_ones() -> None:
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_so_are_those_of_other_models(norm: str) -> None:
-    other = replace(TINY, norm=norm, window=7, positions="learned", activation="gelu", ties="none")
+    other = replace(TINY, norm=norm, window=7, positions="learned", activation="gelu", tie_embeddings="none")
     chance = np.random.default_rng(2)
     batches = [batch(chance, 20)] * 6
     learner = Learner(other)
@@ -150,7 +155,7 @@ def test_parts_sum_up_to_the_whole() -> None:
     whole, parted = Learner(), Learner(full=200)
     for _ in range(4):
         one = batch(chance, 24)
-        parts = list(one.parts(200))
+        parts = list(one.split_micro_batches(200))
         assert len(parts) > 2
         a, b = whole.update([one]), parted.update(parts)
         assert a == pytest.approx(b, rel=2e-2)
@@ -199,10 +204,12 @@ def test_searching_in_slots_is_searching(
     randomize_weights(model)
     chance = np.random.default_rng(7)
     sources = [[*chance.integers(3, 500, length).tolist(), 2] for length in chance.integers(0, 40, 150)]
-    wishes = [DecodingConstraints(len(source) + 20, min_length=int(chance.integers(0, 6))) for source in sources]
+    wishes = [
+        DecodingConstraints(len(source) + 20, min_length=int(chance.integers(0, 6))) for source in sources
+    ]
     assert supports(model, wishes, how)
     general = TorchEngine(model, "cpu")._search(sources, wishes, how)
-    size = replace(SearchSize.for_requests(sources, wishes, how, 2048), places=32)
+    size = replace(SearchSize.for_requests(sources, wishes, how, 2048), slots=32)
     slots = CudaGraphSearch(model.cuda(), size, torch.float32, torch.device("cuda"))
     with torch.inference_mode():
         found = slots.run(sources, wishes)
@@ -227,7 +234,9 @@ def test_a_graph_reads_sources_as_they_are_read_without_one(monkeypatch: pytest.
     chance = np.random.default_rng(8)
     sources = [[*chance.integers(3, 500, length).tolist(), 2] for length in chance.integers(0, 40, 60)]
     sources += [[5] * 300 + [2], [6, 2]]  # one that is longer than what is read at once
-    size = SearchSize.for_requests(sources, [DecodingConstraints(9)] * len(sources), mh.DecodingConfig(beam=1), 64)
+    size = SearchSize.for_requests(
+        sources, [DecodingConstraints(9)] * len(sources), mh.DecodingConfig(beam=1), 64
+    )
     slots = CudaGraphSearch(model, size, torch.bfloat16, torch.device("cuda"))
     total, read = sum(map(len, sources)), []
     with torch.inference_mode():

@@ -18,9 +18,9 @@ def test_pinned_batches_reach_the_device_unchanged() -> None:
     tokens[offsets[1:] - 1] = EOS_ID
     side = Side(tokens, offsets)
     batches = Batches(Split(side, side, (("all", 1.0, 2000),)), DataConfig(batch_tokens=500), seed=3)
-    with batches.start(pin=True) as stream:
+    with batches.stream(pin=True) as stream:
         for index in range(20):
-            pinned, plain = next(stream), batches.batch(0, index)
+            pinned, plain = next(stream), batches.get_batch(0, index)
             assert all(part.tokens.is_pinned() and part.offsets.is_pinned() for part in parts(pinned))
             for moved, kept in zip(parts(pinned.to("cuda")), parts(plain), strict=True):
                 assert moved.tokens.is_cuda

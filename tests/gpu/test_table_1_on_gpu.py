@@ -17,7 +17,7 @@ def test_every_layer_is_measured_there(monkeypatch: pytest.MonkeyPatch) -> None:
         for name, sweep in table1.SWEEPS["cuda"].items()
     }
     monkeypatch.setattr(table1, "SWEEPS", {"cuda": sweeps})
-    found = table1.measure("cuda", rounds=2, tell=lambda stage, done, total: None)
-    assert all(one.seconds > 0 and one.bytes > 0 for one in found.measured)
+    found = table1.measure_layers("cuda", rounds=2, report_progress=lambda stage, done, total: None)
+    assert all(one.seconds > 0 and one.bytes > 0 for one in found.costs)
     for fit in found.fits:
-        assert fit.measure != "FLOPs" or fit.near, fit  # at such sizes the others mean little
+        assert fit.measure != "FLOPs" or fit.within_tolerance, fit  # at such sizes the others mean little

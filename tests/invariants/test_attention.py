@@ -133,7 +133,11 @@ def test_a_narrow_window_over_sentences_of_very_different_lengths(score: str, ca
     energy = random_tensor(2, 3) if score == "additive" else None
     shapes = {"q_THK": (10, 2, 3), "k_SHK": (10, 2, 3), "v_SHV": (10, 2, 4)}
     problem: dict[str, Any] = {name: random_tensor(*shape) for name, shape in shapes.items()}
-    problem |= {"queries": text, "keys": text, "rule": AttentionSpec(score, causal, window=2, energy_HK=energy)}
+    problem |= {
+        "queries": text,
+        "keys": text,
+        "rule": AttentionSpec(score, causal, window=2, energy_HK=energy),
+    }
     for fast, plain in zip(
         values_and_gradients(problem, "padded"), values_and_gradients(problem, "reference"), strict=True
     ):
@@ -147,7 +151,9 @@ def test_hand_computed_attention() -> None:
     k = torch.tensor([[[0.0]], [[torch.tensor(3.0).log() / 2]]])
     v = torch.tensor([[[8.0]], [[16.0]]])
     for path in ("reference", "padded"):
-        assert attend(q, k, v, query, text, AttentionSpec(), implementation=path).item() == pytest.approx(14.0)
+        assert attend(q, k, v, query, text, AttentionSpec(), implementation=path).item() == pytest.approx(
+            14.0
+        )
 
 
 def test_the_scale_is_one_over_the_root_of_d_k_and_dot_has_none() -> None:
@@ -155,14 +161,18 @@ def test_the_scale_is_one_over_the_root_of_d_k_and_dot_has_none() -> None:
     q, k, v = random_tensor(3, 1, 16), random_tensor(3, 1, 16), random_tensor(3, 1, 2)
     for path in ("reference", "padded"):
         scaled = attend(q, k, v, text, text, AttentionSpec("scaled-dot"), implementation=path)
-        torch.testing.assert_close(scaled, attend(q / 4, k, v, text, text, AttentionSpec("dot"), implementation=path))
+        torch.testing.assert_close(
+            scaled, attend(q / 4, k, v, text, text, AttentionSpec("dot"), implementation=path)
+        )
 
 
 @given(attention_problems())
 def test_collecting_the_maps_changes_no_bit(problem: dict[str, Any]) -> None:
     for path in ("reference", "padded"):
         maps: list[Tensor] = []
-        assert torch.equal(attend(**problem, implementation=path), attend(**problem, implementation=path, maps=maps))
+        assert torch.equal(
+            attend(**problem, implementation=path), attend(**problem, implementation=path, maps=maps)
+        )
 
 
 def test_dropped_weights_are_made_up_for_by_the_rest() -> None:

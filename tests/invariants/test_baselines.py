@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import manyheads as mh
-from manyheads.model import count_parameters, build_model
+from manyheads.model import build_model, count_parameters
 from manyheads.model.encoder_decoder import init_weights
 from manyheads.presets import BASELINES, PRESETS
 from support.draw import VOCAB_SIZE, baseline_configs, build_test_model, sentence_pairs, sentences
@@ -63,7 +63,7 @@ def test_company_order_and_a_bound_above_the_longest_change_nothing(
     moved = mh.Packed.of(targets)
     for place, logits in zip(order, moved.split(model(mh.Packed.of(sources), moved)), strict=True):
         close(logits, together[place])
-    loose = [replace(side, longest=side.max_length + 3) for side in (source, target)]
+    loose = [replace(side, max_length=side.max_length + 3) for side in (source, target)]
     close(model(*loose), model(source, target))
 
 
@@ -175,7 +175,7 @@ def test_training_and_decoding_under_autocast_follow_full_precision(kind: str) -
 
 
 def test_the_gain_of_initial_weights_is_the_transformers_alone() -> None:
-    model = build_model(replace(PRESETS["tiny-rnn"].model, vocabulary=200))
+    model = build_model(replace(PRESETS["tiny-rnn"].model, vocab_size=200))
     for module in model.modules():
         if isinstance(module, torch.nn.Linear) and module is not model.output:
             bound = math.sqrt(6 / sum(module.weight.shape))
@@ -188,9 +188,9 @@ def test_a_new_model_knows_no_more_and_no_less_than_a_guess(name: str) -> None:
 
     With smaller initial weights than Xavier's a Transformer bets that each word follows itself.
     """
-    config = replace(PRESETS[f"tiny-{name}" if name else "tiny"].model, vocabulary=200)
+    config = replace(PRESETS[f"tiny-{name}" if name else "tiny"].model, vocab_size=200)
     if config.architecture == "transformer":
-        config = replace(config, initial_gain=1.0)
+        config = replace(config, init_gain=1.0)
     torch.manual_seed(2)
     model, trace = build_model(config).eval(), mh.Trace()
     source, target = (

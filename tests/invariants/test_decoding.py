@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manyheads as mh
-from support.draw import VOCAB_SIZE, transformer_configs, build_test_model
+from support.draw import VOCAB_SIZE, build_test_model, transformer_configs
 from support.stepping import check_random_search, full_forward
 
 

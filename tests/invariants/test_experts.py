@@ -31,7 +31,7 @@ def plain_loop(layer: Experts, x_TD: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("used", [1, 2, 4])
 def test_experts_are_those_of_a_plain_loop_over_tokens(used: int) -> None:
-    layer = build_test_model(replace(SMALL, experts_used=used)).encoder[0].feed_forward
+    layer = build_test_model(replace(SMALL, experts_per_token=used)).encoder[0].feed_forward
     x = random_tensor(9, 8)
     found, expected = layer(x), plain_loop(layer, x)
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
@@ -79,7 +79,7 @@ def test_the_balance_lowers_the_score_of_who_is_chosen_too_often() -> None:
 
 
 def test_training_adds_the_balance_of_every_layer_by_its_weight_and_by_tokens() -> None:
-    config = replace(SMALL, experts_balance=0.5)
+    config = replace(SMALL, experts_balance_weight=0.5)
     model, train, labels = build_test_model(config), mh.TrainConfig(), torch.tensor([3, 4, 5, 6, 7, 8, 9])
     losses: list[Tensor] = []
     hidden = model.hidden(SOURCE, TARGET, losses=losses)

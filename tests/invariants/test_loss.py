@@ -55,7 +55,7 @@ def test_the_chunked_loss_equals_the_plain_one(
 def test_so_does_that_of_two_readings(
     tokens: int, words: int, chunk_logits: int, train: mh.TrainConfig, agreement: float, bias: bool
 ) -> None:
-    train = replace(train, agreement=agreement)
+    train = replace(train, r_drop=agreement)
     hidden, output, _ = problem(2 * tokens, words, 3, bias=bias)
     labels = torch.randint(0, words, (tokens,))
     chunked = chunked_loss(hidden, output, labels, train, forward_passes=2, chunk_logits=chunk_logits)

@@ -15,7 +15,14 @@ from torch import Tensor
 
 import manyheads as mh
 from manyheads.config import EOS_ID
-from manyheads.search.beam import Hypothesis, SearchLimits, DecodingConstraints, iterate_results, length_penalty, search
+from manyheads.search.beam import (
+    DecodingConstraints,
+    Hypothesis,
+    SearchLimits,
+    iterate_results,
+    length_penalty,
+    search,
+)
 
 CPU = torch.device("cpu")
 WORDS = 5
@@ -44,7 +51,11 @@ class Script:
 
 
 def scripted(
-    keys: Sequence[int], wishes: Sequence[DecodingConstraints], how: mh.DecodingConfig, words: int = WORDS, **limits: Any
+    keys: Sequence[int],
+    wishes: Sequence[DecodingConstraints],
+    how: mh.DecodingConfig,
+    words: int = WORDS,
+    **limits: Any,
 ) -> list[list[Hypothesis]]:
     """The search over these scripts."""
 
@@ -66,7 +77,9 @@ def total(key: int, tokens: Sequence[int], words: int = WORDS) -> float:
     return sum(log_p(key, closed[:place], words)[token].item() for place, token in enumerate(closed))
 
 
-def exhaustive(key: int, wish: DecodingConstraints, alpha: float, words: int = WORDS) -> list[tuple[float, list[int]]]:
+def exhaustive(
+    key: int, wish: DecodingConstraints, alpha: float, words: int = WORDS
+) -> list[tuple[float, list[int]]]:
     others = [word for word in range(words) if word != EOS_ID]
     found = []
     for length in range(wish.min_length, wish.max_length + 1):
@@ -148,7 +161,9 @@ def test_a_sentence_gets_the_same_whatever_else_is_in_the_batch(
         assert [one.score for one in found] == pytest.approx([one.score for one in alone], abs=1e-5)
         for one in found:
             assert one.log_probability == pytest.approx(total(key, one.tokens), abs=1e-4)
-            assert one.score == pytest.approx(one.log_probability / length_penalty(len(one.tokens) + 1, alpha), abs=1e-4)
+            assert one.score == pytest.approx(
+                one.log_probability / length_penalty(len(one.tokens) + 1, alpha), abs=1e-4
+            )
             assert len(one.token_scores) == len(one.tokens) + 1
             assert wish.min_length <= len(one.tokens) <= wish.max_length
 
@@ -164,9 +179,9 @@ def test_what_is_finished_stands_against_what_goes_on() -> None:
 
     def found(alpha: float) -> list[int]:
         how = mh.DecodingConfig(beam=2, alpha=alpha)
-        return search(step, lambda numbers, _: Script(2, [(0, ()), (0, ())]), [DecodingConstraints(5)], how, CPU)[0][
-            0
-        ].tokens
+        return search(
+            step, lambda numbers, _: Script(2, [(0, ()), (0, ())]), [DecodingConstraints(5)], how, CPU
+        )[0][0].tokens
 
     assert found(alpha=0.0) == []
     assert found(alpha=3.0) == [3]
@@ -176,7 +191,9 @@ def test_what_is_finished_stands_against_what_goes_on() -> None:
 def test_forbidden_words_do_not_come_out(forbidden: tuple[tuple[int, ...], ...]) -> None:
     how = mh.DecodingConfig(beam=3, nbest=3, alpha=0.0)
     for key in range(20):
-        for one in scripted([key], [DecodingConstraints(8, min_length=5, forbidden_phrases=forbidden)], how)[0]:
+        for one in scripted([key], [DecodingConstraints(8, min_length=5, forbidden_phrases=forbidden)], how)[
+            0
+        ]:
             text = one.tokens
             for phrase in forbidden:
                 assert all(tuple(text[n : n + len(phrase)]) != phrase for n in range(len(text)))
@@ -186,7 +203,9 @@ def test_forbidden_words_do_not_come_out(forbidden: tuple[tuple[int, ...], ...])
 def test_the_guard_against_repetition_is_off_by_default() -> None:
     def repeats(no_repeat: int | None) -> int:
         how = mh.DecodingConfig(beam=2, no_repeat_ngram=no_repeat)
-        texts = [scripted([key], [DecodingConstraints(12, min_length=12)], how)[0][0].tokens for key in range(10)]
+        texts = [
+            scripted([key], [DecodingConstraints(12, min_length=12)], how)[0][0].tokens for key in range(10)
+        ]
         pairs = [list(itertools.pairwise(text)) for text in texts]
         return sum(len(own) - len(set(own)) for own in pairs)
 
@@ -227,7 +246,11 @@ def test_only_the_beginning_of_a_word_follows_what_stands_apart() -> None:
     followers: dict[bool, set[int]] = {True: set(), False: set()}
     for key, apart in itertools.product(range(40), (True, False)):
         wish = DecodingConstraints(
-            6, min_length=5, required_phrases=((4,),), whole_word_phrases=((4,),) if apart else (), word_start_ids=frozenset({0, 3})
+            6,
+            min_length=5,
+            required_phrases=((4,),),
+            whole_word_phrases=((4,),) if apart else (),
+            word_start_ids=frozenset({0, 3}),
         )
         text = scripted([key], [wish], mh.DecodingConfig(beam=3))[0][0].tokens
         followers[apart] |= {after for one, after in itertools.pairwise(text) if one == 4}
@@ -239,7 +262,9 @@ def test_a_wide_beam_finds_the_best_with_what_is_required() -> None:
     how = mh.DecodingConfig(beam=130, alpha=0.0)
     for key in range(12):
         found = scripted([key], [DecodingConstraints(3, required_phrases=((4, 0),))], how)[0][0]
-        has = [(s, t) for s, t in exhaustive(key, DecodingConstraints(3), 0.0) if (4, 0) in itertools.pairwise(t)]
+        has = [
+            (s, t) for s, t in exhaustive(key, DecodingConstraints(3), 0.0) if (4, 0) in itertools.pairwise(t)
+        ]
         assert found.tokens == has[0][1]
 
 
@@ -270,7 +295,10 @@ def test_top_k_and_top_p_leave_the_likeliest() -> None:
 
 def test_other_seeds_draw_otherwise() -> None:
     how = mh.DecodingConfig(temperature=1.0)
-    texts = {tuple(scripted([1], [DecodingConstraints(9, min_length=9, seed=seed)], how)[0][0].tokens) for seed in range(9)}
+    texts = {
+        tuple(scripted([1], [DecodingConstraints(9, min_length=9, seed=seed)], how)[0][0].tokens)
+        for seed in range(9)
+    }
     assert len(texts) > 6
     again = scripted([1], [DecodingConstraints(9, min_length=9, seed=3)], how)
     assert again == scripted([1], [DecodingConstraints(9, min_length=9, seed=3)], how)

@@ -11,17 +11,29 @@ import manyheads as mh
 from manyheads.config import EOS_ID
 from manyheads.inference import cuda_graph_search as slots_module
 from manyheads.inference import prefill as reading_module
-from manyheads.inference.cuda_graph_search import SearchSize, CudaGraphSearch, supports, group_in_order
+from manyheads.inference.cuda_graph_search import CudaGraphSearch, SearchSize, group_in_order, supports
 from manyheads.inference.engine import ScoreDetail
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.ops.topk_triton import topk_logsumexp
-from manyheads.search.beam import Hypothesis, DecodingConstraints
+from manyheads.search.beam import DecodingConstraints, Hypothesis
 from support.draw import randomize_weights
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-SMALL = mh.ModelConfig(vocab_size=40, layers=1, d_model=8, d_ff=8, heads=1, tie_embeddings="none", output_bias=True)
-SOURCES = [[5, 6, 7, EOS_ID], [9, EOS_ID], [11, 12, 13, 14, 15, 8, EOS_ID], [], [EOS_ID], [20, 21, EOS_ID], [8] * 9 + [EOS_ID]]
-SOURCES += [[6, 5, 9, 4, EOS_ID]]  # 32 tokens in all, so that what fills up the last part needs room beyond them
+SMALL = mh.ModelConfig(
+    vocab_size=40, layers=1, d_model=8, d_ff=8, heads=1, tie_embeddings="none", output_bias=True
+)
+SOURCES = [
+    [5, 6, 7, EOS_ID],
+    [9, EOS_ID],
+    [11, 12, 13, 14, 15, 8, EOS_ID],
+    [],
+    [EOS_ID],
+    [20, 21, EOS_ID],
+    [8] * 9 + [EOS_ID],
+]
+SOURCES += [
+    [6, 5, 9, 4, EOS_ID]
+]  # 32 tokens in all, so that what fills up the last part needs room beyond them
 
 
 @pytest.mark.parametrize(
@@ -51,9 +63,12 @@ def test_searching_in_slots_is_searching(
     randomize_weights(model)
     with torch.no_grad():
         model.output.bias[EOS_ID] = 3.0  # some end before they must
-    wishes = [DecodingConstraints(max_length=len(source) + 5, min_length=number % 3 * 3) for number, source in enumerate(SOURCES)]
+    wishes = [
+        DecodingConstraints(max_length=len(source) + 5, min_length=number % 3 * 3)
+        for number, source in enumerate(SOURCES)
+    ]
     expected = TorchEngine(model)._search(SOURCES, wishes, how)
-    size = replace(SearchSize.for_requests(SOURCES, wishes, how, 64), places=places, source_tokens=group)
+    size = replace(SearchSize.for_requests(SOURCES, wishes, how, 64), slots=places, source_tokens=group)
     assert sum(map(len, SOURCES)) == 32
     slots = CudaGraphSearch(model.to(DEVICE), size, torch.float32, DEVICE)
     with torch.inference_mode():
@@ -68,9 +83,13 @@ def test_searching_in_slots_is_searching(
                 assert a.token_scores == pytest.approx(b.token_scores, abs=1e-4)
     for ours, theirs in zip(unread, found, strict=True):
         assert [(one.tokens, one.score) for one in ours] == [(one.tokens, one.score) for one in theirs]
-        assert [one.log_probability for one in ours] == pytest.approx([one.log_probability for one in theirs], abs=1e-4)
+        assert [one.log_probability for one in ours] == pytest.approx(
+            [one.log_probability for one in theirs], abs=1e-4
+        )
         assert not any(one.token_scores for one in ours)
-    assert (slots.prefill.padded_batches > 0) == slots.prefill.pads_batches  # float32 on a GPU is read as it is
+    assert (
+        slots.prefill.padded_batches > 0
+    ) == slots.prefill.pads_batches  # float32 on a GPU is read as it is
     assert places == 2 or len(slots.steps) > 1
     assert any(len(results[0].tokens) < wish.max_length for results, wish in zip(found, wishes, strict=True))
     assert all(len(results[0].tokens) >= wish.min_length for results, wish in zip(found, wishes, strict=True))
@@ -91,7 +110,11 @@ def test_more_sentences_than_tokens(sources: list[list[int]]) -> None:
 def test_other_wishes_are_left_to_the_general_search() -> None:
     model, how = mh.Transformer(SMALL), mh.DecodingConfig()
     assert supports(model, [DecodingConstraints(5)], how)
-    for wish in (DecodingConstraints(5, prefix=(4,)), DecodingConstraints(5, required_phrases=((4,),)), DecodingConstraints(5, forbidden_phrases=((4,),))):
+    for wish in (
+        DecodingConstraints(5, prefix=(4,)),
+        DecodingConstraints(5, required_phrases=((4,),)),
+        DecodingConstraints(5, forbidden_phrases=((4,),)),
+    ):
         assert not supports(model, [DecodingConstraints(5), wish], how)
     for other in (
         mh.DecodingConfig(temperature=1.0),
@@ -161,16 +184,23 @@ def test_every_kind_of_model_can_be_rounded(config: mh.ModelConfig) -> None:
 
 def test_empty_sources_are_searched_too() -> None:
     model = mh.Transformer(SMALL).eval()
-    assert len(TorchEngine(model).search([[], []], [DecodingConstraints(3)] * 2, mh.DecodingConfig(beam=2))) == 2
+    assert (
+        len(TorchEngine(model).search([[], []], [DecodingConstraints(3)] * 2, mh.DecodingConfig(beam=2))) == 2
+    )
 
 
 @pytest.mark.parametrize("scores", ["none", "total", "tokens"])
-def test_token_scores_are_read_where_somebody_asks(scores: ScoreDetail, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_scores_are_read_where_somebody_asks(
+    scores: ScoreDetail, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine, how = TorchEngine(mh.Transformer(SMALL)), mh.DecodingConfig(beam=1)
     asked: list[bool] = []
 
     def search_in_slots(
-        sources: list[list[int]], wishes: list[DecodingConstraints], how: mh.DecodingConfig, token_scores: bool
+        sources: list[list[int]],
+        wishes: list[DecodingConstraints],
+        how: mh.DecodingConfig,
+        token_scores: bool,
     ) -> list[list[Hypothesis]]:
         asked.append(token_scores)
         return [[] for _ in sources]

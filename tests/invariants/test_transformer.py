@@ -11,7 +11,7 @@ import manyheads as mh
 from manyheads.model import attention, count_parameters
 from manyheads.model.encoder_decoder import init_weights
 from manyheads.model.layers import Dropout, MultiHeadAttention
-from support.draw import VOCAB_SIZE, transformer_configs, build_test_model, sentence_pairs, sentences
+from support.draw import VOCAB_SIZE, build_test_model, sentence_pairs, sentences, transformer_configs
 
 Texts = list[list[int]]
 SMALL = mh.ModelConfig(vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=12, heads=2, dropout=0.0)
@@ -64,7 +64,7 @@ def test_a_bound_above_the_longest_sentence_changes_nothing(
 ) -> None:
     model = build_test_model(config)
     source, target = map(mh.Packed.of, texts)
-    loose = [replace(side, longest=side.max_length + 3) for side in (source, target)]
+    loose = [replace(side, max_length=side.max_length + 3) for side in (source, target)]
     close(model(*loose), model(source, target))
 
 
@@ -186,7 +186,7 @@ def test_dropout_zeroes_its_share_and_keeps_the_mean() -> None:
     [("three-way", True, True), ("two-way", False, True), ("none", False, False)],
 )
 def test_ties_share_one_matrix(ties: str, embeddings_shared: bool, output_shared: bool) -> None:
-    model = mh.Transformer(replace(SMALL, ties=ties))
+    model = mh.Transformer(replace(SMALL, tie_embeddings=ties))
     assert (model.source_embedding.weight is model.target_embedding.weight) == embeddings_shared
     assert (model.output.weight is model.target_embedding.weight) == output_shared
 
@@ -248,7 +248,7 @@ def test_dropout_remembers_a_byte_a_number() -> None:
 
 @pytest.mark.parametrize("ties", ["two-way", "none"])
 def test_untied_languages_have_vocabularies_of_their_own(ties: str) -> None:
-    model = mh.Transformer(replace(SMALL, ties=ties, source_vocabulary=20, target_vocabulary=30))
+    model = mh.Transformer(replace(SMALL, tie_embeddings=ties, source_vocab_size=20, target_vocab_size=30))
     logits = model(mh.Packed.of([[19]]), mh.Packed.of([[29, 1]]))
     assert logits.shape == (2, 30)
 
@@ -263,7 +263,7 @@ def test_depth_is_a_free_number(layers: int, norm: str) -> None:
 def test_sinusoids_have_no_end_and_learned_positions_say_where_theirs_is() -> None:
     long = mh.Packed.of([[3] * 3000])
     assert mh.Transformer(SMALL)(long, long).isfinite().all()
-    learned = mh.Transformer(replace(SMALL, positions="learned", learned_length=10))
+    learned = mh.Transformer(replace(SMALL, positions="learned", max_positions=10))
     assert learned(mh.Packed.of([[3] * 10]), mh.Packed.of([[1]])).isfinite().all()
     with pytest.raises(mh.DataError, match=r"up to 3000 tokens.*reach 10.*learned_length"):
         learned(long, long)
@@ -302,9 +302,9 @@ def test_an_output_bias_begins_at_zero_and_is_counted() -> None:
 def test_a_gain_scales_what_multiplies_and_leaves_what_is_looked_up() -> None:
     torch.manual_seed(3)
     config = mh.ModelConfig(vocab_size=20, layers=1, d_model=8, d_ff=16, heads=2)
-    whole = mh.Transformer(replace(config, initial_gain=1.0))
+    whole = mh.Transformer(replace(config, init_gain=1.0))
     torch.manual_seed(3)
-    half = mh.Transformer(replace(config, initial_gain=0.5))
+    half = mh.Transformer(replace(config, init_gain=0.5))
     for (name, one), other in zip(whole.named_parameters(), half.parameters(), strict=True):
         looked_up = one.dim() == 1 or "embedding" in name
         assert torch.equal(other, one if looked_up else one / 2), name

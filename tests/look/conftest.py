@@ -8,7 +8,7 @@ import torch
 import manyheads as mh
 from manyheads import checkpoint
 from manyheads.config import SubwordConfig
-from manyheads.text.subwords import SubwordPair, Subwords
+from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from support.draw import randomize_weights
 
 SOURCE, TARGET = "I go home today.", "나는 오늘 집에 간다."
@@ -19,7 +19,7 @@ CONFIG = mh.Config(
 )
 
 
-def save(folder: Path, seed: int, step: int, subwords: Subwords) -> Path:
+def save(folder: Path, seed: int, step: int, subwords: SubwordTokenizer) -> Path:
     torch.manual_seed(seed)
     model = mh.Transformer(CONFIG.model)
     randomize_weights(model)
@@ -37,17 +37,19 @@ def save(folder: Path, seed: int, step: int, subwords: Subwords) -> Path:
 
 
 @pytest.fixture(scope="session")
-def subwords() -> Subwords:
-    return Subwords.train([SOURCE, TARGET, "We read a book at school."] * 20, SubwordConfig(vocab_size=330))
+def subwords() -> SubwordTokenizer:
+    return SubwordTokenizer.train(
+        [SOURCE, TARGET, "We read a book at school."] * 20, SubwordConfig(vocab_size=330)
+    )
 
 
 @pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory, subwords: Subwords) -> Path:
+def model(tmp_path_factory: pytest.TempPathFactory, subwords: SubwordTokenizer) -> Path:
     return save(tmp_path_factory.mktemp("look") / "model", 0, 1, subwords)
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory, subwords: Subwords) -> Path:
+def run(tmp_path_factory: pytest.TempPathFactory, subwords: SubwordTokenizer) -> Path:
     """Three checkpoints, as a run leaves them."""
     folder = tmp_path_factory.mktemp("look") / "run"
     for step in (10, 20, 30):

@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 import manyheads as mh
-from manyheads.look.attention_data import KINDS, described, in_words, stacked
-from manyheads.look.html import page as page_of
+from manyheads.look.attention_data import ATTENTION_TYPES, build_attention_data, merge_into_words, stack_maps
+from manyheads.look.html import render_page as page_of
 from manyheads.look.html import write_page
-from manyheads.look.training_walk import through_training
+from manyheads.look.training_walk import compare_checkpoints
 from support.attentions import MARKUP_TOKENS, random_attention_data, with_markup_tokens
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -70,7 +70,7 @@ def open_page(browser: Any) -> Iterator[Open]:
 
 @pytest.fixture(scope="module")
 def data(attention: mh.Attention) -> dict[str, Any]:
-    return described(attention)
+    return build_attention_data(attention)
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +80,8 @@ def path(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path
 
 def expected(attention: mh.Attention, kind: str, words: bool) -> np.ndarray:
     """[layers, heads, rows, columns]"""
-    maps = stacked(attention, kind)
-    return in_words(maps, attention, kind) if words else maps
+    maps = stack_maps(attention, kind)
+    return merge_into_words(maps, attention, kind) if words else maps
 
 
 def drawn_lines(page: Any) -> dict[tuple[int, int, int], float]:
@@ -122,7 +122,7 @@ def test_the_page_opens_and_its_lines_are_the_models_weights(
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("words", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ATTENTION_TYPES)
 def test_one_head_shows_the_models_numbers(
     open_page: Open, path: Path, attention: mh.Attention, kind: str, words: bool
 ) -> None:
@@ -147,7 +147,7 @@ def test_one_head_shows_the_models_numbers(
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ATTENTION_TYPES)
 def test_the_grid_shows_every_map_pixel_by_pixel(
     open_page: Open, path: Path, attention: mh.Attention, kind: str
 ) -> None:
@@ -170,7 +170,7 @@ def test_the_grid_shows_every_map_pixel_by_pixel(
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ATTENTION_TYPES)
 def test_the_table_shows_measures_and_sorts_by_any(
     open_page: Open, path: Path, data: dict[str, Any], kind: str
 ) -> None:
@@ -347,7 +347,7 @@ def test_the_slider_goes_through_the_decoders_steps(
 
 @pytest.mark.heavy
 def test_the_slider_goes_through_training(open_page: Open, run: Path, tmp_path: Path) -> None:
-    data = through_training(run, "I go home.", device="cpu")
+    data = compare_checkpoints(run, "I go home.", device="cpu")
     page = open_page(write_page(data, tmp_path / "page.html"), "view=head&kind=cross")
     page.locator("[name=moment]").focus()
     seen = []
@@ -445,7 +445,7 @@ def test_axe_finds_no_serious_fault(
     open_page: Open, run: Path, tmp_path: Path, scheme: str, width: int
 ) -> None:
     axe = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-    path = write_page(through_training(run, "I go home.", device="cpu"), tmp_path / "page.html")
+    path = write_page(compare_checkpoints(run, "I go home.", device="cpu"), tmp_path / "page.html")
     for fragment in (
         "kind=cross&step=2&token=0,1",
         "view=grid",
@@ -468,7 +468,9 @@ def test_axe_finds_no_serious_fault(
 
 @pytest.mark.heavy
 def test_nothing_that_a_token_holds_can_act(open_page: Open, attention: mh.Attention, tmp_path: Path) -> None:
-    data = described(with_markup_tokens(attention), source=MARKUP_TOKENS[0], target="</title><script>alert(2)</script>")
+    data = build_attention_data(
+        with_markup_tokens(attention), source=MARKUP_TOKENS[0], target="</title><script>alert(2)</script>"
+    )
     path = write_page(data, tmp_path / "page.html")
     for view in ("lines", "head", "grid", "table"):
         page = open_page(path, f"view={view}&tokens=1&kind=cross&step=1&token=0,0")

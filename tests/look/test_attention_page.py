@@ -14,8 +14,8 @@ import pytest
 import manyheads as mh
 from manyheads.look import html as pages
 from manyheads.look import notebook
-from manyheads.look.attention_data import described
-from manyheads.look.html import as_data, page, program, write_page
+from manyheads.look.attention_data import build_attention_data
+from manyheads.look.html import bundle_modules, embed_json, render_page, write_page
 from support.attentions import MARKUP_TOKENS, random_attention_data, with_markup_tokens
 
 
@@ -38,7 +38,7 @@ def sha256(text: str) -> str:
 
 
 def test_the_policy_lets_this_script_and_this_style_in_and_nothing_else(attention: mh.Attention) -> None:
-    policy, style, _, script = parts(page(described(attention)))
+    policy, style, _, script = parts(render_page(build_attention_data(attention)))
     assert policy == (
         f"default-src 'none'; script-src 'sha256-{sha256(script)}'; style-src 'sha256-{sha256(style)}'; "
         f"img-src data:; base-uri 'none'; form-action 'none'"
@@ -46,8 +46,10 @@ def test_the_policy_lets_this_script_and_this_style_in_and_nothing_else(attentio
 
 
 def test_no_token_can_be_markup(attention: mh.Attention) -> None:
-    data = described(with_markup_tokens(attention), source="</title><script>alert(1)</script>", target=MARKUP_TOKENS[0])
-    text = page(data)
+    data = build_attention_data(
+        with_markup_tokens(attention), source="</title><script>alert(1)</script>", target=MARKUP_TOKENS[0]
+    )
+    text = render_page(data)
     _, _, inside, _ = parts(text)
     assert not re.search("[<>&\u2028\u2029]", inside)
     assert json.loads(inside)["tokens"]["source"][0] == MARKUP_TOKENS[0]
@@ -58,18 +60,18 @@ def test_no_token_can_be_markup(attention: mh.Attention) -> None:
 
 def test_numbers_that_json_does_not_know_are_no_data() -> None:
     with pytest.raises(ValueError, match="JSON"):
-        as_data({"weight": float("nan")})
+        embed_json({"weight": float("nan")})
 
 
 def test_the_page_needs_nothing_from_outside(attention: mh.Attention) -> None:
-    text = page(described(attention))
+    text = render_page(build_attention_data(attention))
     addresses = set(re.findall(r"https?://[^\s\"'`<)]+", text))
     assert addresses == {"http://www.w3.org/2000/svg"}, "the name of a format, not a place"
     assert not re.search(r"\b(?:src|href)=[\"']?(?!#)\w", text)
 
 
 def test_the_modules_become_one_program() -> None:
-    script = program()
+    script = bundle_modules()
     assert not re.search(r"^(?:import|export)\b", script, flags=re.M)
     assert "</script" not in script
     assert script.count("function showAttention(") == 1
@@ -89,32 +91,34 @@ def test_the_page_writes_text_and_never_markup() -> None:
         "eval(",
         "new Function",
     ):
-        assert forbidden not in program()
+        assert forbidden not in bundle_modules()
 
 
 def test_both_languages_say_the_same_things() -> None:
-    english, korean = re.findall(r"^  (?:en|ko): \{\n(.*?)^  \},", pages.part("texts.js"), flags=re.S | re.M)
+    english, korean = re.findall(
+        r"^  (?:en|ko): \{\n(.*?)^  \},", pages.read_asset("texts.js"), flags=re.S | re.M
+    )
     keys = [re.findall(r"^    (\w+):", one, flags=re.M) for one in (english, korean)]
     assert keys[0] == keys[1]
     assert not re.search("[가-힣]", english)
-    used = set(re.findall(r"texts\.(\w+)", program()))
+    used = set(re.findall(r"texts\.(\w+)", bundle_modules()))
     assert used <= set(keys[0])
 
 
 def test_a_hundred_tokens_of_the_largest_model_fit_a_page() -> None:
     data = random_attention_data()
-    text = page(data)
+    text = render_page(data)
     assert 20e6 < len(text.encode()) < 32e6
 
 
 def test_a_page_is_complete_or_absent(
     attention: mh.Attention, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write_page(described(attention), tmp_path / "page.html")
+    path = write_page(build_attention_data(attention), tmp_path / "page.html")
     before = path.read_text(encoding="utf-8")
     monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
     with pytest.raises(OSError, match="full"):
-        write_page(described(attention), path)
+        write_page(build_attention_data(attention), path)
     assert path.read_text(encoding="utf-8") == before
     assert [one.name for one in tmp_path.iterdir()] == ["page.html"]
 
@@ -136,11 +140,11 @@ def test_show_is_a_frame_that_reaches_nothing_of_the_notebook(
         shown,
     )
     assert found
-    assert html.unescape(found[1]) == page(described(with_markup_tokens(attention)))
+    assert html.unescape(found[1]) == render_page(build_attention_data(with_markup_tokens(attention)))
 
 
 def test_show_says_what_it_needs(attention: mh.Attention, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "IPython", None)
     monkeypatch.setitem(sys.modules, "IPython.display", None)
     with pytest.raises(mh.RequestError, match="IPython is not installed"):
-        notebook.frame(attention, 500)
+        notebook.show(attention, 500)

@@ -19,7 +19,7 @@ NAMES = {"figure-3", "figure-4", "figure-5", "encoder", "decoder", "cross", "ali
 
 def has_hangul_font() -> bool:
     try:
-        figures.font_with({"한"})
+        figures.find_font({"한"})
     except mh.RequestError:
         return False
     return True
@@ -48,11 +48,11 @@ def test_every_figure_in_every_format_korean_too(
 def test_lines_are_as_many_as_weights_that_can_be_seen(attention: mh.Attention) -> None:
     map_QK = attention.trace.encoder[0][0][0].numpy()
     words = ["w"] * len(map_QK)
-    (axis,) = figures.lines_figure(words, [[(map_QK, "#123456", None)]]).axes
+    (axis,) = figures.draw_lines(words, [[(map_QK, "#123456", None)]]).axes
     (lines,) = axis.collections
     assert len(lines.get_segments()) == int((map_QK >= 0.01).sum())
     assert max(color[3] for color in lines.get_colors()) == pytest.approx(map_QK.max())
-    (alone,) = figures.lines_figure(words, [[(map_QK, "#123456", 1)]]).axes
+    (alone,) = figures.draw_lines(words, [[(map_QK, "#123456", 1)]]).axes
     assert len(alone.collections[0].get_segments()) == int((map_QK[1] >= 0.01).sum())
     pyplot.close("all")
 
@@ -75,25 +75,25 @@ def test_a_missing_hangul_font_is_a_clear_error(
 def test_letters_that_no_font_has_are_told_and_no_traceback(text: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with suppress(mh.RequestError), figures.fonts_for(text):
-            figures.lines_figure([text], [[(np.eye(1), "#123456", None)]]).canvas.draw()
+        with suppress(mh.RequestError), figures.fonts_covering(text):
+            figures.draw_lines([text], [[(np.eye(1), "#123456", None)]]).canvas.draw()
     pyplot.close("all")
 
 
 def test_a_weight_of_one_is_written_as_one() -> None:
     map_QK = np.array([[1.0, 0.0], [0.004, 0.996]])
-    (axis,) = figures.heat_figure(map_QK, ["ab", "cd"]).axes
+    (axis,) = figures.draw_heatmap(map_QK, ["ab", "cd"]).axes
     assert [one.get_text() for one in axis.texts] == ["1", "1"]
     pyplot.close("all")
 
 
 def test_figures_of_a_long_sentence_end() -> None:
-    words = ["w"] * figures.MOST_WORDS
+    words = ["w"] * figures.MAX_WORDS
     map_QK = np.full((len(words), len(words)), 1 / 50)
     start = time.process_time()
-    (axis,) = figures.lines_figure(words, [[(map_QK, "#123456", None)]]).axes
+    (axis,) = figures.draw_lines(words, [[(map_QK, "#123456", None)]]).axes
     assert len(axis.collections[0].get_segments()) == map_QK.size
-    (axis,) = figures.heat_figure(map_QK, [words, words]).axes
+    (axis,) = figures.draw_heatmap(map_QK, [words, words]).axes
     assert not axis.texts, "values would not be read"
     assert time.process_time() - start < 5
     pyplot.close("all")

@@ -11,8 +11,8 @@ import torch
 
 import manyheads as mh
 from manyheads.look import attention_data as maps
-from manyheads.look.attention_data import described, merged, word_numbers, words_of
-from manyheads.look.training_walk import spread, through_training
+from manyheads.look.attention_data import build_attention_data, get_word_ids, merge_tokens, tokens_to_words
+from manyheads.look.training_walk import compare_checkpoints, select_evenly
 
 
 def decoded(text: str, rows: int) -> np.ndarray:
@@ -20,7 +20,7 @@ def decoded(text: str, rows: int) -> np.ndarray:
 
 
 def test_every_map_is_that_of_the_trace(attention: mh.Attention) -> None:
-    data = described(attention)
+    data = build_attention_data(attention)
     assert json.loads(json.dumps(data, allow_nan=False)) == {
         **data,
         "sides": {kind: list(sides) for kind, sides in data["sides"].items()},
@@ -36,7 +36,7 @@ def test_every_map_is_that_of_the_trace(attention: mh.Attention) -> None:
 
 
 def test_the_decoder_reads_what_it_wrote_one_step_before(attention: mh.Attention) -> None:
-    tokens = described(attention)["tokens"]
+    tokens = build_attention_data(attention)["tokens"]
     assert tokens["written"] == attention.target_tokens
     assert tokens["read"] == ["<s>", *attention.target_tokens[:-1]]
 
@@ -53,7 +53,7 @@ def test_candidates_are_the_likeliest_words_of_each_step(model: Path, attention:
         assert len(step) == 10
         assert values == sorted(values, reverse=True)
         assert dict(step).get(chosen, score) == pytest.approx(score)
-    moment = described(attention)["moments"][0]
+    moment = build_attention_data(attention)["moments"][0]
     assert moment["candidates"][0][0][1] == pytest.approx(np.exp(attention.candidates[0][0][1]), rel=1e-4)
 
 
@@ -70,27 +70,27 @@ def test_candidates_are_the_likeliest_words_of_each_step(model: Path, attention:
     ],
 )
 def test_words_are_put_together_again(tokens: list[str], words: list[str]) -> None:
-    assert words_of(tokens) == words
-    assert len(set(word_numbers(tokens))) == len(words)
+    assert tokens_to_words(tokens) == words
+    assert len(set(get_word_ids(tokens))) == len(words)
 
 
 def test_words_give_what_their_tokens_give_on_average_and_get_what_they_get_together() -> None:
     tokens = np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7], [0, 0.4, 0.6]], dtype=np.float32)
-    found = merged(tokens, [0, 0, 1], [0, 1, 1])
+    found = merge_tokens(tokens, [0, 0, 1], [0, 1, 1])
     np.testing.assert_allclose(found, [[0.3, 0.7], [0, 1]], atol=1e-6)
 
 
 def test_a_token_that_sees_nothing_looks_at_nothing(attention: mh.Attention) -> None:
     blind = torch.full_like(attention.trace.encoder[0][0], float("nan"))
     trace = mh.Trace([[blind], attention.trace.encoder[1]], attention.trace.decoder, attention.trace.cross)
-    data = described(replace(attention, trace=trace))
+    data = build_attention_data(replace(attention, trace=trace))
     assert set(base64.b64decode(data["moments"][0]["maps"]["encoder"][0][0])) == {0}
 
 
 def test_a_sentence_without_a_word_can_be_looked_at_too(model: Path) -> None:
     translator = mh.load(model, device="cpu")
     for source, target in (("...", ""), ("", "")):
-        data = described(translator.attention(source, target))
+        data = build_attention_data(translator.attention(source, target))
         json.dumps(data, allow_nan=False)
         assert data["tokens"]["read"] == ["<s>"]
         assert data["moments"][0]["like"]["encoder"]["long"] == []
@@ -104,34 +104,34 @@ def test_more_than_a_page_can_hold_is_refused(
     with pytest.raises(
         mh.RequestError, match=r"attention weights, but a page holds at most 100: give a short"
     ):
-        described(attention)
+        build_attention_data(attention)
 
 
 def test_a_page_holds_all_moments_together_and_none_is_made_in_vain(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (one,) = through_training(run, "I go.", "I.", most=2)["moments"][:1]
+    (one,) = compare_checkpoints(run, "I go.", "I.", max_checkpoints=2)["moments"][:1]
     weights = sum(
         len(base64.b64decode(head)) // 2 for kind in one["maps"].values() for layer in kind for head in layer
     )
     monkeypatch.setattr(maps, "MOST_WEIGHTS", 3 * weights - 1)
     monkeypatch.setattr(maps, "stacked", lambda *_: pytest.fail("a moment was made"))
     with pytest.raises(mh.RequestError, match=f"^{3 * weights:,} attention weights"):
-        through_training(run, "I go.", "I.")
+        compare_checkpoints(run, "I go.", "I.")
 
 
 def test_colors_differ_and_can_be_seen_on_white_and_on_black() -> None:
-    found = maps.colors(16)
+    found = maps.head_colors(16)
     assert len(set(found)) == 16
     for one in found:
         shade = tuple(int(one[n : n + 2], 16) / 255 for n in (1, 3, 5))
-        light = maps.luminance_of(shade)
+        light = maps.relative_luminance(shade)
         assert 1.05 / (light + 0.05) > 3
         assert (light + 0.05) / 0.05 > 3
 
 
 def test_through_training_shows_the_same_sentence_at_every_checkpoint(run: Path) -> None:
-    data = through_training(run, "I go home.", device="cpu")
+    data = compare_checkpoints(run, "I go home.", device="cpu")
     assert [moment["step"] for moment in data["moments"]] == [10, 20, 30]
     newest = mh.load(run / "checkpoints" / "step-00000030", device="cpu")
     assert data["text"]["target"] == newest.translate("I go home.", split=False, beam=1).text
@@ -144,10 +144,10 @@ def test_through_training_shows_the_same_sentence_at_every_checkpoint(run: Path)
 
 def test_checkpoints_are_spread_evenly_from_the_first_to_the_last() -> None:
     folders = [Path(str(n)) for n in range(101)]
-    assert [int(str(one)) for one in spread(folders, 5)] == [0, 25, 50, 75, 100]
-    assert spread(folders[:3], 5) == folders[:3]
+    assert [int(str(one)) for one in select_evenly(folders, 5)] == [0, 25, 50, 75, 100]
+    assert select_evenly(folders[:3], 5) == folders[:3]
 
 
 def test_a_folder_without_checkpoints_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(mh.CheckpointError, match="no run with checkpoints"):
-        through_training(tmp_path, "I go home.")
+        compare_checkpoints(tmp_path, "I go home.")

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from manyheads.look.measures import MEASURES, heads_like, measured
+from manyheads.look.measures import MEASURES, compute_measures, find_heads_like_figures
 
 
 def of(map_QK: list[list[float]], kind: str = "encoder") -> dict[str, float | None]:
-    values = measured(np.array([[map_QK]], dtype=np.float32), kind)[0][0]
+    values = compute_measures(np.array([[map_QK]], dtype=np.float32), kind)[0][0]
     return dict(zip(MEASURES, values, strict=True))
 
 
@@ -85,12 +85,14 @@ WORDS = [True] * 8 + [False]
 
 def scores(likeness: str, *heads: np.ndarray) -> list[float]:
     """Of each head, in the order given."""
-    found = [heads_like(one[None, None], "encoder", WORDS, WORDS)[likeness] for one in heads]
+    found = [find_heads_like_figures(one[None, None], "encoder", WORDS, WORDS)[likeness] for one in heads]
     return [one[0]["score"] for one in found]
 
 
 def test_the_best_head_comes_first_with_its_layer_and_its_row() -> None:
-    found = heads_like(np.stack([[ITSELF, BEFORE], [ONE_LINK, ENDS]]), "encoder", WORDS, WORDS)["sharp"]
+    found = find_heads_like_figures(np.stack([[ITSELF, BEFORE], [ONE_LINK, ENDS]]), "encoder", WORDS, WORDS)[
+        "sharp"
+    ]
     # All rows give word 5 a ninth, but row 2 gives it 1: the mean over the eight words is what rest is.
     score = 1 - (7 / 9 + 1) / 8
     assert found[0] == {"layer": 1, "head": 0, "row": 2, "score": pytest.approx(score, rel=1e-5)}
@@ -119,5 +121,5 @@ def test_a_head_like_figure_5_follows_neither_positions_nor_one_word() -> None:
 
 
 def test_a_sentence_of_one_word_has_no_such_head() -> None:
-    found = heads_like(np.ones((1, 1, 1, 1)), "encoder", [False], [False])
+    found = find_heads_like_figures(np.ones((1, 1, 1, 1)), "encoder", [False], [False])
     assert found == {"long": [], "sharp": [], "structural": []}

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 import manyheads as mh
 from manyheads.errors import RequestError
 from manyheads.inference.torch_engine import TorchEngine
-from manyheads.look.forward_walk import how_many, walked
-from manyheads.text.subwords import SubwordPair, Subwords
+from manyheads.look.forward_walk import estimate_numbers, walk_layer
+from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from support.draw import randomize_weights
 
 SOURCE, TARGET = "I go home today.", "나는 오늘 집에 간다."
@@ -25,7 +25,7 @@ SHAPES: list[dict[str, Any]] = [
 ]
 
 
-def translator_of(subwords: Subwords, **changes: Any) -> mh.Translator:
+def translator_of(subwords: SubwordTokenizer, **changes: Any) -> mh.Translator:
     torch.manual_seed(3)
     config = mh.ModelConfig(vocab_size=330, layers=2, d_model=16, d_ff=32, heads=4, **changes)
     model = mh.Transformer(config)
@@ -96,11 +96,11 @@ def expected(
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
 @pytest.mark.parametrize("changes", SHAPES, ids=["paper", "pre", "additive", "batch"])
 def test_every_number_is_what_a_hook_on_the_model_hears(
-    subwords: Subwords, changes: dict[str, Any], stack: Any, layer: int
+    subwords: SubwordTokenizer, changes: dict[str, Any], stack: Any, layer: int
 ) -> None:
     translator = translator_of(subwords, **changes)
     found, attention = heard(translator)
-    walk = walked(translator, SOURCE, TARGET, stack=stack, layer=layer, width=ALL)
+    walk = walk_layer(translator, SOURCE, TARGET, stack=stack, layer=layer, width=ALL)
     values = expected(found, attention, walk)
     told = {f"{one['part']}.{one['name']}": one for one in walk["steps"]}
     assert len(told) == len(walk["steps"]), "each once"
@@ -116,8 +116,10 @@ def test_every_number_is_what_a_hook_on_the_model_hears(
     assert must | ({"cross.weights"} if stack == "decoder" else set()) <= set(told)
 
 
-def test_scores_are_products_of_queries_and_keys_and_the_future_is_not_seen(subwords: Subwords) -> None:
-    walk = walked(translator_of(subwords), SOURCE, TARGET, stack="decoder", width=ALL)
+def test_scores_are_products_of_queries_and_keys_and_the_future_is_not_seen(
+    subwords: SubwordTokenizer,
+) -> None:
+    walk = walk_layer(translator_of(subwords), SOURCE, TARGET, stack="decoder", width=ALL)
     told = {f"{one['part']}.{one['name']}": one["numbers"] for one in walk["steps"]}
     q, k = torch.tensor(told["self.query"]), torch.tensor(told["self.key"])
     for head in range(4):
@@ -132,8 +134,8 @@ def test_scores_are_products_of_queries_and_keys_and_the_future_is_not_seen(subw
     assert all(abs(sum(row) - 1) < 1e-4 for head in told["cross.weights"] for row in head)
 
 
-def test_positions_are_the_papers_sines(subwords: Subwords) -> None:
-    walk = walked(translator_of(subwords), SOURCE, TARGET)
+def test_positions_are_the_papers_sines(subwords: SubwordTokenizer) -> None:
+    walk = walk_layer(translator_of(subwords), SOURCE, TARGET)
     told = {one["name"]: one for one in walk["steps"] if one["part"] == "embedding"}
     row = told["position"]["numbers"][3]
     assert row[:2] == pytest.approx([0.14112, -0.989992], abs=1e-5)  # sin 3, cos 3
@@ -143,7 +145,7 @@ def test_positions_are_the_papers_sines(subwords: Subwords) -> None:
 
 def test_a_width_cuts_what_is_told_and_not_what_is_computed(model: Path) -> None:
     translator = mh.load(model, device="cpu")
-    few, all_ = (walked(translator, SOURCE, TARGET, layer=1, width=width) for width in (3, ALL))
+    few, all_ = (walk_layer(translator, SOURCE, TARGET, layer=1, width=width) for width in (3, ALL))
     for one, other in zip(few["steps"], all_["steps"], strict=True):
         assert one["shape"] == other["shape"]
         if "columns" in one:
@@ -154,25 +156,25 @@ def test_a_width_cuts_what_is_told_and_not_what_is_computed(model: Path) -> None
 
 def test_the_decoders_end_tells_the_likeliest_pieces(model: Path) -> None:
     translator = mh.load(model, device="cpu")
-    walk = walked(translator, SOURCE, TARGET, stack="decoder", layer=1)
+    walk = walk_layer(translator, SOURCE, TARGET, stack="decoder", layer=1)
     ours = translator.attention(SOURCE, TARGET)
     assert [[piece for piece, _ in step] for step in walk["candidates"]] == [
         [piece for piece, _ in step[:5]] for step in ours.candidates
     ]
-    assert walked(translator, SOURCE, TARGET, stack="decoder", layer=0)["candidates"] == []
+    assert walk_layer(translator, SOURCE, TARGET, stack="decoder", layer=0)["candidates"] == []
     with pytest.raises(RequestError, match="layer is 2, but the model has 2"):
-        walked(translator, SOURCE, TARGET, layer=2)
+        walk_layer(translator, SOURCE, TARGET, layer=2)
 
 
 @pytest.mark.parametrize("width", [1, 8, ALL])
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
 def test_no_walk_holds_more_numbers_than_it_was_said_to(model: Path, stack: Any, width: int) -> None:
     translator = mh.load(model, device="cpu")
-    walk = walked(translator, SOURCE, TARGET, stack=stack, layer=1, width=width)
+    walk = walk_layer(translator, SOURCE, TARGET, stack=stack, layer=1, width=width)
     tokens = max(len(walk["tokens"]["source"]), len(walk["tokens"]["read"]))
 
     def count(numbers: Any) -> int:
         return sum(map(count, numbers)) if isinstance(numbers, list) else 1
 
     config = translator.engine.model.config  # type: ignore[attr-defined]
-    assert count([one["numbers"] for one in walk["steps"]]) <= how_many(config, tokens, width)
+    assert count([one["numbers"] for one in walk["steps"]]) <= estimate_numbers(config, tokens, width)

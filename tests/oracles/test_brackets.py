@@ -10,8 +10,15 @@ import pytest
 
 from manyheads import playground
 from manyheads.errors import DataError
-from manyheads.evaluate.evalb import COLLINS, BracketScores, EvalbParameters, TreeBrackets, score_trees, score_tree
-from manyheads.text.trees import Leaf, Tree, parse
+from manyheads.evaluate.evalb import (
+    COLLINS,
+    BracketScores,
+    EvalbParameters,
+    TreeBrackets,
+    score_tree,
+    score_trees,
+)
+from manyheads.text.trees import Leaf, Tree, parse_tree
 
 # ---- EVALB's own sample (sample.gld, sample.tst, sample.prm) and the results that it is published with
 
@@ -57,8 +64,8 @@ SENTENCES: list[tuple[str, str, tuple[object, ...]]] = [
 
 @pytest.fixture(scope="module")
 def sample() -> BracketScores:
-    found = [parse(text) if text else None for _, text, _ in SENTENCES]
-    return score_trees([parse(gold) for gold, _, _ in SENTENCES], found, SAMPLE)
+    found = [parse_tree(text) if text else None for _, text, _ in SENTENCES]
+    return score_trees([parse_tree(gold) for gold, _, _ in SENTENCES], found, SAMPLE)
 
 
 def test_every_sentence_of_the_sample_is_judged_as_evalb_judges_it(sample: BracketScores) -> None:
@@ -87,7 +94,7 @@ CAT = "(TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps) (PRT (RP in))) (. .)))"
 
 
 def scores(gold: str, found: str) -> tuple[int, int, int]:
-    one = score_tree(parse(gold), parse(found))
+    one = score_tree(parse_tree(gold), parse_tree(found))
     assert not one.status
     return one.matched, one.gold, one.found
 
@@ -124,11 +131,11 @@ def test_a_bracket_crosses_another_from_either_side(start: int, end: int, crossi
     inner = [f"(N {letter})" for letter in "abcd"]
     gold = f"(S {inner[0]} (X {inner[1]} {inner[2]}) {inner[3]})"
     inner[start:end] = [f"(Y {' '.join(inner[start:end])})"]
-    assert score_tree(parse(gold), parse(f"(S {' '.join(inner)})")).crossing == crossing
+    assert score_tree(parse_tree(gold), parse_tree(f"(S {' '.join(inner)})")).crossing == crossing
 
 
 def test_a_trace_is_no_word_of_a_sentence_but_punctuation_is() -> None:
-    assert score_tree(parse(CAT.replace("(. .)", "(-NONE- *) (. .)")), parse(CAT)).length == 5
+    assert score_tree(parse_tree(CAT.replace("(. .)", "(-NONE- *) (. .)")), parse_tree(CAT)).length == 5
 
 
 def test_brackets_over_nothing_but_punctuation_are_none() -> None:
@@ -136,11 +143,11 @@ def test_brackets_over_nothing_but_punctuation_are_none() -> None:
 
 
 def test_a_sentence_of_punctuation_alone_is_skipped() -> None:
-    assert score_tree(parse("(TOP (. .))"), parse("(TOP (. .))")).status == "skipped"
+    assert score_tree(parse_tree("(TOP (. .))"), parse_tree("(TOP (. .))")).status == "skipped"
 
 
 def test_a_punctuation_tag_on_one_side_alone_is_an_error() -> None:
-    assert score_tree(parse(CAT), parse(CAT.replace("(. .)", "(NN .)"))).status == "error"
+    assert score_tree(parse_tree(CAT), parse_tree(CAT.replace("(. .)", "(NN .)"))).status == "error"
 
 
 def test_f1_of_one_wrong_attachment() -> None:
@@ -157,7 +164,7 @@ def test_f1_of_one_wrong_attachment() -> None:
         "(TOP (S (NP (PRP I)) (VP (VBD saw) (NP (NP (DT the) (NN man)) "
         "(PP (IN with) (NP (DT a) (NN telescope))))) (. .)))"
     )
-    score = score_trees([parse(gold)], [parse(found)])
+    score = score_trees([parse_tree(gold)], [parse_tree(found)])
     assert (score.recall, score.precision) == pytest.approx((100.0, 100 * 6 / 7))
     assert score.f1 == pytest.approx(100 * 12 / 13)
     assert score.exact == 0
@@ -165,7 +172,7 @@ def test_f1_of_one_wrong_attachment() -> None:
 
 
 def test_nothing_found_is_no_division_by_zero() -> None:
-    score = score_trees([parse(CAT)], [None])
+    score = score_trees([parse_tree(CAT)], [None])
     assert (score.f1, score.recall, score.precision, score.exact, score.tagging) == (0, 0, 0, 0, 0)
     assert score.skipped == 1
 
@@ -176,7 +183,7 @@ def test_the_signature_says_what_was_deleted_and_equal() -> None:
 
 def test_as_many_trees_are_judged_as_there_are() -> None:
     with pytest.raises(DataError, match="1 gold trees, but 2 to judge"):
-        score_trees([parse(CAT)], [None, None])
+        score_trees([parse_tree(CAT)], [None, None])
 
 
 # ---- other scorers, on gold trees and damaged copies of them
@@ -187,7 +194,11 @@ def damaged(tree: Tree, chance: random.Random) -> Tree:
 
     def change(one: Tree | Leaf) -> list[Tree | Leaf]:
         if isinstance(one, Leaf):
-            return [Leaf("XX", one.word) if chance.random() < 0.1 and one.tag not in COLLINS.deleted_labels else one]
+            return [
+                Leaf("XX", one.word)
+                if chance.random() < 0.1 and one.tag not in COLLINS.deleted_labels
+                else one
+            ]
         inside = [made for child in one.children for made in change(child)]
         draw = chance.random()
         if draw < 0.1:
@@ -202,7 +213,7 @@ def damaged(tree: Tree, chance: random.Random) -> Tree:
 
 
 def pairs_of_trees(count: int) -> tuple[list[Tree], list[Tree]]:
-    gold = playground.treebank(train=count, valid=0, test=0)["train"]
+    gold = playground.generate_treebank(train=count, valid=0, test=0)["train"]
     chance = random.Random(0)
     return gold, [damaged(tree, chance) for tree in gold]
 

@@ -23,13 +23,13 @@ from manyheads.export.ctranslate2 import to_ctranslate2
 from manyheads.inference import ctranslate2_engine as engine_room
 from manyheads.inference.ctranslate2_engine import CTranslate2Engine, convert, ensure_converted
 from manyheads.inference.torch_engine import TorchEngine
-from manyheads.search.beam import Hypothesis, DecodingConstraints, length_penalty, search
-from manyheads.text.subwords import SubwordPair, Subwords
+from manyheads.search.beam import DecodingConstraints, Hypothesis, length_penalty, search
+from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from support.draw import randomize_weights
 
 TEXT = ["the cat sat on the mat", "a dog ran home to sleep", "we go by sea and by land"] * 5
-SMALL = Subwords.train(TEXT, SubwordConfig(vocab_size=30, byte_fallback=False))
-OTHER = Subwords.train(TEXT, SubwordConfig(vocab_size=33, byte_fallback=False))
+SMALL = SubwordTokenizer.train(TEXT, SubwordConfig(vocab_size=30, byte_fallback=False))
+OTHER = SubwordTokenizer.train(TEXT, SubwordConfig(vocab_size=33, byte_fallback=False))
 CONFIG = mh.ModelConfig(vocab_size=30, layers=2, d_model=16, d_ff=24, heads=4, dropout=0.0)
 FAR = 60  # a limit that nothing here reaches
 SearchConfig = mh.DecodingConfig
@@ -86,7 +86,9 @@ OurSearch = Callable[[list[list[int]], list[DecodingConstraints], mh.DecodingCon
 def ours(learned: tuple[Path, mh.Transformer]) -> OurSearch:
     model = learned[1]
 
-    def run(sources: list[list[int]], wishes: list[DecodingConstraints], how: mh.DecodingConfig) -> list[list[Hypothesis]]:
+    def run(
+        sources: list[list[int]], wishes: list[DecodingConstraints], how: mh.DecodingConfig
+    ) -> list[list[Hypothesis]]:
         def begin(numbers: list[int], state: Any) -> Any:
             memory = model.encode(mh.Packed.of([sources[number] for number in numbers]))
             return model.start(memory, how.num_hypotheses) if state is None else state.admit(memory)
@@ -179,7 +181,13 @@ def test_greedy_search_is_ours(engine: CTranslate2Engine, ours: OurSearch) -> No
         ([DecodingConstraints(7, min_length=7)] * 40, {}),
         ([DecodingConstraints(FAR, prefix=(5, 9)[: number % 3]) for number in range(40)], {}),
         ([DecodingConstraints(1, prefix=(5, 9, 4))] * 40, {}),
-        ([DecodingConstraints(FAR, forbidden_phrases=(tuple(tokens[:2]),) if tokens else ()) for tokens in plain], {}),
+        (
+            [
+                DecodingConstraints(FAR, forbidden_phrases=(tuple(tokens[:2]),) if tokens else ())
+                for tokens in plain
+            ],
+            {},
+        ),
         ([DecodingConstraints(FAR, forbidden_phrases=((7,), (9, 10)))] * 40, {}),
         ([DecodingConstraints(FAR)] * 40, {"no_repeat": 1}),
         ([DecodingConstraints(FAR)] * 40, {"no_repeat": 2}),
@@ -192,7 +200,13 @@ def test_greedy_search_is_ours(engine: CTranslate2Engine, ours: OurSearch) -> No
 
 def test_a_result_does_not_depend_on_what_else_is_asked(engine: CTranslate2Engine) -> None:
     sources = draw_sources(24)
-    wishes = [DecodingConstraints(FAR), DecodingConstraints(3), DecodingConstraints(70, prefix=(5,)), DecodingConstraints(20, forbidden_phrases=((6,),)), DecodingConstraints(200, min_length=4)] * 5
+    wishes = [
+        DecodingConstraints(FAR),
+        DecodingConstraints(3),
+        DecodingConstraints(70, prefix=(5,)),
+        DecodingConstraints(20, forbidden_phrases=((6,),)),
+        DecodingConstraints(200, min_length=4),
+    ] * 5
     for how in (SearchConfig(beam=1), SearchConfig(beam=4, nbest=2), SearchConfig(beam=3, alpha=0.0)):
         together = engine.search(sources, wishes[:24], how)
         alone = [engine.search([s], [w], how)[0] for s, w in zip(sources, wishes, strict=False)]
@@ -264,7 +278,7 @@ def test_hypotheses_that_are_none_are_not_results(engine: CTranslate2Engine) -> 
 
 
 def test_a_search_goes_to_the_last_position_and_not_beyond(tmp_path: Path) -> None:
-    model = stirred(replace(CONFIG, positions="learned", learned_length=12))
+    model = stirred(replace(CONFIG, positions="learned", max_positions=12))
     judge = CTranslate2Engine(save(tmp_path / "model", model), threads=1)
     sources = draw_sources(5)
     for beam in (1, 4):
@@ -291,7 +305,9 @@ def test_one_that_was_cut_is_not_preferred_because_its_end_was_not_counted(
     engine: CTranslate2Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sources, how = draw_sources(60) * 3, SearchConfig(beam=4, alpha=0.6, nbest=4)
-    wishes = [DecodingConstraints(max(1, len(source) - 1 - number // 60)) for number, source in enumerate(sources)]
+    wishes = [
+        DecodingConstraints(max(1, len(source) - 1 - number // 60)) for number, source in enumerate(sources)
+    ]
     lists = engine.search(sources, wishes, how)
     mixed = [
         number
@@ -405,7 +421,11 @@ def test_a_conversion_is_kept_beside_the_model_and_renewed_with_it(tmp_path: Pat
 def test_a_conversion_that_is_not_sound_is_made_anew(tmp_path: Path, harm: str) -> None:
     folder = save(tmp_path / "model", stirred(CONFIG))
     place = ensure_converted(folder)
-    made, weights, marker = which_conversion(place), place / "model.bin", place / engine_room.CONVERSION_MANIFEST
+    made, weights, marker = (
+        which_conversion(place),
+        place / "model.bin",
+        place / engine_room.CONVERSION_MANIFEST,
+    )
     if harm == "damage":
         weights.write_bytes(weights.read_bytes()[:-1] + b"x")
     elif harm == "loss":
@@ -460,8 +480,8 @@ def test_an_export_is_verified_and_stands_alone(tmp_path: Path) -> None:
     import ctranslate2
 
     plain = ctranslate2.Translator(str(tmp_path / "out"), compute_type="float32")
-    pieces = [SMALL.piece(one) for one in (5, 6, EOS_ID)]
-    found = plain.score_batch([pieces], [[SMALL.piece(7)]])[0].log_probs
+    pieces = [SMALL.id_to_piece(one) for one in (5, 6, EOS_ID)]
+    found = plain.score_batch([pieces], [[SMALL.id_to_piece(7)]])[0].log_probs
     assert found == pytest.approx(TorchEngine(model).score([[5, 6, EOS_ID]], [[7]])[0], abs=1e-4)
 
 
@@ -476,7 +496,7 @@ def test_an_export_that_is_another_model_is_not_kept(tmp_path: Path, monkeypatch
 
 
 def test_an_export_of_short_learned_positions_is_verified_by_what_fits(tmp_path: Path) -> None:
-    model = stirred(replace(CONFIG, positions="learned", learned_length=12))
+    model = stirred(replace(CONFIG, positions="learned", max_positions=12))
     checks = to_ctranslate2(save(tmp_path / "model", model), tmp_path / "out")
     assert 0 < len(checks) < 8
 
@@ -523,7 +543,12 @@ def test_what_the_engine_lacks_is_refused_by_name(engine: CTranslate2Engine) -> 
     too_long = [5] * 4096 + [EOS_ID]
     for sources, wishes, asked, message in (
         ([source], [wish], replace(how, temperature=1.0), r"search\.temperature is 1\.0.*torch engine"),
-        ([source], [DecodingConstraints(FAR, required_phrases=((5,),))], how, "required in the output.*torch engine"),
+        (
+            [source],
+            [DecodingConstraints(FAR, required_phrases=((5,),))],
+            how,
+            "required in the output.*torch engine",
+        ),
         ([too_long], [wish], how, "a source of 4097 tokens.*has 4096 positions"),
         ([[]], [wish], how, "a source without a token"),
     ):
@@ -560,7 +585,9 @@ def test_an_unknown_compute_type_is_refused(learned: tuple[Path, mh.Transformer]
 def test_a_compute_type_that_the_cpu_lacks_is_refused(
     learned: tuple[Path, mh.Transformer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_room.import_ctranslate2(), "get_supported_compute_types", lambda device: {"float32"})
+    monkeypatch.setattr(
+        engine_room.import_ctranslate2(), "get_supported_compute_types", lambda device: {"float32"}
+    )
     with pytest.raises(mh.RequestError, match="this CPU cannot compute in int8, but in float32"):
         CTranslate2Engine(learned[0], "int8")
 

@@ -15,14 +15,14 @@ from torch import Tensor
 
 import manyheads as mh
 from manyheads import checkpoint
-from manyheads.config import BOS_ID, EOS_ID, UNK_ID, Recipe, DecodingConfig, SubwordConfig
+from manyheads.config import BOS_ID, EOS_ID, UNK_ID, DecodingConfig, Recipe, SubwordConfig
 from manyheads.data.prepare import prepare
 from manyheads.export import from_huggingface as importing
 from manyheads.export import to_huggingface as exporting
 from manyheads.export.from_huggingface import from_huggingface
 from manyheads.export.to_huggingface import to_huggingface
-from manyheads.search.beam import Hypothesis, DecodingConstraints, greedy_search, search
-from manyheads.text.subwords import SubwordPair, Subwords
+from manyheads.search.beam import DecodingConstraints, Hypothesis, greedy_search, search
+from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from manyheads.train.log import read_log
 from manyheads.train.loss import chunked_loss
 from manyheads.train.run import train
@@ -35,11 +35,11 @@ ENGLISH = [f"{who} {does} {n} {what}." for n in range(9) for who in ("She", "Min
 KOREAN = [f"{who} {what} {n}개를 {does}." for n in range(9) for who in ("그녀는", "미나는", "고양이가")
           for does in ("본다", "산다") for what in ("책", "초록 사과", "집")]  # fmt: skip
 TEXTS = ["She buys 7 houses.", "고양이가 초록 사과 3개를 본다.", "뷁 漢字 é 🙂 never seen", "a", ""]
-BOTH = Subwords.train([*ENGLISH, *KOREAN], SubwordConfig(vocab_size=400))
+BOTH = SubwordTokenizer.train([*ENGLISH, *KOREAN], SubwordConfig(vocab_size=400))
 JOINT = SubwordPair(BOTH, BOTH)
 APART = SubwordPair(
-    Subwords.train(ENGLISH, SubwordConfig(vocab_size=320)),
-    Subwords.train(KOREAN, SubwordConfig(vocab_size=300, algorithm="unigram")),
+    SubwordTokenizer.train(ENGLISH, SubwordConfig(vocab_size=320)),
+    SubwordTokenizer.train(KOREAN, SubwordConfig(vocab_size=300, algorithm="unigram")),
 )
 LANGUAGES = {"source": "en", "target": "ko"}
 MODEL = {"layers": 2, "d_model": 32, "d_ff": 48, "heads": 4}
@@ -88,10 +88,12 @@ def drawn(subwords: SubwordPair, count: int = 6) -> tuple[list[list[int]], list[
     """Sources with their end, and targets with begin."""
     torch.manual_seed(0)
 
-    def draw(one: Subwords) -> list[list[int]]:
+    def draw(one: SubwordTokenizer) -> list[list[int]]:
         return [torch.randint(3, len(one), (1 + 3 * n,)).tolist() for n in range(count)]
 
-    return [[*ids, EOS_ID] for ids in draw(subwords.source)], [[BOS_ID, *ids] for ids in draw(subwords.target)]
+    return [[*ids, EOS_ID] for ids in draw(subwords.source)], [
+        [BOS_ID, *ids] for ids in draw(subwords.target)
+    ]
 
 
 def padded(sentences: list[list[int]], pad: int) -> dict[str, Tensor]:
@@ -165,7 +167,9 @@ def searched(ours: mh.Transformer, sources: list[list[int]], how: DecodingConfig
         memory = ours.encode(mh.Packed.of([sources[number] for number in numbers]))
         return ours.start(memory, how.num_hypotheses) if state is None else state.admit(memory)
 
-    return search(ours.step, open_sentences, [DecodingConstraints(60)] * len(sources), how, torch.device("cpu"))
+    return search(
+        ours.step, open_sentences, [DecodingConstraints(60)] * len(sources), how, torch.device("cpu")
+    )
 
 
 def without_specials(ids: Tensor, pad: int) -> list[int]:
@@ -261,8 +265,8 @@ def test_out_and_in_again_is_the_same_model(tmp_path: Path, model: dict[str, Any
     weights, again = (checkpoint.collect_weights(one[0]) for one in (before, after))
     assert weights.keys() == again.keys()
     assert all(torch.equal(weights[name], again[name]) for name in weights)
-    assert after[1].joint
-    assert before[1].same_as(after[1])
+    assert after[1].is_joint
+    assert before[1].is_same_as(after[1])
     assert before[2].config.model == after[2].config.model
     assert after[2].languages == LANGUAGES
 
@@ -347,11 +351,11 @@ def read(opus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def as_theirs(opus: Path, subwords: Subwords, ids: list[int]) -> list[int]:
+def as_theirs(opus: Path, subwords: SubwordTokenizer, ids: list[int]) -> list[int]:
     """Our ids in theirs, by the names of the words."""
     words = json.loads((opus / "vocab.json").read_text())
     names = {UNK_ID: "<unk>", BOS_ID: "<pad>", EOS_ID: "</s>"}
-    pieces = [names.get(one, subwords.piece(one)) for one in ids]
+    pieces = [names.get(one, subwords.id_to_piece(one)) for one in ids]
     return [words.get(piece.removeprefix("▁") if ">>" in piece else piece, 1) for piece in pieces]
 
 
@@ -359,13 +363,13 @@ def test_an_opus_folder_is_read_with_its_scores(opus: Path, read: Path) -> None:
     ours, subwords, told = checkpoint.load_model(read)
     marian = opened(opus)
     pad = marian.config.pad_token_id
-    assert not subwords.joint
-    assert subwords.same_ids
+    assert not subwords.is_joint
+    assert subwords.has_shared_ids
     assert told.languages == {"source": "en", "target": "mul"}
     model = told.config.model
     assert (model.activation, model.output_bias, model.tie_embeddings) == ("swish", True, "three-way")
     assert (model.vocab_size, told.config.data.max_length) == (marian.config.vocab_size + len(FORGOTTEN), 64)
-    known = [one for one in range(3, model.vocab_size) if subwords.target.piece(one) not in FORGOTTEN]
+    known = [one for one in range(3, model.vocab_size) if subwords.target.id_to_piece(one) not in FORGOTTEN]
     for length in (1, 5, 20):
         target = [known[one] for one in torch.randint(len(known), (length,)).tolist()]
         source = torch.randint(3, model.vocab_size, (length,)).tolist()
@@ -393,7 +397,7 @@ def test_text_of_an_opus_folder_gives_their_ids(opus: Path, read: Path) -> None:
         seen |= {*mine}
         assert as_theirs(opus, subwords.source, [*mine, EOS_ID]) == theirs(text)["input_ids"]
     assert UNK_ID in seen
-    assert {subwords.source.piece(one) for one in seen} > {"▁>>kor<<", "▁green", "본", "그녀는"}
+    assert {subwords.source.id_to_piece(one) for one in seen} > {"▁>>kor<<", "▁green", "본", "그녀는"}
     for text in KOREAN:
         if "고양이" not in text:
             mine, expected = subwords.target.encode(text), theirs(text_target=text)["input_ids"]
@@ -406,7 +410,7 @@ def test_a_target_is_split_around_pieces_that_cannot_be_written(read: Path) -> N
     text = "고양이가 책 3개를 본다."
     ids = target.encode(text)
     assert UNK_ID not in ids
-    assert "▁고양이가" not in {target.piece(one) for one in ids}
+    assert "▁고양이가" not in {target.id_to_piece(one) for one in ids}
     assert target.decode(ids) == text
 
 
@@ -425,7 +429,9 @@ def test_an_opus_folder_translates_alike(opus: Path, read: Path) -> None:
     found = marian.generate(**batch, num_beams=1, do_sample=False, max_length=60)
     with torch.no_grad():
         state = ours.start(ours.encode(mh.Packed.of([[*subwords.source.encode(t), EOS_ID] for t in texts])))
-        mine = greedy_search(ours.step, state, [58] * len(texts), torch.device("cpu"))  # begin and end make 60
+        mine = greedy_search(
+            ours.step, state, [58] * len(texts), torch.device("cpu")
+        )  # begin and end make 60
     for ids, expected in zip(mine, found.tolist(), strict=True):
         end = expected.index(0)
         assert as_theirs(opus, subwords.target, ids) == expected[1:end]
@@ -445,7 +451,7 @@ def test_an_import_goes_out_again(read: Path, opus: Path, tmp_path: Path) -> Non
 
 def test_fine_tuning_keeps_the_one_matrix_of_an_import(read: Path) -> None:
     _, subwords, told = checkpoint.load_model(read)
-    fitted = checkpoint.fit_to_vocabulary(replace(told.config.model, vocabulary=37_000), subwords)
+    fitted = checkpoint.fit_to_vocabulary(replace(told.config.model, vocab_size=37_000), subwords)
     assert fitted == told.config.model
     tuned = mh.Transformer(fitted)
     checkpoint.load_initial_weights(tuned, subwords, read)
@@ -459,7 +465,7 @@ def test_fine_tuning_keeps_the_one_matrix_of_an_import(read: Path) -> None:
 
 
 def test_two_vocabularies_of_one_size_do_not_share_a_matrix() -> None:
-    other = Subwords.train(KOREAN, SubwordConfig(vocab_size=320))
+    other = SubwordTokenizer.train(KOREAN, SubwordConfig(vocab_size=320))
     pair = SubwordPair(APART.source, other)
     assert len(pair.source) == len(pair.target)
     assert checkpoint.fit_to_vocabulary(mh.ModelConfig(), pair).tie_embeddings == "two-way"

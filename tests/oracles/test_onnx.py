@@ -23,16 +23,16 @@ from manyheads import atomic_io as folders
 from manyheads import checkpoint
 from manyheads.config import BOS_ID, EOS_ID, SubwordConfig
 from manyheads.export import onnx as export
-from manyheads.export.onnx_run import MANIFEST, OnnxModel, OnnxDecoderState
+from manyheads.export.onnx_run import MANIFEST, OnnxDecoderState, OnnxModel
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.positions import sinusoidal_encoding
-from manyheads.search.beam import SearchLimits, DecodingConstraints, greedy_search, search
-from manyheads.text.subwords import SubwordPair, Subwords
-from support.draw import transformer_configs, randomize_weights
+from manyheads.search.beam import DecodingConstraints, SearchLimits, greedy_search, search
+from manyheads.text.subwords import SubwordPair, SubwordTokenizer
+from support.draw import randomize_weights, transformer_configs
 
 TEXTS = ["나는 집에 간다.", "I go home.", "우리는 학교에 간다."] * 10
-SUBWORDS = Subwords.train(TEXTS, SubwordConfig(vocab_size=300))
-OTHERS = Subwords.train(TEXTS, SubwordConfig(vocab_size=290))
+SUBWORDS = SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=300))
+OTHERS = SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=290))
 JOINT, APART = SubwordPair(SUBWORDS, SUBWORDS), SubwordPair(SUBWORDS, OTHERS)
 SMALL = mh.ModelConfig(vocab_size=300, layers=2, d_model=16, d_ff=24, heads=4, dropout=0.0)
 SOURCES = [[5, 6, 7, 8, 9, 10, 2], [2], [11, 12, 2], [], [280, 3, 4, 150, 2]]
@@ -56,7 +56,9 @@ def saved(folder: Path, config: mh.ModelConfig = SMALL, subwords: SubwordPair = 
         folder,
         checkpoint.collect_weights(model),
         subwords,
-        mh.Config(model=config, data=mh.DataConfig(max_length=40), decoding=mh.DecodingConfig(max_extra_length=9)),
+        mh.Config(
+            model=config, data=mh.DataConfig(max_length=40), decoding=mh.DecodingConfig(max_extra_length=9)
+        ),
         step=7,
         languages={"source": "en", "target": "ko"},
     )
@@ -96,7 +98,7 @@ def test_every_model_gives_the_same_logits_step_by_step(data: st.DataObject) -> 
     """Whatever the config allows: norms, positions, windows, widths, ties; hypotheses that change places."""
     config = data.draw(transformer_configs(vocabulary=300, source_vocabulary=None, target_vocabulary=None))
     if apart := config.tie_embeddings != "three-way" and data.draw(st.booleans()):
-        config = replace(config, source_vocabulary=300, target_vocabulary=290)
+        config = replace(config, source_vocab_size=300, target_vocab_size=290)
     width = data.draw(st.sampled_from([1, 3]))
     token = st.integers(0, 289)
     sources = data.draw(st.lists(st.lists(token, max_size=9), min_size=1, max_size=4))
@@ -360,7 +362,7 @@ def test_the_graphs_pass_onnx_s_own_check_and_fix_no_axis_that_may_vary(folder: 
 def test_tied_matrices_are_stored_once_in_a_file(tmp_path: Path) -> None:
     sizes = {}
     for ties in ("three-way", "none"):
-        exported(tmp_path / ties, replace(SMALL, ties=ties))
+        exported(tmp_path / ties, replace(SMALL, tie_embeddings=ties))
         sizes[ties] = (tmp_path / ties / "onnx" / "decoder.onnx").stat().st_size
     table = 300 * 16 * 4
     assert table <= sizes["none"] - sizes["three-way"] < table + 200
@@ -519,7 +521,7 @@ def test_wrong_calls_are_refused(both: Any) -> None:
 
 
 def test_learned_positions_end_where_the_model_s_do(tmp_path: Path) -> None:
-    _, theirs = exported(tmp_path, replace(SMALL, positions="learned", learned_length=6))
+    _, theirs = exported(tmp_path, replace(SMALL, positions="learned", max_positions=6))
     with pytest.raises(mh.DataError, match="sentences of up to 7 tokens, but learned positions reach 6"):
         theirs.encode([[5] * 7])
     with pytest.raises(mh.DataError, match="sentences of up to 7 tokens"):

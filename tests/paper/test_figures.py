@@ -76,7 +76,9 @@ def test_label_smoothing_of_the_notes() -> None:
 
 def test_label_smoothing_of_the_inception_paper() -> None:
     given = mh.TrainConfig(label_smoothing=0.1)
-    assert smoothed_targets(torch.tensor([2]), 5, given)[0].tolist() == pytest.approx([0.02, 0.02, 0.92, 0.02, 0.02])
+    assert smoothed_targets(torch.tensor([2]), 5, given)[0].tolist() == pytest.approx(
+        [0.02, 0.02, 0.92, 0.02, 0.02]
+    )
 
 
 @pytest.mark.parametrize("d_k", [4, 64, 512])
@@ -172,6 +174,10 @@ def test_search_and_training_have_the_numbers_of_the_paper() -> None:
     assert (PAPER.beta1, PAPER.beta2, PAPER.epsilon) == (0.9, 0.98, 1e-9)
     assert (PAPER.steps, PAPER.warmup, PAPER.label_smoothing) == (100_000, 4000, 0.1)
     assert (base.decoding.beam, base.decoding.alpha, base.decoding.max_extra_length) == (4, 0.6, 50)
-    assert (parsing.decoding.beam, parsing.decoding.alpha, parsing.decoding.max_extra_length) == (21, 0.3, 300)
+    assert (parsing.decoding.beam, parsing.decoding.alpha, parsing.decoding.max_extra_length) == (
+        21,
+        0.3,
+        300,
+    )
     assert (parsing.model.layers, parsing.model.d_model) == (4, 1024)
     assert base.data.batch_tokens == 25_000

@@ -7,33 +7,33 @@ import torch
 
 import manyheads as mh
 from manyheads.paper.notes import example, heads, positions, projections, scale
-from manyheads.paper.notes.learning import accuracy, fresh, gradient_of
-from manyheads.paper.notes.tasks import SAY_AGAIN, SAY_BOTH_NEIGHBOURS, SAY_THE_ONE_BEFORE
+from manyheads.paper.notes.learning import build_model, compute_gradient, measure_accuracy
+from manyheads.paper.notes.tasks import COPY_TASK, NEIGHBOR_PAIR_TASK, PREVIOUS_WORD_TASK
 
 
 def test_the_answers_of_the_tasks() -> None:
-    assert SAY_AGAIN.answer([5, 4, 3]) == [5, 4, 3]
-    assert SAY_THE_ONE_BEFORE.answer([5, 4, 3]) == [2, 5, 4]
-    assert SAY_BOTH_NEIGHBOURS.answer([5, 4, 3]) == [3 + 0 * 5 + 1, 3 + 2 * 5 + 0, 3 + 1 * 5 + 0]
-    for task in (SAY_AGAIN, SAY_THE_ONE_BEFORE, SAY_BOTH_NEIGHBOURS):
-        lesson = task.lessons(1, 200)()
+    assert COPY_TASK.label([5, 4, 3]) == [5, 4, 3]
+    assert PREVIOUS_WORD_TASK.label([5, 4, 3]) == [2, 5, 4]
+    assert NEIGHBOR_PAIR_TASK.label([5, 4, 3]) == [3 + 0 * 5 + 1, 3 + 2 * 5 + 0, 3 + 1 * 5 + 0]
+    for task in (COPY_TASK, PREVIOUS_WORD_TASK, NEIGHBOR_PAIR_TASK):
+        lesson = task.make_sampler(1, 200)()
         assert len(lesson.labels_T) == len(lesson.source.tokens)
-        assert lesson.labels_T.max() < task.vocabulary
-        assert not torch.equal(lesson.labels_T[:50], task.judged().labels_T[:50])
+        assert lesson.labels_T.max() < task.vocab_size
+        assert not torch.equal(lesson.labels_T[:50], task.make_eval_batch().labels_T[:50])
 
 
 def test_what_is_learned_by_hand_is_what_the_trainer_would_learn() -> None:
     """The gradient is that of the mean loss, and accuracy counts places."""
-    model = fresh(replace(projections.SMALL, vocabulary=SAY_AGAIN.vocabulary))
-    lesson = SAY_AGAIN.lessons(1, 8)()
-    loss = gradient_of(model, lesson, mh.TrainConfig(label_smoothing=0.0))
+    model = build_model(replace(projections.SMALL, vocab_size=COPY_TASK.vocab_size))
+    lesson = COPY_TASK.make_sampler(1, 8)()
+    loss = compute_gradient(model, lesson, mh.TrainConfig(label_smoothing=0.0))
     logits = model.output(model.encode(lesson.source).hidden)
     judged = torch.nn.functional.cross_entropy(logits, lesson.labels_T)
     assert loss == pytest.approx(judged.item(), rel=1e-5)
     (by_hand,) = torch.autograd.grad(judged, [model.output.weight])
     torch.testing.assert_close(model.output.weight.grad, by_hand, atol=1e-6, rtol=1e-4)
     right = (logits.argmax(-1) == lesson.labels_T).float().mean().item()
-    assert accuracy(model, lesson) == pytest.approx(right)
+    assert measure_accuracy(model, lesson) == pytest.approx(right)
 
 
 def test_the_worked_example_has_the_shapes_of_the_paper_and_a_triangle() -> None:
@@ -72,9 +72,9 @@ def test_q_k_and_v_apart_leave_the_diagonal_and_learn() -> None:
 
 
 def test_tied_projections_are_one_matrix() -> None:
-    attention = projections.first_attention(projections.made(SAY_AGAIN, tied=True))
+    attention = projections.get_first_attention(projections.build_variant(COPY_TASK, tied=True))
     assert attention.w_q.weight is attention.w_k.weight is attention.w_v.weight
-    apart = projections.first_attention(projections.made(SAY_AGAIN, tied=False))
+    apart = projections.get_first_attention(projections.build_variant(COPY_TASK, tied=False))
     assert apart.w_q.weight is not apart.w_k.weight
 
 
@@ -91,7 +91,7 @@ def test_without_the_scale_variance_grows_and_the_softmax_is_stuck() -> None:
 
 def test_the_gradient_through_a_softmax_is_that_of_its_jacobian() -> None:
     scores = torch.tensor([[0.0, 1.0, -2.0]]).repeat(20_000, 1).requires_grad_()
-    found = scale.through_the_softmax(scores.softmax(-1), scores)
+    found = scale.measure_softmax_gradient(scores.softmax(-1), scores)
     p = scores.detach()[0].softmax(-1)
     jacobian = torch.diag(p) - p[:, None] * p[None, :]
     directions = torch.nn.functional.normalize(torch.randn(20_000, 3), dim=-1)
@@ -110,7 +110,7 @@ def test_several_heads_err_less_than_one_at_equal_parameters() -> None:
 
 def test_without_positions_shuffling_words_only_shuffles_outputs() -> None:
     found = positions.measure(steps=60)
-    assert found.moved["none"] < 1e-5 < 0.1 < found.moved["sinusoid"]
-    assert found.dog["none"] < 1e-5 < 0.1 < found.dog["sinusoid"]
+    assert found.permutation_change["none"] < 1e-5 < 0.1 < found.permutation_change["sinusoid"]
+    assert found.dog_change["none"] < 1e-5 < 0.1 < found.dog_change["sinusoid"]
     assert found.accuracy["sinusoid"] > found.accuracy["none"] + 0.08
     assert found.losses["sinusoid"][-1] < found.losses["none"][-1] - 0.2

@@ -16,11 +16,17 @@ import pytest
 from manyheads.cli import main
 from manyheads.errors import RequestError
 from manyheads.paper.notes import report
-from manyheads.paper.notes.answers import Answers, measured
-from manyheads.paper.notes.drawing import running_mean
-from manyheads.paper.notes.pages import LANGUAGES, conditions, filled, places, prose
+from manyheads.paper.notes.answers import Answers, measure_all
+from manyheads.paper.notes.drawing import smooth_curve
+from manyheads.paper.notes.pages import (
+    LANGUAGES,
+    fill_template,
+    list_conditions,
+    list_placeholders,
+    load_prose,
+)
 from manyheads.paper.notes.report import QUESTIONS, write_notes
-from manyheads.paper.report import pyplot
+from manyheads.paper.report import import_pyplot
 from support.tiny import save_untrained_model
 
 pytest.importorskip("matplotlib")
@@ -33,7 +39,7 @@ OF_THE_RUN = {"where", "seconds", "questions"}
 @pytest.fixture(scope="module")
 def answers() -> Answers:
     """Everything, in as few steps as can be: what is found is nonsense, and all the words are there."""
-    return measured(share=0.01)
+    return measure_all(steps_fraction=0.01)
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +49,7 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) 
     def save(figure: Any, folder: Path, name: str) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.svg").write_text("<svg/>")
-        pyplot().close(figure)
+        import_pyplot().close(figure)
         return [folder / f"{name}.svg"]
 
     monkeypatch.setattr(report, "save_figure", save)
@@ -54,24 +60,24 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) 
 
 
 def test_both_languages_have_the_same_parts_places_conditions_and_labels() -> None:
-    english, korean = (prose(language) for language in LANGUAGES)
+    english, korean = (load_prose(language) for language in LANGUAGES)
     assert list(english.parts) == list(korean.parts)
     for name, text in english.parts.items():
-        assert places(text) == places(korean.parts[name]), name
-        assert conditions(text) == conditions(korean.parts[name]), name
+        assert list_placeholders(text) == list_placeholders(korean.parts[name]), name
+        assert list_conditions(text) == list_conditions(korean.parts[name]), name
     assert {name: set(own) for name, own in english.labels.items()} == {
         name: set(own) for name, own in korean.labels.items()
     }
     for name, own in english.labels.items():
         if name in QUESTIONS:
-            assert places(own["short"]) == places(korean.labels[name]["short"]), name
+            assert list_placeholders(own["short"]) == list_placeholders(korean.labels[name]["short"]), name
 
 
 def test_every_finding_has_a_paragraph_for_either_outcome(answers: Answers) -> None:
     one_sided = {("residuals", "post_holds")}  # a remark that is made or not
     for language in LANGUAGES:
         for name, numbers in answers.by_question().items():
-            told = conditions(prose(language).parts[name])
+            told = list_conditions(load_prose(language).parts[name])
             for finding in numbers.findings:
                 expected = (
                     {(finding, False)}
@@ -85,18 +91,18 @@ def test_every_finding_has_a_paragraph_for_either_outcome(answers: Answers) -> N
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_place_has_a_number(language: str, answers: Answers) -> None:
-    written = prose(language)  # type: ignore[arg-type]
+    written = load_prose(language)  # type: ignore[arg-type]
     for name, numbers in answers.by_question().items():
         known = set(numbers.told) | {"table", "figure", "grammar_relation"}
-        assert places(written.parts[name]) <= known, name
-        assert places(written.labels[name]["short"]) <= known, name
-        assert {"table", "figure"} <= places(written.parts[name])
-    assert places(written.parts["intro"]) <= OF_THE_RUN
+        assert list_placeholders(written.parts[name]) <= known, name
+        assert list_placeholders(written.labels[name]["short"]) <= known, name
+        assert {"table", "figure"} <= list_placeholders(written.parts[name])
+    assert list_placeholders(written.parts["intro"]) <= OF_THE_RUN
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_no_number_is_typed(language: str) -> None:
-    for name, text in prose(language).parts.items():  # type: ignore[arg-type]
+    for name, text in load_prose(language).parts.items():  # type: ignore[arg-type]
         known = OF_MATHEMATICS.sub("", OF_THE_PAPER.sub("", text))
         typed = re.findall(r"\d", re.sub(r"\{\w+\}", "", known))
         assert not typed, (name, typed)
@@ -104,10 +110,10 @@ def test_no_number_is_typed(language: str) -> None:
 
 def test_a_paragraph_is_kept_if_its_condition_holds() -> None:
     text = "Always {a}.\n\n[if x] It shows {a}.\n\n[if not x] It does not."
-    assert filled(text, {"a": "7"}, {"x": True}) == "Always 7.\n\nIt shows 7."
-    assert filled(text, {"a": "7"}, {"x": False}) == "Always 7.\n\nIt does not."
+    assert fill_template(text, {"a": "7"}, {"x": True}) == "Always 7.\n\nIt shows 7."
+    assert fill_template(text, {"a": "7"}, {"x": False}) == "Always 7.\n\nIt does not."
     with pytest.raises(KeyError):
-        filled("{missing}", {}, {})
+        fill_template("{missing}", {}, {})
 
 
 def test_the_conclusion_follows_the_numbers(answers: Answers) -> None:
@@ -116,7 +122,7 @@ def test_the_conclusion_follows_the_numbers(answers: Answers) -> None:
     def told(tied: float) -> tuple[str, str]:
         accuracy = {"apart": 0.9, "tied": tied}
         changed = replace(answers, projections=replace(answers.projections, accuracy=accuracy))
-        page = report.page(changed, "en", figures, "here", 1.0)
+        page = report.make_page(changed, "en", figures, "here", 1.0)
         (section,) = (one for one in page.sections if one.name == "projections")
         return section.body, page.markdown()
 
@@ -154,7 +160,7 @@ def test_the_report_is_complete_in_both_languages_and_the_page_needs_nothing(
     def save(figure: Any, folder: Path, name: str) -> list[Path]:
         if name.endswith("ko"):
             figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
-            pyplot().close(figure)
+            import_pyplot().close(figure)
         return [folder / f"{name}.svg"] if name.endswith("ko") else drawn_only(figure, folder, name)
 
     monkeypatch.setattr(report, "save_figure", save)
@@ -200,7 +206,7 @@ def test_without_a_font_for_hangul_figures_are_english_and_the_korean_report_say
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    own = report.fonts_for
+    own = report.fonts_covering
     monkeypatch.setattr(report, "has_hangul", lambda: False)
     monkeypatch.setattr(report, "fonts_for", lambda text: (asked.append(text), own(text))[1])
     monkeypatch.setattr(report, "as_html", lambda *_: "")
@@ -211,8 +217,8 @@ def test_without_a_font_for_hangul_figures_are_english_and_the_korean_report_say
 
 def test_a_curve_is_smoothed_but_its_first_steps_stay() -> None:
     values = [float(one) for one in range(30)]
-    assert running_mean(values)[:20] == pytest.approx(values[:20])
-    assert running_mean([8.0, 0.0, 0.0])[0] == 8.0
+    assert smooth_curve(values)[:20] == pytest.approx(values[:20])
+    assert smooth_curve([8.0, 0.0, 0.0])[0] == 8.0
 
 
 # ---- the command
@@ -252,7 +258,7 @@ def test_a_wrong_call_is_one_clear_line(notes: Call, tmp_path: Path, monkeypatch
     code, _, err = notes("--out", "/dev/null/x")
     assert code == 2
     assert err.startswith("manyheads: /dev/null/x: cannot be written (")
-    monkeypatch.setattr(report, "measured", measured)
+    monkeypatch.setattr(report, "measured", measure_all)
     code, _, err = notes("nowhere")
     assert code == 3
     assert err.startswith("manyheads: nowhere: no model folder")
@@ -266,7 +272,7 @@ def test_a_model_is_judged_before_the_long_work(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr("manyheads.paper.notes.translation.Material.made", too_late)
     with pytest.raises(RequestError, match="the long work began"):
-        measured(model, share=0.01)
+        measure_all(model, steps_fraction=0.01)
     monkeypatch.setattr("manyheads.paper.notes.relations.LANGUAGE", "de")
     with pytest.raises(RequestError, match="translates from 'en'"):
-        measured(model, share=0.01)
+        measure_all(model, steps_fraction=0.01)

@@ -4,30 +4,30 @@ import math
 
 import pytest
 
-from manyheads.paper.ordering import Difference, counted, kendall, too_early
-from manyheads.paper.seed_variance import Spread, mean, student
+from manyheads.paper.ordering import Difference, kendall_tau, summarize_orderings, warn_if_untrained
+from manyheads.paper.seed_variance import SeedVariance, mean_or_none, student_t
 
 
 def test_the_spread_of_seeds_is_pooled_over_rows() -> None:
     """Deviations -1, 1 and -2, 2 with two degrees of freedom: sqrt((1 + 1 + 4 + 4) / 2)."""
-    spread = Spread.of([[4.0, 6.0], [1.0, 5.0], [7.0]])
-    assert spread.freedom == 2
-    assert spread.deviation == pytest.approx(math.sqrt(5))
+    spread = SeedVariance.estimate([[4.0, 6.0], [1.0, 5.0], [7.0]])
+    assert spread.degrees_of_freedom == 2
+    assert spread.std == pytest.approx(math.sqrt(5))
     assert spread.margin(1, 3) == pytest.approx(4.303 * math.sqrt(5) * math.sqrt(1 + 1 / 3))
     assert spread.margin(4) == pytest.approx(4.303 * math.sqrt(5) / 2)
 
 
 def test_one_seed_tells_nothing_of_chance() -> None:
-    assert Spread.of([[4.0], [5.0]]).margin(1, 1) is None
+    assert SeedVariance.estimate([[4.0], [5.0]]).margin(1, 1) is None
 
 
 def test_student_is_cautious_between_the_degrees_that_it_knows() -> None:
-    assert (student(1), student(10), student(11), student(1000)) == (12.71, 2.228, 2.228, 1.98)
+    assert (student_t(1), student_t(10), student_t(11), student_t(1000)) == (12.71, 2.228, 2.228, 1.98)
 
 
 def test_a_mean_with_what_is_not_finite_is_none() -> None:
-    assert mean([1.0, 3.0]) == 2
-    assert mean([1.0, None]) is None
+    assert mean_or_none([1.0, 3.0]) == 2
+    assert mean_or_none([1.0, None]) is None
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_the_verdict_on_a_difference(
     ],
 )
 def test_a_difference_in_words(difference: Difference, words: str) -> None:
-    assert words in difference.told("BLEU")
+    assert words in difference.describe("BLEU")
 
 
 def test_orderings_are_counted() -> None:
@@ -74,7 +74,7 @@ def test_orderings_are_counted() -> None:
         Difference(1.0, 0.4, 0.5), Difference(2.0, 0.5, 0.5), Difference(-3.0, 0.6, 0.5),
         Difference(0.1, -0.4, 0.5), Difference(1.0, None, 0.5),
     ]  # fmt: skip
-    assert counted("BLEU", found) == (
+    assert summarize_orderings("BLEU", found) == (
         "By BLEU the paper's ordering holds in 2 of 4 rows and is reversed in 1; 1 differ by no more than "
         "chance; Kendall's tau between the two orders is +0.00."
     )
@@ -82,19 +82,19 @@ def test_orderings_are_counted() -> None:
 
 def test_what_rows_are_compared_with_has_its_place_in_the_order() -> None:
     below = [Difference(-2.0, 0.4, 0.5), Difference(-1.0, 0.6, 0.5)]  # among themselves as in the paper
-    assert "the two orders is -0.33." in counted("BLEU", below)
+    assert "the two orders is -0.33." in summarize_orderings("BLEU", below)
 
 
 def test_where_nothing_was_learned_yet_the_orderings_say_nothing() -> None:
-    assert too_early(27.3) == []
+    assert warn_if_untrained(27.3) == []
     for bleu in (0.3, 0.0, None):
-        assert "it has learned nothing yet" in too_early(bleu)[0]
+        assert "it has learned nothing yet" in warn_if_untrained(bleu)[0]
 
 
 def test_kendall_against_hand_counted_orders() -> None:
-    assert kendall([1, 2, 3], [10, 20, 30]) == 1
-    assert kendall([1, 2, 3], [3, 2, 1]) == -1
-    assert kendall([1, 2, 3], [1, 3, 2]) == pytest.approx(1 / 3)
-    assert kendall([1, 2, 3], [1, 1, 2]) == pytest.approx(2 / math.sqrt(3 * 2))  # one pair is tied
-    assert kendall([1], [1]) is None
-    assert kendall([1, 1], [1, 2]) is None
+    assert kendall_tau([1, 2, 3], [10, 20, 30]) == 1
+    assert kendall_tau([1, 2, 3], [3, 2, 1]) == -1
+    assert kendall_tau([1, 2, 3], [1, 3, 2]) == pytest.approx(1 / 3)
+    assert kendall_tau([1, 2, 3], [1, 1, 2]) == pytest.approx(2 / math.sqrt(3 * 2))  # one pair is tied
+    assert kendall_tau([1], [1]) is None
+    assert kendall_tau([1, 1], [1, 2]) is None

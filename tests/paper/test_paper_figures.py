@@ -39,50 +39,52 @@ def made_up(translator: Any, sentence: str) -> tuple[list[str], np.ndarray]:
 
 
 @pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> list[figures.Seen]:
+def found(monkeypatch: pytest.MonkeyPatch) -> list[figures.SentenceScores]:
     monkeypatch.setattr(figures, "encoder_maps", made_up)
     english: Any = SimpleNamespace(source_language="en")
-    return figures.looked_at(english, SENTENCES, 10, lambda *_: None)
+    return figures.score_sentences(english, SENTENCES, 10, lambda *_: None)
 
 
-def test_the_head_of_each_kind_is_found(found: list[figures.Seen]) -> None:
-    far, back, structure = (chosen for chosen, _ in figures.choose(found))
+def test_the_head_of_each_kind_is_found(found: list[figures.SentenceScores]) -> None:
+    far, back, structure = (chosen for chosen, _ in figures.choose_figures(found))
     assert [one.figure for one in (far, back, structure)] == [3, 4, 5]
     assert (far.layer, far.head) == (0, 1)
     assert (back.layer, back.head) == (1, 0)
     assert (structure.layer, structure.head) == (1, 1)
-    assert structure.second not in (None, (1, 1))
+    assert structure.second_head not in (None, (1, 1))
 
 
-def test_from_each_pronoun_the_head_points_at_what_it_stands_for(found: list[figures.Seen]) -> None:
-    back = next(chosen for chosen, _ in figures.choose(found) if chosen.figure == 4)
+def test_from_each_pronoun_the_head_points_at_what_it_stands_for(found: list[figures.SentenceScores]) -> None:
+    back = next(chosen for chosen, _ in figures.choose_figures(found) if chosen.figure == 4)
     assert MEANT[back.word] in back.sentence
-    assert sorted(back.points_at) == [("Julia", 1), ("Peter", 1), ("cousins", 1)]
+    assert sorted(back.antecedent_counts) == [("Julia", 1), ("Peter", 1), ("cousins", 1)]
     # Nine words look; the one it stands for gets 1 from its pronoun and a share of 1/n from each other.
     words = len(back.sentence.split())
     share = 1 / (words + 1)
-    assert back.here == pytest.approx(1 - (1 + (words - 1) * share) / words)
+    assert back.score == pytest.approx(1 - (1 + (words - 1) * share) / words)
 
 
-def test_the_numbers_of_other_heads_stand_beside(found: list[figures.Seen]) -> None:
-    for chosen, shown in figures.choose(found):
+def test_the_numbers_of_other_heads_stand_beside(found: list[figures.SentenceScores]) -> None:
+    for chosen, shown in figures.choose_figures(found):
         means = np.mean([one.scores[chosen.measure] for one in found], axis=0)
-        assert chosen.mean == means.max() == pytest.approx(means[chosen.layer, chosen.head])
-        assert chosen.mean_of_all == pytest.approx(means.mean())
-        assert chosen.here >= chosen.best_of_all >= 0
-        assert shown.words[chosen.row] == chosen.word
+        assert chosen.head_mean == means.max() == pytest.approx(means[chosen.layer, chosen.head])
+        assert chosen.all_heads_mean == pytest.approx(means.mean())
+        assert chosen.score >= chosen.mean_best_score >= 0
+        assert shown.words[chosen.position] == chosen.word
 
 
-def test_a_weak_link_points_nowhere(found: list[figures.Seen]) -> None:
-    assert figures.pointed_at(found, 0, 0) == [("nowhere", 3)], "of the word before, which may not be meant"
+def test_a_weak_link_points_nowhere(found: list[figures.SentenceScores]) -> None:
+    assert figures.count_antecedents(found, 0, 0) == [("nowhere", 3)], (
+        "of the word before, which may not be meant"
+    )
 
 
 def test_a_function_word_a_neighbor_and_a_pronoun_are_not_meant() -> None:
     words = ["The", "cook", "says", "that", "she", "met", "her", "father", "again"]
     rows = np.arange(len(words))
     offsets = rows[None, :] - rows[:, None]
-    empty = figures.function_words([], "en")
-    pronouns, back = figures.may_be_meant(words, rows, offsets, "en", empty)
+    empty = figures.find_function_words([], "en")
+    pronouns, back = figures.find_antecedents(words, rows, offsets, "en", empty)
     assert [words[row] for row in pronouns] == ["she", "her"]
     assert [words[place] for place in np.flatnonzero(back[pronouns[0]])] == ["cook", "says"]
     assert [words[place] for place in np.flatnonzero(back[pronouns[1]])] == ["cook", "says"]
@@ -90,17 +92,17 @@ def test_a_function_word_a_neighbor_and_a_pronoun_are_not_meant() -> None:
 
 def test_without_lists_every_word_asks_and_frequent_words_are_empty() -> None:
     sentences = ["le chat dort", "le chien dort bien", *["le soir"] * 10]
-    empty = figures.function_words(sentences, "fr")
+    empty = figures.find_function_words(sentences, "fr")
     assert empty == {"le", "soir", "dort"}
     words = sentences[1].split()
     offsets = np.arange(4)[None, :] - np.arange(4)[:, None]
-    pronouns, _ = figures.may_be_meant(words, np.arange(4), offsets, "fr", empty)
+    pronouns, _ = figures.find_antecedents(words, np.arange(4), offsets, "fr", empty)
     assert [words[row] for row in pronouns] == ["bien"]
 
 
-def test_two_heads_that_point_alike_are_one_kind(found: list[figures.Seen]) -> None:
-    assert figures.agreement(found, (0, 0), (0, 0)) == 1
-    assert figures.agreement(found, (0, 0), (0, 1)) == 0
+def test_two_heads_that_point_alike_are_one_kind(found: list[figures.SentenceScores]) -> None:
+    assert figures.compute_agreement(found, (0, 0), (0, 0)) == 1
+    assert figures.compute_agreement(found, (0, 0), (0, 1)) == 0
 
 
 def test_the_second_head_of_figure_5_is_no_twin_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,16 +112,16 @@ def test_the_second_head_of_figure_5_is_no_twin_of_the_first(monkeypatch: pytest
 
     monkeypatch.setattr(figures, "encoder_maps", with_a_twin)
     english: Any = SimpleNamespace(source_language="en")
-    found = figures.looked_at(english, SENTENCES, 10, lambda *_: None)
-    structure = next(chosen for chosen, _ in figures.choose(found) if chosen.figure == 5)
-    assert (structure.layer, structure.second[0] if structure.second else None) == (1, 0)
+    found = figures.score_sentences(english, SENTENCES, 10, lambda *_: None)
+    structure = next(chosen for chosen, _ in figures.choose_figures(found) if chosen.figure == 5)
+    assert (structure.layer, structure.second_head[0] if structure.second_head else None) == (1, 0)
 
 
 def test_a_model_whose_encoder_has_no_heads_is_refused() -> None:
     nothing = SimpleNamespace(trace=SimpleNamespace(encoder=[]))
     recurrent: Any = SimpleNamespace(attention=lambda *_, **__: nothing)
     with pytest.raises(RequestError, match=r"encoder has no self-attention.*give a Transformer"):
-        figures.encoder_maps(recurrent, SENTENCES[0])
+        figures.compute_encoder_maps(recurrent, SENTENCES[0])
 
 
 # ---- of a model

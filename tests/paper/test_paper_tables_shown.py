@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyheads.paper.report import Table
+from manyheads.paper.report import ReportTable
 
 
 def test_no_digit_is_lost_however_narrow_the_terminal(
@@ -10,7 +10,7 @@ def test_no_digit_is_lost_however_narrow_the_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     columns = [f"a long heading {number}" for number in range(12)]
-    Table("Wide", columns, [[123_456_000 + number for number in range(12)]], ["A note."]).show()
+    ReportTable("Wide", columns, [[123_456_000 + number for number in range(12)]], ["A note."]).show()
     shown = capsys.readouterr().out
     assert "…" not in shown
     assert all(heading in shown for heading in columns)

@@ -7,8 +7,8 @@ import pytest
 import manyheads as mh
 from manyheads.errors import ConfigError
 from manyheads.model import count_parameters
-from manyheads.paper.scaled_presets import SCALES, Scale, scale_of
-from manyheads.paper.variations import chosen
+from manyheads.paper.scaled_presets import SCALES, ModelScale, get_scale
+from manyheads.paper.variations import select_rows
 
 PLAYGROUND = {  # what parts a row from base: the paper's numbers, widths by 8, layers by 2
     "base": {},
@@ -36,9 +36,9 @@ PLAYGROUND = {  # what parts a row from base: the paper's numbers, widths by 8, 
 
 def test_every_row_is_scaled_in_proportion() -> None:
     scale = SCALES["playground"]
-    base = asdict(scale.model(mh.presets.BASE))
+    base = asdict(scale.scale_model(mh.presets.BASE))
     assert (base["layers"], base["d_model"], base["d_ff"], base["heads"]) == (3, 64, 256, 8)
-    found = {row.name: asdict(scale.model(row.model)) for row in mh.presets.TABLE_3}
+    found = {row.name: asdict(scale.scale_model(row.model)) for row in mh.presets.TABLE_3}
     differing = {
         name: {key: value for key, value in keys.items() if value != base[key]}
         for name, keys in found.items()
@@ -49,7 +49,7 @@ def test_every_row_is_scaled_in_proportion() -> None:
 def test_the_training_of_a_row_is_the_papers_but_for_rate_and_warm_up() -> None:
     scale = SCALES["playground"]
     for row in mh.presets.TABLE_3:
-        train = scale.train(row.train, scale.model(row.model).d_model)
+        train = scale.scale_training(row.train, scale.scale_model(row.model).d_model)
         assert train.label_smoothing == row.train.label_smoothing
         assert (train.schedule, train.warmup) == ("paper", scale.warmup)
 
@@ -57,16 +57,16 @@ def test_the_training_of_a_row_is_the_papers_but_for_rate_and_warm_up() -> None:
 def test_the_peak_goes_with_the_square_root_of_the_width() -> None:
     """As the paper's does (5.3): twice the width, 0.71 of the peak."""
     scale = SCALES["tiny"]
-    peaks = [scale.train(mh.TrainConfig(), width).learning_rate for width in (64, 128, 256)]
+    peaks = [scale.scale_training(mh.TrainConfig(), width).learning_rate for width in (64, 128, 256)]
     assert peaks == pytest.approx([2e-3 * 2**0.5, 2e-3, 2e-3 / 2**0.5])
-    assert SCALES["base"].train(mh.TrainConfig(), 512).learning_rate is None  # the paper's own
+    assert SCALES["base"].scale_training(mh.TrainConfig(), 512).learning_rate is None  # the paper's own
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
-def test_rows_have_the_sizes_in_the_papers_order(scale: Scale) -> None:
+def test_rows_have_the_sizes_in_the_papers_order(scale: ModelScale) -> None:
     rows = [row for row in mh.presets.TABLE_3 if row.name[:2] in ("ba", "bi", "C-")]
     rows += [row for row in mh.presets.TABLE_3 if row.name in ("A-h1", "A-h32")]
-    sizes = {row.name: count_parameters(scale.model(row.model))["total"] for row in rows}
+    sizes = {row.name: count_parameters(scale.scale_model(row.model))["total"] for row in rows}
     assert sizes["C-n2"] < sizes["C-n4"] < sizes["base"] < sizes["C-n8"]
     assert sizes["C-d256"] < sizes["base"] < sizes["C-d1024"] < sizes["big"]
     assert sizes["A-h1"] == sizes["A-h32"] == sizes["base"]
@@ -74,19 +74,19 @@ def test_rows_have_the_sizes_in_the_papers_order(scale: Scale) -> None:
 
 def test_at_the_scale_of_the_paper_nothing_changes_but_how_far_learned_positions_reach() -> None:
     for row in mh.presets.TABLE_3:
-        changed = asdict(SCALES["base"].model(row.model))
+        changed = asdict(SCALES["base"].scale_model(row.model))
         assert changed.pop("learned_length") == 256
         assert changed == {key: value for key, value in asdict(row.model).items() if key != "learned_length"}
 
 
 def test_rows_are_chosen_by_letter_and_by_name_and_base_is_always_there() -> None:
-    assert [row.name for row in chosen("B,big")] == ["base", "B-dk16", "B-dk32", "big"]
-    assert [row.name for row in chosen(" E-learned ,C-n2")] == ["base", "C-n2", "E-learned"]
-    assert [row.name for row in chosen(None)] == [row.name for row in mh.presets.TABLE_3]
+    assert [row.name for row in select_rows("B,big")] == ["base", "B-dk16", "B-dk32", "big"]
+    assert [row.name for row in select_rows(" E-learned ,C-n2")] == ["base", "C-n2", "E-learned"]
+    assert [row.name for row in select_rows(None)] == [row.name for row in mh.presets.TABLE_3]
 
 
 def test_an_unknown_row_or_scale_is_named() -> None:
     with pytest.raises(ConfigError, match="unknown row A-h64; did you mean A-h4"):
-        chosen("A-h64,B")
+        select_rows("A-h64,B")
     with pytest.raises(ConfigError, match="unknown scale teeny; did you mean tiny"):
-        scale_of("teeny")
+        get_scale("teeny")

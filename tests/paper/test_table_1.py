@@ -15,17 +15,24 @@ from manyheads.model.attention import AttentionSpec, attend
 from manyheads.packed import Packed
 from manyheads.paper import table1
 from manyheads.paper.layer_measurements import (
-    bytes_of,
-    depth_of,
-    exponent,
-    flops_at,
-    flops_of,
-    hops_to_the_end,
-    measured_on,
-    pairs_reached,
-    seconds_of,
+    count_flops,
+    count_flops_at,
+    count_hops,
+    find_reached_pairs,
+    fit_exponent,
+    measure_depth,
+    measure_peak_bytes,
+    measure_seconds,
+    measurement_context,
 )
-from manyheads.paper.layer_types import LAYERS, LayerType, Size, Work, attention, recur
+from manyheads.paper.layer_types import (
+    LAYERS,
+    LayerCall,
+    LayerSize,
+    LayerType,
+    make_attention,
+    run_recurrence,
+)
 
 ATTENTION, RECURRENT, CONTIGUOUS, DILATED, RESTRICTED = LAYERS
 
@@ -34,8 +41,8 @@ ATTENTION, RECURRENT, CONTIGUOUS, DILATED, RESTRICTED = LAYERS
 
 
 def test_an_exponent_is_the_slope_of_logarithms() -> None:
-    assert exponent([1, 2, 4], [3, 12, 48]) == pytest.approx(2)
-    assert exponent([10, 100], [7, 7]) == pytest.approx(0)
+    assert fit_exponent([1, 2, 4], [3, 12, 48]) == pytest.approx(2)
+    assert fit_exponent([10, 100], [7, 7]) == pytest.approx(0)
 
 
 def test_depth_is_the_longest_chain_and_views_are_free() -> None:
@@ -45,38 +52,38 @@ def test_depth_is_the_longest_chain_and_views_are_free() -> None:
         branch = (x @ x).T.reshape(2, 8).view(4, 4)[:2]  # one product; the transpose is copied: two
         return torch.cat((branch, (x + 1)[:2])).exp()  # of the deeper branch, then two more
 
-    assert depth_of(Work((x,), work)) == 4
+    assert measure_depth(LayerCall((x,), work)) == 4
     constant = torch.ones(4).exp().exp().exp()
-    assert depth_of(Work((x,), lambda: x + constant.exp())) == 1, (
+    assert measure_depth(LayerCall((x,), lambda: x + constant.exp())) == 1, (
         "what does not depend on the input is no step"
     )
 
 
 def test_depth_sees_what_is_changed_in_place() -> None:
     x = torch.zeros(3)
-    assert depth_of(Work((x,), lambda: (x + 1).add_(1).mul_(2))) == 3
+    assert measure_depth(LayerCall((x,), lambda: (x + 1).add_(1).mul_(2))) == 3
 
 
 def test_bytes_are_the_most_that_is_held_at_once() -> None:
     x = torch.zeros(1000)
-    with measured_on("cpu"):
-        one_after_another = bytes_of(Work((x,), lambda: x.add(1).add(1).add(1)), "cpu")
-        kept = bytes_of(Work((x,), lambda: torch.stack([x + 1, x + 2, x + 3])), "cpu")
+    with measurement_context("cpu"):
+        one_after_another = measure_peak_bytes(LayerCall((x,), lambda: x.add(1).add(1).add(1)), "cpu")
+        kept = measure_peak_bytes(LayerCall((x,), lambda: torch.stack([x + 1, x + 2, x + 3])), "cpu")
     assert one_after_another == pytest.approx(2 * 4000, rel=0.05)
     assert kept == pytest.approx(6 * 4000, rel=0.05)
 
 
 def test_seconds_grow_with_the_work() -> None:
     x, y = torch.randn(64, 64), torch.randn(512, 512)
-    works = {"small": Work((x,), lambda: x @ x), "large": Work((y,), lambda: y @ y)}
-    with measured_on("cpu"):
-        seconds = seconds_of(works, "cpu", rounds=1)
+    works = {"small": LayerCall((x,), lambda: x @ x), "large": LayerCall((y,), lambda: y @ y)}
+    with measurement_context("cpu"):
+        seconds = measure_seconds(works, "cpu", rounds=1)
     assert 0 < 10 * seconds["small"] < seconds["large"]
 
 
 def test_measuring_leaves_torch_as_it_was() -> None:
     before = torch.get_num_threads(), torch.get_default_dtype()
-    with measured_on("cpu"):
+    with measurement_context("cpu"):
         assert torch.get_num_threads() == 1
         assert not torch.is_grad_enabled()
     assert (torch.get_num_threads(), torch.get_default_dtype()) == before
@@ -85,7 +92,7 @@ def test_measuring_leaves_torch_as_it_was() -> None:
 
 # ---- the layers
 
-FORMULAS: dict[str, Callable[[Size], int]] = {
+FORMULAS: dict[str, Callable[[LayerSize], int]] = {
     ATTENTION.name: lambda size: 4 * size.n**2 * size.d,
     RECURRENT.name: lambda size: 2 * size.n * size.d**2,
     CONTIGUOUS.name: lambda size: 2 * size.k * size.n * size.d**2,
@@ -96,15 +103,22 @@ FORMULAS: dict[str, Callable[[Size], int]] = {
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
 def test_counted_flops_are_those_of_the_formula(layer: LayerType) -> None:
-    for size in (Size(256, 64, 64), Size(512, 64, 64), Size(256, 128, 64), Size(256, 64, 128)):
-        assert flops_at(layer.mixing, size) == FORMULAS[layer.name](size)
-    with measured_on("cpu"):
-        assert flops_of(layer.mixing(size)) == FORMULAS[layer.name](size), "as it is when it is computed"
+    for size in (
+        LayerSize(256, 64, 64),
+        LayerSize(512, 64, 64),
+        LayerSize(256, 128, 64),
+        LayerSize(256, 64, 128),
+    ):
+        assert count_flops_at(layer.make_mixing, size) == FORMULAS[layer.name](size)
+    with measurement_context("cpu"):
+        assert count_flops(layer.make_mixing(size)) == FORMULAS[layer.name](size), (
+            "as it is when it is computed"
+        )
 
 
 def test_restricted_attention_is_that_of_the_reference() -> None:
     torch.manual_seed(0)
-    work = attention(Size(300, 128, 64), window=64)
+    work = make_attention(LayerSize(300, 128, 64), window=64)
     q, k, v = work.inputs
     text = Packed.of([[0] * 300])
     plain = attend(q, k, v, text, text, AttentionSpec(window=64), implementation="reference")
@@ -117,12 +131,12 @@ def test_the_recurrence_is_torchs() -> None:
     with torch.no_grad():
         for weight, value in zip(theirs.parameters(), (torch.eye(3), u_DD, 0, bias_D), strict=True):
             weight.copy_(torch.as_tensor(value))
-    torch.testing.assert_close(recur(x_NBD, u_DD, bias_D), theirs(x_NBD)[0], atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(run_recurrence(x_NBD, u_DD, bias_D), theirs(x_NBD)[0], atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
 def test_operations_one_after_another_grow_with_n_in_a_recurrence_alone(layer: LayerType) -> None:
-    short, long = (depth_of(layer.mixing(Size(n, 64, 16))) for n in (96, 192))
+    short, long = (measure_depth(layer.make_mixing(LayerSize(n, 64, 16))) for n in (96, 192))
     if layer is RECURRENT:
         assert (short, long) == (3 * 96, 3 * 192)
     else:
@@ -145,15 +159,15 @@ HOPS: dict[str, Callable[[int, int], int]] = {
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
 def test_hops_between_the_first_and_the_last_position(layer: LayerType) -> None:
     for n, k in ((9, 3), (30, 3), (30, 5)):
-        hops = hops_to_the_end(layer, n, k)
+        hops = count_hops(layer, n, k)
         assert hops == HOPS[layer.name](n, k)
-        assert table1.pairs_agree(layer, n, k, hops)
-        assert hops == 1 or not table1.pairs_agree(layer, n, k, hops - 1)
-        assert not table1.pairs_agree(layer, n, k, hops + 1) or hops == 1
+        assert table1.hops_are_exact(layer, n, k, hops)
+        assert hops == 1 or not table1.hops_are_exact(layer, n, k, hops - 1)
+        assert not table1.hops_are_exact(layer, n, k, hops + 1) or hops == 1
 
 
 def test_pairs_are_those_of_which_one_sees_the_other() -> None:
-    seen = pairs_reached(CONTIGUOUS, 5, 2, 1).int().tolist()
+    seen = find_reached_pairs(CONTIGUOUS, 5, 2, 1).int().tolist()
     assert seen == [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 1, 1, 0], [0, 0, 0, 1, 1]]
 
 
@@ -161,7 +175,7 @@ def test_pairs_are_those_of_which_one_sees_the_other() -> None:
 
 
 def test_sizes_are_doubled() -> None:
-    assert table1.sizes_like("n=100-450, d=64-128") == {"n": (100, 200, 400), "d": (64, 128)}
+    assert table1.parse_sizes("n=100-450, d=64-128") == {"n": (100, 200, 400), "d": (64, 128)}
 
 
 @pytest.mark.parametrize(
@@ -177,7 +191,7 @@ def test_sizes_are_doubled() -> None:
 )
 def test_sizes_that_cannot_be_are_refused(text: str, message: str) -> None:
     with pytest.raises(RequestError, match=message.replace("(", r"\(")):
-        table1.sizes_like(text)
+        table1.parse_sizes(text)
 
 
 # ---- the report
@@ -192,7 +206,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     for name, value in {
         "SWEEPS": {"cpu": sweeps},
-        "WRITTEN_OUT": table1.Sweep((64, 128), (64, 128)),
+        "WRITTEN_OUT": table1.SizeSweep((64, 128), (64, 128)),
         "WHOLE_SIZES": ((32, 64),),
         "DEPTH_SIZES": (32, 64),
         "PATH_SIZES": (9, 27),
@@ -212,8 +226,8 @@ def test_the_command_writes_a_report_a_figure_and_every_number(
     told = json.loads(capsys.readouterr().out)
     flops = {(one["layer"], one["letter"]): one for one in told["exponents"] if one["measure"] == "FLOPs"}
     for layer in LAYERS:
-        for letter, order in layer.orders.items():
-            fit = flops[layer.name, layer.letter if letter == "k" else letter]
+        for letter, order in layer.exponents.items():
+            fit = flops[layer.name, layer.kernel_symbol if letter == "k" else letter]
             assert fit["fitted"] == pytest.approx(order, abs=1e-6), f"{layer.name} in {letter}"
     assert [layer["hops"] for layer in told["layers"]] == [
         {"9": 1, "27": 1}, {"9": 9, "27": 27}, {"9": 4, "27": 13}, {"9": 2, "27": 3}, {"9": 2, "27": 7},
@@ -228,8 +242,10 @@ def test_the_command_writes_a_report_a_figure_and_every_number(
 
 @pytest.mark.heavy
 def test_every_exponent_lies_near_the_theory_over_the_stated_ranges() -> None:
-    found = table1.measure("cpu", rounds=table1.ROUNDS, tell=lambda stage, done, total: None)
-    far = [fit for fit in found.fits if not fit.near]
+    found = table1.measure_layers(
+        "cpu", rounds=table1.TIMING_ROUNDS, report_progress=lambda stage, done, total: None
+    )
+    far = [fit for fit in found.fits if not fit.within_tolerance]
     assert len(found.fits) == 38
     assert not far
 

@@ -4,11 +4,13 @@ import pytest
 import torch
 
 import manyheads as mh
-from manyheads.model import count_parameters, build_model
+from manyheads.model import build_model, count_parameters
 from manyheads.presets import BASE, BASELINES, PRESETS, TINY
 from manyheads.train.loss import chunked_loss
 
-COMPARED_AT_BASE = {f"base-{name}" for name in BASELINES["base"]}  # which are counted below; built, they tarry
+COMPARED_AT_BASE = {
+    f"base-{name}" for name in BASELINES["base"]
+}  # which are counted below; built, they tarry
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name not in COMPARED_AT_BASE])

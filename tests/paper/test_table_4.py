@@ -13,16 +13,23 @@ from manyheads.config import DecodingConfig
 from manyheads.errors import ConfigError, DataError
 from manyheads.evaluate.evalb import score_trees
 from manyheads.paper import treebank
-from manyheads.paper.parsing import answer, as_judged
-from manyheads.paper.report import Table
-from manyheads.paper.table4 import PUBLISHED, checked_reads, configured, made_table
-from manyheads.paper.treebank import Reads, Treebank, data_folder, read_treebank, source_line, target_line
+from manyheads.paper.parsing import choose_parse, match_punctuation
+from manyheads.paper.report import ReportTable
+from manyheads.paper.table4 import PUBLISHED, make_config, make_table, parse_inputs
+from manyheads.paper.treebank import (
+    ParserInput,
+    Treebank,
+    format_source,
+    format_target,
+    prepare_data,
+    read_treebank,
+)
 from manyheads.progress import Progress
-from manyheads.text.trees import Tree, leaves, parse
+from manyheads.text.trees import Tree, get_leaves, parse_tree
 from manyheads.translator import Translation
 
 CAT = "(TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))"
-TREES = playground.treebank(train=60, valid=0, test=0, words=3)["train"]
+TREES = playground.generate_treebank(train=60, valid=0, test=0, words=3)["train"]
 TINY = ["model.layers=1", "model.d_model=16", "model.d_ff=16", "model.heads=2", "train.checkpoint_every=2"]
 
 
@@ -47,7 +54,7 @@ def test_names_tell_the_splits_and_corpora_without_a_test_are_more_to_learn_from
     assert sorted(map(str, bank.train)) == sorted(map(str, TREES[:20] + TREES[30:50]))
     assert (bank.valid, bank.test) == (TREES[20:25], TREES[25:30])
     assert bank.notes == ["more.valid.ptb: not read, for more has no test"]
-    assert (bank.name, bank.judged_by) == ("more, news", "news")
+    assert (bank.name, bank.test_name) == ("more, news", "news")
 
 
 def test_a_file_whose_name_tells_no_split_is_parted_by_the_rule(tmp_path: Path) -> None:
@@ -67,8 +74,12 @@ def test_sentences_of_test_are_not_learned_from(tmp_path: Path) -> None:
 
 
 def test_nor_are_they_under_other_tags(tmp_path: Path) -> None:
-    other = parse(CAT.replace("VBZ", "VBP"))
-    for name, some in (("a.train", [other, TREES[0]]), ("a.valid", TREES[1:2]), ("a.test", [parse(CAT)])):
+    other = parse_tree(CAT.replace("VBZ", "VBP"))
+    for name, some in (
+        ("a.train", [other, TREES[0]]),
+        ("a.valid", TREES[1:2]),
+        ("a.test", [parse_tree(CAT)]),
+    ):
         write(tmp_path / name, some)
     assert read_treebank([tmp_path], Progress()).train == TREES[:1]
 
@@ -119,36 +130,36 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_source_and_target_of_each_input() -> None:
-    tree = parse(CAT)
-    assert {reads: source_line(leaves(tree), reads) for reads in treebank.READS} == {
+    tree = parse_tree(CAT)
+    assert {reads: format_source(get_leaves(tree), reads) for reads in treebank.PARSER_INPUTS} == {
         "words": "The cat sleeps .",
         "tags": "[DT][NN][VBZ][.]",
         "both": "[DT]The[NN]cat[VBZ]sleeps[.].",
     }
-    assert target_line(tree) == "(TOP(S(NP[DT][NN])NP(VP[VBZ])VP[.])S)TOP"
+    assert format_target(tree) == "(TOP(S(NP[DT][NN])NP(VP[VBZ])VP[.])S)TOP"
 
 
-@pytest.mark.parametrize("reads", treebank.READS)
-def test_every_bracket_and_tag_is_one_piece(reads: Reads, tmp_path: Path) -> None:
+@pytest.mark.parametrize("reads", treebank.PARSER_INPUTS)
+def test_every_bracket_and_tag_is_one_piece(reads: ParserInput, tmp_path: Path) -> None:
     bank = Treebank("some", "some", TREES[:50], TREES[50:55], TREES[55:])
-    store = data_folder(bank, reads, 4000, tmp_path, Progress())
-    train = store.split("train")
+    store = prepare_data(bank, reads, 4000, tmp_path, Progress())
+    train = store.load_split("train")
     assert len(train) == 50
-    tokens = target_line(TREES[0]).replace("(", " (").replace(")", " )").replace("[", " [").split()
-    pieces = [store.subwords.target.piece(one) for one in train.target[0][:-1].tolist()]
+    tokens = format_target(TREES[0]).replace("(", " (").replace(")", " )").replace("[", " [").split()
+    pieces = [store.subwords.target.id_to_piece(one) for one in train.target[0][:-1].tolist()]
     assert pieces == ["▁", *tokens]
     assert len(store.subwords.target) < 80
     if reads != "words":
-        own = [store.subwords.source.piece(one) for one in train.source[0].tolist()]
+        own = [store.subwords.source.id_to_piece(one) for one in train.source[0].tolist()]
         assert [piece for piece in own if piece.startswith("[")] == [
-            f"[{leaf.tag}]" for leaf in leaves(TREES[0])
+            f"[{leaf.tag}]" for leaf in get_leaves(TREES[0])
         ]
-    again = data_folder(bank, reads, 4000, tmp_path, Progress())
+    again = prepare_data(bank, reads, 4000, tmp_path, Progress())
     assert again.sha256 == store.sha256
     with pytest.raises(
         DataError, match="was made of other trees than these; choose another folder with --out"
     ):
-        data_folder(
+        prepare_data(
             Treebank("other", "other", TREES[:49], *[TREES[50:]] * 2), reads, 4000, tmp_path, Progress()
         )
 
@@ -157,31 +168,34 @@ def test_every_bracket_and_tag_is_one_piece(reads: Reads, tmp_path: Path) -> Non
 
 
 def test_punctuation_is_what_gold_calls_so() -> None:
-    gold = parse(CAT)
-    assert as_judged(parse(CAT.replace("(. .)", "(NN .)")), gold) == (gold, 1)
-    assert as_judged(parse(CAT.replace("VBZ", "VBD")), gold) == (parse(CAT.replace("VBZ", "VBD")), 0)
+    gold = parse_tree(CAT)
+    assert match_punctuation(parse_tree(CAT.replace("(. .)", "(NN .)")), gold) == (gold, 1)
+    assert match_punctuation(parse_tree(CAT.replace("VBZ", "VBD")), gold) == (
+        parse_tree(CAT.replace("VBZ", "VBD")),
+        0,
+    )
 
 
 def test_a_word_that_is_taken_for_punctuation_counts_as_a_word_with_a_wrong_tag() -> None:
-    gold = parse(CAT)
-    judged, changed = as_judged(parse(CAT.replace("(NN cat)", "(. cat)")), gold)
+    gold = parse_tree(CAT)
+    judged, changed = match_punctuation(parse_tree(CAT.replace("(NN cat)", "(. cat)")), gold)
     score = score_trees([gold], [judged])
     assert (changed, score.errors, score.f1) == (1, 0, 100)
     assert score.tagging == pytest.approx(100 * 2 / 3)
 
 
 def test_of_the_beam_the_best_tree_over_the_words_is_taken() -> None:
-    sentence = leaves(parse(CAT))
-    right, short = target_line(parse(CAT)), "(TOP(S(NP[][])NP)S)TOP"
+    sentence = get_leaves(parse_tree(CAT))
+    right, short = format_target(parse_tree(CAT)), "(TOP(S(NP[][])NP)S)TOP"
     for texts, expected in (
         ([right, short], [True, True]),
         ([short, right], [False, True]),
         ([short, short], [False, False]),
     ):
         first, *others = [Translation("", text) for text in texts]
-        made = answer(replace(first, alternatives=others), sentence, "tags")
-        assert [made.first.well_formed, made.chosen.well_formed] == expected
-    assert made.chosen.tree == made.first.tree
+        made = choose_parse(replace(first, alternatives=others), sentence, "tags")
+        assert [made.first.is_well_formed, made.best.is_well_formed] == expected
+    assert made.best.tree == made.first.tree
 
 
 def test_the_paper_s_own_figures() -> None:
@@ -190,22 +204,27 @@ def test_the_paper_s_own_figures() -> None:
 
 
 def test_the_search_is_the_paper_s() -> None:
-    assert configured(None, None, None).decoding == DecodingConfig(beam=21, alpha=0.3, max_extra_length=300)
-    assert configured(None, None, None).train.seconds == 180
-    assert configured(None, 9000, None).train.seconds is None
-    other = configured("parsing", 7, 30.0, ["search.beam=4", "train.warmup=3"])
+    assert make_config(None, None, None).decoding == DecodingConfig(beam=21, alpha=0.3, max_extra_length=300)
+    assert make_config(None, None, None).train.seconds == 180
+    assert make_config(None, 9000, None).train.seconds is None
+    other = make_config("parsing", 7, 30.0, ["search.beam=4", "train.warmup=3"])
     assert (other.model.layers, other.model.d_model) == (4, 1024)
-    assert (other.train.steps, other.train.seconds, other.train.warmup, other.decoding.beam) == (7, 30.0, 3, 4)
+    assert (other.train.steps, other.train.seconds, other.train.warmup, other.decoding.beam) == (
+        7,
+        30.0,
+        3,
+        4,
+    )
 
 
 def test_an_unknown_input_is_refused() -> None:
     with pytest.raises(ConfigError, match="the input is 'letters', but must be of words, tags, both"):
-        checked_reads(["words", "letters"])
+        parse_inputs(["words", "letters"])
 
 
 def test_the_table_holds_the_published_systems() -> None:
-    table = made_table(Treebank("some", "some", [], [], []), [])
-    assert isinstance(table, Table)
+    table = make_table(Treebank("some", "some", [], [], []), [])
+    assert isinstance(table, ReportTable)
     assert [row[0] for row in table.rows] == [row[0] for row in PUBLISHED]
 
 

@@ -20,8 +20,8 @@ from manyheads.paper import systems, table2, table3, variations
 from manyheads.paper.budget import Budget
 from manyheads.paper.report import write_report
 from manyheads.paper.scaled_presets import SCALES
-from manyheads.paper.trial_pool import Machine, carry_out_all
-from manyheads.paper.trials import Result, Trial
+from manyheads.paper.trial_pool import TrialResources, run_trials
+from manyheads.paper.trials import Trial, TrialResult
 from manyheads.progress import Progress
 from support.little import small_store, small_trial
 
@@ -33,10 +33,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return small_store(tmp_path_factory.mktemp("little"))
 
 
-def result(row: str, seed: int, perplexity: float | None, bleu: float, **changes: object) -> Result:
-    made = Result(
+def result(row: str, seed: int, perplexity: float | None, bleu: float, **changes: object) -> TrialResult:
+    made = TrialResult(
         row=row, seed=seed, parameters=1000, steps=100, tokens=5000, seconds=2.5, flops=1e9,
-        flops_by_time=2e9, perplexity=perplexity, bleu=Score("BLEU", bleu, "tok:13a|v", 1.5), split="valid",
+        flops_from_time=2e9, perplexity=perplexity, bleu=Score("BLEU", bleu, "tok:13a|v", 1.5), split="valid",
         jobs=2, compound_bleu=Score("BLEU", bleu + 1, "moses|v"), machine="a CPU, 1 threads",
     )  # fmt: skip
     return replace(made, **changes)  # type: ignore[arg-type]
@@ -47,31 +47,31 @@ def result(row: str, seed: int, perplexity: float | None, bleu: float, **changes
 
 @pytest.fixture
 def found(store: Store) -> variations.Variations:
-    rows = variations.chosen("A-h1,A-h4,C-d1024,E-learned,D-drop0")
-    trials = variations.trials_of(rows, SCALES["playground"], STEPS, store, seeds=1)
+    rows = variations.select_rows("A-h1,A-h4,C-d1024,E-learned,D-drop0")
+    trials = variations.make_trials(rows, SCALES["playground"], STEPS, store, seeds=1)
     measured = {"A-h1": (6.0, 20.0), "A-h4": (5.05, 30.4), "C-d1024": (7.0, 29.8), "E-learned": (5.1, 30.1)}
     base = [result("base", seed, 5 + shift, 30 + shift) for seed, shift in ((1, 0), (2, 0.1), (3, -0.1))]
     others = [result(row, 1, *numbers) for row, numbers in measured.items()]
-    return variations.compare(
+    return variations.compare_variations(
         [*base, *others, result("D-drop0", 1, None, 0.0)], trials, SCALES["playground"], STEPS
     )
 
 
 def test_base_is_trained_with_three_seeds_and_each_row_under_the_same_budget(store: Store) -> None:
-    rows = variations.chosen("A-h1,D")
-    trials = variations.trials_of(rows, SCALES["playground"], STEPS, store, seeds=1)
+    rows = variations.select_rows("A-h1,D")
+    trials = variations.make_trials(rows, SCALES["playground"], STEPS, store, seeds=1)
     assert [trial.name for trial in trials] == [
         "base-seed1", "base-seed2", "base-seed3", "A-h1-seed1",
         "D-drop0-seed1", "D-drop2-seed1", "D-smooth0-seed1", "D-smooth2-seed1",
     ]  # fmt: skip
     assert {(one.config.train.steps, one.config.train.seconds) for one in trials} == {(100, None)}
     assert {one.config.train.label_smoothing for one in trials} == {0.0, 0.1, 0.2}
-    more = variations.trials_of(rows[:2], SCALES["playground"], STEPS, store, seeds=5)
+    more = variations.make_trials(rows[:2], SCALES["playground"], STEPS, store, seeds=5)
     assert len(more) == 10
 
 
 def test_differences_are_from_the_mean_of_base(found: variations.Variations) -> None:
-    line = {line.name: line for line in found.lines}
+    line = {line.name: line for line in found.rows}
     a = line["A-h1"].differences
     margin = 4.303 * 0.1 * (4 / 3) ** 0.5  # of a deviation of 0.1, with two degrees of freedom
     assert (a["perplexity"].ours, a["perplexity"].paper) == (pytest.approx(1.0), 0.37)
@@ -100,14 +100,14 @@ def test_the_reading_is_computed(found: variations.Variations) -> None:
 
 
 def test_the_papers_rows_are_all_there_and_their_differences_too() -> None:
-    assert list(variations.PAPER) == [row.name for row in mh.presets.TABLE_3]
-    assert variations.PAPER["C-n2"] == (6.11, 23.7)
-    assert variations.PAPER["base"] == (4.92, 25.8)
+    assert list(variations.PUBLISHED_RESULTS) == [row.name for row in mh.presets.TABLE_3]
+    assert variations.PUBLISHED_RESULTS["C-n2"] == (6.11, 23.7)
+    assert variations.PUBLISHED_RESULTS["base"] == (4.92, 25.8)
 
 
 def test_the_report_of_table_3(found: variations.Variations, store: Store, tmp_path: Path) -> None:
-    page = table3.page(found, store, "manyheads paper table3")
-    table = table3.table(found)
+    page = table3.render_report(found, store, "manyheads paper table3")
+    table = table3.make_table(found)
     write_report(tmp_path, "table3", page, {"table3": table})
     assert "    manyheads paper table3\n\na CPU, 1 threads, 2 runs at a time; torch" in page
     assert "`manyheads" not in page  # which the test of the documents would run
@@ -121,24 +121,24 @@ def test_the_report_of_table_3(found: variations.Variations, store: Store, tmp_p
     )
     rows = (tmp_path / "table3.csv").read_text().splitlines()
     assert rows[0].split(",")[:3] == ["row", "change", "parameters"]
-    assert len(rows) == 1 + len(found.lines)
+    assert len(rows) == 1 + len(found.rows)
 
 
 def test_the_figure_of_table_3_has_every_row(found: variations.Variations) -> None:
-    figure = table3.draw(found)
+    figure = table3.draw_figure(found)
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert names == ["A-h1", "A-h4", "C-d1024", "D-drop0", "E-learned"]
     for axis in figure.axes:  # noughts of both scales are one line
         low, high = axis.get_xlim()
         assert low == -high
-    table3.pyplot().close(figure)
+    table3.import_pyplot().close(figure)
 
 
 # ---- Table 2
 
 
 @pytest.fixture
-def contests(store: Store) -> systems.Contests:
+def contests(store: Store) -> systems.SystemComparison:
     first = [result("transformer", 1, 4.0, 30.0, split="test")]
     others = [
         result("big", 1, 3.5, 33.0, split="test", flops=4e9),
@@ -147,12 +147,14 @@ def contests(store: Store) -> systems.Contests:
     ]
     names = ["transformer", "big", "rnn", "window"]
     trials = [small_trial(store, row=name) for name in names]
-    found = [systems.compare([*first, *others], trials, budget) for budget in (STEPS, Budget(2.5, "s"))]
-    return systems.Contests(found, SCALES["tiny"])
+    found = [
+        systems.compare_systems([*first, *others], trials, budget) for budget in (STEPS, Budget(2.5, "s"))
+    ]
+    return systems.SystemComparison(found, SCALES["tiny"])
 
 
-def test_systems_are_compared_with_the_transformer(contests: systems.Contests) -> None:
-    line = {line.name: line for line in contests.contests[0].lines}
+def test_systems_are_compared_with_the_transformer(contests: systems.SystemComparison) -> None:
+    line = {line.name: line for line in contests.comparisons[0].rows}
     assert line["transformer"].difference is None
     big, rnn, window = (line[name].difference for name in ("big", "rnn", "window"))
     assert big is not None
@@ -164,8 +166,8 @@ def test_systems_are_compared_with_the_transformer(contests: systems.Contests) -
     assert (window.ours, window.paper, window.verdict) == (pytest.approx(0.5), None, None)
 
 
-def test_the_reading_of_table_2_names_what_is_better_and_cheaper(contests: systems.Contests) -> None:
-    told = list(contests.reading())
+def test_the_reading_of_table_2_names_what_is_better_and_cheaper(contests: systems.SystemComparison) -> None:
+    told = list(contests.conclusions())
     assert told[0].startswith("After 100 steps: By BLEU the paper's ordering holds in 2 of 2 rows")
     assert "Order here: big > window > transformer > rnn." in told[0]
     assert told[0].endswith("At least the Transformer's BLEU for no more counted FLOPs: window.")
@@ -179,8 +181,8 @@ def test_seeds_replace_the_bootstrap(store: Store) -> None:
         for seed in (1, 2)
     ]
     trials = [small_trial(store, row=name) for name in ("transformer", "rnn")]
-    found = systems.compare(runs, trials, STEPS)
-    rnn = found.lines[1]
+    found = systems.compare_systems(runs, trials, STEPS)
+    rnn = found.rows[1]
     assert (found.seeds, rnn.bleu) == (2, 21.5)
     assert rnn.difference is not None
     assert rnn.difference.margin == pytest.approx(4.303 * 0.5**0.5)  # two deviations of 0.707, two seeds each
@@ -188,7 +190,7 @@ def test_seeds_replace_the_bootstrap(store: Store) -> None:
 
 def test_of_several_peaks_the_best_by_valid_counts(store: Store) -> None:
     names = ["transformer", "window"]
-    trials = systems.trials_of(names, SCALES["playground"], STEPS, store, seeds=1, multiples=[1, 2])
+    trials = systems.make_trials(names, SCALES["playground"], STEPS, store, seeds=1, multiples=[1, 2])
     assert [trial.row for trial in trials] == ["transformer", "transformer-x2", "window", "window-x2"]
     peak = {trial.row: trial.config.train.learning_rate for trial in trials}
     assert peak["window-x2"] == pytest.approx(2 * peak["window"])
@@ -196,44 +198,44 @@ def test_of_several_peaks_the_best_by_valid_counts(store: Store) -> None:
         result(row, 1, *numbers)
         for row, numbers in zip(peak, ((5, 30), (4, 20), (3, 9), (None, 8)), strict=True)
     ]
-    found = systems.compare(runs, trials, STEPS)
-    assert [(line.name, line.bleu) for line in found.lines] == [("transformer", 20), ("window", 9)]
+    found = systems.compare_systems(runs, trials, STEPS)
+    assert [(line.name, line.bleu) for line in found.rows] == [("transformer", 20), ("window", 9)]
     assert found.peaks == {"transformer": peak["transformer-x2"], "window": peak["window"]}
-    assert (found.tried, len(found.results)) == (2, 4)
+    assert (found.num_peaks, len(found.results)) == (2, 4)
 
 
 def test_peaks_that_are_no_numbers_are_refused() -> None:
-    assert systems.multiples("0.5,1") == [0.5, 1]
+    assert systems.parse_multiples("0.5,1") == [0.5, 1]
     for text in ("", "1,1", "0", "fast", "-1,2", "nan"):
         with pytest.raises(ConfigError, match=r"--peaks is .*such as 0\.5,1,2"):
-            systems.multiples(text)
+            systems.parse_multiples(text)
 
 
-def test_the_report_of_table_2(contests: systems.Contests, store: Store) -> None:
-    page = table2.page(contests, store, "manyheads paper table2")
+def test_the_report_of_table_2(contests: systems.SystemComparison, store: Store) -> None:
+    page = table2.render_report(contests, store, "manyheads paper table2")
     assert "| ByteNet | 23.75 / - | - / - | -3.55 | - | - | - | - | - | - | - |" in page
     assert "| GNMT + RL | 24.6 / 39.92 | 2.300e+19 / 1.400e+20 | -2.7 | rnn | 26 | -4 | holds | 26 |" in page
     assert "| - | - | - | - | window | 30.5 | 0.5 | - |" in page
     assert "transformer 0.001, big 0.001" in page  # the peaks
     assert page.count("### After") == 2
     assert "`manyheads" not in page
-    figure = table2.draw(contests)
+    figure = table2.draw_figure(contests)
     titles = [axis.get_title() for axis in figure.axes]
     assert titles == ["the paper, English to German", "here, 100 steps each", "here, 2.5 seconds each"]
-    table2.pyplot().close(figure)
+    table2.import_pyplot().close(figure)
 
 
 def test_systems_are_of_one_size_and_ask_for_their_own_training(store: Store) -> None:
     scale = SCALES["playground"]
-    names = systems.chosen(None, scale)
+    names = systems.select_systems(None, scale)
     assert names[0] == "transformer"
-    trials = systems.trials_of(names, scale, STEPS, store, seeds=1)
+    trials = systems.make_trials(names, scale, STEPS, store, seeds=1)
     sizes = {one.row: systems.count_parameters(one.config.model)["total"] for one in trials}
     for name, size in sizes.items():
         assert name == "big" or abs(size / sizes["transformer"] - 1) < 0.05, name
     assert sizes["big"] > 2 * sizes["transformer"]
     assert {one.split for one in trials} == {"test"}
-    assert systems.own_training(mh.TrainConfig(clip_norm=1.0, label_smoothing=0.0)) == {
+    assert systems.select_preset_training(mh.TrainConfig(clip_norm=1.0, label_smoothing=0.0)) == {
         "clip": 1.0,
         "label_smoothing": 0.0,
     }
@@ -242,14 +244,14 @@ def test_systems_are_of_one_size_and_ask_for_their_own_training(store: Store) ->
 def test_a_model_is_brought_to_a_size_by_its_inner_width() -> None:
     asked = replace(mh.presets.TINY, layers=1)
     wanted = systems.count_parameters(asked)["total"]
-    assert systems.of_size(replace(asked, d_ff=16), wanted) == asked
-    assert systems.of_size(asked, round(1.04 * wanted)) == asked  # near enough
+    assert systems.match_size(replace(asked, d_ff=16), wanted) == asked
+    assert systems.match_size(asked, round(1.04 * wanted)) == asked  # near enough
 
 
 def test_an_unknown_system_is_named() -> None:
     with pytest.raises(ConfigError, match="unknown system bigg; did you mean big"):
-        systems.chosen("bigg", SCALES["tiny"])
-    assert systems.chosen("big", SCALES["tiny"]) == ["transformer", "big"]
+        systems.select_systems("bigg", SCALES["tiny"])
+    assert systems.select_systems("big", SCALES["tiny"]) == ["transformer", "big"]
 
 
 # ---- processes
@@ -259,20 +261,20 @@ def test_processes_share_cores_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("WORLD_SIZE", "4")
-    assert Machine.asked("cpu", None, None, 3) == Machine("cpu", 3, 0, 2)
-    machine = Machine.asked("cpu", 4, None, 3)
-    assert (machine.threads, machine.together) == (2, 1)
+    assert TrialResources.detect("cpu", None, None, 3) == TrialResources("cpu", 3, 0, 2)
+    machine = TrialResources.detect("cpu", 4, None, 3)
+    assert (machine.threads, machine.jobs_per_gpu) == (2, 1)
     assert machine.environment(0)["OMP_NUM_THREADS"] == "2"
     assert "WORLD_SIZE" not in machine.environment(0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    six = Machine("cuda", 6, 2, 1)
-    assert six.together == 3
+    six = TrialResources("cuda", 6, 2, 1)
+    assert six.jobs_per_gpu == 3
     assert [six.environment(number)["CUDA_VISIBLE_DEVICES"] for number in range(3)] == ["5", "7", "5"]
 
 
 def test_gpus_that_are_not_there_are_refused() -> None:
     with pytest.raises(ConfigError, match="--gpus is 2, but there are 0 here"):
-        Machine.asked("cpu", None, 2, 3)
+        TrialResources.detect("cpu", None, 2, 3)
 
 
 def test_a_process_that_dies_is_told_with_its_log(
@@ -283,7 +285,7 @@ def test_a_process_that_dies_is_told_with_its_log(
     with pytest.raises(
         ManyheadsError, match=r"its process died; .*process-1.log says why.*same command"
     ) as told:
-        carry_out_all(trials, tmp_path, store, Machine("cpu", 1, 0, 1), Progress())
+        run_trials(trials, tmp_path, store, TrialResources("cpu", 1, 0, 1), Progress())
     assert told.value.exit_code == 1
 
 
@@ -302,11 +304,11 @@ def test_trials_are_carried_out_by_processes_and_a_fault_of_one_leaves_the_other
 ) -> None:
     trials = [small_trial(store, "1steps", train_seed=seed) for seed in (1, 2)]
     hopeless = small_trial(store, "1steps", row="short", data_longest=2)
-    machine, notes = Machine("cpu", 1, 0, 1), Notes()
+    machine, notes = TrialResources("cpu", 1, 0, 1), Notes()
     with pytest.raises(ManyheadsError, match="short-seed1: none of 120 pairs has at most 2 tokens") as told:
-        carry_out_all([hopeless, *trials], tmp_path, store, machine, notes)
+        run_trials([hopeless, *trials], tmp_path, store, machine, notes)
     assert told.value.exit_code == 3
-    results = carry_out_all(trials, tmp_path, store, machine, notes)
+    results = run_trials(trials, tmp_path, store, machine, notes)
     assert results is not None
     assert [(one.row, one.seed) for one in results] == [("base", 1), ("base", 2)]
     assert notes.said[-1] == f"{tmp_path}: 2 of 2 runs are done already"
@@ -410,8 +412,8 @@ def test_table_2_that_was_stopped_can_go_on(store: Store, tmp_path: Path) -> Non
 
 def test_trials_of_both_tables_travel_as_json(store: Store) -> None:
     for trials in (
-        variations.trials_of(variations.chosen("big"), SCALES["base"], STEPS, store, 1),
-        systems.trials_of(["transformer"], SCALES["playground"], Budget(3, "s"), store, 1),
+        variations.make_trials(variations.select_rows("big"), SCALES["base"], STEPS, store, 1),
+        systems.make_trials(["transformer"], SCALES["playground"], Budget(3, "s"), store, 1),
     ):
         for trial in trials:
             assert Trial.from_dict(json.loads(json.dumps(trial.to_dict()))) == trial

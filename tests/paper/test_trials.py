@@ -14,15 +14,15 @@ from manyheads.data.batches import Batches
 from manyheads.data.store import Store
 from manyheads.errors import CheckpointError, ConfigError, DataError
 from manyheads.paper import trials
-from manyheads.paper.budget import Budget, asked_for, steps_for, tokens_of
-from manyheads.paper.training_cost import flops_a_token, sustained_rate
-from manyheads.paper.trial_worker import attempt
-from manyheads.paper.trials import Place, Trial, carry_out, check_split, result_of
+from manyheads.paper.budget import Budget, count_steps, count_tokens, parse_budgets
+from manyheads.paper.training_cost import compute_flops_per_token, measure_matmul_rate
+from manyheads.paper.trial_worker import handle_request
+from manyheads.paper.trials import Trial, TrialEnvironment, check_split, load_result, run_trial
 from manyheads.train.flops import training_flops
 from manyheads.train.log import read_log
 from support.little import MODEL, small_store, small_trial
 
-HERE = Place("cpu", rate=1e9, jobs=1, together=1)
+HERE = TrialEnvironment("cpu", flops_per_second=1e9, jobs=1, jobs_per_gpu=1)
 
 
 @pytest.fixture(scope="module")
@@ -57,25 +57,25 @@ def test_what_is_no_budget_is_refused_with_examples(text: str) -> None:
 
 def test_both_means_tokens_and_seconds() -> None:
     tokens, seconds = Budget(100, "tokens"), Budget(5, "s")
-    assert asked_for([], False, 100, 5) == [tokens]
-    assert asked_for([], True, 100, 5) == [tokens, seconds]
-    assert asked_for(["7s"], True, 100, 5) == [Budget(7, "s"), tokens]
-    assert asked_for(["9steps"], True, 100, 5) == [Budget(9, "steps"), seconds]
+    assert parse_budgets([], False, 100, 5) == [tokens]
+    assert parse_budgets([], True, 100, 5) == [tokens, seconds]
+    assert parse_budgets(["7s"], True, 100, 5) == [Budget(7, "s"), tokens]
+    assert parse_budgets(["9steps"], True, 100, 5) == [Budget(9, "steps"), seconds]
     with pytest.raises(ConfigError, match="may be one of each unit"):
-        asked_for(["7s", "9s"], False, 100, 5)
+        parse_budgets(["7s", "9s"], False, 100, 5)
 
 
 def test_tokens_are_so_many_steps_of_known_batches(store: Store) -> None:
     config = small_trial(store).config
-    batches = Batches(store.split("train"), config.data, seed=config.train.seed)
-    count = batches.count(0)
-    drawn = [*(batches.batch(0, index) for index in range(count)), batches.batch(1, 0)]
+    batches = Batches(store.load_split("train"), config.data, seed=config.train.seed)
+    count = batches.count_batches(0)
+    drawn = [*(batches.get_batch(0, index) for index in range(count)), batches.get_batch(1, 0)]
     sizes = [len(one.source.tokens) + len(one.labels.tokens) for one in drawn]
-    assert tokens_of(count + 1, config, store) == sum(sizes)
-    assert steps_for(sum(sizes), config, store) == count + 1
-    assert steps_for(sum(sizes[:3]), config, store) == 3
-    assert steps_for(sum(sizes[:3]) + 1, config, store) == 4
-    assert Budget(sum(sizes[:3]), "tokens").of(config, store).train.steps == 3
+    assert count_tokens(count + 1, config, store) == sum(sizes)
+    assert count_steps(sum(sizes), config, store) == count + 1
+    assert count_steps(sum(sizes[:3]), config, store) == 3
+    assert count_steps(sum(sizes[:3]) + 1, config, store) == 4
+    assert Budget(sum(sizes[:3]), "tokens").apply_to(config, store).train.steps == 3
 
 
 # ---- a trial
@@ -83,16 +83,16 @@ def test_tokens_are_so_many_steps_of_known_batches(store: Store) -> None:
 
 def test_a_trial_leaves_a_run_and_what_was_measured(store: Store, tmp_path: Path) -> None:
     trial = small_trial(store, "5steps")
-    assert result_of(tmp_path, trial, store) is None
-    assert carry_out(trial, tmp_path, HERE)
-    result = result_of(tmp_path, trial, store)
+    assert load_result(tmp_path, trial, store) is None
+    assert run_trial(trial, tmp_path, HERE)
+    result = load_result(tmp_path, trial, store)
     assert result is not None
     assert (result.row, result.seed, result.steps, result.split) == ("base", 1, 5, "valid")
     logged = [line["tokens"] for line in read_log(tmp_path / "base-seed1" / "log.jsonl") if "tokens" in line]
-    assert result.tokens == sum(logged) == tokens_of(5, trial.config, store)
+    assert result.tokens == sum(logged) == count_tokens(5, trial.config, store)
     model = mh.Transformer(mh.Config.load(tmp_path / "base-seed1" / "config.toml").model)
     assert result.parameters == sum(one.numel() for one in model.parameters())
-    assert result.flops_by_time == pytest.approx(result.seconds * 1e9)
+    assert result.flops_from_time == pytest.approx(result.seconds * 1e9)
     assert 1 < result.perplexity < 2 * result.parameters
     assert "tok:13a" in result.bleu.signature
     assert "compounds:split" in result.compound_bleu.signature
@@ -100,21 +100,21 @@ def test_a_trial_leaves_a_run_and_what_was_measured(store: Store, tmp_path: Path
 
 def test_seconds_end_a_run_whatever_its_steps(store: Store, tmp_path: Path) -> None:
     trial = small_trial(store, "0.05s")
-    assert carry_out(trial, tmp_path, replace(HERE, together=2))
-    result = result_of(tmp_path, trial, store)
+    assert run_trial(trial, tmp_path, replace(HERE, jobs_per_gpu=2))
+    result = load_result(tmp_path, trial, store)
     assert result is not None
     assert 0.05 <= result.seconds < 2
-    assert result.tokens == tokens_of(result.steps, trial.config, store)
-    assert result.flops_by_time == pytest.approx(result.seconds * 1e9 / 2)  # half of a GPU
+    assert result.tokens == count_tokens(result.steps, trial.config, store)
+    assert result.flops_from_time == pytest.approx(result.seconds * 1e9 / 2)  # half of a GPU
 
 
 def test_what_is_done_is_not_done_again(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = small_trial(store, "1steps")
-    carry_out(trial, tmp_path, HERE)
+    run_trial(trial, tmp_path, HERE)
     monkeypatch.setattr(trials, "train", lambda *_, **__: pytest.fail("trained again"))
-    assert result_of(tmp_path, trial, store) is not None
+    assert load_result(tmp_path, trial, store) is not None
 
 
 def test_a_run_that_was_interrupted_goes_on_to_the_same_end(
@@ -123,11 +123,11 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_end(
     trial = small_trial(store, "6steps")
     with monkeypatch.context() as patched:
         patched.setattr("manyheads.train.run.stop_asked", lambda: asked_after(3))
-        assert not carry_out(trial, tmp_path / "cut", HERE)
-    assert result_of(tmp_path / "cut", trial, store) is None
+        assert not run_trial(trial, tmp_path / "cut", HERE)
+    assert load_result(tmp_path / "cut", trial, store) is None
     for folder in ("cut", "whole"):
-        assert carry_out(trial, tmp_path / folder, HERE)
-    cut, whole = (result_of(tmp_path / folder, trial, store) for folder in ("cut", "whole"))
+        assert run_trial(trial, tmp_path / folder, HERE)
+    cut, whole = (load_result(tmp_path / folder, trial, store) for folder in ("cut", "whole"))
     assert cut is not None
     assert whole is not None
     assert (cut.perplexity, cut.bleu, cut.steps) == (whole.perplexity, whole.bleu, whole.steps)
@@ -140,50 +140,50 @@ def asked_after(looks: int) -> Iterator[Callable[[], bool]]:
 
 
 def test_other_settings_are_told_and_nothing_is_mixed(store: Store, tmp_path: Path) -> None:
-    carry_out(small_trial(store, "2steps"), tmp_path, HERE)
+    run_trial(small_trial(store, "2steps"), tmp_path, HERE)
     longer = small_trial(store, "3steps", model_d_ff=32)
     with pytest.raises(ConfigError, match=r"model.d_ff was 16, is 32; .*train.steps was 2, is 3.*--out"):
-        result_of(tmp_path, longer, store)
+        load_result(tmp_path, longer, store)
 
 
 def test_a_run_that_was_begun_with_other_settings_is_told_too(store: Store, tmp_path: Path) -> None:
-    carry_out(small_trial(store, "2steps"), tmp_path, HERE)
+    run_trial(small_trial(store, "2steps"), tmp_path, HERE)
     (tmp_path / "base-seed1.json").unlink()
-    assert result_of(tmp_path, small_trial(store, "2steps"), store) is None
+    assert load_result(tmp_path, small_trial(store, "2steps"), store) is None
     with pytest.raises(ConfigError, match=r"base-seed1: was made with .*train.warmup was 2, is 9"):
-        result_of(tmp_path, small_trial(store, "2steps", train_warmup=9), store)
+        load_result(tmp_path, small_trial(store, "2steps", train_warmup=9), store)
 
 
 def test_other_data_are_told(store: Store, tmp_path: Path) -> None:
-    carry_out(small_trial(store, "1steps"), tmp_path, HERE)
+    run_trial(small_trial(store, "1steps"), tmp_path, HERE)
     others = small_store(tmp_path / "others", seed=2)
     with pytest.raises(ConfigError, match="other data"):
-        result_of(tmp_path, small_trial(others, "1steps"), others)
+        load_result(tmp_path, small_trial(others, "1steps"), others)
 
 
 def test_data_that_were_moved_are_the_same(store: Store, tmp_path: Path) -> None:
-    carry_out(small_trial(store, "1steps"), tmp_path, HERE)
+    run_trial(small_trial(store, "1steps"), tmp_path, HERE)
     moved = tmp_path / "moved"
     moved.symlink_to(store.folder.resolve())
     again = Store.open(moved)
-    assert result_of(tmp_path, small_trial(again, "1steps"), again) is not None
+    assert load_result(tmp_path, small_trial(again, "1steps"), again) is not None
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"settings": {}, "result": {"row": "base"}}', "[1]"])
 def test_a_file_that_is_no_result_is_not_taken_for_one(store: Store, tmp_path: Path, text: str) -> None:
     (tmp_path / "base-seed1.json").write_text(text)
     with pytest.raises(CheckpointError, match="not a result of ours"):
-        result_of(tmp_path, small_trial(store), store)
+        load_result(tmp_path, small_trial(store), store)
 
 
 def test_a_result_of_a_version_with_fewer_keys_still_counts(store: Store, tmp_path: Path) -> None:
     trial = small_trial(store, "1steps")
-    carry_out(trial, tmp_path, HERE)
+    run_trial(trial, tmp_path, HERE)
     path = tmp_path / "base-seed1.json"
     told = json.loads(path.read_text())
     del told["settings"]["model.activation"]  # which has its default
     path.write_text(json.dumps(told))
-    assert result_of(tmp_path, trial, store) is not None
+    assert load_result(tmp_path, trial, store) is not None
 
 
 def test_a_trial_travels_as_json(store: Store) -> None:
@@ -202,7 +202,7 @@ def test_a_fault_that_a_user_can_mend_is_answered_by_the_worker(
 ) -> None:
     trial = small_trial(store, "1steps", data_longest=2)
     place = {"device": "cpu", "rate": 1.0, "jobs": 1, "together": 1}
-    answer = attempt({"trial": trial.to_dict(), "folder": str(tmp_path), "place": place})
+    answer = handle_request({"trial": trial.to_dict(), "folder": str(tmp_path), "place": place})
     assert answer["outcome"] == "failed"
     assert "none of 120 pairs has at most 2 tokens" in answer["message"]
     assert answer["code"] == 3
@@ -213,11 +213,11 @@ def test_a_fault_that_a_user_can_mend_is_answered_by_the_worker(
 
 
 def test_flops_of_a_token_are_the_mean_over_the_training_pairs(store: Store) -> None:
-    split = store.split("train")
+    split = store.load_split("train")
     pairs = [(len(split.source[n]), len(split.target[n])) for n in range(len(split))]
     each = [training_flops(MODEL, np.array([source]), np.array([target])) for source, target in pairs]
-    assert flops_a_token(MODEL, store) == pytest.approx(sum(each) / sum(map(sum, pairs)))
+    assert compute_flops_per_token(MODEL, store) == pytest.approx(sum(each) / sum(map(sum, pairs)))
 
 
 def test_the_rate_of_a_device_is_that_of_its_products() -> None:
-    assert 1e8 < sustained_rate("cpu", 1) < 1e13
+    assert 1e8 < measure_matmul_rate("cpu", 1) < 1e13

@@ -15,25 +15,28 @@ from starlette.testclient import TestClient
 import manyheads as mh
 from manyheads import checkpoint
 from manyheads.config import SubwordConfig
-from manyheads.serve.app import application
-from manyheads.serve.limits import Limits
-from manyheads.serve.middleware import Doors
-from manyheads.serve.server import listening_server
-from manyheads.text.subwords import SubwordPair, Subwords
+from manyheads.serve.app import create_app
+from manyheads.serve.limits import ServerLimits
+from manyheads.serve.middleware import AllowedHosts
+from manyheads.serve.server import create_server
+from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from support.draw import randomize_weights
 from support.scripted import ScriptedTranslator, serve_scripted
 
-Asking = Callable[..., AbstractContextManager[TestClient]]
-Listening = Callable[..., AbstractContextManager[int]]
+CreateClient = Callable[..., AbstractContextManager[TestClient]]
+StartServer = Callable[..., AbstractContextManager[int]]
 
 
 @pytest.fixture(scope="session")
-def asking() -> Asking:
+def asking() -> CreateClient:
     @contextmanager
     def ask(
-        *translators: ScriptedTranslator, limits: Limits | None = None, doors: Doors | None = None, **how: Any
+        *translators: ScriptedTranslator,
+        limits: ServerLimits | None = None,
+        doors: AllowedHosts | None = None,
+        **how: Any,
     ) -> Any:
-        app = application(serve_scripted(*(translators or (ScriptedTranslator(),))), limits, doors, **how)
+        app = create_app(serve_scripted(*(translators or (ScriptedTranslator(),))), limits, doors, **how)
         with TestClient(app, base_url="http://localhost") as client:
             yield client
 
@@ -41,19 +44,21 @@ def asking() -> Asking:
 
 
 @pytest.fixture(scope="module")
-def client(asking: Asking) -> Iterator[TestClient]:
+def client(asking: CreateClient) -> Iterator[TestClient]:
     with asking() as found:
         yield found
 
 
 @pytest.fixture
-def listening() -> Listening:
+def listening() -> StartServer:
     """A server on a port, in a thread: the whole of it, as `manyheads serve` runs it."""
 
     @contextmanager
-    def listen(*translators: ScriptedTranslator, limits: Limits | None = None, **how: Any) -> Iterator[int]:
-        app = application(serve_scripted(*(translators or (ScriptedTranslator(),))), limits, **how)
-        server = listening_server(app)
+    def listen(
+        *translators: ScriptedTranslator, limits: ServerLimits | None = None, **how: Any
+    ) -> Iterator[int]:
+        app = create_app(serve_scripted(*(translators or (ScriptedTranslator(),))), limits, **how)
+        server = create_server(app)
         place = socket.create_server(("127.0.0.1", 0))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [place]})
         thread.start()
@@ -75,9 +80,9 @@ def listening() -> Listening:
 TEXTS = ["나는 오늘 집에 간다.", "I go home today.", "We read a book at school."] * 20
 
 
-def small(folder: Path, seed: int, *, speaks: bool) -> mh.Translator:
+def make_translator(folder: Path, seed: int, *, speaks: bool) -> mh.Translator:
     """It says bytes, or, where it speaks, pieces of words."""
-    subwords = Subwords.train(TEXTS, SubwordConfig(vocab_size=320))
+    subwords = SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=320))
     config = mh.Config(
         model=mh.ModelConfig(vocab_size=320, layers=2, d_model=16, d_ff=32, heads=2),
         data=mh.DataConfig(max_length=40),
@@ -98,9 +103,9 @@ def small(folder: Path, seed: int, *, speaks: bool) -> mh.Translator:
 
 @pytest.fixture(scope="session")
 def translator(tmp_path_factory: pytest.TempPathFactory) -> mh.Translator:
-    return small(tmp_path_factory.mktemp("served") / "model", 0, speaks=False)
+    return make_translator(tmp_path_factory.mktemp("served") / "model", 0, speaks=False)
 
 
 @pytest.fixture(scope="session")
 def speaker(tmp_path_factory: pytest.TempPathFactory) -> mh.Translator:
-    return small(tmp_path_factory.mktemp("served") / "model", 1, speaks=True)
+    return make_translator(tmp_path_factory.mktemp("served") / "model", 1, speaks=True)

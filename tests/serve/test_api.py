@@ -11,10 +11,10 @@ from starlette.testclient import TestClient
 
 import manyheads as mh
 from manyheads import checkpoint
-from manyheads.serve.app import application
-from manyheads.serve.limits import Limits
-from manyheads.serve.middleware import Doors
-from manyheads.serve.worker import named
+from manyheads.serve.app import create_app
+from manyheads.serve.limits import ServerLimits
+from manyheads.serve.middleware import AllowedHosts
+from manyheads.serve.worker import name_models
 from support.scripted import ScriptedTranslator
 
 ASKED = {"q": "one two three", "source": "en", "target": "ko"}
@@ -315,7 +315,7 @@ def test_logs_hold_no_text_unless_they_are_asked_to(asking: Any, caplog: pytest.
     ],
 )
 def test_only_who_may_ask_is_answered(asking: Any, headers: dict[str, str], status: int) -> None:
-    with asking(doors=Doors.of("127.0.0.1", ["example.org"], ["https://friend.org"])) as client:
+    with asking(doors=AllowedHosts.for_host("127.0.0.1", ["example.org"], ["https://friend.org"])) as client:
         answer = client.get("/health", headers=headers)
         assert answer.status_code == status
         assert answer.headers.get("access-control-allow-origin") in (
@@ -338,17 +338,17 @@ def test_only_who_may_ask_is_answered(asking: Any, headers: dict[str, str], stat
     ],
 )
 def test_an_allowed_origin_is_as_browsers_write_it(said: str, origin: str) -> None:
-    assert Doors.of("127.0.0.1", [], [said]).origins == {origin}
+    assert AllowedHosts.for_host("127.0.0.1", [], [said]).origins == {origin}
 
 
 @pytest.mark.parametrize("origin", ["*", "null", "friend.org", "https://a/b", "https://a@b", "https://", ""])
 def test_an_origin_that_is_none_is_refused_at_the_start(origin: str) -> None:
     with pytest.raises(mh.ConfigError, match=r"--allow-origin is .* such as https://example\.org"):
-        Doors.of("127.0.0.1", [], [origin])
+        AllowedHosts.for_host("127.0.0.1", [], [origin])
 
 
 def test_bound_to_everything_it_is_called_by_address_but_not_by_any_name(asking: Any) -> None:
-    with asking(doors=Doors.of("0.0.0.0")) as client:
+    with asking(doors=AllowedHosts.for_host("0.0.0.0")) as client:
         assert client.get("/health", headers={"host": "10.0.0.1:5000"}).status_code == 200
         assert client.get("/health", headers={"host": "evil.org"}).status_code == 403
 
@@ -368,8 +368,8 @@ def test_the_page_is_served_under_a_strict_policy(client: TestClient) -> None:
 
 @pytest.fixture(scope="module")
 def modeled(translator: mh.Translator) -> Any:
-    limits = Limits(numbers=20_000)
-    with TestClient(application(named([translator]), limits), base_url="http://localhost") as client:
+    limits = ServerLimits(max_numbers=20_000)
+    with TestClient(create_app(name_models([translator]), limits), base_url="http://localhost") as client:
         yield client
 
 
@@ -474,7 +474,7 @@ def test_ctranslate2_serves_the_same(translator: mh.Translator, tmp_path: Path, 
     checkpoint.save(folder, weights, translator.subwords, config, step=1, languages=languages)
     other = mh.load(folder, engine="ctranslate2")
     asked = {"q": ["I go home.", "<b>We</b> read."], "source": "en", "target": "ko", "format": "html"}
-    with TestClient(application(named([other])), base_url="http://localhost") as client:
+    with TestClient(create_app(name_models([other])), base_url="http://localhost") as client:
         answer = client.post("/translate", json=asked).json()["translatedText"]
         assert answer[1].startswith("<b>")
         assert client.post("/score", json={**asked, "translation": ["a", "b"]}).status_code == 200

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.serve.html import Document
+from manyheads.serve.html import HtmlDocument
 from manyheads.translator import Translation
 
 
@@ -26,8 +26,8 @@ def mirrored(text: str) -> Translation:
 
 
 def translated(page: str, whole: bool = True) -> str:
-    document = Document(page, whole)
-    return document.filled([mirrored(text) for text in document.texts])
+    document = HtmlDocument(page, whole)
+    return document.render([mirrored(text) for text in document.texts])
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_tags_are_put_around_what_came_of_their_words(page: str, expected: str) 
 
 
 def test_of_words_that_two_tags_claim_the_second_takes_what_is_left() -> None:
-    document = Document("<i>a b d e</i> <b>c f</b> g")
+    document = HtmlDocument("<i>a b d e</i> <b>c f</b> g")
     source, target = "abdecfg", "abcdegf"
     found = Translation(
         " ".join(source),
@@ -98,7 +98,7 @@ def test_of_words_that_two_tags_claim_the_second_takes_what_is_left() -> None:
         tokens=[f"\u2581{word}" for word in target],
         alignment=[(source.index(word), number) for number, word in enumerate(target)],
     )
-    assert document.filled([found]) == "<i>a b c d e</i> g <b>f</b>"
+    assert document.render([found]) == "<i>a b c d e</i> g <b>f</b>"
 
 
 def test_without_an_alignment_the_text_between_two_tags_is_by_itself() -> None:

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from manyheads.errors import ConfigError, RequestError
-from manyheads.serve.limits import Limits
-from manyheads.serve.server import bound
+from manyheads.serve.limits import ServerLimits
+from manyheads.serve.server import bind_socket
 from support.listening_process import start_server
 from support.scripted import ScriptedTranslator
 
@@ -76,7 +76,7 @@ def wait_for_metric(port: int, line: str) -> None:
 
 def test_a_full_queue_is_503_with_retry_after_at_once(listening: Any) -> None:
     translator = ScriptedTranslator(release=threading.Event())
-    with listening(translator, limits=Limits(queue=2)) as port, ThreadPoolExecutor(3) as clients:
+    with listening(translator, limits=ServerLimits(queue_size=2)) as port, ThreadPoolExecutor(3) as clients:
         accepted = [clients.submit(ask, port)]
         assert translator.started.wait(5)
         accepted += [clients.submit(ask, port) for _ in range(2)]
@@ -93,7 +93,7 @@ def test_a_full_queue_is_503_with_retry_after_at_once(listening: Any) -> None:
 
 def test_a_client_that_leaves_frees_its_place(listening: Any) -> None:
     translator = ScriptedTranslator(release=threading.Event())
-    with listening(translator, limits=Limits(queue=1)) as port, ThreadPoolExecutor(3) as clients:
+    with listening(translator, limits=ServerLimits(queue_size=1)) as port, ThreadPoolExecutor(3) as clients:
         first = clients.submit(ask, port)
         assert translator.started.wait(5)
         leaving = socket.create_connection(("127.0.0.1", port))
@@ -111,7 +111,7 @@ def test_a_client_that_leaves_frees_its_place(listening: Any) -> None:
 
 def test_a_request_has_a_deadline(listening: Any) -> None:
     translator = ScriptedTranslator(release=threading.Event())
-    with listening(translator, limits=Limits(deadline=0.3)) as port:
+    with listening(translator, limits=ServerLimits(request_timeout=0.3)) as port:
         start = time.monotonic()
         status, answer, headers = ask(port)
         translator.release.set()  # type: ignore[union-attr]
@@ -146,7 +146,7 @@ def test_a_body_without_end_is_refused_as_soon_as_it_is_too_large(listening: Any
 
 @pytest.mark.parametrize("begin", [b"", b"POST /trans", HEAD, HEAD + b"Content-Length: 100\r\n\r\n{"])
 def test_a_slow_sender_is_not_waited_for(listening: Any, begin: bytes) -> None:
-    with listening(limits=Limits(patience=0.4)) as port:
+    with listening(limits=ServerLimits(client_timeout=0.4)) as port:
         start = time.monotonic()
         with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
             connection.sendall(begin)
@@ -169,7 +169,7 @@ def dribble(connection: socket.socket, some: bool) -> None:
 def test_a_client_that_does_not_take_its_answer_is_not_waited_for(listening: Any) -> None:
     text = json.dumps({"q": ["word " * 1900], "source": "en", "target": "ko", "alternatives": 8}).encode()
     request = HEAD + f"Content-Length: {len(text)}\r\n\r\n".encode() + text
-    with listening(limits=Limits(patience=0.4)) as port:
+    with listening(limits=ServerLimits(client_timeout=0.4)) as port:
         with socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
             connection.connect(("127.0.0.1", port))
@@ -239,7 +239,7 @@ def test_a_port_that_is_taken_is_told_with_the_remedy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(RequestError, match=f"cannot listen on 127.0.0.1:{port} .*choose another --host"):
-            bound("127.0.0.1", port)
+            bind_socket("127.0.0.1", port)
 
 
 def test_a_limit_that_makes_no_sense_is_refused() -> None:
@@ -254,7 +254,7 @@ def test_a_limit_that_makes_no_sense_is_refused() -> None:
 def test_a_limit_that_is_not_finite_is_refused(value: str) -> None:
     for limit in ("deadline", "patience"):
         with pytest.raises(ConfigError, match=f"the server's limit {limit} is {value}, but must be finite"):
-            Limits(**{limit: float(value)})
+            ServerLimits(**{limit: float(value)})
 
 
 def test_an_empty_key_is_not_taken_for_none(monkeypatch: pytest.MonkeyPatch) -> None:

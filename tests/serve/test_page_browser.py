@@ -11,11 +11,11 @@ import pytest
 from test_page_paths import write_log
 
 import manyheads as mh
-from manyheads.look.attention_data import in_words
-from manyheads.look.attention_data import stacked as maps_of
-from manyheads.look.forward_walk import walked
-from manyheads.serve.limits import Limits
-from manyheads.serve.word_alignment import Words
+from manyheads.look.attention_data import merge_into_words
+from manyheads.look.attention_data import stack_maps as maps_of
+from manyheads.look.forward_walk import walk_layer
+from manyheads.serve.limits import ServerLimits
+from manyheads.serve.word_alignment import WordAlignment
 from support.scripted import ScriptedTranslator
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -292,7 +292,7 @@ def test_nothing_that_a_text_holds_can_act(visit: Open, listening: Any) -> None:
 def test_confidence_is_the_models_and_shown_by_more_than_color(
     visit: Open, listening: Any, speaker: mh.Translator
 ) -> None:
-    words = Words.of(speaker.translate(SOURCE, beam=4, nbest=4, alignment=True))
+    words = WordAlignment.from_translation(speaker.translate(SOURCE, beam=4, nbest=4, alignment=True))
     with listening(speaker) as port:
         page = visit(port)
         type_in(page, SOURCE)
@@ -301,7 +301,7 @@ def test_confidence_is_the_models_and_shown_by_more_than_color(
         for place in range(shown.count()):
             word = shown.nth(place)
             number = int(word.get_attribute("data-word"))
-            chance = words.chances[number]
+            chance = words.probabilities[number]
             assert chance is not None
             assert float(word.get_attribute("data-chance")) == pytest.approx(chance, rel=1e-3)
             level = "sure" if chance >= 0.8 else "fair" if chance >= 0.5 else "unsure"
@@ -322,7 +322,7 @@ def test_confidence_is_the_models_and_shown_by_more_than_color(
 def test_a_word_under_the_pointer_or_the_focus_shows_what_it_came_from(
     visit: Open, listening: Any, speaker: mh.Translator
 ) -> None:
-    words = Words.of(speaker.translate(SOURCE, beam=4, nbest=4, alignment=True))
+    words = WordAlignment.from_translation(speaker.translate(SOURCE, beam=4, nbest=4, alignment=True))
     marked = "spans => spans.map(one => Number(one.dataset.word))"
     with listening(speaker) as port:
         page = visit(port)
@@ -370,7 +370,7 @@ def test_the_attention_view_shows_the_translation_and_the_models_numbers(
         page.click(".numbers summary")
         page.wait_for_selector(".numbers td")
         found = page.eval_on_selector_all(".numbers td", "cells => cells.map(one => Number(one.textContent))")
-        ours = in_words(maps_of(attention, "cross"), attention, "cross")[-1, 0].flatten()
+        ours = merge_into_words(maps_of(attention, "cross"), attention, "cross")[-1, 0].flatten()
         assert found == pytest.approx(ours.tolist(), abs=1e-4)
 
 
@@ -395,7 +395,7 @@ def test_of_several_sentences_the_first_is_looked_at(
 def test_what_cannot_be_looked_into_is_said_in_the_pages_language(
     visit: Open, listening: Any, speaker: mh.Translator
 ) -> None:
-    with listening(speaker, limits=Limits(numbers=2000)) as port:
+    with listening(speaker, limits=ServerLimits(max_numbers=2000)) as port:
         page = visit(port, locale="ko-KR")
         type_in(page, SOURCE)
         for view in ("attention", "walk"):
@@ -447,7 +447,7 @@ def test_the_walk_shows_the_models_numbers_shapes_and_formulas(
             arg=[SOURCE, '[data-step="self.input"]'],
         )
         page.wait_for_timeout(300)
-        ours = walked(speaker, SOURCE, stack=stack, layer=1)
+        ours = walk_layer(speaker, SOURCE, stack=stack, layer=1)
         found = page.eval_on_selector_all(".walk .step", read)
         expected = [f"{one['part']}.{one['name']}" for one in ours["steps"]]
         assert [name for name, *_ in found][: len(expected)] == expected
@@ -467,7 +467,7 @@ def test_the_walk_shows_the_models_numbers_shapes_and_formulas(
         more = page.locator('[data-step="feed_forward.hidden"] .more')
         more.click()
         page.wait_for_selector('[data-step="feed_forward.hidden"] [aria-expanded="true"]')
-        whole = walked(speaker, SOURCE, stack=stack, layer=1, width=1000)
+        whole = walk_layer(speaker, SOURCE, stack=stack, layer=1, width=1000)
         wide = next(
             rows for name, _, _, rows in page.eval_on_selector_all(".walk .step", read) if "hidden" in name
         )

@@ -10,13 +10,13 @@ from starlette.testclient import TestClient
 
 import manyheads as mh
 from manyheads.errors import RequestError
-from manyheads.look.attention_data import described
-from manyheads.look.forward_walk import walked
-from manyheads.serve.app import application
-from manyheads.serve.limits import Limits
-from manyheads.serve.training import MOST_POINTS, Runs
-from manyheads.serve.word_alignment import Words
-from manyheads.serve.worker import named
+from manyheads.look.attention_data import build_attention_data
+from manyheads.look.forward_walk import walk_layer
+from manyheads.serve.app import create_app
+from manyheads.serve.limits import ServerLimits
+from manyheads.serve.training import MAX_POINTS, TrainingRuns
+from manyheads.serve.word_alignment import WordAlignment
+from manyheads.serve.worker import name_models
 from manyheads.translator import Translation
 
 ASKED = {"q": "I go home.", "translation": "집에 간다.", "source": "en", "target": "ko"}
@@ -24,8 +24,8 @@ ASKED = {"q": "I go home.", "translation": "집에 간다.", "source": "en", "ta
 
 @pytest.fixture(scope="module")
 def modeled(translator: mh.Translator) -> Any:
-    limits = Limits(numbers=40_000)
-    with TestClient(application(named([translator]), limits), base_url="http://localhost") as client:
+    limits = ServerLimits(max_numbers=40_000)
+    with TestClient(create_app(name_models([translator]), limits), base_url="http://localhost") as client:
         yield client
 
 
@@ -38,12 +38,14 @@ def test_words_have_the_chance_of_all_their_tokens_and_the_words_they_came_from(
         token_scores=[math.log(0.5), math.log(0.8), math.log(0.9), -0.1],
         alignment=[(2, 0), (3, 1), (0, 2), (4, 3)],
     )
-    words = Words.of(found)
+    words = WordAlignment.from_translation(found)
     assert (words.source, words.target) == (["I", "go", "home", "."], ["집에", "간다", "."])
-    assert words.chances == pytest.approx([0.4, 0.9, math.exp(-0.1)])
+    assert words.probabilities == pytest.approx([0.4, 0.9, math.exp(-0.1)])
     assert words.sources == [[2], [0], [3]]
-    assert Words.of(Translation("a", "b", tokens=["▁b"])).chances == [None], "no scores were given"
-    assert Words.of(Translation("", "")).told() == {"sourceWords": [], "words": []}
+    assert WordAlignment.from_translation(Translation("a", "b", tokens=["▁b"])).probabilities == [None], (
+        "no scores were given"
+    )
+    assert WordAlignment.from_translation(Translation("", "")).to_json() == {"sourceWords": [], "words": []}
 
 
 def test_details_tell_the_words(modeled: TestClient, translator: mh.Translator) -> None:
@@ -58,7 +60,7 @@ def test_details_tell_the_words(modeled: TestClient, translator: mh.Translator) 
 
 def test_look_answers_what_the_attention_page_shows(modeled: TestClient, translator: mh.Translator) -> None:
     answer = modeled.post("/look", json=ASKED)
-    ours = described(
+    ours = build_attention_data(
         translator.attention(ASKED["q"], ASKED["translation"]), source=ASKED["q"], target="집에 간다."
     )
     assert answer.json() == json.loads(json.dumps(ours))
@@ -76,7 +78,7 @@ def test_too_long_a_sentence_is_told_by_kind_and_with_advice_that_helps(
     sides = (translator.subwords.source, ASKED["q"]), (translator.subwords.target, ASKED["translation"])
     tokens = max(len(subwords.encode(text)) for subwords, text in sides) + 1
     few = 100 if path == "/walk" else 3 * 2 * tokens**2  # one layer of two, with two heads
-    with asking(translator, limits=Limits(numbers=few)) as client:
+    with asking(translator, limits=ServerLimits(max_numbers=few)) as client:
         answer = client.post(path, json=ASKED)
     assert answer.status_code == 400
     assert answer.json()["kind"] == "too_long"
@@ -91,8 +93,8 @@ def test_details_have_the_sentences_that_are_translated_one_by_one(modeled: Test
 
 def test_walk_answers_the_models_numbers(modeled: TestClient, translator: mh.Translator) -> None:
     answer = modeled.post("/walk", json={**ASKED, "stack": "decoder", "layer": 1, "width": 5})
-    ours = walked(translator, ASKED["q"], ASKED["translation"], stack="decoder", layer=1, width=5)
-    pieces = [translator.subwords.target.piece(one) for one in range(5)]
+    ours = walk_layer(translator, ASKED["q"], ASKED["translation"], stack="decoder", layer=1, width=5)
+    pieces = [translator.subwords.target.id_to_piece(one) for one in range(5)]
     assert answer.json() == {**json.loads(json.dumps(ours)), "vocabulary": pieces}
     assert modeled.post("/walk", params=ASKED).json()["stack"] == "encoder"
 
@@ -166,14 +168,14 @@ def test_without_a_run_there_are_no_curves_and_a_key_is_asked_for(asking: Any, t
     with asking(api_key="k") as client:
         assert client.get("/training").status_code == 403
     with pytest.raises(RequestError, match=r"is no run, for it has no log\.jsonl"):
-        Runs([tmp_path])
+        TrainingRuns([tmp_path])
 
 
 def test_long_logs_are_thinned_and_keep_their_end(asking: Any, tmp_path: Path) -> None:
     lines = [{"kind": "train", "step": n, "loss": 1.0} for n in range(1, 2502)]
     with asking(runs=[write_log(tmp_path / "run", lines)]) as client:
         steps = [one["step"] for one in client.get("/training").json()[0]["train"]]
-    assert len(steps) <= MOST_POINTS
+    assert len(steps) <= MAX_POINTS
     assert (steps[-1], steps[-1] - steps[-2]) == (2501, 3)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 import manyheads as mh
-from manyheads.look.attention_data import described
+from manyheads.look.attention_data import build_attention_data
 
 MARKUP_TOKENS = [
     "</script><img src=x onerror=alert(1)>",
@@ -29,7 +29,8 @@ def with_markup_tokens(attention: mh.Attention) -> mh.Attention:
     source = [MARKUP_TOKENS[n % len(MARKUP_TOKENS)] for n in range(count)]
     target = [MARKUP_TOKENS[-1 - n % len(MARKUP_TOKENS)] for n in range(len(attention.target_tokens) - 1)]
     candidates = [
-        [(one, value) for one, (_, value) in zip(MARKUP_TOKENS, step, strict=False)] for step in attention.candidates
+        [(one, value) for one, (_, value) in zip(MARKUP_TOKENS, step, strict=False)]
+        for step in attention.candidates
     ]
     return replace(
         attention, source_tokens=[*source, "</s>"], target_tokens=[*target, "</s>"], candidates=candidates
@@ -47,4 +48,6 @@ def random_attention_data(layers: int = 24, heads: int = 16, length: int = 100) 
 
     tokens = [*(f"▁w{n}" for n in range(length - 1)), "</s>"]
     trace = mh.Trace(kind(False), kind(True), kind(False))
-    return described(mh.Attention(tokens, tokens, trace, languages={"source": "en", "target": "ko"}))
+    return build_attention_data(
+        mh.Attention(tokens, tokens, trace, languages={"source": "en", "target": "ko"})
+    )

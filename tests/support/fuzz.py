@@ -36,7 +36,10 @@ def make_inserter(*inserts: bytes) -> Corruption:
 
 
 CORRUPTIONS: list[tuple[str, Corruption]] = [
-    (corpus.INVALID_UTF8, make_inserter(b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xe2\x82", b"\xf5\x80\x80\x80")),
+    (
+        corpus.INVALID_UTF8,
+        make_inserter(b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xe2\x82", b"\xf5\x80\x80\x80"),
+    ),
     ("NUL", make_inserter(b"\x00")),
     ("byte order mark inside a line", make_inserter(b"\xef\xbb\xbf")),
     ("carriage return inside a line", make_inserter(b"\r", b"\rx\r")),
@@ -51,7 +54,9 @@ CORRUPTIONS: list[tuple[str, Corruption]] = [
 ]
 
 
-def write_corrupt_text(folder: Path, lines: int, corrupt_fraction: float, seed: int, max_long_lines: int = 20) -> CorruptCorpus:
+def write_corrupt_text(
+    folder: Path, lines: int, corrupt_fraction: float, seed: int, max_long_lines: int = 20
+) -> CorruptCorpus:
     """Two files, the second some lines longer; at most `longest` lines are of a megabyte."""
     chance = random.Random(seed)
     made = CorruptCorpus((f"{folder}/fuzzed.en", f"{folder}/fuzzed.ko"))

@@ -15,7 +15,7 @@ MODEL = mh.ModelConfig(layers=1, d_model=16, d_ff=16, heads=2, dropout=0.0)
 
 
 def small_store(folder: Path, seed: int = 1) -> Store:
-    corpus = playground.corpus(
+    corpus = playground.generate_corpus(
         "en-de", train=120, valid=6, test=5, seed=seed, constructions=["tense"], words=4
     )
     write_corpus(folder, "en-de", corpus)
@@ -31,4 +31,4 @@ def small_trial(store: Store, budget: str = "4steps", row: str = "base", **keys:
         decoding=mh.DecodingConfig(beam=2, max_extra_length=2),
     )
     changed = config.override(f"{key.replace('_', '.', 1)}={value}" for key, value in keys.items())
-    return Trial(row, replace(Budget.parse(budget).of(changed, store)), "valid")
+    return Trial(row, replace(Budget.parse(budget).apply_to(changed, store)), "valid")

@@ -7,7 +7,7 @@ from typing import Any
 
 from manyheads.config import DecodingConfig
 from manyheads.errors import RequestError
-from manyheads.serve.worker import Served, named
+from manyheads.serve.worker import ServedModel, name_models
 from manyheads.translator import Translation
 
 
@@ -82,5 +82,5 @@ def reverse_words(text: str) -> str:
     return " ".join(reversed(text.split(" ")))
 
 
-def serve_scripted(*translators: ScriptedTranslator) -> list[Served]:
-    return named(translators)  # type: ignore[arg-type]
+def serve_scripted(*translators: ScriptedTranslator) -> list[ServedModel]:
+    return name_models(translators)  # type: ignore[arg-type]

@@ -7,14 +7,14 @@ import torch
 import manyheads as mh
 from manyheads import checkpoint
 from manyheads.config import SubwordConfig
-from manyheads.text.subwords import SubwordPair, Subwords
+from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from support.draw import randomize_weights
 
 TEXTS = ["나는 오늘 집에 간다.", "I go home today.", "We read a book at school."] * 20
 
 
 def save_untrained_model(folder: Path) -> Path:
-    subwords = Subwords.train(TEXTS, SubwordConfig(vocab_size=320))
+    subwords = SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=320))
     config = mh.Config(
         model=mh.ModelConfig(vocab_size=320, layers=2, d_model=16, d_ff=32, heads=2),
         data=mh.DataConfig(max_length=40),

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import manyheads as mh
 from manyheads.config import CleanConfig, CorpusConfig
 from manyheads.text import clean
-from manyheads.text.clean import Cleaner, Seen, frequent_placeholders, pair_key, placeholders
-from manyheads.text.languages import check_language, letters_of, split_pair
+from manyheads.text.clean import Cleaner, SeenKeys, find_frequent_placeholders, find_placeholders, hash_pair
+from manyheads.text.languages import check_language, get_script_pattern, split_language_pair
 
 ENGLISH_KOREAN = CorpusConfig(source="en", target="ko")
 OFF = CleanConfig(
@@ -32,7 +32,7 @@ GOOD = ("I go home.", "나는 집에 간다.")
 
 
 def fault(config: CleanConfig, source: str, target: str, held_out: Iterable[str] = ()) -> str | None:
-    found = Cleaner(config, ENGLISH_KOREAN, dict.fromkeys(held_out, "test")).fault(source, target)
+    found = Cleaner(config, ENGLISH_KOREAN, dict.fromkeys(held_out, "test")).find_rejection(source, target)
     return found[0] if found else None
 
 
@@ -40,18 +40,18 @@ def test_decomposed_hangul_is_composed_and_counted() -> None:
     cleaner = Cleaner(CleanConfig(), ENGLISH_KOREAN)
     decomposed = unicodedata.normalize("NFD", "나는 집에 간다.")
     assert len(decomposed) > len("나는 집에 간다.")
-    assert cleaner.mend(decomposed) == "나는 집에 간다."
-    assert cleaner.mend("이미 좋다.") == "이미 좋다."
-    assert cleaner.mended == {"Unicode NFC": 1}
-    assert Cleaner(OFF, ENGLISH_KOREAN).mend(decomposed) == decomposed
+    assert cleaner.normalize(decomposed) == "나는 집에 간다."
+    assert cleaner.normalize("이미 좋다.") == "이미 좋다."
+    assert cleaner.normalized == {"Unicode NFC": 1}
+    assert Cleaner(OFF, ENGLISH_KOREAN).normalize(decomposed) == decomposed
 
 
 def test_runs_of_white_space_become_one_space() -> None:
     cleaner = Cleaner(CleanConfig(), ENGLISH_KOREAN)
-    assert cleaner.mend("  a\u00a0\u3000b\t c  ") == "a b c"
-    assert cleaner.mend("a b c") == "a b c"
-    assert cleaner.mended == {"white space": 1}
-    assert Cleaner(OFF, ENGLISH_KOREAN).mend(" a  b ") == " a  b "
+    assert cleaner.normalize("  a\u00a0\u3000b\t c  ") == "a b c"
+    assert cleaner.normalize("a b c") == "a b c"
+    assert cleaner.normalized == {"white space": 1}
+    assert Cleaner(OFF, ENGLISH_KOREAN).normalize(" a  b ") == " a  b "
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_runs_of_white_space_become_one_space() -> None:
         ({"script": True}, "나는 집에 간다.", "나는 집에 간다.", clean.WRONG_SCRIPT),
         ({"longest": 10}, "12345678901", "일", clean.TOO_LONG_SIDE),
         ({"longest": 10}, "one", "일이삼사", clean.TOO_LONG_SIDE),
-        ({"ratio": 4.0}, "a" * 61, "", clean.RATIO),
-        ({"ratio": 4.0}, "", "가" * 21, clean.RATIO),
+        ({"ratio": 4.0}, "a" * 61, "", clean.LENGTH_RATIO),
+        ({"ratio": 4.0}, "", "가" * 21, clean.LENGTH_RATIO),
         ({"identical": True}, "same", "same", clean.IDENTICAL),
     ],
 )
@@ -125,15 +125,15 @@ def test_the_defaults_keep_a_good_pair() -> None:
     ],
 )
 def test_a_language_knows_its_letters(language: str, own: str, foreign: str) -> None:
-    letters = letters_of(language)
+    letters = get_script_pattern(language)
     assert letters is not None
     assert all(letters.fullmatch(letter) for letter in own)
     assert not any(letters.fullmatch(letter) for letter in foreign)
 
 
 def test_an_unknown_language_has_no_script_filter() -> None:
-    assert letters_of("xx") is None
-    assert Cleaner(CleanConfig(), CorpusConfig(source="xx", target="sr")).fault("A", "Ж") is None
+    assert get_script_pattern("xx") is None
+    assert Cleaner(CleanConfig(), CorpusConfig(source="xx", target="sr")).find_rejection("A", "Ж") is None
 
 
 @pytest.mark.parametrize(
@@ -152,27 +152,27 @@ def test_an_unknown_language_has_no_script_filter() -> None:
     ],
 )
 def test_placeholders_and_tags_are_found_whole(text: str, found: list[str]) -> None:
-    assert placeholders(text) == found
+    assert find_placeholders(text) == found
 
 
 def test_the_most_frequent_placeholders_come_first_and_ties_by_the_alphabet() -> None:
     texts = ["%s %d", "%s {b}", "{a}", '<a href="x y"> <s> </s> <unk>' * 9]
-    assert frequent_placeholders(iter(texts), 3) == ["%s", "%d", "{a}"]
+    assert find_frequent_placeholders(iter(texts), 3) == ["%s", "%d", "{a}"]
 
 
 def test_no_line_takes_its_square_in_time() -> None:
     """A megabyte of each: what took hours would not end here."""
     for text in ("%" + "0" * 10**6, "%(" * 500_000, "{" * 10**6, "<a" * 500_000, "$" * 10**6, "%1" * 500_000):
-        placeholders(text)
+        find_placeholders(text)
 
 
 def test_pairs_of_codes_are_cut_where_the_second_language_begins() -> None:
-    assert split_pair("en-ko") == ("en", "ko")
-    assert split_pair("pt-BR-en") == ("pt-BR", "en")
-    assert split_pair("en-zh-Hant-TW") == ("en", "zh-Hant-TW")
+    assert split_language_pair("en-ko") == ("en", "ko")
+    assert split_language_pair("pt-BR-en") == ("pt-BR", "en")
+    assert split_language_pair("en-zh-Hant-TW") == ("en", "zh-Hant-TW")
     for wrong in ("en", "enko", "en-", "-ko", "EN-KO", "en-ko-de"):
         with pytest.raises(mh.ConfigError, match="must be two languages with a dash"):
-            split_pair(wrong)
+            split_language_pair(wrong)
 
 
 def test_a_country_is_no_language() -> None:
@@ -186,27 +186,27 @@ def test_a_country_is_no_language() -> None:
 
 @given(st.lists(st.lists(st.integers(0, 40), max_size=30), max_size=20))
 def test_seen_agrees_with_a_set_however_the_stream_is_cut(chunks: list[list[int]]) -> None:
-    seen, known = Seen(), set[int]()
+    seen, known = SeenKeys(), set[int]()
     for chunk in chunks:
         expected = []
         for key in chunk:
             expected.append(key not in known)
             known.add(key)
-        assert seen.fresh(np.array(chunk, np.uint64)).tolist() == expected
+        assert seen.add(np.array(chunk, np.uint64)).tolist() == expected
     held = [len(level) for level in seen.levels]
     assert sum(held) == len(known)
     assert all(2 * small <= large for large, small in pairwise(held))
 
 
 def test_seen_holds_eight_bytes_a_key() -> None:
-    seen = Seen()
+    seen = SeenKeys()
     for start in range(0, 1_000_000, 20_000):
-        assert seen.fresh(np.arange(start, start + 20_000, dtype=np.uint64)).all()
+        assert seen.add(np.arange(start, start + 20_000, dtype=np.uint64)).all()
     assert sum(level.nbytes for level in seen.levels) == 8_000_000
-    assert not seen.fresh(np.arange(0, 1_000_000, 7, dtype=np.uint64)).any()
+    assert not seen.add(np.arange(0, 1_000_000, 7, dtype=np.uint64)).any()
 
 
 def test_keys_tell_the_sides_apart() -> None:
-    keys = {pair_key(pair) for pair in [("a", "b"), ("b", "a"), ("ab", ""), ("", "ab"), ("a b", "")]}
+    keys = {hash_pair(pair) for pair in [("a", "b"), ("b", "a"), ("ab", ""), ("", "ab"), ("a b", "")]}
     assert len(keys) == 5
-    assert pair_key(GOOD) == pair_key(tuple(GOOD))
+    assert hash_pair(GOOD) == hash_pair(tuple(GOOD))

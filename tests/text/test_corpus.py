@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import manyheads as mh
 from manyheads.config import CorpusConfig, InputConfig
 from manyheads.text import corpus
-from manyheads.text.corpus import Bad, Pair, read
+from manyheads.text.corpus import InvalidRecord, SentencePair, read_pairs
 
 ENGLISH_KOREAN = CorpusConfig(source="en", target="ko")
 
@@ -33,19 +33,19 @@ WRITERS: dict[str, Callable[[Path, bytes], object]] = {
 }
 
 
-def read_plain(folder: Path, source: bytes, target: bytes) -> list[Pair | Bad]:
+def read_plain(folder: Path, source: bytes, target: bytes) -> list[SentencePair | InvalidRecord]:
     (folder / "a.en").write_bytes(source)
     (folder / "a.ko").write_bytes(target)
-    return list(read(InputConfig(files=(f"{folder}/a.en", f"{folder}/a.ko")), ENGLISH_KOREAN))
+    return list(read_pairs(InputConfig(files=(f"{folder}/a.en", f"{folder}/a.ko")), ENGLISH_KOREAN))
 
 
-def read_one(path: Path, text: str | bytes, **settings: object) -> list[Pair | Bad]:
+def read_one(path: Path, text: str | bytes, **settings: object) -> list[SentencePair | InvalidRecord]:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return list(read(InputConfig(files=(str(path),), **settings), ENGLISH_KOREAN))
+    return list(read_pairs(InputConfig(files=(str(path),), **settings), ENGLISH_KOREAN))
 
 
-def texts(found: list[Pair | Bad]) -> list[tuple[str, str]]:
-    return [(pair.source, pair.target) for pair in found if isinstance(pair, Pair)]
+def texts(found: list[SentencePair | InvalidRecord]) -> list[tuple[str, str]]:
+    return [(pair.source, pair.target) for pair in found if isinstance(pair, SentencePair)]
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
@@ -53,9 +53,11 @@ def test_plain_files_are_read_in_every_compression(tmp_path: Path, suffix: str) 
     WRITERS[suffix](tmp_path / f"a.en{suffix}", b"I go home.\nGood\n")
     WRITERS[suffix](tmp_path / f"a.ko{suffix}", "나는 집에 간다.\n좋다\n".encode())
     found = list(
-        read(InputConfig(files=(f"{tmp_path}/a.en{suffix}", f"{tmp_path}/a.ko{suffix}")), ENGLISH_KOREAN)
+        read_pairs(
+            InputConfig(files=(f"{tmp_path}/a.en{suffix}", f"{tmp_path}/a.ko{suffix}")), ENGLISH_KOREAN
+        )
     )
-    assert found == [Pair("I go home.", "나는 집에 간다.", 1), Pair("Good", "좋다", 2)]
+    assert found == [SentencePair("I go home.", "나는 집에 간다.", 1), SentencePair("Good", "좋다", 2)]
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
@@ -71,14 +73,14 @@ def test_a_truncated_file_gives_what_stands_before_the_break_and_then_says_so(
     WRITERS[suffix](Path(names[side]), lines)
     whole = Path(names[side]).read_bytes()
     Path(names[side]).write_bytes(whole[: len(whole) // 2])
-    found = list(read(InputConfig(files=tuple(names)), ENGLISH_KOREAN))
-    pairs = [one for one in found if isinstance(one, Pair)]
+    found = list(read_pairs(InputConfig(files=tuple(names)), ENGLISH_KOREAN))
+    pairs = [one for one in found if isinstance(one, SentencePair)]
     broken, *rest = found[len(pairs) :]
-    assert isinstance(broken, Bad)
+    assert isinstance(broken, InvalidRecord)
     assert (broken.file, broken.line, broken.reason) == (names[side], len(pairs) + 1, corpus.BROKEN_FILE)
     assert len(pairs) > 10_000 or suffix == ".zst"  # zstd's blocks are large
     assert texts(pairs) == [(line, line) for line in lines.decode().split("\n")[: len(pairs)]]
-    facing = [(one.file, one.line, one.reason) for one in rest if isinstance(one, Bad)]
+    facing = [(one.file, one.line, one.reason) for one in rest if isinstance(one, InvalidRecord)]
     lost = range(len(pairs) + 1, 40_001)
     assert facing == [(names[1 - side], line, corpus.NO_COUNTERPART) for line in lost]
 
@@ -86,16 +88,16 @@ def test_a_truncated_file_gives_what_stands_before_the_break_and_then_says_so(
 def test_garbage_behind_a_compressed_file_loses_nothing_before_it(tmp_path: Path) -> None:
     (tmp_path / "a.en.gz").write_bytes(gzip.compress(b"one\ntwo\n") + b"garbage")
     (tmp_path / "a.ko").write_text("하나\n둘\n", encoding="utf-8")
-    found = list(read(InputConfig(files=(f"{tmp_path}/a.en.gz", f"{tmp_path}/a.ko")), ENGLISH_KOREAN))
+    found = list(read_pairs(InputConfig(files=(f"{tmp_path}/a.en.gz", f"{tmp_path}/a.ko")), ENGLISH_KOREAN))
     assert texts(found) == [("one", "하나"), ("two", "둘")]
-    assert [one.reason for one in found if isinstance(one, Bad)] == [corpus.BROKEN_FILE]
+    assert [one.reason for one in found if isinstance(one, InvalidRecord)] == [corpus.BROKEN_FILE]
 
 
 def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
     odd = "one\u2028still one\x85still\u2029one\x0b\x0c\x1c\x1d\x1eone"
     found = read_plain(tmp_path, f"{odd}\ntwo\n".encode(), "하나\n둘\n".encode())
-    assert [type(one) for one in found] == [Bad, Pair]
-    assert found[1] == Pair("two", "둘", 2)
+    assert [type(one) for one in found] == [InvalidRecord, SentencePair]
+    assert found[1] == SentencePair("two", "둘", 2)
 
 
 def test_windows_line_ends_and_a_leading_byte_order_mark_are_not_text(tmp_path: Path) -> None:
@@ -136,9 +138,9 @@ def test_bad_text_is_named_and_its_neighbors_arrive(
 ) -> None:
     found = read_plain(tmp_path, b"one\n" + source + b"\nlast\n", b"eins\n" + target + b"\nletzte\n")
     assert found == [
-        Pair("one", "eins", 1),
-        Bad(f"{tmp_path}/{file}", 2, reason, detail),
-        Pair("last", "letzte", 3),
+        SentencePair("one", "eins", 1),
+        InvalidRecord(f"{tmp_path}/{file}", 2, reason, detail),
+        SentencePair("last", "letzte", 3),
     ]
 
 
@@ -154,7 +156,9 @@ def test_every_line_without_a_counterpart_is_named(tmp_path: Path, longer: int) 
     found = read_plain(tmp_path, source, target)
     names = [f"{tmp_path}/a.en", f"{tmp_path}/a.ko"]
     detail = f"{names[1 - longer]} has 2 lines, {names[longer]} 5"
-    assert found[2:] == [Bad(names[longer], line, corpus.NO_COUNTERPART, detail) for line in (3, 4, 5)]
+    assert found[2:] == [
+        InvalidRecord(names[longer], line, corpus.NO_COUNTERPART, detail) for line in (3, 4, 5)
+    ]
 
 
 def test_memory_does_not_grow_with_the_file_nor_with_a_line(tmp_path: Path) -> None:
@@ -164,7 +168,7 @@ def test_memory_does_not_grow_with_the_file_nor_with_a_line(tmp_path: Path) -> N
             file.writelines(b"a line of the usual length, number %d\n" % i for i in range(100_000))
     files = (f"{tmp_path}/a.en", f"{tmp_path}/a.ko")
     tracemalloc.start()
-    count = sum(1 for _ in read(InputConfig(files=files), ENGLISH_KOREAN))
+    count = sum(1 for _ in read_pairs(InputConfig(files=files), ENGLISH_KOREAN))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert count == 100_001
@@ -191,14 +195,16 @@ def test_any_bytes_give_one_finding_a_line(
 def test_tsv_columns_go_by_number(tmp_path: Path) -> None:
     text = "1\tI go.\tx\t나는 간다.\n2\tshort\n"
     found = read_one(tmp_path / "a.tsv", text, fields=("2", "4"))
-    assert found[0] == Pair("I go.", "나는 간다.", 1)
-    assert found[1] == Bad(f"{tmp_path}/a.tsv", 2, "too few columns", "2, but column 4 is asked for")
+    assert found[0] == SentencePair("I go.", "나는 간다.", 1)
+    assert found[1] == InvalidRecord(
+        f"{tmp_path}/a.tsv", 2, "too few columns", "2, but column 4 is asked for"
+    )
     assert texts(read_one(tmp_path / "a.tsv", "a\tb\n")) == [("a", "b")]
 
 
 def test_tsv_columns_go_by_name(tmp_path: Path) -> None:
     text = "id\tko\ten\n1\t집\thome\n"
-    assert read_one(tmp_path / "a.tsv", text, fields=("en", "ko")) == [Pair("home", "집", 2)]
+    assert read_one(tmp_path / "a.tsv", text, fields=("en", "ko")) == [SentencePair("home", "집", 2)]
     with pytest.raises(
         mh.DataError, match=r"a\.tsv:1: no column named 'de'; the first line has 'id, ko, en'"
     ):
@@ -208,10 +214,10 @@ def test_tsv_columns_go_by_name(tmp_path: Path) -> None:
 def test_jsonl_keys_may_go_inside(tmp_path: Path) -> None:
     text = '{"en": "home", "ko": "집"}\n{"translation": {"en": "a\\nb", "ko": "ㄱ"}}\n'
     found = read_one(tmp_path / "a.jsonl", text)
-    assert found[0] == Pair("home", "집", 1)
-    assert found[1] == Bad(f"{tmp_path}/a.jsonl", 2, corpus.WRONG_JSON, "no key 'en'")
+    assert found[0] == SentencePair("home", "집", 1)
+    assert found[1] == InvalidRecord(f"{tmp_path}/a.jsonl", 2, corpus.WRONG_JSON, "no key 'en'")
     inside = read_one(tmp_path / "a.jsonl", text, fields=("translation.en", "translation.ko"))
-    assert inside[1] == Pair("a b", "ㄱ", 2)
+    assert inside[1] == SentencePair("a b", "ㄱ", 2)
 
 
 @pytest.mark.parametrize(
@@ -230,10 +236,10 @@ def test_a_bad_json_line_is_named_and_the_next_arrives(
     tmp_path: Path, line: str, reason: str, detail: str
 ) -> None:
     bad, good = read_one(tmp_path / "a.jsonl", f'{line}\n{{"en": "a", "ko": "b"}}\n')
-    assert isinstance(bad, Bad)
+    assert isinstance(bad, InvalidRecord)
     assert (bad.line, bad.reason) == (1, reason)
     assert bad.detail.startswith(detail)
-    assert good == Pair("a", "b", 2)
+    assert good == SentencePair("a", "b", 2)
 
 
 # ---- containers
@@ -255,8 +261,8 @@ def test_tmx_gives_the_languages_asked_for_whatever_their_order(tmp_path: Path) 
     found = read_one(tmp_path / "a.tmx", TMX)
     assert texts(found) == [("Press <b>OK</b>.", "<b>확인</b>을 누르세요."), ("home again", "집")]
     assert [one.line for one in found] == [4, 6, 8, 9]
-    assert found[2] == Bad(f"{tmp_path}/a.tmx", 8, corpus.NO_LANGUAGE, "has en, fr")
-    assert found[3] == Bad(f"{tmp_path}/a.tmx", 9, corpus.EMPTY_SOURCE)
+    assert found[2] == InvalidRecord(f"{tmp_path}/a.tmx", 8, corpus.NO_LANGUAGE, "has en, fr")
+    assert found[3] == InvalidRecord(f"{tmp_path}/a.tmx", 9, corpus.EMPTY_SOURCE)
 
 
 def test_the_very_language_goes_before_its_relatives(tmp_path: Path) -> None:
@@ -265,12 +271,12 @@ def test_the_very_language_goes_before_its_relatives(tmp_path: Path) -> None:
     )
     (tmp_path / "a.tmx").write_text(text, encoding="utf-8")
     wanted = CorpusConfig(source="en", target="zh-TW")
-    found = list(read(InputConfig(files=(f"{tmp_path}/a.tmx",)), wanted))
+    found = list(read_pairs(InputConfig(files=(f"{tmp_path}/a.tmx",)), wanted))
     assert texts(found) == [("only", "屋")]
     kin = text.replace('xml:lang="zh-TW"', 'xml:lang="zh-HK"')
     (tmp_path / "a.tmx").write_text(kin, encoding="utf-8")
     assert (
-        texts(list(read(InputConfig(files=(f"{tmp_path}/a.tmx",)), wanted))) == []
+        texts(list(read_pairs(InputConfig(files=(f"{tmp_path}/a.tmx",)), wanted))) == []
     )  # a neighbor's is not it
 
 
@@ -289,7 +295,7 @@ def test_unbalanced_xml_names_its_line_and_keeps_what_was_read(tmp_path: Path) -
     found = read_one(tmp_path / "a.tmx", TMX.replace("<seg>seul</seg>", "<seg>seul"))
     assert len(texts(found)) == 2
     last = found[-1]
-    assert isinstance(last, Bad)
+    assert isinstance(last, InvalidRecord)
     assert (last.line, last.reason) == (8, corpus.BROKEN_FILE)
     assert "mismatch" in last.detail
 
@@ -303,8 +309,8 @@ def test_a_large_memory_is_a_stream(tmp_path: Path) -> None:
     import resource
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = read(InputConfig(files=(f"{tmp_path}/a.tmx.gz",)), ENGLISH_KOREAN)
-    assert sum(isinstance(one, Pair) for one in found) == 30_000
+    found = read_pairs(InputConfig(files=(f"{tmp_path}/a.tmx.gz",)), ENGLISH_KOREAN)
+    assert sum(isinstance(one, SentencePair) for one in found) == 30_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000  # KiB
 
 
@@ -321,7 +327,7 @@ def test_units_are_forgotten_after_use() -> None:
 
 def test_a_unit_of_a_megabyte_is_bad(tmp_path: Path) -> None:
     found = read_one(tmp_path / "a.tmx", TMX.replace("home", "home " * 200_000))
-    assert found[1] == Bad(f"{tmp_path}/a.tmx", 6, corpus.TOO_LONG)
+    assert found[1] == InvalidRecord(f"{tmp_path}/a.tmx", 6, corpus.TOO_LONG)
     assert len(texts(found)) == 1
 
 
@@ -350,20 +356,20 @@ def test_xliff_1_gives_finished_units(tmp_path: Path, version: str | None) -> No
     found = read_one(tmp_path / "a.xlf", text)
     file = f"{tmp_path}/a.xlf"
     assert found == [
-        Pair("Hello <g1>there</g1>", "안녕", 2),
-        Bad(file, 3, corpus.UNFINISHED),
-        Bad(file, 4, corpus.EMPTY_TARGET),
-        Bad(file, 5, corpus.UNFINISHED),
+        SentencePair("Hello <g1>there</g1>", "안녕", 2),
+        InvalidRecord(file, 3, corpus.UNFINISHED),
+        InvalidRecord(file, 4, corpus.EMPTY_TARGET),
+        InvalidRecord(file, 5, corpus.UNFINISHED),
     ]
 
 
 def test_xliff_of_the_other_direction_is_turned_round_and_of_other_languages_refused(tmp_path: Path) -> None:
     turned = read_one(tmp_path / "a.xliff", xliff_1("", 'source-language="ko" target-language="en"'))
-    assert turned[0] == Pair("안녕", "Hello <g1>there</g1>", 2)
+    assert turned[0] == SentencePair("안녕", "Hello <g1>there</g1>", 2)
     foreign = read_one(tmp_path / "a.xliff", xliff_1("", 'source-language="en" target-language="fr"'))
-    assert foreign[0] == Bad(f"{tmp_path}/a.xliff", 2, corpus.NO_LANGUAGE, "translates en into fr")
+    assert foreign[0] == InvalidRecord(f"{tmp_path}/a.xliff", 2, corpus.NO_LANGUAGE, "translates en into fr")
     regions = xliff_1("", 'source-language="en_US" target-language="ko-KR"')
-    assert read_one(tmp_path / "a.xliff", regions)[0] == Pair("Hello <g1>there</g1>", "안녕", 2)
+    assert read_one(tmp_path / "a.xliff", regions)[0] == SentencePair("Hello <g1>there</g1>", "안녕", 2)
 
 
 def test_what_stands_for_code_in_xliff_becomes_a_tag_and_code_itself_is_text(tmp_path: Path) -> None:
@@ -390,7 +396,7 @@ def test_xliff_2_gives_its_segments(tmp_path: Path) -> None:
     text = """<xliff version="2.0" srcLang="en" trgLang="ko" xmlns="urn:oasis:names:tc:xliff:document:2.0">
 <file id="f"><unit id="1"><segment><source>Hi <pc id="1">there</pc></source><target>안녕</target></segment>
 </unit></file></xliff>"""
-    assert read_one(tmp_path / "a.xlf", text) == [Pair("Hi <pc1>there</pc1>", "안녕", 2)]
+    assert read_one(tmp_path / "a.xlf", text) == [SentencePair("Hi <pc1>there</pc1>", "안녕", 2)]
 
 
 PO = """# a comment
@@ -428,13 +434,13 @@ def test_po_gives_finished_messages_and_both_forms_of_a_plural(tmp_path: Path) -
     found = read_one(tmp_path / "a.po", PO)
     file = f"{tmp_path}/a.po"
     assert found == [
-        Pair("Save %s", "%s 저장", 6),
-        Bad(file, 10, corpus.UNFINISHED),
-        Pair("two lines of it", "두 줄", 14),
-        Pair("%d file", "파일 %d개", 20),
-        Pair("%d files", "파일 %d개", 20),
-        Bad(file, 24, corpus.EMPTY_TARGET),
-        Bad(file, 27, corpus.UNFINISHED),
+        SentencePair("Save %s", "%s 저장", 6),
+        InvalidRecord(file, 10, corpus.UNFINISHED),
+        SentencePair("two lines of it", "두 줄", 14),
+        SentencePair("%d file", "파일 %d개", 20),
+        SentencePair("%d files", "파일 %d개", 20),
+        InvalidRecord(file, 24, corpus.EMPTY_TARGET),
+        InvalidRecord(file, 27, corpus.UNFINISHED),
     ]
 
 
@@ -453,7 +459,7 @@ def test_po_is_read_in_the_charset_that_it_states(tmp_path: Path) -> None:
     korean = PO.replace("UTF-8", "EUC-KR").encode("euc-kr")
     assert texts(read_one(tmp_path / "a.po", korean))[0] == ("Save %s", "%s 저장")
     found = read_one(tmp_path / "a.po", korean.replace(b"EUC-KR", b"UTF-8"))
-    assert found[0] == Bad(f"{tmp_path}/a.po", 8, corpus.INVALID_UTF8, "byte 0xc0 is not UTF-8")
+    assert found[0] == InvalidRecord(f"{tmp_path}/a.po", 8, corpus.INVALID_UTF8, "byte 0xc0 is not UTF-8")
     with pytest.raises(mh.DataError, match="unknown charset 'klingon'"):
         read_one(tmp_path / "a.po", PO.replace("UTF-8", "klingon"))
 
@@ -462,9 +468,9 @@ def test_po_is_read_in_the_charset_that_it_states(tmp_path: Path) -> None:
 def test_a_broken_message_is_named_by_its_line_and_the_next_arrives(tmp_path: Path, broken: str) -> None:
     text = f'msgid "a"\nmsgstr "ㄱ"\n\n{broken}\n\nmsgid "b"\nmsgstr "ㄴ"\n'
     first, bad, last = read_one(tmp_path / "a.po", text)
-    assert isinstance(bad, Bad)
+    assert isinstance(bad, InvalidRecord)
     assert (bad.line, bad.reason) == (4, corpus.BROKEN_FILE)
-    assert (first, last.source) == (Pair("a", "ㄱ", 1), "b")
+    assert (first, last.source) == (SentencePair("a", "ㄱ", 1), "b")
 
 
 # ---- wrong calls
@@ -472,11 +478,11 @@ def test_a_broken_message_is_named_by_its_line_and_the_next_arrives(tmp_path: Pa
 
 def test_wrong_inputs_say_what_is_wanted(tmp_path: Path) -> None:
     with pytest.raises(mh.DataError, match=r"nowhere\.en: No such file or directory"):
-        list(read(InputConfig(files=("nowhere.en", "nowhere.ko")), ENGLISH_KOREAN))
+        list(read_pairs(InputConfig(files=("nowhere.en", "nowhere.ko")), ENGLISH_KOREAN))
     with pytest.raises(mh.ConfigError, match=r"alone\.txt: read as plain, which must be two files"):
-        read(InputConfig(files=("alone.txt",)), ENGLISH_KOREAN)
+        read_pairs(InputConfig(files=("alone.txt",)), ENGLISH_KOREAN)
     with pytest.raises(mh.ConfigError, match="read as tmx, which must be one file"):
-        read(InputConfig(files=("a.tmx", "b.tmx"), format="tmx"), ENGLISH_KOREAN)
+        read_pairs(InputConfig(files=("a.tmx", "b.tmx"), format="tmx"), ENGLISH_KOREAN)
     with pytest.raises(mh.ConfigError, match="an input has 3 files"):
         InputConfig(files=("a", "b", "c"))
     with pytest.raises(mh.ConfigError, match="must be two: the source's and the target's"):

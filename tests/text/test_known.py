@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 
 from manyheads.errors import ConfigError, DataError, RequestError
-from manyheads.progress import ProgressBars, ProgressLines, Progress, create_progress
-from manyheads.text.datasets.catalog import Corpus, Pair, Part, Table, load_table
-from manyheads.text.datasets.download import PartialFile, download, version_of
-from manyheads.text.datasets.get import get
+from manyheads.progress import Progress, ProgressBars, ProgressLines, create_progress
+from manyheads.text.datasets.catalog import Catalog, CatalogEntry, CorpusPart, LanguagePair, load_catalog
+from manyheads.text.datasets.download import PartialFile, download, get_version
+from manyheads.text.datasets.get import get_corpus
 
 ROOT = Path(__file__).parents[2]
 BODY = bytes(range(256)) * 2000  # 512 kB
@@ -155,7 +155,7 @@ def test_a_download_is_whole_and_leaves_nothing_beside_it(site: Site, tmp_path: 
     address = site.put("/file", BODY)
     seen = download(address, tmp_path / "file", sha256=SHA256, size=len(BODY))
     assert (tmp_path / "file").read_bytes() == BODY
-    assert (seen.size, seen.sha256, seen.address) == (len(BODY), SHA256, address)
+    assert (seen.size, seen.sha256, seen.url) == (len(BODY), SHA256, address)
     assert only(tmp_path) == ["file"]
     assert site.asked[0][1]["User-Agent"].startswith("manyheads")
 
@@ -163,7 +163,7 @@ def test_a_download_is_whole_and_leaves_nothing_beside_it(site: Site, tmp_path: 
 @pytest.mark.parametrize("fault", ["drop", "reset"])
 def test_a_dropped_connection_goes_on_where_it_broke_off(site: Site, tmp_path: Path, fault: str) -> None:
     address = site.put("/file", BODY, (fault, HALF), (fault, HALF + 1000))
-    download(address, tmp_path / "file", sha256=SHA256, waits=AT_ONCE)
+    download(address, tmp_path / "file", sha256=SHA256, retry_delays=AT_ONCE)
     assert (tmp_path / "file").read_bytes() == BODY
     ranges = [headers.get("Range") for _, headers in site.asked]
     assert ranges[0] is None
@@ -215,14 +215,14 @@ def test_a_complete_file_that_was_not_yet_renamed_is_not_asked_for_again(site: S
     address = site.put("/file", BODY)
     part = PartialFile(tmp_path / "file", address)
     part.path.write_bytes(BODY)
-    part.write_memo('"tag"', len(BODY))
+    part.write_metadata('"tag"', len(BODY))
     download(address, tmp_path / "file", sha256=SHA256)
     assert site.asked == []
 
 
 def test_a_server_that_ignores_the_range_starts_over(site: Site, tmp_path: Path) -> None:
     address = site.put("/file", BODY, ("drop", HALF), ("ignore range",))
-    download(address, tmp_path / "file", sha256=SHA256, waits=AT_ONCE)
+    download(address, tmp_path / "file", sha256=SHA256, retry_delays=AT_ONCE)
     assert [headers.get("Range") for _, headers in site.asked] == [None, f"bytes={HALF}-"]
     assert (tmp_path / "file").read_bytes() == BODY
 
@@ -230,7 +230,7 @@ def test_a_server_that_ignores_the_range_starts_over(site: Site, tmp_path: Path)
 def test_a_file_that_changed_between_two_attempts_is_not_glued_together(site: Site, tmp_path: Path) -> None:
     other = BODY[::-1]
     address = site.put("/file", BODY, ("drop", HALF), ("becomes", other))
-    download(address, tmp_path / "file", waits=AT_ONCE)
+    download(address, tmp_path / "file", retry_delays=AT_ONCE)
     assert "If-Range" in site.asked[1][1]
     assert (tmp_path / "file").read_bytes() == other
 
@@ -239,35 +239,35 @@ def test_a_file_that_became_shorter_starts_over(site: Site, tmp_path: Path) -> N
     address = site.put("/file", BODY)
     part = PartialFile(tmp_path / "file", address)
     part.path.write_bytes(BODY + b"more")
-    part.write_memo(f'"{hashlib.md5(BODY).hexdigest()}"', None)
-    download(address, tmp_path / "file", sha256=SHA256, waits=AT_ONCE)
+    part.write_metadata(f'"{hashlib.md5(BODY).hexdigest()}"', None)
+    download(address, tmp_path / "file", sha256=SHA256, retry_delays=AT_ONCE)
     assert [headers.get("Range") for _, headers in site.asked] == [f"bytes={len(BODY) + 4}-", None]
 
 
 def test_another_range_than_was_asked_for_is_not_believed(site: Site, tmp_path: Path) -> None:
     address = site.put("/file", BODY, ("drop", HALF), ("wrong range",))
-    download(address, tmp_path / "file", sha256=SHA256, waits=AT_ONCE)
+    download(address, tmp_path / "file", sha256=SHA256, retry_delays=AT_ONCE)
     assert [headers.get("Range") for _, headers in site.asked] == [None, f"bytes={HALF}-", None]
     assert (tmp_path / "file").read_bytes() == BODY
 
 
 def test_without_a_tag_nothing_is_resumed(site: Site, tmp_path: Path) -> None:
     address = site.put("/file", BODY, ("no tag", HALF))
-    download(address, tmp_path / "file", sha256=SHA256, waits=AT_ONCE)
+    download(address, tmp_path / "file", sha256=SHA256, retry_delays=AT_ONCE)
     assert [headers.get("Range") for _, headers in site.asked] == [None, None]
 
 
 def test_a_weak_tag_promises_no_equal_bytes() -> None:
     date = "Sun, 15 Nov 2026 12:00:00 GMT"
-    assert version_of({"ETag": '"a"', "Last-Modified": date}) == '"a"'
-    assert version_of({"ETag": 'W/"a"', "Last-Modified": date}) == date
-    assert version_of({"ETag": 'W/"a"'}) is None
+    assert get_version({"ETag": '"a"', "Last-Modified": date}) == '"a"'
+    assert get_version({"ETag": 'W/"a"', "Last-Modified": date}) == date
+    assert get_version({"ETag": 'W/"a"'}) is None
 
 
 def test_bytes_of_another_address_are_not_continued(site: Site, tmp_path: Path) -> None:
     part = PartialFile(tmp_path / "file", "http://127.0.0.1/elsewhere")
     part.path.write_bytes(b"other")
-    part.write_memo('"tag"', 10)
+    part.write_metadata('"tag"', 10)
     download(site.put("/file", BODY), tmp_path / "file", sha256=SHA256)
     assert "Range" not in site.asked[0][1]
 
@@ -277,7 +277,7 @@ def test_a_truncated_file_is_an_error_that_keeps_what_came(site: Site, tmp_path:
     with pytest.raises(
         DataError, match=r"256,000 bytes came, 512,000 were announced; 256,000 bytes are kept"
     ) as error:
-        download(address, tmp_path / "file", waits=AT_ONCE)
+        download(address, tmp_path / "file", retry_delays=AT_ONCE)
     assert address in str(error.value)
     assert len(site.asked) == 5  # one that brought something, and as many as there are waits, and one
     assert only(tmp_path) == ["file.part", "file.part.json"]
@@ -286,27 +286,27 @@ def test_a_truncated_file_is_an_error_that_keeps_what_came(site: Site, tmp_path:
 def test_a_server_that_announces_more_than_it_has_is_an_error(site: Site, tmp_path: Path) -> None:
     address = site.put("/file", BODY, *[("lie", 7)] * 9)
     with pytest.raises(DataError, match="could not be fetched"):
-        download(address, tmp_path / "file", waits=AT_ONCE)
+        download(address, tmp_path / "file", retry_delays=AT_ONCE)
     assert not (tmp_path / "file").exists()
 
 
 def test_attempts_that_bring_the_file_further_are_not_counted(site: Site, tmp_path: Path) -> None:
     address = site.put("/file", BODY, *[("drop", 50_000 * step) for step in range(1, 10)])
-    download(address, tmp_path / "file", sha256=SHA256, waits=(0.0,))
+    download(address, tmp_path / "file", sha256=SHA256, retry_delays=(0.0,))
     assert len(site.asked) == 10
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])
 def test_a_passing_fault_of_the_server_is_tried_again(site: Site, tmp_path: Path, status: int) -> None:
     address = site.put("/file", BODY, ("status", status), ("status", status))
-    download(address, tmp_path / "file", sha256=SHA256, waits=AT_ONCE)
+    download(address, tmp_path / "file", sha256=SHA256, retry_delays=AT_ONCE)
     assert len(site.asked) == 3
 
 
 def test_a_lasting_fault_of_the_server_is_an_error(site: Site, tmp_path: Path) -> None:
     address = site.put("/file", BODY, *[("status", 503)] * 9)
     with pytest.raises(DataError, match="the server answers 503 Service Unavailable"):
-        download(address, tmp_path / "file", waits=AT_ONCE)
+        download(address, tmp_path / "file", retry_delays=AT_ONCE)
     assert len(site.asked) == 4
 
 
@@ -316,7 +316,7 @@ def test_a_missing_file_names_the_address_the_status_and_the_remedy(
 ) -> None:
     address = site.put("/file", BODY, ("status", status))
     with pytest.raises(DataError) as error:
-        download(address, tmp_path / "file", waits=AT_ONCE)
+        download(address, tmp_path / "file", retry_delays=AT_ONCE)
     for word in (address, str(status), "--table"):
         assert word in str(error.value)
     assert len(site.asked) == 1
@@ -357,7 +357,7 @@ def test_a_redirect_within_the_web_is_followed(site: Site, tmp_path: Path) -> No
 def test_a_redirect_out_of_the_web_is_refused(site: Site, tmp_path: Path, place: str) -> None:
     address = site.put("/file", BODY, ("redirect", place))
     with pytest.raises(DataError, match=re.escape(place)):
-        download(address, tmp_path / "file", waits=AT_ONCE)
+        download(address, tmp_path / "file", retry_delays=AT_ONCE)
     assert only(tmp_path) == []
 
 
@@ -380,7 +380,7 @@ def test_a_network_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
         closed.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{closed.getsockname()[1]}/file"
     with pytest.raises(DataError, match=re.escape(address) + ".* the network says: .*refused"):
-        download(address, tmp_path / "file", waits=AT_ONCE)
+        download(address, tmp_path / "file", retry_delays=AT_ONCE)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no flock")
@@ -400,7 +400,7 @@ def test_two_processes_do_not_write_one_file(site: Site, tmp_path: Path) -> None
 def test_a_new_attempt_is_announced(site: Site, tmp_path: Path) -> None:
     log = io.StringIO()
     address = site.put("/file", BODY, ("status", 503))
-    download(address, tmp_path / "file", progress=ProgressLines(log), waits=AT_ONCE)
+    download(address, tmp_path / "file", progress=ProgressLines(log), retry_delays=AT_ONCE)
     assert log.getvalue().startswith("file: the server answers 503 Service Unavailable; again in 0 s\n")
 
 
@@ -415,7 +415,7 @@ def test_a_full_disk_is_not_taken_for_a_fault_of_the_network(
     full = lambda path, *mode, **more: Full() if path.suffix == ".part" else opened(path, *mode, **more)  # noqa: E731
     monkeypatch.setattr(Path, "open", full)
     with pytest.raises(OSError, match="No space left") as error:
-        download(site.put("/file", BODY), tmp_path / "file", waits=AT_ONCE)
+        download(site.put("/file", BODY), tmp_path / "file", retry_delays=AT_ONCE)
     assert error.value.errno == errno.ENOSPC
     assert len(site.asked) == 1
 
@@ -457,13 +457,13 @@ DAMAGED = [
 SIDES = {"in/c.en": ENGLISH.encode(), "in/c.de": GERMAN.encode(), "in/c.fr": b"decoy\n"}
 
 
-def toy(**splits: list[Part]) -> Table:
-    corpus = Corpus("toy", "A toy", "CC0", "here", "here", splits, ["en-de"])
-    return Table({}, {"toy": corpus})
+def toy(**splits: list[CorpusPart]) -> Catalog:
+    corpus = CatalogEntry("toy", "A toy", "CC0", "here", "here", splits, ["en-de"])
+    return Catalog({}, {"toy": corpus})
 
 
-def archive_of(site: Site, name: str, body: bytes, **more: Any) -> Table:
-    return toy(train=[Part(address=site.put(f"/{name}", body), member="in/c.{language}", **more)])
+def archive_of(site: Site, name: str, body: bytes, **more: Any) -> Catalog:
+    return toy(train=[CorpusPart(address=site.put(f"/{name}", body), member="in/c.{language}", **more)])
 
 
 def text(folder: Path, name: str) -> str:
@@ -472,14 +472,14 @@ def text(folder: Path, name: str) -> str:
 
 @pytest.mark.parametrize("name", PACKERS)
 def test_both_sides_come_out_of_an_archive_byte_for_byte(site: Site, tmp_path: Path, name: str) -> None:
-    got = get("toy", "en-de", tmp_path / "out", table=archive_of(site, name, PACKERS[name](SIDES)))
+    got = get_corpus("toy", "en-de", tmp_path / "out", catalog=archive_of(site, name, PACKERS[name](SIDES)))
     assert (text(got.folder, "train.en"), text(got.folder, "train.de")) == (ENGLISH, GERMAN)
     assert got.splits["train"].pairs == 3  # \n alone ends a line
     assert only(got.folder) == ["downloads", "source.json", "train.de", "train.en"]
 
 
 def test_the_target_may_be_the_source(site: Site, tmp_path: Path) -> None:
-    got = get("toy", "de-en", tmp_path, table=archive_of(site, "c.zip", zipped(SIDES)))
+    got = get_corpus("toy", "de-en", tmp_path, catalog=archive_of(site, "c.zip", zipped(SIDES)))
     assert got.splits["train"].files == ["train.de", "train.en"]
     assert text(tmp_path, "train.de") == GERMAN
 
@@ -490,22 +490,22 @@ def test_a_file_for_each_side_is_unpacked_and_checked_by_language(site: Site, tm
     site.put("/valid.de.gz", german)
     sums = {"en": hashlib.md5(english).hexdigest(), "de": hashlib.md5(german).hexdigest()}
     address = site.base + "/valid.{language}.gz"
-    got = get("toy", None, tmp_path / "a", table=toy(valid=[Part(address=address, md5=sums)]))
+    got = get_corpus("toy", None, tmp_path / "a", catalog=toy(valid=[CorpusPart(address=address, md5=sums)]))
     assert (text(got.folder, "valid.en"), text(got.folder, "valid.de")) == (ENGLISH, GERMAN)
     swapped = {"en": sums["de"], "de": sums["en"]}
     with pytest.raises(DataError, match=f"md5 {sums['en']} instead of {sums['de']}"):
-        get("toy", None, tmp_path / "b", table=toy(valid=[Part(address=address, md5=swapped)]))
+        get_corpus("toy", None, tmp_path / "b", catalog=toy(valid=[CorpusPart(address=address, md5=swapped)]))
 
 
 def test_parts_follow_each_other_in_the_order_of_the_table(site: Site, tmp_path: Path) -> None:
     unended = {"in/c.en": b"one", "in/c.de": b"eins"}  # the last line lacks its end
     packed = {"c.en.gz": gzip.compress(b"two\n"), "c.de.gz": gzip.compress(b"zwei\n")}
     parts = [
-        Part(address=site.put("/1.tgz", tarred(unended)), member="in/c.{language}"),
-        Part(address=site.put("/2.tar", tarred(packed, "w")), member="c.{language}.gz"),
-        Part(address=site.put("/3.zip", zipped(SIDES)), member="in/c.{language}", pairs=["fr-de"]),
+        CorpusPart(address=site.put("/1.tgz", tarred(unended)), member="in/c.{language}"),
+        CorpusPart(address=site.put("/2.tar", tarred(packed, "w")), member="c.{language}.gz"),
+        CorpusPart(address=site.put("/3.zip", zipped(SIDES)), member="in/c.{language}", pairs=["fr-de"]),
     ]
-    got = get("toy", "en-de", tmp_path, table=toy(train=parts))
+    got = get_corpus("toy", "en-de", tmp_path, catalog=toy(train=parts))
     assert (text(tmp_path, "train.en"), text(tmp_path, "train.de")) == ("one\ntwo\n", "eins\nzwei\n")
     assert [one["address"] for one in got.splits["train"].downloads] == [parts[0].address, parts[1].address]
 
@@ -513,14 +513,14 @@ def test_parts_follow_each_other_in_the_order_of_the_table(site: Site, tmp_path:
 def test_sides_of_differing_length_are_refused_and_nothing_is_complete(site: Site, tmp_path: Path) -> None:
     table = archive_of(site, "c.zip", zipped({"in/c.en": b"a\nb\n", "in/c.de": b"a\n"}))
     with pytest.raises(DataError, match="has 2 lines of en and 1 of de"):
-        get("toy", "en-de", tmp_path, table=table)
+        get_corpus("toy", "en-de", tmp_path, catalog=table)
     assert not {"train.en", "train.de", "source.json"} & set(only(tmp_path))
 
 
 def test_an_empty_corpus_is_refused(site: Site, tmp_path: Path) -> None:
     table = archive_of(site, "c.zip", zipped({"in/c.en": b"", "in/c.de": b""}))
     with pytest.raises(DataError, match="0 lines of en and 0 of de"):
-        get("toy", "en-de", tmp_path, table=table)
+        get_corpus("toy", "en-de", tmp_path, catalog=table)
 
 
 @pytest.mark.parametrize(("name", "damage"), DAMAGED)
@@ -537,20 +537,20 @@ def test_a_damaged_archive_is_an_error_and_is_fetched_anew(
         "page": b"<html>Please log in</html>",
     }[damage]
     address = site.base + f"/{name}"
-    table = toy(train=[Part(address=address, member="in/c.{language}")])
+    table = toy(train=[CorpusPart(address=address, member="in/c.{language}")])
     for language in ("en", "de"):
         site.put("/" + name.replace("{language}", language), bad)
     with pytest.raises(DataError, match=r"is damaged .* run again to fetch it anew"):
-        get("toy", "en-de", tmp_path, table=table)
+        get_corpus("toy", "en-de", tmp_path, catalog=table)
     assert not (tmp_path / "source.json").exists()
     for language in ("en", "de"):
         site.put("/" + name.replace("{language}", language), good)
-    assert get("toy", "en-de", tmp_path, table=table).splits["train"].pairs == 200
+    assert get_corpus("toy", "en-de", tmp_path, catalog=table).splits["train"].pairs == 200
 
 
 def test_a_member_that_is_not_there_names_what_was_looked_for(site: Site, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has no member in/c\.de; mend `member`"):
-        get("toy", "en-de", tmp_path, table=archive_of(site, "c.zip", zipped({"in/c.en": b"a\n"})))
+        get_corpus("toy", "en-de", tmp_path, catalog=archive_of(site, "c.zip", zipped({"in/c.en": b"a\n"})))
 
 
 def test_a_link_in_an_archive_is_not_followed(site: Site, tmp_path: Path) -> None:
@@ -561,22 +561,22 @@ def test_a_link_in_an_archive_is_not_followed(site: Site, tmp_path: Path) -> Non
             info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
             archive.addfile(info)
     with pytest.raises(DataError, match="has no member"):
-        get("toy", "en-de", tmp_path, table=archive_of(site, "c.tgz", made.getvalue()))
+        get_corpus("toy", "en-de", tmp_path, catalog=archive_of(site, "c.tgz", made.getvalue()))
 
 
 def test_names_in_an_archive_choose_no_path_here(site: Site, tmp_path: Path) -> None:
     files = {"../../evil.en": b"a\n", "../../evil.de": b"a\n"}
-    table = toy(train=[Part(address=site.put("/c.tgz", tarred(files)), member="*evil.{language}")])
-    got = get("toy", "en-de", tmp_path / "deep" / "out", table=table)
+    table = toy(train=[CorpusPart(address=site.put("/c.tgz", tarred(files)), member="*evil.{language}")])
+    got = get_corpus("toy", "en-de", tmp_path / "deep" / "out", catalog=table)
     assert text(got.folder, "train.en") == "a\n"
     assert not list(tmp_path.rglob("evil*"))
 
 
 def test_two_members_for_one_side_are_not_guessed_between(site: Site, tmp_path: Path) -> None:
     files = {"a/c.en": b"a\n", "b/c.en": b"b\n", "a/c.de": b"a\n"}
-    table = toy(train=[Part(address=site.put("/c.zip", zipped(files)), member="*/c.{language}")])
+    table = toy(train=[CorpusPart(address=site.put("/c.zip", zipped(files)), member="*/c.{language}")])
     with pytest.raises(DataError, match="two members like"):
-        get("toy", "en-de", tmp_path, table=table)
+        get_corpus("toy", "en-de", tmp_path, catalog=table)
 
 
 # The folder
@@ -584,7 +584,7 @@ def test_two_members_for_one_side_are_not_guessed_between(site: Site, tmp_path: 
 
 def test_the_folder_says_where_it_is_from(site: Site, tmp_path: Path) -> None:
     body = zipped(SIDES)
-    got = get("toy", "en-de", tmp_path, table=archive_of(site, "c.zip", body))
+    got = get_corpus("toy", "en-de", tmp_path, catalog=archive_of(site, "c.zip", body))
     page = json.loads((tmp_path / "source.json").read_text(encoding="utf-8"))
     seen = {"address": f"{site.base}/c.zip", "size": len(body), "sha256": hashlib.sha256(body).hexdigest()}
     assert page["splits"]["train"]["downloads"] == [seen]
@@ -595,8 +595,8 @@ def test_the_folder_says_where_it_is_from(site: Site, tmp_path: Path) -> None:
 
 def test_a_complete_folder_is_left_alone(site: Site, tmp_path: Path) -> None:
     table = archive_of(site, "c.zip", zipped(SIDES))
-    first = get("toy", "en-de", tmp_path, table=table)
-    second = get("toy", "en-de", tmp_path, table=table)
+    first = get_corpus("toy", "en-de", tmp_path, catalog=table)
+    second = get_corpus("toy", "en-de", tmp_path, catalog=table)
     assert (first.fresh, second.fresh) == (True, False)
     assert second.splits == first.splits
     assert len(site.asked) == 1
@@ -605,17 +605,17 @@ def test_a_complete_folder_is_left_alone(site: Site, tmp_path: Path) -> None:
 
 def test_again_fetches_anew(site: Site, tmp_path: Path) -> None:
     table = archive_of(site, "c.zip", zipped(SIDES))
-    get("toy", "en-de", tmp_path, table=table)
+    get_corpus("toy", "en-de", tmp_path, catalog=table)
     site.put("/c.zip", zipped({"in/c.en": b"new\n", "in/c.de": b"neu\n"}))
-    assert get("toy", "en-de", tmp_path, table=table, again=True).fresh
+    assert get_corpus("toy", "en-de", tmp_path, catalog=table, again=True).fresh
     assert text(tmp_path, "train.de") == "neu\n"
 
 
 def test_a_file_that_was_lost_is_made_again_from_the_kept_download(site: Site, tmp_path: Path) -> None:
     table = archive_of(site, "c.zip", zipped(SIDES))
-    get("toy", "en-de", tmp_path, table=table)
+    get_corpus("toy", "en-de", tmp_path, catalog=table)
     (tmp_path / "train.en").unlink()
-    assert get("toy", "en-de", tmp_path, table=table).fresh
+    assert get_corpus("toy", "en-de", tmp_path, catalog=table).fresh
     assert text(tmp_path, "train.en") == ENGLISH
     assert len(site.asked) == 1
 
@@ -623,45 +623,47 @@ def test_a_file_that_was_lost_is_made_again_from_the_kept_download(site: Site, t
 def test_one_cache_serves_two_folders(site: Site, tmp_path: Path) -> None:
     table = archive_of(site, "c.zip", zipped(SIDES))
     for folder, pair in [("a", "en-de"), ("b", "de-en")]:
-        get("toy", pair, tmp_path / folder, table=table, cache=tmp_path / "cache")
+        get_corpus("toy", pair, tmp_path / folder, catalog=table, cache=tmp_path / "cache")
     assert len(site.asked) == 1
     assert "downloads" not in only(tmp_path / "a")
 
 
 def test_equal_names_at_different_addresses_do_not_meet(site: Site, tmp_path: Path) -> None:
-    train = Part(address=site.put("/a/c.zip", zipped(SIDES)), member="in/c.{language}")
+    train = CorpusPart(address=site.put("/a/c.zip", zipped(SIDES)), member="in/c.{language}")
     other = {"in/c.en": b"other\n", "in/c.de": b"anders\n"}
-    valid = Part(address=site.put("/b/c.zip", zipped(other)), member="in/c.{language}")
-    get("toy", "en-de", tmp_path, table=toy(train=[train], valid=[valid]))
+    valid = CorpusPart(address=site.put("/b/c.zip", zipped(other)), member="in/c.{language}")
+    get_corpus("toy", "en-de", tmp_path, catalog=toy(train=[train], valid=[valid]))
     assert (text(tmp_path, "train.en"), text(tmp_path, "valid.en")) == (ENGLISH, "other\n")
 
 
 def test_another_corpus_is_not_overwritten_unless_told(site: Site, tmp_path: Path) -> None:
     first = archive_of(site, "c.zip", zipped(SIDES))
-    get("toy", "en-de", tmp_path, table=first)
-    moved = Corpus("toy2", "t", "l", "h", "h", {"test": first.corpora["toy"].splits["train"]}, ["en-de"])
-    second = Table({}, {"toy2": moved})
+    get_corpus("toy", "en-de", tmp_path, catalog=first)
+    moved = CatalogEntry(
+        "toy2", "t", "l", "h", "h", {"test": first.corpora["toy"].splits["train"]}, ["en-de"]
+    )
+    second = Catalog({}, {"toy2": moved})
     with pytest.raises(RequestError, match="holds toy en-de, not toy2 en-de; give another --out"):
-        get("toy2", "en-de", tmp_path, table=second)
-    get("toy2", "en-de", tmp_path, table=second, again=True)
+        get_corpus("toy2", "en-de", tmp_path, catalog=second)
+    get_corpus("toy2", "en-de", tmp_path, catalog=second, again=True)
     assert only(tmp_path) == ["downloads", "source.json", "test.de", "test.en"]
 
 
 def test_a_page_of_someone_elses_is_not_taken_for_ours(site: Site, tmp_path: Path) -> None:
     (tmp_path / "source.json").write_text('{"mine": 1}')
     with pytest.raises(DataError, match="is not a page that get wrote"):
-        get("toy", "en-de", tmp_path, table=archive_of(site, "c.zip", zipped(SIDES)), again=True)
+        get_corpus("toy", "en-de", tmp_path, catalog=archive_of(site, "c.zip", zipped(SIDES)), again=True)
     assert only(tmp_path) == ["source.json"]
 
 
 def test_an_interrupted_corpus_goes_on_and_is_never_taken_for_complete(site: Site, tmp_path: Path) -> None:
-    train = Part(address=site.put("/a.zip", zipped(SIDES)), member="in/c.{language}")
-    test = Part(address=site.put("/b.zip", zipped(SIDES), ("status", 404)), member="in/c.{language}")
+    train = CorpusPart(address=site.put("/a.zip", zipped(SIDES)), member="in/c.{language}")
+    test = CorpusPart(address=site.put("/b.zip", zipped(SIDES), ("status", 404)), member="in/c.{language}")
     table = toy(train=[train], test=[test])
     with pytest.raises(DataError, match="404"):
-        get("toy", "en-de", tmp_path, table=table)
+        get_corpus("toy", "en-de", tmp_path, catalog=table)
     assert not {"train.en", "test.en", "source.json"} & set(only(tmp_path))
-    get("toy", "en-de", tmp_path, table=table)
+    get_corpus("toy", "en-de", tmp_path, catalog=table)
     assert [path for path, _ in site.asked] == ["/a.zip", "/b.zip", "/b.zip"]
 
 
@@ -686,11 +688,11 @@ def test_any_corpus_of_opus_is_found_through_its_interface(site: Site, tmp_path:
         f'[addresses]\nopus_interface = "{site.base}/api?corpus={{corpus}}&from={{first}}&to={{second}}"\n'
         f'opus_release = "{site.base}/OPUS-{{corpus}}/{{version}}/moses/{{first}}-{{second}}.txt.zip"\n'
     )
-    table = load_table(own)
-    got = get("opus/Talks", "ko-en", tmp_path / "latest", table=table)
+    table = load_catalog(own)
+    got = get_corpus("opus/Talks", "ko-en", tmp_path / "latest", catalog=table)
     assert (text(got.folder, "train.ko"), text(got.folder, "train.en")) == ("나\n", "I\n")
     asked = len(site.asked)
-    get("opus/Talks/v1", "ko-en", tmp_path / "v1", table=table)
+    get_corpus("opus/Talks/v1", "ko-en", tmp_path / "v1", catalog=table)
     assert [path for path, _ in site.asked[asked:]] == ["/OPUS-Talks/v1/moses/en-ko.txt.zip"]
 
 
@@ -699,10 +701,10 @@ def test_any_corpus_of_opus_is_found_through_its_interface(site: Site, tmp_path:
     [(b'{"corpora": []}', "OPUS has no Talks for en-ko"), (b"<html>", "does not answer with a list")],
 )
 def test_what_opus_does_not_have_is_told(site: Site, tmp_path: Path, reply: bytes, message: str) -> None:
-    packaged = load_table()
-    table = Table({"opus_interface": site.put("/api", reply)}, packaged.corpora)
+    packaged = load_catalog()
+    table = Catalog({"opus_interface": site.put("/api", reply)}, packaged.corpora)
     with pytest.raises(DataError, match=message):
-        get("opus/Talks", "en-ko", tmp_path, table=table)
+        get_corpus("opus/Talks", "en-ko", tmp_path, catalog=table)
 
 
 def test_test_sets_come_through_the_list_of_sacrebleu(
@@ -725,7 +727,7 @@ def test_test_sets_come_through_the_list_of_sacrebleu(
     monkeypatch.setitem(DATASETS, "toy/full", made)
     home = os.path.expanduser("~/.sacrebleu")
     before = os.path.exists(home)
-    got = get("sacrebleu/toy/full", "en-de", tmp_path / "out", waits=AT_ONCE)
+    got = get_corpus("sacrebleu/toy/full", "en-de", tmp_path / "out", retry_delays=AT_ONCE)
     assert (text(got.folder, "test.en"), text(got.folder, "test.de")) == (
         "I go &amp; see.\n",
         "Ich gehe &amp; sehe.\n",
@@ -733,9 +735,9 @@ def test_test_sets_come_through_the_list_of_sacrebleu(
     assert got.sha256 == {f"{site.base}/test.tgz": hashlib.sha256(body).hexdigest()}
     assert (os.path.exists(home), made.data) == (before, [f"{site.base}/test.tgz"])
     with pytest.raises(RequestError, match="sacrebleu/toy/full has no de-en; it has en-de"):
-        get("sacrebleu/toy/full", "de-en", tmp_path / "other")
+        get_corpus("sacrebleu/toy/full", "de-en", tmp_path / "other")
     with pytest.raises(RequestError, match="did you mean sacrebleu/toy/full"):
-        get("sacrebleu/toy/ful", "de-en", tmp_path / "other")
+        get_corpus("sacrebleu/toy/ful", "de-en", tmp_path / "other")
 
 
 def test_a_test_set_without_the_file_it_should_have_is_damaged(
@@ -748,35 +750,35 @@ def test_a_test_set_without_the_file_it_should_have_is_damaged(
     made = PlainTextDataset("toy", data=[address], langpairs={"en-de": ["t/src", "t/ref"]})
     monkeypatch.setitem(DATASETS, "toy", made)
     with pytest.raises(DataError, match="is damaged"):
-        get("sacrebleu/toy", "en-de", tmp_path)
+        get_corpus("sacrebleu/toy", "en-de", tmp_path)
 
 
 def test_the_playground_is_written_without_a_network(tmp_path: Path) -> None:
     from manyheads import playground
 
-    got = get("playground", "en-ko", tmp_path)
+    got = get_corpus("playground", "en-ko", tmp_path)
     counts = {name: split.pairs for name, split in got.splits.items()}
     assert counts == {"train": 20_000, "valid": 500, "test": 500}
-    expected = playground.corpus("en-ko", **counts, seed=1)
+    expected = playground.generate_corpus("en-ko", **counts, seed=1)
     for name, pairs in expected.items():
         lines = [text(tmp_path, f"{name}.{code}").split("\n")[:-1] for code in ("en", "ko")]
         assert list(zip(*lines, strict=True)) == pairs
     assert got.sha256 == {}
-    get("playground", "ko-en", tmp_path / "turned")
+    get_corpus("playground", "ko-en", tmp_path / "turned")
     assert text(tmp_path / "turned", "valid.ko") == text(tmp_path, "valid.ko")
 
 
 def test_files_of_ones_own_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "train.en").write_text("mine")
     with pytest.raises(RequestError, match="is there and is not from get"):
-        get("playground", "en-ko", tmp_path)
+        get_corpus("playground", "en-ko", tmp_path)
     assert (tmp_path / "train.en").read_text() == "mine"
 
 
 def test_a_call_that_fails_leaves_the_corpus_that_was_there_and_no_trace_of_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    get("playground", "en-ko", tmp_path / "old")
+    get_corpus("playground", "en-ko", tmp_path / "old")
     before = {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir() if path.is_file()}
 
     def fail(*_: Any, **__: Any) -> None:
@@ -785,7 +787,7 @@ def test_a_call_that_fails_leaves_the_corpus_that_was_there_and_no_trace_of_itse
     monkeypatch.setattr("manyheads.playground.corpus", fail)
     for folder in ("old", "new"):
         with pytest.raises(DataError, match="no network"):
-            get("playground", "en-ko", tmp_path / folder, again=True)
+            get_corpus("playground", "en-ko", tmp_path / folder, again=True)
     assert {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir() if path.is_file()} == before
     assert not (tmp_path / "new").exists()
 
@@ -793,28 +795,33 @@ def test_a_call_that_fails_leaves_the_corpus_that_was_there_and_no_trace_of_itse
 # The table
 
 
-def known() -> list[Corpus]:
-    return list(load_table().corpora.values())
+def known() -> list[CatalogEntry]:
+    return list(load_catalog().corpora.values())
 
 
 @pytest.mark.parametrize("corpus", known(), ids=lambda corpus: corpus.name)
-def test_every_row_of_the_table_is_well_formed(corpus: Corpus) -> None:
-    table = load_table()
+def test_every_row_of_the_table_is_well_formed(corpus: CatalogEntry) -> None:
+    table = load_catalog()
     assert corpus.title
     assert corpus.license
     assert corpus.license_at
-    assert corpus.parts()
+    assert corpus.list_parts()
     for text in corpus.pairs or ["en-ko", "ko-en"]:
-        pair = Pair.of(text)
+        pair = LanguagePair.parse(text)
         assert corpus.choose_pair(text) == pair
-        for part in [part for parts in corpus.parts_for(pair).values() for part in parts]:
+        for part in [part for parts in corpus.select_parts(pair).values() for part in parts]:
             for language in pair.languages:
-                known = {**pair.placeholders(), "language": language, "corpus": "C", "version": "v1"}
+                known = {
+                    **pair.get_placeholder_values(),
+                    "language": language,
+                    "corpus": "C",
+                    "version": "v1",
+                }
                 filled = [table.fill(given, known) for given in (part.address, part.member) if given]
                 filled += [table.fill(table.addresses[name], known) for name in table.addresses]
                 assert not [made for made in filled if "{" in made or "}" in made]
                 assert not part.address or filled[0].startswith("https://")
-                sums = part.published(language)
+                sums = part.get_expected_file(language)
                 assert re.fullmatch(r"[0-9a-f]{64}", sums["sha256"] or "0" * 64)
                 assert re.fullmatch(r"[0-9a-f]{32}", sums["md5"] or "0" * 32)
                 if part.address and "{language}" in part.address and isinstance(part.md5, dict):
@@ -824,7 +831,7 @@ def test_every_row_of_the_table_is_well_formed(corpus: Corpus) -> None:
 def test_no_address_of_the_table_goes_without_encryption() -> None:
     packaged = (ROOT / "src/manyheads/text/known/known.toml").read_text(encoding="utf-8")
     assert "http://" not in packaged
-    assert set(load_table().corpora) >= {
+    assert set(load_catalog().corpora) >= {
         "multi30k",
         "wmt14",
         "europarl",
@@ -836,36 +843,36 @@ def test_no_address_of_the_table_goes_without_encryption() -> None:
 
 
 def test_the_paper_trains_on_three_parts_for_german_and_five_for_french() -> None:
-    wmt14 = load_table().corpora["wmt14"]
-    parts = {pair: wmt14.parts_for(Pair.of(pair)) for pair in ("en-de", "fr-en")}
+    wmt14 = load_catalog().corpora["wmt14"]
+    parts = {pair: wmt14.select_parts(LanguagePair.parse(pair)) for pair in ("en-de", "fr-en")}
     assert [len(one["train"]) for one in parts.values()] == [3, 5]
-    assert parts["en-de"]["test"] == [Part(sacrebleu="wmt14/full")]
+    assert parts["en-de"]["test"] == [CorpusPart(sacrebleu="wmt14/full")]
 
 
 def test_the_test_sets_that_the_table_names_are_on_the_list_of_sacrebleu() -> None:
     from sacrebleu.dataset import DATASETS
 
     for corpus in known():
-        for part in corpus.parts():
+        for part in corpus.list_parts():
             if part.sacrebleu and "{" not in part.sacrebleu:
-                for pair in map(Pair.of, corpus.pairs):
+                for pair in map(LanguagePair.parse, corpus.pairs):
                     assert str(pair) in DATASETS[part.sacrebleu].langpairs
 
 
 def test_czech_has_no_test_of_2017() -> None:
-    multi30k = load_table().corpora["multi30k"]
-    assert "test2017" in multi30k.parts_for(Pair.of("de-en"))
-    assert "test2017" not in multi30k.parts_for(Pair.of("en-cs"))
+    multi30k = load_catalog().corpora["multi30k"]
+    assert "test2017" in multi30k.select_parts(LanguagePair.parse("de-en"))
+    assert "test2017" not in multi30k.select_parts(LanguagePair.parse("en-cs"))
 
 
 def test_the_documents_list_every_address_that_no_test_reaches() -> None:
     page = (ROOT / "docs" / "corpora.md").read_text(encoding="utf-8")
-    table = load_table()
+    table = load_catalog()
     addresses = [*table.addresses.values()]
     addresses += [
         table.fill(part.address, {name: f"{{{name}}}" for name in ("other", "language")})
         for corpus in known()
-        for part in corpus.parts()
+        for part in corpus.list_parts()
         if part.address
     ]
     for address in addresses:
@@ -879,7 +886,7 @@ def test_one_line_of_ones_own_mends_a_moved_address(site: Site, tmp_path: Path, 
     site.put("/mirror/europarl/v7/de-en.tgz", tarred(files))
     own = tmp_path / "own.toml"
     own.write_text(f'addresses.statmt = "{site.base}/mirror"\n')
-    got = get("europarl", pair, tmp_path / "out", table=load_table(own))
+    got = get_corpus("europarl", pair, tmp_path / "out", catalog=load_catalog(own))
     assert text(got.folder, "train.de") == GERMAN
 
 
@@ -905,12 +912,14 @@ def test_a_wrong_table_is_told_what_is_wrong(tmp_path: Path, written: str, messa
     part = "[corpora.a]\ntitle='a'\nlicense='a'\nlicense_at='a'\nhomepage='a'\nsplits.train = ["
     (tmp_path / "own.toml").write_text(written.format(part=part) if "{part}" in written else written)
     with pytest.raises(ConfigError, match=re.escape(message)):
-        load_table(tmp_path / "own.toml")
+        load_catalog(tmp_path / "own.toml")
 
 
 def test_a_placeholder_that_nothing_fills_is_told(site: Site, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nothing fills \{langauge\}"):
-        get("toy", "en-de", tmp_path, table=toy(train=[Part(address=site.base + "/{langauge}.gz")]))
+        get_corpus(
+            "toy", "en-de", tmp_path, catalog=toy(train=[CorpusPart(address=site.base + "/{langauge}.gz")])
+        )
 
 
 @pytest.mark.parametrize(
@@ -933,7 +942,7 @@ def test_a_wrong_call_is_told_before_anything_is_written(
     tmp_path: Path, name: str, pair: str | None, message: str
 ) -> None:
     with pytest.raises(RequestError, match=re.escape(message)):
-        get(name, pair, tmp_path / "out")
+        get_corpus(name, pair, tmp_path / "out")
     assert only(tmp_path) == []
 
 
@@ -1003,7 +1012,7 @@ def test_the_list_shows_names_pairs_and_licenses(tmp_path: Path) -> None:
     done = manyheads("get", "--list", "--json", folder=tmp_path)
     rows = {row["name"]: row for row in json.loads(done.stdout)}
     assert rows["wmt14"]["bytes"] == 657632379 + 918311367 + 80418416
-    shown = load_table().to_text()
+    shown = load_catalog().to_text()
     for name, row in rows.items():
         assert f"{name}\n" in shown
         assert row["license"] in shown

@@ -8,11 +8,18 @@ from typing import Any
 import pytest
 
 from manyheads.errors import ConfigError, DataError
-from manyheads.playground import CONSTRUCTIONS, Example, corpus, examples, lexicon, split_of
-from manyheads.playground.author import Author
-from manyheads.playground.english import english
-from manyheads.playground.german import german
-from manyheads.playground.korean import korean, particle
+from manyheads.playground import (
+    CONSTRUCTIONS,
+    PlaygroundExample,
+    assign_split,
+    generate_corpus,
+    generate_examples,
+    lexicon,
+)
+from manyheads.playground.author import SentenceSampler
+from manyheads.playground.english import realize_english
+from manyheads.playground.german import realize_german
+from manyheads.playground.korean import add_particle, realize_korean
 from manyheads.playground.lexicon import (
     HE,
     HOME,
@@ -22,60 +29,60 @@ from manyheads.playground.lexicon import (
     WE,
     YOU,
     I,
-    adjective_named,
-    manner_named,
-    named,
-    place_named,
-    time_named,
-    verb_named,
+    find_adjective,
+    find_manner,
+    find_noun,
+    find_place,
+    find_time,
+    find_verb,
 )
 from manyheads.playground.meaning import (
     GAP,
     Adjective,
-    Because,
-    Both,
+    CausalSentence,
     Clause,
-    Existence,
-    Joined,
+    CompoundSentence,
+    Coordination,
+    ExistentialClause,
     Manner,
     Name,
     Noun,
     Phrase,
     Place,
-    Reported,
+    ReportedSpeech,
     Sentence,
     Time,
     Verb,
-    Weather,
+    WeatherClause,
 )
 
 
 def do(verb: str, subject: Any = I, object_: Any = None, **rest: Any) -> Clause:
-    return Clause(verb_named(verb, rest.pop("ko", None)), subject, object_, **rest)
+    return Clause(find_verb(verb, rest.pop("ko", None)), subject, object_, **rest)
 
 
 def the(noun: str, **rest: Any) -> Phrase:
-    return Phrase(named(noun), **rest)
+    return Phrase(find_noun(noun), **rest)
 
 
 def a(noun: str, **rest: Any) -> Phrase:
-    return Phrase(named(noun), "a", **rest)
+    return Phrase(find_noun(noun), "a", **rest)
 
 
 def some(noun: str, **rest: Any) -> Phrase:
-    return Phrase(named(noun), "", **rest)
+    return Phrase(find_noun(noun), "", **rest)
 
 
 def count(number: int, noun: str, **rest: Any) -> Phrase:
-    return Phrase(named(noun), "", count=number, **rest)
+    return Phrase(find_noun(noun), "", count=number, **rest)
 
 
 def my(noun: str, owner: Any = I, **rest: Any) -> Phrase:
-    return Phrase(named(noun), "", possessor=owner, **rest)
+    return Phrase(find_noun(noun), "", possessor=owner, **rest)
 
 
 def be(adjective: str, subject: Any, **rest: Any) -> Clause:
-    return Clause(adjective_named(adjective, rest.pop("ko", None)), subject, **rest)
+    return Clause(find_adjective(adjective, rest.pop("ko", None)), subject, **rest)
 
 
 def name(english_name: str) -> Name:
@@ -83,11 +90,11 @@ def name(english_name: str) -> Name:
 
 
 def adjective(english_word: str) -> Any:
-    return adjective_named(english_word)
+    return find_adjective(english_word)
 
 
 def place(english_word: str) -> Any:
-    return place_named(english_word)
+    return find_place(english_word)
 
 
 MINA, MINHO, ANNA = name("Mina"), name("Minho"), name("Anna")
@@ -96,7 +103,7 @@ READ_BOOK = do("read", object_=a("book"))
 
 
 def on(day: str) -> Any:
-    return time_named(day)
+    return find_time(day)
 
 
 KOREAN: list[tuple[Sentence, str, str]] = [
@@ -156,8 +163,8 @@ KOREAN: list[tuple[Sentence, str, str]] = [
     (replace(READ_BOOK, negative=True), "I do not read a book.", "나는 책을 읽지 않는다."),
     (replace(GO_HOME, negative=True, tense="past"), "I did not go home.", "나는 집에 가지 않았다."),
     (do("know", HE, I, negative=True), "He does not know me.", "그는 나를 모른다."),
-    (Clause(named("doctor"), HE, negative=True), "He is not a doctor.", "그는 의사가 아니다."),
-    (Clause(named("teacher"), SHE), "She is a teacher.", "그녀는 선생님이다."),
+    (Clause(find_noun("doctor"), HE, negative=True), "He is not a doctor.", "그는 의사가 아니다."),
+    (Clause(find_noun("teacher"), SHE), "She is a teacher.", "그녀는 선생님이다."),
     # modals
     (do("swim", I, modal="can"), "I can swim.", "나는 수영할 수 있다."),
     (do("swim", I, modal="can", negative=True), "I cannot swim.", "나는 수영할 수 없다."),
@@ -183,12 +190,12 @@ KOREAN: list[tuple[Sentence, str, str]] = [
     # particles
     (do("meet", name("Sujin"), MINA), "Sujin meets Mina.", "수진은 미나를 만난다."),
     (
-        do("go", MINA, goal=place("museum"), means=named("subway"), ko="가"),
+        do("go", MINA, goal=place("museum"), means=find_noun("subway"), ko="가"),
         "Mina goes to the museum by subway.",
         "미나는 지하철로 박물관에 간다.",
     ),
     (
-        do("eat", I, some("rice"), means=named("spoon", "cutlery")),
+        do("eat", I, some("rice"), means=find_noun("spoon", "cutlery")),
         "I eat rice with a spoon.",
         "나는 숟가락으로 밥을 먹는다.",
     ),
@@ -207,8 +214,8 @@ KOREAN: list[tuple[Sentence, str, str]] = [
         "I eat an apple with my friend.",
         "나는 내 친구와 함께 사과를 먹는다.",
     ),
-    (do("walk", Both(MINHO, I)), "Minho and I walk.", "민호와 나는 걷는다."),
-    (do("play", Both(name("Sujin"), MINA)), "Sujin and Mina play.", "수진과 미나는 논다."),
+    (do("walk", Coordination(MINHO, I)), "Minho and I walk.", "민호와 나는 걷는다."),
+    (do("play", Coordination(name("Sujin"), MINA)), "Sujin and Mina play.", "수진과 미나는 논다."),
     # possession
     (do("love", I, my("mother")), "I love my mother.", "나는 우리 어머니를 사랑한다."),
     (do("love", HE, my("dog", HE)), "He loves his dog.", "그는 자신의 개를 사랑한다."),
@@ -230,12 +237,12 @@ KOREAN: list[tuple[Sentence, str, str]] = [
         "나는 양말 네 켤레를 빤다.",
     ),
     (
-        Existence(count(3, "cat"), place("garden")),
+        ExistentialClause(count(3, "cat"), place("garden")),
         "There are three cats in the garden.",
         "정원에 고양이 세 마리가 있다.",
     ),
     (
-        Existence(a("cat"), place("garden"), negative=True),
+        ExistentialClause(a("cat"), place("garden"), negative=True),
         "There is no cat in the garden.",
         "정원에 고양이가 없다.",
     ),
@@ -274,37 +281,37 @@ KOREAN: list[tuple[Sentence, str, str]] = [
     ),
     # two clauses
     (
-        Joined(do("drink", MINA, some("tea")), "and", do("drink", MINHO, some("coffee"))),
+        CompoundSentence(do("drink", MINA, some("tea")), "and", do("drink", MINHO, some("coffee"))),
         "Mina drinks tea, and Minho drinks coffee.",
         "미나는 차를 마시고 민호는 커피를 마신다.",
     ),
     (
-        Joined(do("dance", MINA, tense="past"), "but", do("dance", I, tense="past", negative=True)),
+        CompoundSentence(do("dance", MINA, tense="past"), "but", do("dance", I, tense="past", negative=True)),
         "Mina danced, but I did not dance.",
         "미나는 춤췄지만 나는 춤추지 않았다.",
     ),
     (
-        Because(replace(GO_HOME, subject=SHE, tense="past"), be("tired", SHE, tense="past")),
+        CausalSentence(replace(GO_HOME, subject=SHE, tense="past"), be("tired", SHE, tense="past")),
         "She went home because she was tired.",
         "그녀는 피곤했기 때문에 집에 갔다.",
     ),
     (
-        Because(do("stay", WE, goal=HOME, tense="past"), Weather(RAINING, tense="past")),
+        CausalSentence(do("stay", WE, goal=HOME, tense="past"), WeatherClause(RAINING, tense="past")),
         "We stayed at home because it rained.",
         "비가 왔기 때문에 우리는 집에 머물렀다.",
     ),
     (
-        Reported(I, verb_named("think"), be("interesting", the("movie"))),
+        ReportedSpeech(I, find_verb("think"), be("interesting", the("movie"))),
         "I think that the movie is interesting.",
         "나는 영화가 재미있다고 생각한다.",
     ),
     (
-        Reported(MINA, verb_named("say"), Clause(named("doctor"), HE)),
+        ReportedSpeech(MINA, find_verb("say"), Clause(find_noun("doctor"), HE)),
         "Mina says that he is a doctor.",
         "미나는 그가 의사라고 말한다.",
     ),
     (
-        Reported(HE, verb_named("say"), be("dirty", my("cup", HE))),
+        ReportedSpeech(HE, find_verb("say"), be("dirty", my("cup", HE))),
         "He says that his cup is dirty.",
         "그는 자신의 컵이 더럽다고 말한다.",
     ),
@@ -314,7 +321,7 @@ KOREAN: list[tuple[Sentence, str, str]] = [
         "책을 읽는 아이들은 미소 짓는다.",
     ),
     (
-        do("speak", SHE, some("German"), manner=manner_named("well")),
+        do("speak", SHE, some("German"), manner=find_manner("well")),
         "She speaks German well.",
         "그녀는 독일어를 잘한다.",
     ),
@@ -359,12 +366,12 @@ KOREAN: list[tuple[Sentence, str, str]] = [
     ),
     # a couple with me in it; what lasted; elders
     (
-        Reported(SHE, verb_named("say"), do("dance", Both(MINHO, I), tense="past")),
+        ReportedSpeech(SHE, find_verb("say"), do("dance", Coordination(MINHO, I), tense="past")),
         "She says that Minho and I danced.",
         "그녀는 민호와 내가 춤췄다고 말한다.",
     ),
     (
-        Reported(SHE, verb_named("say"), do("dance", Both(MINHO, ANNA), tense="past")),
+        ReportedSpeech(SHE, find_verb("say"), do("dance", Coordination(MINHO, ANNA), tense="past")),
         "She says that Minho and Anna danced.",
         "그녀는 민호와 안나가 춤췄다고 말한다.",
     ),
@@ -377,7 +384,7 @@ KOREAN: list[tuple[Sentence, str, str]] = [
     # a and an
     (do("wash", HE, a("uniform")), "He washes a uniform.", "그는 제복을 빤다."),
     (
-        Existence(a("doctor", adjective=adjective("honest")), place("hospital")),
+        ExistentialClause(a("doctor", adjective=adjective("honest")), place("hospital")),
         "There is an honest doctor in the hospital.",
         "병원에 정직한 의사가 있다.",
     ),
@@ -389,7 +396,7 @@ KOREAN: list[tuple[Sentence, str, str]] = [
     ),
     (do("get up", I, time=on("at six o'clock")), "I get up at six o'clock.", "나는 여섯 시에 일어난다."),
     (
-        do("walk", the("child"), manner=manner_named("slowly"), tense="progressive"),
+        do("walk", the("child"), manner=find_manner("slowly"), tense="progressive"),
         "The child is walking slowly.",
         "아이는 천천히 걷고 있다.",
     ),
@@ -401,17 +408,20 @@ POLITE: list[tuple[Sentence, str]] = [
     (replace(GO_HOME, tense="past"), "저는 집에 갔어요."),
     (replace(GO_HOME, tense="future"), "저는 집에 갈 거예요."),
     (do("help", MINA, I), "미나는 저를 도와요."),
-    (Clause(named("doctor"), HE), "그는 의사예요."),
-    (Clause(named("student"), HE), "그는 학생이에요."),
-    (Clause(named("student"), HE, negative=True), "그는 학생이 아니에요."),
+    (Clause(find_noun("doctor"), HE), "그는 의사예요."),
+    (Clause(find_noun("student"), HE), "그는 학생이에요."),
+    (Clause(find_noun("student"), HE, negative=True), "그는 학생이 아니에요."),
     (do("live", YOU, asked="where"), "어디에 살아요?"),
     (do("eat", None, the("bread")), "빵을 드세요."),
     (do("open", None, the("door")), "문을 여세요."),
     (do("open", None, the("door"), negative=True), "문을 열지 마세요."),
     (do("sell", I, my("car")), "저는 제 자동차를 팔아요."),
     (be("lonely", SHE), "그녀는 외로워요."),
-    (Reported(HE, verb_named("say"), replace(GO_HOME, tense="past")), "그는 제가 집에 갔다고 말해요."),
-    (Reported(HE, verb_named("say"), do("dance", Both(MINHO, I))), "그는 민호와 제가 춤춘다고 말해요."),
+    (ReportedSpeech(HE, find_verb("say"), replace(GO_HOME, tense="past")), "그는 제가 집에 갔다고 말해요."),
+    (
+        ReportedSpeech(HE, find_verb("say"), do("dance", Coordination(MINHO, I))),
+        "그는 민호와 제가 춤춘다고 말해요.",
+    ),
     (do("ask", None, the("teacher")), "선생님에게 물어보세요."),
 ]
 
@@ -454,7 +464,7 @@ GERMAN: list[tuple[Sentence, str]] = [
     (do("buy", HE, a("car", adjective=adjective("expensive"))), "Er kauft ein teures Auto."),
     (do("sell", I, my("car", MINA, adjective=adjective("old"))), "Ich verkaufe Minas altes Auto."),
     (
-        do("wear", HE, Phrase(named("hat"), "this", adjective=adjective("old")), ko="쓰"),
+        do("wear", HE, Phrase(find_noun("hat"), "this", adjective=adjective("old")), ko="쓰"),
         "Er trägt diesen alten Hut.",
     ),
     # possession
@@ -464,7 +474,7 @@ GERMAN: list[tuple[Sentence, str]] = [
     (do("love", SHE, my("dog", the("child"))), "Sie liebt den Hund des Kindes."),
     (do("visit", I, my("grandmother")), "Ich besuche meine Großmutter."),
     # word order: verb second, separable verbs, adverbials
-    (do("get up", I, manner=manner_named("early")), "Ich stehe früh auf."),
+    (do("get up", I, manner=find_manner("early")), "Ich stehe früh auf."),
     (do("get up", I, tense="past", time=on("at six o'clock")), "Ich bin um sechs Uhr aufgestanden."),
     (
         do("meet", I, MINHO, tense="past", time=on("yesterday"), fronted=True),
@@ -479,7 +489,7 @@ GERMAN: list[tuple[Sentence, str]] = [
         "Gestern hat der Lehrer sie gesehen.",
     ),
     (do("invite", HE, SHE, time=on("often")), "Er lädt sie oft ein."),
-    (do("play", MINA, Phrase(named("piano")), ko="치"), "Mina spielt Klavier."),
+    (do("play", MINA, Phrase(find_noun("piano")), ko="치"), "Mina spielt Klavier."),
     # two-way prepositions and contractions
     (do("go", I, goal=place("park")), "Ich gehe in den Park."),
     (do("go", I, goal=place("cinema")), "Ich gehe ins Kino."),
@@ -501,14 +511,14 @@ GERMAN: list[tuple[Sentence, str]] = [
         "Ich habe Mina gestern nicht angerufen.",
     ),
     (
-        do("play", HE, Phrase(named("piano")), ko="치", negative=True, modal="can"),
+        do("play", HE, Phrase(find_noun("piano")), ko="치", negative=True, modal="can"),
         "Er kann nicht Klavier spielen.",
     ),
     (do("play", HE, some("chess"), ko="두", negative=True), "Er spielt nicht Schach."),
     # professions
-    (Clause(named("doctor"), SHE), "Sie ist Ärztin."),
-    (Clause(named("doctor"), SHE, negative=True), "Sie ist keine Ärztin."),
-    (Clause(named("doctor"), THEY), "Sie sind Ärzte."),
+    (Clause(find_noun("doctor"), SHE), "Sie ist Ärztin."),
+    (Clause(find_noun("doctor"), SHE, negative=True), "Sie ist keine Ärztin."),
+    (Clause(find_noun("doctor"), THEY), "Sie sind Ärzte."),
     # modals
     (do("call", I, MINHO, modal="want"), "Ich will Minho anrufen."),
     (do("work", WE, modal="must", tense="past"), "Wir mussten arbeiten."),
@@ -528,11 +538,11 @@ GERMAN: list[tuple[Sentence, str]] = [
     # numbers
     (do("drink", I, count(2, "coffee")), "Ich trinke zwei Tassen Kaffee."),
     (do("buy", I, count(1, "shoes", plural=True)), "Ich kaufe ein Paar Schuhe."),
-    (Existence(count(3, "cat"), place("garden")), "Im Garten sind drei Katzen."),
-    (Existence(a("cat"), place("garden"), asked=True), "Ist im Garten eine Katze?"),
+    (ExistentialClause(count(3, "cat"), place("garden")), "Im Garten sind drei Katzen."),
+    (ExistentialClause(a("cat"), place("garden"), is_question=True), "Ist im Garten eine Katze?"),
     # relative and subordinate clauses: the verb last
     (
-        do("know", I, the("man", relative=do("get up", GAP, manner=manner_named("early")))),
+        do("know", I, the("man", relative=do("get up", GAP, manner=find_manner("early")))),
         "Ich kenne den Mann, der früh aufsteht.",
     ),
     (
@@ -552,23 +562,23 @@ GERMAN: list[tuple[Sentence, str]] = [
         "Ich kenne den Jungen, auf den sie wartet.",
     ),
     (
-        Because(replace(GO_HOME, subject=MINHO, tense="past"), be("tired", MINHO, tense="past")),
+        CausalSentence(replace(GO_HOME, subject=MINHO, tense="past"), be("tired", MINHO, tense="past")),
         "Minho ist nach Hause gegangen, weil er müde war.",
     ),
     (
-        Because(do("stay", WE, goal=HOME, tense="past"), Weather(RAINING, tense="past")),
+        CausalSentence(do("stay", WE, goal=HOME, tense="past"), WeatherClause(RAINING, tense="past")),
         "Wir sind zu Hause geblieben, weil es geregnet hat.",
     ),
     (
-        Reported(I, verb_named("believe"), do("come", ANNA, goal=HOME, tense="future")),
+        ReportedSpeech(I, find_verb("believe"), do("come", ANNA, goal=HOME, tense="future")),
         "Ich glaube, dass Anna nach Hause kommen wird.",
     ),
     (
-        Joined(do("dance", MINA, tense="past"), "but", do("dance", I, tense="past", negative=True)),
+        CompoundSentence(do("dance", MINA, tense="past"), "but", do("dance", I, tense="past", negative=True)),
         "Mina hat getanzt, aber ich habe nicht getanzt.",
     ),
     (
-        Joined(do("drink", MINA, some("tea")), "and", do("drink", MINHO, some("coffee"))),
+        CompoundSentence(do("drink", MINA, some("tea")), "and", do("drink", MINHO, some("coffee"))),
         "Mina trinkt Tee und Minho trinkt Kaffee.",
     ),
 ]
@@ -578,33 +588,33 @@ GERMAN: list[tuple[Sentence, str]] = [
 def test_english_and_plain_korean_are_what_a_native_writes(
     meaning: Sentence, source: str, target: str
 ) -> None:
-    assert english(meaning) == source
-    assert korean(meaning) == target
+    assert realize_english(meaning) == source
+    assert realize_korean(meaning) == target
 
 
 @pytest.mark.parametrize(("meaning", "target"), POLITE, ids=[row[1] for row in POLITE])
 def test_polite_korean_is_what_a_native_says(meaning: Sentence, target: str) -> None:
-    assert korean(meaning, "polite") == target
+    assert realize_korean(meaning, "polite") == target
 
 
 @pytest.mark.parametrize(("meaning", "target"), GERMAN, ids=[row[1] for row in GERMAN])
 def test_german_is_what_a_native_writes(meaning: Sentence, target: str) -> None:
-    assert german(meaning) == target
+    assert realize_german(meaning) == target
 
 
 def test_a_particle_follows_the_last_sound() -> None:
-    assert [particle(word, "은") for word in ("책", "나무")] == ["책은", "나무는"]
-    assert [particle(word, "이") for word in ("책", "나무", "나")] == ["책이", "나무가", "내가"]
-    assert [particle(word, "을") for word in ("책", "나무")] == ["책을", "나무를"]
-    assert [particle(word, "과") for word in ("책", "나무")] == ["책과", "나무와"]
-    assert [particle(word, "으로") for word in ("손", "버스", "연필")] == ["손으로", "버스로", "연필로"]
+    assert [add_particle(word, "은") for word in ("책", "나무")] == ["책은", "나무는"]
+    assert [add_particle(word, "이") for word in ("책", "나무", "나")] == ["책이", "나무가", "내가"]
+    assert [add_particle(word, "을") for word in ("책", "나무")] == ["책을", "나무를"]
+    assert [add_particle(word, "과") for word in ("책", "나무")] == ["책과", "나무와"]
+    assert [add_particle(word, "으로") for word in ("손", "버스", "연필")] == ["손으로", "버스로", "연필로"]
 
 
 # --- The stream
 
 
-def draw(number: int, pair: str = "en-ko", **settings: Any) -> list[Example]:
-    return list(itertools.islice(examples(pair, **settings), number))
+def draw(number: int, pair: str = "en-ko", **settings: Any) -> list[PlaygroundExample]:
+    return list(itertools.islice(generate_examples(pair, **settings), number))
 
 
 @pytest.mark.parametrize(
@@ -650,16 +660,16 @@ def test_the_first_sentences_of_a_seed_are_fixed() -> None:
 
 def test_what_is_drawn_makes_sense() -> None:
     """What readers once found: a waiter who flies, a forest that is cleaned, Maria who speaks of Maria."""
-    author = Author(5, frozenset(CONSTRUCTIONS), None)
+    author = SentenceSampler(5, frozenset(CONSTRUCTIONS), None)
     for _ in range(60_000):
-        meaning = author.sentence()
+        meaning = author.sample_sentence()
         clauses = [meaning] if type(meaning) is Clause else []
-        if type(meaning) is Joined:
+        if type(meaning) is CompoundSentence:
             clauses = [meaning.first, meaning.second]
             if isinstance(meaning.first.subject, Phrase) and isinstance(meaning.second.subject, Phrase):
                 first, second = meaning.first.subject, meaning.second.subject
                 assert first.possessor or second.possessor or first.noun is not second.noun
-        if type(meaning) is Reported:
+        if type(meaning) is ReportedSpeech:
             clauses = [meaning.content]
             assert meaning.content.subject is not meaning.speaker
             assert meaning.content.object is not meaning.speaker
@@ -667,11 +677,11 @@ def test_what_is_drawn_makes_sense() -> None:
             verb, subject, said = clause.predicate, clause.subject, clause.object
             if type(verb) is not Verb:
                 continue
-            if type(subject) is Phrase and subject.noun.kind not in ("person", "kin"):
-                assert subject.noun.kind in verb.subjects
-            if type(subject) is Phrase and subject.noun.kind == "person":
-                assert {"person", "youth"} & set(verb.subjects)
-            if verb.en in ("clean", "paint") and type(said) is Phrase and said.noun.kind == "place":
+            if type(subject) is Phrase and subject.noun.category not in ("person", "kin"):
+                assert subject.noun.category in verb.subject_categories
+            if type(subject) is Phrase and subject.noun.category == "person":
+                assert {"person", "youth"} & set(verb.subject_categories)
+            if verb.en in ("clean", "paint") and type(said) is Phrase and said.noun.category == "place":
                 assert said.noun in author.nouns["room"]
 
 
@@ -728,8 +738,8 @@ def words_in(meaning: Any) -> Iterator[Word]:
 
 @pytest.fixture(scope="module")
 def drawn_words() -> dict[Word, None]:
-    author = Author(0, frozenset(CONSTRUCTIONS), None)
-    return dict.fromkeys(word for _ in range(25_000) for word in words_in(author.sentence()))
+    author = SentenceSampler(0, frozenset(CONSTRUCTIONS), None)
+    return dict.fromkeys(word for _ in range(25_000) for word in words_in(author.sample_sentence()))
 
 
 def lemmas(words: Iterable[Word], index: int) -> set[str]:
@@ -762,8 +772,8 @@ def test_no_word_of_the_lexicon_is_idle(drawn_words: dict[Word, None]) -> None:
 
 
 def test_no_sentence_of_one_split_is_in_another_whatever_the_seed_and_size() -> None:
-    small = corpus("en-ko", train=3_000, valid=100, test=100, seed=1)
-    large = corpus("en-ko", train=6_000, valid=300, test=300, seed=2)
+    small = generate_corpus("en-ko", train=3_000, valid=100, test=100, seed=1)
+    large = generate_corpus("en-ko", train=6_000, valid=300, test=300, seed=2)
     for side in (0, 1):
         train = {pair[side] for made in (small, large) for pair in made["train"]}
         valid = {pair[side] for made in (small, large) for pair in made["valid"]}
@@ -774,23 +784,23 @@ def test_no_sentence_of_one_split_is_in_another_whatever_the_seed_and_size() -> 
 
 
 def test_a_corpus_has_the_counts_asked_for_and_no_pair_twice() -> None:
-    made = corpus("en-de", train=2_000, valid=50, test=70)
+    made = generate_corpus("en-de", train=2_000, valid=50, test=70)
     assert {name_: len(pairs) for name_, pairs in made.items()} == {"train": 2_000, "valid": 50, "test": 70}
     everything = [pair for pairs in made.values() for pair in pairs]
     assert len(set(everything)) == len(everything)
-    assert all(split_of(target) == name_ for name_, pairs in made.items() for _, target in pairs)
+    assert all(assign_split(target) == name_ for name_, pairs in made.items() for _, target in pairs)
 
 
 def test_a_larger_corpus_begins_with_the_smaller_one() -> None:
-    small = corpus("en-ko", train=200, valid=20, test=20)
-    large = corpus("en-ko", train=400, valid=20, test=20)
+    small = generate_corpus("en-ko", train=200, valid=20, test=20)
+    large = generate_corpus("en-ko", train=400, valid=20, test=20)
     assert large["train"][:200] == small["train"]
     assert large["test"] == small["test"]
 
 
 def test_a_corpus_that_cannot_be_is_refused_with_the_remedy() -> None:
     with pytest.raises(DataError, match=r"train is 1000000, but only \d+ distinct .* raise words"):
-        corpus("en-ko", train=1_000_000, valid=1, test=1, constructions=[], words=2)
+        generate_corpus("en-ko", train=1_000_000, valid=1, test=1, constructions=[], words=2)
 
 
 @pytest.mark.parametrize(
@@ -807,9 +817,9 @@ def test_a_corpus_that_cannot_be_is_refused_with_the_remedy() -> None:
 )
 def test_a_wrong_setting_is_refused_at_once(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message.replace("?", "[?]")):
-        examples(**settings)
+        generate_examples(**settings)
 
 
 def test_a_negative_count_is_refused() -> None:
     with pytest.raises(ConfigError, match="valid is -1"):
-        corpus("en-ko", train=1, valid=-1, test=1)
+        generate_corpus("en-ko", train=1, valid=-1, test=1)

@@ -2,11 +2,11 @@
 
 import re
 
-from manyheads.playground import CONSTRUCTIONS, treebank
-from manyheads.playground.author import Author
-from manyheads.playground.english import english
-from manyheads.playground.trees import english_tree
-from manyheads.text.trees import Tree, leaves, linearize
+from manyheads.playground import CONSTRUCTIONS, generate_treebank
+from manyheads.playground.author import SentenceSampler
+from manyheads.playground.english import realize_english
+from manyheads.playground.trees import build_english_tree
+from manyheads.text.trees import Tree, get_leaves, linearize
 
 LABELS = {"TOP", "S", "SQ", "SBAR", "SBARQ", "NP", "VP", "PP", "ADVP", "ADJP", "PRT", "WHNP", "WHADVP"}
 VERBS = {"MD", "TO", "VB", "VBD", "VBG", "VBP", "VBZ"}
@@ -43,29 +43,29 @@ EXAMPLES = {
 
 def sentence(tree: Tree) -> str:
     """The words, put together as English writes them."""
-    text = " ".join(leaf.word for leaf in leaves(tree))
+    text = " ".join(leaf.word for leaf in get_leaves(tree))
     return re.sub(r" (?='s\b|' |[.,?])", "", text).replace("can not", "cannot")
 
 
 def test_a_tree_says_what_the_sentence_says() -> None:
-    author = Author(5, frozenset(CONSTRUCTIONS), None)
+    author = SentenceSampler(5, frozenset(CONSTRUCTIONS), None)
     for _ in range(4000):
-        meaning = author.sentence()
-        assert sentence(english_tree(meaning)) == english(meaning)
+        meaning = author.sample_sentence()
+        assert sentence(build_english_tree(meaning)) == realize_english(meaning)
 
 
 def test_a_sentence_has_one_tree() -> None:
-    author = Author(6, frozenset(CONSTRUCTIONS), 2)  # so few words that sentences come again
+    author = SentenceSampler(6, frozenset(CONSTRUCTIONS), 2)  # so few words that sentences come again
     known: dict[str, Tree] = {}
-    drawn = [author.sentence() for _ in range(4000)]
+    drawn = [author.sample_sentence() for _ in range(4000)]
     for meaning in drawn:
-        tree = english_tree(meaning)
-        assert known.setdefault(english(meaning), tree) == tree
+        tree = build_english_tree(meaning)
+        assert known.setdefault(realize_english(meaning), tree) == tree
     assert len(known) < len(drawn)
 
 
 def test_labels_and_tags_are_those_of_the_penn_treebank() -> None:
-    for tree in treebank(train=500, valid=0, test=0)["train"]:
+    for tree in generate_treebank(train=500, valid=0, test=0)["train"]:
         assert tree.label == "TOP"
         tokens = linearize(tree)
         assert {token[1:] for token in tokens if token.startswith("(")} <= LABELS
@@ -73,14 +73,16 @@ def test_labels_and_tags_are_those_of_the_penn_treebank() -> None:
 
 
 def test_some_sentences_as_linguists_bracket_them() -> None:
-    made = {sentence(tree): str(tree) for tree in treebank(train=3000, valid=0, test=0, words=3)["train"]}
+    made = {
+        sentence(tree): str(tree) for tree in generate_treebank(train=3000, valid=0, test=0, words=3)["train"]
+    }
     shown = {text: tree for text, tree in made.items() if text in EXAMPLES}
     assert shown == EXAMPLES
 
 
 def test_the_splits_share_no_sentence() -> None:
-    made = treebank(train=300, valid=50, test=50, seed=2)
+    made = generate_treebank(train=300, valid=50, test=50, seed=2)
     assert {split: len(trees) for split, trees in made.items()} == {"train": 300, "valid": 50, "test": 50}
     said = [sentence(tree) for trees in made.values() for tree in trees]
     assert len(set(said)) == 400
-    assert treebank(train=300, valid=50, test=50, seed=2) == made
+    assert generate_treebank(train=300, valid=50, test=50, seed=2) == made

@@ -4,22 +4,22 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given
 
-from manyheads.text.segmentation import by_force, has_words, parts, shortened
+from manyheads.text.segmentation import has_words, split_in_halves, split_long_sentence, split_text
 
 LANGUAGES = st.sampled_from(["en", "ko", "de", "und", "zh-Hant"])
 
 
 def sentences(text: str, language: str = "ko") -> list[str]:
-    return [part.text for part in parts(text, language) if part.translated]
+    return [part.text for part in split_text(text, language) if part.is_translatable]
 
 
 @given(text=st.text() | st.text("ab. !?\n\t …。,;🙂가나\u2028\r", max_size=60), language=LANGUAGES)
 @example(text="A.\r\n\r\nB. \u2028 C", language="en")
 def test_joined_again_the_parts_are_the_text(text: str, language: str) -> None:
-    found = list(parts(text, language))
+    found = list(split_text(text, language))
     assert "".join(part.text for part in found) == text
     for part in found:
-        if part.translated:
+        if part.is_translatable:
             assert has_words(part.text)
             assert part.text == part.text.strip()
             assert len(part.text.splitlines()) == 1
@@ -60,20 +60,23 @@ def test_what_has_no_words_is_left_as_it_is(text: str) -> None:
 def test_long_sentences_are_parted_where_they_pause() -> None:
     text = "one two three, four five six; seven eight nine, ten eleven twelve"
     fits = lambda one: len(one) <= 40  # noqa: E731
-    assert shortened(text, fits) == ["one two three, four five six; ", "seven eight nine, ten eleven twelve"]
-    short = shortened(text, lambda one: len(one) <= 20)
+    assert split_long_sentence(text, fits) == [
+        "one two three, four five six; ",
+        "seven eight nine, ten eleven twelve",
+    ]
+    short = split_long_sentence(text, lambda one: len(one) <= 20)
     assert "".join(short) == text
     assert short[0] == "one two three, "
-    assert shortened("x" * 50, fits) == ["x" * 50]
+    assert split_long_sentence("x" * 50, fits) == ["x" * 50]
 
 
 @given(text=st.text(min_size=1), most=st.integers(1, 9))
 def test_by_force_everything_fits(text: str, most: int) -> None:
-    found = by_force(text, lambda one: len(one) <= most)
+    found = split_in_halves(text, lambda one: len(one) <= most)
     assert "".join(found) == text
     assert max(map(len, found)) <= most
 
 
 @given(text=st.text("ab ,;:", min_size=1, max_size=80), most=st.integers(3, 30))
 def test_shortened_texts_are_whole(text: str, most: int) -> None:
-    assert "".join(shortened(text, lambda one: len(one) <= most)) == text
+    assert "".join(split_long_sentence(text, lambda one: len(one) <= most)) == text

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import manyheads as mh
 from manyheads.config import BOS_ID, EOS_ID, UNK_ID, SubwordConfig
-from manyheads.text.subword_regularization import Sampler
-from manyheads.text.subwords import SubwordPair, Subwords, normalize
+from manyheads.text.subword_regularization import SubwordSampler
+from manyheads.text.subwords import SubwordPair, SubwordTokenizer, normalize
 
 ENGLISH = [
     "I go home.",
@@ -42,8 +42,8 @@ SMALL = SubwordConfig(vocab_size=400)
 KINDS = ("bpe", "unigram")
 
 
-def trained(kind: str = "bpe", **changes: object) -> Subwords:
-    return Subwords.train(ENGLISH + KOREAN, replace(SMALL, kind=kind, **changes), ["%s", "<b>"])
+def trained(kind: str = "bpe", **changes: object) -> SubwordTokenizer:
+    return SubwordTokenizer.train(ENGLISH + KOREAN, replace(SMALL, algorithm=kind, **changes), ["%s", "<b>"])
 
 
 SUBWORDS = {kind: trained(kind) for kind in KINDS}
@@ -80,7 +80,7 @@ def test_normalizing_twice_changes_nothing_more(text: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_fixed_ids_and_the_size(kind: str) -> None:
     subwords = SUBWORDS[kind]
-    assert [subwords.piece(one) for one in (UNK_ID, BOS_ID, EOS_ID)] == ["<unk>", "<s>", "</s>"]
+    assert [subwords.id_to_piece(one) for one in (UNK_ID, BOS_ID, EOS_ID)] == ["<unk>", "<s>", "</s>"]
     assert len(subwords) == SMALL.vocab_size
 
 
@@ -91,7 +91,7 @@ def test_training_is_deterministic(kind: str) -> None:
 
 def test_reserved_symbols_are_one_piece_wherever_they_stand() -> None:
     subwords = trained(reserved=("<polite>",))
-    assert subwords.pieces("<polite> a%sb<b>") == ["▁", "<polite>", "▁a", "%s", "b", "<b>"]
+    assert subwords.encode_as_pieces("<polite> a%sb<b>") == ["▁", "<polite>", "▁a", "%s", "b", "<b>"]
     for wrong in ("a b", "", "<s>", "</s>", "<unk>", "<0x41>", "a\u2581"):
         with pytest.raises(mh.ConfigError, match=r"subwords\.reserved holds"):
             SubwordConfig(user_symbols=(wrong,))
@@ -99,7 +99,7 @@ def test_reserved_symbols_are_one_piece_wherever_they_stand() -> None:
 
 def test_text_that_speaks_of_sentence_ends_can_be_learned_from() -> None:
     texts = [f"<s> {text} </s> <unk>" for text in ENGLISH]
-    pair = SubwordPair.train(lambda: iter(zip(texts, KOREAN, strict=True)), replace(SMALL, vocabulary=360))
+    pair = SubwordPair.train(lambda: iter(zip(texts, KOREAN, strict=True)), replace(SMALL, vocab_size=360))
     assert pair.source.decode(pair.source.encode(texts[0])) == texts[0]
 
 
@@ -109,17 +109,17 @@ def test_what_goes_wrong_in_the_sentences_is_told_as_it_is() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Subwords.train(torn(), SMALL)
+        SubwordTokenizer.train(torn(), SMALL)
 
 
 def test_many_texts_are_encoded_as_each_alone_and_closed_with_end() -> None:
     subwords = SUBWORDS["bpe"]
     texts = ["나는", "", "I go", "home  again"]
     for threads in (1, 3):
-        many = subwords.encode_many(texts, threads)
+        many = subwords.encode_batch(texts, threads)
         split = [many.ids[a:b].tolist() for a, b in zip(many.offsets, many.offsets[1:], strict=False)]
         assert split == [[*subwords.encode(text), EOS_ID] for text in texts]
-    assert subwords.encode_many([]).offsets.tolist() == [0]
+    assert subwords.encode_batch([]).offsets.tolist() == [0]
 
 
 def test_decoding_ignores_begin_and_end_and_refuses_what_is_no_id() -> None:
@@ -159,7 +159,7 @@ def test_the_remedy_works() -> None:
 
 def test_no_sentence_at_all_is_said_so() -> None:
     with pytest.raises(mh.DataError, match="not one sentence is left"):
-        Subwords.train([], SMALL)
+        SubwordTokenizer.train([], SMALL)
 
 
 def test_foreign_models_are_refused(tmp_path: Path) -> None:
@@ -175,20 +175,20 @@ def test_foreign_models_are_refused(tmp_path: Path) -> None:
         sentence_iterator=iter(ENGLISH), model_writer=other, vocab_size=40, pad_id=0, unk_id=3, minloglevel=2
     )
     with pytest.raises(mh.DataError, match=r"begin and end are \(3, 1, 2\), but must be \(0, 1, 2\)"):
-        Subwords(other.getvalue())
+        SubwordTokenizer(other.getvalue())
 
 
 def test_joint_and_separate_vocabularies_come_back_from_their_folder(tmp_path: Path) -> None:
     for joint in (True, False):
-        config = replace(SMALL, vocabulary=360, joint=joint)
+        config = replace(SMALL, vocab_size=360, joint=joint)
         pair = SubwordPair.train(lambda: iter(zip(ENGLISH, KOREAN, strict=True)), config)
         folder = tmp_path / str(joint)
         folder.mkdir()
         pair.save(folder)
         again = SubwordPair.load(folder)
-        assert again.joint == joint
+        assert again.is_joint == joint
         assert (again.source.sha256, again.target.sha256) == (pair.source.sha256, pair.target.sha256)
-        assert again.source.pieces("We %s")[-1] == "%s"  # found in the text, and reserved
+        assert again.source.encode_as_pieces("We %s")[-1] == "%s"  # found in the text, and reserved
 
 
 # ---- splits drawn by chance
@@ -197,37 +197,37 @@ def test_joint_and_separate_vocabularies_come_back_from_their_folder(tmp_path: P
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=ANY_TEXT)
 def test_without_chance_our_splits_are_sentencepieces(kind: str, text: str) -> None:
-    certain = Sampler(SUBWORDS[kind], 0.0 if kind == "bpe" else 1000.0)
+    certain = SubwordSampler(SUBWORDS[kind], 0.0 if kind == "bpe" else 1000.0)
     assert certain.sample(text, random.Random(0)) == SUBWORDS[kind].encode(text)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=ANY_TEXT, seed=st.integers(0, 1000))
 def test_a_split_drawn_by_chance_is_of_the_same_text(kind: str, text: str, seed: int) -> None:
-    drawn = Sampler(SUBWORDS[kind], 0.3).sample(text, random.Random(seed))
+    drawn = SubwordSampler(SUBWORDS[kind], 0.3).sample(text, random.Random(seed))
     assert SUBWORDS[kind].decode(drawn) == normalize(text)
 
 
 def test_reserved_symbols_are_not_split_by_chance() -> None:
-    sampler = Sampler(SUBWORDS["bpe"], 0.9)
+    sampler = SubwordSampler(SUBWORDS["bpe"], 0.9)
     symbol = SUBWORDS["bpe"].encode("%s")[-1]
     assert all(symbol in sampler.sample("a %s b", random.Random(seed)) for seed in range(50))
 
 
 def test_the_longest_reserved_symbol_is_found_first() -> None:
     subwords = trained(reserved=("<x", "<x>", "<x>y"))
-    sampler = Sampler(subwords, 0.0)
+    sampler = SubwordSampler(subwords, 0.0)
     for text in ("<x>y", "<x>", "<xy", "a<x><x>yb"):
         assert sampler.sample(text, random.Random(0)) == subwords.encode(text)
 
 
 def test_the_best_merge_is_split_by_chance_like_any_other() -> None:
     subwords = SUBWORDS["bpe"]
-    best = [piece for piece, score in subwords.table() if score == 0][-1]
-    sampler, chance = Sampler(subwords, 0.9), random.Random(0)
+    best = [piece for piece, score in subwords.get_scored_vocabulary() if score == 0][-1]
+    sampler, chance = SubwordSampler(subwords, 0.9), random.Random(0)
     text = best.replace("▁", "")
-    assert best in subwords.pieces(text)
-    drawn = [list(map(subwords.piece, sampler.sample(text, chance))) for _ in range(50)]
+    assert best in subwords.encode_as_pieces(text)
+    drawn = [list(map(subwords.id_to_piece, sampler.sample(text, chance))) for _ in range(50)]
     assert 10 < sum(best not in pieces for pieces in drawn) < 50
 
 
@@ -236,10 +236,10 @@ def test_bpe_dropout_passes_over_merges_as_often_as_it_says() -> None:
     subwords = SUBWORDS["bpe"]
     word = next(
         piece[1:]
-        for piece, _ in subwords.table()
+        for piece, _ in subwords.get_scored_vocabulary()
         if len(piece) == 2 and piece[0] == "▁" and piece[1].isalpha()
     )
-    sampler, chance = Sampler(subwords, 0.25), random.Random(1)
+    sampler, chance = SubwordSampler(subwords, 0.25), random.Random(1)
     lengths = Counter(len(sampler.sample(word, chance)) for _ in range(4000))
     assert lengths[2] / 4000 == pytest.approx(0.25, abs=0.03)
 
@@ -249,7 +249,7 @@ def test_unigram_samples_by_the_weights_of_all_splits() -> None:
     import math
 
     subwords, rate = SUBWORDS["unigram"], 0.02
-    scores = dict(subwords.table())
+    scores = dict(subwords.get_scored_vocabulary())
     word = "▁drinking"
 
     def splits(rest: str) -> list[list[str]]:
@@ -261,8 +261,8 @@ def test_unigram_samples_by_the_weights_of_all_splits() -> None:
     weights = {tuple(split): math.exp(rate * sum(scores[piece] for piece in split)) for split in splits(word)}
     total = sum(weights.values())
     assert len(weights) >= 3
-    sampler, chance = Sampler(subwords, rate), random.Random(3)
-    drawn = Counter(tuple(map(subwords.piece, sampler.sample("drinking", chance))) for _ in range(4000))
+    sampler, chance = SubwordSampler(subwords, rate), random.Random(3)
+    drawn = Counter(tuple(map(subwords.id_to_piece, sampler.sample("drinking", chance))) for _ in range(4000))
     for split, weight in weights.items():
         assert drawn[split] / 4000 == pytest.approx(weight / total, abs=0.035)
 
@@ -285,11 +285,11 @@ def test_sampling_is_the_same_in_another_process() -> None:
         ).stdout
         for _ in range(2)
     }
-    samplers = [Sampler(SUBWORDS[kind], 0.2) for kind in KINDS]
+    samplers = [SubwordSampler(SUBWORDS[kind], 0.2) for kind in KINDS]
     here = [[one.sample(text, random.Random(7)) for text in KOREAN[:8]] for one in samplers]
     assert outputs == {f"{here}\n"}
 
 
 def test_sampling_needs_bytes() -> None:
     with pytest.raises(mh.DataError, match="byte_fallback=true"):
-        Sampler(trained(vocabulary=100, byte_fallback=False), 0.1)
+        SubwordSampler(trained(vocabulary=100, byte_fallback=False), 0.1)

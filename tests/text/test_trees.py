@@ -11,9 +11,19 @@ from hypothesis import strategies as some
 from manyheads.config import SubwordConfig
 from manyheads.errors import DataError
 from manyheads.text import trees
-from manyheads.text.corpus import Bad, BadText
-from manyheads.text.subwords import Subwords
-from manyheads.text.trees import Leaf, Tree, cleaned, leaves, linearize, parse, read_trees, restore, tokens_of
+from manyheads.text.corpus import InvalidRecord, InvalidTextError
+from manyheads.text.subwords import SubwordTokenizer
+from manyheads.text.trees import (
+    Leaf,
+    Tree,
+    get_leaves,
+    linearize,
+    parse_tree,
+    read_trees,
+    restore_tree,
+    split_tokens,
+    strip_annotations,
+)
 
 CAT = "(TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))"
 SENTENCE = ["The", "cat", "sleeps", "."]
@@ -37,11 +47,11 @@ TOKENS = some.lists(
 
 
 def words(tree: Tree) -> list[str]:
-    return [leaf.word for leaf in leaves(tree)]
+    return [leaf.word for leaf in get_leaves(tree)]
 
 
 def tags(tree: Tree) -> list[str]:
-    return [leaf.tag for leaf in leaves(tree)]
+    return [leaf.tag for leaf in get_leaves(tree)]
 
 
 # ---- without loss
@@ -49,49 +59,51 @@ def tags(tree: Tree) -> list[str]:
 
 @given(TREES)
 def test_a_tree_is_its_line(tree: Tree) -> None:
-    assert parse(str(tree)) == tree
+    assert parse_tree(str(tree)) == tree
 
 
 @given(TREES)
 def test_a_tree_is_its_tokens_and_words(tree: Tree) -> None:
-    found = restore("".join(linearize(tree)), words(tree))
+    found = restore_tree("".join(linearize(tree)), words(tree))
     assert found.tree == tree
-    assert found.well_formed
+    assert found.is_well_formed
 
 
 @given(TREES)
 def test_tags_that_are_known_need_not_be_right_among_the_tokens(tree: Tree) -> None:
     tokens = ["[]" if token.startswith("[") else token for token in linearize(tree)]
-    found = restore(" ".join(tokens), words(tree), tags(tree))
+    found = restore_tree(" ".join(tokens), words(tree), tags(tree))
     assert found.tree == tree
-    assert found.well_formed
+    assert found.is_well_formed
 
 
 @given(TREES)
 def test_tokens_need_no_spaces_between_them(tree: Tree) -> None:
     tokens = linearize(tree)
-    assert tokens_of("".join(tokens)) == tokens_of(" ".join(tokens)) == tokens
+    assert split_tokens("".join(tokens)) == split_tokens(" ".join(tokens)) == tokens
 
 
 def test_the_tokens_of_a_tree() -> None:
     tokens = ["(TOP", "(S", "(NP", "[DT]", "[NN]", ")NP", "(VP", "[VBZ]", ")VP", "[.]", ")S", ")TOP"]
-    assert linearize(parse(CAT)) == tokens
+    assert linearize(parse_tree(CAT)) == tokens
 
 
 def test_each_token_is_one_piece() -> None:
-    tokens = linearize(parse(CAT))
-    config = SubwordConfig(vocab_size=len(set(tokens)) + 4, byte_fallback=False, user_symbols=tuple(set(tokens)))
-    subwords = Subwords.train(["".join(tokens)] * 3, config)
-    assert subwords.pieces("".join(tokens)) == ["▁", *tokens]
+    tokens = linearize(parse_tree(CAT))
+    config = SubwordConfig(
+        vocab_size=len(set(tokens)) + 4, byte_fallback=False, user_symbols=tuple(set(tokens))
+    )
+    subwords = SubwordTokenizer.train(["".join(tokens)] * 3, config)
+    assert subwords.encode_as_pieces("".join(tokens)) == ["▁", *tokens]
     assert subwords.decode(subwords.encode("".join(tokens))) == "".join(tokens)
 
 
 def test_nesting_has_no_limit() -> None:
     deep = "(X " * 5000 + "(NN cat)" + ")" * 5000
-    tree = parse(deep)
+    tree = parse_tree(deep)
     assert str(tree) == deep
-    assert str(restore("".join(linearize(tree)), ["cat"]).tree) == deep
-    assert str(cleaned(tree)) == deep
+    assert str(restore_tree("".join(linearize(tree)), ["cat"]).tree) == deep
+    assert str(strip_annotations(tree)) == deep
 
 
 # ---- whatever a model writes, a tree over the words
@@ -101,14 +113,14 @@ def test_nesting_has_no_limit() -> None:
 def test_any_output_becomes_a_tree_over_the_words(tokens: list[str], count: int, tagged: bool) -> None:
     sentence = [f"w{number}" for number in range(count)]
     given_tags = [f"T{number}" for number in range(count)] if tagged else None
-    found = restore(" ".join(tokens), sentence, given_tags)
+    found = restore_tree(" ".join(tokens), sentence, given_tags)
     assert words(found.tree) == sentence
     assert given_tags is None or tags(found.tree) == given_tags
     if "" not in labels(found.tree):  # a bare bracket can be written, but a file has no such label
-        assert parse(str(found.tree)) == found.tree
-    again = restore("".join(linearize(found.tree)), sentence, given_tags)
+        assert parse_tree(str(found.tree)) == found.tree
+    again = restore_tree("".join(linearize(found.tree)), sentence, given_tags)
     assert again.tree == found.tree
-    assert again.well_formed
+    assert again.is_well_formed
 
 
 def labels(tree: Tree) -> list[str]:
@@ -121,22 +133,22 @@ def labels(tree: Tree) -> list[str]:
         (
             "(TOP(S(NP[DT]?[NN])NP(VP[VBZ])VP[.])S)TOP",
             CAT,
-            {trees.UNKNOWN_PIECE: 1},
+            {trees.UNKNOWN_TOKEN: 1},
         ),
         (
             "(TOP(S(NP[DT][NN])PP)NP(VP[VBZ])VP[.])S)TOP",
             CAT,
-            {trees.NO_SUCH_OPEN: 1},
+            {trees.UNMATCHED_CLOSING: 1},
         ),
         (
             "(TOP(S(NP[DT][NN])NP(VP[VBZ][.])S)TOP",
             "(TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps) (. .))))",
-            {trees.CLOSED_EARLY: 1},
+            {trees.IMPLICIT_CLOSING: 1},
         ),
         (
             "(TOP(S(NP[DT][NN])NP(VP[VBZ])VP[.]",
             CAT,
-            {trees.NEVER_CLOSED: 2},
+            {trees.UNCLOSED: 2},
         ),
         (
             "(TOP(S(NP[DT][NN])NP(VP[VBZ])VP[.][NN][NN])S)TOP",
@@ -156,18 +168,18 @@ def labels(tree: Tree) -> list[str]:
         (
             "(S(NP[DT][NN])NP)S(VP[VBZ])VP[.]",
             "(TOP (S (NP (DT The) (NN cat))) (VP (VBZ sleeps)) (. .))",
-            {trees.NOT_ONE_ROOT: 1},
+            {trees.MISSING_ROOT: 1},
         ),
         (
             "",
             "(TOP (XX The) (XX cat) (XX sleeps) (XX .))",
-            {trees.NOT_ONE_ROOT: 1, trees.TOO_FEW_LEAVES: 4},
+            {trees.MISSING_ROOT: 1, trees.TOO_FEW_LEAVES: 4},
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_each_rule_of_repair(text: str, expected: str, repairs: dict[str, int]) -> None:
-    found = restore(text, SENTENCE)
+    found = restore_tree(text, SENTENCE)
     assert str(found.tree) == expected
     assert found.repairs == Counter(repairs)
     assert set(repairs) <= set(trees.REPAIRS)
@@ -175,7 +187,7 @@ def test_each_rule_of_repair(text: str, expected: str, repairs: dict[str, int]) 
 
 def test_a_sentence_without_words_has_no_tree() -> None:
     with pytest.raises(DataError, match="without words"):
-        restore("(S)S", [])
+        restore_tree("(S)S", [])
 
 
 # ---- reading
@@ -206,30 +218,30 @@ def test_what_is_no_tree_is_told_with_its_line(line: str | bytes, message: str, 
     data = line if isinstance(line, bytes) else line.encode()
     file.write_bytes(f"{CAT}\n\n".encode() + data + f"\n{CAT}\n".encode())
     first, bad, last = read_trees(str(file))
-    assert first == last == parse(CAT)
-    assert isinstance(bad, Bad)
+    assert first == last == parse_tree(CAT)
+    assert isinstance(bad, InvalidRecord)
     assert str(bad) == f"{file}:3: {message}"
 
 
 def test_compressed_files_are_read_and_broken_ones_are_told(tmp_path: Path) -> None:
     file = tmp_path / "some.ptb.xz"
     file.write_bytes(lzma.compress(f"{CAT}\n".encode() * 3))
-    assert list(read_trees(str(file))) == [parse(CAT)] * 3
+    assert list(read_trees(str(file))) == [parse_tree(CAT)] * 3
     file.write_bytes(file.read_bytes()[:-20])
-    assert isinstance(list(read_trees(str(file)))[-1], Bad)
+    assert isinstance(list(read_trees(str(file)))[-1], InvalidRecord)
 
 
 def test_the_outer_bracket_of_the_penn_treebank_is_called_top() -> None:
-    assert str(parse("( (S (NN dog)) )")) == "(TOP (S (NN dog)))"
+    assert str(parse_tree("( (S (NN dog)) )")) == "(TOP (S (NN dog)))"
 
 
 def test_traces_and_function_tags_are_taken_away() -> None:
-    tree = parse("(TOP (S (NP-SBJ-1 (-LRB- -LRB-) (NN cat)) (VP (VBZ sleeps) (NP=2 (-NONE- *T*-1)))))")
-    kept = cleaned(tree)
+    tree = parse_tree("(TOP (S (NP-SBJ-1 (-LRB- -LRB-) (NN cat)) (VP (VBZ sleeps) (NP=2 (-NONE- *T*-1)))))")
+    kept = strip_annotations(tree)
     assert str(kept) == "(TOP (S (NP (-LRB- -LRB-) (NN cat)) (VP (VBZ sleeps))))"
-    assert cleaned(parse("(TOP (S (-NONE- *)))")) is None
+    assert strip_annotations(parse_tree("(TOP (S (-NONE- *)))")) is None
 
 
 def test_a_bad_line_is_no_traceback() -> None:
-    with pytest.raises(BadText):
-        parse("(" * 100_000)
+    with pytest.raises(InvalidTextError):
+        parse_tree("(" * 100_000)

@@ -11,7 +11,13 @@ from manyheads.config import ModelConfig, TrainConfig
 from manyheads.data.batches import Batch
 from manyheads.ops.dispatch import IGNORE_INDEX
 from manyheads.train import captured_step as captured
-from manyheads.train.captured_step import StaticBatchShape, FlatGradient, can_capture, pack_static_batch, unpack_static_batch
+from manyheads.train.captured_step import (
+    FlatGradient,
+    StaticBatchShape,
+    can_capture,
+    pack_static_batch,
+    unpack_static_batch,
+)
 
 SENTENCES = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size=0, max_size=12)
 
@@ -74,7 +80,10 @@ def test_every_gradient_has_a_place_of_its_own_in_the_row() -> None:
         assert (parameter.grad == number).all()
     inside = {name for name in flat.linear_parameters if name.startswith(("encoder", "decoder"))}
     assert inside == set(flat.linear_parameters)
-    assert "target_embedding.weight" in flat.other_parameters or "source_embedding.weight" in flat.other_parameters
+    assert (
+        "target_embedding.weight" in flat.other_parameters
+        or "source_embedding.weight" in flat.other_parameters
+    )
     assert len(flat.linear_parameters) + len(flat.other_parameters) == len(list(model.parameters()))
 
 

@@ -21,10 +21,10 @@ from manyheads import atomic_io as folders
 from manyheads import checkpoint
 from manyheads.config import SubwordConfig
 from manyheads.model import build_model
-from manyheads.text.subwords import SubwordPair, Subwords
+from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 
 TEXTS = ["나는 집에 간다.", "I go home.", "우리는 학교에 간다."] * 10
-SUBWORDS = Subwords.train(TEXTS, SubwordConfig(vocab_size=300))
+SUBWORDS = SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=300))
 PAIR = SubwordPair(SUBWORDS, SUBWORDS)
 CONFIG = mh.Config(model=mh.ModelConfig(vocab_size=300, layers=1, d_model=8, d_ff=8, heads=2))
 LANGUAGES = {"source": "en", "target": "ko"}
@@ -63,7 +63,7 @@ def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ties", ["three-way", "two-way", "none"])
 def test_tied_matrices_are_stored_once_and_stay_tied(tmp_path: Path, ties: Any) -> None:
-    config = mh.Config(model=replace(CONFIG.model, ties=ties, normalization="batch"))
+    config = mh.Config(model=replace(CONFIG.model, tie_embeddings=ties, normalization="batch"))
     saved(tmp_path / "model", config=config)
     stored = checkpoint.read_tensors(tmp_path / "model" / "weights.safetensors")
     large = [name for name, one in stored.items() if one.shape == (300, 8)]

@@ -39,7 +39,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model=mh.ModelConfig(layers=1, d_model=16, d_ff=16, heads=2),
         data=mh.DataConfig(folder=str(folder / "data"), batch_tokens=300),
         train=mh.TrainConfig(
-            steps=9, log_every=1, validate_every=3, checkpoint_every=3, bleu_sentences=2, warmup=3, average_checkpoints=2
+            steps=9,
+            log_every=1,
+            validate_every=3,
+            checkpoint_every=3,
+            bleu_sentences=2,
+            warmup=3,
+            average_checkpoints=2,
         ),
     )
     config.save(folder / "run.toml")

@@ -36,7 +36,9 @@ def test_a_step_of_each_kind_is_counted_as_torch_counts_it(
 ) -> None:
     config = CONFIGS[name]
     monkeypatch.setattr(attention, "choose_path", lambda *_: "reference")
-    monkeypatch.setattr(RecurrentLayer, "fused", RecurrentLayer.forward_reference)  # kernels are not looked into
+    monkeypatch.setattr(
+        RecurrentLayer, "fused", RecurrentLayer.forward_reference
+    )  # kernels are not looked into
     lengths = np.array([5, 5]), np.array([4, 4])
     source, target = (mh.Packed.of([[3] * length for length in side]) for side in lengths)
     model = build_model(config)
@@ -52,7 +54,7 @@ def test_experts_cost_what_is_used_of_them_and_a_window_what_it_sees() -> None:
     base = mh.ModelConfig(vocab_size=11, layers=1, d_model=8, d_ff=8, heads=2)
     lengths = np.array([10]), np.array([10])
     whole = training_flops(base, *lengths)
-    mixed = training_flops(replace(base, d_ff=4, experts=4, experts_used=2), *lengths)
+    mixed = training_flops(replace(base, d_ff=4, experts=4, experts_per_token=2), *lengths)
     assert mixed - whole == 3 * 20 * 2 * 8 * 4  # the gate
     assert self_attention_pairs(np.array([10]), None, causal=False) == 100
     assert self_attention_pairs(np.array([10]), 4, causal=False) == 50

@@ -177,11 +177,11 @@ def test_other_formats_hold_the_transformer_alone(
 
 
 def test_a_walk_is_through_the_papers_layers(folders: dict[str, Path]) -> None:
-    from manyheads.look.forward_walk import walked
+    from manyheads.look.forward_walk import walk_layer
 
     for name, key in (("lstm", "model.kind is 'recurrent'"), ("experts", "model.experts is 3")):
         with pytest.raises(mh.RequestError, match=key):
-            walked(mh.load(folders[name], device="cpu"), "I have 3 books.")
+            walk_layer(mh.load(folders[name], device="cpu"), "I have 3 books.")
 
 
 def test_several_kinds_decide_together(folders: dict[str, Path]) -> None:
@@ -204,7 +204,9 @@ def test_captured_graphs_and_compiled_programs_are_the_papers_transformer(
     assert can_capture(replace(one, model=mh.ModelConfig(**SIZES, heads=2)), torch.device("cuda"))
     model = build_model(MODELS[name])
     assert not supports(model, [DecodingConstraints(5)], mh.DecodingConfig())
-    assert supports(build_model(mh.ModelConfig(**SIZES, heads=2)), [DecodingConstraints(5)], mh.DecodingConfig())
+    assert supports(
+        build_model(mh.ModelConfig(**SIZES, heads=2)), [DecodingConstraints(5)], mh.DecodingConfig()
+    )
     with pytest.raises(mh.ConfigError, match=r"train.compile is true, but model\.(kind|experts) is"):
         train(config(name, data, compile=True), tmp_path / "run", device="cpu")
 

@@ -287,9 +287,9 @@ def test_no_more_than_micro_tokens_are_computed_at_once() -> None:
 def test_initial_weights_are_no_matter_to_a_run_that_has_begun(data: Path, tmp_path: Path) -> None:
     begun = config(data, steps=3)
     train(begun, tmp_path / "run", device="cpu")
-    other = replace(begun, model=replace(begun.model, initial_gain=2 * begun.model.init_gain))
+    other = replace(begun, model=replace(begun.model, init_gain=2 * begun.model.init_gain))
     assert train(other, tmp_path / "run", device="cpu") == "steps"
-    tuned = replace(other, train=replace(other.train, start_from=str(tmp_path / "run" / "model")))
+    tuned = replace(other, train=replace(other.train, init_from=str(tmp_path / "run" / "model")))
     assert train(tuned, tmp_path / "tuned", device="cpu") == "steps"
 
 
@@ -412,8 +412,8 @@ def test_a_skipped_step_leaves_running_statistics_alone(
 
 def test_learned_positions_end_where_they_end(data: Path, tmp_path: Path) -> None:
     made = config(data, bleu_sentences=7)
-    short = replace(made.model, positions="learned", learned_length=14)
-    made = replace(made, model=short, data=replace(made.data, longest=14))
+    short = replace(made.model, positions="learned", max_positions=14)
+    made = replace(made, model=short, data=replace(made.data, max_length=14))
     assert train(made, tmp_path / "run", device="cpu") == "steps"
 
 

@@ -11,14 +11,14 @@ from test_translator import folder, lines, made, manyheads, translator  # noqa: 
 import manyheads as mh
 from manyheads.evaluate.report import (
     bleu,
+    bleu_and_length_ratio,
+    bleu_tokenizer,
     chrf,
     evaluate,
+    find_worst_sentences,
     paired_bootstrap,
     paper_bleu,
-    bleu_and_length_ratio,
     split_compounds,
-    bleu_tokenizer,
-    find_worst_sentences,
 )
 
 HYPOTHESES = ["the cat sat on the mat", "a well-known dog runs", "nothing at all here"]
@@ -80,7 +80,9 @@ def test_a_difference_is_chance_or_not() -> None:
 def test_an_evaluation_has_everything(translator: mh.Translator) -> None:  # noqa: F811
     sources = lines(12)
     references = [lines(12, seed=2), lines(12, seed=3)]
-    found = evaluate(translator, sources, references, baseline=translator, bootstrap_samples=50, num_worst=3, beam=2)
+    found = evaluate(
+        translator, sources, references, baseline=translator, bootstrap_samples=50, num_worst=3, beam=2
+    )
     assert [score.name.split()[0] for score in found.scores] == ["BLEU", "chrF", "tokenized"]
     assert "nrefs:2" in found.scores[0].signature
     assert "tok:char" in found.scores[0].signature

@@ -18,7 +18,7 @@ import manyheads as mh
 from manyheads import checkpoint
 from manyheads.config import SubwordConfig
 from manyheads.inference.torch_engine import Ensemble, TorchEngine
-from manyheads.text.subwords import SubwordPair, Subwords
+from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from support.draw import randomize_weights
 
 TEXTS = [
@@ -27,7 +27,7 @@ TEXTS = [
     "I go home today.",
     "We read a book at school.",
 ] * 20
-SUBWORDS = Subwords.train(TEXTS, SubwordConfig(vocab_size=330))
+SUBWORDS = SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=330))
 PAIR = SubwordPair(SUBWORDS, SUBWORDS)
 CONFIG = mh.Config(
     model=mh.ModelConfig(vocab_size=330, layers=2, d_model=16, d_ff=32, heads=2),
@@ -143,7 +143,7 @@ def test_a_word_that_is_too_long_is_translated_with_a_warning(translator: mh.Tra
 
 
 def test_learned_positions_are_never_passed(tmp_path: Path) -> None:
-    short = replace(CONFIG.model, positions="learned", learned_length=20)
+    short = replace(CONFIG.model, positions="learned", max_positions=20)
     translator = mh.load(made(tmp_path / "short", config=replace(CONFIG, model=short)), device="cpu")
     assert translator.max_length == 20
     for one in translator.translate([", ".join(lines(9)), "I go home."]):
@@ -190,7 +190,7 @@ def test_the_alignment_is_where_the_attention_is_highest(translator: mh.Translat
     assert [target for _, target in found.alignment] == list(range(len(found.tokens)))
     assert all(0 <= source < len(found.source_tokens) for source, _ in found.alignment)
     one = translator.translate("I go home.", prefix="나는 집에 간다.", extra_length=0, alignment=True, beam=1)
-    one = replace(one, text="나는 집에 간다.", tokens=SUBWORDS.pieces("나는 집에 간다."))
+    one = replace(one, text="나는 집에 간다.", tokens=SUBWORDS.encode_as_pieces("나는 집에 간다."))
     assert one.alignment is not None
     one = replace(one, alignment=one.alignment[: len(one.tokens)])
     maps = translator.attention("I go home.", one.text)
@@ -257,9 +257,9 @@ def test_without_splitting_each_line_is_a_sentence(translator: mh.Translator) ->
 
 def test_forbidden_words_and_prefixes(translator: mh.Translator) -> None:
     likely = translator.translate("We read a book.", beam=1, prefix="우리는 책을 읽는다.", extra_length=0)
-    assert SUBWORDS.pieces("우리는")[0] in likely.tokens
+    assert SUBWORDS.encode_as_pieces("우리는")[0] in likely.tokens
     for one in translator.translate(lines(30), beam=1, forbid=["나", "학교에서"], temperature=1.5):
-        ids = [next(n for n in range(330) if SUBWORDS.piece(n) == piece) for piece in one.tokens]
+        ids = [next(n for n in range(330) if SUBWORDS.id_to_piece(n) == piece) for piece in one.tokens]
         for word in ("나", "학교에서"):
             phrase = SUBWORDS.encode(word)
             assert all(ids[n : n + len(phrase)] != phrase for n in range(len(ids)))
@@ -334,8 +334,8 @@ def test_wrong_calls_are_refused(folder: Path, tmp_path: Path, translator: mh.Tr
         translator.translate("a", baem=3)
     with pytest.raises(mh.RequestError, match="empty entries"):
         translator.translate("a", glossary={"a": " "})
-    pair = Subwords.train(TEXTS, SubwordConfig(vocab_size=320))
-    config = replace(CONFIG, model=replace(CONFIG.model, vocabulary=320))
+    pair = SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=320))
+    config = replace(CONFIG, model=replace(CONFIG.model, vocab_size=320))
     model = mh.Transformer(config.model)
     checkpoint.save(
         tmp_path / "x",

@@ -35,7 +35,9 @@ def main() -> None:
     except RuntimeError as fault:
         if not any(words in str(fault) for words in ("out of memory", "can't allocate memory")):
             raise
-        exit_with_error(f"{str(fault).splitlines()[0]} In training lower train.micro_tokens, in translating --beam", 4)
+        exit_with_error(
+            f"{str(fault).splitlines()[0]} In training lower train.micro_tokens, in translating --beam", 4
+        )
     except OSError as fault:
         at = f"{fault.filename}: " if fault.filename else ""
         exit_with_error(f"{at}{fault.strerror or fault}", 4 if fault.errno in DISK_FULL_ERRNOS else 3)

@@ -31,17 +31,17 @@ def get(
     Example: manyheads get multi30k --pair en-de --out data
     """
     from manyheads.progress import create_progress
-    from manyheads.text.datasets.catalog import load_table
-    from manyheads.text.datasets.get import get as get_corpus
+    from manyheads.text.datasets.catalog import load_catalog
+    from manyheads.text.datasets.get import get_corpus as get_corpus
 
-    known = load_table(table)
+    known = load_catalog(table)
     if show_list:
         print(known.to_json() if as_json else known.to_text())
         return
     if name is None:
         raise RequestError("get needs the NAME of a corpus; manyheads get --list shows them")
     with create_progress(sys.stderr, downloads=True) as progress:
-        got = get_corpus(name, pair, out, table=known, cache=cache, again=again, progress=progress)
+        got = get_corpus(name, pair, out, catalog=known, cache=cache, again=again, progress=progress)
     print(got.to_json() if as_json else got.to_text())
 
 
@@ -102,13 +102,13 @@ def prepare(
     set apart for valid and test. Example: manyheads prepare data --train=train.{en,ko} --valid=valid.{en,ko}
     subwords.vocabulary=16000
     """
-    from manyheads.text.languages import split_pair
+    from manyheads.text.languages import split_language_pair
 
     check_stray_files(changes or [])
     base = Recipe.load(recipe) if recipe else Recipe()
     texts = zip(SPLITS, (train, valid, test), strict=True)
     given: dict[str, Any] = {split: parse_inputs(files, fields) for split, files in texts if files}
-    languages = dict(zip(("source", "target"), split_pair(pair), strict=True)) if pair else {}
+    languages = dict(zip(("source", "target"), split_language_pair(pair), strict=True)) if pair else {}
     policy = {"on_bad": on_bad} if on_bad else {}
     corpus: Any = {**languages, **policy}
     whole = replace(base, corpus=replace(base.corpus, **corpus), **given).override(changes or [])
@@ -117,33 +117,33 @@ def prepare(
         return
 
     from manyheads.data import prepare as preparing
-    from manyheads.data.report import report
+    from manyheads.data.report import format_report
     from manyheads.data.store import DROPPED
     from manyheads.progress import create_progress
 
     try:
         with create_progress(sys.stderr) as progress:
-            store = preparing.prepare(whole, folder, force=force, tell=progress.update)
+            store = preparing.prepare(whole, folder, force=force, report_progress=progress.update)
     except KeyboardInterrupt:
         exit_with_error("interrupted; nothing was written", EXIT_INTERRUPTED)
     if as_json:
         print(json.dumps(store.manifest, ensure_ascii=False, indent=1))
     else:
-        print(report(store.manifest))
+        print(format_report(store.manifest))
         print(f"\n{folder}: ready. What was left out is listed in {folder / DROPPED}")
 
 
 def parse_inputs(files: list[str], fields: str | None) -> tuple[InputConfig, ...]:
     """Plain files stand in twos; a file that holds both sides stands alone."""
-    from manyheads.text.corpus import format_of
+    from manyheads.text.corpus import detect_format
 
     inputs: list[InputConfig] = []
     waiting: list[str] = []
     for file in files:
         alone = InputConfig(files=(file,))
-        if format_of(alone) in ("tsv", "jsonl") and fields:
+        if detect_format(alone) in ("tsv", "jsonl") and fields:
             inputs.append(replace(alone, fields=tuple(fields.split(","))))
-        elif format_of(alone) != "plain":
+        elif detect_format(alone) != "plain":
             inputs.append(alone)
         elif waiting:
             inputs.append(InputConfig(files=(waiting.pop(), file)))

@@ -99,8 +99,10 @@ def report_write_errors(option: str, place: Path) -> Iterator[Path]:
         ) from None
 
 
-def compute_attention(model: Path, sentence: str | None, target: str | None, device: str | None) -> tuple[Any, Any]:
-    from manyheads.look.attention_data import described
+def compute_attention(
+    model: Path, sentence: str | None, target: str | None, device: str | None
+) -> tuple[Any, Any]:
+    from manyheads.look.attention_data import build_attention_data
     from manyheads.translator import load
 
     if not (sentence or "").strip():
@@ -110,7 +112,7 @@ def compute_attention(model: Path, sentence: str | None, target: str | None, dev
     sentence = first_sentence(sentence, translator) if target is None else sentence
     said = translator.translate(sentence, split=False).text if target is None else target
     attention = translator.attention(sentence, said)
-    return attention, described(attention, source=sentence, target=said, name=model.resolve().name)
+    return attention, build_attention_data(attention, source=sentence, target=said, name=model.resolve().name)
 
 
 def first_sentence(text: str, translator: Any) -> str:
@@ -122,21 +124,23 @@ def first_sentence(text: str, translator: Any) -> str:
     return str(sentences[0])
 
 
-def compute_attention_over_training(run: Path, sentence: str | None, target: str | None, device: str | None) -> Any:
-    from manyheads.look.training_walk import through_training
+def compute_attention_over_training(
+    run: Path, sentence: str | None, target: str | None, device: str | None
+) -> Any:
+    from manyheads.look.training_walk import compare_checkpoints
     from manyheads.progress import create_progress
 
     with create_progress(sys.stderr) as progress:
-        return through_training(run, sentence, target, device=device, tell=progress.update)
+        return compare_checkpoints(run, sentence, target, device=device, report_progress=progress.update)
 
 
 def format_figure_heads(data: dict[str, Any]) -> list[str]:
     """The heads of the encoder most like those of the paper's figures, a line each."""
-    from manyheads.look.measures import LIKE
+    from manyheads.look.measures import FIGURE_PATTERNS
 
     words, like = data["words"]["source"], data["moments"][-1]["like"].get("encoder", {})
     lines = []
-    for likeness, figure in LIKE.items():
+    for likeness, figure in FIGURE_PATTERNS.items():
         for one in like.get(likeness, [])[:1]:
             at = "" if likeness == "structural" else f", best seen at {words[one['row']]!r}"
             head = f"layer {one['layer'] + 1}, head {one['head'] + 1}"

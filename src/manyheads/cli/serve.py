@@ -66,9 +66,9 @@ def serve(
         import uvicorn  # noqa: F401
     except ImportError:
         raise RequestError("serving needs FastAPI and uvicorn: pip install 'manyheads[serve]'") from None
-    from manyheads.serve.limits import Limits
+    from manyheads.serve.limits import ServerLimits
 
-    limits = Limits(
+    limits = ServerLimits(
         **drop_unset(
             characters=characters, texts=texts, alternatives=alternatives, body=body, queue=queue,
             batch_tokens=batch_tokens, deadline=deadline, patience=patience,

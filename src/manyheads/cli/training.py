@@ -189,7 +189,11 @@ def inspect_folder(
     if curves:
         state.plot_curves(run, curves)
         print(f"{curves}: drawn", file=sys.stderr)
-    print(json.dumps(state.summarize_run(run), ensure_ascii=False, indent=1) if as_json else state.format_summary(run))
+    print(
+        json.dumps(state.summarize_run(run), ensure_ascii=False, indent=1)
+        if as_json
+        else state.format_summary(run)
+    )
 
 
 def inspect_model(folder: Path, as_json: bool) -> None:
@@ -213,13 +217,13 @@ def inspect_data(folder: str, sentences: list[str], examples: int, verify: bool,
 
     store = Store.open(folder)
     if verify:
-        from manyheads.progress import make_counter, create_progress
+        from manyheads.progress import create_progress, make_counter
 
         with create_progress(sys.stderr) as progress:
             store.verify(make_counter(progress.update, "checking sums", store.total_bytes))
         print(f"{folder}: every byte is as it was written", file=sys.stderr)
-    told = report.summary(store, examples, sentences)
-    print(json.dumps(told, ensure_ascii=False, indent=1) if as_json else report.described(told))
+    told = report.summarize(store, examples, sentences)
+    print(json.dumps(told, ensure_ascii=False, indent=1) if as_json else report.format_summary(told))
 
 
 @app.command()

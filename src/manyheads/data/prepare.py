@@ -33,7 +33,7 @@ from manyheads.data.store import (
 from manyheads.errors import ConfigError, DataError
 from manyheads.progress import Progress, ReportProgress, make_counter
 from manyheads.text import corpus as readers
-from manyheads.text.clean import DUPLICATE, LEAKAGE, RATIO, WRONG_SCRIPT, Cleaner, Seen, pair_keys
+from manyheads.text.clean import DUPLICATE, LEAKAGE, LENGTH_RATIO, WRONG_SCRIPT, Cleaner, SeenKeys, hash_pairs
 from manyheads.text.corpus import (
     INVALID_UTF8,
     NO_COUNTERPART,
@@ -41,91 +41,99 @@ from manyheads.text.corpus import (
     STRUCTURAL,
     WRONG_COLUMNS,
     WRONG_JSON,
-    Bad,
-    Pair,
+    InvalidRecord,
+    SentencePair,
 )
-from manyheads.text.languages import base, check_language, is_known
-from manyheads.text.subwords import Pieces, SubwordPair
+from manyheads.text.languages import check_language, get_base_language, is_known_language
+from manyheads.text.subwords import SubwordPair, TokenSequences
 
-CHUNK = 20_000  # pairs handled together
+CHUNK_PAIRS = 20_000  # pairs handled together
 HELD_OUT = "set apart for valid or test"
-SHOWN = 100  # characters of a dropped side in the list
+MAX_LISTED_CHARACTERS = 100  # characters of a dropped side in the list
 SILENT = Progress()
 
 
-def prepare(recipe: Recipe, folder: Path, *, force: bool = False, tell: ReportProgress = SILENT.update) -> Store:
+def prepare(
+    recipe: Recipe, folder: Path, *, force: bool = False, report_progress: ReportProgress = SILENT.update
+) -> Store:
     """A data folder made by a recipe. `force` replaces one that is there."""
-    recipe = completed(recipe)
+    recipe = complete_recipe(recipe)
     ready_made = SubwordPair.load(recipe.subwords.reuse_from) if recipe.subwords.reuse_from else None
     with atomic_directory(folder, MANIFEST, force) as aside:
         with (aside / DROPPED).open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as listed:
-            gate = Gate(recipe.corpus.on_invalid, listed)
-            held, reports = held_out(recipe, gate, tell)
+            gate = DropLog(recipe.corpus.on_invalid, listed)
+            held, reports = load_held_out(recipe, gate, report_progress)
             with Spool(aside) as spool:
-                reports["train"] = read_training(recipe, held, gate, spool, tell)
-        subwords = ready_made or learn_subwords(recipe, spool, tell)
+                reports["train"] = read_training(recipe, held, gate, spool, report_progress)
+        subwords = ready_made or train_subwords(recipe, spool, report_progress)
         subwords.save(aside)
-        tallies = {"train": encode(aside, "train", subwords, spool.pairs(), spool.count, tell)}
+        tallies = {
+            "train": encode_split(aside, "train", subwords, spool.pairs(), spool.count, report_progress)
+        }
         for split, pairs in held.items():
-            tallies[split] = encode(aside, split, subwords, iter(pairs), len(pairs), tell)
+            tallies[split] = encode_split(aside, split, subwords, iter(pairs), len(pairs), report_progress)
             write_text(aside, split, recipe.corpus, pairs)
         spool.remove()
-        tell("taking checksums", 0, None)
-        write_manifest(aside, describe(recipe, subwords, reports, tallies))
+        report_progress("taking checksums", 0, None)
+        write_manifest(aside, build_manifest(recipe, subwords, reports, tallies))
     return Store.open(folder)
 
 
 # ---- the recipe, made whole
 
 
-def completed(recipe: Recipe) -> Recipe:
+def complete_recipe(recipe: Recipe) -> Recipe:
     """Languages read off the file names where the recipe is silent; every input named."""
     if not recipe.train:
         raise ConfigError("no training text: give --train FILE twice, source and target, or one file of both")
     source, target = recipe.corpus.source, recipe.corpus.target
     if not (source and target):
-        told = languages_of(recipe.train)
+        told = infer_languages(recipe.train)
         source, target = source or told[0], target or told[1]
     corpus = replace(recipe.corpus, source=source, target=target)
     for split in SPLITS:
         for given in getattr(recipe, split):
-            check_names(given, corpus)
-    named: dict[str, Any] = {split: tuple(names_given(getattr(recipe, split))) for split in SPLITS}
+            check_file_languages(given, corpus)
+    named: dict[str, Any] = {split: tuple(name_inputs(getattr(recipe, split))) for split in SPLITS}
     return replace(recipe, corpus=corpus, **named)
 
 
-def languages_of(inputs: Iterable[InputConfig]) -> tuple[str, str]:
+def infer_languages(inputs: Iterable[InputConfig]) -> tuple[str, str]:
     """train.en.xz and train.ko.xz are English and Korean."""
     for given in inputs:
-        codes = name_codes(given)
-        if len(codes) == 2 and codes[0] != codes[1] and all(map(is_known, codes)):
+        codes = get_suffix_codes(given)
+        if len(codes) == 2 and codes[0] != codes[1] and all(map(is_known_language, codes)):
             return codes[0], codes[1]
     raise ConfigError("the languages are not known, and no file name tells them: give --pair en-ko")
 
 
-def name_codes(given: InputConfig) -> list[str]:
+def get_suffix_codes(given: InputConfig) -> list[str]:
     """What stands behind the last dot of each name: en of train.en.xz."""
-    return [readers.bare_name(file).suffix[1:] for file in given.files]
+    return [readers.strip_compression_suffix(file).suffix[1:] for file in given.files]
 
 
-def check_names(given: InputConfig, corpus: CorpusConfig) -> None:
+def check_file_languages(given: InputConfig, corpus: CorpusConfig) -> None:
     """Wrong codes, and files whose names say that they are of another language than they are given for."""
     for code in (corpus.source, corpus.target):
         check_language(code)
     for file, code, wanted in zip(
-        given.files, name_codes(given), (corpus.source, corpus.target), strict=False
+        given.files, get_suffix_codes(given), (corpus.source, corpus.target), strict=False
     ):
-        if len(given.files) == 2 and is_known(code) and base(code) != base(wanted):
+        if (
+            len(given.files) == 2
+            and is_known_language(code)
+            and get_base_language(code) != get_base_language(wanted)
+        ):
             raise ConfigError(
                 f"{file} is given where {wanted} belongs, but its name says {code}: give the source "
                 f"first, then the target; the languages are {corpus.source} and {corpus.target} (--pair)"
             )
 
 
-def names_given(inputs: Iterable[InputConfig]) -> Iterator[InputConfig]:
+def name_inputs(inputs: Iterable[InputConfig]) -> Iterator[InputConfig]:
     taken: Counter[str] = Counter()
     for given in inputs:
-        name = given.name or readers.bare_name(given.files[0]).stem
+        name = given.name or readers.strip_compression_suffix(given.files[0]).stem
         taken[name] += 1
         yield replace(given, name=name if taken[name] == 1 else f"{name}-{taken[name]}")
 
@@ -134,7 +142,7 @@ def names_given(inputs: Iterable[InputConfig]) -> Iterator[InputConfig]:
 
 
 @dataclass
-class Report:
+class InputReport:
     """What became of an input."""
 
     name: str
@@ -154,67 +162,79 @@ class Report:
         return plain | counts
 
 
-class Gate:
+class DropLog:
     """Bad text stops the work or is listed, as the recipe says; what a filter drops is listed."""
 
     def __init__(self, policy: str, listed: IO[str] | None) -> None:
-        self.policy, self.listed = policy, listed
+        self.policy, self.file = policy, listed
         self._write("split", "file", "line", "reason", "detail", "source", "target")
 
-    def bad(self, split: str, bad: Bad, report: Report) -> None:
+    def handle_invalid(self, split: str, bad: InvalidRecord, report: InputReport) -> None:
         if self.policy == "stop" or (self.policy == "default" and bad.reason in STRUCTURAL):
-            raise DataError(f"{bad}. {remedy(bad)}")
+            raise DataError(f"{bad}. {suggest_remedy(bad)}")
         report.bad[bad.reason] += 1
         report.first.setdefault(bad.reason, str(bad))
         self._write(split, bad.file, str(bad.line), bad.reason, bad.detail, "", "")
 
-    def dropped(self, split: str, pair: Pair, reason: str, detail: str, report: Report) -> None:
+    def record_drop(
+        self, split: str, pair: SentencePair, reason: str, detail: str, report: InputReport
+    ) -> None:
         report.dropped[reason] += 1
         file = report.files[-1 if detail.startswith("target") else 0]
         report.first.setdefault(reason, f"{file}:{pair.line}: {reason}" + (f" ({detail})" if detail else ""))
-        self._write(split, file, str(pair.line), reason, detail, pair.source[:SHOWN], pair.target[:SHOWN])
+        self._write(
+            split,
+            file,
+            str(pair.line),
+            reason,
+            detail,
+            pair.source[:MAX_LISTED_CHARACTERS],
+            pair.target[:MAX_LISTED_CHARACTERS],
+        )
 
     def _write(self, *cells: str) -> None:
-        if self.listed:
-            self.listed.write("\t".join(" ".join(cell.split()) for cell in cells) + "\n")
+        if self.file:
+            self.file.write("\t".join(" ".join(cell.split()) for cell in cells) + "\n")
 
 
-def remedy(bad: Bad) -> str:
+def suggest_remedy(bad: InvalidRecord) -> str:
     if bad.reason == NO_COUNTERPART:
         return "Lines may face wrong lines: align the files, or leave out the rest with --on-bad skip"
     return "Mend it, or leave it out with --on-bad skip"
 
 
-def mended_pairs(
+def read_normalized_pairs(
     given: InputConfig,
     split: str,
     cleaner: Cleaner,
-    gate: Gate,
-    report: Report,
+    gate: DropLog,
+    report: InputReport,
     progress: Callable[[int], None],
-) -> Iterator[Pair]:
+) -> Iterator[SentencePair]:
     """The pairs of an input that can be read, mended; the others go to the gate."""
-    before = cleaner.mended.copy()
-    for found in readers.read(given, cleaner.corpus, progress):
+    before = cleaner.normalized.copy()
+    for found in readers.read_pairs(given, cleaner.corpus, progress):
         report.read += 1
-        if isinstance(found, Bad):
-            gate.bad(split, found, report)
+        if isinstance(found, InvalidRecord):
+            gate.handle_invalid(split, found, report)
         else:
-            yield Pair(cleaner.mend(found.source), cleaner.mend(found.target), found.line)
-    report.mended = cleaner.mended - before
+            yield SentencePair(cleaner.normalize(found.source), cleaner.normalize(found.target), found.line)
+    report.mended = cleaner.normalized - before
 
 
-def read_split(recipe: Recipe, split: str, gate: Gate, tell: ReportProgress) -> tuple[list[Pair], list[Report]]:
+def read_held_out_split(
+    recipe: Recipe, split: str, gate: DropLog, tell: ReportProgress
+) -> tuple[list[SentencePair], list[InputReport]]:
     """Valid or test: mended, but never filtered, for a score is of all of them."""
     cleaner = Cleaner(recipe.clean, recipe.corpus)
     inputs: tuple[InputConfig, ...] = getattr(recipe, split)
-    progress = byte_progress(f"reading {split}", inputs, tell)
-    pairs: list[Pair] = []
-    reports: list[Report] = []
+    progress = make_byte_progress(f"reading {split}", inputs, tell)
+    pairs: list[SentencePair] = []
+    reports: list[InputReport] = []
     for given in inputs:
-        report = Report(given.name, given.files, given.weight)
+        report = InputReport(given.name, given.files, given.weight)
         before = len(pairs)
-        pairs.extend(mended_pairs(given, split, cleaner, gate, report, progress))
+        pairs.extend(read_normalized_pairs(given, split, cleaner, gate, report, progress))
         report.kept = len(pairs) - before
         reports.append(report)
     if inputs and not pairs:
@@ -224,45 +244,56 @@ def read_split(recipe: Recipe, split: str, gate: Gate, tell: ReportProgress) -> 
     return pairs, reports
 
 
-def held_out(recipe: Recipe, gate: Gate, tell: ReportProgress) -> tuple[dict[str, list[Pair]], dict[str, list[Report]]]:
+def load_held_out(
+    recipe: Recipe, gate: DropLog, tell: ReportProgress
+) -> tuple[dict[str, list[SentencePair]], dict[str, list[InputReport]]]:
     """Valid and test, as given; where no valid is given, both are drawn from the training text."""
-    held: dict[str, list[Pair]] = {}
-    reports: dict[str, list[Report]] = {}
+    held: dict[str, list[SentencePair]] = {}
+    reports: dict[str, list[InputReport]] = {}
     for split in ("valid", "test"):
         if getattr(recipe, split):
-            held[split], reports[split] = read_split(recipe, split, gate, tell)
+            held[split], reports[split] = read_held_out_split(recipe, split, gate, tell)
     if "valid" not in held and recipe.corpus.hold_out:
         wanted = [split for split in ("valid", "test") if split not in held]
-        drawn = draw_held_out(recipe, len(wanted), held, tell)
+        drawn = sample_held_out(recipe, len(wanted), held, tell)
         for number, split in enumerate(wanted if drawn else []):
             held[split] = drawn[number :: len(wanted)]
-            reports[split] = [Report("out of train", (), 1.0, len(held[split]), kept=len(held[split]))]
+            reports[split] = [InputReport("out of train", (), 1.0, len(held[split]), kept=len(held[split]))]
     return held, reports
 
 
-def draw_held_out(recipe: Recipe, splits: int, given: dict[str, list[Pair]], tell: ReportProgress) -> list[Pair]:
+def sample_held_out(
+    recipe: Recipe, splits: int, given: dict[str, list[SentencePair]], tell: ReportProgress
+) -> list[SentencePair]:
     """Some good pairs of the training text, by the seed, all sides of which differ: a reading beforehand.
 
     So many as the recipe says for each split, but no more than a twentieth of the text.
     """
-    cleaner, chance = Cleaner(recipe.clean, recipe.corpus, sides(given)), random.Random(recipe.corpus.seed)
-    quiet = Gate(recipe.corpus.on_invalid, None)
+    cleaner, chance = (
+        Cleaner(recipe.clean, recipe.corpus, index_sides(given)),
+        random.Random(recipe.corpus.seed),
+    )
+    quiet = DropLog(recipe.corpus.on_invalid, None)
     check_readable_twice(recipe.train)
-    progress = byte_progress("setting pairs apart", recipe.train, tell)
+    progress = make_byte_progress("setting pairs apart", recipe.train, tell)
     good = (
         pair
         for one in recipe.train
-        for pair in mended_pairs(one, "train", cleaner, quiet, Report(one.name, one.files, 1.0), progress)
-        if cleaner.fault(pair.source, pair.target) is None
+        for pair in read_normalized_pairs(
+            one, "train", cleaner, quiet, InputReport(one.name, one.files, 1.0), progress
+        )
+        if cleaner.find_rejection(pair.source, pair.target) is None
     )
     wanted = recipe.corpus.hold_out * splits
-    chosen, seen = reservoir(good, 2 * wanted, chance)  # twice as many, for some will be alike
-    return distinct(chosen)[: min(wanted, seen // 20 * splits)]
+    chosen, seen = sample_reservoir(good, 2 * wanted, chance)  # twice as many, for some will be alike
+    return keep_distinct(chosen)[: min(wanted, seen // 20 * splits)]
 
 
-def reservoir(pairs: Iterable[Pair], wanted: int, chance: random.Random) -> tuple[list[Pair], int]:
+def sample_reservoir(
+    pairs: Iterable[SentencePair], wanted: int, chance: random.Random
+) -> tuple[list[SentencePair], int]:
     """So many of a stream, each as likely as any other, in random order; and how many there were."""
-    chosen: list[Pair] = []
+    chosen: list[SentencePair] = []
     seen = 0
     for pair in pairs:
         place = seen if seen < wanted else int(chance.random() * (seen + 1))
@@ -273,7 +304,7 @@ def reservoir(pairs: Iterable[Pair], wanted: int, chance: random.Random) -> tupl
     return chosen, seen
 
 
-def distinct(pairs: list[Pair]) -> list[Pair]:
+def keep_distinct(pairs: list[SentencePair]) -> list[SentencePair]:
     """Those of which no side stood in an earlier one."""
     seen: set[str] = set()
     kept = []
@@ -284,7 +315,7 @@ def distinct(pairs: list[Pair]) -> list[Pair]:
     return kept
 
 
-def sides(held: dict[str, list[Pair]]) -> dict[str, str]:
+def index_sides(held: dict[str, list[SentencePair]]) -> dict[str, str]:
     """Every side of the pairs held out, and the split that it stands in."""
     return {
         text: split for split, pairs in held.items() for pair in pairs for text in (pair.source, pair.target)
@@ -292,52 +323,58 @@ def sides(held: dict[str, list[Pair]]) -> dict[str, str]:
 
 
 def read_training(
-    recipe: Recipe, held: dict[str, list[Pair]], gate: Gate, spool: "Spool", tell: ReportProgress
-) -> list[Report]:
+    recipe: Recipe, held: dict[str, list[SentencePair]], gate: DropLog, spool: "Spool", tell: ReportProgress
+) -> list[InputReport]:
     """Reads, filters and spools the training pairs."""
     drawn = [split for split in held if not getattr(recipe, split)]
     apart = {(pair.source, pair.target): split for split in drawn for pair in held[split]}
-    cleaner = Cleaner(recipe.clean, recipe.corpus, sides(held))
-    seen = Seen() if recipe.clean.duplicates else None
-    progress = byte_progress("reading train", recipe.train, tell)
+    cleaner = Cleaner(recipe.clean, recipe.corpus, index_sides(held))
+    seen = SeenKeys() if recipe.clean.duplicates else None
+    progress = make_byte_progress("reading train", recipe.train, tell)
     reports = []
     for given in recipe.train:
-        report = Report(given.name, given.files, given.weight)
-        pairs = mended_pairs(given, "train", cleaner, gate, report, progress)
-        while chunk := list(islice(pairs, CHUNK)):
-            kept = list(filtered(chunk, cleaner, apart, gate, report))
+        report = InputReport(given.name, given.files, given.weight)
+        pairs = read_normalized_pairs(given, "train", cleaner, gate, report, progress)
+        while chunk := list(islice(pairs, CHUNK_PAIRS)):
+            kept = list(filter_pairs(chunk, cleaner, apart, gate, report))
             if seen:
-                kept = list(without_duplicates(kept, seen, gate, report))
+                kept = list(drop_duplicates(kept, seen, gate, report))
             spool.write(kept)
             report.kept += len(kept)
         reports.append(report)
     if not spool.count:
-        raise DataError(f"no training pair is left: {why_none(reports)}")
+        raise DataError(f"no training pair is left: {explain_empty(reports)}")
     return reports
 
 
-def filtered(
-    chunk: list[Pair], cleaner: Cleaner, apart: dict[tuple[str, str], str], gate: Gate, report: Report
-) -> Iterator[Pair]:
+def filter_pairs(
+    chunk: list[SentencePair],
+    cleaner: Cleaner,
+    apart: dict[tuple[str, str], str],
+    gate: DropLog,
+    report: InputReport,
+) -> Iterator[SentencePair]:
     for pair in chunk:
         if split := apart.get((pair.source, pair.target)):
-            gate.dropped("train", pair, HELD_OUT, split, report)
-        elif fault := cleaner.fault(pair.source, pair.target):
-            gate.dropped("train", pair, *fault, report)
+            gate.record_drop("train", pair, HELD_OUT, split, report)
+        elif fault := cleaner.find_rejection(pair.source, pair.target):
+            gate.record_drop("train", pair, *fault, report)
         else:
             yield pair
 
 
-def without_duplicates(chunk: list[Pair], seen: Seen, gate: Gate, report: Report) -> Iterator[Pair]:
-    fresh = seen.fresh(pair_keys((pair.source, pair.target) for pair in chunk))
+def drop_duplicates(
+    chunk: list[SentencePair], seen: SeenKeys, gate: DropLog, report: InputReport
+) -> Iterator[SentencePair]:
+    fresh = seen.add(hash_pairs((pair.source, pair.target) for pair in chunk))
     for pair, new in zip(chunk, fresh.tolist(), strict=True):
         if new:
             yield pair
         else:
-            gate.dropped("train", pair, DUPLICATE, "", report)
+            gate.record_drop("train", pair, DUPLICATE, "", report)
 
 
-def why_none(reports: list[Report]) -> str:
+def explain_empty(reports: list[InputReport]) -> str:
     """The reasons counted, the first case of the commonest, and what may be done about it."""
     read = sum(report.read for report in reports)
     reasons: Counter[str] = sum((report.bad + report.dropped for report in reports), Counter())
@@ -356,14 +393,16 @@ HINTS = {
     INVALID_UTF8: "If the file has another encoding: iconv -f EUC-KR -t UTF-8 converts it",
     NO_LANGUAGE: "Languages are chosen by --pair, or corpus.source and corpus.target",
     WRONG_SCRIPT: "Are source and target swapped, or the languages others (--pair)?",
-    RATIO: "Are source and target the right columns (--fields)? Or set clean.ratio",
+    LENGTH_RATIO: "Are source and target the right columns (--fields)? Or set clean.ratio",
     LEAKAGE: "Is valid or test the same text? clean.leakage=false keeps it",
     HELD_OUT: "The text is too small to set pairs apart: corpus.hold_out=0",
 }
 
 
-def byte_progress(stage: str, inputs: Iterable[InputConfig], tell: ReportProgress) -> Callable[[int], None]:
-    return make_counter(tell, stage, sum(size_of(file) for given in inputs for file in given.files))
+def make_byte_progress(
+    stage: str, inputs: Iterable[InputConfig], tell: ReportProgress
+) -> Callable[[int], None]:
+    return make_counter(tell, stage, sum(get_file_size(file) for given in inputs for file in given.files))
 
 
 def check_readable_twice(inputs: Iterable[InputConfig]) -> None:
@@ -376,7 +415,7 @@ def check_readable_twice(inputs: Iterable[InputConfig]) -> None:
             )
 
 
-def size_of(file: str) -> int:
+def get_file_size(file: str) -> int:
     try:
         return Path(file).stat().st_size
     except OSError as fault:
@@ -403,7 +442,7 @@ class Spool:
         for file in self.files:
             file.close()
 
-    def write(self, pairs: list[Pair]) -> None:
+    def write(self, pairs: list[SentencePair]) -> None:
         for side, file in enumerate(self.files):
             file.write("".join(f"{pair[side]}\n" for pair in pairs).encode())
         self.count += len(pairs)
@@ -411,8 +450,8 @@ class Spool:
     def pairs(self) -> Iterator[tuple[str, str]]:
         ignored: Callable[[int], None] = lambda size: None  # noqa: E731
         with (
-            readers.opened(str(self.paths[0]), ignored) as one,
-            readers.opened(str(self.paths[1]), ignored) as other,
+            readers.open_input(str(self.paths[0]), ignored) as one,
+            readers.open_input(str(self.paths[1]), ignored) as other,
         ):
             for source, target in zip(one, other, strict=True):
                 yield source[:-1].decode(), target[:-1].decode()
@@ -430,12 +469,12 @@ class Spool:
             path.unlink()
 
 
-def learn_subwords(recipe: Recipe, spool: Spool, tell: ReportProgress) -> SubwordPair:
+def train_subwords(recipe: Recipe, spool: Spool, tell: ReportProgress) -> SubwordPair:
     tell("learning subwords", 0, None)
     pairs = (recipe.subwords.sample_pairs + 1) // 2
     config = recipe.subwords
     if recipe.clean.markup != "keep":
-        config = replace(config, reserved_found=0)
+        config = replace(config, detect_placeholders=0)
     return SubwordPair.train(lambda: spool.sample(pairs, recipe.corpus.seed), config)
 
 
@@ -443,7 +482,7 @@ def learn_subwords(recipe: Recipe, spool: Spool, tell: ReportProgress) -> Subwor
 
 
 @dataclass
-class Tally:
+class TokenCounts:
     """What is counted of a side as it is written."""
 
     tokens: int = 0
@@ -451,7 +490,7 @@ class Tally:
     longest: int = 0
     lengths: list[int] = field(default_factory=lambda: [0] * (len(LENGTH_BOUNDS) + 1))
 
-    def add(self, pieces: Pieces) -> None:
+    def add(self, pieces: TokenSequences) -> None:
         sizes = np.diff(pieces.offsets)
         spans = np.bincount(np.searchsorted(LENGTH_BOUNDS, sizes), minlength=len(self.lengths))
         self.tokens += len(pieces.ids)
@@ -460,17 +499,17 @@ class Tally:
         self.lengths = [one + int(more) for one, more in zip(self.lengths, spans, strict=True)]
 
 
-def encode(
+def encode_split(
     folder: Path, split: str, subwords: SubwordPair, pairs: Iterator[Any], count: int, tell: ReportProgress
-) -> dict[str, Tally]:
+) -> dict[str, TokenCounts]:
     """Writes the tokens of both sides, and counts them."""
     sides = {"source": subwords.source, "target": subwords.target}
     writers = {side: SideWriter(folder, split, side, len(own)) for side, own in sides.items()}
-    tallies = {side: Tally() for side in sides}
+    tallies = {side: TokenCounts() for side in sides}
     done = 0
-    while chunk := list(islice(pairs, CHUNK)):
+    while chunk := list(islice(pairs, CHUNK_PAIRS)):
         for place, (side, own) in enumerate(sides.items()):
-            pieces = own.encode_many([pair[place] for pair in chunk])
+            pieces = own.encode_batch([pair[place] for pair in chunk])
             writers[side].write(pieces)
             tallies[side].add(pieces)
         done += len(chunk)
@@ -480,7 +519,7 @@ def encode(
     return tallies
 
 
-def write_text(folder: Path, split: str, corpus: CorpusConfig, pairs: list[Pair]) -> None:
+def write_text(folder: Path, split: str, corpus: CorpusConfig, pairs: list[SentencePair]) -> None:
     for side, language in enumerate((corpus.source, corpus.target)):
         text = "".join(f"{pair[side]}\n" for pair in pairs)
         (folder / f"{split}.{language}").write_text(text, encoding="utf-8", newline="\n")
@@ -489,11 +528,11 @@ def write_text(folder: Path, split: str, corpus: CorpusConfig, pairs: list[Pair]
 # ---- the description
 
 
-def describe(
+def build_manifest(
     recipe: Recipe,
     subwords: SubwordPair,
-    reports: dict[str, list[Report]],
-    tallies: dict[str, dict[str, Tally]],
+    reports: dict[str, list[InputReport]],
+    tallies: dict[str, dict[str, TokenCounts]],
 ) -> dict[str, Any]:
     taken = recipe.subwords.reuse_from
     return {
@@ -509,7 +548,7 @@ def describe(
         },
         "subwords": {
             "kind": f"from {taken}" if taken else recipe.subwords.algorithm,
-            "joint": subwords.joint,
+            "joint": subwords.is_joint,
             "source_vocabulary": len(subwords.source),
             "target_vocabulary": len(subwords.target),
             "sha256": {name: one.sha256 for name, one in subwords.files.items()},

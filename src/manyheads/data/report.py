@@ -4,29 +4,31 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from manyheads.data.store import Side, Store
-from manyheads.text.subwords import SubwordPair, Subwords
+from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 
-BAR = 24  # columns of the longest bar
+BAR_WIDTH = 24  # columns of the longest bar
 LENGTH_BOUNDS = (8, 16, 32, 64, 128, 256, 512)  # of the histogram, in tokens
 
 
-def report(manifest: dict[str, Any]) -> str:
+def format_report(manifest: dict[str, Any]) -> str:
     """The whole report of `prepare`."""
-    lines = [line for split, told in manifest["splits"].items() for line in split_lines(split, told)]
-    return "\n".join([*lines, *subword_lines(manifest["subwords"]), *histogram(manifest["splits"]["train"])])
+    lines = [line for split, told in manifest["splits"].items() for line in format_split(split, told)]
+    return "\n".join(
+        [*lines, *format_subwords(manifest["subwords"]), *format_histogram(manifest["splits"]["train"])]
+    )
 
 
-def split_lines(split: str, told: dict[str, Any]) -> Iterator[str]:
+def format_split(split: str, told: dict[str, Any]) -> Iterator[str]:
     tokens = " / ".join(f"{told[side]['tokens']:,}" for side in ("source", "target"))
     yield f"{split}: {told['pairs']:,} pairs, {tokens} tokens (source / target, ends included)"
     for part in told["inputs"]:
-        yield from input_lines(part)
+        yield from format_input(part)
     left_out = sum(sum(part["bad"].values()) for part in told["inputs"])
     if split != "train" and left_out:
         yield f"  note: {left_out:,} bad lines of {split} are left out: a score will not be of the whole set"
 
 
-def input_lines(part: dict[str, Any]) -> Iterator[str]:
+def format_input(part: dict[str, Any]) -> Iterator[str]:
     weight = "" if part["weight"] == 1 else f", weight {part['weight']:g}"
     yield f"  {part['name']}{weight}: read {part['read']:,}, kept {part['kept']:,}"
     for heading in ("bad", "dropped", "mended"):
@@ -34,63 +36,66 @@ def input_lines(part: dict[str, Any]) -> Iterator[str]:
             yield f"    {heading:8}{number:>12,}  {reason}"
 
 
-def subword_lines(told: dict[str, Any]) -> Iterator[str]:
+def format_subwords(told: dict[str, Any]) -> Iterator[str]:
     sizes = f"{told['source_vocabulary']:,}" + (
         "" if told["joint"] else f" and {told['target_vocabulary']:,}"
     )
     yield f"subwords: {told['kind']}, {'joint' if told['joint'] else 'separate'}, {sizes} pieces"
 
 
-def histogram(told: dict[str, Any]) -> Iterator[str]:
+def format_histogram(told: dict[str, Any]) -> Iterator[str]:
     """Training pairs by the tokens of a side, source beside target."""
-    names, counts = length_names(), [told[side]["lengths"] for side in ("source", "target")]
+    names, counts = format_length_bounds(), [told[side]["lengths"] for side in ("source", "target")]
     most = max(1, *counts[0], *counts[1])
     yield f"{'tokens':>9}  {'source':>11}  {'target':>11}"
     last = max(place for place, both in enumerate(zip(*counts, strict=True)) if any(both))
     for name, source, target in list(zip(names, *counts, strict=True))[: last + 1]:
-        bars = [mark * round(BAR * number / most) for mark, number in (("▒", source), ("░", target))]
-        yield f"{name:>9}  {source:>11,}  {target:>11,}  {bars[0]:{BAR}} {bars[1]}".rstrip()
+        bars = [mark * round(BAR_WIDTH * number / most) for mark, number in (("▒", source), ("░", target))]
+        yield f"{name:>9}  {source:>11,}  {target:>11,}  {bars[0]:{BAR_WIDTH}} {bars[1]}".rstrip()
 
 
-def length_names() -> list[str]:
+def format_length_bounds() -> list[str]:
     starts = [1, *(bound + 1 for bound in LENGTH_BOUNDS)]
     spans = [f"{low}-{high}" for low, high in zip(starts, LENGTH_BOUNDS, strict=False)]
     return [*spans, f"over {LENGTH_BOUNDS[-1]}"]
 
 
-def examples(store: Store, count: int) -> Iterator[tuple[list[str], list[str]]]:
+def iterate_examples(store: Store, count: int) -> Iterator[tuple[list[str], list[str]]]:
     """Some training pairs as the model sees them, spread over the corpus."""
-    split = store.split("train")
+    split = store.load_split("train")
     step = max(1, len(split) // max(1, count))
     for pair in list(range(step // 2, len(split), step))[:count]:
         yield (
-            shown(split.source, pair, store.subwords.source),
-            shown(split.target, pair, store.subwords.target),
+            get_pieces(split.source, pair, store.subwords.source),
+            get_pieces(split.target, pair, store.subwords.target),
         )
 
 
-def shown(side: Side, pair: int, subwords: Subwords) -> list[str]:
-    return [subwords.piece(one) for one in side[pair].tolist()]
+def get_pieces(side: Side, pair: int, subwords: SubwordTokenizer) -> list[str]:
+    return [subwords.id_to_piece(one) for one in side[pair].tolist()]
 
 
-def summary(store: Store, count: int, sentences: Sequence[str] = ()) -> dict[str, Any]:
+def summarize(store: Store, count: int, sentences: Sequence[str] = ()) -> dict[str, Any]:
     """For `inspect`: the description without the list of files, examples, and how sentences are split."""
     told = {key: value for key, value in store.manifest.items() if key != "files"}
-    pairs = [{"source": source, "target": target} for source, target in examples(store, count)]
-    split = [{"sentence": text, **ways_to_split(store.subwords, text)} for text in sentences]
+    pairs = [{"source": source, "target": target} for source, target in iterate_examples(store, count)]
+    split = [{"sentence": text, **segment_text(store.subwords, text)} for text in sentences]
     return {**told, "bytes": store.total_bytes, "examples": pairs, "sentences": split}
 
 
-def ways_to_split(subwords: SubwordPair, text: str) -> dict[str, list[str]]:
-    if subwords.joint:
-        return {"pieces": subwords.source.pieces(text)}
-    return {"as source": subwords.source.pieces(text), "as target": subwords.target.pieces(text)}
+def segment_text(subwords: SubwordPair, text: str) -> dict[str, list[str]]:
+    if subwords.is_joint:
+        return {"pieces": subwords.source.encode_as_pieces(text)}
+    return {
+        "as source": subwords.source.encode_as_pieces(text),
+        "as target": subwords.target.encode_as_pieces(text),
+    }
 
 
-def described(told: dict[str, Any]) -> str:
+def format_summary(told: dict[str, Any]) -> str:
     """The same for people."""
     languages = told["languages"]
-    lines = [f"{languages['source']} to {languages['target']}, {told['bytes']:,} bytes", report(told)]
+    lines = [f"{languages['source']} to {languages['target']}, {told['bytes']:,} bytes", format_report(told)]
     for pair in told["examples"]:
         lines += ["", " ".join(pair["source"]), " ".join(pair["target"])]
     for split in told["sentences"]:

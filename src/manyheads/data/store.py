@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from manyheads.atomic_io import hash_file, hash_files
 from manyheads.errors import DataError
-from manyheads.text.subwords import Pieces, SubwordPair
+from manyheads.text.subwords import SubwordPair, TokenSequences
 
 FORMAT = 1
 MANIFEST, DROPPED = "corpus.json", "dropped.tsv"
@@ -57,13 +57,13 @@ class ArrayWriter:
 class SideWriter:
     """The tokens and offsets of one side of a split."""
 
-    def __init__(self, folder: Path, split: str, side: str, vocabulary: int) -> None:
-        narrow = vocabulary <= 1 << 16
+    def __init__(self, folder: Path, split: str, side: str, vocab_size: int) -> None:
+        narrow = vocab_size <= 1 << 16
         self.tokens = ArrayWriter(folder / f"{split}.{side}.tokens.npy", np.uint16 if narrow else np.uint32)
         self.offsets = ArrayWriter(folder / f"{split}.{side}.offsets.npy", np.int64)
         self.offsets.write(np.zeros(1, np.int64))
 
-    def write(self, pieces: Pieces) -> None:
+    def write(self, pieces: TokenSequences) -> None:
         self.offsets.write(pieces.offsets[1:] + self.tokens.length)
         self.tokens.write(pieces.ids)
 
@@ -161,10 +161,10 @@ class Store:
     def splits(self) -> list[str]:
         return list(self.manifest["splits"])
 
-    def split(self, name: str) -> Split:
+    def load_split(self, name: str) -> Split:
         if name not in self.manifest["splits"]:
             raise DataError(f"{self.folder}: no split {name!r}; it has {', '.join(self.splits)}")
-        source, target = (self._side(name, side) for side in SIDES)
+        source, target = (self._load_side(name, side) for side in SIDES)
         stated = self.manifest["splits"][name]
         parts = tuple((part["name"], part["weight"], part["kept"]) for part in stated["inputs"])
         if not len(source) == len(target) == stated["pairs"] == sum(kept for _, _, kept in parts):
@@ -174,20 +174,22 @@ class Store:
             )
         return Split(source, target, parts)
 
-    def _side(self, split: str, side: str) -> Side:
+    def _load_side(self, split: str, side: str) -> Side:
         stem = f"{self.folder}/{split}.{side}"
-        return Side(map_array(f"{stem}.tokens.npy"), map_array(f"{stem}.offsets.npy"))
+        return Side(load_mapped_array(f"{stem}.tokens.npy"), load_mapped_array(f"{stem}.offsets.npy"))
 
-    def text(self, split: str) -> tuple[list[str], list[str]]:
+    def read_text(self, split: str) -> tuple[list[str], list[str]]:
         """The lines of valid or test as they were before they became subwords."""
-        source, target = (self._lines(split, code) for code in (self.source_language, self.target_language))
+        source, target = (
+            self._read_lines(split, code) for code in (self.source_language, self.target_language)
+        )
         return source, target
 
-    def _lines(self, split: str, language: str) -> list[str]:
+    def _read_lines(self, split: str, language: str) -> list[str]:
         return (self.folder / f"{split}.{language}").read_text(encoding="utf-8").split("\n")[:-1]
 
 
-def map_array(path: str) -> NDArray[Any]:
+def load_mapped_array(path: str) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as fault:
@@ -210,10 +212,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{folder}: written in format {number}, but this version reads up to {FORMAT}: update manyheads"
         )
     sound = {
-        "languages": is_table(manifest.get("languages"), "source", "target"),
-        "splits": is_table(manifest.get("splits"), "train"),
-        "subwords": is_table(manifest.get("subwords"), "joint"),
-        "files": is_table(manifest.get("files"), DROPPED)
+        "languages": has_keys(manifest.get("languages"), "source", "target"),
+        "splits": has_keys(manifest.get("splits"), "train"),
+        "subwords": has_keys(manifest.get("subwords"), "joint"),
+        "files": has_keys(manifest.get("files"), DROPPED)
         and all(map(is_fingerprint, manifest["files"].values())),
     }
     wrong = [name for name, good in sound.items() if not good]
@@ -222,9 +224,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return dict(manifest)
 
 
-def is_table(found: Any, *keys: str) -> bool:
+def has_keys(found: Any, *keys: str) -> bool:
     return isinstance(found, dict) and all(key in found for key in keys)
 
 
 def is_fingerprint(found: Any) -> bool:
-    return is_table(found, "bytes", "sha256") and isinstance(found["bytes"], int)
+    return has_keys(found, "bytes", "sha256") and isinstance(found["bytes"], int)

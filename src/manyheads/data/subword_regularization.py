@@ -13,107 +13,120 @@ from numpy.typing import NDArray
 
 from manyheads.config import EOS_ID
 from manyheads.errors import DataError
-from manyheads.text.subword_regularization import Sampler
-from manyheads.text.subwords import WORD_START, Pieces, SubwordPair, Subwords, laid_end_to_end
+from manyheads.text.subword_regularization import SubwordSampler
+from manyheads.text.subwords import WORD_START, SubwordPair, SubwordTokenizer, TokenSequences, concat_with_end
 
-SPLITS = 8  # of a word
-BUCKETS = 2**18  # in which words are looked up by some bits of their code
-ODD = np.uint64(0x9E3779B97F4A7C15)  # to multiply by: 2^64 over the golden ratio
+SEGMENTATIONS_PER_WORD = 8  # of a word
+NUM_BUCKETS = 2**18  # in which words are looked up by some bits of their code
+GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)  # to multiply by: 2^64 over the golden ratio
 
 Ints = NDArray[np.int64]
-Codes = NDArray[np.uint64]
+Hashes = NDArray[np.uint64]
 
 
-class Resplit:
+class SubwordRegularizer:
     """The texts of one side with their words split anew, at BPE-dropout's p or a unigram model's exponent."""
 
-    def __init__(self, subwords: Subwords, rate: float, seed: str) -> None:
-        self.subwords, self.sampler, self.seed = subwords, Sampler(subwords, rate), seed
-        self.begins = np.array([piece.startswith(WORD_START) for piece in subwords.names()])
-        self.begins[EOS_ID] = True
+    def __init__(self, subwords: SubwordTokenizer, rate: float, seed: str) -> None:
+        self.subwords, self.sampler, self.seed = subwords, SubwordSampler(subwords, rate), seed
+        self.is_word_start = np.array([piece.startswith(WORD_START) for piece in subwords.get_vocabulary()])
+        self.is_word_start[EOS_ID] = True
         self.salt = np.uint64(random.Random(seed).getrandbits(64))
-        self.numbers: dict[int, int] = {}  # of words, by their codes
-        self.codes = Growing()  # of words, by their numbers, the first of which is nobody's
-        self.first_in: Ints = np.zeros(BUCKETS, np.int64)  # the first word of each bucket
-        self.starts, self.sizes, self.ids = Growing(), Growing(), Growing()  # of all splits; their ids
-        self.codes.append(np.zeros(1, np.int64))
+        self.word_indices: dict[int, int] = {}  # of words, by their codes
+        self.hashes = GrowableArray()  # of words, by their numbers, the first of which is nobody's
+        self.bucket_heads: Ints = np.zeros(NUM_BUCKETS, np.int64)  # the first word of each bucket
+        self.starts, self.sizes, self.ids = (
+            GrowableArray(),
+            GrowableArray(),
+            GrowableArray(),
+        )  # of all splits; their ids
+        self.hashes.append(np.zeros(1, np.int64))
         for of_nobody in (self.starts, self.sizes):
-            of_nobody.append(np.zeros(SPLITS, np.int64))
+            of_nobody.append(np.zeros(SEGMENTATIONS_PER_WORD, np.int64))
 
-    def read(self, stored: Pieces, keys_B: Ints, longest: int) -> Pieces:
+    def resample(self, stored: TokenSequences, keys_B: Ints, max_length: int) -> TokenSequences:
         """One that would have more than `longest` tokens stays as it is stored. Keys choose the splits."""
         if not len(stored.ids):  # a rank may have no part in a batch
             return stored
-        begins_N = self.begins[stored.ids]
+        begins_N = self.is_word_start[stored.ids]
         begins_N[stored.offsets[:-1]] = True
         starts_W = np.flatnonzero(begins_N)
-        splits_W = self._words(stored.ids, starts_W) * SPLITS + self._choices(stored, starts_W, keys_B)
-        sizes_W = self.sizes.held[splits_W]
+        splits_W = self._find_words(
+            stored.ids, starts_W
+        ) * SEGMENTATIONS_PER_WORD + self._choose_segmentations(stored, starts_W, keys_B)
+        sizes_W = self.sizes.values[splits_W]
         firsts_B = np.searchsorted(starts_W, stored.offsets[:-1])
         offsets = np.concatenate([[0], np.cumsum(np.add.reduceat(sizes_W, firsts_B))])
-        found = Pieces(self.ids.held[ranges(self.starts.held[splits_W], sizes_W)], offsets)
-        return found if np.diff(offsets).max() <= longest else the_shorter(found, stored, longest)
+        found = TokenSequences(self.ids.values[concat_ranges(self.starts.values[splits_W], sizes_W)], offsets)
+        return found if np.diff(offsets).max() <= max_length else replace_too_long(found, stored, max_length)
 
-    def _choices(self, stored: Pieces, starts_W: Ints, keys_B: Ints) -> Ints:
+    def _choose_segmentations(self, stored: TokenSequences, starts_W: Ints, keys_B: Ints) -> Ints:
         """Which of its splits each word takes, by the text's key and the word's place in it."""
         text_W = np.searchsorted(stored.offsets, starts_W, side="right") - 1
         place_W = (starts_W - stored.offsets[text_W]).astype(np.uint64)
-        keys_W = scrambled(keys_B.astype(np.uint64) + self.salt)[text_W]
-        return (scrambled(keys_W + place_W * ODD) % np.uint64(SPLITS)).astype(np.int64)
+        keys_W = mix_bits(keys_B.astype(np.uint64) + self.salt)[text_W]
+        return (mix_bits(keys_W + place_W * GOLDEN_GAMMA) % np.uint64(SEGMENTATIONS_PER_WORD)).astype(
+            np.int64
+        )
 
-    def _words(self, ids_N: Ints, starts_W: Ints) -> Ints:
+    def _find_words(self, ids_N: Ints, starts_W: Ints) -> Ints:
         """The number of each word: of most the first in their bucket, of new ones the next."""
-        codes_W = coded(ids_N, starts_W)
-        words_W = self.first_in[codes_W % BUCKETS]
-        others = np.flatnonzero(self.codes.held[words_W] != codes_W)
+        codes_W = hash_words(ids_N, starts_W)
+        words_W = self.bucket_heads[codes_W % NUM_BUCKETS]
+        others = np.flatnonzero(self.hashes.values[words_W] != codes_W)
         if len(others):
             codes = codes_W[others].tolist()
-            spelled = zip(codes, spans(starts_W, len(ids_N), others), strict=True)
-            self._learn({code: ids_N[span] for code, span in spelled if code not in self.numbers})
-            words_W[others] = [self.numbers[code] for code in codes]
+            spelled = zip(codes, make_slices(starts_W, len(ids_N), others), strict=True)
+            self._add_words({code: ids_N[span] for code, span in spelled if code not in self.word_indices})
+            words_W[others] = [self.word_indices[code] for code in codes]
         return words_W
 
-    def _learn(self, words: dict[int, Ints]) -> None:
+    def _add_words(self, words: dict[int, Ints]) -> None:
         """Words by their codes, with all of their splits, which are the same in every process."""
         chance, drawn = random.Random(), list[list[int]]()
-        for number, (code, ids) in enumerate(words.items(), len(self.codes.held)):
+        for number, (code, ids) in enumerate(words.items(), len(self.hashes.values)):
             text = self.subwords.decode(ids.tolist())
             chance.seed(f"{self.seed} {text}")
             is_end = ids[0] == EOS_ID
-            drawn += [[EOS_ID] if is_end else self.sampler.sample(text, chance) for _ in range(SPLITS)]
-            self.numbers[code] = number
+            drawn += [
+                [EOS_ID] if is_end else self.sampler.sample(text, chance)
+                for _ in range(SEGMENTATIONS_PER_WORD)
+            ]
+            self.word_indices[code] = number
         codes = np.array([*words], np.int64)
-        free = self.first_in[codes % BUCKETS] == 0
-        self.first_in[codes[free] % BUCKETS] = len(self.codes.held) + np.flatnonzero(free)
-        self.codes.append(codes)
+        free = self.bucket_heads[codes % NUM_BUCKETS] == 0
+        self.bucket_heads[codes[free] % NUM_BUCKETS] = len(self.hashes.values) + np.flatnonzero(free)
+        self.hashes.append(codes)
         sizes = np.array([len(split) for split in drawn], np.int64)
-        self.starts.append(len(self.ids.held) + np.cumsum(sizes) - sizes)
+        self.starts.append(len(self.ids.values) + np.cumsum(sizes) - sizes)
         self.sizes.append(sizes)
         self.ids.append(np.array([one for split in drawn for one in split], np.int64))
 
 
-class Growing:
+class GrowableArray:
     """An array of integers that is appended to: its room is doubled, not its numbers moved each time."""
 
     def __init__(self) -> None:
-        self._room: Ints = np.empty(1024, np.int64)
-        self._used = 0
+        self._buffer: Ints = np.empty(1024, np.int64)
+        self._size = 0
 
     @property
-    def held(self) -> Ints:
-        return self._room[: self._used]
+    def values(self) -> Ints:
+        return self._buffer[: self._size]
 
     def append(self, more: Ints) -> None:
-        end = self._used + len(more)
-        if end > len(self._room):
-            room = np.empty(max(end, 2 * len(self._room)), np.int64)
-            room[: self._used] = self.held
-            self._room = room
-        self._room[self._used : end] = more
-        self._used = end
+        end = self._size + len(more)
+        if end > len(self._buffer):
+            room = np.empty(max(end, 2 * len(self._buffer)), np.int64)
+            room[: self._size] = self.values
+            self._buffer = room
+        self._buffer[self._size : end] = more
+        self._size = end
 
 
-def both_sides(subwords: SubwordPair | None, rate: float, seed: int) -> tuple[Resplit, Resplit] | None:
+def make_regularizers(
+    subwords: SubwordPair | None, rate: float, seed: int
+) -> tuple[SubwordRegularizer, SubwordRegularizer] | None:
     """Of source and target, each with chances of its own; None where nothing is split anew."""
     if rate == 0:
         return None
@@ -122,45 +135,45 @@ def both_sides(subwords: SubwordPair | None, rate: float, seed: int) -> tuple[Re
             f"data.subword_sampling is {rate}, which needs the subwords: give Batches the store's"
         )
     sides = {"source": subwords.source, "target": subwords.target}
-    source, target = (Resplit(side, rate, f"{seed} {name}") for name, side in sides.items())
+    source, target = (SubwordRegularizer(side, rate, f"{seed} {name}") for name, side in sides.items())
     return source, target
 
 
-def the_shorter(drawn: Pieces, stored: Pieces, longest: int) -> Pieces:
+def replace_too_long(drawn: TokenSequences, stored: TokenSequences, longest: int) -> TokenSequences:
     """Each text as it was drawn, or, where that is too long, as it was stored."""
 
-    def texts(pieces: Pieces) -> list[list[int]]:
+    def texts(pieces: TokenSequences) -> list[list[int]]:
         return [part[:-1].tolist() for part in np.split(pieces.ids, pieces.offsets[1:-1])]
 
     both = zip(texts(drawn), texts(stored), strict=True)
-    return laid_end_to_end([new if len(new) < longest else old for new, old in both])
+    return concat_with_end([new if len(new) < longest else old for new, old in both])
 
 
-def coded(ids_N: Ints, starts_W: Ints) -> Ints:
+def hash_words(ids_N: Ints, starts_W: Ints) -> Ints:
     """A code of each word by its ids and their order.
 
     Of a million words two share one by a chance of 3e-8.
     """
     sizes_W = np.diff(starts_W, append=len(ids_N))
     place_N = np.arange(len(ids_N)) - np.repeat(starts_W, sizes_W)
-    of_ids = scrambled((ids_N + (place_N << 32)).astype(np.uint64) + ODD)
-    return scrambled(np.add.reduceat(of_ids, starts_W)).view(np.int64)
+    of_ids = mix_bits((ids_N + (place_N << 32)).astype(np.uint64) + GOLDEN_GAMMA)
+    return mix_bits(np.add.reduceat(of_ids, starts_W)).view(np.int64)
 
 
-def spans(starts: Ints, end: int, which: Ints) -> list[slice]:
+def make_slices(starts: Ints, end: int, which: Ints) -> list[slice]:
     """From these starts each to the next, or to the end."""
     ends = np.append(starts, end)
     return [slice(ends[one], ends[one + 1]) for one in which]
 
 
-def scrambled(numbers: Codes) -> Codes:
+def mix_bits(numbers: Hashes) -> Hashes:
     """Every bit of a number depends on every bit of it afterwards (the end of SplitMix64)."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))
 
 
-def ranges(starts: Ints, sizes: Ints) -> Ints:
+def concat_ranges(starts: Ints, sizes: Ints) -> Ints:
     """[starts[0], starts[0] + 1, ... sizes[0] of them, starts[1], ...]"""
     ends = np.cumsum(sizes)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + sizes, sizes)

@@ -130,7 +130,9 @@ def percent(part: int, total: int) -> float:
     return 100.0 * part / total if total else 0.0
 
 
-def score_trees(gold: Sequence[Tree], predicted: Sequence[Tree | None], parameters: EvalbParameters = COLLINS) -> BracketScores:
+def score_trees(
+    gold: Sequence[Tree], predicted: Sequence[Tree | None], parameters: EvalbParameters = COLLINS
+) -> BracketScores:
     """The trees that were found against those that are right; None: nothing was found."""
     if len(gold) != len(predicted):
         raise DataError(f"{len(gold)} gold trees, but {len(predicted)} to judge: give one for each")

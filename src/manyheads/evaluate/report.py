@@ -105,12 +105,16 @@ def evaluate(
     language = translator.target_language
     bleu_metric(tokenize or bleu_tokenizer(language))  # before any work is done
     found = translate_texts(translator, sources, report_progress, "translating", decoding)
-    bleu_score, ratio = bleu_and_length_ratio(found, references, tokenize or bleu_tokenizer(language), bootstrap_samples)
+    bleu_score, ratio = bleu_and_length_ratio(
+        found, references, tokenize or bleu_tokenizer(language), bootstrap_samples
+    )
     scores = [bleu_score, chrf(found, references, bootstrap_samples), paper_bleu(found, references, language)]
     compared: list[SystemComparison] = []
     if baseline is not None:
         others = translate_texts(baseline, sources, report_progress, "translating with the other", decoding)
-        compared = paired_bootstrap(found, others, references, tokenize or bleu_tokenizer(language), bootstrap_samples or 1000)
+        compared = paired_bootstrap(
+            found, others, references, tokenize or bleu_tokenizer(language), bootstrap_samples or 1000
+        )
     return Evaluation(
         found,
         scores,
@@ -214,7 +218,9 @@ def paired_bootstrap(
             name,
             float(found[name][1].score),
             float(found[name][0].score),
-            float(found[name][1].p_value) if list(system) != list(baseline) else 1.0,  # it sees no chance there
+            float(found[name][1].p_value)
+            if list(system) != list(baseline)
+            else 1.0,  # it sees no chance there
             str(signatures[name]),
         )
         for name in metrics

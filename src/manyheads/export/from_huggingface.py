@@ -33,7 +33,7 @@ from manyheads.config import BOS_ID, LANGUAGE_CODE, NUM_SPECIAL_TOKENS, Config, 
 from manyheads.errors import CheckpointError, ConfigError
 from manyheads.export import marian
 from manyheads.export.spm import VocabularyMapping, read_spm, rewrite_spm, text_pieces
-from manyheads.export.verify import ScoreComparison, compare_scores, score_pairs, sample_pairs
+from manyheads.export.verify import ScoreComparison, compare_scores, sample_pairs, score_pairs
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.positions import sinusoidal_encoding
 from manyheads.model.transformer import Transformer
@@ -84,8 +84,12 @@ def compare_with_marian(
         (source, [one if one < lexicon.vocab_words else NUM_SPECIAL_TOKENS for one in target])
         for source, target in sample_pairs(subwords)
     ]
-    in_theirs = [([lexicon.marian_ids[one] for one in s], [lexicon.marian_ids[one] for one in t]) for s, t in pairs]
-    theirs = marian.score_with_marian(marian.open_marian(folder), in_theirs, told.start_id, told.end_id, told.pad_id)
+    in_theirs = [
+        ([lexicon.marian_ids[one] for one in s], [lexicon.marian_ids[one] for one in t]) for s, t in pairs
+    ]
+    theirs = marian.score_with_marian(
+        marian.open_marian(folder), in_theirs, told.start_id, told.end_id, told.pad_id
+    )
     return compare_scores(str(folder), subwords, pairs, score_pairs(TorchEngine(model), pairs), theirs)
 
 
@@ -206,7 +210,9 @@ def read_vocabulary(folder: Path, told: MarianFolder, text_pieces: list[str]) ->
     pieces = [names[unknown], begin, names[told.end_id], *(names[number] for number in others)]
     known = {*pieces}
     lacking = list(dict.fromkeys(piece for piece in text_pieces if piece not in known))
-    return VocabularyMapping([*pieces, *lacking], [*special, *others] + [unknown] * len(lacking), vocab_words=len(pieces))
+    return VocabularyMapping(
+        [*pieces, *lacking], [*special, *others] + [unknown] * len(lacking), vocab_words=len(pieces)
+    )
 
 
 def convert_subwords(folder: Path, spms: list[Any], lexicon: VocabularyMapping) -> SubwordPair:

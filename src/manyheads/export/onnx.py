@@ -22,7 +22,7 @@ import torch
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from torch import Tensor, nn
 
-from manyheads.atomic_io import hash_files, report_disk_full, atomic_directory
+from manyheads.atomic_io import atomic_directory, hash_files, report_disk_full
 from manyheads.checkpoint import CheckpointInfo, load_model
 from manyheads.config import BOS_ID, EOS_ID, UNK_ID, ModelConfig
 from manyheads.errors import RequestError
@@ -36,7 +36,7 @@ from manyheads.export.onnx_run import (
     OnnxModel,
     import_optional,
 )
-from manyheads.export.verify import ScoreComparison, compare_scores, score_pairs, sample_pairs
+from manyheads.export.verify import ScoreComparison, compare_scores, sample_pairs, score_pairs
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.layers import BatchNorm, FeedForward, MultiHeadAttention, Residual
 from manyheads.model.positions import LearnedPositions, SinusoidalPositions
@@ -117,7 +117,9 @@ def verify_export(model: Transformer, subwords: SubwordPair, folder: Path) -> li
     """Both models' scores of the same translations; unlike ones are an error."""
     most = model.config.max_positions - 1 if model.config.positions == "learned" else None
     pairs = [(source[:most], target[:most]) for source, target in sample_pairs(subwords)]
-    theirs = OnnxModel(folder).score([[*source, EOS_ID] for source, _ in pairs], [target for _, target in pairs])
+    theirs = OnnxModel(folder).score(
+        [[*source, EOS_ID] for source, _ in pairs], [target for _, target in pairs]
+    )
     return compare_scores(
         "the ONNX export", subwords, pairs, score_pairs(TorchEngine(model), pairs), [*map(sum, theirs)]
     )
@@ -137,7 +139,9 @@ class GraphBuilder:
     def __call__(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """The value that an operator gives."""
         name = f"{operator}.{len(self.nodes)}"
-        self.nodes.append(import_optional("onnx.helper").make_node(operator, inputs, [name], name, **attributes))
+        self.nodes.append(
+            import_optional("onnx.helper").make_node(operator, inputs, [name], name, **attributes)
+        )
         return name
 
     def add_initializer(self, name: str, values: ArrayLike) -> str:
@@ -232,7 +236,9 @@ def build_encoder(model: Transformer) -> bytes:
         seen = g("And", seen, window_mask(g, slots_S, config.window // 2))
     layer: Any
     for layer in model.encoder:
-        x_BSD = residual(g, layer.around_self_attention, x_BSD, encoder_self_attention(g, layer.self_attention, seen))
+        x_BSD = residual(
+            g, layer.around_self_attention, x_BSD, encoder_self_attention(g, layer.self_attention, seen)
+        )
         x_BSD = residual(g, layer.around_feed_forward, x_BSD, feed_forward(g, layer.feed_forward, config))
     memory_BSD = normalize(g, model.encoder_norm, x_BSD)
     layers: Any = model.decoder
@@ -344,11 +350,15 @@ def project_keys_values(g: GraphBuilder, module: MultiHeadAttention, memory_BID:
     )
 
 
-def attention(g: GraphBuilder, module: MultiHeadAttention, x_BQD: str, k_BHIK: str, v_BHIV: str, seen: str) -> str:
+def attention(
+    g: GraphBuilder, module: MultiHeadAttention, x_BQD: str, k_BHIK: str, v_BHIV: str, seen: str
+) -> str:
     """softmax(Q K^T / sqrt(d_k)) V (1), its heads joined. [B, Q, D]"""
     heads, width = module.heads, module.w_q.out_features // module.heads
     q_BHQK = split_heads(g, linear(g, module.w_q, x_BQD), heads, width)
-    scores_BHQI = g("Where", seen, attention_scores(g, module, q_BHQK, k_BHIK), g.constant(MASKED, np.float32))
+    scores_BHQI = g(
+        "Where", seen, attention_scores(g, module, q_BHQK, k_BHIK), g.constant(MASKED, np.float32)
+    )
     gathered_BHQV = g("MatMul", g("Softmax", scores_BHQI, axis=-1), v_BHIV)
     joined = g("Transpose", gathered_BHQV, perm=[0, 2, 1, 3])
     return linear(g, module.w_o, g.reshape(joined, 0, 0, module.w_o.in_features))
@@ -373,7 +383,9 @@ def encoder_self_attention(g: GraphBuilder, module: MultiHeadAttention, seen: st
     return lambda x_BSD: attention(g, module, x_BSD, *project_keys_values(g, module, x_BSD), seen)
 
 
-def decoder_self_attention(g: GraphBuilder, module: MultiHeadAttention, past: list[tuple[str, str]], seen: str) -> Sublayer:
+def decoder_self_attention(
+    g: GraphBuilder, module: MultiHeadAttention, past: list[tuple[str, str]], seen: str
+) -> Sublayer:
     """Self-attention of a new token over what its row has read; `past` gets the layer's, with the new one."""
 
     def sublayer(x_R1D: str) -> str:
@@ -393,7 +405,9 @@ def cross_attention(g: GraphBuilder, module: MultiHeadAttention, number: int, se
     """Attention over the encoder's output, which the W hypotheses of a sentence share."""
 
     def sublayer(x_R1D: str) -> str:
-        shape_BWD = g("Concat", g("Shape", "source_lengths"), g.constant([-1, module.w_q.in_features]), axis=0)
+        shape_BWD = g(
+            "Concat", g("Shape", "source_lengths"), g.constant([-1, module.w_q.in_features]), axis=0
+        )
         keys = g("Gather", "source_keys", g.constant(number), axis=0)
         values = g("Gather", "source_values", g.constant(number), axis=0)
         out_BWD = attention(g, module, g("Reshape", x_R1D, shape_BWD), keys, values, seen)

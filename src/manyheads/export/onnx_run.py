@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.atomic_io import verify_files, read_description
+from manyheads.atomic_io import read_description, verify_files
 from manyheads.config import BOS_ID, EOS_ID, UNK_ID, DecodingConfig
 from manyheads.errors import CheckpointError, DataError, RequestError
 from manyheads.text.segmentation import has_words
@@ -85,7 +85,9 @@ class OnnxModel:
         here = Path(folder)
         self.manifest = read_manifest(here)
         self.sizes: dict[str, int] = self.manifest["sizes"]
-        self.max_positions: int | None = self.manifest["positions"]  # that there are; None where they have no end
+        self.max_positions: int | None = self.manifest[
+            "positions"
+        ]  # that there are; None where they have no end
         try:
             self.subwords = SubwordPair.load(here)
         except DataError as fault:
@@ -180,7 +182,11 @@ class OnnxModel:
                 logits_RK, state = self.step(tokens, state)
                 tokens, going = choose(numbers, length, logits_RK)
                 if not going.all():
-                    numbers, tokens, state = numbers[going], tokens[going], state.select(np.flatnonzero(going))
+                    numbers, tokens, state = (
+                        numbers[going],
+                        tokens[going],
+                        state.select(np.flatnonzero(going)),
+                    )
                 length += 1
 
     def beam(
@@ -223,7 +229,9 @@ class OnnxModel:
 
     # ---- text
 
-    def translate(self, texts: Sequence[str], beam: int = 1, alpha: float = DecodingConfig.alpha) -> list[str]:
+    def translate(
+        self, texts: Sequence[str], beam: int = 1, alpha: float = DecodingConfig.alpha
+    ) -> list[str]:
         """Each text, one sentence, in the other language; those without a word stay as they are."""
         if isinstance(texts, str):
             raise RequestError(f"translate wants a list of texts, and has the text {texts[:40]!r}")

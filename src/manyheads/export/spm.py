@@ -13,7 +13,7 @@ from typing import Any
 
 from manyheads.config import BOS_ID, EOS_ID, NUM_SPECIAL_TOKENS, UNK_ID
 from manyheads.errors import CheckpointError, DataError, RequestError
-from manyheads.text.subwords import WORD_START, Subwords
+from manyheads.text.subwords import WORD_START, SubwordTokenizer
 
 LANGUAGE_CODE = re.compile(r">>[^<>\s]+<<")
 UNKNOWN_PENALTY = 10.0  # that SentencePiece's unigram model sets an unknown character below its worst piece
@@ -55,7 +55,7 @@ def text_pieces(spm: Any) -> list[str]:
     return [one.piece for one in spm.pieces if one.type not in (one.UNKNOWN, one.CONTROL)]
 
 
-def rewrite_spm(spm: Any, lexicon: VocabularyMapping, name: str, *, is_source: bool) -> Subwords:
+def rewrite_spm(spm: Any, lexicon: VocabularyMapping, name: str, *, is_source: bool) -> SubwordTokenizer:
     """A model with our ids that splits text as this one does."""
     made = type(spm)()
     made.CopyFrom(spm)
@@ -64,7 +64,7 @@ def rewrite_spm(spm: Any, lexicon: VocabularyMapping, name: str, *, is_source: b
     made.ClearField("self_test_data")  # samples in the old ids
     set_special_ids(made.trainer_spec, lexicon)
     try:
-        return Subwords(made.SerializeToString(), name)
+        return SubwordTokenizer(made.SerializeToString(), name)
     except DataError:
         raise CheckpointError(f"{name}: could not be rewritten with the words of vocab.json") from None
 

@@ -24,16 +24,18 @@ import torch
 from torch import Tensor
 
 from manyheads import checkpoint
-from manyheads.atomic_io import report_disk_full, atomic_directory
+from manyheads.atomic_io import atomic_directory, report_disk_full
 from manyheads.config import BOS_ID, EOS_ID, UNK_ID, Config, ModelConfig
 from manyheads.errors import RequestError
 from manyheads.export import marian
-from manyheads.export.verify import ScoreComparison, compare_scores, score_pairs, sample_pairs
+from manyheads.export.verify import ScoreComparison, compare_scores, sample_pairs, score_pairs
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.transformer import Transformer
 from manyheads.text.subwords import WORD_START, SubwordPair
 
-MIN_POSITIONS = 1024  # positions that Marian computes a table of, where the model was not trained on longer text
+MIN_POSITIONS = (
+    1024  # positions that Marian computes a table of, where the model was not trained on longer text
+)
 LANGUAGE_PIECE = re.compile(rf"{WORD_START}(>>[^<>\s]+<<)")  # as from_huggingface writes Marian's >>fra<<
 
 REQUIRED_SETTINGS = {  # what Marian holds, by the keys of our configuration
@@ -187,13 +189,13 @@ def count_positions(config: Config) -> int:
 
 
 def write_tokenizer(folder: Path, subwords: SubwordPair, told: checkpoint.CheckpointInfo, pad: int) -> None:
-    names = [vocabulary_names(one.names(), pad) for one in (subwords.source, subwords.target)]
+    names = [vocabulary_names(one.get_vocabulary(), pad) for one in (subwords.source, subwords.target)]
     pad_name = unused_name("<pad>", {*names[0], *names[1]})
     tables = [{name: number for number, name in enumerate([*side, pad_name])} for side in names]
     subwords.source.save(folder / marian.SOURCE)
     subwords.target.save(folder / marian.TARGET)
     write_json(folder / marian.VOCABULARY, tables[0])
-    if not subwords.same_ids:
+    if not subwords.has_shared_ids:
         write_json(folder / marian.TARGET_VOCABULARY, tables[1])
     write_json(
         folder / marian.TOKENIZER,
@@ -201,11 +203,11 @@ def write_tokenizer(folder: Path, subwords: SubwordPair, told: checkpoint.Checkp
             "tokenizer_class": "MarianTokenizer",
             "source_lang": told.languages.get("source"),
             "target_lang": told.languages.get("target"),
-            "unk_token": subwords.source.piece(UNK_ID),
-            "eos_token": subwords.source.piece(EOS_ID),
+            "unk_token": subwords.source.id_to_piece(UNK_ID),
+            "eos_token": subwords.source.id_to_piece(EOS_ID),
             "pad_token": pad_name,
             "model_max_length": count_positions(told.config),
-            "separate_vocabs": not subwords.same_ids,
+            "separate_vocabs": not subwords.has_shared_ids,
         },
     )
 

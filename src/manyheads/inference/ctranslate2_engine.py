@@ -26,16 +26,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from manyheads import checkpoint
-from manyheads.atomic_io import hash_file, hash_files, report_disk_full, atomic_directory
-from manyheads.config import BOS_ID, EOS_ID, UNK_ID, Config, ModelConfig, DecodingConfig
+from manyheads.atomic_io import atomic_directory, hash_file, hash_files, report_disk_full
+from manyheads.config import BOS_ID, EOS_ID, UNK_ID, Config, DecodingConfig, ModelConfig
 from manyheads.errors import CheckpointError, ConfigError, DataError, RequestError
 from manyheads.inference.engine import ScoreDetail
 from manyheads.inference.torch_engine import group_by_tokens
 from manyheads.model.layers import MultiHeadAttention
 from manyheads.model.positions import LearnedPositions, SinusoidalPositions, sinusoidal_encoding
 from manyheads.model.transformer import Transformer
-from manyheads.search.beam import Hypothesis, DecodingConstraints, length_penalty
-from manyheads.text.subwords import SubwordPair, Subwords, core_count
+from manyheads.search.beam import DecodingConstraints, Hypothesis, length_penalty
+from manyheads.text.subwords import SubwordPair, SubwordTokenizer, count_cpus
 
 FORMAT = 1  # of a conversion: raised when the same model would be converted otherwise
 CONVERSION_MANIFEST = "conversion.json"
@@ -74,7 +74,10 @@ class Conversion:
 def convert(folder: Path, out: Path) -> None:
     """A model folder as a CTranslate2 folder in float32, complete or absent, with the subwords beside it."""
     model, subwords, told = load_convertible_model(folder)
-    with report_disk_full(out, count_parameter_bytes(model)), atomic_directory(out, CONVERSION_MANIFEST) as aside:
+    with (
+        report_disk_full(out, count_parameter_bytes(model)),
+        atomic_directory(out, CONVERSION_MANIFEST) as aside,
+    ):
         write_conversion(model, subwords, told, aside)
 
 
@@ -95,7 +98,9 @@ def describe(folder: Path) -> checkpoint.CheckpointInfo:
         config = Config.from_mapping(told["config"])
         return checkpoint.CheckpointInfo(config, told["step"], told["languages"], {}, folder)
     except (KeyError, TypeError, AttributeError, ConfigError) as fault:
-        raise CheckpointError(f"{folder / CONVERSION_MANIFEST}: does not describe a model ({fault})") from None
+        raise CheckpointError(
+            f"{folder / CONVERSION_MANIFEST}: does not describe a model ({fault})"
+        ) from None
 
 
 def open_conversion(folder: Path) -> Conversion:
@@ -148,7 +153,9 @@ def read_conversion(place: Path) -> Conversion:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise CheckpointError(f"{place}: no sound conversion to CTranslate2") from None
     if unsound:
-        raise CheckpointError(f"{place / unsound[0]}: damaged, its SHA-256 is not that of {CONVERSION_MANIFEST}")
+        raise CheckpointError(
+            f"{place / unsound[0]}: damaged, its SHA-256 is not that of {CONVERSION_MANIFEST}"
+        )
     return found
 
 
@@ -156,7 +163,9 @@ def read_conversion_manifest(place: Path) -> dict[str, Any]:
     try:
         return dict(json.loads((place / CONVERSION_MANIFEST).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, RecursionError):
-        raise CheckpointError(f"{place}: no conversion to CTranslate2 (no sound {CONVERSION_MANIFEST})") from None
+        raise CheckpointError(
+            f"{place}: no conversion to CTranslate2 (no sound {CONVERSION_MANIFEST})"
+        ) from None
 
 
 def model_identity(folder: Path) -> str:
@@ -262,18 +271,20 @@ def register_vocabularies(spec: Any, subwords: SubwordPair, config: ModelConfig)
     spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
 
 
-def unique_pieces(subwords: Subwords, size: int) -> list[str]:
+def unique_pieces(subwords: SubwordTokenizer, size: int) -> list[str]:
     """A text of its own for each id: the piece, where there is one and no other has it."""
     found: dict[str, None] = {}
     for one in range(size):
-        piece = subwords.piece(one) if one < len(subwords) else f"<{one}>"
+        piece = subwords.id_to_piece(one) if one < len(subwords) else f"<{one}>"
         while piece in found:
             piece = f"{piece}<{one}>"
         found[piece] = None
     return list(found)
 
 
-def position_table(positions: SinusoidalPositions | LearnedPositions | None, config: ModelConfig) -> NDArray[Any]:
+def position_table(
+    positions: SinusoidalPositions | LearnedPositions | None, config: ModelConfig
+) -> NDArray[Any]:
     """What is added to the embedding at each position. [positions, d_model]"""
     if isinstance(positions, LearnedPositions):
         return to_numpy(positions.table.weight)
@@ -373,7 +384,7 @@ class CTranslate2Engine:
             os.fspath(conversion.folder),
             device="cpu",
             compute_type=compute_type,
-            intra_threads=threads or core_count(),
+            intra_threads=threads or count_cpus(),
         )
 
     # The interface of every engine
@@ -393,7 +404,7 @@ class CTranslate2Engine:
         A source that holds the end token alone comes out empty: CTranslate2 does not ask the model.
         """
         self._check(sources, wishes, how)
-        wishes = [replace(wish, limit=min(wish.max_length, self.max_positions - 1)) for wish in wishes]
+        wishes = [replace(wish, max_length=min(wish.max_length, self.max_positions - 1)) for wish in wishes]
         drafts = self._drafts(sources, wishes, how, scored=scores != "none")
         unsure = [
             (n, one) for n, some in enumerate(drafts) if how.nbest > 1 or partly_cut(some) for one in some
@@ -433,7 +444,9 @@ class CTranslate2Engine:
 
     # What is refused
 
-    def _check(self, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], how: DecodingConfig) -> None:
+    def _check(
+        self, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], how: DecodingConfig
+    ) -> None:
         if how.temperature is not None:
             raise RequestError(
                 f"search.temperature is {how.temperature}, but CTranslate2 has one row of random numbers for "
@@ -461,7 +474,11 @@ class CTranslate2Engine:
     # The search
 
     def _drafts(
-        self, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], how: DecodingConfig, scored: bool
+        self,
+        sources: Sequence[list[int]],
+        wishes: Sequence[DecodingConstraints],
+        how: DecodingConfig,
+        scored: bool,
     ) -> list[list[Draft]]:
         """What CTranslate2 finds for each sentence, within its limit."""
         found: list[list[Draft]] = [[] for _ in sources]

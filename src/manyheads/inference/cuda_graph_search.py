@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.config import BOS_ID, EOS_ID, ModelConfig, DecodingConfig
+from manyheads.config import BOS_ID, EOS_ID, DecodingConfig, ModelConfig
 from manyheads.cuda.graphs import capture
 from manyheads.cuda.transfer import EMPTY_COPY, AsyncCopy, IntArray, to_device
 from manyheads.inference.prefill import SourcePrefill
@@ -27,7 +27,7 @@ from manyheads.model.static_cache import StaticKVCache
 from manyheads.model.transformer import Transformer
 from manyheads.ops import dispatch as kernels
 from manyheads.packed import Packed, round_up
-from manyheads.search.beam import NEG_INF, Hypothesis, DecodingConstraints, length_penalty
+from manyheads.search.beam import NEG_INF, DecodingConstraints, Hypothesis, length_penalty
 
 WIDEST = 32  # beam that it serves
 LOOK_EVERY = 4  # steps between looks at what is over
@@ -63,7 +63,11 @@ class SearchSize:
 
     @classmethod
     def for_requests(
-        cls, sources: Sequence[list[int]], wishes: Sequence[DecodingConstraints], how: DecodingConfig, most_rows: int
+        cls,
+        sources: Sequence[list[int]],
+        wishes: Sequence[DecodingConstraints],
+        how: DecodingConfig,
+        most_rows: int,
     ) -> "SearchSize":
         """One of a few that holds these sentences: graphs are made anew for each."""
         limit, tokens = max(wish.max_length for wish in wishes), sum(map(len, sources))
@@ -73,7 +77,9 @@ class SearchSize:
             how.num_hypotheses,
             how.nbest,
             round_up(limit + 2, ROOM_STEP),
-            max(next_power_of_two(max(map(len, sources))), min(next_power_of_two(tokens), MOST_SOURCE_TOKENS)),
+            max(
+                next_power_of_two(max(map(len, sources))), min(next_power_of_two(tokens), MOST_SOURCE_TOKENS)
+            ),
             how.alpha,
         )
 
@@ -98,7 +104,7 @@ class SearchSize:
         while size.memory_bytes(config, each) > most and size.source_tokens > least:
             size = replace(size, source_tokens=size.source_tokens // 2)
         while size.memory_bytes(config, each) > most and size.slots > 1:
-            size = replace(size, places=size.slots // 2)
+            size = replace(size, slots=size.slots // 2)
         return size
 
 
@@ -134,18 +140,18 @@ class BatchSlots:
             return torch.zeros(shape, device=device)
 
         return cls(
-            over=torch.ones(places, dtype=torch.bool, device=device),
+            done=torch.ones(places, dtype=torch.bool, device=device),
             lengths=whole(places),
-            limits=whole(places),
-            least=whole(places),
+            max_lengths=whole(places),
+            min_lengths=whole(places),
             scores=real(places, width).fill_(NEG_INF),
-            last=whole(places, width),
+            last_tokens=whole(places, width),
             tokens=whole(places, width, room),
             token_scores=real(places, width, room),
-            ended=real(places, results).fill_(NEG_INF),
-            ended_lengths=whole(places, results),
-            ended_tokens=whole(places, results, room),
-            ended_token_scores=real(places, results, room),
+            finished_scores=real(places, results).fill_(NEG_INF),
+            finished_lengths=whole(places, results),
+            finished_tokens=whole(places, results, room),
+            finished_token_scores=real(places, results, room),
         )
 
     def first(self, places: int) -> "BatchSlots":
@@ -234,7 +240,7 @@ class CudaGraphSearch:
 
     def _steps(self) -> "CapturedStep":
         if self.active_slots not in self.steps:
-            size = replace(self.size, places=self.active_slots)
+            size = replace(self.size, slots=self.active_slots)
             state, places = self.state.first_slots(self.active_slots), self.slots.first(self.active_slots)
             eager = 0 if self.steps else CAPTURE_AFTER  # a step of another size has made all kernels ready
             self.steps[self.active_slots] = CapturedStep(self.model, size, state, places, eager)
@@ -381,7 +387,9 @@ class CapturedStep:
         self._write(word_B1, log_p_B1)
         ends_B1 = (word_B1 == EOS_ID) & (scores_B1 > NEG_INF) & ~here.done[:, None]
         length_B1 = here.lengths[:, None] + 1
-        here.finished_scores.copy_(torch.where(ends_B1, scores_B1 / length_penalty(length_B1, self.size.alpha), here.finished_scores))
+        here.finished_scores.copy_(
+            torch.where(ends_B1, scores_B1 / length_penalty(length_B1, self.size.alpha), here.finished_scores)
+        )
         here.finished_lengths.copy_(torch.where(ends_B1, length_B1, here.finished_lengths))
         here.finished_tokens.copy_(torch.where(ends_B1[..., None], here.tokens, here.finished_tokens))
         here.finished_token_scores.copy_(
@@ -432,7 +440,9 @@ class CapturedStep:
 
         merge(here.finished_tokens, here.tokens, torch.full_like(parents_BN, EOS_ID))
         merge(here.finished_token_scores, here.token_scores, log_p_BC.gather(1, new_BN))
-        here.finished_lengths.copy_(torch.where(is_new_BN, length_B1, here.finished_lengths.gather(1, old_BN)))
+        here.finished_lengths.copy_(
+            torch.where(is_new_BN, length_B1, here.finished_lengths.gather(1, old_BN))
+        )
         here.finished_scores.copy_(best_BN)
 
     def _write(self, words_BW: Tensor, log_p_BW: Tensor) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from manyheads.config import DecodingConfig
-from manyheads.search.beam import Hypothesis, DecodingConstraints
+from manyheads.search.beam import DecodingConstraints, Hypothesis
 
 ScoreDetail = Literal["none", "total", "tokens"]  # nobody reads them; those of sentences; those of tokens too
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from manyheads.cuda.graphs import capture
-from manyheads.model.attention import TRITON_MAX_LENGTH, TRITON_MAX_HEAD_DIM, has_flash_attention
+from manyheads.model.attention import TRITON_MAX_HEAD_DIM, TRITON_MAX_LENGTH, has_flash_attention
 from manyheads.model.static_cache import StaticKVCache
 from manyheads.model.transformer import Transformer
 from manyheads.ops import dispatch as kernels

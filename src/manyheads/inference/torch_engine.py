@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyheads.config import BOS_ID, EOS_ID, ModelConfig, DecodingConfig
+from manyheads.config import BOS_ID, EOS_ID, DecodingConfig, ModelConfig
 from manyheads.errors import ConfigError, RequestError
-from manyheads.inference.cuda_graph_search import SearchSize, CudaGraphSearch, supports
+from manyheads.inference.cuda_graph_search import CudaGraphSearch, SearchSize, supports
 from manyheads.inference.engine import ScoreDetail
 from manyheads.model.encoder_decoder import Trace
 from manyheads.model.kv_cache import Memory
 from manyheads.model.transformer import Transformer
 from manyheads.ops import dispatch as kernels
 from manyheads.packed import Packed
-from manyheads.search.beam import Hypothesis, SearchLimits, DecodingConstraints, search
+from manyheads.search.beam import DecodingConstraints, Hypothesis, SearchLimits, search
 
 ROWS = 256  # hypotheses under way at once
 GPU_ROWS, GPU_SENTENCES = 4096, 2048  # on a GPU in captured graphs
@@ -78,7 +78,9 @@ class TorchEngine:
         quick = self.device.type == "cuda" and kernels.has_triton()
         self.uses_bfloat16 = precision == "bfloat16" or (precision == "auto" and quick)
         self.uses_bfloat16 &= any(isinstance(part, Transformer) for part in self.model.modules())
-        self.search_model: Any = to_bfloat16(self.model) if self.uses_bfloat16 else self.model  # which looks for words
+        self.search_model: Any = (
+            to_bfloat16(self.model) if self.uses_bfloat16 else self.model
+        )  # which looks for words
         self.graph_searches: dict[SearchSize, CudaGraphSearch] = {}  # the latest, each with its graph
         self.graph_lock = threading.Lock()
 
@@ -113,11 +115,15 @@ class TorchEngine:
         if len(sources) != len(wishes):
             raise RequestError(f"{len(sources)} sources, but {len(wishes)} wishes: there is one for each")
         if (reach := self.max_positions) is not None:
-            wishes = [limit_to_positions(reach, source, wish) for source, wish in zip(sources, wishes, strict=True)]
+            wishes = [
+                limit_to_positions(reach, source, wish) for source, wish in zip(sources, wishes, strict=True)
+            ]
         in_slots = self.device.type == "cuda" and supports(self.search_model, wishes, how)
         look = partial(self._search_in_slots, token_scores=scores == "tokens") if in_slots else self._search
         found: list[list[Hypothesis]] = [[] for _ in sources]
-        for numbers in group_by_length([len(source) for source in sources], SHORT_IN_SLOTS if in_slots else SHORT):
+        for numbers in group_by_length(
+            [len(source) for source in sources], SHORT_IN_SLOTS if in_slots else SHORT
+        ):
             own, asked = [sources[number] for number in numbers], [wishes[number] for number in numbers]
             for number, results in zip(numbers, look(own, asked, how), strict=True):
                 found[number] = results
@@ -136,11 +142,17 @@ class TorchEngine:
         return search(model.step, open_sentences, wishes, how, self.device, limits)
 
     def _search_in_slots(
-        self, sources: list[list[int]], wishes: list[DecodingConstraints], how: DecodingConfig, token_scores: bool = True
+        self,
+        sources: list[list[int]],
+        wishes: list[DecodingConstraints],
+        how: DecodingConfig,
+        token_scores: bool = True,
     ) -> list[list[Hypothesis]]:
         """The same on a GPU, as captured graphs; by one thread at a time."""
         with self.graph_lock:
-            size = SearchSize.for_requests(sources, wishes, how, min(GPU_ROWS, GPU_SENTENCES * how.num_hypotheses))
+            size = SearchSize.for_requests(
+                sources, wishes, how, min(GPU_ROWS, GPU_SENTENCES * how.num_hypotheses)
+            )
             slots, longest = self.graph_searches.pop(size, None), max(map(len, sources))
             if slots is None or slots.size.source_tokens < longest:  # made smaller, when memory was short
                 slots = self._create_graph_search(size, longest)
@@ -203,7 +215,7 @@ def limit_to_positions(reach: int, source: list[int], wish: DecodingConstraints)
         raise RequestError(
             f"a sentence of {len(source)} tokens, but the model's learned positions reach {reach}: split it"
         )
-    return replace(wish, limit=min(wish.max_length, reach - 1))
+    return replace(wish, max_length=min(wish.max_length, reach - 1))
 
 
 def check_has_attention(trace: Trace, config: ModelConfig) -> None:
@@ -283,7 +295,9 @@ class Ensemble(nn.Module):
     def forward(self, source: Packed, target: Packed, trace: Trace | None = None) -> Tensor:
         """The logarithm of the mean probability; maps are the first model's."""
         traces = [trace, *[None] * (len(self.models) - 1)]
-        return mean_log_probs([model(source, target, one) for model, one in zip(self.models, traces, strict=True)])
+        return mean_log_probs(
+            [model(source, target, one) for model, one in zip(self.models, traces, strict=True)]
+        )
 
     def encode(self, source: Packed) -> list[Memory]:
         return [model.encode(source) for model in self._models()]

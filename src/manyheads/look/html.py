@@ -18,10 +18,10 @@ from typing import Any
 
 from manyheads.errors import RequestError
 
-MAIN = "main.js"
+ENTRY_MODULE = "main.js"
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z]+\.js)";\n', flags=re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?function|class|const)", flags=re.MULTILINE)
-NOT_IN_HTML = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+JSON_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def write_page(data: dict[str, Any], path: str | os.PathLike[str]) -> Path:
@@ -32,57 +32,57 @@ def write_page(data: dict[str, Any], path: str | os.PathLike[str]) -> Path:
     place.parent.mkdir(parents=True, exist_ok=True)
     aside = place.with_name(f".{place.name}.manyheads-part")
     try:
-        aside.write_text(page(data), encoding="utf-8")
+        aside.write_text(render_page(data), encoding="utf-8")
         aside.replace(place)
     finally:
         aside.unlink(missing_ok=True)
     return place
 
 
-def page(data: dict[str, Any]) -> str:
+def render_page(data: dict[str, Any]) -> str:
     """The page of what maps.py describes."""
-    style, script = part("page.css"), program()
+    style, script = read_asset("page.css"), bundle_modules()
     policy = (
-        f"default-src 'none'; script-src {hash_of(script)}; style-src {hash_of(style)}; "
+        f"default-src 'none'; script-src {csp_hash(script)}; style-src {csp_hash(style)}; "
         f"img-src data:; base-uri 'none'; form-action 'none'"
     )
     parts = {
         "policy": policy,
         "title": html.escape(f"{data['text']['source']} - Manyheads"),
         "style": style,
-        "data": as_data(data),
+        "data": embed_json(data),
         "script": script,
     }
-    return re.sub(r"\{(\w+)\}", lambda found: parts[found.group(1)], part("page.html"))
+    return re.sub(r"\{(\w+)\}", lambda found: parts[found.group(1)], read_asset("page.html"))
 
 
-def as_data(data: dict[str, Any]) -> str:
+def embed_json(data: dict[str, Any]) -> str:
     """JSON in which no character can end the element that it stands in."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return re.sub("[<>&\u2028\u2029]", lambda found: NOT_IN_HTML[found.group()], text)
+    return re.sub("[<>&\u2028\u2029]", lambda found: JSON_ESCAPES[found.group()], text)
 
 
-def hash_of(text: str) -> str:
+def csp_hash(text: str) -> str:
     digest = hashlib.sha256(text.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
 @cache
-def program() -> str:
+def bundle_modules() -> str:
     """All modules as one: each after those that it imports, without the words import and export."""
     order: list[str] = []
 
     def add(name: str) -> None:
         if name not in order:
-            for needed in IMPORT.findall(part(name)):
+            for needed in IMPORT.findall(read_asset(name)):
                 add(needed)
             order.append(name)
 
-    add(MAIN)
-    return "\n".join(EXPORT.sub("", IMPORT.sub("", part(name))) for name in order)
+    add(ENTRY_MODULE)
+    return "\n".join(EXPORT.sub("", IMPORT.sub("", read_asset(name))) for name in order)
 
 
 @cache
-def part(name: str) -> str:
+def read_asset(name: str) -> str:
     """A file of the folder page/."""
     return files("manyheads.look").joinpath("assets", name).read_text(encoding="utf-8")

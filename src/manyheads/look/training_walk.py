@@ -6,20 +6,20 @@ from typing import Any
 
 from manyheads import checkpoint
 from manyheads.errors import CheckpointError, RequestError
-from manyheads.look.attention_data import moment, together
+from manyheads.look.attention_data import build_snapshot, combine_snapshots
 from manyheads.translator import load
 
-MOST = 20  # checkpoints of a page, the first and the last among them
+MAX_CHECKPOINTS = 20  # checkpoints of a page, the first and the last among them
 
 
-def through_training(
+def compare_checkpoints(
     run: Path,
     source: str | None,
     target: str | None = None,
     *,
     device: str | None = None,
-    most: int = MOST,
-    tell: Callable[[str, int, int], None] = lambda what, done, of: None,
+    max_checkpoints: int = MAX_CHECKPOINTS,
+    report_progress: Callable[[str, int, int], None] = lambda what, done, of: None,
 ) -> dict[str, Any]:
     """The sentence with the newest checkpoint's translation, or the given one, at every moment the same.
 
@@ -28,8 +28,8 @@ def through_training(
     there = checkpoint.list_checkpoints(run)
     if not there:
         raise CheckpointError(f"{run}: no run with checkpoints; a run keeps them in its folder checkpoints")
-    source = source or sentence_of(run, there[-1])
-    chosen = spread(there, most)
+    source = source or choose_sentence(run, there[-1])
+    chosen = select_evenly(there, max_checkpoints)
     moments = []
     for done, folder in enumerate(reversed(chosen), 1):
         translator = load(folder, device=device)
@@ -38,21 +38,25 @@ def through_training(
             target = said
         attention = translator.attention(source, target)
         step = checkpoint.parse_step(folder)
-        moments.append(moment(attention, name=folder.name, step=step, said=said, moments=len(chosen)))
-        tell("checkpoints", done, len(chosen))
+        moments.append(
+            build_snapshot(
+                attention, name=folder.name, step=step, translation=said, num_snapshots=len(chosen)
+            )
+        )
+        report_progress("checkpoints", done, len(chosen))
     assert target is not None
-    return together(attention, source, target, moments[::-1])
+    return combine_snapshots(attention, source, target, moments[::-1])
 
 
-def spread(folders: list[Path], most: int) -> list[Path]:
+def select_evenly(folders: list[Path], max_count: int) -> list[Path]:
     """At most so many, evenly spread, the first and the last among them."""
-    if len(folders) <= most:
+    if len(folders) <= max_count:
         return folders
     last = len(folders) - 1
-    return [folders[round(place * last / (most - 1))] for place in range(most)]
+    return [folders[round(place * last / (max_count - 1))] for place in range(max_count)]
 
 
-def sentence_of(run: Path, folder: Path) -> str:
+def choose_sentence(run: Path, folder: Path) -> str:
     """A sentence of middling length that the run was validated on, where none is given."""
     told = checkpoint.read_info(folder)
     path = Path(told.config.data.folder) / f"valid.{told.languages['source']}"

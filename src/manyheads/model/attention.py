@@ -64,7 +64,9 @@ def attend(
         raise ValueError("causal and windowed attention compare positions of one and the same text")
     if len(queries) != len(keys):
         raise DataError(f"{len(queries)} sentences look at {len(keys)}: give as many sources as targets")
-    serve = IMPLEMENTATIONS[implementation or choose_implementation(q_THK, v_SHV, spec, max(queries.max_length, keys.max_length))]
+    serve = IMPLEMENTATIONS[
+        implementation or choose_implementation(q_THK, v_SHV, spec, max(queries.max_length, keys.max_length))
+    ]
     if maps is not None:
         with torch.no_grad():
             maps.extend(attention_weights(q_THK, k_SHK, queries, keys, spec))
@@ -123,7 +125,9 @@ def attention_mask(length: int, spec: AttentionSpec, device: torch.device) -> Te
     return seen
 
 
-def attention_weights(q_THK: Tensor, k_SHK: Tensor, queries: Packed, keys: Packed, spec: AttentionSpec) -> list[Tensor]:
+def attention_weights(
+    q_THK: Tensor, k_SHK: Tensor, queries: Packed, keys: Packed, spec: AttentionSpec
+) -> list[Tensor]:
     """softmax(Q K^T / sqrt(d_k)) of each sentence. [H, Q, L] each"""
     found = []
     for q_QHK, k_LHK in zip(queries.split(q_THK), keys.split(k_SHK), strict=True):
@@ -140,7 +144,9 @@ def reference_attention(
 ) -> Tensor:
     """Equation (1), one sentence after the other. A sum over no keys is zero by itself."""
     gathered = [v_SHV[:0]]
-    for weights_HQL, v_LHV in zip(attention_weights(q_THK, k_SHK, queries, keys, spec), keys.split(v_SHV), strict=True):
+    for weights_HQL, v_LHV in zip(
+        attention_weights(q_THK, k_SHK, queries, keys, spec), keys.split(v_SHV), strict=True
+    ):
         kept_HQL = F.dropout(weights_HQL, spec.dropout)
         gathered.append((kept_HQL @ v_LHV.transpose(0, 1)).transpose(0, 1))
     return torch.cat(gathered)
@@ -149,7 +155,9 @@ def reference_attention(
 # The padded path: CPU, float32, and whatever the fused kernel does not know
 
 
-def padded_attention(q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Packed, spec: AttentionSpec) -> Tensor:
+def padded_attention(
+    q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Packed, spec: AttentionSpec
+) -> Tensor:
     """torch's scaled_dot_product_attention over a padded view, made and undone here."""
     q_BHQK = queries.pad(q_THK).transpose(1, 2)
     k_BHLK = keys.pad(k_SHK).transpose(1, 2)
@@ -175,7 +183,9 @@ def padding_mask(lengths_B: Tensor, length: int) -> Tensor:
     return torch.arange(length, device=lengths_B.device) < lengths_B.clamp(min=1)[:, None]
 
 
-def masked_attention(q_BHQK: Tensor, k_BHLK: Tensor, v_BHLV: Tensor, mask: Tensor | None, spec: AttentionSpec) -> Tensor:
+def masked_attention(
+    q_BHQK: Tensor, k_BHLK: Tensor, v_BHLV: Tensor, mask: Tensor | None, spec: AttentionSpec
+) -> Tensor:
     """Attention of padded rows, each with something to see. `seen` is None, or broadcasts to [B, H, Q, L].
 
     Without `seen` the rule's causality holds; with it, `seen` says all.
@@ -199,7 +209,9 @@ def masked_attention(q_BHQK: Tensor, k_BHLK: Tensor, v_BHLV: Tensor, mask: Tenso
 # The banded path: a window that is narrow beside the sentences, so that it costs r n d and not n^2 d (4)
 
 
-def banded_attention(q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Packed, spec: AttentionSpec) -> Tensor:
+def banded_attention(
+    q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Packed, spec: AttentionSpec
+) -> Tensor:
     """Blocks of the row of tokens, whatever sentences lie in them, each with the keys around it."""
     tokens = len(q_THK)
     block, before, after = band_shape(spec)
@@ -237,7 +249,9 @@ def band_shape(spec: AttentionSpec) -> tuple[int, int, int]:
 # The fused path: CUDA in bf16 or fp16
 
 
-def flash_attention(q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Packed, spec: AttentionSpec) -> Tensor:
+def flash_attention(
+    q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Packed, spec: AttentionSpec
+) -> Tensor:
     """torch's variable-length kernel, straight over the packed tokens."""
     from torch.nn.attention.varlen import varlen_attn
 
@@ -260,7 +274,9 @@ def flash_attention(q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed
     return out[..., :d_v]
 
 
-def triton_attention(q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Packed, spec: AttentionSpec) -> Tensor:
+def triton_attention(
+    q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Packed, spec: AttentionSpec
+) -> Tensor:
     """Our own kernel, which puts several short sentences into a tile."""
     from manyheads.ops.attention_triton import AttentionBounds, varlen_attention
 
@@ -276,4 +292,10 @@ def pad_head_dim(x: Tensor, width: int) -> Tensor:
     return x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1]))
 
 
-IMPLEMENTATIONS = {"reference": reference_attention, "padded": padded_attention, "banded": banded_attention, "fused": flash_attention, "spans": triton_attention}
+IMPLEMENTATIONS = {
+    "reference": reference_attention,
+    "padded": padded_attention,
+    "banded": banded_attention,
+    "fused": flash_attention,
+    "spans": triton_attention,
+}

@@ -49,21 +49,31 @@ class EncoderDecoder(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(
-        self, source: Packed, target: Packed, trace: Trace | None = None, aux_losses: list[Tensor] | None = None
+        self,
+        source: Packed,
+        target: Packed,
+        trace: Trace | None = None,
+        aux_losses: list[Tensor] | None = None,
     ) -> Tensor:
         """The logits of what follows each target token. [T, vocabulary]"""
         logits: Tensor = self.output(self.hidden(source, target, trace, aux_losses))
         return logits
 
     def hidden(
-        self, source: Packed, target: Packed, trace: Trace | None = None, aux_losses: list[Tensor] | None = None
+        self,
+        source: Packed,
+        target: Packed,
+        trace: Trace | None = None,
+        aux_losses: list[Tensor] | None = None,
     ) -> Tensor:
         """The same before the output projection: what the training loss takes. [T, D]"""
         if len(source) != len(target):
             raise DataError(f"{len(target)} sentences look at {len(source)}: give as many sources as targets")
         return self.decode(target, self.encode(source, trace, aux_losses), trace, aux_losses)
 
-    def encode(self, source: Packed, trace: Trace | None = None, aux_losses: list[Tensor] | None = None) -> Any:
+    def encode(
+        self, source: Packed, trace: Trace | None = None, aux_losses: list[Tensor] | None = None
+    ) -> Any:
         """What the decoder needs of the source: a Memory."""
         raise NotImplementedError
 
@@ -106,7 +116,9 @@ def embed_tokens(tokens_T: Tensor, embedding: nn.Embedding) -> Tensor:
     return found
 
 
-def tie_embeddings(source: nn.Embedding, target: nn.Embedding, output: nn.Linear, config: ModelConfig) -> None:
+def tie_embeddings(
+    source: nn.Embedding, target: nn.Embedding, output: nn.Linear, config: ModelConfig
+) -> None:
     """The paper's one matrix for all three (3.4), or fewer shared."""
     if config.tie_embeddings != "none":
         output.weight = target.weight

@@ -77,7 +77,7 @@ class DynamicKVCache:
             past_keys=self.past_keys[:, kept_R, :, :longest],
             past_values=self.past_values[:, kept_R, :, :longest],
             lengths=lengths,
-            longest=longest,
+            max_length=longest,
             source_keys=self.source_keys[:, kept_B, :, :room],
             source_values=self.source_values[:, kept_B, :, :room],
             source_lengths=source_lengths,
@@ -163,7 +163,11 @@ class DynamicLayerCache:
 
     def source_keys_values(self) -> tuple[Tensor, Tensor, Tensor]:
         """Keys [B, H, S, K], values [B, H, S, V], and which of them are tokens of the source."""
-        return self.state.source_keys[self.layer], self.state.source_values[self.layer], self.cross_attention_mask
+        return (
+            self.state.source_keys[self.layer],
+            self.state.source_values[self.layer],
+            self.cross_attention_mask,
+        )
 
 
 def attend_step(q_RHK: Tensor, k_BHLK: Tensor, v_BHLV: Tensor, mask: Tensor, spec: AttentionSpec) -> Tensor:

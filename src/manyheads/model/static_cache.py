@@ -53,13 +53,13 @@ class StaticKVCache:
         return cls(
             past_keys=room(layers, rows, capacity, heads, config.head_dim_k),
             past_values=room(layers, rows, capacity, heads, config.head_dim_v),
-            origins=numbers(rows, capacity).int(),
+            ancestors=numbers(rows, capacity).int(),
             lengths=numbers(rows),
             source_keys=room(layers, source_capacity, heads, config.head_dim_k),
             source_values=room(layers, source_capacity, heads, config.head_dim_v),
-            source_first=numbers(num_slots),
+            source_starts=numbers(num_slots),
             source_lengths=numbers(num_slots),
-            width=beam,
+            beam=beam,
             window=config.window,
         )
 
@@ -73,9 +73,9 @@ class StaticKVCache:
         rows = num_slots * self.beam
         return replace(
             self,
-            origins=self.ancestors[:rows],
+            ancestors=self.ancestors[:rows],
             lengths=self.lengths[:rows],
-            source_first=self.source_starts[:num_slots],
+            source_starts=self.source_starts[:num_slots],
             source_lengths=self.source_lengths[:num_slots],
         )
 

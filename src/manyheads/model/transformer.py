@@ -11,14 +11,20 @@ from torch import Tensor, nn
 
 from manyheads.config import ModelConfig
 from manyheads.errors import RequestError
-from manyheads.model.encoder_decoder import EncoderDecoder, Trace, init_weights, append_layer_maps, project_logits
-from manyheads.model.kv_cache import Memory, DynamicKVCache
+from manyheads.model.encoder_decoder import (
+    EncoderDecoder,
+    Trace,
+    append_layer_maps,
+    init_weights,
+    project_logits,
+)
+from manyheads.model.kv_cache import DynamicKVCache, Memory
 from manyheads.model.layers import DecoderLayer, EncoderLayer, build_norm
 from manyheads.model.positions import build_positional_encoding
 from manyheads.model.static_cache import StaticKVCache
 from manyheads.packed import Packed
 
-AnyKVCache = TypeVar("AnyState", DynamicKVCache, StaticKVCache)
+AnyKVCache = TypeVar("AnyKVCache", DynamicKVCache, StaticKVCache)
 
 
 class Transformer(EncoderDecoder):
@@ -48,7 +54,11 @@ class Transformer(EncoderDecoder):
         return Memory(self.encoder_norm(x_SD), source)
 
     def decode(
-        self, target: Packed, memory: Memory, trace: Trace | None = None, aux_losses: list[Tensor] | None = None
+        self,
+        target: Packed,
+        memory: Memory,
+        trace: Trace | None = None,
+        aux_losses: list[Tensor] | None = None,
     ) -> Tensor:
         """The decoder's output for each target token. [T, D]"""
         if trace is not None:

@@ -15,7 +15,9 @@ from torch.autograd.function import once_differentiable
 
 from manyheads.ops.linear_triton import remember_sum
 
-BACKWARD_PROGRAMS = 1056  # of a backward pass, each with sums of its own: eight to each multiprocessor of an H200
+BACKWARD_PROGRAMS = (
+    1056  # of a backward pass, each with sums of its own: eight to each multiprocessor of an H200
+)
 BLOCK_SIZE = 1024  # that a program holds at once
 NUM_WARPS = 2
 

@@ -32,7 +32,9 @@ class TokenRanges:
     end: Tensor  # [T] int32
 
     @classmethod
-    def within_sentence(cls, tokens: Packed, others: Packed, back: int | None, ahead: int | None) -> "TokenRanges":
+    def within_sentence(
+        cls, tokens: Packed, others: Packed, back: int | None, ahead: int | None
+    ) -> "TokenRanges":
         """Of each token the other text's same sentence, so many places back and ahead; None: all of it."""
         sentence_T = tokens.sentence_ids
         first, last = others.offsets[sentence_T], others.offsets[sentence_T + 1]
@@ -55,10 +57,15 @@ class AttentionBounds:
     def compute(cls, queries: Packed, keys: Packed, causal: bool, window: int | None) -> "AttentionBounds":
         reach = None if window is None else window // 2
         ahead = 0 if causal else reach
-        return cls(TokenRanges.within_sentence(queries, keys, reach, ahead), TokenRanges.within_sentence(keys, queries, ahead, reach))
+        return cls(
+            TokenRanges.within_sentence(queries, keys, reach, ahead),
+            TokenRanges.within_sentence(keys, queries, ahead, reach),
+        )
 
 
-def varlen_attention(q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, bounds: AttentionBounds, scale: float) -> Tensor:
+def varlen_attention(
+    q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, bounds: AttentionBounds, scale: float
+) -> Tensor:
     """softmax(scale Q K^T) V over the keys that each query sees. [T, H, V]"""
     found = _VarlenAttention.apply(q_THK, k_SHK, v_SHV, bounds, scale)
     assert isinstance(found, Tensor)

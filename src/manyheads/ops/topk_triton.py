@@ -36,7 +36,9 @@ def topk_logsumexp(logits_RK: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
     top_R1 = greatest_RC.amax(1, keepdim=True)
     log_total_R = top_R1[:, 0] + ((greatest_RC - top_R1).exp() * total_RC).sum(1).log()
     chosen_Rc = greatest_RC.topk(min(k, greatest_RC.shape[1]), dim=1).indices
-    words_RX = (chosen_Rc[..., None] * CHUNK_SIZE + torch.arange(CHUNK_SIZE, device=logits_RK.device)).flatten(1)
+    words_RX = (
+        chosen_Rc[..., None] * CHUNK_SIZE + torch.arange(CHUNK_SIZE, device=logits_RK.device)
+    ).flatten(1)
     there_RX = words_RX < logits_RK.shape[1]
     words_RX = words_RX.clamp(max=logits_RK.shape[1] - 1)
     values_RX = logits_RK.gather(1, words_RX).float()
@@ -45,7 +47,9 @@ def topk_logsumexp(logits_RK: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @triton.jit
-def reduce_chunks_kernel(logits, greatest, total, stride, words, chunks, WORDS: tl.constexpr, CHUNKS: tl.constexpr):
+def reduce_chunks_kernel(
+    logits, greatest, total, stride, words, chunks, WORDS: tl.constexpr, CHUNKS: tl.constexpr
+):
     row, own = tl.program_id(0), tl.program_id(1) * CHUNKS + tl.arange(0, CHUNKS)
     columns = own[:, None] * WORDS + tl.arange(0, WORDS)[None, :]
     base = logits + row.to(tl.int64) * stride

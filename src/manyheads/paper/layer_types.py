@@ -27,11 +27,11 @@ from manyheads.model.baselines.recurrent import RecurrentLayer, rnn_cell
 from manyheads.model.layers import MultiHeadAttention
 from manyheads.packed import Packed
 
-HEAD = 64  # d_k and d_v of both models of the paper
+HEAD_DIM = 64  # d_k and d_v of both models of the paper
 
 
 @dataclass(frozen=True)
-class Size:
+class LayerSize:
     """n positions of width d in each of so many sentences; k is the kernel, or the window r."""
 
     n: int
@@ -41,7 +41,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Work:
+class LayerCall:
     """Something to run, and the tensors that hold the positions which it mixes."""
 
     inputs: tuple[Tensor, ...]
@@ -56,49 +56,51 @@ class LayerType:
     complexity: str
     sequential: str
     path: str
-    orders: Mapping[str, int]  # the exponents in n, d and k or r of the paper's complexity
-    mixing: Callable[[Size], Work]
-    whole: Callable[[Size], Work]
-    hop: Callable[[Tensor, Tensor, int, int], Tensor]  # state, inputs [B, N, D], the hop's number, k
-    path_order: int | None  # the exponent of the path in n; None: log_k n
-    one_way: bool = False  # a position sees only those before it
-    letter: str = ""  # what the paper calls the kernel or the window
-    begin: Callable[[Tensor], Tensor] = field(default=lambda inputs: inputs)  # the state before the first hop
+    exponents: Mapping[str, int]  # the exponents in n, d and k or r of the paper's complexity
+    make_mixing: Callable[[LayerSize], LayerCall]
+    make_layer: Callable[[LayerSize], LayerCall]
+    apply_hop: Callable[[Tensor, Tensor, int, int], Tensor]  # state, inputs [B, N, D], the hop's number, k
+    path_exponent: int | None  # the exponent of the path in n; None: log_k n
+    is_causal: bool = False  # a position sees only those before it
+    kernel_symbol: str = ""  # what the paper calls the kernel or the window
+    initial_state: Callable[[Tensor], Tensor] = field(
+        default=lambda inputs: inputs
+    )  # the state before the first hop
 
 
 # ---- attention
 
 
-def heads_of(d: int) -> int:
-    return max(1, d // HEAD)
+def count_heads(d: int) -> int:
+    return max(1, d // HEAD_DIM)
 
 
-def text_of(size: Size) -> Packed:
+def make_packed(size: LayerSize) -> Packed:
     text = Packed.of([[0] * size.n] * size.batch)
     return text.to(torch.get_default_device()).computed()
 
 
-def attention(size: Size, *, window: int | None = None, path: str | None = None) -> Work:
-    heads, text = heads_of(size.d), text_of(size)
+def make_attention(size: LayerSize, *, window: int | None = None, path: str | None = None) -> LayerCall:
+    heads, text = count_heads(size.d), make_packed(size)
     q_THK, k_THK, v_THK = torch.randn(3, size.batch * size.n, heads, size.d // heads)
     rule = AttentionSpec(window=window)
     if window is not None and not q_THK.is_cuda:
         path = "banded"  # at any size: the door would take short sentences another way
-    return Work(
+    return LayerCall(
         (q_THK, k_THK, v_THK),
         lambda: attend(q_THK, k_THK, v_THK, text, text, rule, implementation=path),  # type: ignore[arg-type]
     )
 
 
-def attention_layer(size: Size, *, window: int | None = None) -> Work:
+def make_attention_layer(size: LayerSize, *, window: int | None = None) -> LayerCall:
     """With its four projections, as in the model."""
-    config = ModelConfig(d_model=size.d, heads=heads_of(size.d))
-    layer, text = MultiHeadAttention(config, window=window).eval(), text_of(size)
+    config = ModelConfig(d_model=size.d, heads=count_heads(size.d))
+    layer, text = MultiHeadAttention(config, window=window).eval(), make_packed(size)
     x_TD = torch.randn(size.batch * size.n, size.d)
-    return Work((x_TD,), lambda: layer(x_TD, x_TD, text, text))
+    return LayerCall((x_TD,), lambda: layer(x_TD, x_TD, text, text))
 
 
-def attention_hop(x_BND: Tensor, window: int | None = None) -> Tensor:
+def apply_attention_hop(x_BND: Tensor, window: int | None = None) -> Tensor:
     batch, n, d = x_BND.shape
     text, x_T1D = Packed.of([[0] * n] * batch), x_BND.reshape(batch * n, 1, d)
     mixed = attend(x_T1D, x_T1D, x_T1D, text, text, AttentionSpec(window=window))
@@ -108,13 +110,13 @@ def attention_hop(x_BND: Tensor, window: int | None = None) -> Tensor:
 # ---- recurrence
 
 
-def recurrence(size: Size) -> Work:
+def make_recurrence(size: LayerSize) -> LayerCall:
     x_NBD, u_DD = torch.randn(size.n, size.batch, size.d), torch.randn(size.d, size.d) * size.d**-0.5
     zero_D = torch.zeros(size.d)
-    return Work((x_NBD,), lambda: recur(x_NBD, u_DD, zero_D))
+    return LayerCall((x_NBD,), lambda: run_recurrence(x_NBD, u_DD, zero_D))
 
 
-def recur(x_NBD: Tensor, u_DD: Tensor, bias_D: Tensor) -> Tensor:
+def run_recurrence(x_NBD: Tensor, u_DD: Tensor, bias_D: Tensor) -> Tensor:
     """The model's plain cell, step by step."""
     state, states = [torch.zeros(x_NBD.shape[1:])], []
     for x_BD in x_NBD:
@@ -123,63 +125,63 @@ def recur(x_NBD: Tensor, u_DD: Tensor, bias_D: Tensor) -> Tensor:
     return torch.stack(states)
 
 
-def recurrent_layer(size: Size) -> Work:
+def make_lstm_layer(size: LayerSize) -> LayerCall:
     """Long short-term memory, with its input projection, step by step."""
-    layer, text = RecurrentLayer("lstm", size.d, size.d).eval(), text_of(size)
+    layer, text = RecurrentLayer("lstm", size.d, size.d).eval(), make_packed(size)
     x_TD = torch.randn(size.batch * size.n, size.d)
-    return Work((x_TD,), lambda: layer(x_TD, text, path="plain")[0])
+    return LayerCall((x_TD,), lambda: layer(x_TD, text, path="plain")[0])
 
 
-def recurrent_hop(h_BND: Tensor, x_BND: Tensor, number: int, k: int) -> Tensor:
+def apply_recurrent_hop(h_BND: Tensor, x_BND: Tensor, number: int, k: int) -> Tensor:
     """One step of every position at once, from what its left neighbor had before."""
     d = h_BND.shape[-1]
     before_BND = F.pad(h_BND, (0, 0, 1, -1))
-    return rnn_cell(x_BND, [before_BND], fixed_weights(d, d), h_BND.new_zeros(d))[0]
+    return rnn_cell(x_BND, [before_BND], make_fixed_weights(d, d), h_BND.new_zeros(d))[0]
 
 
 # ---- convolution
 
 
-def convolution(size: Size, *, dilated: bool = False) -> Work:
+def make_convolution(size: LayerSize, *, dilated: bool = False) -> LayerCall:
     layer = Convolution(size.d, size.d, size.k, dilation=size.k if dilated else 1, causal=True)
     layer.reset_parameters()
-    return over_text(layer, size)
+    return make_layer_call(layer, size)
 
 
-def over_text(layer: nn.Module, size: Size) -> Work:
-    text, x_TD = text_of(size), torch.randn(size.batch * size.n, size.d)
-    return Work((x_TD,), lambda: layer(x_TD, text))
+def make_layer_call(layer: nn.Module, size: LayerSize) -> LayerCall:
+    text, x_TD = make_packed(size), torch.randn(size.batch * size.n, size.d)
+    return LayerCall((x_TD,), lambda: layer(x_TD, text))
 
 
-def gated_layer(size: Size) -> Work:
+def make_gated_convolution(size: LayerSize) -> LayerCall:
     """ConvS2S's: twice as wide, with a gated linear unit."""
     layer = GatedConvolution(ModelConfig(d_ff=size.d, kernel_size=size.k), causal=True).eval()
     layer.convolution.reset_parameters()
-    return over_text(layer, size)
+    return make_layer_call(layer, size)
 
 
-def dilated_layer(size: Size) -> Work:
+def make_bytenet_block(size: LayerSize) -> LayerCall:
     """ByteNet's residual block: half as wide between two products."""
     config = ModelConfig(d_model=size.d, d_ff=size.d // 2, kernel_size=size.k)
     layer = ByteNetBlock(config, size.k, causal=True).eval()
     for part in (layer.reduce, layer.dilated, layer.expand):
         part.reset_parameters()
-    return over_text(layer, size)
+    return make_layer_call(layer, size)
 
 
-def convolution_hop(x_BND: Tensor, dilation: int, k: int) -> Tensor:
+def apply_convolution_hop(x_BND: Tensor, dilation: int, k: int) -> Tensor:
     """Causal: a position sees itself and k - 1 before it. So both kinds of stack reach all that came before.
 
     Were it centerd, a dilated stack would lose the ways that lead over an end of the sentence.
     """
     batch, n, d = x_BND.shape
     layer = Convolution(d, d, k, dilation=dilation, causal=True).double()
-    layer.weight_v.data, layer.bias.data = fixed_weights(d, d * k), fixed_weights(d)
+    layer.weight_v.data, layer.bias.data = make_fixed_weights(d, d * k), make_fixed_weights(d)
     mixed_TD = layer(x_BND.flatten(0, 1), Packed.of([[0] * n] * batch))
     return torch.tanh(mixed_TD).view_as(x_BND)
 
 
-def fixed_weights(*shape: int) -> Tensor:
+def make_fixed_weights(*shape: int) -> Tensor:
     """Of a hop, always the same: neither so small nor so large that a gradient would vanish."""
     seeded = torch.Generator().manual_seed(0)
     scale: float = shape[0] ** -0.5
@@ -194,61 +196,61 @@ LAYERS = (
         complexity="n² d",
         sequential="1",
         path="1",
-        orders={"n": 2, "d": 1},
-        mixing=attention,
-        whole=attention_layer,
-        hop=lambda x, inputs, number, k: attention_hop(x),
-        path_order=0,
+        exponents={"n": 2, "d": 1},
+        make_mixing=make_attention,
+        make_layer=make_attention_layer,
+        apply_hop=lambda x, inputs, number, k: apply_attention_hop(x),
+        path_exponent=0,
     ),
     LayerType(
         name="recurrent",
         complexity="n d²",
         sequential="n",
         path="n",
-        orders={"n": 1, "d": 2},
-        mixing=recurrence,
-        whole=recurrent_layer,
-        hop=recurrent_hop,
-        path_order=1,
-        one_way=True,
-        begin=torch.zeros_like,
+        exponents={"n": 1, "d": 2},
+        make_mixing=make_recurrence,
+        make_layer=make_lstm_layer,
+        apply_hop=apply_recurrent_hop,
+        path_exponent=1,
+        is_causal=True,
+        initial_state=torch.zeros_like,
     ),
     LayerType(
         name="convolution, contiguous",
         complexity="k n d²",
         sequential="1",
         path="n/k",
-        orders={"n": 1, "d": 2, "k": 1},
-        mixing=convolution,
-        whole=gated_layer,
-        hop=lambda x, inputs, number, k: convolution_hop(x, 1, k),
-        path_order=1,
-        one_way=True,
-        letter="k",
+        exponents={"n": 1, "d": 2, "k": 1},
+        make_mixing=make_convolution,
+        make_layer=make_gated_convolution,
+        apply_hop=lambda x, inputs, number, k: apply_convolution_hop(x, 1, k),
+        path_exponent=1,
+        is_causal=True,
+        kernel_symbol="k",
     ),
     LayerType(
         name="convolution, dilated",
         complexity="k n d²",
         sequential="1",
         path="log_k n",
-        orders={"n": 1, "d": 2, "k": 1},
-        mixing=lambda size: convolution(size, dilated=True),
-        whole=dilated_layer,
-        hop=lambda x, inputs, number, k: convolution_hop(x, k**number, k),
-        path_order=None,
-        one_way=True,
-        letter="k",
+        exponents={"n": 1, "d": 2, "k": 1},
+        make_mixing=lambda size: make_convolution(size, dilated=True),
+        make_layer=make_bytenet_block,
+        apply_hop=lambda x, inputs, number, k: apply_convolution_hop(x, k**number, k),
+        path_exponent=None,
+        is_causal=True,
+        kernel_symbol="k",
     ),
     LayerType(
         name="self-attention, restricted",
         complexity="r n d",
         sequential="1",
         path="n/r",
-        orders={"n": 1, "d": 1, "k": 1},
-        mixing=lambda size: attention(size, window=size.k),
-        whole=lambda size: attention_layer(size, window=size.k),
-        hop=lambda x, inputs, number, k: attention_hop(x, k),
-        path_order=1,
-        letter="r",
+        exponents={"n": 1, "d": 1, "k": 1},
+        make_mixing=lambda size: make_attention(size, window=size.k),
+        make_layer=lambda size: make_attention_layer(size, window=size.k),
+        apply_hop=lambda x, inputs, number, k: apply_attention_hop(x, k),
+        path_exponent=1,
+        kernel_symbol="r",
     ),
 )

@@ -14,17 +14,17 @@ import torch
 
 from manyheads.errors import RequestError
 
-WIDER_THAN_ANY = 10_000  # characters, of a table
-Value = str | int | float | None  # None: the paper, or we, have no number there
+MAX_TABLE_WIDTH = 10_000  # characters, of a table
+Cell = str | int | float | None  # None: the paper, or we, have no number there
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Columns and rows, for the terminal, Markdown and CSV alike."""
 
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[Value]]
+    rows: Sequence[Sequence[Cell]]
     notes: Sequence[str] = field(default=())
 
     def __post_init__(self) -> None:
@@ -32,13 +32,16 @@ class Table:
             if len(row) != len(self.columns):
                 raise ValueError(f"a row of {len(row)} values in a table of {len(self.columns)} columns")
 
-    def markdown(self) -> str:
+    def to_markdown(self) -> str:
         head = [f"| {' | '.join(self.columns)} |", f"|{'---|' * len(self.columns)}"]
-        rows = [f"| {' | '.join(told(value).replace('|', '&#124;') for value in row)} |" for row in self.rows]
+        rows = [
+            f"| {' | '.join(format_value(value).replace('|', '&#124;') for value in row)} |"
+            for row in self.rows
+        ]
         notes = [f"\n{note}" for note in self.notes]
         return "\n".join([f"### {self.title}\n", *head, *rows, *notes]) + "\n"
 
-    def csv(self) -> str:
+    def to_csv(self) -> str:
         """Numbers as they are, unrounded."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
@@ -56,14 +59,14 @@ class Table:
             numeric = all(not isinstance(row[number], str) for row in self.rows)
             shown.add_column(name, justify="right" if numeric else "left")
         for row in self.rows:
-            shown.add_row(*map(told, row))
-        Console(width=WIDER_THAN_ANY, highlight=False, markup=False).print(shown)
+            shown.add_row(*map(format_value, row))
+        Console(width=MAX_TABLE_WIDTH, highlight=False, markup=False).print(shown)
         console = Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False)
         for note in self.notes:
             console.print(note)
 
 
-def told(value: Value) -> str:
+def format_value(value: Cell) -> str:
     """Four figures of what is measured; whole numbers with their thousands apart."""
     if value is None:
         return "-"
@@ -72,20 +75,20 @@ def told(value: Value) -> str:
     return f"{value:,}" if isinstance(value, int) else value
 
 
-def where_measured(command: str, device: str = "cpu") -> str:
+def format_provenance(command: str, device: str = "cpu") -> str:
     """What every report carries: the command, as a block that can be copied, and by what it was run."""
-    return headed(command, machine(device))
+    return format_header(command, describe_machine(device))
 
 
-def headed(command: str, machine: str) -> str:
-    return f"    {command}\n\n{by_what(machine)}."
+def format_header(command: str, machine: str) -> str:
+    return f"    {command}\n\n{describe_environment(machine)}."
 
 
-def by_what(machine: str) -> str:
+def describe_environment(machine: str) -> str:
     return f"{machine}; torch {torch.__version__}; {date.today().isoformat()}"
 
 
-def machine(device: str) -> str:
+def describe_machine(device: str) -> str:
     if device == "cuda":
         return torch.cuda.get_device_name()
     listing = Path("/proc/cpuinfo")
@@ -95,11 +98,11 @@ def machine(device: str) -> str:
     return f"{(names or [platform.processor()])[0]}, {threads} thread{'' if threads == 1 else 's'}"
 
 
-def write_report(folder: Path, name: str, markdown: str, tables: dict[str, Table]) -> list[Path]:
+def write_report(folder: Path, name: str, markdown: str, tables: dict[str, ReportTable]) -> list[Path]:
     """`name`.md, and a CSV of each table. What was there under these names is replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     pages = {folder / f"{name}.md": markdown}
-    pages |= {folder / f"{file}.csv": table.csv() for file, table in tables.items()}
+    pages |= {folder / f"{file}.csv": table.to_csv() for file, table in tables.items()}
     for place, text in pages.items():
         aside = place.with_name(f".{place.name}.aside")
         aside.write_text(text, encoding="utf-8")
@@ -107,7 +110,7 @@ def write_report(folder: Path, name: str, markdown: str, tables: dict[str, Table
     return list(pages)
 
 
-def pyplot() -> Any:
+def import_pyplot() -> Any:
     """matplotlib's, which draws without a screen."""
     try:
         import matplotlib
@@ -126,5 +129,5 @@ def save_figure(figure: Any, folder: Path, name: str) -> list[Path]:
     places = [folder / f"{name}.svg", folder / f"{name}.png"]
     figure.savefig(places[0], metadata={"Date": None})
     figure.savefig(places[1], dpi=150)
-    pyplot().close(figure)
+    import_pyplot().close(figure)
     return places

@@ -9,25 +9,27 @@ from manyheads.demo import make_recipe, write_corpus
 from manyheads.progress import ReportProgress
 
 PAIR = "en-de"  # the paper's
-SIZES = {"train": 8_000, "valid": 300, "test": 300}
+SPLIT_SIZES = {"train": 8_000, "valid": 300, "test": 300}
 CONSTRUCTIONS = ("tense", "negation", "question", "adjective", "place")
-WORDS = 6  # of each class
-VOCABULARY = 800
+WORDS_PER_CLASS = 6  # of each class
+VOCAB_SIZE = 800
 
 
-def small_world(folder: Path, tell: ReportProgress = lambda stage, done, total: None) -> Store:
+def load_small_corpus(
+    folder: Path, report_progress: ReportProgress = lambda stage, done, total: None
+) -> Store:
     """Its data folder, made now or by an earlier call."""
     data = folder / "data"
     if not data.exists():
-        corpus = playground.corpus(
+        corpus = playground.generate_corpus(
             PAIR,
-            train=SIZES["train"],
-            valid=SIZES["valid"],
-            test=SIZES["test"],
+            train=SPLIT_SIZES["train"],
+            valid=SPLIT_SIZES["valid"],
+            test=SPLIT_SIZES["test"],
             seed=1,
             constructions=CONSTRUCTIONS,
-            words=WORDS,
+            words=WORDS_PER_CLASS,
         )
         write_corpus(folder, PAIR, corpus)
-        return prepare(make_recipe(folder, PAIR, VOCABULARY), data, tell=tell)
+        return prepare(make_recipe(folder, PAIR, VOCAB_SIZE), data, report_progress=report_progress)
     return Store.open(data)

@@ -13,34 +13,41 @@ import torch
 from manyheads.errors import RequestError
 from manyheads.inference.torch_engine import resolve_device
 from manyheads.paper.layer_measurements import (
-    bytes_of,
-    depth_of,
-    exponent,
-    flops_at,
-    flops_of,
-    hops_to_the_end,
-    measured_on,
-    pairs_reached,
-    seconds_of,
+    count_flops,
+    count_flops_at,
+    count_hops,
+    find_reached_pairs,
+    fit_exponent,
+    measure_depth,
+    measure_peak_bytes,
+    measure_seconds,
+    measurement_context,
 )
-from manyheads.paper.layer_types import HEAD, LAYERS, LayerType, Size, attention
-from manyheads.paper.report import Table, Value, pyplot, save_figure, where_measured, write_report
+from manyheads.paper.layer_types import HEAD_DIM, LAYERS, LayerSize, LayerType, make_attention
+from manyheads.paper.report import (
+    Cell,
+    ReportTable,
+    format_provenance,
+    import_pyplot,
+    save_figure,
+    write_report,
+)
 from manyheads.progress import ReportProgress
 
-ROUNDS = 7  # of timing
-NEAR = 0.2  # an exponent that is no further from the theory agrees with it
-LONGEST, WIDEST = 2**20, 2**15  # sizes that may be asked for
+TIMING_ROUNDS = 7  # of timing
+EXPONENT_TOLERANCE = 0.2  # an exponent that is no further from the theory agrees with it
+MAX_N, MAX_D = 2**20, 2**15  # sizes that may be asked for
 DEPTH_SIZES = (128, 256, 512, 1024)  # n, for the operations one after another
 PATH_SIZES = (9, 27, 81, 243)  # n, for the hops
-EVERY_PAIR_UP_TO = 81  # n
+ALL_PAIRS_MAX_N = 81  # n
 DEPTH_K = {"": 0, "k": 3, "r": 64}
 PATH_K = {"": 0, "k": 3, "r": 8}
-WHOLE_SIZES = ((128, 512), (2048, 512))  # n and d, of the whole layers: once n < d, once n > d
-WHOLE_K = {"": 0, "k": 3, "r": 64}
+FULL_LAYER_SIZES = ((128, 512), (2048, 512))  # n and d, of the whole layers: once n < d, once n > d
+FULL_LAYER_K = {"": 0, "k": 3, "r": 64}
 
 
 @dataclass(frozen=True)
-class Sweep:
+class SizeSweep:
     """The sizes of a layer: each range is gone through while the others stay at their first value."""
 
     n: Sequence[int]
@@ -48,45 +55,47 @@ class Sweep:
     k: Sequence[int] = (0,)
     batch: int = 1
 
-    def sizes(self) -> Iterator[tuple[str, Size]]:
+    def sizes(self) -> Iterator[tuple[str, LayerSize]]:
         """Each with the letter that is being changed."""
-        first = Size(self.n[0], self.d[0], self.k[0], self.batch)
+        first = LayerSize(self.n[0], self.d[0], self.k[0], self.batch)
         for letter in ("n", "d", "k"):
             for value in getattr(self, letter):
                 yield letter, replace(first, **{letter: value})
 
-    def along(self, letter: str) -> list[Size]:
+    def sizes_along(self, letter: str) -> list[LayerSize]:
         return [size for changed, size in self.sizes() if changed == letter]
 
 
 # Where the exponents should hold: so large that the calls, and what is only moved, are nothing beside what is
 # computed.
-SWEEPS: Mapping[str, Mapping[str, Sweep]] = {
+SWEEPS: Mapping[str, Mapping[str, SizeSweep]] = {
     "cpu": {
-        "self-attention": Sweep((1024, 2048, 4096, 8192), (128, 256, 512, 1024)),
-        "recurrent": Sweep((16, 32, 64, 128), (512, 768, 1024, 1536, 2048), batch=64),
-        "convolution, contiguous": Sweep((512, 1024, 2048, 4096), (256, 384, 512, 768, 1024), (3, 5, 9, 17)),
-        "convolution, dilated": Sweep((512, 1024, 2048, 4096), (256, 384, 512, 768, 1024), (3, 5, 9, 17)),
-        "self-attention, restricted": Sweep(
+        "self-attention": SizeSweep((1024, 2048, 4096, 8192), (128, 256, 512, 1024)),
+        "recurrent": SizeSweep((16, 32, 64, 128), (512, 768, 1024, 1536, 2048), batch=64),
+        "convolution, contiguous": SizeSweep(
+            (512, 1024, 2048, 4096), (256, 384, 512, 768, 1024), (3, 5, 9, 17)
+        ),
+        "convolution, dilated": SizeSweep((512, 1024, 2048, 4096), (256, 384, 512, 768, 1024), (3, 5, 9, 17)),
+        "self-attention, restricted": SizeSweep(
             (4096, 8192, 16384), (256, 512, 1024, 2048), (128, 256, 512, 1024)
         ),
     },
     "cuda": {
-        "self-attention": Sweep((16384, 32768, 65536, 131072), (512, 1024, 2048, 4096)),
-        "recurrent": Sweep((16, 32, 64, 128), (8192, 12288, 16384, 24576, 32768), batch=1024),
-        "convolution, contiguous": Sweep((65536, 131072, 262144), (2048, 4096, 8192), (3, 5, 9, 17)),
-        "convolution, dilated": Sweep((65536, 131072, 262144), (2048, 4096, 8192), (3, 5, 9, 17)),
-        "self-attention, restricted": Sweep(
+        "self-attention": SizeSweep((16384, 32768, 65536, 131072), (512, 1024, 2048, 4096)),
+        "recurrent": SizeSweep((16, 32, 64, 128), (8192, 12288, 16384, 24576, 32768), batch=1024),
+        "convolution, contiguous": SizeSweep((65536, 131072, 262144), (2048, 4096, 8192), (3, 5, 9, 17)),
+        "convolution, dilated": SizeSweep((65536, 131072, 262144), (2048, 4096, 8192), (3, 5, 9, 17)),
+        "self-attention, restricted": SizeSweep(
             (131072, 262144, 524288), (512, 1024, 2048, 4096), (4096, 8192, 16384, 32768)
         ),
     },
 }
-WRITTEN_OUT = Sweep(
+REFERENCE_SWEEP = SizeSweep(
     (512, 1024, 2048), (128, 256, 512, 1024)
 )  # of equation (1) with all its weights in memory
 
 
-def sizes_like(text: str) -> dict[str, tuple[int, ...]]:
+def parse_sizes(text: str) -> dict[str, tuple[int, ...]]:
     """n=1024-8192,d=128-512: ranges that are gone through by doubling."""
     found: dict[str, tuple[int, ...]] = {}
     for part in text.split(","):
@@ -94,20 +103,20 @@ def sizes_like(text: str) -> dict[str, tuple[int, ...]]:
         if match is None:
             raise RequestError(f"--sizes has {part!r}, but a range is such as n=1024-8192 or d=128-512")
         letter, low, high = match.group(1), int(match.group(2)), int(match.group(3))
-        found[letter] = doubled(letter, low, high)
+        found[letter] = double_range(letter, low, high)
     return found
 
 
-def doubled(letter: str, low: int, high: int) -> tuple[int, ...]:
-    most = LONGEST if letter == "n" else WIDEST
+def double_range(letter: str, low: int, high: int) -> tuple[int, ...]:
+    most = MAX_N if letter == "n" else MAX_D
     if not 1 <= low < high <= most or high < 2 * low:
         raise RequestError(
             f"--sizes has {letter}={low}-{high}, but a range begins at 1 or more, ends at {most} at most, "
             f"and at least at twice its beginning"
         )
-    if letter == "d" and low % HEAD:
+    if letter == "d" and low % HEAD_DIM:
         raise RequestError(
-            f"--sizes has d={low}-{high}, but d begins with a multiple of {HEAD}, a head's width"
+            f"--sizes has d={low}-{high}, but d begins with a multiple of {HEAD_DIM}, a head's width"
         )
     return tuple(itertools.takewhile(lambda size: size <= high, (low << step for step in range(64))))
 
@@ -116,7 +125,7 @@ def doubled(letter: str, low: int, high: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Measured:
+class LayerCost:
     """What one layer costs at one size: for one sentence, forward, the mixing alone."""
 
     layer: str
@@ -130,199 +139,219 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Fit:
+class ExponentFit:
     """An exponent, and the range over which it was fitted."""
 
     layer: str
     measure: str
-    letter: str
+    variable: str
     theory: int
     fitted: float
     low: int
     high: int
-    at: str  # what was held fixed
+    fixed: str  # what was held fixed
 
     @property
-    def near(self) -> bool:
-        return abs(self.fitted - self.theory) <= NEAR
+    def within_tolerance(self) -> bool:
+        return abs(self.fitted - self.theory) <= EXPONENT_TOLERANCE
 
 
 @dataclass(frozen=True)
-class Found:
+class LayerMeasurements:
     """All of Table 1, before it is written."""
 
     device: str
-    measured: list[Measured]
-    fits: list[Fit]
+    costs: list[LayerCost]
+    fits: list[ExponentFit]
     depths: dict[str, list[int]]  # by layer, at DEPTH_SIZES
     hops: dict[str, list[int]]  # by layer, at PATH_SIZES
-    every_pair: dict[
+    all_pairs_reached: dict[
         str, bool
     ]  # whether all pairs that are in sight at all were reached, and not one hop earlier
-    whole: list[list[Value]]
+    full_layers: list[list[Cell]]
 
 
-def measure(
-    device: str, asked: Mapping[str, tuple[int, ...]] | None = None, *, rounds: int, tell: ReportProgress
-) -> Found:
+def measure_layers(
+    device: str,
+    ranges: Mapping[str, tuple[int, ...]] | None = None,
+    *,
+    rounds: int,
+    report_progress: ReportProgress,
+) -> LayerMeasurements:
     """Every layer at every size; `asked` are other ranges of n and d."""
     torch.manual_seed(0)
-    asked = asked or {}
+    ranges = ranges or {}
     sweeps = {
-        name: replace(sweep, n=asked.get("n", sweep.n), d=asked.get("d", sweep.d))
+        name: replace(sweep, n=ranges.get("n", sweep.n), d=ranges.get("d", sweep.d))
         for name, sweep in SWEEPS[device].items()
     }
-    with measured_on(device):
-        measured = [one for layer in LAYERS for one in costs(layer, sweeps[layer.name], device, rounds, tell)]
-        fits = [fit for layer in LAYERS for fit in fitted(layer, sweeps[layer.name], measured)]
-        fits += written_out(device)
-        whole = whole_layers(device, rounds, tell)
+    with measurement_context(device):
+        measured = [
+            one
+            for layer in LAYERS
+            for one in measure_costs(layer, sweeps[layer.name], device, rounds, report_progress)
+        ]
+        fits = [fit for layer in LAYERS for fit in fit_exponents(layer, sweeps[layer.name], measured)]
+        fits += fit_reference_memory(device)
+        whole = measure_full_layers(device, rounds, report_progress)
     depths, hops, every_pair = {}, {}, {}
     for done, layer in enumerate(LAYERS):
-        tell("operations one after another, and hops", done, len(LAYERS))
-        with measured_on("cpu"):
-            k = DEPTH_K[layer.letter]
-            depths[layer.name] = [depth_of(layer.mixing(Size(n, HEAD, k))) for n in DEPTH_SIZES]
-        k = PATH_K[layer.letter]
-        hops[layer.name] = [hops_to_the_end(layer, n, k) for n in PATH_SIZES]
+        report_progress("operations one after another, and hops", done, len(LAYERS))
+        with measurement_context("cpu"):
+            k = DEPTH_K[layer.kernel_symbol]
+            depths[layer.name] = [
+                measure_depth(layer.make_mixing(LayerSize(n, HEAD_DIM, k))) for n in DEPTH_SIZES
+            ]
+        k = PATH_K[layer.kernel_symbol]
+        hops[layer.name] = [count_hops(layer, n, k) for n in PATH_SIZES]
         every_pair[layer.name] = all(
-            pairs_agree(layer, n, k, count)
+            hops_are_exact(layer, n, k, count)
             for n, count in zip(PATH_SIZES, hops[layer.name], strict=True)
-            if n <= EVERY_PAIR_UP_TO
+            if n <= ALL_PAIRS_MAX_N
         )
-    return Found(device, measured, fits, depths, hops, every_pair, whole)
+    return LayerMeasurements(device, measured, fits, depths, hops, every_pair, whole)
 
 
-def costs(layer: LayerType, sweep: Sweep, device: str, rounds: int, tell: ReportProgress) -> list[Measured]:
+def measure_costs(
+    layer: LayerType, sweep: SizeSweep, device: str, rounds: int, report_progress: ReportProgress
+) -> list[LayerCost]:
     sizes = list(dict.fromkeys(size for _, size in sweep.sizes()))
-    works = {size: layer.mixing(size) for size in sizes}
-    seconds = seconds_of(works, device, rounds, lambda done: tell(layer.name, done, rounds))
+    works = {size: layer.make_mixing(size) for size in sizes}
+    seconds = measure_seconds(works, device, rounds, lambda done: report_progress(layer.name, done, rounds))
     found = []
     for size in sizes:
-        amounts = flops_at(layer.mixing, size), seconds[size], bytes_of(works[size], device)
+        amounts = (
+            count_flops_at(layer.make_mixing, size),
+            seconds[size],
+            measure_peak_bytes(works[size], device),
+        )
         of_one = [amount / size.batch for amount in amounts]
-        found.append(Measured(layer.name, size.n, size.d, size.k, size.batch, *of_one))
+        found.append(LayerCost(layer.name, size.n, size.d, size.k, size.batch, *of_one))
     return found
 
 
 MEASURES = {"flops": "FLOPs", "seconds": "time", "bytes": "memory"}
 
 
-def fitted(layer: LayerType, sweep: Sweep, measured: Sequence[Measured]) -> Iterator[Fit]:
+def fit_exponents(layer: LayerType, sweep: SizeSweep, measured: Sequence[LayerCost]) -> Iterator[ExponentFit]:
     """The exponents of one layer; the memory's are those of its input and output, n d."""
     known = {(one.layer, one.n, one.d, one.k): one for one in measured}
-    for measure, letter in itertools.product(MEASURES, layer.orders):
+    for measure, letter in itertools.product(MEASURES, layer.exponents):
         if (measure, letter) == ("bytes", "k"):
             continue  # neither inputs nor outputs grow with it
-        sizes = sweep.along(letter)
+        sizes = sweep.sizes_along(letter)
         values = [getattr(known[layer.name, one.n, one.d, one.k], measure) for one in sizes]
-        theory = 1 if measure == "bytes" else layer.orders[letter]
-        yield fit(layer.name, layer.letter, MEASURES[measure], letter, sizes, values, theory)
+        theory = 1 if measure == "bytes" else layer.exponents[letter]
+        yield fit_cost_exponent(
+            layer.name, layer.kernel_symbol, MEASURES[measure], letter, sizes, values, theory
+        )
 
 
-def fit(
+def fit_cost_exponent(
     name: str,
     kernel: str,
     measure: str,
     letter: str,
-    sizes: Sequence[Size],
+    sizes: Sequence[LayerSize],
     values: Sequence[float],
     theory: int,
-) -> Fit:
+) -> ExponentFit:
     changed = [int(getattr(size, letter)) for size in sizes]
     names = {"n": "n", "d": "d", "k": kernel}
     held = [f"{names[one]} {getattr(sizes[0], one)}" for one in names if one != letter and names[one]]
     at = ", ".join(held)
-    return Fit(name, measure, names[letter], theory, exponent(changed, values), changed[0], changed[-1], at)
+    return ExponentFit(
+        name, measure, names[letter], theory, fit_exponent(changed, values), changed[0], changed[-1], at
+    )
 
 
-def written_out(device: str) -> Iterator[Fit]:
+def fit_reference_memory(device: str) -> Iterator[ExponentFit]:
     """The memory of equation (1) as it stands, with n^2 weights for each of d / 64 heads."""
     for letter, theory in (("n", 2), ("d", 1)):
-        sizes = WRITTEN_OUT.along(letter)
-        values = [bytes_of(attention(size, path="reference"), device) for size in sizes]
-        yield fit("self-attention", "", "memory, weights kept", letter, sizes, values, theory)
+        sizes = REFERENCE_SWEEP.sizes_along(letter)
+        values = [measure_peak_bytes(make_attention(size, path="reference"), device) for size in sizes]
+        yield fit_cost_exponent("self-attention", "", "memory, weights kept", letter, sizes, values, theory)
 
 
-def whole_layers(device: str, rounds: int, tell: ReportProgress) -> list[list[Value]]:
+def measure_full_layers(device: str, rounds: int, report_progress: ReportProgress) -> list[list[Cell]]:
     """Rows of the mixing alone beside the layer with its projections, for one sentence."""
-    rows: list[list[Value]] = []
-    for done, (layer, (n, d)) in enumerate(itertools.product(LAYERS, WHOLE_SIZES)):
-        tell("whole layers", done, len(LAYERS) * len(WHOLE_SIZES))
-        size = Size(n, d, WHOLE_K[layer.letter])
-        works = {"mixing": layer.mixing(size), "whole": layer.whole(size)}
-        seconds = seconds_of(works, device, -(-rounds // 3))  # nothing is fitted to these
-        with measured_on("cpu"):
-            flops = [flops_of(make(size)) for make in (layer.mixing, layer.whole)]
+    rows: list[list[Cell]] = []
+    for done, (layer, (n, d)) in enumerate(itertools.product(LAYERS, FULL_LAYER_SIZES)):
+        report_progress("whole layers", done, len(LAYERS) * len(FULL_LAYER_SIZES))
+        size = LayerSize(n, d, FULL_LAYER_K[layer.kernel_symbol])
+        works = {"mixing": layer.make_mixing(size), "whole": layer.make_layer(size)}
+        seconds = measure_seconds(works, device, -(-rounds // 3))  # nothing is fitted to these
+        with measurement_context("cpu"):
+            flops = [count_flops(make(size)) for make in (layer.make_mixing, layer.make_layer)]
         times = [1e3 * seconds[one] for one in works]
-        memory = [bytes_of(one, device) / 2**20 for one in works.values()]
+        memory = [measure_peak_bytes(one, device) / 2**20 for one in works.values()]
         rows.append([layer.name, n, d, *flops, *times, *memory])
     return rows
 
 
-def pairs_agree(layer: LayerType, n: int, k: int, hops: int) -> bool:
+def hops_are_exact(layer: LayerType, n: int, k: int, hops: int) -> bool:
     """After so many hops every pair is joined that can be, and after one fewer not yet."""
     possible = torch.ones(n, n, dtype=torch.bool)
-    if layer.one_way:
+    if layer.is_causal:
         possible = possible.tril()
-    now = torch.equal(pairs_reached(layer, n, k, hops), possible)
-    return now and (hops == 1 or not torch.equal(pairs_reached(layer, n, k, hops - 1), possible))
+    now = torch.equal(find_reached_pairs(layer, n, k, hops), possible)
+    return now and (hops == 1 or not torch.equal(find_reached_pairs(layer, n, k, hops - 1), possible))
 
 
 # ---- writing
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Table1Report:
     """The tables for the terminal, all of it as plain data, and what was written."""
 
-    tables: list[Table]
+    tables: list[ReportTable]
     data: dict[str, Any]
     files: list[Path]
 
 
-def table1(
+def write_table1(
     folder: Path,
     *,
     command: str = "manyheads paper table1",
     device: str | None = None,
     sizes: str | None = None,
-    tell: ReportProgress = lambda stage, done, total: None,
-) -> Outcome:
+    report_progress: ReportProgress = lambda stage, done, total: None,
+) -> Table1Report:
     """Measures every layer of Table 1 on this machine and writes table1.md, CSV files and a figure."""
-    pyplot()  # before the work: without matplotlib there is no report
+    import_pyplot()  # before the work: without matplotlib there is no report
     known = resolve_device(device)
-    asked = sizes_like(sizes) if sizes else None
+    asked = parse_sizes(sizes) if sizes else None
     folder.mkdir(parents=True, exist_ok=True)  # where nothing can be written, nothing need be measured
-    found = measure(known, asked, rounds=ROUNDS, tell=tell)
+    found = measure_layers(known, asked, rounds=TIMING_ROUNDS, report_progress=report_progress)
     tables = {
-        "table1": summary(found),
-        "table1-exponents": exponents(found),
-        "table1-steps": steps(found),
-        "table1-whole-layers": whole(found),
+        "table1": make_summary_table(found),
+        "table1-exponents": make_exponent_table(found),
+        "table1-steps": make_path_table(found),
+        "table1-whole-layers": make_full_layer_table(found),
     }
-    figures = save_figure(figure_of(found), folder, "table1")
-    with measured_on(known):
-        where = where_measured(command, known)
-    raw = {"table1-measurements": measurements(found)}
-    files = write_report(folder, "table1", page(tables, where), {**tables, **raw})
-    return Outcome(list(tables.values()), as_data(found, where), [*files, *figures])
+    figures = save_figure(draw_figure(found), folder, "table1")
+    with measurement_context(known):
+        where = format_provenance(command, known)
+    raw = {"table1-measurements": make_measurement_table(found)}
+    files = write_report(folder, "table1", render_report(tables, where), {**tables, **raw})
+    return Table1Report(list(tables.values()), to_json(found, where), [*files, *figures])
 
 
-def by_layer(found: Found, layer: str, measure: str) -> dict[str, Fit]:
-    return {one.letter: one for one in found.fits if (one.layer, one.measure) == (layer, measure)}
+def select_fits(found: LayerMeasurements, layer: str, measure: str) -> dict[str, ExponentFit]:
+    return {one.variable: one for one in found.fits if (one.layer, one.measure) == (layer, measure)}
 
 
-def powers(fits: Mapping[str, Fit]) -> str:
+def format_powers(fits: Mapping[str, ExponentFit]) -> str:
     """Such as n^1.98 d^1.02; a kernel or window stands first, as in the paper."""
-    order = sorted(fits.values(), key=lambda one: "krnd".index(one.letter))
-    return " ".join(f"{one.letter}^{one.fitted:.2f}" for one in order)
+    order = sorted(fits.values(), key=lambda one: "krnd".index(one.variable))
+    return " ".join(f"{one.variable}^{one.fitted:.2f}" for one in order)
 
 
-def summary(found: Found) -> Table:
+def make_summary_table(found: LayerMeasurements) -> ReportTable:
     rows = []
     for layer in LAYERS:
-        grown = [powers(by_layer(found, layer.name, measure)) for measure in MEASURES.values()]
+        grown = [format_powers(select_fits(found, layer.name, measure)) for measure in MEASURES.values()]
         depths, hops = found.depths[layer.name], found.hops[layer.name]
         rows.append(
             [
@@ -330,86 +359,88 @@ def summary(found: Found) -> Table:
                 f"O({layer.complexity})",
                 *grown,
                 f"O({layer.sequential})",
-                told_steps(DEPTH_SIZES, depths),
+                format_range(DEPTH_SIZES, depths),
                 f"O({layer.path})",
-                told_steps(PATH_SIZES, hops),
+                format_range(PATH_SIZES, hops),
             ]
         )
     columns = ["layer", "paper: complexity", "FLOPs", "time", "memory"]
     columns += ["paper: sequential", "traced", "paper: path", "found"]
     away = max(abs(one.fitted - one.theory) for one in found.fits)
-    outside = [one for one in found.fits if not one.near]
-    agree = f"{len(found.fits) - len(outside)} of {len(found.fits)} exponents lie within {NEAR} of the theory"
-    return Table("Table 1, measured", columns, rows, (f"{agree}; the largest difference is {away:.2f}.",))
+    outside = [one for one in found.fits if not one.within_tolerance]
+    agree = f"{len(found.fits) - len(outside)} of {len(found.fits)} exponents lie within {EXPONENT_TOLERANCE} of the theory"
+    return ReportTable(
+        "Table 1, measured", columns, rows, (f"{agree}; the largest difference is {away:.2f}.",)
+    )
 
 
-def told_steps(sizes: Sequence[int], counts: Sequence[int]) -> str:
+def format_range(sizes: Sequence[int], counts: Sequence[int]) -> str:
     """Such as 5, or 33 to 257 for n 16 to 128."""
     if len(set(counts)) == 1:
         return f"{counts[0]}"
     return f"{counts[0]} to {counts[-1]} (n {sizes[0]} to {sizes[-1]})"
 
 
-def exponents(found: Found) -> Table:
+def make_exponent_table(found: LayerMeasurements) -> ReportTable:
     rows = [
         [
             one.layer,
             one.measure,
-            one.letter,
+            one.variable,
             one.theory,
             round(one.fitted, 3),
-            f"{one.letter} {one.low} to {one.high}",
-            one.at,
-            "yes" if one.near else "no",
+            f"{one.variable} {one.low} to {one.high}",
+            one.fixed,
+            "yes" if one.within_tolerance else "no",
         ]
         for one in found.fits
     ]
-    columns = ("layer", "measure", "in", "theory", "fitted", "range", "held", f"within {NEAR}")
-    return Table("Exponents, and the ranges over which they were fitted", columns, rows)
+    columns = ("layer", "measure", "in", "theory", "fitted", "range", "held", f"within {EXPONENT_TOLERANCE}")
+    return ReportTable("Exponents, and the ranges over which they were fitted", columns, rows)
 
 
-def steps(found: Found) -> Table:
-    rows: list[list[Value]] = []
+def make_path_table(found: LayerMeasurements) -> ReportTable:
+    rows: list[list[Cell]] = []
     for layer in LAYERS:
         depths, hops = found.depths[layer.name], found.hops[layer.name]
-        rows.append([layer.name, "operations", f"O({layer.sequential})", told_list(DEPTH_SIZES, depths)])
-        rows[-1] += [round(exponent(DEPTH_SIZES, depths), 3), None]
-        pairs = "yes" if found.every_pair[layer.name] else "no"
-        slope = path_growth(layer, hops)
-        rows.append([layer.name, "hops", f"O({layer.path})", told_list(PATH_SIZES, hops), slope, pairs])
+        rows.append([layer.name, "operations", f"O({layer.sequential})", format_counts(DEPTH_SIZES, depths)])
+        rows[-1] += [round(fit_exponent(DEPTH_SIZES, depths), 3), None]
+        pairs = "yes" if found.all_pairs_reached[layer.name] else "no"
+        slope = fit_path_growth(layer, hops)
+        rows.append([layer.name, "hops", f"O({layer.path})", format_counts(PATH_SIZES, hops), slope, pairs])
     columns = ("layer", "count", "paper", "at n", "growth", "every pair")
     sizes = [f"k {sizes['k']}, r {sizes['r']}" for sizes in (DEPTH_K, PATH_K)]
     notes = (
-        f"Operations at d {HEAD}, {sizes[0]}; hops at {sizes[1]}.",
+        f"Operations at d {HEAD_DIM}, {sizes[0]}; hops at {sizes[1]}.",
         "Growth: the exponent in n; of the dilated convolution's path, hops for each factor of k in n.",
     )
-    return Table("One after another, and how far apart", columns, rows, notes)
+    return ReportTable("One after another, and how far apart", columns, rows, notes)
 
 
-def path_growth(layer: LayerType, hops: Sequence[int]) -> float:
+def fit_path_growth(layer: LayerType, hops: Sequence[int]) -> float:
     """The exponent in n, which is to be 0 or 1; or the slope over log_k n, which is to be 1."""
-    if layer.path_order is not None:
-        return round(exponent(PATH_SIZES, hops), 3)
+    if layer.path_exponent is not None:
+        return round(fit_exponent(PATH_SIZES, hops), 3)
     slope: float = np.polyfit(np.log(PATH_SIZES) / np.log(PATH_K["k"]), hops, 1)[0]
     return round(float(slope), 3)
 
 
-def told_list(sizes: Sequence[int], counts: Sequence[int]) -> str:
+def format_counts(sizes: Sequence[int], counts: Sequence[int]) -> str:
     return ", ".join(f"{size}: {count}" for size, count in zip(sizes, counts, strict=True))
 
 
-def whole(found: Found) -> Table:
+def make_full_layer_table(found: LayerMeasurements) -> ReportTable:
     columns = ("layer", "n", "d", "FLOPs, mixing", "whole", "ms, mixing", "whole ", "MiB, mixing", "whole  ")
-    note = f"One sentence; k {WHOLE_K['k']}, r {WHOLE_K['r']}."
-    return Table("The mixing alone, and the whole layer", columns, found.whole, (note,))
+    note = f"One sentence; k {FULL_LAYER_K['k']}, r {FULL_LAYER_K['r']}."
+    return ReportTable("The mixing alone, and the whole layer", columns, found.full_layers, (note,))
 
 
-def measurements(found: Found) -> Table:
-    columns = tuple(Measured.__dataclass_fields__)
-    return Table("Measurements", columns, [list(asdict(one).values()) for one in found.measured])
+def make_measurement_table(found: LayerMeasurements) -> ReportTable:
+    columns = tuple(LayerCost.__dataclass_fields__)
+    return ReportTable("Measurements", columns, [list(asdict(one).values()) for one in found.costs])
 
 
-def as_data(found: Found, where: str) -> dict[str, Any]:
+def to_json(found: LayerMeasurements, where: str) -> dict[str, Any]:
     return {
         "measured": where,
         "device": found.device,
@@ -423,29 +454,29 @@ def as_data(found: Found, where: str) -> dict[str, Any]:
                 },
                 "operations": dict(zip(DEPTH_SIZES, found.depths[layer.name], strict=True)),
                 "hops": dict(zip(PATH_SIZES, found.hops[layer.name], strict=True)),
-                "every_pair": found.every_pair[layer.name],
+                "every_pair": found.all_pairs_reached[layer.name],
             }
             for layer in LAYERS
         ],
-        "exponents": [{**asdict(one), "near": one.near} for one in found.fits],
-        "measurements": [asdict(one) for one in found.measured],
+        "exponents": [{**asdict(one), "near": one.within_tolerance} for one in found.fits],
+        "measurements": [asdict(one) for one in found.costs],
     }
 
 
-def page(tables: Mapping[str, Table], where: str) -> str:
+def render_report(tables: Mapping[str, ReportTable], where: str) -> str:
     return "\n".join(
         [
             "# Table 1, measured\n",
             f"{where}\n",
-            HOW,
-            *(table.markdown() for table in tables.values()),
+            METHOD,
+            *(table.to_markdown() for table in tables.values()),
             "![FLOPs, time, memory, hops and operations, each layer in its color](table1.svg)\n",
             CAPTION,
         ]
     )
 
 
-HOW = """What is measured is what the paper counts: the operation that mixes the positions, forward,
+METHOD = """What is measured is what the paper counts: the operation that mixes the positions, forward,
 without the projections around it. So attention is softmax(q k^T) v without W_Q, W_K, W_V and W_O, in heads
 of 64; the recurrence is h_t = tanh(x_t + U h_{t-1}) over inputs that are projected already; a convolution
 is d to d, causal, without a gate. The last table has the whole layers beside it.
@@ -472,18 +503,18 @@ CAPTION = """Dots are measured, lines fitted; beside a name stands the exponent,
 Layers were measured at different sizes (see the ranges): compare slopes, not heights.
 """
 
-INKS = ("#2b50c8", "#c8402b", "#1f8a4c", "#8a5ac8", "#b8860b")
-MARKS = ("o-", "o-", "o-", "x--", "o-")  # the two convolutions lie on each other
+COLORS = ("#2b50c8", "#c8402b", "#1f8a4c", "#8a5ac8", "#b8860b")
+MARKERS = ("o-", "o-", "o-", "x--", "o-")  # the two convolutions lie on each other
 
 
-def figure_of(found: Found) -> Any:
+def draw_figure(found: LayerMeasurements) -> Any:
     """Above against n, below against d; at the right what follows one after another."""
-    figure, axes = pyplot().subplots(2, 4, figsize=(19, 12))
+    figure, axes = import_pyplot().subplots(2, 4, figsize=(19, 12))
     for row, letter in enumerate("nd"):
         for axis, (measure, name) in zip(axes[row], MEASURES.items(), strict=False):
             for number in range(len(LAYERS)):
                 draw_fit(axis, found, number, measure, letter)
-            ticks = round_sizes([getattr(one, letter) for one in found.measured])
+            ticks = choose_ticks([getattr(one, letter) for one in found.costs])
             axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
             units = {"flops": "FLOPs", "seconds": "seconds", "bytes": "bytes"}[measure]
             axis.set(title=f"{name} against {letter}", xlabel=letter, ylabel=f"{units} of one sentence")
@@ -498,16 +529,16 @@ def figure_of(found: Found) -> Any:
     return figure
 
 
-def round_sizes(sizes: Sequence[int]) -> list[int]:
+def choose_ticks(sizes: Sequence[int]) -> list[int]:
     """Powers of two from the least to the most, few enough to be read."""
     powers = [2**power for power in range(24) if min(sizes) <= 2**power <= max(sizes)]
     return powers[:: 1 + len(powers) // 7]
 
 
-def draw_fit(axis: Any, found: Found, number: int, measure: str, letter: str) -> None:
-    layer, ink, mark = LAYERS[number], INKS[number], MARKS[number]
-    fit = by_layer(found, layer.name, MEASURES[measure])[letter]
-    own = [one for one in found.measured if one.layer == layer.name]
+def draw_fit(axis: Any, found: LayerMeasurements, number: int, measure: str, letter: str) -> None:
+    layer, ink, mark = LAYERS[number], COLORS[number], MARKERS[number]
+    fit = select_fits(found, layer.name, MEASURES[measure])[letter]
+    own = [one for one in found.costs if one.layer == layer.name]
     first = own[0]
     line = sorted(
         (getattr(one, letter), getattr(one, measure))
@@ -530,8 +561,8 @@ def draw_counts(
         axis.loglog(
             sizes,
             [count * shift for count in counts[layer.name]],
-            MARKS[number],
-            color=INKS[number],
+            MARKERS[number],
+            color=COLORS[number],
             markersize=6,
             linewidth=1.2,
             label=f"{layer.name}: O({orders[number]})",

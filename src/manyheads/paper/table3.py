@@ -6,70 +6,86 @@ from typing import Any
 
 from manyheads.data.store import Store
 from manyheads.paper.budget import Budget
-from manyheads.paper.report import Table, Value, pyplot, save_figure, write_report
-from manyheads.paper.report_appendix import HERE, THERE, circumstances, made_by, runs_table
-from manyheads.paper.scaled_presets import Scale
-from manyheads.paper.trial_pool import Machine, carry_out_all
+from manyheads.paper.report import Cell, ReportTable, import_pyplot, save_figure, write_report
+from manyheads.paper.report_appendix import (
+    OURS_COLOR,
+    PAPER_COLOR,
+    describe_data_and_scoring,
+    format_run_header,
+    make_runs_table,
+)
+from manyheads.paper.scaled_presets import ModelScale
+from manyheads.paper.trial_pool import TrialResources, run_trials
 from manyheads.paper.trials import check_split
-from manyheads.paper.variations import MEASURES, PAPER, SPLIT, Line, Variations, compare, trials_of
+from manyheads.paper.variations import (
+    MEASURES,
+    PUBLISHED_RESULTS,
+    SPLIT,
+    VariationRow,
+    Variations,
+    compare_variations,
+    make_trials,
+)
 from manyheads.presets import TABLE_3, Table3Row
 from manyheads.progress import Progress
 
 
-def table3(
+def write_table3(
     store: Store,
     out: Path,
     *,
     rows: Sequence[Table3Row],
-    scale: Scale,
+    scale: ModelScale,
     budget: Budget,
     seeds: int,
-    machine: Machine,
+    resources: TrialResources,
     command: str,
     progress: Progress,
 ) -> tuple[Variations, list[Path]] | None:
     """Trains what is not trained yet, and writes the report. None: stopped as asked; it can go on."""
     check_split(store, SPLIT)
-    trials = trials_of(rows, scale, budget, store, seeds)
-    results = carry_out_all(trials, out / "table3", store, machine, progress)
+    trials = make_trials(rows, scale, budget, store, seeds)
+    results = run_trials(trials, out / "table3", store, resources, progress)
     if results is None:
         return None
-    found = compare(results, trials, scale, budget)
-    tables = {"table3": table(found), "table3-runs": runs_table(results)}
-    written = write_report(out, "table3", page(found, store, command), tables)
-    return found, [*written, *save_figure(draw(found), out, "table3")]
+    found = compare_variations(results, trials, scale, budget)
+    tables = {"table3": make_table(found), "table3-runs": make_runs_table(results)}
+    written = write_report(out, "table3", render_report(found, store, command), tables)
+    return found, [*written, *save_figure(draw_figure(found), out, "table3")]
 
 
-def table(found: Variations) -> Table:
+def make_table(found: Variations) -> ReportTable:
     columns = ["row", "change", "parameters", "paper's parameters"]
     for measure in MEASURES:
         columns += [measure, f"paper's {measure}"]
     for measure in MEASURES:
         columns += [f"Δ {measure}", f"paper's Δ {measure}", f"order by {measure}"]
-    rows: list[list[Value]] = []
-    for line in found.lines:
-        perplexity, bleu = PAPER[line.name]
-        told: list[Value] = [line.name, line.change, line.parameters, millions(line.name)]
+    rows: list[list[Cell]] = []
+    for line in found.rows:
+        perplexity, bleu = PUBLISHED_RESULTS[line.name]
+        told: list[Cell] = [line.name, line.change, line.parameters, format_published_size(line.name)]
         told += [line.perplexity, perplexity, line.bleu, bleu]
         for measure in MEASURES:
             one = line.differences.get(measure)
             told += [one.ours, one.paper, one.verdict] if one else [None] * 3
         rows.append(told)
-    return Table(f"Table 3 at scale {found.scale.name}, {found.budget} a run", columns, rows, notes(found))
+    return ReportTable(
+        f"Table 3 at scale {found.scale.name}, {found.budget} a run", columns, rows, make_notes(found)
+    )
 
 
-def millions(name: str) -> str | None:
+def format_published_size(name: str) -> str | None:
     """Of parameters, as the paper prints them; most rows that change none have no number there."""
     known = {row.name: row.paper_millions for row in TABLE_3}[name]
     return None if known is None else f"{known}M"
 
 
-def notes(found: Variations) -> list[str]:
+def make_notes(found: Variations) -> list[str]:
     """What the numbers are, and what they are not."""
-    known = [f"{name} {one.deviation:.2g}" for name, one in found.spreads.items() if one.freedom]
-    seeds = {line.seeds for line in found.compared} or {found.lines[0].seeds}
+    known = [f"{name} {one.std:.2g}" for name, one in found.variances.items() if one.degrees_of_freedom]
+    seeds = {line.seeds for line in found.compared} or {found.rows[0].seeds}
     return [
-        f"Δ is the difference from base, which is the mean of {found.lines[0].seeds} seeds; other rows have "
+        f"Δ is the difference from base, which is the mean of {found.rows[0].seeds} seeds; other rows have "
         f"{max(seeds)}. A seed's standard deviation is {' and '.join(known) or 'not known'}, and chance is "
         f"what that makes 19 times of 20 (Student's t), as if seeds moved every row alike: of twenty rows "
         f"without any effect one would still leave it.",
@@ -82,23 +98,23 @@ def notes(found: Variations) -> list[str]:
     ]
 
 
-def page(found: Variations, store: Store, command: str) -> str:
+def render_report(found: Variations, store: Store, command: str) -> str:
     scale = found.scale
-    peak = f"a peak of {scale.peak}" if scale.peak else "the paper's peak"
+    peak = f"a peak of {scale.peak_learning_rate}" if scale.peak_learning_rate else "the paper's peak"
     parts = [
         "# Table 3: variations of the Transformer",
-        made_by(command, found.results),
+        format_run_header(command, found.results),
         f"Each row is the paper's with {scale.width} of its widths and {scale.depth} of its layers, heads "
         f"as many as there; {found.budget} each, batches of {scale.batch_tokens:,} tokens a side, "
         f"{scale.warmup:,} steps of warm-up to {peak} for base, which goes with "
         f"d_model^-0.5 as the paper's does.",
-        circumstances(store, found.results),
-        table(found).markdown(),
+        describe_data_and_scoring(store, found.results),
+        make_table(found).to_markdown(),
         "![Differences from base, here and in the paper](table3.svg)",
         "## Does the paper's ordering hold here?",
         found.summary(),
-        "\n".join(f"- {line.sentence()}" for line in found.compared),
-        runs_table(found.results).markdown(),
+        "\n".join(f"- {line.describe()}" for line in found.compared),
+        make_runs_table(found.results).to_markdown(),
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
 
@@ -106,11 +122,11 @@ def page(found: Variations, store: Store, command: str) -> str:
 # ---- the figure
 
 
-def draw(found: Variations) -> Any:
+def draw_figure(found: Variations) -> Any:
     """Differences from base, one above the other: here, with what chance may make, and in the paper."""
     lines = found.compared
     size = (10, 1.8 + 0.27 * len(lines))
-    figure, axes = pyplot().subplots(1, 2, figsize=size, sharey=True, layout="constrained")
+    figure, axes = import_pyplot().subplots(1, 2, figsize=size, sharey=True, layout="constrained")
     for axis, measure in zip(axes, MEASURES, strict=True):
         draw_measure(axis, measure, lines)
     axes[0].set_yticks(range(len(lines)), [line.name for line in lines])
@@ -119,7 +135,7 @@ def draw(found: Variations) -> Any:
     return figure
 
 
-def draw_measure(axis: Any, measure: str, lines: Sequence[Line]) -> None:
+def draw_measure(axis: Any, measure: str, lines: Sequence[VariationRow]) -> None:
     """Two scales with one nought: the paper's runs are far longer, and its differences are others."""
     found = [line.differences[measure] for line in lines]
     ours = [(one.ours, place) for place, one in enumerate(found) if one.ours is not None]
@@ -127,14 +143,14 @@ def draw_measure(axis: Any, measure: str, lines: Sequence[Line]) -> None:
     margin = max((one.margin for one in found if one.margin is not None), default=0.0)
     paper = axis.twiny()
     axis.axvline(0, color="0.4", linewidth=0.8)
-    axis.axvspan(-margin, margin, color=HERE, alpha=0.12, linewidth=0, label="chance, here")
+    axis.axvspan(-margin, margin, color=OURS_COLOR, alpha=0.12, linewidth=0, label="chance, here")
     for value, place in ours:
-        axis.plot([0, value], [place, place], color=HERE, linewidth=1.2, alpha=0.6)
-    axis.plot(*columns(ours), "o", color=HERE, label="here (lower scale)")
-    diamond = {"marker": "D", "linestyle": "", "markerfacecolor": "none", "color": THERE}
-    paper.plot(*columns(theirs), **diamond)
+        axis.plot([0, value], [place, place], color=OURS_COLOR, linewidth=1.2, alpha=0.6)
+    axis.plot(*unzip_points(ours), "o", color=OURS_COLOR, label="here (lower scale)")
+    diamond = {"marker": "D", "linestyle": "", "markerfacecolor": "none", "color": PAPER_COLOR}
+    paper.plot(*unzip_points(theirs), **diamond)
     axis.plot([], [], label="in the paper (upper scale)", **diamond)
-    for side, points, color in ((axis, [*ours, (margin, 0)], HERE), (paper, theirs, THERE)):
+    for side, points, color in ((axis, [*ours, (margin, 0)], OURS_COLOR), (paper, theirs, PAPER_COLOR)):
         reach = 1.1 * max((abs(value) for value, _ in points), default=1.0) or 1.0
         side.set_xlim(-reach, reach)
         side.tick_params(axis="x", colors=color)
@@ -146,5 +162,5 @@ def draw_measure(axis: Any, measure: str, lines: Sequence[Line]) -> None:
     axis.tick_params(axis="y", length=0)
 
 
-def columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+def unzip_points(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
     return [x for x, _ in points], [y for _, y in points]

@@ -10,9 +10,22 @@ from manyheads.config import Config, DataConfig, ModelConfig, TrainConfig
 from manyheads.errors import ConfigError, RequestError
 from manyheads.evaluate.evalb import COLLINS, BracketScores
 from manyheads.inference.torch_engine import resolve_device
-from manyheads.paper.parsing import Parsed, measured
-from manyheads.paper.report import Table, Value, pyplot, save_figure, where_measured, write_report
-from manyheads.paper.treebank import READS, Reads, Treebank, built_in, read_treebank
+from manyheads.paper.parsing import ParserEvaluation, train_and_evaluate
+from manyheads.paper.report import (
+    Cell,
+    ReportTable,
+    format_provenance,
+    import_pyplot,
+    save_figure,
+    write_report,
+)
+from manyheads.paper.treebank import (
+    PARSER_INPUTS,
+    ParserInput,
+    Treebank,
+    make_built_in_treebank,
+    read_treebank,
+)
 from manyheads.presets import get_preset
 from manyheads.progress import Progress
 from manyheads.text.trees import REPAIRS
@@ -50,19 +63,19 @@ TRAINING = TrainConfig(
     keep_checkpoints=2,
 )
 DATA = DataConfig(batch_tokens=2500, max_length=400)
-VOCABULARY = 4000  # pieces of words; brackets and tags have a vocabulary of their own
-SHOWN = 3
-LENGTHS = (0, 10, 20, 30, 40, 60, 1000)  # bounds of the groups of sentences in the figure
-NAMES: dict[Reads, str] = {"words": "words alone", "tags": "tags alone", "both": "words and tags"}
+VOCAB_SIZE = 4000  # pieces of words; brackets and tags have a vocabulary of their own
+NUM_EXAMPLES = 3
+LENGTH_BOUNDS = (0, 10, 20, 30, 40, 60, 1000)  # bounds of the groups of sentences in the figure
+INPUT_NAMES: dict[ParserInput, str] = {"words": "words alone", "tags": "tags alone", "both": "words and tags"}
 
 
 @dataclass(frozen=True)
-class Report:
+class ParsingReport:
     """All that came of it."""
 
     treebank: Treebank
-    parsed: Sequence[Parsed]
-    table: Table
+    results: Sequence[ParserEvaluation]
+    table: ReportTable
     files: Sequence[Path]
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,20 +83,20 @@ class Report:
         sizes = {split: len(getattr(bank, split)) for split in ("train", "valid", "test")}
         return {
             "trees": bank.name,
-            "judged_by": bank.judged_by,
+            "judged_by": bank.test_name,
             **sizes,
             "notes": bank.notes,
-            "ours": [one.to_dict() for one in self.parsed],
-            "published": [asdict_row(row) for row in PUBLISHED],
+            "ours": [one.to_dict() for one in self.results],
+            "published": [published_to_dict(row) for row in PUBLISHED],
             "files": list(map(str, self.files)),
         }
 
 
-def asdict_row(row: tuple[str, str, str, float]) -> dict[str, Any]:
+def published_to_dict(row: tuple[str, str, str, float]) -> dict[str, Any]:
     return dict(zip(("parser", "training", "sentences", "f1"), row, strict=True))
 
 
-def configured(
+def make_config(
     model: str | None, steps: int | None, seconds: float | None, changes: Sequence[str] = ()
 ) -> Config:
     """The small recipe of this command, with a preset's model, another budget, and any key changed.
@@ -102,39 +115,42 @@ def configured(
     return replace(own, train=training).override(changes)
 
 
-def table4(
-    places: Sequence[Path],
+def write_table4(
+    paths: Sequence[Path],
     out: Path,
-    reads: Sequence[str],
+    inputs: Sequence[str],
     config: Config,
     *,
-    vocabulary: int = VOCABULARY,
+    vocab_size: int = VOCAB_SIZE,
     device: str | None = None,
     command: str = "manyheads paper table4",
-    watch: Callable[[], Progress] = Progress,
-) -> Report | None:
+    make_progress: Callable[[], Progress] = Progress,
+) -> ParsingReport | None:
     """Learns to parse, parses test, judges; once for each kind of input. None: it was asked to stop."""
-    kinds = checked_reads(reads)
-    with watch() as progress:
-        bank = read_treebank(places, progress) if places else built_in()
+    kinds = parse_inputs(inputs)
+    with make_progress() as progress:
+        bank = read_treebank(paths, progress) if paths else make_built_in_treebank()
     parsed = []
     for kind in kinds:
-        one = measured(bank, kind, config, vocabulary, out / "table4" / kind, device, watch)
+        one = train_and_evaluate(bank, kind, config, vocab_size, out / "table4" / kind, device, make_progress)
         if one is None:
             return None
         parsed.append(one)
-    table = made_table(bank, parsed)
-    return Report(
-        bank, parsed, table, written(out, bank, parsed, table, where_measured(command, resolve_device(device)))
+    table = make_table(bank, parsed)
+    return ParsingReport(
+        bank,
+        parsed,
+        table,
+        write_files(out, bank, parsed, table, format_provenance(command, resolve_device(device))),
     )
 
 
-def checked_reads(asked: Sequence[str]) -> list[Reads]:
-    known: dict[str, Reads] = {kind: kind for kind in READS}
-    for kind in asked:
+def parse_inputs(names: Sequence[str]) -> list[ParserInput]:
+    known: dict[str, ParserInput] = {kind: kind for kind in PARSER_INPUTS}
+    for kind in names:
         if kind not in known:
-            raise ConfigError(f"the input is {kind!r}, but must be of {', '.join(READS)}")
-    return [known[kind] for kind in dict.fromkeys(asked)]
+            raise ConfigError(f"the input is {kind!r}, but must be of {', '.join(PARSER_INPUTS)}")
+    return [known[kind] for kind in dict.fromkeys(names)]
 
 
 # ---- the report
@@ -154,18 +170,18 @@ COLUMNS = (
 )
 
 
-def made_table(bank: Treebank, parsed: Sequence[Parsed]) -> Table:
-    rows: list[list[Value]] = [
+def make_table(bank: Treebank, parsed: Sequence[ParserEvaluation]) -> ReportTable:
+    rows: list[list[Cell]] = [
         [
-            f"ours, {NAMES[one.reads]}",
+            f"ours, {INPUT_NAMES[one.parser_input]}",
             f"{one.steps:,} steps, {one.seconds:.0f} s",
-            f"{one.learned_from:,} ({bank.name})",
-            f"{bank.judged_by}, {len(bank.test):,} sentences",
+            f"{one.train_trees:,} ({bank.name})",
+            f"{bank.test_name}, {len(bank.test):,} sentences",
             one.score.f1,
             one.score.recall,
             one.score.precision,
             one.score.exact,
-            one.score.tagging if one.reads == "words" else None,
+            one.score.tagging if one.parser_input == "words" else None,
             one.first_score.f1,
             one.well_formed,
         ]
@@ -174,10 +190,10 @@ def made_table(bank: Treebank, parsed: Sequence[Parsed]) -> Table:
     rows += [
         [name, training, size, "WSJ section 23", f1, *[None] * 6] for name, training, size, f1 in PUBLISHED
     ]
-    return Table("Table 4: constituency parsing", COLUMNS, rows, table_notes(bank, parsed))
+    return ReportTable("Table 4: constituency parsing", COLUMNS, rows, make_notes(bank, parsed))
 
 
-def table_notes(bank: Treebank, parsed: Sequence[Parsed]) -> list[str]:
+def make_notes(bank: Treebank, parsed: Sequence[ParserEvaluation]) -> list[str]:
     notes = [
         f"F1, recall, precision and exact match are of labeled brackets, in per cent: {COLLINS.signature}. "
         f"Tags are those that the model wrote, punctuation left out. Of what the beam holds the best tree "
@@ -190,44 +206,49 @@ def table_notes(bank: Treebank, parsed: Sequence[Parsed]) -> list[str]:
         told = ", ".join(f"{rule} ({one.repairs[rule]:,})" for rule in REPAIRS if one.repairs[rule])
         faults = f"{one.score.errors} errors, {one.score.skipped} skipped"
         notes.append(
-            f"{NAMES[one.reads]}: {one.parameters:,} parameters; EVALB: {faults}; punctuation given gold's "
-            f"tag: {one.retagged}; sentences mended: {one.mended}" + (f" ({told})." if told else ".")
+            f"{INPUT_NAMES[one.parser_input]}: {one.parameters:,} parameters; EVALB: {faults}; punctuation given gold's "
+            f"tag: {one.retagged}; sentences mended: {one.num_repaired}" + (f" ({told})." if told else ".")
         )
     return [*notes, *bank.notes]
 
 
-def written(out: Path, bank: Treebank, parsed: Sequence[Parsed], table: Table, where: str) -> list[Path]:
+def write_files(
+    out: Path, bank: Treebank, parsed: Sequence[ParserEvaluation], table: ReportTable, where: str
+) -> list[Path]:
     try:
-        figures, shown = draw(parsed, out), "![F1 by length](table4.svg)"
+        figures, shown = draw_figure(parsed, out), "![F1 by length](table4.svg)"
     except RequestError as fault:  # no matplotlib: the numbers are worth telling all the same
         figures, shown = [], str(fault)
-    parts = ["# Table 4, measured here", where, table.markdown(), shown, *examples(bank, parsed)]
+    parts = ["# Table 4, measured here", where, table.to_markdown(), shown, *format_examples(bank, parsed)]
     return [*write_report(out, "table4", "\n\n".join(parts) + "\n", {"table4": table}), *figures]
 
 
-def examples(bank: Treebank, parsed: Sequence[Parsed]) -> list[str]:
+def format_examples(bank: Treebank, parsed: Sequence[ParserEvaluation]) -> list[str]:
     """The first sentences of test: the right tree, and what each model found."""
     parts = ["### The first sentences of test"]
-    for number, gold in enumerate(bank.test[:SHOWN]):
+    for number, gold in enumerate(bank.test[:NUM_EXAMPLES]):
         rows = [f"gold: `{gold}`"]
         for one in parsed:
-            same = "the same" if one.found[number] == gold else f"`{one.found[number]}`"
-            rows.append(f"{NAMES[one.reads]}: {same}")
+            same = "the same" if one.trees[number] == gold else f"`{one.trees[number]}`"
+            rows.append(f"{INPUT_NAMES[one.parser_input]}: {same}")
         parts.append("\\\n".join(rows))
     return parts
 
 
-def draw(parsed: Sequence[Parsed], out: Path) -> list[Path]:
+def draw_figure(parsed: Sequence[ParserEvaluation], out: Path) -> list[Path]:
     """F1 against the length of sentences, where there are any of that length."""
-    figure, axes = pyplot().subplots(figsize=(7, 4), layout="constrained")
+    figure, axes = import_pyplot().subplots(figsize=(7, 4), layout="constrained")
     names = [
-        f"{low + 1} to {high}" if high < LENGTHS[-1] else f"over {low}" for low, high in pairwise(LENGTHS)
+        f"{low + 1} to {high}" if high < LENGTH_BOUNDS[-1] else f"over {low}"
+        for low, high in pairwise(LENGTH_BOUNDS)
     ]
     for one in parsed:
-        groups = [by_length(one.score, low, high) for low, high in pairwise(LENGTHS)]
+        groups = [filter_by_length(one.score, low, high) for low, high in pairwise(LENGTH_BOUNDS)]
         shown = [(name, group.f1) for name, group in zip(names, groups, strict=True) if group.valid]
         axes.plot(
-            *zip(*shown, strict=True), marker="o", label=f"{NAMES[one.reads]}: {one.score.f1:.1f} in all"
+            *zip(*shown, strict=True),
+            marker="o",
+            label=f"{INPUT_NAMES[one.parser_input]}: {one.score.f1:.1f} in all",
         )
     axes.set(xlabel="words of the sentence", ylabel="F1 of labeled brackets", ylim=(0, 102))
     axes.grid(alpha=0.3)
@@ -235,5 +256,5 @@ def draw(parsed: Sequence[Parsed], out: Path) -> list[Path]:
     return save_figure(figure, out, "table4")
 
 
-def by_length(score: BracketScores, low: int, high: int) -> BracketScores:
+def filter_by_length(score: BracketScores, low: int, high: int) -> BracketScores:
     return BracketScores([one for one in score.sentences if low < one.length <= high], score.signature)

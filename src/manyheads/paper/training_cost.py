@@ -9,18 +9,21 @@ from manyheads.config import ModelConfig
 from manyheads.data.store import Store
 from manyheads.train.flops import training_flops
 
-PRODUCT = {"cpu": 1024, "cuda": 8192}  # width of the square matrices that the device's rate is measured with
-LONG_ENOUGH = 0.3  # seconds
+MATMUL_WIDTH = {
+    "cpu": 1024,
+    "cuda": 8192,
+}  # width of the square matrices that the device's rate is measured with
+MIN_SECONDS = 0.3  # seconds
 
 
-def flops_a_token(model: ModelConfig, store: Store) -> float:
+def compute_flops_per_token(model: ModelConfig, store: Store) -> float:
     """Of training, a token of either side, on average over the training pairs."""
-    split = store.split("train")
+    split = store.load_split("train")
     sources, targets = (side.lengths.astype(np.int64) for side in (split.source, split.target))
     return training_flops(model, sources, targets) / int(sources.sum() + targets.sum())
 
 
-def sustained_rate(device: str, threads: int) -> float:
+def measure_matmul_rate(device: str, threads: int) -> float:
     """Operations a second of a large matrix product: float32 on a CPU, bfloat16 on a GPU, as training uses.
 
     The paper multiplies a training's time by such a number for each GPU.
@@ -28,22 +31,22 @@ def sustained_rate(device: str, threads: int) -> float:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        return measured_rate(device)
+        return time_largest_matmul(device)
     finally:
         torch.set_num_threads(before)
 
 
-def measured_rate(device: str) -> float:
-    width = PRODUCT[device]
+def time_largest_matmul(device: str) -> float:
+    width = MATMUL_WIDTH[device]
     left = torch.ones(width, width, device=device, dtype=torch.bfloat16 if device == "cuda" else None)
-    timed(left, 1)  # the first one also sets things up
+    time_matmuls(left, 1)  # the first one also sets things up
     times = 1
-    while (seconds := timed(left, times)) < LONG_ENOUGH:
+    while (seconds := time_matmuls(left, times)) < MIN_SECONDS:
         times *= 2
     return 2 * width**3 * times / seconds
 
 
-def timed(left: torch.Tensor, times: int) -> float:
+def time_matmuls(left: torch.Tensor, times: int) -> float:
     began = time.perf_counter()
     for _ in range(times):
         product = left @ left

@@ -14,15 +14,15 @@ from typing import Any
 import torch
 
 from manyheads.errors import EXIT_PREEMPTED, ManyheadsError
-from manyheads.paper.trials import Place, Trial, carry_out
+from manyheads.paper.trials import Trial, TrialEnvironment, run_trial
 
 
-def attempt(asked: dict[str, Any]) -> dict[str, Any]:
+def handle_request(request: dict[str, Any]) -> dict[str, Any]:
     """What is answered. A fault that a user can mend is told; another one ends the process."""
-    trial, place = Trial.from_dict(asked["trial"]), Place(**asked["place"])
+    trial, place = Trial.from_dict(request["trial"]), TrialEnvironment(**request["place"])
     print(f"---- {trial.name}", file=sys.stderr, flush=True)
     try:
-        done = carry_out(trial, Path(asked["folder"]), place)
+        done = run_trial(trial, Path(request["folder"]), place)
     except ManyheadsError as fault:
         return {"outcome": "failed", "message": str(fault), "code": fault.exit_code}
     except RuntimeError as fault:
@@ -37,7 +37,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     for line in sys.stdin:
-        answer = attempt(json.loads(line))
+        answer = handle_request(json.loads(line))
         print(json.dumps(answer), file=answers, flush=True)
         if answer["outcome"] == "stopped":
             sys.exit(EXIT_PREEMPTED)

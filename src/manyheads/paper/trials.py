@@ -17,16 +17,16 @@ from manyheads.data.store import Store
 from manyheads.errors import CheckpointError, ConfigError, DataError
 from manyheads.evaluate.report import Score, evaluate, reference_perplexity
 from manyheads.model import count_parameters
-from manyheads.paper.budget import tokens_of
-from manyheads.paper.report import machine
-from manyheads.paper.training_cost import flops_a_token
+from manyheads.paper.budget import count_tokens
+from manyheads.paper.report import describe_machine
+from manyheads.paper.training_cost import compute_flops_per_token
 from manyheads.train.run import CONFIG_FILE, train
 from manyheads.train.run_summary import is_run
 from manyheads.train.trainer import read_progress
 from manyheads.translator import load
 
 FORMAT = 1
-BOOTSTRAP = 300  # samples of the sentences, for the spread of BLEU
+BOOTSTRAP_SAMPLES = 300  # samples of the sentences, for the spread of BLEU
 
 
 @dataclass(frozen=True)
@@ -45,22 +45,22 @@ class Trial:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Self:
-        return cls(told["row"], Config.from_mapping(told["config"]), told["split"])
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        return cls(data["row"], Config.from_mapping(data["config"]), data["split"])
 
 
 @dataclass(frozen=True)
-class Place:
+class TrialEnvironment:
     """Where trials are carried out: how quick it is, and how many share it."""
 
     device: str
-    rate: float  # of a matrix product, operations a second
+    flops_per_second: float  # of a matrix product, operations a second
     jobs: int  # runs at a time
-    together: int  # of these on one GPU; on a CPU each has threads of its own
+    jobs_per_gpu: int  # of these on one GPU; on a CPU each has threads of its own
 
 
 @dataclass(frozen=True)
-class Result:
+class TrialResult:
     """What came of a trial."""
 
     row: str
@@ -70,7 +70,7 @@ class Result:
     tokens: int  # of source and target that were trained on
     seconds: float  # of training
     flops: float  # of training, by formula
-    flops_by_time: float  # seconds times the device's rate, as the paper estimates it
+    flops_from_time: float  # seconds times the device's rate, as the paper estimates it
     perplexity: float | None  # a subword of valid, unsmoothed; None: infinite
     bleu: Score
     compound_bleu: Score  # by the paper's protocol
@@ -79,54 +79,54 @@ class Result:
     machine: str
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Self:
-        scores = {name: Score(**told[name]) for name in ("bleu", "compound_bleu")}
-        return cls(**{**told, **scores})
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        scores = {name: Score(**data[name]) for name in ("bleu", "compound_bleu")}
+        return cls(**{**data, **scores})
 
 
 # ---- carried out
 
 
-def carry_out(trial: Trial, folder: Path, place: Place) -> bool:
+def run_trial(trial: Trial, folder: Path, environment: TrialEnvironment) -> bool:
     """Trains from where it was left, and judges. False: asked to stop, and it can go on."""
     run = folder / trial.name
-    if train(trial.config, run, device=place.device) == "asked":
+    if train(trial.config, run, device=environment.device) == "asked":
         return False
     store = Store.open(trial.config.data.folder)
     told = {
         "format": FORMAT,
-        "settings": settings(trial, store),
-        "result": asdict(judged(trial, run, store, place)),
+        "settings": collect_settings(trial, store),
+        "result": asdict(evaluate_trial(trial, run, store, environment)),
     }
-    write_aside(result_file(folder, trial), json.dumps(told, ensure_ascii=False, indent=1) + "\n")
+    write_aside(result_path(folder, trial), json.dumps(told, ensure_ascii=False, indent=1) + "\n")
     return True
 
 
-def judged(trial: Trial, run: Path, store: Store, place: Place) -> Result:
-    translator = load(run / "model", device=place.device)
-    sources, references = store.text(trial.split)
-    found = evaluate(translator, sources, [references], bootstrap_samples=BOOTSTRAP, num_worst=0)
+def evaluate_trial(trial: Trial, run: Path, store: Store, environment: TrialEnvironment) -> TrialResult:
+    translator = load(run / "model", device=environment.device)
+    sources, references = store.read_text(trial.split)
+    found = evaluate(translator, sources, [references], bootstrap_samples=BOOTSTRAP_SAMPLES, num_worst=0)
     perplexity = found.perplexity
     if trial.split != "valid":
-        perplexity, _ = reference_perplexity(translator, *store.text("valid"))
+        perplexity, _ = reference_perplexity(translator, *store.read_text("valid"))
     stood = read_progress(checkpoint.read_info(checkpoint.list_checkpoints(run)[-1]))
     model = checkpoint.fit_to_vocabulary(trial.config.model, store.subwords)
-    tokens = tokens_of(stood.step, trial.config, store)
-    return Result(
+    tokens = count_tokens(stood.step, trial.config, store)
+    return TrialResult(
         row=trial.row,
         seed=trial.config.train.seed,
         parameters=count_parameters(model)["total"],
         steps=stood.step,
         tokens=tokens,
         seconds=stood.seconds,
-        flops=flops_a_token(model, store) * tokens,
-        flops_by_time=stood.seconds * place.rate / place.together,
+        flops=compute_flops_per_token(model, store) * tokens,
+        flops_from_time=stood.seconds * environment.flops_per_second / environment.jobs_per_gpu,
         perplexity=perplexity,
         bleu=found.scores[0],
         compound_bleu=found.scores[2],
         split=trial.split,
-        jobs=place.jobs,
-        machine=machine(place.device),
+        jobs=environment.jobs,
+        machine=describe_machine(environment.device),
     )
 
 
@@ -139,42 +139,46 @@ def write_aside(path: Path, text: str) -> None:
 # ---- found again
 
 
-def result_of(folder: Path, trial: Trial, store: Store) -> Result | None:
+def load_result(folder: Path, trial: Trial, store: Store) -> TrialResult | None:
     """What came of it, if it is done. One that was made or begun with other settings is refused."""
-    path = result_file(folder, trial)
+    path = result_path(folder, trial)
     if not path.exists():
-        check_begun(folder, trial, store)
+        check_started_run(folder, trial, store)
         return None
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-        then, result = told["settings"], Result.from_dict(told["result"])
+        then, result = told["settings"], TrialResult.from_dict(told["result"])
     except (ValueError, KeyError, TypeError):
         raise CheckpointError(f"{path}: not a result of ours: move it away") from None
-    refuse_changes(path, {**flat(Config()), **then}, settings(trial, store))  # keys that are newer than it
+    check_unchanged(
+        path, {**flatten_config(Config()), **then}, collect_settings(trial, store)
+    )  # keys that are newer than it
     return result
 
 
-def check_begun(folder: Path, trial: Trial, store: Store) -> None:
+def check_started_run(folder: Path, trial: Trial, store: Store) -> None:
     run = folder / trial.name
     if run.is_dir() and is_run(run) and (run / CONFIG_FILE).exists():
-        then = flat(Config.load(run / CONFIG_FILE))
-        refuse_changes(run, {**then, "data": store.sha256, "split": trial.split}, settings(trial, store))
+        then = flatten_config(Config.load(run / CONFIG_FILE))
+        check_unchanged(
+            run, {**then, "data": store.sha256, "split": trial.split}, collect_settings(trial, store)
+        )
 
 
-def settings(trial: Trial, store: Store) -> dict[str, Any]:
+def collect_settings(trial: Trial, store: Store) -> dict[str, Any]:
     """All that a result depends on. Where the data lie is not among it, what they are is."""
     fitted = replace(trial.config, model=checkpoint.fit_to_vocabulary(trial.config.model, store.subwords))
-    return {**flat(fitted), "data": store.sha256, "split": trial.split}
+    return {**flatten_config(fitted), "data": store.sha256, "split": trial.split}
 
 
-def flat(config: Config) -> dict[str, Any]:
+def flatten_config(config: Config) -> dict[str, Any]:
     tables = asdict(config)
     del tables["data"]["folder"]
     return {f"{table}.{key}": value for table, keys in tables.items() for key, value in keys.items()}
 
 
-def refuse_changes(path: Path, then: dict[str, Any], now: dict[str, Any]) -> None:
-    changed = list(differences(then, now))
+def check_unchanged(path: Path, then: dict[str, Any], now: dict[str, Any]) -> None:
+    changed = list(describe_differences(then, now))
     if changed:
         raise ConfigError(
             f"{path}: was made with other settings ({'; '.join(changed)}): "
@@ -182,14 +186,14 @@ def refuse_changes(path: Path, then: dict[str, Any], now: dict[str, Any]) -> Non
         )
 
 
-def differences(then: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+def describe_differences(then: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
     for key in sorted({*then, *now}):
         before, after = then.get(key), now.get(key)
         if before != after:
             yield "other data" if key == "data" else f"{key} was {before!r}, is {after!r}"
 
 
-def result_file(folder: Path, trial: Trial) -> Path:
+def result_path(folder: Path, trial: Trial) -> Path:
     return folder / f"{trial.name}.json"
 
 

@@ -11,24 +11,24 @@ from typing import Literal, TypeVar
 
 from manyheads.config import describe_unknown_name
 from manyheads.errors import ConfigError, DataError
-from manyheads.playground.author import Author
-from manyheads.playground.english import english
-from manyheads.playground.german import german
-from manyheads.playground.korean import korean
+from manyheads.playground.author import SentenceSampler
+from manyheads.playground.english import realize_english
+from manyheads.playground.german import realize_german
+from manyheads.playground.korean import realize_korean
 from manyheads.playground.meaning import (
     Adjective,
-    Because,
-    Both,
+    CausalSentence,
     Clause,
+    CompoundSentence,
+    Coordination,
     Entity,
-    Existence,
-    Joined,
+    ExistentialClause,
     Phrase,
-    Reported,
+    ReportedSpeech,
     Sentence,
-    Weather,
+    WeatherClause,
 )
-from manyheads.playground.trees import english_tree
+from manyheads.playground.trees import build_english_tree
 from manyheads.text.trees import Tree
 
 PAIRS = ("en-ko", "en-de")
@@ -52,12 +52,12 @@ CONSTRUCTIONS = (
 Split = Literal["train", "valid", "test"]
 Made = TypeVar("Made")
 
-HELD_OUT = 5  # per cent of all target sentences, for valid and again for test
-PATIENCE = 20_000  # draws without a new sentence, after which there are no more
+HELD_OUT_PERCENT = 5  # per cent of all target sentences, for valid and again for test
+MAX_FRUITLESS_DRAWS = 20_000  # draws without a new sentence, after which there are no more
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class PlaygroundExample:
     """A sentence pair, and which constructions it is an example of."""
 
     source: str
@@ -65,26 +65,26 @@ class Example:
     constructions: frozenset[str]
 
 
-def examples(
+def generate_examples(
     pair: str = "en-ko",
     *,
     seed: int = 0,
     register: str = "plain",
     constructions: Collection[str] | None = None,
     words: int | None = None,
-) -> Iterator[Example]:
+) -> Iterator[PlaygroundExample]:
     """Pairs without end. The same pair may come again: who needs distinct ones keeps a set (see `corpus`).
 
     `constructions` names those that may occur; without it, all. `words` is how many of each class of words
     may occur (the first ones). `register` is of Korean: plain, polite, or tagged, which draws one of the two
     for each sentence and says so at the head of the source: "<polite> I go home."
     """
-    check(pair, register, constructions, words)
+    check_options(pair, register, constructions, words)
     allowed = frozenset(CONSTRUCTIONS if constructions is None else constructions)
-    return write(pair, register, Author(seed, allowed, words))
+    return realize_examples(pair, register, SentenceSampler(seed, allowed, words))
 
 
-def check(pair: str, register: str, constructions: Collection[str] | None, words: int | None) -> None:
+def check_options(pair: str, register: str, constructions: Collection[str] | None, words: int | None) -> None:
     if pair not in PAIRS:
         raise ConfigError(describe_unknown_name("pair", pair, list(PAIRS)))
     if register not in REGISTERS:
@@ -100,29 +100,31 @@ def check(pair: str, register: str, constructions: Collection[str] | None, words
         raise ConfigError(f"words is {words}, but must be at least 2 of each class")
 
 
-def write(pair: str, register: str, author: Author) -> Iterator[Example]:
+def realize_examples(pair: str, register: str, author: SentenceSampler) -> Iterator[PlaygroundExample]:
     while True:
-        meaning = author.sentence()
-        source = english(meaning)
+        meaning = author.sample_sentence()
+        source = realize_english(meaning)
         if pair == "en-de":
-            target = german(meaning)
+            target = realize_german(meaning)
         elif register == "tagged":
             drawn = "plain" if author.random() < 0.5 else "polite"
-            source, target = f"<{drawn}> {source}", korean(meaning, drawn)
+            source, target = f"<{drawn}> {source}", realize_korean(meaning, drawn)
         else:
-            target = korean(meaning, register)
-        yield Example(source, target, constructions_of(meaning))
+            target = realize_korean(meaning, register)
+        yield PlaygroundExample(source, target, find_constructions(meaning))
 
 
-def split_of(example_or_target: Example | str) -> Split:
+def assign_split(example_or_target: PlaygroundExample | str) -> Split:
     """Where a pair belongs, by its target alone: neither its source nor its target is in another split."""
     target = example_or_target if isinstance(example_or_target, str) else example_or_target.target
     digest = hashlib.blake2b(target.encode(), digest_size=8).digest()
     hundredth = int.from_bytes(digest, "big") % 100
-    return "test" if hundredth < HELD_OUT else "valid" if hundredth < 2 * HELD_OUT else "train"
+    return (
+        "test" if hundredth < HELD_OUT_PERCENT else "valid" if hundredth < 2 * HELD_OUT_PERCENT else "train"
+    )
 
 
-def corpus(
+def generate_corpus(
     pair: str,
     *,
     train: int,
@@ -134,12 +136,12 @@ def corpus(
     words: int | None = None,
 ) -> dict[str, list[tuple[str, str]]]:
     """So many distinct pairs for each split. Larger corpora of a seed begin with the smaller ones."""
-    stream = examples(pair, seed=seed, register=register, constructions=constructions, words=words)
+    stream = generate_examples(pair, seed=seed, register=register, constructions=constructions, words=words)
     drawn = ((one.source, one.target, (one.source, one.target)) for one in stream)
-    return shared_out(drawn, {"train": train, "valid": valid, "test": test})
+    return fill_splits(drawn, {"train": train, "valid": valid, "test": test})
 
 
-def treebank(
+def generate_treebank(
     *,
     train: int,
     valid: int,
@@ -149,20 +151,22 @@ def treebank(
     words: int | None = None,
 ) -> dict[str, list[Tree]]:
     """So many trees of distinct English sentences for each split."""
-    check("en-ko", "plain", constructions, words)
-    author = Author(seed, frozenset(CONSTRUCTIONS if constructions is None else constructions), words)
-    drawn = ((said, said, english_tree(one)) for one, said in meanings(author))
-    return shared_out(drawn, {"train": train, "valid": valid, "test": test})
+    check_options("en-ko", "plain", constructions, words)
+    author = SentenceSampler(
+        seed, frozenset(CONSTRUCTIONS if constructions is None else constructions), words
+    )
+    drawn = ((said, said, build_english_tree(one)) for one, said in sample_meanings(author))
+    return fill_splits(drawn, {"train": train, "valid": valid, "test": test})
 
 
-def meanings(author: Author) -> Iterator[tuple[Sentence, str]]:
+def sample_meanings(author: SentenceSampler) -> Iterator[tuple[Sentence, str]]:
     """Without end, each with its English sentence."""
     while True:
-        meaning = author.sentence()
-        yield meaning, english(meaning)
+        meaning = author.sample_sentence()
+        yield meaning, realize_english(meaning)
 
 
-def shared_out(drawn: Iterator[tuple[str, str, Made]], wanted: dict[str, int]) -> dict[str, list[Made]]:
+def fill_splits(drawn: Iterator[tuple[str, str, Made]], wanted: dict[str, int]) -> dict[str, list[Made]]:
     """So many of each split. What is drawn comes with what it is known by, and what tells its split."""
     for name, count in wanted.items():
         if count < 0:
@@ -172,75 +176,75 @@ def shared_out(drawn: Iterator[tuple[str, str, Made]], wanted: dict[str, int]) -
     missing, fruitless = sum(wanted.values()), 0
     while missing:
         known_by, told_by, one = next(drawn)
-        split = split_of(told_by)
+        split = assign_split(told_by)
         if len(made[split]) < wanted[split] and known_by not in seen:
             seen.add(known_by)
             made[split].append(one)
             missing, fruitless = missing - 1, 0
             continue
         fruitless += 1
-        if fruitless == PATIENCE:
-            raise DataError(too_few(wanted, {name: len(own) for name, own in made.items()}))
+        if fruitless == MAX_FRUITLESS_DRAWS:
+            raise DataError(describe_shortfall(wanted, {name: len(own) for name, own in made.items()}))
     return made
 
 
-def too_few(wanted: dict[str, int], made: dict[str, int]) -> str:
+def describe_shortfall(wanted: dict[str, int], made: dict[str, int]) -> str:
     name = next(name for name in wanted if made[name] < wanted[name])
     return (
         f"{name} is {wanted[name]}, but only {made[name]} distinct ones were found in it, and none in "
-        f"the last {PATIENCE} draws: ask for fewer, allow more constructions, or raise words"
+        f"the last {MAX_FRUITLESS_DRAWS} draws: ask for fewer, allow more constructions, or raise words"
     )
 
 
 # --- Which constructions a meaning shows
 
 
-def constructions_of(meaning: Sentence) -> frozenset[str]:
+def find_constructions(meaning: Sentence) -> frozenset[str]:
     found: set[str] = set()
     if type(meaning) is Clause:
-        in_clause(meaning, found)
-    elif type(meaning) is Joined:
+        add_clause_constructions(meaning, found)
+    elif type(meaning) is CompoundSentence:
         found.add("coordination")
-        in_clause(meaning.first, found)
-        in_clause(meaning.second, found)
-    elif type(meaning) is Because:
+        add_clause_constructions(meaning.first, found)
+        add_clause_constructions(meaning.second, found)
+    elif type(meaning) is CausalSentence:
         found.add("subordinate")
-        in_clause(meaning.result, found)
+        add_clause_constructions(meaning.result, found)
         if type(meaning.reason) is Clause:
-            in_clause(meaning.reason, found)
-    elif type(meaning) is Reported:
+            add_clause_constructions(meaning.reason, found)
+    elif type(meaning) is ReportedSpeech:
         found.add("subordinate")
-        in_entity(meaning.speaker, found)
-        in_clause(meaning.content, found)
+        add_entity_constructions(meaning.speaker, found)
+        add_clause_constructions(meaning.content, found)
     else:
-        assert isinstance(meaning, Existence | Weather)
-        in_scene(meaning, found)
+        assert isinstance(meaning, ExistentialClause | WeatherClause)
+        add_scene_constructions(meaning, found)
     return frozenset(found)
 
 
-def in_scene(meaning: Existence | Weather, found: set[str]) -> None:
+def add_scene_constructions(meaning: ExistentialClause | WeatherClause, found: set[str]) -> None:
     if meaning.tense != "present":
         found.add("tense")
     if meaning.negative:
         found.add("negation")
-    if type(meaning) is Weather:
+    if type(meaning) is WeatherClause:
         if meaning.time:
             found.add("time")
-    elif type(meaning) is Existence:
+    elif type(meaning) is ExistentialClause:
         found.add("place")
-        if meaning.asked:
+        if meaning.is_question:
             found.add("question")
-        in_entity(meaning.what, found)
+        add_entity_constructions(meaning.phrase, found)
 
 
-def in_clause(clause: Clause, found: set[str]) -> None:
+def add_clause_constructions(clause: Clause, found: set[str]) -> None:
     if clause.tense != "present":
         found.add("tense")
     if clause.negative:
         found.add("negation")
     if clause.modal:
         found.add("modal")
-    if clause.asked:
+    if clause.question:
         found.add("question")
     if clause.subject is None:
         found.add("command")
@@ -254,10 +258,10 @@ def in_clause(clause: Clause, found: set[str]) -> None:
         found.add("adjective")
     for said in (clause.subject, clause.object, clause.recipient, clause.companion):
         if said is not None:
-            in_entity(said, found)
+            add_entity_constructions(said, found)
 
 
-def in_entity(said: Entity, found: set[str]) -> None:
+def add_entity_constructions(said: Entity, found: set[str]) -> None:
     if type(said) is Phrase:
         if said.adjective:
             found.add("adjective")
@@ -267,8 +271,8 @@ def in_entity(said: Entity, found: set[str]) -> None:
             found.add("possessive")
         if said.relative:
             found.add("relative")
-            in_clause(said.relative, found)
-    elif type(said) is Both:
+            add_clause_constructions(said.relative, found)
+    elif type(said) is Coordination:
         found.add("coordination")
-        in_entity(said.first, found)
-        in_entity(said.second, found)
+        add_entity_constructions(said.first, found)
+        add_entity_constructions(said.second, found)

@@ -8,7 +8,7 @@ and how (clauses.py), and sentences of those: here. The draw is a function of th
 from collections.abc import Callable
 from dataclasses import replace
 
-from manyheads.playground.clauses import Clauses
+from manyheads.playground.clauses import ClauseSampler
 from manyheads.playground.lexicon import (
     ALL_DEGREES,
     HE,
@@ -23,28 +23,37 @@ from manyheads.playground.lexicon import (
 )
 from manyheads.playground.meaning import (
     Adjective,
-    Asked,
-    Because,
-    Both,
+    CausalSentence,
     Clause,
+    CompoundSentence,
+    Coordination,
     Entity,
-    Existence,
-    Joined,
+    ExistentialClause,
     Phrase,
     Pronoun,
-    Reported,
+    QuestionType,
+    ReportedSpeech,
     Sentence,
     Tense,
     Verb,
-    Weather,
+    WeatherClause,
+    get_person,
     has_relative,
     is_plural,
-    person_of,
 )
 from manyheads.playground.phrases import BARE, FOOD
-from manyheads.playground.vocabulary import DENS, PEOPLE
+from manyheads.playground.vocabulary import HABITATS, PEOPLE
 
-PASSING = ("happy", "tired", "hungry", "busy", "sad", "sick", "thirsty", "lonely")  # true for a while
+TEMPORARY_STATES = (
+    "happy",
+    "tired",
+    "hungry",
+    "busy",
+    "sad",
+    "sick",
+    "thirsty",
+    "lonely",
+)  # true for a while
 COLORS = ("red", "blue", "yellow", "white", "black")  # no thing is very red here
 
 # What follows from a state or from the weather: a verb, with a noun or a place where it needs one.
@@ -66,59 +75,59 @@ CONSEQUENCES = {
 }
 
 
-class Author(Clauses):
+class SentenceSampler(ClauseSampler):
     """Writes meanings from a seed: with the constructions allowed, and the first words of each class."""
 
     def __init__(self, seed: int, constructions: frozenset[str], words: int | None) -> None:
         super().__init__(seed, constructions, words)
-        self.consequences = self.known_consequences()
-        self.makers = self.weigh()
+        self.consequences = self.build_consequences()
+        self.samplers = self.weigh_sentence_types()
 
-    def known_consequences(self) -> tuple[tuple[Adjective | Verb, tuple[Clause, ...]], ...]:
+    def build_consequences(self) -> tuple[tuple[Adjective | Verb, tuple[Clause, ...]], ...]:
         """Those whose words are all within the cap, as clauses that wait for a subject and a tense."""
         causes: dict[str, Adjective | Verb] = {}
         if "adjective" in self.allowed:
-            causes = {word.en: word for word in self.adjectives if word.en in PASSING}
+            causes = {word.en: word for word in self.adjectives if word.en in TEMPORARY_STATES}
         causes |= {word.en: word for word in WEATHER_ADJECTIVES if word.en in CONSEQUENCES}
         causes |= {"rain": RAINING, "snow": SNOWING}
         known = []
         for english, cause in causes.items():
-            made = [self.consequence(told) for told in CONSEQUENCES[english].split("; ")]
+            made = [self.parse_consequence(told) for told in CONSEQUENCES[english].split("; ")]
             fitting = tuple(clause for clause in made if clause is not None)
             if fitting:
                 known.append((cause, fitting))
         return tuple(known)
 
-    def consequence(self, told: str) -> Clause | None:
+    def parse_consequence(self, told: str) -> Clause | None:
         negative = told.startswith("not ")
         english, _, word = told.removeprefix("not ").partition(" ")
         if negative and "negation" not in self.allowed:
             return None
-        for verb in (verb for verb in self.verbs if verb.en == english and not verb.rides):
-            if verb.motion or verb.stays:
+        for verb in (verb for verb in self.verbs if verb.en == english and not verb.needs_vehicle):
+            if verb.takes_goal or verb.takes_location:
                 spots = (place for place in self.places["go"] if place.noun.en == word)
                 return next((Clause(verb, goal=place, negative=negative) for place in spots), None)
-            if not word and not verb.objects:
+            if not word and not verb.object_categories:
                 return Clause(verb, negative=negative)
-            for noun in self.things_of[verb]:
+            for noun in self.things_by_verb[verb]:
                 if noun.en == word:
-                    said = Phrase(noun) if noun.kind == "opening" else self.any_of(noun, False)
+                    said = Phrase(noun) if noun.category == "opening" else self.make_indefinite(noun, False)
                     return Clause(verb, object=said, negative=negative)
         return None
 
-    def weigh(self) -> tuple[tuple[float, Callable[[], Sentence]], ...]:
+    def weigh_sentence_types(self) -> tuple[tuple[float, Callable[[], Sentence]], ...]:
         """The kinds of sentences, each with the share of draws up to and with it."""
         shares: list[tuple[float, bool, Callable[[], Sentence]]] = [
-            (52, True, self.statement),
-            (2.2, "adjective" in self.allowed, self.description),
-            (0.7, bool(self.professions), self.profession),
-            (5.5, "question" in self.allowed, self.question),
-            (1.2, "command" in self.allowed, self.command),
-            (16, "coordination" in self.allowed, self.joined),
-            (0.8, "subordinate" in self.allowed and bool(self.consequences), self.because),
-            (15.5, "subordinate" in self.allowed, self.reported),
-            (1.4, "place" in self.allowed and bool(self.found_somewhere), self.existence),
-            (0.05, True, self.weather),
+            (52, True, self.sample_statement),
+            (2.2, "adjective" in self.allowed, self.sample_description),
+            (0.7, bool(self.professions), self.sample_profession),
+            (5.5, "question" in self.allowed, self.sample_question),
+            (1.2, "command" in self.allowed, self.sample_command),
+            (16, "coordination" in self.allowed, self.sample_compound),
+            (0.8, "subordinate" in self.allowed and bool(self.consequences), self.sample_causal),
+            (15.5, "subordinate" in self.allowed, self.sample_reported),
+            (1.4, "place" in self.allowed and bool(self.inhabitants), self.sample_existence),
+            (0.05, True, self.sample_weather),
         ]
         shares = [share for share in shares if share[1]]
         whole, sofar, made = sum(share for share, _, _ in shares), 0.0, []
@@ -127,25 +136,25 @@ class Author(Clauses):
             made.append((sofar, maker))
         return tuple(made)
 
-    def sentence(self) -> Sentence:
+    def sample_sentence(self) -> Sentence:
         draw = self.random()
-        for upto, maker in self.makers:
+        for upto, maker in self.samplers:
             if draw < upto:
                 return maker()
-        return self.statement()
+        return self.sample_statement()
 
     # --- Kinds of sentences
 
-    def statement(self) -> Clause:
+    def sample_statement(self) -> Clause:
         verb = self.pick(self.verbs)
-        return self.clause(verb, self.subject_for(verb))
+        return self.sample_clause(verb, self.sample_subject(verb))
 
-    def description(self) -> Clause:
+    def sample_description(self) -> Clause:
         """The house is big; I was tired."""
         adjective = self.pick(self.predicative)
-        subject = self.described(adjective)
-        tense = self.tense_for(adjective)
-        passing = adjective.en in PASSING and type(subject) is not Both
+        subject = self.sample_described_subject(adjective)
+        tense = self.sample_tense(adjective)
+        passing = adjective.en in TEMPORARY_STATES and type(subject) is not Coordination
         if not passing and tense == "future":
             tense = "present"
         negative = self.may("negation", 0.16)
@@ -155,94 +164,94 @@ class Author(Clauses):
         degree = None
         if not negative and adjective.en not in COLORS and self.random() < 0.4:
             degree = self.pick(ALL_DEGREES)
-        return self.fronting(
+        return self.front_time(
             Clause(adjective, subject, tense=tense, negative=negative, time=time, degree=degree)
         )
 
-    def described(self, adjective: Adjective) -> Entity:
-        kind = self.pick(self.kinds_of[adjective])
+    def sample_described_subject(self, adjective: Adjective) -> Entity:
+        kind = self.pick(self.categories_by_adjective[adjective])
         if kind in PEOPLE:
-            someone = self.person()
+            someone = self.sample_person()
             return replace(someone, adjective=None) if type(someone) is Phrase else someone
         pool = self.nouns[kind]
         if kind in BARE:
             return Phrase(self.pick(pool), "")
-        if kind in DENS:
-            return self.described_animal(kind)
+        if kind in HABITATS:
+            return self.sample_described_animal(kind)
         noun = self.pick(pool)
         many = noun.plural == noun.en
-        spot = noun.kind == "place"
+        spot = noun.category == "place"
         owned = not spot and kind not in (*FOOD, "building", "height", "tree", "song", "show", "flower")
         if owned and self.may("possessive", 0.4):
-            return Phrase(noun, "", plural=many, possessor=self.owner(None))
+            return Phrase(noun, "", plural=many, possessor=self.sample_owner(None))
         plural = many or (bool(noun.plural) and not spot and self.random() < 0.2)
         said = Phrase(noun, self.pick(("the", "the", "this")), plural=plural)
         if not spot and said.determiner == "the" and self.may("relative", 0.25):
-            return self.with_relative(said)
+            return self.add_relative(said)
         return said
 
-    def described_animal(self, kind: str) -> Phrase:
+    def sample_described_animal(self, kind: str) -> Phrase:
         noun, plural = self.pick(self.nouns[kind]), self.random() < 0.2
         if kind == "pet" and self.may("possessive", 0.5):
-            return Phrase(noun, "", plural=plural, possessor=self.owner(None))
+            return Phrase(noun, "", plural=plural, possessor=self.sample_owner(None))
         return Phrase(noun, self.pick(("the", "the", "this")), plural=plural)
 
-    def profession(self) -> Clause:
+    def sample_profession(self) -> Clause:
         noun = self.pick(self.professions)
         people: tuple[Entity, ...] = (I, HE, SHE, THEY, HE, SHE, *self.names)
         subject = self.pick(people)
         if self.may("possessive", 0.4):
-            subject = replace(self.relation(None), noun=self.pick(self.nouns["kin"]))
+            subject = replace(self.sample_relation(None), noun=self.pick(self.nouns["kin"]))
         tense: Tense = "past" if self.may("tense", 0.3) else "present"
         return Clause(noun, subject, tense=tense, negative=self.may("negation", 0.2))
 
-    def asked_subject(self) -> Entity:
+    def sample_question_subject(self) -> Entity:
         draw = self.random()
         if draw < 0.45:
             return YOU
         if draw < 0.75:
             others: tuple[Entity, ...] = (HE, SHE, THEY, self.pick(self.names))
             return self.pick(others)
-        return self.relation(None) if self.may("possessive", 0.5) else self.somebody()
+        return self.sample_relation(None) if self.may("possessive", 0.5) else self.sample_noun_person()
 
-    def question(self) -> Clause:
+    def sample_question(self) -> Clause:
         draw = self.random()
         if draw < 0.07 and "adjective" in self.allowed:
-            people = tuple(adjective for adjective in self.predicative if "kin" in adjective.kinds)
+            people = tuple(adjective for adjective in self.predicative if "kin" in adjective.categories)
             if people:
                 past = self.may("tense", 0.3)
                 tense: Tense = "past" if past else "present"
-                return Clause(self.pick(people), self.asked_subject(), tense=tense, asked="yes")
-        asked, verbs = self.asking(draw)
+                return Clause(self.pick(people), self.sample_question_subject(), tense=tense, question="yes")
+        asked, verbs = self.choose_question_type(draw)
         if not verbs:
-            asked, verbs = "yes", self.human
-        subject = HE if asked == "who" else self.asked_subject()
-        return self.clause(self.pick(verbs), subject, asked=asked)
+            asked, verbs = "yes", self.human_verbs
+        subject = HE if asked == "who" else self.sample_question_subject()
+        return self.sample_clause(self.pick(verbs), subject, question=asked)
 
-    def asking(self, draw: float) -> tuple[Asked, tuple[Verb, ...]]:
+    def choose_question_type(self, draw: float) -> tuple[QuestionType, tuple[Verb, ...]]:
         """What is asked for, and the verbs that can be asked so."""
         if draw < 0.4:
-            return "yes", self.human
+            return "yes", self.human_verbs
         if draw < 0.5:
-            return "who", self.human
+            return "who", self.human_verbs
         if draw < 0.62:
-            return "what", self.with_thing
+            return "what", self.thing_verbs
         if draw < 0.7:
-            return "whom", self.with_person
+            return "whom", self.person_verbs
         if draw < 0.8:
-            return "where", self.pick((self.located, self.staying, self.going))
-        return ("when", self.acts) if draw < 0.9 else ("why", self.acts)
+            return "where", self.pick((self.located_verbs, self.staying_verbs, self.motion_verbs))
+        return ("when", self.actions) if draw < 0.9 else ("why", self.actions)
 
-    def command(self) -> Clause:
-        verb = self.pick(self.commanded)
+    def sample_command(self) -> Clause:
+        verb = self.pick(self.imperative_verbs)
         negative = verb.en == "cry" or self.may("negation", 0.3)
-        said = self.object_for(verb, YOU, negative)
-        recipient = self.recipient(said, I) if verb.gives else None
+        said = self.sample_object(verb, YOU, negative)
+        recipient = self.sample_recipient(said, I) if verb.is_ditransitive else None
         goal = means = None
-        if verb.rides:
-            goal, means = self.ride()
-        elif verb.motion or verb.stays:
-            goal = self.goal_for(verb)
+        if verb.needs_vehicle:
+            goal, means = self.sample_ride()
+        elif verb.takes_goal or verb.takes_location:
+            goal = self.sample_goal(verb)
         clause = Clause(verb, None, said, recipient, goal, negative=negative, means=means)
         fitting = self.manners.get(verb.manners, ())
         if fitting and not negative and not has_relative(said) and self.may("manner", 0.3):
@@ -250,51 +259,53 @@ class Author(Clauses):
             return clause if manner.en in ("together", "alone", "well") else replace(clause, manner=manner)
         return clause
 
-    def joined(self) -> Joined:
+    def sample_compound(self) -> CompoundSentence:
         """Two clauses of one tense, about the same kind of thing; after but, what is not so."""
-        first_verb = self.pick(self.human)
+        first_verb = self.pick(self.human_verbs)
         contrast = self.may("negation", 0.4)
         second_verb = first_verb
-        if not contrast and first_verb in self.simple:
-            others = tuple(verb for verb in self.simple if verb is not first_verb)
-            second_verb = self.pick(others or self.simple)
-        first = self.clause(first_verb, self.person(), bare=True)
-        other = self.person(first.subject)
+        if not contrast and first_verb in self.intransitive:
+            others = tuple(verb for verb in self.intransitive if verb is not first_verb)
+            second_verb = self.pick(others or self.intransitive)
+        first = self.sample_clause(first_verb, self.sample_person(), bare=True)
+        other = self.sample_person(first.subject)
         if type(other) is Pronoun and other.person == 3:  # who would seem to be the first one again
-            other = self.somebody(plain=False, besides=first.subject)
-        second = self.clause(second_verb, other, bare=True)
+            other = self.sample_noun_person(plain=False, other_than=first.subject)
+        second = self.sample_clause(second_verb, other, bare=True)
         if second_verb is first_verb:
-            second = replace(second, object=self.counterpart(first, second, first_verb))
+            second = replace(second, object=self.sample_counterpart(first, second, first_verb))
         tense = first.tense
         unheard = {verb.en_past == verb.en for verb in (first_verb, second_verb)}
         if True in unheard and tense == "past":
             tense = "present"
         if tense in ("future", "progressive") and (
-            second_verb.state or (second_verb.sudden and tense != "future")
+            second_verb.is_stative or (second_verb.is_sudden and tense != "future")
         ):
             tense = "present"
         first = replace(first, tense=tense, modal=None, negative=False)
         second = replace(second, tense=tense, modal=None, negative=contrast)
         if contrast:
-            second = replace(second, object=uncounted(second.object))
-        return Joined(first, "but" if contrast else "and", second)
+            second = replace(second, object=remove_count(second.object))
+        return CompoundSentence(first, "but" if contrast else "and", second)
 
-    def counterpart(self, first: Clause, second: Clause, verb: Verb) -> Entity | None:
+    def sample_counterpart(self, first: Clause, second: Clause, verb: Verb) -> Entity | None:
         """Something of the kind of the first object, but not the same: coffee and tea, Mina and Peter."""
         if first.object is None:
             return None
-        if type(first.object) is not Phrase or first.object.noun.kind in PEOPLE:
-            if "person" not in verb.objects:
+        if type(first.object) is not Phrase or first.object.noun.category in PEOPLE:
+            if "person" not in verb.object_categories:
                 return second.object
-            other = self.person(second.subject)
-            return self.somebody(plain=False) if other == first.object else other
-        pool = tuple(noun for noun in self.things_of[verb] if noun.kind == first.object.noun.kind)
+            other = self.sample_person(second.subject)
+            return self.sample_noun_person(plain=False) if other == first.object else other
+        pool = tuple(
+            noun for noun in self.things_by_verb[verb] if noun.category == first.object.noun.category
+        )
         if first.object.noun not in pool:
             return second.object
         others = tuple(noun for noun in pool if noun is not first.object.noun)
-        return self.thing(self.pick(others or pool), verb, second.subject, second.negative)
+        return self.sample_thing(self.pick(others or pool), verb, second.subject, second.negative)
 
-    def because(self) -> Because:
+    def sample_causal(self) -> CausalSentence:
         """Somebody does what follows from how he feels, or from the weather."""
         cause, results = self.pick(self.consequences)
         people: tuple[Entity, ...] = (I, HE, SHE, WE, THEY, self.pick(self.names))
@@ -307,55 +318,55 @@ class Author(Clauses):
         result = self.pick(results)
         if type(result.predicate) is Verb and result.predicate.en_past == result.predicate.en:
             tense = "present"
-        result = replace(result, subject=subject, tense=tense, object=for_each(result, subject))
-        if type(cause) is Adjective and cause.kinds != ("weather",):
-            return Because(result, Clause(cause, subject, tense=tense))
-        return Because(result, Weather(cause, tense=tense))
+        result = replace(result, subject=subject, tense=tense, object=pluralize_worn_object(result, subject))
+        if type(cause) is Adjective and cause.categories != ("weather",):
+            return CausalSentence(result, Clause(cause, subject, tense=tense))
+        return CausalSentence(result, WeatherClause(cause, tense=tense))
 
-    def reported(self) -> Reported:
-        speaker = self.person()
+    def sample_reported(self) -> ReportedSpeech:
+        speaker = self.sample_person()
         if type(speaker) is Phrase:
             speaker = replace(speaker, relative=None)
-        content = self.description() if self.may("adjective", 0.5) else self.statement()
-        content = replace(content, subject=self.told_of(content, speaker))
+        content = self.sample_description() if self.may("adjective", 0.5) else self.sample_statement()
+        content = replace(content, subject=self.choose_reported_subject(content, speaker))
         if content.object is speaker:
-            content = replace(content, object=self.somebody(besides=content.subject))
+            content = replace(content, object=self.sample_noun_person(other_than=content.subject))
         if content.fronted or (content.time and content.time.frequency):
             content = replace(content, time=None, fronted=False)
             if type(content.predicate) is Verb and content.predicate.en_past == content.predicate.en:
                 content = replace(content, tense="present" if content.tense == "past" else content.tense)
         verbs = self.reporting
-        if person_of(speaker) == 1:  # I say that I ...: one just says it
+        if get_person(speaker) == 1:  # I say that I ...: one just says it
             verbs = tuple(verb for verb in verbs if verb.en != "say")
-        return Reported(speaker, self.pick(verbs), content)
+        return ReportedSpeech(speaker, self.pick(verbs), content)
 
-    def told_of(self, content: Clause, speaker: Entity) -> Entity | None:
+    def choose_reported_subject(self, content: Clause, speaker: Entity) -> Entity | None:
         """The subject of what is said: somebody who is not taken for the speaker."""
         subject = content.subject
         assert subject is not None
         if type(subject) is Phrase and subject.count:
             subject = replace(subject, determiner="the", plural=True, count=0)
-        third = type(subject) is Pronoun and subject.person == person_of(speaker) == 3
-        if third or subject is speaker or same_word(subject, speaker):  # he says that he ...: who?
-            young = type(content.predicate) is Verb and "youth" in content.predicate.subjects
-            someone = self.somebody(besides=speaker)
+        third = type(subject) is Pronoun and subject.person == get_person(speaker) == 3
+        if third or subject is speaker or is_same_noun(subject, speaker):  # he says that he ...: who?
+            young = type(content.predicate) is Verb and "youth" in content.predicate.subject_categories
+            someone = self.sample_noun_person(other_than=speaker)
             noun = self.pick(self.nouns["youth"]) if young else someone.noun
             return Phrase(noun, plural=is_plural(subject))
         return subject
 
-    def existence(self) -> Existence:
-        noun, spots = self.pick(self.found_somewhere)
+    def sample_existence(self) -> ExistentialClause:
+        noun, spots = self.pick(self.inhabitants)
         place = self.pick(spots)
         tense: Tense = "past" if self.may("tense", 0.35) else "present"
-        negative, adjective = self.may("negation", 0.15), self.adjective_for(noun)
+        negative, adjective = self.may("negation", 0.15), self.sample_adjective(noun)
         asked = not negative and self.may("question", 0.2)
         if not negative and not asked and self.may("number", 0.55):
             what = Phrase(noun, "", count=2 + int(self.random() * 6), adjective=adjective)
         else:
             what = Phrase(noun, "a", adjective=adjective)
-        return Existence(what, place, tense, negative, asked)
+        return ExistentialClause(what, place, tense, negative, asked)
 
-    def weather(self) -> Weather:
+    def sample_weather(self) -> WeatherClause:
         kinds: tuple[Verb | Adjective, ...] = (RAINING, SNOWING, *WEATHER_ADJECTIVES)
         tenses: tuple[Tense, ...] = ("past", "present", "future") if "tense" in self.allowed else ("present",)
         kind, tense = self.pick(kinds), self.pick(tenses)
@@ -363,16 +374,16 @@ class Author(Clauses):
         time = None
         if fitting and tense != "present" and self.may("time", 0.9):
             time = self.pick(fitting)
-        return Weather(kind, time, tense, self.may("negation", 0.2))
+        return WeatherClause(kind, time, tense, self.may("negation", 0.2))
 
 
-def same_word(said: Entity, other: Entity) -> bool:
+def is_same_noun(said: Entity, other: Entity) -> bool:
     """The journalist, the sick journalists; but my guest is not the guest."""
     both = type(said) is Phrase and type(other) is Phrase and said.noun is other.noun
     return both and type(said) is Phrase and said.possessor is None
 
 
-def for_each(result: Clause, subject: Entity) -> Entity | None:
+def pluralize_worn_object(result: Clause, subject: Entity) -> Entity | None:
     """We wear coats, not all of us one."""
     verb, said = result.predicate, result.object
     if type(verb) is Verb and verb.en == "wear" and type(said) is Phrase and is_plural(subject):
@@ -380,9 +391,9 @@ def for_each(result: Clause, subject: Entity) -> Entity | None:
     return said
 
 
-def uncounted(said: Entity | None) -> Entity | None:
+def remove_count(said: Entity | None) -> Entity | None:
     """An object as a negative clause can have it."""
-    if type(said) is Both:
+    if type(said) is Coordination:
         return said.first
     if type(said) is Phrase and said.count:
         many = said.noun.plural == said.noun.en

@@ -8,24 +8,24 @@ from functools import lru_cache
 from manyheads.playground.lexicon import NUMBERS
 from manyheads.playground.meaning import (
     Adjective,
-    Because,
-    Both,
+    CausalSentence,
     Clause,
+    CompoundSentence,
+    Coordination,
     Entity,
-    Existence,
+    ExistentialClause,
     Gap,
-    Joined,
     Name,
     Noun,
     Phrase,
     Pronoun,
-    Reported,
+    ReportedSpeech,
     Sentence,
     Verb,
-    Weather,
+    WeatherClause,
+    get_person,
+    get_sex,
     is_plural,
-    person_of,
-    sex_of,
 )
 
 DOUBLING = ("run", "swim", "get", "hug")
@@ -35,7 +35,7 @@ WH = {"who": "who", "whom": "who", "what": "what", "where": "where", "when": "wh
 
 
 @lru_cache(maxsize=4096)
-def third_person(verb: str) -> str:
+def form_third_person(verb: str) -> str:
     first, space, rest = verb.partition(" ")
     if first == "have":
         return "has"
@@ -47,7 +47,7 @@ def third_person(verb: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def present_participle(verb: str) -> str:
+def form_present_participle(verb: str) -> str:
     first, space, rest = verb.partition(" ")
     if first.endswith("e") and not first.endswith("ee"):
         first = first[:-1]
@@ -56,11 +56,11 @@ def present_participle(verb: str) -> str:
     return first + "ing" + space + rest
 
 
-def past(verb: Verb) -> str:
+def form_past(verb: Verb) -> str:
     return verb.en_past + verb.en[len(verb.en.partition(" ")[0]) :]
 
 
-def indefinite(words: str) -> str:
+def add_indefinite_article(words: str) -> str:
     vowel = words[0] in "aeiou" and not words.startswith(SOUNDED_AS_CONSONANT)
     return ("an " if vowel or words.startswith(SOUNDED_AS_VOWEL) else "a ") + words
 
@@ -68,34 +68,34 @@ def indefinite(words: str) -> str:
 # --- Phrases
 
 
-def entity(said: Entity, case: str = "subject") -> str:
+def realize_entity(said: Entity, case: str = "subject") -> str:
     if type(said) is Phrase:
-        return phrase(said)
+        return realize_phrase(said)
     if type(said) is Pronoun:
         return said.en if case == "subject" else said.en_object
-    if type(said) is Both:
-        return f"{entity(said.first, case)} and {entity(said.second, case)}"
+    if type(said) is Coordination:
+        return f"{realize_entity(said.first, case)} and {realize_entity(said.second, case)}"
     assert type(said) is Name
     return said.en
 
 
-def phrase(said: Phrase) -> str:
-    text = counted(said)
+def realize_phrase(said: Phrase) -> str:
+    text = realize_counted_noun(said)
     if said.possessor:
-        text = f"{possessive(said.possessor)} {text}"
+        text = f"{realize_possessive(said.possessor)} {text}"
     elif said.determiner == "the":
         text = "the " + text
     elif said.determiner == "this":
         text = ("these " if is_plural(said) else "this ") + text
     elif said.determiner == "a" and not said.count:
-        text = indefinite(text)
+        text = add_indefinite_article(text)
     if said.relative:
-        pronoun = "who" if said.noun.kind in ("person", "kin") else "that"
-        text = f"{text} {pronoun} {clause(said.relative, said)}"
+        pronoun = "who" if said.noun.category in ("person", "kin") else "that"
+        text = f"{text} {pronoun} {realize_clause(said.relative, said)}"
     return text
 
 
-def counted(said: Phrase) -> str:
+def realize_counted_noun(said: Phrase) -> str:
     noun = said.noun
     word = noun.plural if noun.plural and is_plural(said) else noun.en
     if said.adjective:
@@ -107,62 +107,64 @@ def counted(said: Phrase) -> str:
     return f"{NUMBERS[said.count]} {word}"
 
 
-def possessive(owner: Entity) -> str:
+def realize_possessive(owner: Entity) -> str:
     if type(owner) is Pronoun:
         return owner.en_possessive
-    text = entity(owner)
+    text = realize_entity(owner)
     return text + ("'" if is_plural(owner) and text.endswith("s") else "'s")
 
 
 # --- Verbs: an auxiliary, which questions move, and the rest
 
 
-def be_form(subject: Entity, past: bool) -> str:
-    many = is_plural(subject) or person_of(subject) == 2
+def inflect_be(subject: Entity, past: bool) -> str:
+    many = is_plural(subject) or get_person(subject) == 2
     if past:
         return "were" if many else "was"
-    return "are" if many else "am" if person_of(subject) == 1 else "is"
+    return "are" if many else "am" if get_person(subject) == 1 else "is"
 
 
 def is_third_singular(subject: Entity) -> bool:
-    return person_of(subject) == 3 and not is_plural(subject)
+    return get_person(subject) == 3 and not is_plural(subject)
 
 
-def do(said: Clause, subject: Entity) -> str:
+def inflect_do(said: Clause, subject: Entity) -> str:
     return "did" if said.tense == "past" else "does" if is_third_singular(subject) else "do"
 
 
-def verb_parts(said: Clause, subject: Entity) -> tuple[str, str]:
+def inflect_verb(said: Clause, subject: Entity) -> tuple[str, str]:
     """The auxiliary, or nothing where English needs none; and the verb that follows it."""
     verb, modal = said.predicate, said.modal
     if type(verb) is not Verb:
-        return ("will", "be") if said.tense == "future" else (be_form(subject, past=said.tense == "past"), "")
-    needs_do = said.negative or (said.asked and said.asked != "who")
+        return (
+            ("will", "be") if said.tense == "future" else (inflect_be(subject, past=said.tense == "past"), "")
+        )
+    needs_do = said.negative or (said.question and said.question != "who")
     if modal == "can":
         return ("could" if said.tense == "past" else "can"), verb.en
     if modal:
         start = "want" if modal == "want" else "have"
         if needs_do:
-            return do(said, subject), f"{start} to {verb.en}"
+            return inflect_do(said, subject), f"{start} to {verb.en}"
         forms = {"want": ("want", "wants", "wanted"), "have": ("have", "has", "had")}[start]
         finite = forms[2] if said.tense == "past" else forms[is_third_singular(subject)]
         return "", f"{finite} to {verb.en}"
     if said.tense == "future":
         return "will", verb.en
     if said.tense == "progressive":
-        return be_form(subject, past=False), present_participle(verb.en)
+        return inflect_be(subject, past=False), form_present_participle(verb.en)
     if needs_do:
-        return do(said, subject), verb.en
+        return inflect_do(said, subject), verb.en
     if said.tense == "past":
-        return "", past(verb)
-    return "", third_person(verb.en) if is_third_singular(subject) else verb.en
+        return "", form_past(verb)
+    return "", form_third_person(verb.en) if is_third_singular(subject) else verb.en
 
 
-def negated(auxiliary: str) -> str:
+def negate(auxiliary: str) -> str:
     return "cannot" if auxiliary == "can" else f"{auxiliary} not"
 
 
-def complements(said: Clause) -> list[str]:
+def realize_complements(said: Clause) -> list[str]:
     """What follows the verb."""
     words: list[str] = []
     predicate = said.predicate
@@ -170,19 +172,19 @@ def complements(said: Clause) -> list[str]:
         words.append(f"{said.degree.en} {predicate.en}" if said.degree else predicate.en)
     elif type(predicate) is Noun:
         assert said.subject is not None
-        words.append(predicate.plural if is_plural(said.subject) else indefinite(predicate.en))
+        words.append(predicate.plural if is_plural(said.subject) else add_indefinite_article(predicate.en))
     if said.recipient:
-        words.append(entity(said.recipient, "object"))
-    if said.object and type(said.object) is not Gap and said.asked not in ("what", "whom"):
-        words.append(entity(said.object, "object"))
+        words.append(realize_entity(said.recipient, "object"))
+    if said.object and type(said.object) is not Gap and said.question not in ("what", "whom"):
+        words.append(realize_entity(said.object, "object"))
     if said.goal:
-        words.append(said.goal.at if type(predicate) is Verb and predicate.stays else said.goal.to)
+        words.append(said.goal.at if type(predicate) is Verb and predicate.takes_location else said.goal.to)
     if said.manner:
         words.append(said.manner.en)
     if said.means:
-        words.append(("by " if said.means.kind == "transport" else "with a ") + said.means.en)
+        words.append(("by " if said.means.category == "transport" else "with a ") + said.means.en)
     if said.companion:
-        words.append("with " + entity(said.companion, "object"))
+        words.append("with " + realize_entity(said.companion, "object"))
     if said.place:
         words.append(said.place.at)
     if said.time and not said.fronted and not said.time.frequency:
@@ -190,89 +192,95 @@ def complements(said: Clause) -> list[str]:
     return words
 
 
-def clause(said: Clause, head: Entity | None = None) -> str:
+def realize_clause(said: Clause, head: Entity | None = None) -> str:
     """A statement, or the relative clause of a head, with which the verb agrees if there is no subject."""
     missing = said.subject is None or type(said.subject) is Gap
     subject = head if missing else said.subject
     assert subject is not None
-    auxiliary, verb = verb_parts(said, subject)
-    words = [] if missing else [entity(subject)]
-    if said.asked == "who":
+    auxiliary, verb = inflect_verb(said, subject)
+    words = [] if missing else [realize_entity(subject)]
+    if said.question == "who":
         words = ["who"]
     if auxiliary:
-        words.append(negated(auxiliary) if said.negative else auxiliary)
+        words.append(negate(auxiliary) if said.negative else auxiliary)
     if said.time and said.time.frequency:
         words.append(said.time.en)
     if verb:
         words.append(verb)
-    words += complements(said)
+    words += realize_complements(said)
     if said.time and said.fronted:
         words.insert(0, said.time.en)
     return " ".join(words)
 
 
-def question(said: Clause) -> str:
-    if said.asked == "who":
-        return clause(said)
+def realize_question(said: Clause) -> str:
+    if said.question == "who":
+        return realize_clause(said)
     assert said.subject is not None
-    auxiliary, verb = verb_parts(said, said.subject)
-    words = [] if said.asked in (None, "yes") else [WH[said.asked]]
-    words += [auxiliary, entity(said.subject)]
+    auxiliary, verb = inflect_verb(said, said.subject)
+    words = [] if said.question in (None, "yes") else [WH[said.question]]
+    words += [auxiliary, realize_entity(said.subject)]
     if said.negative:
         words.append("not")
     if verb:
         words.append(verb)
-    return " ".join(words + complements(said))
+    return " ".join(words + realize_complements(said))
 
 
 # --- Sentences
 
 
-def finished(text: str, mark: str) -> str:
+def finish_sentence(text: str, mark: str) -> str:
     return text[0].upper() + text[1:] + mark
 
 
-def english(sentence: Sentence) -> str:
+def realize_english(sentence: Sentence) -> str:
     if type(sentence) is Clause:
-        return main(sentence)
-    if type(sentence) is Joined:
-        return finished(f"{clause(sentence.first)}, {sentence.conjunction} {clause(sentence.second)}", ".")
-    if type(sentence) is Because:
-        return finished(f"{clause(sentence.result)} because {reason(sentence)}", ".")
-    if type(sentence) is Reported:
-        verb = third_person(sentence.verb.en) if is_third_singular(sentence.speaker) else sentence.verb.en
-        return finished(f"{entity(sentence.speaker)} {verb} that {clause(sentence.content)}", ".")
-    if type(sentence) is Weather:
-        return finished(weather(sentence), ".")
-    assert type(sentence) is Existence
-    return existence(sentence)
+        return realize_main_clause(sentence)
+    if type(sentence) is CompoundSentence:
+        return finish_sentence(
+            f"{realize_clause(sentence.first)}, {sentence.conjunction} {realize_clause(sentence.second)}", "."
+        )
+    if type(sentence) is CausalSentence:
+        return finish_sentence(f"{realize_clause(sentence.result)} because {realize_reason(sentence)}", ".")
+    if type(sentence) is ReportedSpeech:
+        verb = (
+            form_third_person(sentence.verb.en) if is_third_singular(sentence.speaker) else sentence.verb.en
+        )
+        return finish_sentence(
+            f"{realize_entity(sentence.speaker)} {verb} that {realize_clause(sentence.content)}", "."
+        )
+    if type(sentence) is WeatherClause:
+        return finish_sentence(realize_weather(sentence), ".")
+    assert type(sentence) is ExistentialClause
+    return realize_existence(sentence)
 
 
-def main(said: Clause) -> str:
-    if said.asked:
-        return finished(question(said), "?")
+def realize_main_clause(said: Clause) -> str:
+    if said.question:
+        return finish_sentence(realize_question(said), "?")
     if said.subject:
-        return finished(clause(said), ".")
+        return finish_sentence(realize_clause(said), ".")
     assert type(said.predicate) is Verb
     words = ["do not"] if said.negative else []
-    return finished(" ".join([*words, said.predicate.en, *complements(said)]), ".")
+    return finish_sentence(" ".join([*words, said.predicate.en, *realize_complements(said)]), ".")
 
 
-def reason(sentence: Because) -> str:
+def realize_reason(sentence: CausalSentence) -> str:
     told = sentence.reason
-    if type(told) is Weather:
-        return weather(told)
+    if type(told) is WeatherClause:
+        return realize_weather(told)
     assert type(told) is Clause
     assert told.subject is not None
-    text = clause(told)
+    text = realize_clause(told)
     if told.subject is sentence.result.subject and type(told.subject) is not Pronoun:
-        named = entity(told.subject)
-        text = {"m": "he", "f": "she"}[sex_of(told.subject)] + text.removeprefix(named)
+        named = realize_entity(told.subject)
+        text = {"m": "he", "f": "she"}[get_sex(told.subject)] + text.removeprefix(named)
     return text
 
 
-def weather(said: Weather) -> str:
-    kind, time = said.kind, f" {said.time.en}" if said.time else ""
+def realize_weather(said: WeatherClause) -> str:
+    kind, time = said.predicate, f" {said.time.en}" if said.time else ""
     no = " not" if said.negative else ""
     if type(kind) is Adjective:
         finite = {"past": "was", "future": "will"}.get(said.tense, "is")
@@ -282,12 +290,12 @@ def weather(said: Weather) -> str:
         return f"it will{no} {kind.en}{time}"
     if said.tense == "past":
         return f"it did not {kind.en}{time}" if no else f"it {kind.en_past}{time}"
-    return f"it is{no} {present_participle(kind.en)}{time}"
+    return f"it is{no} {form_present_participle(kind.en)}{time}"
 
 
-def existence(said: Existence) -> str:
-    finite = be_form(said.what, past=said.tense == "past")
-    if said.asked:
-        return finished(f"{finite} there {phrase(said.what)} {said.place.at}", "?")
-    what = f"no {counted(said.what)}" if said.negative else phrase(said.what)
-    return finished(f"there {finite} {what} {said.place.at}", ".")
+def realize_existence(said: ExistentialClause) -> str:
+    finite = inflect_be(said.phrase, past=said.tense == "past")
+    if said.is_question:
+        return finish_sentence(f"{finite} there {realize_phrase(said.phrase)} {said.place.at}", "?")
+    what = f"no {realize_counted_noun(said.phrase)}" if said.negative else realize_phrase(said.phrase)
+    return finish_sentence(f"there {finite} {what} {said.place.at}", ".")

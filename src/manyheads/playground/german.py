@@ -12,28 +12,28 @@ The relative clause of an object stands behind the last verb.
 
 from functools import lru_cache
 
-from manyheads.playground.lexicon import GERMAN_NUMBERS, german_stem, needs_e
+from manyheads.playground.lexicon import GERMAN_NUMBERS, get_german_stem, needs_e
 from manyheads.playground.meaning import (
     Adjective,
-    Because,
-    Both,
+    CausalSentence,
     Clause,
+    CompoundSentence,
+    Coordination,
     Entity,
-    Existence,
+    ExistentialClause,
     Gap,
-    Joined,
     Name,
     Noun,
     Phrase,
     Place,
     Pronoun,
-    Reported,
+    ReportedSpeech,
     Sentence,
     Verb,
-    Weather,
+    WeatherClause,
+    get_person,
+    get_sex,
     is_plural,
-    person_of,
-    sex_of,
 )
 
 NOMINATIVE, ACCUSATIVE, DATIVE, GENITIVE = range(4)
@@ -83,7 +83,7 @@ PRETERITE = {
 MODALS = {"can": "können", "want": "wollen", "must": "müssen"}
 
 
-def form(table: dict[str, str], gender: str, case: int) -> str:
+def look_up_form(table: dict[str, str], gender: str, case: int) -> str:
     return table[gender].split()[case].strip("-")
 
 
@@ -91,30 +91,30 @@ def form(table: dict[str, str], gender: str, case: int) -> str:
 
 
 @lru_cache(maxsize=4096)
-def present(infinitive: str, third: str, person: int, plural: bool) -> str:
+def inflect_present(infinitive: str, third: str, person: int, plural: bool) -> str:
     if infinitive in IRREGULAR:
         return IRREGULAR[infinitive].split()[3 if plural else person - 1]
     if plural:
         return infinitive
     if person == 1:
-        return first_person(infinitive)
+        return inflect_first_person(infinitive)
     if person == 3:
         return third
-    return second_person(third)
+    return inflect_second_person(third)
 
 
-def first_person(infinitive: str) -> str:
-    return infinitive[:-3] + "le" if infinitive.endswith("eln") else german_stem(infinitive) + "e"
+def inflect_first_person(infinitive: str) -> str:
+    return infinitive[:-3] + "le" if infinitive.endswith("eln") else get_german_stem(infinitive) + "e"
 
 
-def second_person(third: str) -> str:
+def inflect_second_person(third: str) -> str:
     if third == "lädt":
         return "lädst"
     return third if third[-2] in "sßzx" else third[:-1] + "st"
 
 
 @lru_cache(maxsize=1024)
-def preterite(infinitive: str, person: int, plural: bool) -> str:
+def inflect_preterite(infinitive: str, person: int, plural: bool) -> str:
     stem = PRETERITE[infinitive]
     if plural:
         return stem + ("en" if stem == "war" else "n")
@@ -122,55 +122,55 @@ def preterite(infinitive: str, person: int, plural: bool) -> str:
 
 
 @lru_cache(maxsize=1024)
-def imperative(verb: Verb) -> str:
+def inflect_imperative(verb: Verb) -> str:
     """lies, gib, nimm; schlaf, trag, komm; of weak verbs with -e: kaufe, öffne, sammle."""
-    stem = german_stem(verb.de)
+    stem = get_german_stem(verb.de)
     changed = verb.de_third[:-1]
     if verb.de.endswith("eln"):
-        return first_person(verb.de)
+        return inflect_first_person(verb.de)
     if not verb.de_third.startswith(stem) and "ä" not in verb.de_third:
         return changed
     return stem + "e" if needs_e(stem) or verb.de_participle.endswith("t") else stem
 
 
-def finite(verb: str, third: str, subject: Entity | None, past: bool = False) -> str:
-    person, plural = (3, False) if subject is None else (person_of(subject), is_plural(subject))
-    return preterite(verb, person, plural) if past else present(verb, third, person, plural)
+def inflect_finite(verb: str, third: str, subject: Entity | None, past: bool = False) -> str:
+    person, plural = (3, False) if subject is None else (get_person(subject), is_plural(subject))
+    return inflect_preterite(verb, person, plural) if past else inflect_present(verb, third, person, plural)
 
 
-def verb_parts(clause: Clause, subject: Entity | None) -> tuple[str, str, bool]:
+def inflect_verb(clause: Clause, subject: Entity | None) -> tuple[str, str, bool]:
     """The finite verb; what stands at the end; whether the two are one word when they meet there."""
     past, verb = clause.tense == "past", clause.predicate
     if type(verb) is not Verb:
         if clause.tense == "future":
-            return finite("werden", "", subject), "sein", False
-        return finite("sein", "", subject, past), "", False
+            return inflect_finite("werden", "", subject), "sein", False
+        return inflect_finite("sein", "", subject, past), "", False
     if clause.modal:
-        return finite(MODALS[clause.modal], "", subject, past), verb.de_prefix + verb.de, False
+        return inflect_finite(MODALS[clause.modal], "", subject, past), verb.de_prefix + verb.de, False
     if clause.tense == "future":
-        return finite("werden", "", subject), verb.de_prefix + verb.de, False
+        return inflect_finite("werden", "", subject), verb.de_prefix + verb.de, False
     if past and verb.de in PRETERITE:
-        return finite(verb.de, "", subject, past), "", False
+        return inflect_finite(verb.de, "", subject, past), "", False
     if past:
-        return finite("sein" if verb.de_is else "haben", "", subject), verb.de_participle, False
-    return finite(verb.de, verb.de_third, subject), verb.de_prefix, True
+        return inflect_finite("sein" if verb.de_is else "haben", "", subject), verb.de_participle, False
+    return inflect_finite(verb.de, verb.de_third, subject), verb.de_prefix, True
 
 
 # --- Phrases
 
 
 @lru_cache(maxsize=8192)
-def noun_form(noun: Noun, plural: bool, case: int) -> str:
+def decline_noun(noun: Noun, plural: bool, case: int) -> str:
     if plural:
         return noun.de_plural + ("n" if case == DATIVE and noun.de_plural[-1] not in "ns" else "")
     if noun.weak and case != NOMINATIVE:
         return noun.de_plural
     if case == GENITIVE and noun.gender != "f":
-        return noun.de + genitive_ending(noun.de)
+        return noun.de + find_genitive_ending(noun.de)
     return noun.de
 
 
-def genitive_ending(noun: str) -> str:
+def find_genitive_ending(noun: str) -> str:
     vowels = "aeiouäöüy"
     syllables = sum(
         letter in vowels and (at == 0 or noun.lower()[at - 1] not in vowels)
@@ -179,90 +179,90 @@ def genitive_ending(noun: str) -> str:
     return "es" if syllables == 1 or noun.endswith(("s", "ß", "z", "zt", "st", "nn", "lt", "nd")) else "s"
 
 
-def entity(said: Entity, case: int, negative: bool = False, whole: bool = True) -> str:
+def realize_entity(said: Entity, case: int, negative: bool = False, whole: bool = True) -> str:
     """`whole` is with the relative clause."""
     if type(said) is Phrase:
-        return phrase(said, case, negative, whole)
+        return realize_phrase(said, case, negative, whole)
     if type(said) is Pronoun:
         return said.de[case]
-    if type(said) is Both:
-        return f"{entity(said.first, case)} und {entity(said.second, case)}"
+    if type(said) is Coordination:
+        return f"{realize_entity(said.first, case)} und {realize_entity(said.second, case)}"
     assert type(said) is Name
     return said.de + "s" if case == GENITIVE else said.de
 
 
-def phrase(said: Phrase, case: int, negative: bool = False, whole: bool = True) -> str:
+def realize_phrase(said: Phrase, case: int, negative: bool = False, whole: bool = True) -> str:
     noun, plural = said.noun, is_plural(said)
     if said.count and noun.measure:
-        return measured(said, case)
+        return realize_measure(said, case)
     gender = "p" if plural else noun.gender
-    article, endings = determiner(said, gender, case, negative)
-    text = noun_form(noun, plural, case)
+    article, endings = choose_determiner(said, gender, case, negative)
+    text = decline_noun(noun, plural, case)
     if said.adjective:
-        text = f"{said.adjective.de_stem}{form(endings, gender, case)} {text}"
+        text = f"{said.adjective.de_stem}{look_up_form(endings, gender, case)} {text}"
     if article:
         text = f"{article} {text}"
     if type(said.possessor) is Phrase:
-        text = f"{text} {phrase(said.possessor, GENITIVE)}"
+        text = f"{text} {realize_phrase(said.possessor, GENITIVE)}"
     if said.relative and whole:
-        text += relative(said.relative, said)
+        text += realize_relative(said.relative, said)
     return text
 
 
 @lru_cache(maxsize=8192)
-def ein(stem: str, gender: str, case: int) -> str:
-    return stem + form(EIN, gender, case)
+def decline_ein_word(stem: str, gender: str, case: int) -> str:
+    return stem + look_up_form(EIN, gender, case)
 
 
-def determiner(said: Phrase, gender: str, case: int, negative: bool) -> tuple[str, dict[str, str]]:
+def choose_determiner(said: Phrase, gender: str, case: int, negative: bool) -> tuple[str, dict[str, str]]:
     """The word before, and the endings that it leaves to the adjective."""
     owner = said.possessor
     if type(owner) is Pronoun:
-        return ein(owner.de_possessive, gender, case), MIXED
+        return decline_ein_word(owner.de_possessive, gender, case), MIXED
     if type(owner) is Name:
-        return entity(owner, GENITIVE), STRONG
+        return realize_entity(owner, GENITIVE), STRONG
     if negative:
-        return ein("kein", gender, case), MIXED
+        return decline_ein_word("kein", gender, case), MIXED
     if said.count > 1:
         return GERMAN_NUMBERS[said.count], STRONG
     if said.noun.de_bare:
         return "", STRONG
     if said.determiner == "this":
-        return "dies" + form(DIESER, gender, case), WEAK
+        return "dies" + look_up_form(DIESER, gender, case), WEAK
     if said.determiner == "the" or owner:
-        return form(DEFINITE, gender, case), WEAK
+        return look_up_form(DEFINITE, gender, case), WEAK
     if (said.determiner == "a" or said.count) and gender != "p":
-        return ein("ein", gender, case), MIXED
+        return decline_ein_word("ein", gender, case), MIXED
     return "", STRONG
 
 
-def measured(said: Phrase, case: int) -> str:
+def realize_measure(said: Phrase, case: int) -> str:
     """Eine Tasse Kaffee, drei Gläser Wasser, zwei Paar Schuhe."""
     assert said.noun.measure is not None
     one, many = said.noun.measure[2:]
     what = said.noun.de_plural if said.plural else said.noun.de
     if said.count == 1:
-        return f"{ein('ein', MEASURE_GENDERS[one], case)} {one} {what}"
+        return f"{decline_ein_word('ein', MEASURE_GENDERS[one], case)} {one} {what}"
     ending = "n" if case == DATIVE and many == "Gläser" else ""
     return f"{GERMAN_NUMBERS[said.count]} {many}{ending} {what}"
 
 
 @lru_cache(maxsize=1024)
-def where(place: Place, whither: bool) -> str:
+def realize_place(place: Place, whither: bool) -> str:
     preposition = place.de_to if whither else place.de_at
     if place.proper:
         return f"{preposition} {place.noun.de}"
     accusative = whither and preposition in ("in", "an", "auf")
     case = ACCUSATIVE if accusative else DATIVE
-    start = f"{preposition} {form(DEFINITE, place.noun.gender, case)}"
-    return f"{CONTRACTIONS.get(start, start)} {noun_form(place.noun, False, case)}"
+    start = f"{preposition} {look_up_form(DEFINITE, place.noun.gender, case)}"
+    return f"{CONTRACTIONS.get(start, start)} {decline_noun(place.noun, False, case)}"
 
 
 # --- The middle of a clause
 
 
 def is_definite(said: Entity) -> bool:
-    if type(said) is Both:
+    if type(said) is Coordination:
         return is_definite(said.first)
     if type(said) is not Phrase:
         return True
@@ -276,20 +276,20 @@ def takes_kein(clause: Clause) -> bool:
         and type(said) is Phrase
         and not said.count
         and not is_definite(said)
-        and said.noun.kind not in PART_OF_THE_VERB
+        and said.noun.category not in PART_OF_THE_VERB
     )
 
 
-def objects(clause: Clause, verb: Verb) -> tuple[list[str], list[str], list[str], list[str]]:
+def realize_objects(clause: Clause, verb: Verb) -> tuple[list[str], list[str], list[str], list[str]]:
     """Pronouns and recipients, a definite object, an indefinite one, one with a preposition."""
-    pronouns: list[str] = [entity(clause.recipient, DATIVE)] if clause.recipient else []
+    pronouns: list[str] = [realize_entity(clause.recipient, DATIVE)] if clause.recipient else []
     definite: list[str] = []
     indefinite: list[str] = []
     said = clause.object
-    if said is None or type(said) is Gap or clause.asked in ("what", "whom"):
+    if said is None or type(said) is Gap or clause.question in ("what", "whom"):
         return pronouns, definite, indefinite, []
     preposition, _, case = verb.de_object.rpartition(" ")
-    text = entity(said, CASES[case], takes_kein(clause), whole=False)
+    text = realize_entity(said, CASES[case], takes_kein(clause), whole=False)
     if preposition:
         return pronouns, definite, indefinite, [f"{preposition} {text}"]
     if type(said) is Pronoun:
@@ -299,33 +299,33 @@ def objects(clause: Clause, verb: Verb) -> tuple[list[str], list[str], list[str]
     return pronouns, definite, indefinite, []
 
 
-def middle(clause: Clause) -> list[str]:
+def realize_middle_field(clause: Clause) -> list[str]:
     verb = clause.predicate
     if type(verb) is not Verb:
-        return predicative(clause)
-    pronouns, definite, indefinite, prepositional = objects(clause, verb)
+        return realize_predicative(clause)
+    pronouns, definite, indefinite, prepositional = realize_objects(clause, verb)
     no = ["nicht"] if clause.negative and not takes_kein(clause) else []
     time = [] if clause.time is None or clause.fronted else [clause.time.de]
     if clause.tense == "progressive" and clause.time is None:
         time = ["gerade"]
     adjuncts = []
     if clause.companion:
-        adjuncts.append("mit " + entity(clause.companion, DATIVE))
+        adjuncts.append("mit " + realize_entity(clause.companion, DATIVE))
     if clause.means:
-        article = form(DEFINITE, clause.means.gender, DATIVE)
-        if clause.means.kind != "transport":
-            article = ein("ein", clause.means.gender, DATIVE)
+        article = look_up_form(DEFINITE, clause.means.gender, DATIVE)
+        if clause.means.category != "transport":
+            article = decline_ein_word("ein", clause.means.gender, DATIVE)
         adjuncts.append(f"mit {article} {clause.means.de}")
     if clause.place:
-        adjuncts.append(where(clause.place, False))
+        adjuncts.append(realize_place(clause.place, False))
     if clause.manner:
         adjuncts.append(clause.manner.de)
-    goal = [where(clause.goal, whither=not verb.stays)] if clause.goal else []
+    goal = [realize_place(clause.goal, whither=not verb.takes_location)] if clause.goal else []
     early = [*definite, *time] if no else [*time, *definite]
     return [*pronouns, *early, *no, *adjuncts, *indefinite, *goal, *prepositional]
 
 
-def predicative(clause: Clause) -> list[str]:
+def realize_predicative(clause: Clause) -> list[str]:
     said = clause.predicate
     words = [] if clause.time is None or clause.fronted else [clause.time.de]
     if type(said) is Adjective:
@@ -333,36 +333,36 @@ def predicative(clause: Clause) -> list[str]:
         return [*words, *before, said.de]
     assert type(said) is Noun
     assert clause.subject is not None
-    plural, woman = is_plural(clause.subject), sex_of(clause.subject) == "f" and said.feminine
+    plural, woman = is_plural(clause.subject), get_sex(clause.subject) == "f" and said.feminine
     if clause.negative:
-        words.append(ein("kein", "p" if plural else "f" if woman else said.gender, NOMINATIVE))
+        words.append(decline_ein_word("kein", "p" if plural else "f" if woman else said.gender, NOMINATIVE))
     return [*words, said.de_plural if plural else said.feminine if woman else said.de]
 
 
 # --- Clauses
 
 
-def verb_second(clause: Clause) -> str:
+def realize_verb_second(clause: Clause) -> str:
     """A statement, or a question with or without a question word."""
-    verb, last, _ = verb_parts(clause, clause.subject)
-    first = opening(clause)
+    verb, last, _ = inflect_verb(clause, clause.subject)
+    first = realize_opening(clause)
     words = [first, verb] if first else [verb]
-    if clause.subject and clause.asked != "who":
-        subject = entity(clause.subject, NOMINATIVE)
-        if not first and not clause.asked:
-            words = [subject, verb, *middle(clause)]
+    if clause.subject and clause.question != "who":
+        subject = realize_entity(clause.subject, NOMINATIVE)
+        if not first and not clause.question:
+            words = [subject, verb, *realize_middle_field(clause)]
         else:
-            words += behind_pronouns(subject, clause)
+            words += insert_subject(subject, clause)
     else:
-        words += middle(clause)
+        words += realize_middle_field(clause)
     if last:
         words.append(last)
-    return " ".join(words) + trailing(clause)
+    return " ".join(words) + realize_trailing_relative(clause)
 
 
-def behind_pronouns(subject: str, clause: Clause) -> list[str]:
+def insert_subject(subject: str, clause: Clause) -> list[str]:
     """Gestern hat ihn der Lehrer gesehen; but: Gestern hat er ihn gesehen."""
-    words, leading = middle(clause), 0
+    words, leading = realize_middle_field(clause), 0
     if type(clause.subject) is not Pronoun:
         said = [each for each in (clause.recipient, clause.object) if type(each) is Pronoun]
         while leading < len(said) and words[leading] in UNMISTAKABLE:
@@ -370,15 +370,15 @@ def behind_pronouns(subject: str, clause: Clause) -> list[str]:
     return [*words[:leading], subject, *words[leading:]]
 
 
-def opening(clause: Clause) -> str:
+def realize_opening(clause: Clause) -> str:
     """What stands before the verb, if not the subject."""
     if clause.time and clause.fronted:
         return clause.time.de
-    asked, verb = clause.asked, clause.predicate
+    asked, verb = clause.question, clause.predicate
     if asked in (None, "yes"):
         return ""
     if asked == "where":
-        return "wohin" if type(verb) is Verb and verb.motion else "wo"
+        return "wohin" if type(verb) is Verb and verb.takes_goal else "wo"
     if asked == "whom":
         assert type(verb) is Verb
         preposition, _, case = verb.de_object.rpartition(" ")
@@ -386,90 +386,92 @@ def opening(clause: Clause) -> str:
     return {"who": "wer", "what": "was", "when": "wann", "why": "warum"}[asked or ""]
 
 
-def verb_last(clause: Clause, subject: Entity | None, head: str) -> str:
-    verb, last, joined = verb_parts(clause, subject)
+def realize_verb_last(clause: Clause, subject: Entity | None, head: str) -> str:
+    verb, last, joined = inflect_verb(clause, subject)
     words = [head] if head else []
     if clause.subject and type(clause.subject) is not Gap:
-        words.append(entity(clause.subject, NOMINATIVE))
+        words.append(realize_entity(clause.subject, NOMINATIVE))
     if clause.time and clause.fronted:
         words.append(clause.time.de)
-    words += middle(clause)
+    words += realize_middle_field(clause)
     words += [last + verb] if joined else [last, verb] if last else [verb]
-    return " ".join(words) + trailing(clause)
+    return " ".join(words) + realize_trailing_relative(clause)
 
 
-def relative(clause: Clause, head: Phrase) -> str:
+def realize_relative(clause: Clause, head: Phrase) -> str:
     """With the commas that enclose it."""
     gender = "p" if is_plural(head) else head.noun.gender
     if type(clause.subject) is Gap:
-        return f", {verb_last(clause, head, form(RELATIVE, gender, NOMINATIVE))},"
+        return f", {realize_verb_last(clause, head, look_up_form(RELATIVE, gender, NOMINATIVE))},"
     assert type(clause.predicate) is Verb
     preposition, _, case = clause.predicate.de_object.rpartition(" ")
-    pronoun = f"{preposition} {form(RELATIVE, gender, CASES[case])}".strip()
-    return f", {verb_last(clause, clause.subject, pronoun)},"
+    pronoun = f"{preposition} {look_up_form(RELATIVE, gender, CASES[case])}".strip()
+    return f", {realize_verb_last(clause, clause.subject, pronoun)},"
 
 
-def trailing(clause: Clause) -> str:
+def realize_trailing_relative(clause: Clause) -> str:
     """The relative clause of an object stands behind the verb: Er hat das Buch gelesen, das ich mag."""
     said = clause.object
-    return relative(said.relative, said) if type(said) is Phrase and said.relative else ""
+    return realize_relative(said.relative, said) if type(said) is Phrase and said.relative else ""
 
 
 # --- Sentences
 
 
-def finished(text: str, mark: str) -> str:
+def finish_sentence(text: str, mark: str) -> str:
     """A relative clause brings a comma on either side, which a full stop or another comma swallows."""
     text = (text + mark).replace(",,", ",").replace("," + mark, mark)
     return text[0].upper() + text[1:]
 
 
-def german(sentence: Sentence) -> str:
+def realize_german(sentence: Sentence) -> str:
     if type(sentence) is Clause:
-        return main(sentence)
-    if type(sentence) is Joined:
+        return realize_main_clause(sentence)
+    if type(sentence) is CompoundSentence:
         link = " und " if sentence.conjunction == "and" else ", aber "
-        return finished(verb_second(sentence.first) + link + verb_second(sentence.second), ".")
-    if type(sentence) is Because:
-        return finished(f"{verb_second(sentence.result)}, {reason(sentence)}", ".")
-    if type(sentence) is Reported:
-        verb = finite(sentence.verb.de, sentence.verb.de_third, sentence.speaker)
-        told = verb_last(sentence.content, sentence.content.subject, "dass")
-        return finished(f"{entity(sentence.speaker, NOMINATIVE)} {verb}, {told}", ".")
-    if type(sentence) is Weather:
-        return weather(sentence)
-    assert type(sentence) is Existence
-    return existence(sentence)
+        return finish_sentence(
+            realize_verb_second(sentence.first) + link + realize_verb_second(sentence.second), "."
+        )
+    if type(sentence) is CausalSentence:
+        return finish_sentence(f"{realize_verb_second(sentence.result)}, {realize_reason(sentence)}", ".")
+    if type(sentence) is ReportedSpeech:
+        verb = inflect_finite(sentence.verb.de, sentence.verb.de_third, sentence.speaker)
+        told = realize_verb_last(sentence.content, sentence.content.subject, "dass")
+        return finish_sentence(f"{realize_entity(sentence.speaker, NOMINATIVE)} {verb}, {told}", ".")
+    if type(sentence) is WeatherClause:
+        return realize_weather(sentence)
+    assert type(sentence) is ExistentialClause
+    return realize_existence(sentence)
 
 
-def main(clause: Clause) -> str:
-    if clause.asked:
-        return finished(verb_second(clause), "?")
+def realize_main_clause(clause: Clause) -> str:
+    if clause.question:
+        return finish_sentence(realize_verb_second(clause), "?")
     if clause.subject:
-        return finished(verb_second(clause), ".")
+        return finish_sentence(realize_verb_second(clause), ".")
     assert type(clause.predicate) is Verb
-    words = [imperative(clause.predicate), *middle(clause)]
+    words = [inflect_imperative(clause.predicate), *realize_middle_field(clause)]
     if clause.predicate.de_prefix:
         words.append(clause.predicate.de_prefix)
-    return finished(" ".join(words) + trailing(clause), "!")
+    return finish_sentence(" ".join(words) + realize_trailing_relative(clause), "!")
 
 
-def reason(sentence: Because) -> str:
+def realize_reason(sentence: CausalSentence) -> str:
     told = sentence.reason
-    if type(told) is Weather:
-        verb, rest, last = weather_parts(told)
+    if type(told) is WeatherClause:
+        verb, rest, last = realize_weather_parts(told)
         return " ".join(word for word in ("weil es", *rest, last, verb) if word)
     assert type(told) is Clause
     assert told.subject is not None
-    text = verb_last(told, told.subject, "weil")
+    text = realize_verb_last(told, told.subject, "weil")
     if told.subject is sentence.result.subject and type(told.subject) is not Pronoun:
-        pronoun = {"m": "er", "f": "sie"}[sex_of(told.subject)]
-        text = text.replace(entity(told.subject, NOMINATIVE), pronoun, 1)
+        pronoun = {"m": "er", "f": "sie"}[get_sex(told.subject)]
+        text = text.replace(realize_entity(told.subject, NOMINATIVE), pronoun, 1)
     return text
 
 
-def weather_parts(said: Weather) -> tuple[str, list[str], str]:
-    kind, no = said.kind, ["nicht"] if said.negative else []
+def realize_weather_parts(said: WeatherClause) -> tuple[str, list[str], str]:
+    kind, no = said.predicate, ["nicht"] if said.negative else []
     if type(kind) is Adjective:
         if said.tense == "future":
             return "wird", [*no, kind.de], "sein"
@@ -482,16 +484,16 @@ def weather_parts(said: Weather) -> tuple[str, list[str], str]:
     return kind.de_third, ["gerade", *no] if said.time is None else no, ""
 
 
-def weather(said: Weather) -> str:
-    verb, rest, last = weather_parts(said)
+def realize_weather(said: WeatherClause) -> str:
+    verb, rest, last = realize_weather_parts(said)
     start = [said.time.de, verb, "es"] if said.time else ["es", verb]
-    return finished(" ".join([*start, *rest, *([last] if last else [])]), ".")
+    return finish_sentence(" ".join([*start, *rest, *([last] if last else [])]), ".")
 
 
-def existence(said: Existence) -> str:
-    place = where(said.place, whither=False)
-    what = phrase(said.what, NOMINATIVE, said.negative)
-    verb = finite("sein", "", said.what, past=said.tense == "past")
-    if said.asked:
-        return finished(f"{verb} {place} {what}", "?")
-    return finished(f"{place} {verb} {what}", ".")
+def realize_existence(said: ExistentialClause) -> str:
+    place = realize_place(said.place, whither=False)
+    what = realize_phrase(said.phrase, NOMINATIVE, said.negative)
+    verb = inflect_finite("sein", "", said.phrase, past=said.tense == "past")
+    if said.is_question:
+        return finish_sentence(f"{verb} {place} {what}", "?")
+    return finish_sentence(f"{place} {verb} {what}", ".")

@@ -738,15 +738,15 @@ MANNERS = """
 """
 
 
-def rows(table: str) -> list[list[str]]:
+def parse_rows(table: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("|")] for line in table.splitlines() if line.strip()]
 
 
-def options(cell: str) -> dict[str, str]:
+def parse_options(cell: str) -> dict[str, str]:
     return {key: value for key, _, value in (word.partition("=") for word in cell.split() if word != "-")}
 
 
-def regular_plural(noun: str) -> str:
+def form_plural(noun: str) -> str:
     if noun.endswith(("s", "x", "ch", "sh")):
         return noun + "es"
     if noun.endswith("y") and noun[-2] not in "aeiou":
@@ -754,23 +754,23 @@ def regular_plural(noun: str) -> str:
     return noun + "s"
 
 
-def noun(cells: list[str], kind: str) -> Noun:
+def parse_noun(cells: list[str], kind: str) -> Noun:
     english, _, plural = cells[0].partition("/")
     korean, _, counter = cells[1].partition("/")
     article, _, german = cells[2].partition(" ")
     german, _, german_plural = german.partition("/")
-    chosen = options(cells[3]) if len(cells) > 3 else {}
+    chosen = parse_options(cells[3]) if len(cells) > 3 else {}
     measure = MEASURES[chosen["measure"]] if "measure" in chosen else None
     always = {"-": "", "+": english}  # never plural, always plural
     return Noun(
         en=english,
-        plural=always.get(plural, plural or regular_plural(english)),
+        plural=always.get(plural, plural or form_plural(english)),
         ko=korean,
         counter=counter or (measure[2] if measure else DEFAULT_COUNTERS.get(kind, "개")),
         de=german.removesuffix("*"),
         de_plural=german_plural,
         gender=GENDERS[article],
-        kind=kind,
+        category=kind,
         weak=german.endswith("*"),
         feminine=chosen.get("fem", ""),
         sex=chosen.get("sex", ""),
@@ -779,20 +779,20 @@ def noun(cells: list[str], kind: str) -> Noun:
     )
 
 
-def place(cells: list[str]) -> tuple[Place, list[str]]:
-    word = noun(cells[:3], "place")
+def parse_place(cells: list[str]) -> tuple[Place, list[str]]:
+    word = parse_noun(cells[:3], "place")
     where, whither = cells[4].split()
     made = Place(word, f"{cells[3]} the {word.en}", f"to the {word.en}", where, whither)
     return made, cells[5].split()
 
 
-def city(line: str) -> Place:
+def parse_city(line: str) -> Place:
     english, korean, german = line.split()
     word = Noun(english, "", korean, "", german, "", "n", "city")
     return Place(word, f"in {english}", f"to {english}", "in", "nach", proper=True)
 
 
-def pronoun(line: str) -> Pronoun:
+def parse_pronoun(line: str) -> Pronoun:
     subject, object_, possessive, korean, person, plural, sex, *german = line.split()
     return Pronoun(
         subject,
@@ -807,12 +807,12 @@ def pronoun(line: str) -> Pronoun:
     )
 
 
-def german_third(infinitive: str) -> str:
-    stem = german_stem(infinitive)
+def form_german_third_person(infinitive: str) -> str:
+    stem = get_german_stem(infinitive)
     return stem + ("et" if needs_e(stem) else "t")
 
 
-def german_stem(infinitive: str) -> str:
+def get_german_stem(infinitive: str) -> str:
     return infinitive[:-2] if infinitive.endswith("en") else infinitive[:-1]
 
 
@@ -822,12 +822,12 @@ def needs_e(stem: str) -> bool:
     return stem.endswith(("d", "t")) or clustered
 
 
-def verb(cells: list[str]) -> Verb:
+def parse_verb(cells: list[str]) -> Verb:
     english, past = cells[0].replace("_", "\0").split()
     korean, _, korean_class = cells[1].partition(":")
     infinitive, *third, participle = [part.strip() for part in cells[2].split(",")]
     prefix, _, bare = infinitive.rpartition("-")
-    chosen = options(cells[5])
+    chosen = parse_options(cells[5])
     return Verb(
         en=english.replace("\0", " "),
         en_past=past,
@@ -836,28 +836,28 @@ def verb(cells: list[str]) -> Verb:
         ko_particle=chosen.get("ko", "을"),
         de=bare,
         de_prefix=prefix,
-        de_third=third[0] if third else german_third(bare),
+        de_third=third[0] if third else form_german_third_person(bare),
         de_participle=participle.removeprefix("ist "),
         de_is=participle.startswith("ist "),
         de_object=chosen.get("de", "acc").replace("+", " "),
-        subjects=tuple(cells[3].split()),
-        objects=tuple(kind for kind in cells[4].split() if kind != "-"),
+        subject_categories=tuple(cells[3].split()),
+        object_categories=tuple(kind for kind in cells[4].split() if kind != "-"),
         places=chosen.get("places", ""),
         manners=chosen.get("manners", ""),
-        gives="gives" in chosen,
-        motion="motion" in chosen,
-        stays="stays" in chosen,
-        rides="ride" in chosen,
-        sudden="sudden" in chosen,
-        mishap="mishap" in chosen,
-        long="long" in chosen,
+        is_ditransitive="gives" in chosen,
+        takes_goal="motion" in chosen,
+        takes_location="stays" in chosen,
+        needs_vehicle="ride" in chosen,
+        is_sudden="sudden" in chosen,
+        is_mishap="mishap" in chosen,
+        is_long="long" in chosen,
         times=next((part for part in ("dawn", "dusk", "years") if part in chosen), ""),
-        state="state" in chosen,
+        is_stative="state" in chosen,
         ko_please=chosen.get("please", ""),
     )
 
 
-def adjective(cells: list[str]) -> Adjective:
+def parse_adjective(cells: list[str]) -> Adjective:
     korean, _, korean_class = cells[1].partition(":")
     german, _, stem = cells[2].partition("/")
     only = cells[4] if len(cells) > 4 else ""
@@ -867,13 +867,13 @@ def adjective(cells: list[str]) -> Adjective:
         ko_class=korean_class,
         de=german,
         de_stem=stem or german,
-        kinds=tuple(cells[3].split()),
+        categories=tuple(cells[3].split()),
         attributive=only != "predicative",
         predicative=only != "attributive",
     )
 
 
-def calendar() -> list[Time]:
+def make_calendar_times() -> list[Time]:
     either: tuple[Tense, ...] = ("past", "future")
     made = []
     for day in DAYS.split(";"):
@@ -892,7 +892,7 @@ def calendar() -> list[Time]:
     return made
 
 
-def appointments() -> list[Time]:
+def make_appointment_times() -> list[Time]:
     """Yesterday at seven o'clock, on Monday at ten o'clock."""
     days = [
         time for time in SIMPLE_TIMES if time.en in ("yesterday", "tomorrow") or time.en.startswith("on ")
@@ -911,41 +911,41 @@ def appointments() -> list[Time]:
     ]
 
 
-ALL_NOUNS = {kind: tuple(noun(row, kind) for row in rows(table)) for kind, table in NOUNS.items()}
-ALL_PLACES = tuple(place(row) for row in rows(PLACES))
-ALL_CITIES = tuple(city(line) for line in CITIES.strip().splitlines())
+ALL_NOUNS = {kind: tuple(parse_noun(row, kind) for row in parse_rows(table)) for kind, table in NOUNS.items()}
+ALL_PLACES = tuple(parse_place(row) for row in parse_rows(PLACES))
+ALL_CITIES = tuple(parse_city(line) for line in CITIES.strip().splitlines())
 HOME = Place(
     Noun("home", "", "집", "", "Hause", "", "n", "home"), "at home", "home", "zu", "nach", proper=True
 )
 ALL_NAMES = tuple(Name(*line.split()) for line in NAMES.strip().splitlines())
-I, HE, SHE, WE, THEY, YOU = (pronoun(line) for line in PRONOUNS.strip().splitlines())  # noqa: E741
-ALL_VERBS = tuple(verb(row) for row in rows(VERBS))
-ALL_REPORTING = tuple(verb(row) for row in rows(REPORTING))
-RAINING, SNOWING = verb(rows(RAIN)[0]), verb(rows(SNOW)[0])
-ALL_ADJECTIVES = tuple(adjective(row) for row in rows(ADJECTIVES))
+I, HE, SHE, WE, THEY, YOU = (parse_pronoun(line) for line in PRONOUNS.strip().splitlines())  # noqa: E741
+ALL_VERBS = tuple(parse_verb(row) for row in parse_rows(VERBS))
+ALL_REPORTING = tuple(parse_verb(row) for row in parse_rows(REPORTING))
+RAINING, SNOWING = parse_verb(parse_rows(RAIN)[0]), parse_verb(parse_rows(SNOW)[0])
+ALL_ADJECTIVES = tuple(parse_adjective(row) for row in parse_rows(ADJECTIVES))
 WEATHER_ADJECTIVES = tuple(
     Adjective(english, korean, "" if korean.endswith("하") else "ㅂ", german, german, ("weather",))
     for english, korean, german in (("cold", "춥", "kalt"), ("hot", "덥", "heiß"), ("warm", "따뜻하", "warm"))
 )
-ALL_MANNERS = tuple((Manner(*row[:3]), row[3].split()) for row in rows(MANNERS))
-ALL_DEGREES = tuple(Manner(*row) for row in rows(DEGREES))
+ALL_MANNERS = tuple((Manner(*row[:3]), row[3].split()) for row in parse_rows(MANNERS))
+ALL_DEGREES = tuple(Manner(*row) for row in parse_rows(DEGREES))
 ALL_FREQUENCIES = tuple(
     Time(english, korean, german, ("present",), frequency=True)
-    for english, korean, german in rows(FREQUENCIES)
+    for english, korean, german in parse_rows(FREQUENCIES)
 )
 SIMPLE_TIMES = (
     *(
         Time(english, korean, german, (tense,), scale="".join(scale))
         for tense, table in TIMES.items()
-        for english, korean, german, *scale in rows(table)
+        for english, korean, german, *scale in parse_rows(table)
     ),
-    *calendar(),
+    *make_calendar_times(),
     *ALL_FREQUENCIES,
 )
-ALL_TIMES = (*SIMPLE_TIMES, *appointments())
+ALL_TIMES = (*SIMPLE_TIMES, *make_appointment_times())
 
 
-def named(english: str, kind: str | None = None) -> Noun:
+def find_noun(english: str, kind: str | None = None) -> Noun:
     """The noun of that English spelling, where a meaning is written by hand."""
     for name, nouns in ALL_NOUNS.items():
         for word in nouns:
@@ -954,25 +954,25 @@ def named(english: str, kind: str | None = None) -> Noun:
     raise KeyError(english)
 
 
-def verb_named(english: str, korean: str | None = None) -> Verb:
+def find_verb(english: str, korean: str | None = None) -> Verb:
     return next(
         word for word in (*ALL_VERBS, *ALL_REPORTING) if word.en == english and korean in (None, word.ko)
     )
 
 
-def adjective_named(english: str, korean: str | None = None) -> Adjective:
+def find_adjective(english: str, korean: str | None = None) -> Adjective:
     return next(word for word in ALL_ADJECTIVES if word.en == english and korean in (None, word.ko))
 
 
-def place_named(english: str) -> Place:
+def find_place(english: str) -> Place:
     if english == "home":
         return HOME
     return next(word for word in (*ALL_CITIES, *(made for made, _ in ALL_PLACES)) if word.noun.en == english)
 
 
-def time_named(english: str) -> Time:
+def find_time(english: str) -> Time:
     return next(word for word in ALL_TIMES if word.en == english)
 
 
-def manner_named(english: str) -> Manner:
+def find_manner(english: str) -> Manner:
     return next(word for word, _ in ALL_MANNERS if word.en == english)

@@ -10,7 +10,7 @@ from typing import Literal
 
 Tense = Literal["present", "progressive", "past", "future"]
 Modal = Literal["can", "want", "must"]
-Asked = Literal["yes", "who", "what", "whom", "where", "when", "why"]
+QuestionType = Literal["yes", "who", "what", "whom", "where", "when", "why"]
 Determiner = Literal["the", "a", "this", ""]
 
 
@@ -25,7 +25,7 @@ class Noun:
     de: str
     de_plural: str
     gender: Literal["m", "f", "n"]
-    kind: str
+    category: str
     weak: bool = False
     feminine: str = ""  # German: the word for a woman of this profession
     sex: str = ""
@@ -63,7 +63,7 @@ class Adjective:
     ko_class: str
     de: str
     de_stem: str
-    kinds: tuple[str, ...]
+    categories: tuple[str, ...]
     attributive: bool = True
     predicative: bool = True
 
@@ -83,18 +83,18 @@ class Verb:
     de_participle: str
     de_is: bool  # Perfekt with sein
     de_object: str  # acc, dat, or a preposition with its case: "auf acc"
-    subjects: tuple[str, ...]
-    objects: tuple[str, ...] = ()
+    subject_categories: tuple[str, ...]
+    object_categories: tuple[str, ...] = ()
     places: str = ""
     manners: str = ""
-    gives: bool = False
-    motion: bool = False  # takes a goal
-    stays: bool = False  # takes a place as its complement, in Korean with 에
-    rides: bool = False  # by bus: German does not walk there
-    state: bool = False  # lasts: no progressive, no command, no future, no time
-    sudden: bool = False  # happens to one: no progressive, no command
-    mishap: bool = False  # and one tells it afterwards
-    long: bool = False  # takes months rather than hours
+    is_ditransitive: bool = False
+    takes_goal: bool = False  # takes a goal
+    takes_location: bool = False  # takes a place as its complement, in Korean with 에
+    needs_vehicle: bool = False  # by bus: German does not walk there
+    is_stative: bool = False  # lasts: no progressive, no command, no future, no time
+    is_sudden: bool = False  # happens to one: no progressive, no command
+    is_mishap: bool = False  # and one tells it afterwards
+    is_long: bool = False  # takes months rather than hours
     times: str = ""  # dawn, dusk, years
     ko_please: str = ""  # the polite command, where the verb has a courteous twin
 
@@ -142,7 +142,7 @@ class Phrase:
 
 
 @dataclass(frozen=True, slots=True)
-class Both:
+class Coordination:
     first: Entity
     second: Entity
 
@@ -153,7 +153,7 @@ class Gap:
 
 
 GAP = Gap()
-Entity = Phrase | Both | Name | Pronoun | Gap
+Entity = Phrase | Coordination | Name | Pronoun | Gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Clause:
     tense: Tense = "present"
     negative: bool = False
     modal: Modal | None = None
-    asked: Asked | None = None
+    question: QuestionType | None = None
     time: Time | None = None
     fronted: bool = False
     manner: Manner | None = None
@@ -179,43 +179,43 @@ class Clause:
 
 
 @dataclass(frozen=True, slots=True)
-class Existence:
+class ExistentialClause:
     """There are three cats in the garden."""
 
-    what: Phrase
+    phrase: Phrase
     place: Place
     tense: Tense = "present"
     negative: bool = False
-    asked: bool = False
+    is_question: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
+class WeatherClause:
     """It is cold today. Each kind of weather has its own words, so a kind is all that is said."""
 
-    kind: Verb | Adjective
+    predicate: Verb | Adjective
     time: Time | None = None
     tense: Tense = "present"
     negative: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class CompoundSentence:
     first: Clause
     conjunction: Literal["and", "but"]
     second: Clause
 
 
 @dataclass(frozen=True, slots=True)
-class Because:
+class CausalSentence:
     """`reason` may share its subject with `result`; English then says a pronoun, Korean nothing."""
 
     result: Clause
-    reason: Clause | Weather
+    reason: Clause | WeatherClause
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class ReportedSpeech:
     """The child says that the house is big."""
 
     speaker: Entity
@@ -223,7 +223,7 @@ class Reported:
     content: Clause
 
 
-Sentence = Clause | Existence | Weather | Joined | Because | Reported
+Sentence = Clause | ExistentialClause | WeatherClause | CompoundSentence | CausalSentence | ReportedSpeech
 
 
 def is_plural(entity: Entity) -> bool:
@@ -231,23 +231,23 @@ def is_plural(entity: Entity) -> bool:
         return entity.plural or entity.count > 1
     if type(entity) is Pronoun:
         return entity.plural
-    return type(entity) is Both
+    return type(entity) is Coordination
 
 
 def has_relative(said: Entity | None) -> bool:
     return type(said) is Phrase and said.relative is not None
 
 
-def person_of(entity: Entity) -> int:
+def get_person(entity: Entity) -> int:
     """1, 2 or 3; of a couple with me in it, 1."""
     if type(entity) is Pronoun:
         return entity.person
-    if type(entity) is Both:
-        return min(person_of(entity.first), person_of(entity.second))
+    if type(entity) is Coordination:
+        return min(get_person(entity.first), get_person(entity.second))
     return 3
 
 
-def sex_of(entity: Entity) -> str:
+def get_sex(entity: Entity) -> str:
     if type(entity) is Phrase:
         return entity.noun.sex
     return entity.sex if isinstance(entity, Name | Pronoun) else ""
@@ -257,6 +257,6 @@ def refers_back(possessor: Entity | None, subject: Entity | None) -> bool:
     """Whether a possessor can only be read as the subject itself: he ... his, Mina ... her."""
     if type(possessor) is not Pronoun or possessor.person != 3 or subject is None or type(subject) is Gap:
         return False
-    if person_of(subject) != 3 or is_plural(subject) != possessor.plural:
+    if get_person(subject) != 3 or is_plural(subject) != possessor.plural:
         return False
-    return possessor.plural or sex_of(subject) == possessor.sex
+    return possessor.plural or get_sex(subject) == possessor.sex

@@ -6,8 +6,8 @@ from manyheads.playground.lexicon import HE, SHE, THEY, WE, I
 from manyheads.playground.meaning import (
     GAP,
     Adjective,
-    Both,
     Clause,
+    Coordination,
     Entity,
     Noun,
     Phrase,
@@ -15,8 +15,8 @@ from manyheads.playground.meaning import (
     Pronoun,
     Tense,
     Verb,
+    get_person,
     is_plural,
-    person_of,
 )
 from manyheads.playground.vocabulary import Vocabulary
 
@@ -37,55 +37,55 @@ BULK = ("buy", "sell", "choose", "bring", "see", "draw", "plant", "bake", "make"
 BARE = ("sport", "racket", "board", "subject", "language")  # said without an article
 
 
-class Phrases(Vocabulary):
+class PhraseSampler(Vocabulary):
     """Draws who and what."""
 
-    def person(self, subject: Entity | None = None) -> Entity:
+    def sample_person(self, subject: Entity | None = None) -> Entity:
         """Somebody other than the subject, for whom a pronoun is chosen that cannot be mistaken for it."""
         draw = self.random()
         if draw < 0.3:
             pronoun = self.pick((I, HE, SHE, WE, THEY))
-            return self.somebody(besides=subject) if self.clashes(pronoun, subject) else pronoun
+            return self.sample_noun_person(other_than=subject) if self.clashes(pronoun, subject) else pronoun
         if draw < 0.45:
             name = self.pick(self.names)
-            return self.somebody() if name is subject or type(subject) is Both else name
+            return self.sample_noun_person() if name is subject or type(subject) is Coordination else name
         if draw < 0.6 and "possessive" in self.allowed:
-            return self.relation(subject)
-        return self.somebody(plain=False, besides=subject)
+            return self.sample_relation(subject)
+        return self.sample_noun_person(plain=False, other_than=subject)
 
     def clashes(self, pronoun: Pronoun, subject: Entity | None) -> bool:
         if subject is None:
             return False
-        if person_of(subject) < 3 or type(subject) is Both:
-            return person_of(subject) == pronoun.person or type(subject) is Both
+        if get_person(subject) < 3 or type(subject) is Coordination:
+            return get_person(subject) == pronoun.person or type(subject) is Coordination
         return subject is pronoun
 
-    def somebody(self, plain: bool = True, besides: Entity | None = None) -> Phrase:
+    def sample_noun_person(self, plain: bool = True, other_than: Entity | None = None) -> Phrase:
         """Not the same word as `besides`: the baker helps the baker, and who is who?"""
         noun = self.pick(self.nouns["person"])
-        if type(besides) is Phrase and besides.noun is noun:
+        if type(other_than) is Phrase and other_than.noun is noun:
             noun = self.nouns["person"][self.nouns["person"].index(noun) - 1]
         if plain:
             return Phrase(noun)
-        draw, adjective = self.random(), self.adjective_for(noun)
+        draw, adjective = self.random(), self.sample_adjective(noun)
         if draw < 0.15:
             return Phrase(noun, plural=True, adjective=adjective)
         if draw < 0.22:
             return Phrase(noun, "this", adjective=adjective)
         return Phrase(noun, adjective=adjective)
 
-    def adjective_for(self, noun: Noun) -> Adjective | None:
-        fitting = self.adjectives_for.get(noun.kind)
+    def sample_adjective(self, noun: Noun) -> Adjective | None:
+        fitting = self.adjectives_by_category.get(noun.category)
         if not fitting or not self.may("adjective", 0.33):
             return None
         adjective = self.pick(fitting)
         return None if adjective.en == "young" and noun in self.nouns["youth"] else adjective
 
-    def relation(self, subject: Entity | None) -> Phrase:
+    def sample_relation(self, subject: Entity | None) -> Phrase:
         """My mother, Mina's friend."""
-        return Phrase(self.pick(self.relatives), "", possessor=self.owner(subject))
+        return Phrase(self.pick(self.relatives), "", possessor=self.sample_owner(subject))
 
-    def owner(self, subject: Entity | None) -> Entity:
+    def sample_owner(self, subject: Entity | None) -> Entity:
         """Mostly a pronoun; one that fits the subject more often than not."""
         if type(subject) is Pronoun and subject.person != 2 and self.random() < 0.6:
             return subject
@@ -98,94 +98,94 @@ class Phrases(Vocabulary):
         name = self.pick(self.names)
         return I if name is subject else name
 
-    def human_subject(self) -> Entity:
+    def sample_human_subject(self) -> Entity:
         if self.may("coordination", 0.06):
-            return self.couple()
+            return self.sample_couple()
         if self.may("number", 0.05):
             return Phrase(self.pick(self.nouns["person"]), "", count=2 + int(self.random() * 4))
-        someone = self.person()
+        someone = self.sample_person()
         if type(someone) is Phrase and someone.determiner == "the" and self.may("relative", 0.18):
-            return replace(someone, relative=self.relative_of_person(someone))
+            return replace(someone, relative=self.sample_person_relative(someone))
         return someone
 
-    def couple(self) -> Both:
+    def sample_couple(self) -> Coordination:
         first: Entity = self.pick(self.names)
         others: tuple[Entity, ...] = (I, self.pick(self.names), Phrase(self.pick(self.nouns["person"])))
         second = self.pick(others)
-        return Both(first, I if second is first else second)
+        return Coordination(first, I if second is first else second)
 
-    def animal_subject(self, kinds: tuple[str, ...]) -> Phrase:
+    def sample_animal_subject(self, kinds: tuple[str, ...]) -> Phrase:
         noun = self.pick(self.nouns[self.pick(kinds)])
         if self.may("number", 0.15):
             return Phrase(noun, "", count=2 + int(self.random() * 5))
-        adjective, plural = self.adjective_for(noun), self.random() < 0.2
-        if noun.kind == "pet" and self.may("possessive", 0.35):
-            return Phrase(noun, "", plural=plural, adjective=adjective, possessor=self.owner(None))
+        adjective, plural = self.sample_adjective(noun), self.random() < 0.2
+        if noun.category == "pet" and self.may("possessive", 0.35):
+            return Phrase(noun, "", plural=plural, adjective=adjective, possessor=self.sample_owner(None))
         return Phrase(noun, self.pick(("the", "the", "this")), plural=plural, adjective=adjective)
 
-    def subject_for(self, verb: Verb) -> Entity:
-        if "youth" in verb.subjects:
-            return self.youngster()
-        if "person" in verb.subjects and (len(verb.subjects) == 1 or self.random() < 0.6):
-            return self.human_subject()
-        return self.animal_subject(tuple(kind for kind in verb.subjects if kind != "person"))
+    def sample_subject(self, verb: Verb) -> Entity:
+        if "youth" in verb.subject_categories:
+            return self.sample_young_person()
+        if "person" in verb.subject_categories and (len(verb.subject_categories) == 1 or self.random() < 0.6):
+            return self.sample_human_subject()
+        return self.sample_animal_subject(tuple(kind for kind in verb.subject_categories if kind != "person"))
 
-    def youngster(self) -> Entity:
+    def sample_young_person(self) -> Entity:
         if self.random() < 0.5 or not self.nouns["youth"]:
             anyone: tuple[Entity, ...] = (WE, THEY, HE, SHE, *self.names)
             return self.pick(anyone)
         noun, draw = self.pick(self.nouns["youth"]), self.random()
         if draw < 0.3 and "number" in self.allowed:
             return Phrase(noun, "", count=2 + int(self.random() * 4))
-        return Phrase(noun, plural=draw < 0.5, adjective=self.adjective_for(noun))
+        return Phrase(noun, plural=draw < 0.5, adjective=self.sample_adjective(noun))
 
-    def object_for(self, verb: Verb, subject: Entity | None, negative: bool) -> Entity | None:
-        if not verb.objects:
+    def sample_object(self, verb: Verb, subject: Entity | None, negative: bool) -> Entity | None:
+        if not verb.object_categories:
             return None
-        things = self.things_of[verb]
-        if "person" in verb.objects and (not things or self.random() < 0.6):
-            return self.person_object(subject)
+        things = self.things_by_verb[verb]
+        if "person" in verb.object_categories and (not things or self.random() < 0.6):
+            return self.sample_person_object(subject)
         noun = self.pick(things)
         if not negative and verb.en != "wear" and self.may("coordination", 0.06):
-            return self.pair_of(noun, things, verb)
-        return self.thing(noun, verb, subject, negative)
+            return self.sample_noun_pair(noun, things, verb)
+        return self.sample_thing(noun, verb, subject, negative)
 
-    def person_object(self, subject: Entity | None) -> Entity:
-        someone = self.person(subject)
+    def sample_person_object(self, subject: Entity | None) -> Entity:
+        someone = self.sample_person(subject)
         if type(someone) is Phrase and someone.determiner == "the" and self.may("relative", 0.18):
-            return replace(someone, relative=self.relative_of_person(someone))
+            return replace(someone, relative=self.sample_person_relative(someone))
         return someone
 
-    def recipient(self, said: Entity | None, subject: Entity) -> Entity:
+    def sample_recipient(self, said: Entity | None, subject: Entity) -> Entity:
         """Somebody who does not own it already: not Anna, if it is Anna's."""
-        someone = self.person(subject)
+        someone = self.sample_person(subject)
         owned = type(said) is Phrase and type(someone) is not Pronoun and said.possessor is someone
-        return self.somebody(besides=subject) if owned else someone
+        return self.sample_noun_person(other_than=subject) if owned else someone
 
-    def pair_of(self, noun: Noun, things: tuple[Noun, ...], verb: Verb) -> Entity:
+    def sample_noun_pair(self, noun: Noun, things: tuple[Noun, ...], verb: Verb) -> Entity:
         """Two of one kind, with the same article: an apple and a pear."""
         other = self.pick(things)
-        if other is noun or other.kind != noun.kind:
-            return self.definite(noun)
+        if other is noun or other.category != noun.category:
+            return self.make_definite(noun)
         whole_kind = verb.en in TALKED_OF or noun.plural in ("", noun.en)
-        if noun.de_bare or (verb.en not in TALKED_OF and self.random() < 0.5 and noun.kind not in BARE):
-            return Both(self.definite(noun), self.definite(other))
-        return Both(self.any_of(noun, whole_kind), self.any_of(other, whole_kind))
+        if noun.de_bare or (verb.en not in TALKED_OF and self.random() < 0.5 and noun.category not in BARE):
+            return Coordination(self.make_definite(noun), self.make_definite(other))
+        return Coordination(self.make_indefinite(noun, whole_kind), self.make_indefinite(other, whole_kind))
 
-    def definite(self, noun: Noun) -> Phrase:
-        if noun.kind in BARE:
+    def make_definite(self, noun: Noun) -> Phrase:
+        if noun.category in BARE:
             return Phrase(noun, "")
         return Phrase(noun, plural=noun.plural == noun.en)
 
-    def any_of(self, noun: Noun, whole_kind: bool) -> Phrase:
+    def make_indefinite(self, noun: Noun, whole_kind: bool) -> Phrase:
         if not noun.plural:
             return Phrase(noun, "")
         return Phrase(noun, "", plural=True) if whole_kind or noun.plural == noun.en else Phrase(noun, "a")
 
-    def thing(self, noun: Noun, verb: Verb, subject: Entity | None, negative: bool) -> Phrase:
-        if noun.kind in BARE or noun.de_bare:
+    def sample_thing(self, noun: Noun, verb: Verb, subject: Entity | None, negative: bool) -> Phrase:
+        if noun.category in BARE or noun.de_bare:
             return Phrase(noun, "the" if noun.de_bare else "")
-        if noun.kind in ("place", "city"):
+        if noun.category in ("place", "city"):
             return Phrase(noun)
         one_each = verb.en == "wear" and subject is not None and is_plural(subject)
         draw, many = self.random(), noun.plural == noun.en or verb.en == "collect" or one_each
@@ -195,10 +195,10 @@ class Phrases(Vocabulary):
             many_more = verb.en in BULK and self.random() < 0.4
             count = 5 + int(self.random() * 8) if many_more else 1 + int(self.random() * 4)
             return Phrase(noun, "", plural=many, count=count)
-        adjective = self.adjective_for(noun)
+        adjective = self.sample_adjective(noun)
         if adjective and adjective.en == "old" and verb.en in CREATING:
             adjective = None
-        owner = self.owner_of(noun, verb, subject)
+        owner = self.sample_thing_owner(noun, verb, subject)
         if owner:
             return Phrase(noun, "", plural=many, adjective=adjective, possessor=owner)
         if draw < 0.1:
@@ -209,71 +209,75 @@ class Phrases(Vocabulary):
                 plural=many or (draw < 0.15 and bool(noun.plural) and verb.en != "wear"),
                 adjective=adjective,
             )
-            return self.with_relative(said, verb) if self.may("relative", 0.2) else said
+            return self.add_relative(said, verb) if self.may("relative", 0.2) else said
         if verb.en in KNOWN:
             return Phrase(noun, adjective=adjective)
         if known or many or not noun.plural or (draw < 0.5 and verb.en != "wear"):
             return Phrase(noun, "", plural=bool(noun.plural), adjective=adjective)
         return Phrase(noun, "a", adjective=adjective)
 
-    def owner_of(self, noun: Noun, verb: Verb, subject: Entity | None) -> Entity | None:
-        if noun.kind in ("animal", "prey", "bird") or verb.en in CREATING:
+    def sample_thing_owner(self, noun: Noun, verb: Verb, subject: Entity | None) -> Entity | None:
+        if noun.category in ("animal", "prey", "bird") or verb.en in CREATING:
             return None
         seldom = (*FOOD, "show", "song", "tree", "building", "height", "opening")
-        if not self.may("possessive", 0.03 if noun.kind in seldom else 0.22):
+        if not self.may("possessive", 0.03 if noun.category in seldom else 0.22):
             return None
-        owner = self.owner(subject)
-        own = type(owner) is Pronoun and subject is not None and owner.person == person_of(subject)
+        owner = self.sample_owner(subject)
+        own = type(owner) is Pronoun and subject is not None and owner.person == get_person(subject)
         return None if own and verb.en in ACQUIRING else owner
 
-    def goal_for(self, verb: Verb) -> Place | None:
-        if verb.motion:
+    def sample_goal(self, verb: Verb) -> Place | None:
+        if verb.takes_goal:
             return self.pick(self.places["go"])
         groups = {"live": "live", "stay": "stay", "arrive": "arrive"}
         return self.pick(self.places[groups[verb.en]]) if self.places.get(groups[verb.en]) else None
 
     # --- Relative clauses: short, so that what follows in English belongs to the main clause
 
-    def relative_tense(self, verb: Verb) -> Tense:
+    def sample_relative_tense(self, verb: Verb) -> Tense:
         """Mostly what has been: one who hides a ring just now is hardly known by that."""
-        usual = verb.state or (verb.en in HABITS and verb.en not in ACQUIRING)
+        usual = verb.is_stative or (verb.en in HABITS and verb.en not in ACQUIRING)
         if verb.en_past == verb.en or not self.may("tense", 0.75 if usual else 1.0):
             return "present"
         return "past"
 
-    def relative_of_person(self, someone: Phrase) -> Clause | None:
+    def sample_person_relative(self, someone: Phrase) -> Clause | None:
         """The teacher who bought a car; whom we know."""
-        if self.random() < 0.25 and self.with_person:
-            verb = self.pick(self.with_person)
+        if self.random() < 0.25 and self.person_verbs:
+            verb = self.pick(self.person_verbs)
             if verb.ko_particle != "을":
                 return None
             knowing: tuple[Entity, ...] = (I, WE, self.pick(self.names))
-            return self.object_relative(verb, self.pick(knowing))
-        verb = self.pick(self.human)
-        if verb.stays or verb.motion or verb.rides:
-            goal = self.goal_for(verb)
-            return Clause(verb, GAP, goal=goal, tense=self.relative_tense(verb)) if goal else None
-        if verb.gives or "person" in verb.objects or not verb.objects:
+            return self.make_object_relative(verb, self.pick(knowing))
+        verb = self.pick(self.human_verbs)
+        if verb.takes_location or verb.takes_goal or verb.needs_vehicle:
+            goal = self.sample_goal(verb)
+            return Clause(verb, GAP, goal=goal, tense=self.sample_relative_tense(verb)) if goal else None
+        if verb.is_ditransitive or "person" in verb.object_categories or not verb.object_categories:
             return None
-        noun = self.pick(self.things_of[verb])
+        noun = self.pick(self.things_by_verb[verb])
         whole_kind = someone.plural or verb.en in TALKED_OF or noun.plural in ("", noun.en)
-        said = self.definite(noun) if noun.de_bare or noun.kind == "place" else self.any_of(noun, whole_kind)
-        return Clause(verb, GAP, said, tense=self.relative_tense(verb))
+        said = (
+            self.make_definite(noun)
+            if noun.de_bare or noun.category == "place"
+            else self.make_indefinite(noun, whole_kind)
+        )
+        return Clause(verb, GAP, said, tense=self.sample_relative_tense(verb))
 
-    def object_relative(self, verb: Verb, subject: Entity) -> Clause:
-        return Clause(verb, subject, GAP, tense=self.relative_tense(verb))
+    def make_object_relative(self, verb: Verb, subject: Entity) -> Clause:
+        return Clause(verb, subject, GAP, tense=self.sample_relative_tense(verb))
 
-    def with_relative(self, said: Phrase, main: Verb | None = None) -> Phrase:
+    def add_relative(self, said: Phrase, main: Verb | None = None) -> Phrase:
         """The book that the child reads; not read by whom the child reads it."""
-        fitting = self.verbs_for.get(said.noun.kind)
+        fitting = self.verbs_by_category.get(said.noun.category)
         if not fitting:
             return said
         verb = self.pick(fitting)
-        if verb.gives or verb is main or verb.ko_particle != "을":
+        if verb.is_ditransitive or verb is main or verb.ko_particle != "을":
             return said
         doers: tuple[Entity, ...] = (
             *(I, WE),  # he could be the subject
             self.pick(self.names),
             Phrase(self.pick(self.nouns["person"])),
         )
-        return replace(said, relative=self.object_relative(verb, self.pick(doers)))
+        return replace(said, relative=self.make_object_relative(verb, self.pick(doers)))

@@ -6,47 +6,47 @@ Where a phrase belongs is never in doubt here, for a sentence says all that its 
 
 from manyheads.playground.english import (
     WH,
-    be_form,
-    counted,
-    indefinite,
+    add_indefinite_article,
+    form_third_person,
+    inflect_be,
+    inflect_verb,
     is_third_singular,
-    third_person,
-    verb_parts,
+    realize_counted_noun,
 )
 from manyheads.playground.lexicon import NUMBERS
 from manyheads.playground.meaning import (
     Adjective,
-    Because,
-    Both,
+    CausalSentence,
     Clause,
+    CompoundSentence,
+    Coordination,
     Entity,
-    Existence,
+    ExistentialClause,
     Gap,
-    Joined,
     Name,
     Noun,
     Phrase,
     Pronoun,
-    Reported,
+    ReportedSpeech,
     Sentence,
     Verb,
-    Weather,
+    WeatherClause,
+    get_sex,
     is_plural,
-    sex_of,
 )
 from manyheads.text.trees import ROOT, Leaf, Tree
 
 Node = Tree | Leaf
 
-FINITE = {"am": "VBP", "are": "VBP", "is": "VBZ", "was": "VBD", "were": "VBD"}
-FINITE |= {"do": "VBP", "does": "VBZ", "did": "VBD", "will": "MD", "can": "MD", "could": "MD"}
+FINITE_TAGS = {"am": "VBP", "are": "VBP", "is": "VBZ", "was": "VBD", "were": "VBD"}
+FINITE_TAGS |= {"do": "VBP", "does": "VBZ", "did": "VBD", "will": "MD", "can": "MD", "could": "MD"}
 PARTICLES = ("up", "on", "off")  # of get up, turn on: what moves with the verb
 ADVERBS = ("now", "soon", "often", "sometimes", "usually", "always")
 TIME_TAGS = {"every": "DT", "this": "DT", "an": "DT", "the": "DT", "last": "JJ", "next": "JJ"}
 TIME_TAGS |= {"days": "NNS", "weeks": "NNS", "o'clock": "RB"} | dict.fromkeys(NUMBERS[1:], "CD")
 
 
-def tree(label: str, *children: Node | None) -> Tree:
+def make_tree(label: str, *children: Node | None) -> Tree:
     """A constituent of what there is."""
     return Tree(label, tuple(child for child in children if child is not None))
 
@@ -54,311 +54,329 @@ def tree(label: str, *children: Node | None) -> Tree:
 # --- Phrases
 
 
-def noun_phrase(said: Entity, case: str = "subject") -> Tree:
+def build_noun_phrase(said: Entity, case: str = "subject") -> Tree:
     if type(said) is Phrase:
-        return phrase(said)
+        return build_phrase(said)
     if type(said) is Pronoun:
-        return tree("NP", Leaf("PRP", said.en if case == "subject" else said.en_object))
-    if type(said) is Both:
-        first, second = noun_phrase(said.first, case), noun_phrase(said.second, case)
-        return tree("NP", first, Leaf("CC", "and"), second)
+        return make_tree("NP", Leaf("PRP", said.en if case == "subject" else said.en_object))
+    if type(said) is Coordination:
+        first, second = build_noun_phrase(said.first, case), build_noun_phrase(said.second, case)
+        return make_tree("NP", first, Leaf("CC", "and"), second)
     assert type(said) is Name
-    return tree("NP", Leaf("NNP", said.en))
+    return make_tree("NP", Leaf("NNP", said.en))
 
 
-def phrase(said: Phrase) -> Tree:
+def build_phrase(said: Phrase) -> Tree:
     """A determiner and what it determines; a measure and what it measures; a relative clause around both."""
-    made = tree("NP", *determiner(said), *counted_words(said))
+    made = make_tree("NP", *build_determiner(said), *build_counted_noun(said))
     if said.count and said.noun.measure:
-        measured = tree("NP", *described(said))
-        made = tree("NP", made, tree("PP", Leaf("IN", "of"), measured))
+        measured = make_tree("NP", *build_described_noun(said))
+        made = make_tree("NP", made, make_tree("PP", Leaf("IN", "of"), measured))
     if said.relative:
-        pronoun = Leaf("WP", "who") if said.noun.kind in ("person", "kin") else Leaf("WDT", "that")
-        told = tree("SBAR", tree("WHNP", pronoun), clause(said.relative, said))
-        made = tree("NP", made, told)
+        pronoun = Leaf("WP", "who") if said.noun.category in ("person", "kin") else Leaf("WDT", "that")
+        told = make_tree("SBAR", make_tree("WHNP", pronoun), build_clause(said.relative, said))
+        made = make_tree("NP", made, told)
     return made
 
 
-def determiner(said: Phrase) -> list[Node]:
+def build_determiner(said: Phrase) -> list[Node]:
     if said.possessor:
-        return [possessive(said.possessor)]
+        return [build_possessive(said.possessor)]
     if said.determiner == "the":
         return [Leaf("DT", "the")]
     if said.determiner == "this":
         return [Leaf("DT", "these" if is_plural(said) else "this")]
     if said.determiner == "a" and not said.count:
-        return [Leaf("DT", indefinite(counted(said)).partition(" ")[0])]
+        return [Leaf("DT", add_indefinite_article(realize_counted_noun(said)).partition(" ")[0])]
     return []
 
 
-def possessive(owner: Entity) -> Node:
+def build_possessive(owner: Entity) -> Node:
     if type(owner) is Pronoun:
         return Leaf("PRP$", owner.en_possessive)
-    inside = noun_phrase(owner)
-    plural = is_plural(owner) and last_word(inside).endswith("s")
-    return tree("NP", *inside.children, Leaf("POS", "'" if plural else "'s"))
+    inside = build_noun_phrase(owner)
+    plural = is_plural(owner) and get_last_word(inside).endswith("s")
+    return make_tree("NP", *inside.children, Leaf("POS", "'" if plural else "'s"))
 
 
-def last_word(made: Node) -> str:
+def get_last_word(made: Node) -> str:
     while isinstance(made, Tree):
         made = made.children[-1]
     return made.word
 
 
-def counted_words(said: Phrase) -> list[Leaf]:
+def build_counted_noun(said: Phrase) -> list[Leaf]:
     if not said.count:
-        return described(said)
+        return build_described_noun(said)
     number = Leaf("CD", NUMBERS[said.count])
     if said.noun.measure:
         return [number, Leaf("NNS" if said.count > 1 else "NN", said.noun.measure[said.count > 1])]
-    return [number, *described(said)]
+    return [number, *build_described_noun(said)]
 
 
-def described(said: Phrase) -> list[Leaf]:
+def build_described_noun(said: Phrase) -> list[Leaf]:
     """The noun, with its adjective."""
     many = bool(said.noun.plural) and is_plural(said)
     word = said.noun.plural if many else said.noun.en
     adjective = [Leaf("JJ", said.adjective.en)] if said.adjective else []
-    return [*adjective, *noun_words(word, many)]
+    return [*adjective, *build_noun_leaves(word, many)]
 
 
-def noun_words(word: str, many: bool) -> list[Leaf]:
+def build_noun_leaves(word: str, many: bool) -> list[Leaf]:
     *before, last = word.split()
     tag = "NNP" if last[0].isupper() else "NNS" if many else "NN"
     return [*(Leaf("NN", one) for one in before), Leaf(tag, last)]
 
 
-def place(text: str) -> Tree:
+def build_place(text: str) -> Tree:
     """In the garden, to Seoul, at home; but home alone is an adverb."""
     if text == "home":
-        return tree("ADVP", Leaf("RB", "home"))
+        return make_tree("ADVP", Leaf("RB", "home"))
     preposition, *rest = text.split()
     article = [Leaf("DT", rest.pop(0))] if rest[0] == "the" else []
-    inside = tree("NP", *article, *noun_words(" ".join(rest), many=False))
-    return tree("PP", Leaf("TO" if preposition == "to" else "IN", preposition), inside)
+    inside = make_tree("NP", *article, *build_noun_leaves(" ".join(rest), many=False))
+    return make_tree("PP", Leaf("TO" if preposition == "to" else "IN", preposition), inside)
 
 
-def time(text: str) -> Tree:
+def build_time(text: str) -> Tree:
     """Yesterday, two days ago, every Friday, at five o'clock, tomorrow at five o'clock."""
     first, *rest = words = text.split()
     if first in ADVERBS:
-        return tree("ADVP", Leaf("RB", first))
+        return make_tree("ADVP", Leaf("RB", first))
     if words[-1] == "ago":
-        return tree("ADVP", tree("NP", *map(time_word, words[:-1])), Leaf("RB", "ago"))
+        return make_tree("ADVP", make_tree("NP", *map(build_time_leaf, words[:-1])), Leaf("RB", "ago"))
     if first in ("at", "in", "on"):
-        return tree("PP", Leaf("IN", first), tree("NP", *map(time_word, rest)))
+        return make_tree("PP", Leaf("IN", first), make_tree("NP", *map(build_time_leaf, rest)))
     if "at" in words:
         day, hour = text.split(" at ")
-        return tree("NP", time(day), time(f"at {hour}"))
-    return tree("NP", *map(time_word, words))
+        return make_tree("NP", build_time(day), build_time(f"at {hour}"))
+    return make_tree("NP", *map(build_time_leaf, words))
 
 
-def time_word(word: str) -> Leaf:
+def build_time_leaf(word: str) -> Leaf:
     return Leaf(TIME_TAGS.get(word, "NNP" if word[0].isupper() else "NN"), word)
 
 
 # --- Verbs
 
 
-def verb_phrase(said: Clause, subject: Entity, *more: Tree) -> list[Node]:
+def build_verb_phrase(said: Clause, subject: Entity, *more: Tree) -> list[Node]:
     """What follows the subject: an adverb before the verb if there is one, and the rest; `more` ends it."""
-    auxiliary, verb = verb_parts(said, subject)
-    often = time(said.time.en) if said.time and said.time.frequency else None
-    after = [*complements(said), *more]
+    auxiliary, verb = inflect_verb(said, subject)
+    often = build_time(said.time.en) if said.time and said.time.frequency else None
+    after = [*build_complements(said), *more]
     if not auxiliary:
-        return [*([often] if often else []), main_verb(verb, finite_tag(said, subject), after)]
+        return [*([often] if often else []), build_main_verb(verb, choose_finite_tag(said, subject), after)]
     no = Leaf("RB", "not") if said.negative else None
-    inner = [main_verb(verb, inner_tag(said, auxiliary), after)] if verb else after
-    return [tree("VP", Leaf(FINITE[auxiliary], auxiliary), no, often, *inner)]
+    inner = [build_main_verb(verb, choose_inner_tag(said, auxiliary), after)] if verb else after
+    return [make_tree("VP", Leaf(FINITE_TAGS[auxiliary], auxiliary), no, often, *inner)]
 
 
-def finite_tag(said: Clause, subject: Entity) -> str:
+def choose_finite_tag(said: Clause, subject: Entity) -> str:
     return "VBD" if said.tense == "past" else "VBZ" if is_third_singular(subject) else "VBP"
 
 
-def inner_tag(said: Clause, auxiliary: str) -> str:
-    going_on = said.tense == "progressive" and FINITE[auxiliary] in ("VBP", "VBZ") and auxiliary[:2] != "do"
+def choose_inner_tag(said: Clause, auxiliary: str) -> str:
+    going_on = (
+        said.tense == "progressive" and FINITE_TAGS[auxiliary] in ("VBP", "VBZ") and auxiliary[:2] != "do"
+    )
     return "VBG" if going_on else "VB"
 
 
-def main_verb(verb: str, tag: str, after: list[Node]) -> Tree:
+def build_main_verb(verb: str, tag: str, after: list[Node]) -> Tree:
     """Eat bread; want to eat bread; wait for Mina; turn on the lamp."""
     first, *rest = verb.split()
     if rest[:1] == ["to"]:
-        wanted = tree("VP", Leaf("TO", "to"), main_verb(" ".join(rest[1:]), "VB", after))
-        return tree("VP", Leaf(tag, first), tree("S", wanted))
+        wanted = make_tree("VP", Leaf("TO", "to"), build_main_verb(" ".join(rest[1:]), "VB", after))
+        return make_tree("VP", Leaf(tag, first), make_tree("S", wanted))
     if not rest:
-        return tree("VP", Leaf(tag, first), *after)
+        return make_tree("VP", Leaf(tag, first), *after)
     if rest[0] in PARTICLES:
-        return tree("VP", Leaf(tag, first), tree("PRT", Leaf("RP", rest[0])), *after)
+        return make_tree("VP", Leaf(tag, first), make_tree("PRT", Leaf("RP", rest[0])), *after)
     if rest[0] == "asleep":
-        return tree("VP", Leaf(tag, first), tree("ADJP", Leaf("JJ", rest[0])), *after)
+        return make_tree("VP", Leaf(tag, first), make_tree("ADJP", Leaf("JJ", rest[0])), *after)
     is_object = bool(after) and isinstance(after[0], Tree) and after[0].label == "NP"
     inside, left = (after[:1], after[1:]) if is_object else ([], after)
-    return tree("VP", Leaf(tag, first), tree("PP", Leaf("IN", rest[0]), *inside), *left)
+    return make_tree("VP", Leaf(tag, first), make_tree("PP", Leaf("IN", rest[0]), *inside), *left)
 
 
-def complements(said: Clause) -> list[Node]:
+def build_complements(said: Clause) -> list[Node]:
     """What follows the verb, in the order of english.complements."""
     made: list[Node] = []
     predicate = said.predicate
     if type(predicate) is Adjective:
         degree = Leaf("RB", said.degree.en) if said.degree else None
-        made.append(tree("ADJP", degree, Leaf("JJ", predicate.en)))
+        made.append(make_tree("ADJP", degree, Leaf("JJ", predicate.en)))
     elif type(predicate) is Noun:
         assert said.subject is not None
         many = is_plural(said.subject)
-        made.append(phrase(Phrase(predicate, "" if many else "a", plural=many)))
+        made.append(build_phrase(Phrase(predicate, "" if many else "a", plural=many)))
     if said.recipient:
-        made.append(noun_phrase(said.recipient, "object"))
-    if said.object and type(said.object) is not Gap and said.asked not in ("what", "whom"):
-        made.append(noun_phrase(said.object, "object"))
+        made.append(build_noun_phrase(said.recipient, "object"))
+    if said.object and type(said.object) is not Gap and said.question not in ("what", "whom"):
+        made.append(build_noun_phrase(said.object, "object"))
     if said.goal:
-        stays = type(predicate) is Verb and predicate.stays
-        made.append(place(said.goal.at if stays else said.goal.to))
-    return made + circumstances(said)
+        stays = type(predicate) is Verb and predicate.takes_location
+        made.append(build_place(said.goal.at if stays else said.goal.to))
+    return made + build_adjuncts(said)
 
 
-def circumstances(said: Clause) -> list[Node]:
+def build_adjuncts(said: Clause) -> list[Node]:
     """How, by what, with whom, where and when."""
     made: list[Node] = []
     if said.manner:
-        made.append(tree("ADVP", Leaf("RB", said.manner.en)))
+        made.append(make_tree("ADVP", Leaf("RB", said.manner.en)))
     if said.means:
-        bare = said.means.kind == "transport"
+        bare = said.means.category == "transport"
         article = None if bare else Leaf("DT", "a")
-        inside = tree("NP", article, *noun_words(said.means.en, many=False))
-        made.append(tree("PP", Leaf("IN", "by" if bare else "with"), inside))
+        inside = make_tree("NP", article, *build_noun_leaves(said.means.en, many=False))
+        made.append(make_tree("PP", Leaf("IN", "by" if bare else "with"), inside))
     if said.companion:
-        made.append(tree("PP", Leaf("IN", "with"), noun_phrase(said.companion, "object")))
+        made.append(make_tree("PP", Leaf("IN", "with"), build_noun_phrase(said.companion, "object")))
     if said.place:
-        made.append(place(said.place.at))
+        made.append(build_place(said.place.at))
     if said.time and not said.fronted and not said.time.frequency:
-        made.append(time(said.time.en))
+        made.append(build_time(said.time.en))
     return made
 
 
 # --- Clauses
 
 
-def clause(said: Clause, head: Entity | None = None, *more: Tree, named: Tree | None = None) -> Tree:
+def build_clause(said: Clause, head: Entity | None = None, *more: Tree, named: Tree | None = None) -> Tree:
     """A statement, or the relative clause of a head. `named` stands for the subject, `more` ends the verb."""
     missing = said.subject is None or type(said.subject) is Gap
     subject = head if missing else said.subject
     assert subject is not None
-    who = None if missing else named or noun_phrase(subject)
-    fronted = time(said.time.en) if said.time and said.fronted else None
-    return tree("S", fronted, who, *verb_phrase(said, subject, *more))
+    who = None if missing else named or build_noun_phrase(subject)
+    fronted = build_time(said.time.en) if said.time and said.fronted else None
+    return make_tree("S", fronted, who, *build_verb_phrase(said, subject, *more))
 
 
-def question(said: Clause) -> Tree:
+def build_question(said: Clause) -> Tree:
     assert said.subject is not None
-    if said.asked == "who":
-        asked = tree("WHNP", Leaf("WP", "who"))
-        return tree("SBARQ", asked, tree("SQ", *verb_phrase(said, said.subject)))
-    auxiliary, verb = verb_parts(said, said.subject)
-    after = complements(said)
-    inner = [main_verb(verb, inner_tag(said, auxiliary), after)] if verb else after
+    if said.question == "who":
+        asked = make_tree("WHNP", Leaf("WP", "who"))
+        return make_tree("SBARQ", asked, make_tree("SQ", *build_verb_phrase(said, said.subject)))
+    auxiliary, verb = inflect_verb(said, said.subject)
+    after = build_complements(said)
+    inner = [build_main_verb(verb, choose_inner_tag(said, auxiliary), after)] if verb else after
     no = Leaf("RB", "not") if said.negative else None
-    body = tree("SQ", Leaf(FINITE[auxiliary], auxiliary), noun_phrase(said.subject), no, *inner)
-    if said.asked in (None, "yes"):
+    body = make_tree(
+        "SQ", Leaf(FINITE_TAGS[auxiliary], auxiliary), build_noun_phrase(said.subject), no, *inner
+    )
+    if said.question in (None, "yes"):
         return body
-    assert said.asked is not None
-    thing = said.asked in ("what", "whom")
-    word = Leaf("WP" if thing else "WRB", WH[said.asked])
-    return tree("SBARQ", tree("WHNP" if thing else "WHADVP", word), body)
+    assert said.question is not None
+    thing = said.question in ("what", "whom")
+    word = Leaf("WP" if thing else "WRB", WH[said.question])
+    return make_tree("SBARQ", make_tree("WHNP" if thing else "WHADVP", word), body)
 
 
-def command(said: Clause) -> Tree:
+def build_command(said: Clause) -> Tree:
     assert type(said.predicate) is Verb
-    told = main_verb(said.predicate.en, "VB", complements(said))
-    return tree("S", tree("VP", Leaf("VB", "do"), Leaf("RB", "not"), told) if said.negative else told)
+    told = build_main_verb(said.predicate.en, "VB", build_complements(said))
+    return make_tree(
+        "S", make_tree("VP", Leaf("VB", "do"), Leaf("RB", "not"), told) if said.negative else told
+    )
 
 
-def reason(sentence: Because) -> Tree:
+def build_reason(sentence: CausalSentence) -> Tree:
     told = sentence.reason
-    if type(told) is Weather:
-        return weather(told)
+    if type(told) is WeatherClause:
+        return build_weather(told)
     assert type(told) is Clause
     assert told.subject is not None
     if told.subject is sentence.result.subject and type(told.subject) is not Pronoun:
-        again = Leaf("PRP", {"m": "he", "f": "she"}[sex_of(told.subject)])
-        return clause(told, named=tree("NP", again))
-    return clause(told)
+        again = Leaf("PRP", {"m": "he", "f": "she"}[get_sex(told.subject)])
+        return build_clause(told, named=make_tree("NP", again))
+    return build_clause(told)
 
 
-def weather(said: Weather) -> Tree:
-    kind, no = said.kind, Leaf("RB", "not") if said.negative else None
-    when = time(said.time.en) if said.time else None
+def build_weather(said: WeatherClause) -> Tree:
+    kind, no = said.predicate, Leaf("RB", "not") if said.negative else None
+    when = build_time(said.time.en) if said.time else None
     if type(kind) is Adjective:
-        state: Node = tree("ADJP", Leaf("JJ", kind.en))
+        state: Node = make_tree("ADJP", Leaf("JJ", kind.en))
         if said.tense == "future":
-            later = tree("VP", Leaf("VB", "be"), state, when)
-            return it(tree("VP", Leaf("MD", "will"), no, later))
+            later = make_tree("VP", Leaf("VB", "be"), state, when)
+            return build_it_clause(make_tree("VP", Leaf("MD", "will"), no, later))
         is_past = said.tense == "past"
-        return it(tree("VP", Leaf("VBD" if is_past else "VBZ", "was" if is_past else "is"), no, state, when))
+        return build_it_clause(
+            make_tree("VP", Leaf("VBD" if is_past else "VBZ", "was" if is_past else "is"), no, state, when)
+        )
     assert type(kind) is Verb
     if said.tense == "future":
-        return it(tree("VP", Leaf("MD", "will"), no, tree("VP", Leaf("VB", kind.en), when)))
+        return build_it_clause(
+            make_tree("VP", Leaf("MD", "will"), no, make_tree("VP", Leaf("VB", kind.en), when))
+        )
     if said.tense == "past" and no:
-        return it(tree("VP", Leaf("VBD", "did"), no, tree("VP", Leaf("VB", kind.en), when)))
+        return build_it_clause(
+            make_tree("VP", Leaf("VBD", "did"), no, make_tree("VP", Leaf("VB", kind.en), when))
+        )
     if said.tense == "past":
-        return it(tree("VP", Leaf("VBD", kind.en_past), when))
-    return it(tree("VP", Leaf("VBZ", "is"), no, tree("VP", Leaf("VBG", f"{kind.en}ing"), when)))
+        return build_it_clause(make_tree("VP", Leaf("VBD", kind.en_past), when))
+    return build_it_clause(
+        make_tree("VP", Leaf("VBZ", "is"), no, make_tree("VP", Leaf("VBG", f"{kind.en}ing"), when))
+    )
 
 
-def it(told: Tree) -> Tree:
-    return tree("S", tree("NP", Leaf("PRP", "it")), told)
+def build_it_clause(told: Tree) -> Tree:
+    return make_tree("S", make_tree("NP", Leaf("PRP", "it")), told)
 
 
-def existence(said: Existence) -> Tree:
-    finite = be_form(said.what, past=said.tense == "past")
-    what = tree("NP", Leaf("DT", "no"), *counted_words(said.what)) if said.negative else phrase(said.what)
-    there, where = tree("NP", Leaf("EX", "there")), place(said.place.at)
-    verb = Leaf(FINITE[finite], finite)
-    if said.asked:
-        return tree("SQ", verb, there, what, where)
-    return tree("S", there, tree("VP", verb, what, where))
+def build_existence(said: ExistentialClause) -> Tree:
+    finite = inflect_be(said.phrase, past=said.tense == "past")
+    what = (
+        make_tree("NP", Leaf("DT", "no"), *build_counted_noun(said.phrase))
+        if said.negative
+        else build_phrase(said.phrase)
+    )
+    there, where = make_tree("NP", Leaf("EX", "there")), build_place(said.place.at)
+    verb = Leaf(FINITE_TAGS[finite], finite)
+    if said.is_question:
+        return make_tree("SQ", verb, there, what, where)
+    return make_tree("S", there, make_tree("VP", verb, what, where))
 
 
 # --- Sentences
 
 
-def english_tree(sentence: Sentence) -> Tree:
+def build_english_tree(sentence: Sentence) -> Tree:
     """The tree of what english.english says."""
     if type(sentence) is Clause:
-        if sentence.asked:
-            return finished(question(sentence), "?")
-        return finished(clause(sentence) if sentence.subject else command(sentence), ".")
-    if type(sentence) is Joined:
-        first, second = clause(sentence.first), clause(sentence.second)
-        both = tree("S", first, Leaf(",", ","), Leaf("CC", sentence.conjunction), second)
-        return finished(both, ".")
-    if type(sentence) is Because:
-        why = tree("SBAR", Leaf("IN", "because"), reason(sentence))
-        return finished(clause(sentence.result, None, why), ".")
-    if type(sentence) is Reported:
-        return finished(reported(sentence), ".")
-    if type(sentence) is Weather:
-        return finished(weather(sentence), ".")
-    assert type(sentence) is Existence
-    return finished(existence(sentence), "?" if sentence.asked else ".")
+        if sentence.question:
+            return finish_tree(build_question(sentence), "?")
+        return finish_tree(build_clause(sentence) if sentence.subject else build_command(sentence), ".")
+    if type(sentence) is CompoundSentence:
+        first, second = build_clause(sentence.first), build_clause(sentence.second)
+        both = make_tree("S", first, Leaf(",", ","), Leaf("CC", sentence.conjunction), second)
+        return finish_tree(both, ".")
+    if type(sentence) is CausalSentence:
+        why = make_tree("SBAR", Leaf("IN", "because"), build_reason(sentence))
+        return finish_tree(build_clause(sentence.result, None, why), ".")
+    if type(sentence) is ReportedSpeech:
+        return finish_tree(build_reported(sentence), ".")
+    if type(sentence) is WeatherClause:
+        return finish_tree(build_weather(sentence), ".")
+    assert type(sentence) is ExistentialClause
+    return finish_tree(build_existence(sentence), "?" if sentence.is_question else ".")
 
 
-def reported(sentence: Reported) -> Tree:
+def build_reported(sentence: ReportedSpeech) -> Tree:
     third = is_third_singular(sentence.speaker)
-    verb = Leaf("VBZ", third_person(sentence.verb.en)) if third else Leaf("VBP", sentence.verb.en)
-    told = tree("SBAR", Leaf("IN", "that"), clause(sentence.content))
-    return tree("S", noun_phrase(sentence.speaker), tree("VP", verb, told))
+    verb = Leaf("VBZ", form_third_person(sentence.verb.en)) if third else Leaf("VBP", sentence.verb.en)
+    told = make_tree("SBAR", Leaf("IN", "that"), build_clause(sentence.content))
+    return make_tree("S", build_noun_phrase(sentence.speaker), make_tree("VP", verb, told))
 
 
-def finished(made: Tree, mark: str) -> Tree:
+def finish_tree(made: Tree, mark: str) -> Tree:
     """With a capital at its head and the mark at its end."""
-    return tree(ROOT, tree(made.label, *capitalized(made).children, Leaf(".", mark)))
+    return make_tree(ROOT, make_tree(made.label, *capitalize_tree(made).children, Leaf(".", mark)))
 
 
-def capitalized(made: Tree) -> Tree:
+def capitalize_tree(made: Tree) -> Tree:
     first, *rest = made.children
     if isinstance(first, Leaf):
-        return tree(made.label, Leaf(first.tag, first.word[0].upper() + first.word[1:]), *rest)
-    return tree(made.label, capitalized(first), *rest)
+        return make_tree(made.label, Leaf(first.tag, first.word[0].upper() + first.word[1:]), *rest)
+    return make_tree(made.label, capitalize_tree(first), *rest)

@@ -37,7 +37,7 @@ PARTS_OF_DAY = {
     ),
     "mood": ("yesterday", "last night", "last week", "last weekend", "two days ago", "tomorrow"),
 }
-DENS = {
+HABITATS = {
     "pet": "play",
     "animal": "wild",
     "exotic": "zoo",
@@ -109,59 +109,74 @@ class Vocabulary:
 
     def set_verbs(self) -> None:
         def can(verb: Verb) -> bool:
-            return not verb.objects or any(self.nouns[kind] for kind in verb.objects)
+            return not verb.object_categories or any(self.nouns[kind] for kind in verb.object_categories)
 
         self.verbs = tuple(verb for verb in self.verbs if can(verb))
-        human = [verb for verb in self.verbs if "person" in verb.subjects]
-        self.simple = tuple(verb for verb in human if not (verb.objects or verb.motion or verb.stays))
-        self.acts = tuple(verb for verb in human if not verb.state and not verb.sudden)
-        self.human = tuple(human)
+        human = [verb for verb in self.verbs if "person" in verb.subject_categories]
+        self.intransitive = tuple(
+            verb for verb in human if not (verb.object_categories or verb.takes_goal or verb.takes_location)
+        )
+        self.actions = tuple(verb for verb in human if not verb.is_stative and not verb.is_sudden)
+        self.human_verbs = tuple(human)
         unasked = ("travel", "look for", *(() if "negation" in self.allowed else ("cry",)))
-        self.commanded = tuple(verb for verb in self.acts if verb.en not in unasked)
+        self.imperative_verbs = tuple(verb for verb in self.actions if verb.en not in unasked)
         spellings = [verb.en for verb in ALL_VERBS]
-        self.with_thing = tuple(  # "what do you wear" would not tell 입다 from 신다
+        self.thing_verbs = tuple(  # "what do you wear" would not tell 입다 from 신다
             verb
             for verb in human
-            if verb.objects
-            and verb.objects[0] not in PEOPLE
+            if verb.object_categories
+            and verb.object_categories[0] not in PEOPLE
             and spellings.count(verb.en) == 1
             and verb.en != "turn on"
         )
-        self.with_person = tuple(verb for verb in human if "person" in verb.objects)
-        self.located = tuple(verb for verb in human if self.places.get(verb.places) and verb.places != "buy")
-        self.staying = tuple(verb for verb in human if verb.en == "live")
-        self.going = tuple(verb for verb in human if verb.motion and not verb.rides and verb.en == "go")
-        self.things_of = {
-            verb: tuple(noun for kind in verb.objects if kind not in PEOPLE for noun in self.nouns[kind])
+        self.person_verbs = tuple(verb for verb in human if "person" in verb.object_categories)
+        self.located_verbs = tuple(
+            verb for verb in human if self.places.get(verb.places) and verb.places != "buy"
+        )
+        self.staying_verbs = tuple(verb for verb in human if verb.en == "live")
+        self.motion_verbs = tuple(
+            verb for verb in human if verb.takes_goal and not verb.needs_vehicle and verb.en == "go"
+        )
+        self.things_by_verb = {
+            verb: tuple(
+                noun for kind in verb.object_categories if kind not in PEOPLE for noun in self.nouns[kind]
+            )
             for verb in self.verbs
         }
-        self.verbs_for: dict[str, tuple[Verb, ...]] = {}
+        self.verbs_by_category: dict[str, tuple[Verb, ...]] = {}
         for verb in human:
-            for kind in verb.objects:
-                self.verbs_for[kind] = (*self.verbs_for.get(kind, ()), verb)
+            for kind in verb.object_categories:
+                self.verbs_by_category[kind] = (*self.verbs_by_category.get(kind, ()), verb)
 
     def set_words(self) -> None:
-        self.adjectives_for: dict[str, tuple[Adjective, ...]] = {}
+        self.adjectives_by_category: dict[str, tuple[Adjective, ...]] = {}
         for adjective in self.adjectives:
-            for kind in adjective.kinds:
+            for kind in adjective.categories:
                 if adjective.attributive:
-                    self.adjectives_for[kind] = (*self.adjectives_for.get(kind, ()), adjective)
-        self.kinds_of = {
-            adjective: tuple(kind for kind in adjective.kinds if self.nouns.get(kind))
+                    self.adjectives_by_category[kind] = (
+                        *self.adjectives_by_category.get(kind, ()),
+                        adjective,
+                    )
+        self.categories_by_adjective = {
+            adjective: tuple(kind for kind in adjective.categories if self.nouns.get(kind))
             for adjective in self.adjectives
         }
         self.predicative = tuple(
-            adjective for adjective in self.adjectives if adjective.predicative and self.kinds_of[adjective]
+            adjective
+            for adjective in self.adjectives
+            if adjective.predicative and self.categories_by_adjective[adjective]
         )
         self.relatives = self.nouns["kin"] + tuple(
             noun for noun in self.nouns["person"] if noun.en in OWNED_PEOPLE
         )
         self.professions = tuple(noun for noun in self.nouns["person"] if noun.feminine)
-        self.found_somewhere = self.inhabitants()
+        self.inhabitants = self.find_inhabitants()
 
-    def inhabitants(self) -> tuple[tuple[Noun, tuple[Place, ...]], ...]:
+    def find_inhabitants(self) -> tuple[tuple[Noun, tuple[Place, ...]], ...]:
         """Who and what can be where, of those whose place is known."""
-        homes = DENS | dict.fromkeys(("furniture", "item", "print", "keepsake"), "room") | {"person": "meet"}
+        homes = (
+            HABITATS | dict.fromkeys(("furniture", "item", "print", "keepsake"), "room") | {"person": "meet"}
+        )
         return tuple(
             (noun, self.places[home])
             for kind, home in homes.items()

@@ -37,7 +37,7 @@ class DecoderState(Protocol):
     def remove(self, sentences: Tensor) -> Self: ...
 
 
-StateT = TypeVar("AnyState", bound=DecoderState)
+StateT = TypeVar("StateT", bound=DecoderState)
 StepFunction = Callable[[Tensor, StateT], tuple[Tensor, StateT]]
 AdmitFunction = Callable[[list[int], StateT | None], StateT]
 
@@ -102,9 +102,18 @@ class Beams:
 
     @classmethod
     def begin(
-        cls, numbers: list[int], wishes: list[DecodingConstraints], how: DecodingConfig, branching: bool, device: torch.device
+        cls,
+        numbers: list[int],
+        wishes: list[DecodingConstraints],
+        how: DecodingConfig,
+        branching: bool,
+        device: torch.device,
     ) -> Self:
-        count, width, results = len(numbers), how.num_hypotheses, how.nbest if branching else how.num_hypotheses
+        count, width, results = (
+            len(numbers),
+            how.num_hypotheses,
+            how.nbest if branching else how.num_hypotheses,
+        )
         room = 1 + max(wish.max_length for wish in wishes)
         scores = torch.full((count, width), NEG_INF if branching else 0.0, device=device)
         scores[:, 0] = 0.0  # in a beam all begin alike, so one stands for all
@@ -202,7 +211,9 @@ def search(
         raise RequestError("words that must come out are looked for, not drawn: leave search.temperature out")
     branching = config.temperature is None and (config.beam > 1 or required)
     found: list[list[Hypothesis]] = [[] for _ in constraints]
-    for number, results in iterate_results(step, admit, constraints, config, branching, device, limits or SearchLimits()):
+    for number, results in iterate_results(
+        step, admit, constraints, config, branching, device, limits or SearchLimits()
+    ):
         found[number] = results
     return found
 
@@ -501,7 +512,9 @@ def with_required(
         if score == NEG_INF:
             continue
         written = beams.tokens[sentence, row, :length].tolist()
-        tokens = next_required(written, wish.required_phrases) | {EOS_ID} | likely(log_p_WK[row], len(log_p_WK))
+        tokens = (
+            next_required(written, wish.required_phrases) | {EOS_ID} | likely(log_p_WK[row], len(log_p_WK))
+        )
         if any(ends_with(written, phrase) for phrase in wish.whole_word_phrases):
             kept = torch.tensor(sorted(wish.word_start_ids), device=log_p_WK.device)
             tokens = tokens & wish.word_start_ids | {EOS_ID}

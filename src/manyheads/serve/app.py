@@ -16,34 +16,41 @@ from starlette.exceptions import HTTPException
 
 from manyheads.errors import ConfigError, ManyheadsError, RequestError
 from manyheads.serve import schemas as api
-from manyheads.serve.languages import Detector, Pairs, name_of
-from manyheads.serve.limits import Limits
-from manyheads.serve.metrics import Metrics
-from manyheads.serve.middleware import BUG, ClientLeft, Doors, Guard, Refused, busy
-from manyheads.serve.queue import Job, Queue, QueueFull, Work
-from manyheads.serve.request_parsing import checked, fields, texts_of
-from manyheads.serve.training import Runs
-from manyheads.serve.word_alignment import Words
+from manyheads.serve.languages import LanguageDetector, ModelRegistry, language_name
+from manyheads.serve.limits import ServerLimits
+from manyheads.serve.metrics import ServerMetrics
+from manyheads.serve.middleware import (
+    INTERNAL_ERROR,
+    AllowedHosts,
+    ClientDisconnected,
+    RequestMiddleware,
+    RequestRejected,
+    queue_full_error,
+)
+from manyheads.serve.queue import BatchTask, Job, JobQueue, QueueFull
+from manyheads.serve.request_parsing import read_fields, to_list, validate_request
+from manyheads.serve.training import TrainingRuns
+from manyheads.serve.word_alignment import WordAlignment
 from manyheads.serve.worker import (
-    Looking,
-    OfSentence,
-    Scoring,
-    Served,
-    TooLong,
-    Translating,
-    TranslatingPages,
-    Viewing,
-    Walking,
-    without_nan,
+    AttentionPageTask,
+    AttentionTask,
+    ScoreTask,
+    SentenceTask,
+    ServedModel,
+    TooManyNumbersError,
+    TranslateHtmlTask,
+    TranslateTask,
+    WalkTask,
+    replace_nan,
 )
 from manyheads.translator import Translation
 
 LOG = logging.getLogger("manyheads.serve")
-TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-ABOUT = "LibreTranslate's API, and ours: what the model looks at, and what it thinks of a translation."
+MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+DESCRIPTION = "LibreTranslate's API, and ours: what the model looks at, and what it thinks of a translation."
 
 
-class Json(Response):
+class NanSafeJSONResponse(Response):
     """NaN is no number of JSON, so null; text is UTF-8."""
 
     media_type = "application/json"
@@ -52,17 +59,17 @@ class Json(Response):
         try:
             text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         except ValueError:
-            text = json.dumps(without_nan(content), ensure_ascii=False, separators=(",", ":"))
+            text = json.dumps(replace_nan(content), ensure_ascii=False, separators=(",", ":"))
         return text.encode("utf-8", "replace")
 
 
-class Server:
+class Endpoints:
     """What the paths share."""
 
     def __init__(
         self,
-        models: Sequence[Served],
-        limits: Limits,
+        models: Sequence[ServedModel],
+        limits: ServerLimits,
         *,
         api_key: str | None = None,
         log_text: bool = False,
@@ -72,39 +79,39 @@ class Server:
         if not models:
             raise ConfigError("a server needs at least one model")
         self.limits, self.api_key, self.log_text, self.log_requests = limits, api_key, log_text, log_requests
-        self.pairs, self.metrics, self.runs = Pairs(models), Metrics(), Runs(runs)
-        self.detector = Detector(self.pairs.codes)
-        self.queue = Queue(limits, self.metrics.batch)
-        self.metrics.watch(self.queue)
-        self.working: asyncio.Task[None] | None = None
+        self.pairs, self.metrics, self.runs = ModelRegistry(models), ServerMetrics(), TrainingRuns(runs)
+        self.detector = LanguageDetector(self.pairs.codes)
+        self.queue = JobQueue(limits, self.metrics.record_batch)
+        self.metrics.track_queue(self.queue)
+        self.worker_task: asyncio.Task[None] | None = None
 
     @asynccontextmanager
-    async def running(self, _: FastAPI) -> AsyncIterator[None]:
-        self.working = asyncio.create_task(self.queue.run())
+    async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+        self.worker_task = asyncio.create_task(self.queue.run())
         yield
-        self.working.cancel()
+        self.worker_task.cancel()
 
-    def told(self, path: str, status: int, seconds: float) -> None:
+    def record_request(self, path: str, status: int, seconds: float) -> None:
         """Of every request: no text, no query string, no address. Refusals of a flood are only counted."""
-        self.metrics.answered(path, status, seconds)
+        self.metrics.record_request(path, status, seconds)
         if self.log_requests and status != 503:
             LOG.info("%s %d %.0f ms", path, status, 1000 * seconds)
 
     # ---- asking and waiting
 
-    async def asked(self, request: Request, kind: type[BaseModel]) -> Any:
+    async def parse_request(self, request: Request, kind: type[BaseModel]) -> Any:
         """What a request says, if its key is right."""
-        said = await fields(request, self.limits)
-        self.check_key(request, said.get("api_key"))
-        found = checked(kind, said, self.limits)
+        said = await read_fields(request, self.limits)
+        self.check_api_key(request, said.get("api_key"))
+        found = validate_request(kind, said, self.limits)
         for side in ("source", "target"):
             if hasattr(found, side):
-                setattr(found, side, self.pairs.own(getattr(found, side)))
-        texts = texts_of(getattr(found, "q", None))
-        self.metrics.characters(sum(map(len, texts)))
+                setattr(found, side, self.pairs.normalize_code(getattr(found, side)))
+        texts = to_list(getattr(found, "q", None))
+        self.metrics.record_characters(sum(map(len, texts)))
         return found
 
-    def check_key(self, request: Request, key: Any = None) -> None:
+    def check_api_key(self, request: Request, key: Any = None) -> None:
         if self.api_key is None:
             return
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -116,51 +123,54 @@ class Server:
                 403, "this server needs an API key, and this is not it: api_key, or Authorization"
             )
 
-    async def done(self, request: Request, wanted: Sequence[tuple[Work, Sequence[Any]]]) -> list[list[Any]]:
+    async def run_tasks(
+        self, request: Request, wanted: Sequence[tuple[BatchTask, Sequence[Any]]]
+    ) -> list[list[Any]]:
         """Results of some work, unless the client leaves, there is no place, or it takes too long."""
         jobs: list[Job] = []
-        leaving = asyncio.create_task(departure(request))
+        leaving = asyncio.create_task(wait_for_disconnect(request))
         try:
             for work, items in wanted:
                 jobs.append(self.queue.submit(work, items))
-            answers = [job.answer for job in jobs]
-            late = asyncio.get_running_loop().time() + self.limits.deadline
+            answers = [job.future for job in jobs]
+            late = asyncio.get_running_loop().time() + self.limits.request_timeout
             while not all(answer.done() for answer in answers):
                 left = late - asyncio.get_running_loop().time()
                 waiting: set[asyncio.Future[Any]] = {leaving, *(one for one in answers if not one.done())}
                 await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 if leaving.done():
-                    raise ClientLeft
+                    raise ClientDisconnected
                 if left <= 0:
-                    raise Refused(
+                    raise RequestRejected(
                         503,
-                        f"not done within {self.limits.deadline:g} seconds",
+                        f"not done within {self.limits.request_timeout:g} seconds",
                         retry_after=str(self.queue.retry_after),
                     )
             return [answer.result() for answer in answers]
         except QueueFull:
-            raise busy(self.queue) from None
+            raise queue_full_error(self.queue) from None
         except (MemoryError, RuntimeError) as fault:
             if isinstance(fault, RuntimeError) and "memory" not in str(fault):
                 raise
-            raise Refused(503, "out of memory: send less at once", retry_after="5") from None
+            raise RequestRejected(503, "out of memory: send less at once", retry_after="5") from None
         finally:
             leaving.cancel()
             for job in jobs:
-                job.answer.cancel()
+                job.future.cancel()
 
     # ---- translating
 
     async def translate(self, request: Request) -> dict[str, Any]:
-        asked: api.TranslateRequest = await self.asked(request, api.TranslateRequest)
-        if asked.alternatives > self.limits.alternatives:
+        asked: api.TranslateRequest = await self.parse_request(request, api.TranslateRequest)
+        if asked.alternatives > self.limits.max_alternatives:
             raise HTTPException(
-                400, f"alternatives is {asked.alternatives}, but at most {self.limits.alternatives} are given"
+                400,
+                f"alternatives is {asked.alternatives}, but at most {self.limits.max_alternatives} are given",
             )
-        texts = texts_of(asked.q)
-        detected = self.detected(asked, texts)
-        models = [self.model(language, asked) for language, _ in detected]
-        found = await self.translations(request, asked, texts, models)
+        texts = to_list(asked.q)
+        detected = self.detect_languages(asked, texts)
+        models = [self.select_model(language, asked) for language, _ in detected]
+        found = await self.translate_texts(request, asked, texts, models)
         if self.log_text:
             for text, one in zip(texts, found, strict=True):
                 LOG.info("%s -> %s: %r -> %r", asked.source, asked.target, text, one.text)
@@ -170,42 +180,42 @@ class Server:
                 {"language": language, "confidence": share} for language, share in detected
             ]
         if asked.alternatives:
-            answer["alternatives"] = [other_texts(one) for one in found]
+            answer["alternatives"] = [distinct_alternatives(one) for one in found]
         if asked.details and asked.format == "text":
-            answer["details"] = [details(one, model) for one, model in zip(found, models, strict=True)]
+            answer["details"] = [format_details(one, model) for one, model in zip(found, models, strict=True)]
         return answer if isinstance(asked.q, list) else {key: value[0] for key, value in answer.items()}
 
-    def detected(self, asked: api.TranslateRequest, texts: Sequence[str]) -> list[tuple[str, float]]:
+    def detect_languages(self, asked: api.TranslateRequest, texts: Sequence[str]) -> list[tuple[str, float]]:
         if asked.source != "auto":
             return [(asked.source, 100.0)] * len(texts)
-        sources = self.pairs.sources_of(asked.target)
+        sources = self.pairs.find_sources(asked.target)
         # Among equals, as where there are no letters, one that can be translated.
         found = map(self.detector.detect, texts)
         return [max(ranked, key=lambda one: (one[1], one[0] in sources)) for ranked in found]
 
-    def model(self, source: str, asked: api.TranslateRequest) -> Served | None:
+    def select_model(self, source: str, asked: api.TranslateRequest) -> ServedModel | None:
         """None where the text is in the target's language already: it stays as it is."""
-        self.pairs.check(asked.target)
-        return None if source == asked.target else self.pairs.model(source, asked.target, asked.model)
+        self.pairs.check_language(asked.target)
+        return None if source == asked.target else self.pairs.find_model(source, asked.target, asked.model)
 
-    async def translations(
+    async def translate_texts(
         self,
         request: Request,
         asked: api.TranslateRequest,
         texts: Sequence[str],
-        models: Sequence[Served | None],
+        models: Sequence[ServedModel | None],
     ) -> list[Translation]:
         """In the order of the texts, which may need several models."""
-        numbers: dict[Served, list[int]] = {}
+        numbers: dict[ServedModel, list[int]] = {}
         for number, model in enumerate(models):
             if model is not None:
                 numbers.setdefault(model, []).append(number)
         wanted = [
-            (work_for(model, asked), [texts[number] for number in chosen])
+            (create_translate_task(model, asked), [texts[number] for number in chosen])
             for model, chosen in numbers.items()
         ]
         found = [Translation(text, text) for text in texts]
-        for chosen, answers in zip(numbers.values(), await self.done(request, wanted), strict=True):
+        for chosen, answers in zip(numbers.values(), await self.run_tasks(request, wanted), strict=True):
             for number, answer in zip(chosen, answers, strict=True):
                 found[number] = answer
         return found
@@ -213,53 +223,65 @@ class Server:
     # ---- the other paths
 
     async def detect(self, request: Request) -> list[dict[str, Any]]:
-        asked: api.DetectRequest = await self.asked(request, api.DetectRequest)
-        found = self.detector.detect("\n".join(texts_of(asked.q)))
+        asked: api.DetectRequest = await self.parse_request(request, api.DetectRequest)
+        found = self.detector.detect("\n".join(to_list(asked.q)))
         return [{"language": language, "confidence": share} for language, share in found]
 
     async def score(self, request: Request) -> dict[str, Any]:
-        asked: api.ScoreRequest = await self.asked(request, api.ScoreRequest)
-        texts, translations = texts_of(asked.q), texts_of(asked.translation)
+        asked: api.ScoreRequest = await self.parse_request(request, api.ScoreRequest)
+        texts, translations = to_list(asked.q), to_list(asked.translation)
         if len(texts) != len(translations):
             raise HTTPException(400, f"q has {len(texts)} texts, but translation has {len(translations)}")
-        model = self.pairs.model(asked.source, asked.target, asked.model)
-        work, pairs = Scoring(model), list(zip(texts, translations, strict=True))
+        model = self.pairs.find_model(asked.source, asked.target, asked.model)
+        work, pairs = ScoreTask(model), list(zip(texts, translations, strict=True))
         work.check(pairs)
-        (found,) = await self.done(request, [(work, pairs)])
-        return {"scores": [scored(one) for one in found]}
+        (found,) = await self.run_tasks(request, [(work, pairs)])
+        return {"scores": [format_score(one) for one in found]}
 
     async def attention(self, request: Request) -> Response:
-        asked: api.AttentionRequest = await self.asked(request, api.AttentionRequest)
-        return await self.looked(request, asked, Looking(self.seen(asked), asked.layer, self.limits.numbers))
+        asked: api.AttentionRequest = await self.parse_request(request, api.AttentionRequest)
+        return await self.run_sentence_task(
+            request,
+            asked,
+            AttentionTask(self.select_attention_model(asked), asked.layer, self.limits.max_numbers),
+        )
 
     async def look(self, request: Request) -> Response:
-        asked: api.LookRequest = await self.asked(request, api.LookRequest)
-        return await self.looked(request, asked, Viewing(self.seen(asked), None, self.limits.numbers))
+        asked: api.LookRequest = await self.parse_request(request, api.LookRequest)
+        return await self.run_sentence_task(
+            request,
+            asked,
+            AttentionPageTask(self.select_attention_model(asked), None, self.limits.max_numbers),
+        )
 
     async def walk(self, request: Request) -> Response:
-        asked: api.WalkRequest = await self.asked(request, api.WalkRequest)
-        work = Walking(self.seen(asked), asked.stack, asked.layer, asked.width, self.limits.numbers)
-        return await self.looked(request, asked, work)
+        asked: api.WalkRequest = await self.parse_request(request, api.WalkRequest)
+        work = WalkTask(
+            self.select_attention_model(asked), asked.stack, asked.layer, asked.width, self.limits.max_numbers
+        )
+        return await self.run_sentence_task(request, asked, work)
 
-    def seen(self, asked: api.LookRequest) -> Served:
+    def select_attention_model(self, asked: api.LookRequest) -> ServedModel:
         """A model that can be looked into."""
-        model = self.pairs.model(asked.source, asked.target, asked.model)
-        if not model.aligns:
+        model = self.pairs.find_model(asked.source, asked.target, asked.model)
+        if not model.can_align:
             engine = model.translator.engine.name
             raise HTTPException(400, f"attention maps are the torch engine's; this one is {engine}")
         return model
 
-    async def looked(self, request: Request, asked: api.LookRequest, work: OfSentence) -> Response:
+    async def run_sentence_task(
+        self, request: Request, asked: api.LookRequest, work: SentenceTask
+    ) -> Response:
         work.check(asked.q, asked.translation)
-        ((found,),) = await self.done(request, [(work, [(asked.q, asked.translation)])])
+        ((found,),) = await self.run_tasks(request, [(work, [(asked.q, asked.translation)])])
         return Response(found.encode("utf-8", "replace"), media_type="application/json")
 
     async def training(self, request: Request) -> list[dict[str, Any]]:
-        self.check_key(request)
-        return await self.runs.curves()
+        self.check_api_key(request)
+        return await self.runs.read_curves()
 
     async def models(self, request: Request) -> list[dict[str, Any]]:
-        self.check_key(request)
+        self.check_api_key(request)
         return [
             {
                 "name": one.name,
@@ -268,71 +290,71 @@ class Server:
                 "engine": one.translator.engine.name,
                 "objective": one.translator.engine.objective,
                 "longest": one.translator.max_length,
-                "alignment": one.aligns,
+                "alignment": one.can_align,
             }
             for one in self.pairs.models
         ]
 
     async def languages(self, request: Request) -> list[dict[str, Any]]:
         return [
-            {"code": code, "name": name_of(code), "targets": self.pairs.targets_of(code)}
+            {"code": code, "name": language_name(code), "targets": self.pairs.find_targets(code)}
             for code in self.pairs.codes
         ]
 
     async def health(self, request: Request) -> dict[str, str]:
-        if self.working is not None and self.working.done():
-            raise Refused(503, "nobody works any more: start the server again", retry_after="60")
+        if self.worker_task is not None and self.worker_task.done():
+            raise RequestRejected(503, "nobody works any more: start the server again", retry_after="60")
         return {"status": "ok"}
 
     async def settings(self, request: Request) -> dict[str, Any]:
         first = self.pairs.models[0]
         return {
             "apiKeys": self.api_key is not None,
-            "charLimit": self.limits.characters,
+            "charLimit": self.limits.max_characters,
             "frontendTimeout": 500,
             "keyRequired": self.api_key is not None,
             "language": {
-                side: {"code": code, "name": name_of(code)}
+                side: {"code": code, "name": language_name(code)}
                 for side, code in (("source", first.source), ("target", first.target))
             },
             "suggestions": False,
             "filesTranslation": False,
             "supportedFilesFormat": [],
-            "textLimit": self.limits.texts,
-            "alternativesLimit": self.limits.alternatives,
+            "textLimit": self.limits.max_texts,
+            "alternativesLimit": self.limits.max_alternatives,
         }
 
 
-async def departure(request: Request) -> None:
+async def wait_for_disconnect(request: Request) -> None:
     """Ends when the client leaves."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-def work_for(model: Served, asked: api.TranslateRequest) -> Work:
+def create_translate_task(model: ServedModel, asked: api.TranslateRequest) -> BatchTask:
     if asked.format == "html":
-        return TranslatingPages(model, asked.alternatives + 1)
-    return Translating(model, asked.alternatives + 1, asked.details)
+        return TranslateHtmlTask(model, asked.alternatives + 1)
+    return TranslateTask(model, asked.alternatives + 1, asked.details)
 
 
-def other_texts(found: Translation) -> list[str]:
+def distinct_alternatives(found: Translation) -> list[str]:
     """Each once: beams differ in ways that do not show."""
     return list(dict.fromkeys(one.text for one in found.alternatives if one.text != found.text))
 
 
-def details(found: Translation, model: Served | None) -> dict[str, Any]:
+def format_details(found: Translation, model: ServedModel | None) -> dict[str, Any]:
     return {
         "score": found.score,
         "sourceTokens": found.source_tokens,
         "tokens": found.tokens,
         "tokenScores": found.token_scores,
         "alignment": found.alignment,
-        "sentences": model.sentences(found.source) if model else [],
-        **Words.of(found).told(),
+        "sentences": model.split_sentences(found.source) if model else [],
+        **WordAlignment.from_translation(found).to_json(),
     }
 
 
-def scored(found: Translation) -> dict[str, Any]:
+def format_score(found: Translation) -> dict[str, Any]:
     return {
         "score": found.score,
         "logProbability": found.log_probability,
@@ -345,30 +367,37 @@ def scored(found: Translation) -> dict[str, Any]:
 # ---- putting it together
 
 
-def application(
-    models: Sequence[Served],
-    limits: Limits | None = None,
-    doors: Doors | None = None,
+def create_app(
+    models: Sequence[ServedModel],
+    limits: ServerLimits | None = None,
+    allowed_hosts: AllowedHosts | None = None,
     **how: Any,
-) -> Guard:
+) -> RequestMiddleware:
     """The whole server as an ASGI application. `how` is Server's."""
-    server = Server(models, limits or Limits(), **how)
+    server = Endpoints(models, limits or ServerLimits(), **how)
     app = FastAPI(
-        title="Manyheads", description=ABOUT, version="1", docs_url=None, redoc_url=None,
-        lifespan=server.running, responses=api.FAULTS, redirect_slashes=False,
+        title="Manyheads", description=DESCRIPTION, version="1", docs_url=None, redoc_url=None,
+        lifespan=server.lifespan, responses=api.ERROR_RESPONSES, redirect_slashes=False,
     )  # fmt: skip
-    add_paths(app, server)
-    add_page(app)
-    app.add_exception_handler(HTTPException, refusal)
-    app.add_exception_handler(ManyheadsError, refusal)
-    app.add_exception_handler(Refused, refusal)
-    app.add_exception_handler(ClientLeft, refusal)
-    app.add_exception_handler(Exception, bug)
+    add_routes(app, server)
+    add_assets(app)
+    app.add_exception_handler(HTTPException, handle_error)
+    app.add_exception_handler(ManyheadsError, handle_error)
+    app.add_exception_handler(RequestRejected, handle_error)
+    app.add_exception_handler(ClientDisconnected, handle_error)
+    app.add_exception_handler(Exception, handle_internal_error)
     paths = [getattr(route, "path", "") for route in app.routes]
-    return Guard(app, server.limits, doors or Doors.of("127.0.0.1"), server.queue, paths, server.told)
+    return RequestMiddleware(
+        app,
+        server.limits,
+        allowed_hosts or AllowedHosts.for_host("127.0.0.1"),
+        server.queue,
+        paths,
+        server.record_request,
+    )
 
 
-def add_paths(app: FastAPI, server: Server) -> None:
+def add_routes(app: FastAPI, server: Endpoints) -> None:
     limits, pairs = server.limits, server.pairs
 
     def add(
@@ -381,7 +410,7 @@ def add_paths(app: FastAPI, server: Server) -> None:
 
         async def endpoint(request: Request) -> Response:
             found = await answer(request)
-            return found if isinstance(found, Response) else Json(found)
+            return found if isinstance(found, Response) else NanSafeJSONResponse(found)
 
         app.add_api_route(
             path,
@@ -390,29 +419,29 @@ def add_paths(app: FastAPI, server: Server) -> None:
             name=path.strip("/"),
             response_model=None,
             responses={200: {"model": model, "description": "Done."}},
-            openapi_extra=api.body_of(asked, limits, pairs) if asked else None,
+            openapi_extra=api.describe_request_body(asked, limits, pairs) if asked else None,
         )
 
-    add("/translate", server.translate, api.TranslateAnswer, api.TranslateRequest)
+    add("/translate", server.translate, api.TranslateResponse, api.TranslateRequest)
     add("/detect", server.detect, list[api.Detection], api.DetectRequest)
-    add("/score", server.score, api.ScoreAnswer, api.ScoreRequest)
-    add("/attention", server.attention, api.AttentionAnswer, api.AttentionRequest)
-    add("/look", server.look, api.LookAnswer, api.LookRequest)
-    add("/walk", server.walk, api.WalkAnswer, api.WalkRequest)
-    add("/training", server.training, list[api.RunAnswer])
-    add("/languages", server.languages, list[api.Language])
-    add("/models", server.models, list[api.ModelAnswer])
-    add("/health", server.health, api.Health)
+    add("/score", server.score, api.ScoreResponse, api.ScoreRequest)
+    add("/attention", server.attention, api.AttentionResponse, api.AttentionRequest)
+    add("/look", server.look, api.LookResponse, api.LookRequest)
+    add("/walk", server.walk, api.WalkResponse, api.WalkRequest)
+    add("/training", server.training, list[api.TrainingRunInfo])
+    add("/languages", server.languages, list[api.LanguageInfo])
+    add("/models", server.models, list[api.ModelInfo])
+    add("/health", server.health, api.HealthResponse)
     add("/frontend/settings", server.settings, api.FrontendSettings)
 
     async def alive(request: Request) -> Response:
-        return Json(await server.health(request))
+        return NanSafeJSONResponse(await server.health(request))
 
     app.add_route("/health", alive, ["HEAD"], include_in_schema=False)  # as watchers of servers ask
 
     async def metrics(request: Request) -> Response:
-        server.check_key(request)
-        return Response(server.metrics.text(), media_type="text/plain; version=0.0.4")
+        server.check_api_key(request)
+        return Response(server.metrics.render(), media_type="text/plain; version=0.0.4")
 
     told = {
         200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "For Prometheus."}
@@ -420,38 +449,45 @@ def add_paths(app: FastAPI, server: Server) -> None:
     app.add_api_route("/metrics", metrics, name="metrics", response_class=Response, responses=told)  # type: ignore[arg-type]
 
 
-def add_page(app: FastAPI) -> None:
+def add_assets(app: FastAPI) -> None:
     """Every file of page/ under its own name, index.html as /; the attention view's under /look/."""
     for room, before in (("manyheads.serve", "/"), ("manyheads.look", "/look/")):
         for file in files(room).joinpath("assets").iterdir():
             suffix = "." + file.name.rpartition(".")[2]
-            if suffix in TYPES and not (suffix == ".html" and before != "/"):
+            if suffix in MEDIA_TYPES and not (suffix == ".html" and before != "/"):
                 path = "/" if file.name == "index.html" else before + file.name
-                app.add_route(path, shown(file.read_bytes(), TYPES[suffix]), ["GET"], include_in_schema=False)
+                app.add_route(
+                    path,
+                    make_asset_endpoint(file.read_bytes(), MEDIA_TYPES[suffix]),
+                    ["GET"],
+                    include_in_schema=False,
+                )
 
 
-def shown(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Response]]:
+def make_asset_endpoint(content: bytes, media_type: str) -> Callable[[Request], Awaitable[Response]]:
     async def show(request: Request) -> Response:
         return Response(content, media_type=media_type, headers={"cache-control": "no-cache"})
 
     return show
 
 
-async def refusal(request: Request, fault: Exception) -> Response:
+async def handle_error(request: Request, fault: Exception) -> Response:
     """In the form of LibreTranslate's."""
     if isinstance(fault, HTTPException):
-        return Json({"error": str(fault.detail)}, fault.status_code, headers=dict(fault.headers or {}))
-    if isinstance(fault, Refused):
-        return Json({"error": fault.error}, fault.status, headers=fault.sent_headers)
-    if isinstance(fault, ClientLeft):
+        return NanSafeJSONResponse(
+            {"error": str(fault.detail)}, fault.status_code, headers=dict(fault.headers or {})
+        )
+    if isinstance(fault, RequestRejected):
+        return NanSafeJSONResponse({"error": fault.error}, fault.status, headers=fault.headers)
+    if isinstance(fault, ClientDisconnected):
         return Response(status_code=499)  # which nobody reads
-    if isinstance(fault, TooLong):
-        return Json({"error": str(fault), "kind": "too_long"}, 400)
+    if isinstance(fault, TooManyNumbersError):
+        return NanSafeJSONResponse({"error": str(fault), "kind": "too_long"}, 400)
     if isinstance(fault, RequestError | ConfigError):
-        return Json({"error": str(fault)}, 400)
+        return NanSafeJSONResponse({"error": str(fault)}, 400)
     raise fault
 
 
-async def bug(request: Request, fault: Exception) -> Response:
+async def handle_internal_error(request: Request, fault: Exception) -> Response:
     """The guard hears of it too, and writes where it was into the log."""
-    return Json({"error": BUG}, 500)
+    return NanSafeJSONResponse({"error": INTERNAL_ERROR}, 500)

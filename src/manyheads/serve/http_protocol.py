@@ -7,14 +7,14 @@ from collections.abc import Callable
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from manyheads.serve.limits import Limits
-from manyheads.serve.middleware import QUEUED
-from manyheads.serve.queue import Queue
+from manyheads.serve.limits import ServerLimits
+from manyheads.serve.middleware import QUEUED_PATHS
+from manyheads.serve.queue import JobQueue
 
-QUEUED_LINES = tuple(f"POST {path}".encode() for path in QUEUED)
+QUEUED_REQUEST_LINES = tuple(f"POST {path}".encode() for path in QUEUED_PATHS)
 
 
-def refusal(error: str, retry_after: int) -> bytes:
+def format_503(error: str, retry_after: int) -> bytes:
     body = json.dumps({"error": error})
     return (
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n"
@@ -22,7 +22,9 @@ def refusal(error: str, retry_after: int) -> bytes:
     ).encode()
 
 
-def protocol(limits: Limits, queue: Queue, tell: Callable[[str, int, float], None]) -> type[H11Protocol]:
+def create_protocol(
+    limits: ServerLimits, queue: JobQueue, tell: Callable[[str, int, float], None]
+) -> type[H11Protocol]:
     """The protocol under these limits. In a flood it refuses by itself: reading a request takes longer."""
 
     class Patient(H11Protocol):
@@ -31,27 +33,27 @@ def protocol(limits: Limits, queue: Queue, tell: Callable[[str, int, float], Non
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            if len(self.connections) > limits.connections:
+            if len(self.connections) > limits.max_connections:
                 self._refuse("too many connections", 1)
                 return
             self._watch()
 
         def data_received(self, data: bytes) -> None:
             begins = self.cycle is None or self.cycle.response_complete
-            if begins and queue.full and data.startswith(QUEUED_LINES):
-                self._refuse(f"{limits.queue} requests are waiting already", queue.retry_after)
+            if begins and queue.is_full and data.startswith(QUEUED_REQUEST_LINES):
+                self._refuse(f"{limits.queue_size} requests are waiting already", queue.retry_after)
                 return
             super().data_received(data)
             self._watch()
 
         def _refuse(self, error: str, retry_after: int) -> None:
-            self.transport.write(refusal(error, retry_after))
+            self.transport.write(format_503(error, retry_after))
             self.transport.close()
             tell("refused", 503, 0.0)
 
         def connection_lost(self, exc: Exception | None) -> None:
             for timer in (self._headers, self._answer):
-                stopped(timer)
+                cancel_timer(timer)
             super().connection_lost(exc)
 
         def shutdown(self) -> None:
@@ -63,19 +65,19 @@ def protocol(limits: Limits, queue: Queue, tell: Callable[[str, int, float], Non
 
         def pause_writing(self) -> None:
             super().pause_writing()
-            self._answer = self.loop.call_later(limits.patience, self.transport.abort)
+            self._answer = self.loop.call_later(limits.client_timeout, self.transport.abort)
 
         def resume_writing(self) -> None:
             super().resume_writing()
-            stopped(self._answer)
+            cancel_timer(self._answer)
 
         def _watch(self) -> None:
             """Time runs while a request has begun and its headers are not all here."""
             if self.cycle is not None and not self.cycle.response_complete:
-                stopped(self._headers)
+                cancel_timer(self._headers)
                 self._headers = None
             elif self._headers is None:
-                self._headers = self.loop.call_later(limits.patience, self.transport.abort)
+                self._headers = self.loop.call_later(limits.client_timeout, self.transport.abort)
 
         def send_400_response(self, msg: str) -> None:
             """In JSON, as all our refusals."""
@@ -99,6 +101,6 @@ def protocol(limits: Limits, queue: Queue, tell: Callable[[str, int, float], Non
     return Patient
 
 
-def stopped(timer: asyncio.TimerHandle | None) -> None:
+def cancel_timer(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from manyheads.errors import RequestError
-from manyheads.serve.worker import Served
+from manyheads.serve.worker import ServedModel
 
 LANGUAGES = (
     "af:Afrikaans am:Amharic ar:Arabic az:Azerbaijani be:Belarusian bg:Bulgarian bn:Bengali bs:Bosnian "
@@ -21,37 +21,37 @@ LANGUAGES = (
     "uk:Ukrainian ur:Urdu uz:Uzbek vi:Vietnamese yi:Yiddish zh:Chinese zu:Zulu"
 )
 NAMES = dict(entry.split(":") for entry in LANGUAGES.split())
-JUDGED = 2000  # characters of a text by which its language is told
+MAX_DETECT_CHARACTERS = 2000  # characters of a text by which its language is told
 
 
-def base(code: str) -> str:
+def base_language(code: str) -> str:
     """The language without its region or script: pt of pt-BR."""
     return code.replace("_", "-").partition("-")[0].lower()
 
 
-def name_of(code: str) -> str:
+def language_name(code: str) -> str:
     """In English; a region or script stays a code."""
-    own = NAMES.get(base(code), code)
-    return f"{own} ({code})" if code != base(code) and own != code else own
+    own = NAMES.get(base_language(code), code)
+    return f"{own} ({code})" if code != base_language(code) and own != code else own
 
 
-class Pairs:
+class ModelRegistry:
     """The models, and what they translate."""
 
-    def __init__(self, models: Sequence[Served]) -> None:
+    def __init__(self, models: Sequence[ServedModel]) -> None:
         self.models = list(models)
         self.codes = sorted({code for one in models for code in (one.source, one.target)})
 
-    def own(self, code: str) -> str:
+    def normalize_code(self, code: str) -> str:
         """A code as it is served, however its letters are written; else as it came."""
         alike = [one for one in [*self.codes, "auto"] if one.casefold() == code.casefold()]
         return code if code in alike or not alike else alike[0]
 
-    def model(self, source: str, target: str, name: str | None = None) -> Served:
+    def find_model(self, source: str, target: str, name: str | None = None) -> ServedModel:
         """The first model of a pair, or the one that is named."""
-        source, target = self.own(source), self.own(target)
-        self.check(source)
-        self.check(target)
+        source, target = self.normalize_code(source), self.normalize_code(target)
+        self.check_language(source)
+        self.check_language(target)
         found = [one for one in self.models if (one.source, one.target) == (source, target)]
         if not found:
             known = ", ".join(sorted({f"{one.source} to {one.target}" for one in self.models}))
@@ -63,21 +63,21 @@ class Pairs:
             f"no model {name!r} for {source} to {target}; served: {', '.join(one.name for one in found)}"
         )
 
-    def check(self, code: str) -> None:
-        if self.own(code) not in self.codes:
+    def check_language(self, code: str) -> None:
+        if self.normalize_code(code) not in self.codes:
             raise RequestError(f"the language {code!r} is not served; served: {', '.join(self.codes)}")
 
-    def sources_of(self, target: str) -> list[str]:
+    def find_sources(self, target: str) -> list[str]:
         """Languages with a model to the target."""
-        self.check(target)
+        self.check_language(target)
         return sorted({one.source for one in self.models if one.target == target})
 
-    def targets_of(self, source: str) -> list[str]:
+    def find_targets(self, source: str) -> list[str]:
         return sorted({one.target for one in self.models if one.source == source})
 
 
 @cache
-def identifier() -> Any:
+def load_identifier() -> Any:
     """Of all languages that py3langid knows; it takes half a second to read."""
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
@@ -86,18 +86,18 @@ def identifier() -> Any:
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
-class Detector:
+class LanguageDetector:
     """Tells which of the served languages a text is in, by py3langid, whose model ships in its package."""
 
     def __init__(self, codes: Iterable[str]) -> None:
-        self._identifier = copy(identifier())
+        self._identifier = copy(load_identifier())
         known = set(self._identifier.labels)
         # Of languages with several codes, such as zh-Hans and zh-Hant, the first stands for all.
         self.codes: dict[str, str] = {}
         self.all = list(codes)
         for code in self.all:
-            if base(code) in known:
-                self.codes.setdefault(base(code), code)
+            if base_language(code) in known:
+                self.codes.setdefault(base_language(code), code)
 
     def detect(self, text: str) -> list[tuple[str, float]]:
         """Served languages with the confidence in each in per cent, the likeliest first.
@@ -105,7 +105,7 @@ class Detector:
         It is that among all languages there are: a text in one that is not served has little in any. Of those
         that are not known nothing is said, unless there are no others.
         """
-        judged = text[:JUDGED]
+        judged = text[:MAX_DETECT_CHARACTERS]
         found = dict.fromkeys(list(self.codes.values()) or self.all[:1] or ["en"], 0.0)
         if any(map(str.isalpha, judged)):
             for label, share in self._identifier.rank(judged):

@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from manyheads.errors import ConfigError
-from manyheads.serve.limits import Limits
-from manyheads.serve.queue import Queue
+from manyheads.serve.limits import ServerLimits
+from manyheads.serve.queue import JobQueue
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -25,16 +25,16 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOG = logging.getLogger("manyheads.serve")
-BUG = "a fault of the server; its log says where"
+INTERNAL_ERROR = "a fault of the server; its log says where"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-EVERYWHERE = ("0.0.0.0", "::", "")
-QUEUED = frozenset(["/translate", "/score", "/attention", "/look", "/walk"])  # what waits for the model
-HOST = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]{1,5})?", re.ASCII)
-ORIGIN = re.compile(
+WILDCARD_ADDRESSES = ("0.0.0.0", "::", "")
+QUEUED_PATHS = frozenset(["/translate", "/score", "/attention", "/look", "/walk"])  # what waits for the model
+HOST_PATTERN = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<name>[\w.-]+))(?::[0-9]{1,5})?", re.ASCII)
+ORIGIN_PATTERN = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::(?P<port>[0-9]{1,5}))?/?"
 )
 DEFAULT_PORTS = {"http": "80", "https": "443"}
-SAFE = {
+SECURITY_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -44,21 +44,21 @@ SAFE = {
 }
 
 
-class Refused(Exception):
+class RequestRejected(Exception):
     """An answer that is no result."""
 
     def __init__(self, status: int, error: str, **headers: str) -> None:
         super().__init__(error)
         self.status, self.error = status, error
-        self.sent_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-class ClientLeft(Exception):
+class ClientDisconnected(Exception):
     """Nobody waits for an answer."""
 
 
 @dataclass(frozen=True)
-class Doors:
+class AllowedHosts:
     """Under which names the server may be called, and from which pages.
 
     A page elsewhere that has a name lead here (DNS rebinding) is told by its Host; one that asks across
@@ -66,38 +66,40 @@ class Doors:
     """
 
     hosts: frozenset[str]
-    any_address: bool = False
+    allow_any_address: bool = False
     origins: frozenset[str] = field(default_factory=frozenset)
 
     @classmethod
-    def of(cls, host: str, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> "Doors":
+    def for_host(cls, host: str, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> "AllowedHosts":
         names = {*LOOPBACK, host.strip("[]").lower(), *(one.strip("[]").lower() for one in hosts)}
         return cls(
-            frozenset(names - set(EVERYWHERE)), host in EVERYWHERE, frozenset(map(normal_origin, origins))
+            frozenset(names - set(WILDCARD_ADDRESSES)),
+            host in WILDCARD_ADDRESSES,
+            frozenset(map(normalize_origin, origins)),
         )
 
     def check(self, hosts: list[str], origins: list[str]) -> None:
-        name = host_name(hosts[0]) if len(hosts) == 1 else None
-        if name is None or not (name in self.hosts or (self.any_address and is_address(name))):
-            raise Refused(
+        name = parse_host(hosts[0]) if len(hosts) == 1 else None
+        if name is None or not (name in self.hosts or (self.allow_any_address and is_address(name))):
+            raise RequestRejected(
                 403, f"Host {','.join(hosts)[:100]!r} is not this server's: start it with --allow-host"
             )
         for origin in origins:
-            own = urlsplit_or_none(origin) == hosts[0].lower()
+            own = parse_origin_host(origin) == hosts[0].lower()
             if len(origins) > 1 or not (own or origin in self.origins):
-                raise Refused(
+                raise RequestRejected(
                     403, f"Origin {origin[:100]!r} may not ask: start the server with --allow-origin"
                 )
 
 
-def host_name(host: str) -> str | None:
-    found = HOST.fullmatch(host)
+def parse_host(host: str) -> str | None:
+    found = HOST_PATTERN.fullmatch(host)
     return (found["address"] or found["name"]).lower() if found else None
 
 
-def normal_origin(origin: str) -> str:
+def normalize_origin(origin: str) -> str:
     """As browsers write it: in small letters, without a slash, without its scheme's own port."""
-    found = ORIGIN.fullmatch(origin.strip().lower())
+    found = ORIGIN_PATTERN.fullmatch(origin.strip().lower())
     if not found:
         raise ConfigError(
             f"--allow-origin is {origin!r}, but must be a scheme and a name, such as https://example.org"
@@ -106,7 +108,7 @@ def normal_origin(origin: str) -> str:
     return f"{found['scheme']}://{found['host']}{port}"
 
 
-def urlsplit_or_none(origin: str) -> str | None:
+def parse_origin_host(origin: str) -> str | None:
     try:
         found = urlsplit(origin)
     except ValueError:
@@ -122,124 +124,132 @@ def is_address(name: str) -> bool:
     return True
 
 
-class Guard:
+class RequestMiddleware:
     """Around the application."""
 
     def __init__(
         self,
         app: App,
-        limits: Limits,
-        doors: Doors,
-        queue: Queue,
+        limits: ServerLimits,
+        allowed_hosts: AllowedHosts,
+        queue: JobQueue,
         paths: Iterable[str],
-        tell: Callable[[str, int, float], None],
+        record_request: Callable[[str, int, float], None],
     ) -> None:
-        self.app, self.limits, self.doors, self.queue, self.tell = app, limits, doors, queue, tell
+        self.app, self.limits, self.allowed_hosts, self.queue, self.record_request = (
+            app,
+            limits,
+            allowed_hosts,
+            queue,
+            record_request,
+        )
         self.paths = frozenset(paths)
-        self.held = 0  # bytes of bodies
-        self.turnstile = asyncio.Lock()
+        self.buffered_bytes = 0  # bytes of bodies
+        self.parse_lock = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        answer = Answer(send, scope, self.doors)
+        answer = ResponseSender(send, scope, self.allowed_hosts)
         start = time.monotonic()
         try:
-            await self._let_in(scope, receive, answer)
-        except Refused as no:
-            await answer.refuse(no)
-        except ClientLeft:
+            await self._handle(scope, receive, answer)
+        except RequestRejected as no:
+            await answer.send_error(no)
+        except ClientDisconnected:
             answer.status = answer.status or 499
         except Exception as fault:
-            log_bug(fault)
+            log_exception(fault)
             if not answer.status:
-                await answer.refuse(Refused(500, BUG))
-        self.tell(self._name(scope), answer.status, time.monotonic() - start)
+                await answer.send_error(RequestRejected(500, INTERNAL_ERROR))
+        self.record_request(self._metric_path(scope), answer.status, time.monotonic() - start)
 
-    def _name(self, scope: Scope) -> str:
+    def _metric_path(self, scope: Scope) -> str:
         """The path if it is one of ours: others may hold anything."""
         return scope["path"] if scope["path"] in self.paths else "other"
 
-    async def _let_in(self, scope: Scope, receive: Receive, answer: "Answer") -> None:
+    async def _handle(self, scope: Scope, receive: Receive, answer: "ResponseSender") -> None:
         said: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
             said.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
-        self.doors.check(said.get("host", []), said.get("origin", []))
+        self.allowed_hosts.check(said.get("host", []), said.get("origin", []))
         if scope["method"] == "OPTIONS" and answer.cross_origin:
-            await answer.send_all(204, {**PREFLIGHT}, b"")
+            await answer.send_response(204, {**PREFLIGHT_HEADERS}, b"")
             return
-        if scope["path"] in QUEUED and scope["method"] == "POST" and self.queue.full:
-            raise busy(self.queue)
-        taken = Taken(self)
+        if scope["path"] in QUEUED_PATHS and scope["method"] == "POST" and self.queue.is_full:
+            raise queue_full_error(self.queue)
+        taken = BodyBuffer(self)
         try:
-            body = await self._body(said.get("content-length", []), receive, taken)
-            if scope["path"] in QUEUED:
-                await self._take_turn()
-            await self.app(scope, replayed(body, receive), answer.send)
+            body = await self._read_body(said.get("content-length", []), receive, taken)
+            if scope["path"] in QUEUED_PATHS:
+                await self._wait_for_turn()
+            await self.app(scope, replay_body(body, receive), answer.send)
         finally:
-            taken.give_back()
+            taken.release()
 
-    async def _take_turn(self) -> None:
+    async def _wait_for_turn(self) -> None:
         """Of many requests that come at once one is read at a time: so /health never waits for them all."""
-        self.queue.coming += 1
+        self.queue.incoming += 1
         try:
-            async with self.turnstile:
+            async with self.parse_lock:
                 await asyncio.sleep(0)
         finally:
-            self.queue.coming -= 1
+            self.queue.incoming -= 1
 
-    async def _body(self, lengths: list[str], receive: Receive, taken: "Taken") -> bytes:
-        most = self.limits.body
+    async def _read_body(self, lengths: list[str], receive: Receive, taken: "BodyBuffer") -> bytes:
+        most = self.limits.max_body_bytes
         if any(length.isdecimal() and int(length[:20]) > most for length in lengths):
-            raise too_large(most)
+            raise body_too_large_error(most)
         pieces = []
         try:
-            async with asyncio.timeout(self.limits.patience):
+            async with asyncio.timeout(self.limits.client_timeout):
                 more = True
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise ClientLeft
+                        raise ClientDisconnected
                     pieces.append(message.get("body", b""))
-                    taken.take(len(pieces[-1]))
-                    if taken.bytes > most:
-                        raise too_large(most)
+                    taken.add(len(pieces[-1]))
+                    if taken.num_bytes > most:
+                        raise body_too_large_error(most)
                     more = message.get("more_body", False)
         except TimeoutError:
-            raise Refused(
-                408, f"the request did not come within {self.limits.patience:g} seconds", connection="close"
+            raise RequestRejected(
+                408,
+                f"the request did not come within {self.limits.client_timeout:g} seconds",
+                connection="close",
             ) from None
         return b"".join(pieces)
 
 
-class Taken:
+class BodyBuffer:
     """Room for one body, out of that for all."""
 
-    def __init__(self, guard: Guard) -> None:
-        self.guard, self.bytes = guard, 0
+    def __init__(self, guard: RequestMiddleware) -> None:
+        self.middleware, self.num_bytes = guard, 0
 
-    def take(self, count: int) -> None:
-        self.guard.held += count
-        self.bytes += count
-        if self.guard.held > self.guard.limits.held:
-            raise Refused(503, "too much is being sent at once", retry_after="1", connection="close")
+    def add(self, count: int) -> None:
+        self.middleware.buffered_bytes += count
+        self.num_bytes += count
+        if self.middleware.buffered_bytes > self.middleware.limits.max_buffered_bytes:
+            raise RequestRejected(503, "too much is being sent at once", retry_after="1", connection="close")
 
-    def give_back(self) -> None:
-        self.guard.held -= self.bytes
+    def release(self) -> None:
+        self.middleware.buffered_bytes -= self.num_bytes
 
 
-PREFLIGHT = {
+PREFLIGHT_HEADERS = {
     "access-control-allow-methods": "GET, POST",
     "access-control-allow-headers": "authorization, content-type",
     "access-control-max-age": "600",
 }
 
 
-class Answer:
+class ResponseSender:
     """An answer on its way: its status is remembered, and the headers are added that all of ours have."""
 
-    def __init__(self, send: Send, scope: Scope, doors: Doors) -> None:
+    def __init__(self, send: Send, scope: Scope, doors: AllowedHosts) -> None:
         self._send, self.status = send, 0
         origin = next((v.decode("latin-1") for k, v in scope["headers"] if k == b"origin"), None)
         self.cross_origin = origin if origin in doors.origins else None
@@ -247,30 +257,34 @@ class Answer:
     async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            ours = SAFE if self.cross_origin is None else SAFE | {
+            ours = SECURITY_HEADERS if self.cross_origin is None else SECURITY_HEADERS | {
                 "access-control-allow-origin": self.cross_origin,
                 "cross-origin-resource-policy": "cross-origin",
                 "vary": "Origin",
             }  # fmt: skip
-            message["headers"] = [*message.get("headers", []), *encoded(ours)]
+            message["headers"] = [*message.get("headers", []), *encode_headers(ours)]
         await self._send(message)
 
-    async def refuse(self, no: Refused) -> None:
+    async def send_error(self, no: RequestRejected) -> None:
         body = json.dumps({"error": no.error}).encode()
-        await self.send_all(no.status, {"content-type": "application/json", **no.sent_headers}, body)
+        await self.send_response(no.status, {"content-type": "application/json", **no.headers}, body)
 
-    async def send_all(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    async def send_response(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         length = {} if status == 204 else {"content-length": str(len(body))}
-        start = {"type": "http.response.start", "status": status, "headers": encoded({**headers, **length})}
+        start = {
+            "type": "http.response.start",
+            "status": status,
+            "headers": encode_headers({**headers, **length}),
+        }
         await self.send(start)
         await self.send({"type": "http.response.body", "body": body})
 
 
-def encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+def encode_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
 
-def replayed(body: bytes, receive: Receive) -> Receive:
+def replay_body(body: bytes, receive: Receive) -> Receive:
     """The body as one message, and then what comes after it: that the client leaves."""
     waiting: list[MutableMapping[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -280,18 +294,18 @@ def replayed(body: bytes, receive: Receive) -> Receive:
     return next_message
 
 
-def busy(queue: Queue) -> Refused:
-    return Refused(
-        503, f"{queue.limits.queue} requests are waiting already", retry_after=str(queue.retry_after)
+def queue_full_error(queue: JobQueue) -> RequestRejected:
+    return RequestRejected(
+        503, f"{queue.limits.queue_size} requests are waiting already", retry_after=str(queue.retry_after)
     )
 
 
-def too_large(most: int) -> Refused:
+def body_too_large_error(most: int) -> RequestRejected:
     # The connection is closed, or the rest of the body would have to be read.
-    return Refused(413, f"the body has more than {most} bytes", connection="close")
+    return RequestRejected(413, f"the body has more than {most} bytes", connection="close")
 
 
-def log_bug(fault: BaseException) -> None:
+def log_exception(fault: BaseException) -> None:
     """Where it happened, but not its message, which may quote a text."""
     where = "".join(traceback.format_tb(fault.__traceback__))
     LOG.error("%s\n%s", type(fault).__name__, where)

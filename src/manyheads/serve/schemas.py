@@ -5,26 +5,26 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from manyheads.serve.languages import Pairs
-from manyheads.serve.limits import Limits
+from manyheads.serve.languages import ModelRegistry
+from manyheads.serve.limits import ServerLimits
 
-WIDEST = 2**20
+MAX_WIDTH = 2**20
 SURROGATES = re.compile("[\ud800-\udfff]")  # halves of a character, which JSON can write
 
 
-def whole(text: Any) -> Any:
+def replace_surrogates(text: Any) -> Any:
     """Halves of characters become U+FFFD, where they do not make one together."""
     if not isinstance(text, str) or not SURROGATES.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def or_else(default: Any) -> BeforeValidator:
+def default_if_empty(default: Any) -> BeforeValidator:
     """Null and the empty string, which some clients send for what they leave out, are the default."""
     return BeforeValidator(lambda value: default if value is None or value == "" else value)
 
 
-Text = Annotated[str, BeforeValidator(whole)]
+Text = Annotated[str, BeforeValidator(replace_surrogates)]
 Texts = Annotated[Text | list[Text], Field(description="A text, or a list of them.", examples=["I go home."])]
 Source = Annotated[Text, Field(description="The language of q.", examples=["en"])]
 Target = Annotated[Text, Field(description="The language to translate to.", examples=["ko"])]
@@ -40,10 +40,10 @@ class TranslateRequest(BaseModel):
     source: Annotated[Text, Field(description='The language of q, or "auto".', examples=["en"])]
     target: Target
     format: Annotated[
-        Literal["text", "html"], or_else("text"), Field(description="html: tags are kept in place.")
+        Literal["text", "html"], default_if_empty("text"), Field(description="html: tags are kept in place.")
     ] = "text"
     alternatives: Annotated[
-        int, or_else(0), Field(ge=0, description="Further translations of each text.")
+        int, default_if_empty(0), Field(ge=0, description="Further translations of each text.")
     ] = 0
     details: Annotated[
         bool, Field(description="Also tokens, their scores and the alignment; of format text.")
@@ -82,7 +82,7 @@ class AttentionRequest(LookRequest):
 class WalkRequest(LookRequest):
     stack: Annotated[Literal["encoder", "decoder"], Field(description="What is walked through.")] = "encoder"
     layer: Annotated[int, Field(ge=0, description="Which of its layers, from 0.")] = 0
-    width: Annotated[int, Field(ge=1, le=WIDEST, description="Numbers that are told of each vector.")] = 8
+    width: Annotated[int, Field(ge=1, le=MAX_WIDTH, description="Numbers that are told of each vector.")] = 8
 
 
 # ---- what is answered
@@ -90,9 +90,9 @@ class WalkRequest(LookRequest):
 Number = float | None  # null where it is not finite
 
 
-class Fault(BaseModel):
+class ErrorResponse(BaseModel):
     error: str
-    kind: Annotated[
+    code: Annotated[
         Literal["too_long"] | None, Field(description="Where a page has words of its own for it.")
     ] = None
 
@@ -102,15 +102,15 @@ class Detection(BaseModel):
     confidence: Annotated[float, Field(ge=0, le=100, description="In per cent.")]
 
 
-class Word(BaseModel):
+class WordDetail(BaseModel):
     """Of a translation."""
 
     text: str
-    chance: Annotated[Number, Field(description="Probability of its tokens together; null: not known.")]
+    probability: Annotated[Number, Field(description="Probability of its tokens together; null: not known.")]
     sources: Annotated[list[int], Field(description="The source words that it came from, by number.")]
 
 
-class Details(BaseModel):
+class TranslationDetails(BaseModel):
     score: Annotated[Number, Field(description="log p divided by the length penalty.")]
     sourceTokens: list[str]
     tokens: list[str]
@@ -119,38 +119,38 @@ class Details(BaseModel):
         list[tuple[int, int]] | None, Field(description="Source token and target token, by number.")
     ]
     sourceWords: list[str]
-    words: Annotated[list[Word], Field(description="What the tokens make up.")]
+    words: Annotated[list[WordDetail], Field(description="What the tokens make up.")]
     sentences: Annotated[list[str], Field(description="That the text was parted into.")]
 
 
-class TranslateAnswer(BaseModel):
+class TranslateResponse(BaseModel):
     """A list where q was one. What was not asked for is not there."""
 
     model_config = ConfigDict(json_schema_extra={"required": ["translatedText"]})
     translatedText: str | list[str]
     detectedLanguage: Detection | list[Detection] | None = None
     alternatives: list[str] | list[list[str]] | None = None
-    details: Details | list[Details] | None = None
+    details: TranslationDetails | list[TranslationDetails] | None = None
 
 
-class Language(BaseModel):
+class LanguageInfo(BaseModel):
     code: str
     name: str
     targets: list[str]
 
 
-class Health(BaseModel):
+class HealthResponse(BaseModel):
     status: Literal["ok"]
 
 
-class Named(BaseModel):
+class LanguageName(BaseModel):
     code: str
     name: str
 
 
-class DefaultPair(BaseModel):
-    source: Named
-    target: Named
+class DefaultLanguages(BaseModel):
+    source: LanguageName
+    target: LanguageName
 
 
 class FrontendSettings(BaseModel):
@@ -158,7 +158,7 @@ class FrontendSettings(BaseModel):
     charLimit: int
     frontendTimeout: Annotated[int, Field(description="Milliseconds to wait while someone types.")]
     keyRequired: bool
-    language: DefaultPair
+    language: DefaultLanguages
     suggestions: bool
     filesTranslation: bool
     supportedFilesFormat: list[str]
@@ -166,17 +166,17 @@ class FrontendSettings(BaseModel):
     alternativesLimit: Annotated[int, Field(description="Ours.")]
 
 
-class ModelAnswer(BaseModel):
+class ModelInfo(BaseModel):
     name: str
     source: str
     target: str
     engine: str
     objective: str
-    longest: Annotated[int, Field(description="Tokens of a sentence that it was trained for.")]
+    max_length: Annotated[int, Field(description="Tokens of a sentence that it was trained for.")]
     alignment: Annotated[bool, Field(description="Whether it has alignments and attention maps.")]
 
 
-class Score(BaseModel):
+class ScoreDetails(BaseModel):
     score: Number
     logProbability: Number
     sourceTokens: list[str]
@@ -184,23 +184,23 @@ class Score(BaseModel):
     tokenScores: list[Number]
 
 
-class ScoreAnswer(BaseModel):
-    scores: list[Score]
+class ScoreResponse(BaseModel):
+    scores: list[ScoreDetails]
 
 
-Maps = Annotated[list[list[list[list[float]]]], Field(description="[layer][head][from][to]")]
+AttentionMaps = Annotated[list[list[list[list[float]]]], Field(description="[layer][head][from][to]")]
 
 
-class AttentionAnswer(BaseModel):
+class AttentionResponse(BaseModel):
     translatedText: str
     sourceTokens: Annotated[list[str], Field(description="With the end.")]
     targetTokens: Annotated[list[str], Field(description="With the end.")]
-    encoder: Maps
-    decoder: Maps
-    cross: Maps
+    encoder: AttentionMaps
+    decoder: AttentionMaps
+    cross: AttentionMaps
 
 
-class LookAnswer(BaseModel):
+class LookResponse(BaseModel):
     """What the attention page shows; look/maps.py describes every field."""
 
     model_config = ConfigDict(extra="allow")
@@ -223,7 +223,7 @@ class WalkStep(BaseModel):
     numbers: Annotated[list[Any], Field(description="Nested; null: may not be seen.")]
 
 
-class WalkAnswer(BaseModel):
+class WalkResponse(BaseModel):
     """One sentence through one layer; look/walk.py describes every field."""
 
     model_config = ConfigDict(extra="allow")
@@ -237,19 +237,19 @@ class WalkAnswer(BaseModel):
     candidates: list[list[tuple[str, float]]]
 
 
-Points = Annotated[list[dict[str, float]], Field(description="By step; at most 1,000, evenly taken.")]
+CurvePoints = Annotated[list[dict[str, float]], Field(description="By step; at most 1,000, evenly taken.")]
 
 
-class RunAnswer(BaseModel):
+class TrainingRunInfo(BaseModel):
     name: str
     ended: bool
-    train: Points
-    valid: Points
+    train: CurvePoints
+    valid: CurvePoints
 
 
 # ---- how OpenAPI tells it
 
-WHY = {
+ERROR_DESCRIPTIONS = {
     400: "The request is malformed, asks for what there is not, or passes a limit.",
     403: "A missing or wrong API key, or a Host or Origin that is not this server's.",
     404: "There is no such path.",
@@ -259,25 +259,31 @@ WHY = {
     415: "The body is neither JSON nor a form, or is compressed.",
     503: "There is no place in the queue, or it took too long. Retry-After says when to come again.",
 }
-RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}}
-FAULTS: dict[int | str, dict[str, Any]] = {
-    code: {"model": Fault, "description": why, **({"headers": RETRY_AFTER} if code == 503 else {})}
-    for code, why in WHY.items()
+RETRY_AFTER_HEADER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}}
+ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
+    code: {
+        "model": ErrorResponse,
+        "description": why,
+        **({"headers": RETRY_AFTER_HEADER} if code == 503 else {}),
+    }
+    for code, why in ERROR_DESCRIPTIONS.items()
 }
 
 
-def body_of(kind: type[BaseModel], limits: Limits, pairs: Pairs) -> dict[str, Any]:
+def describe_request_body(
+    kind: type[BaseModel], limits: ServerLimits, pairs: ModelRegistry
+) -> dict[str, Any]:
     """The request body of an operation, in every way in which it may come, with the limits in it."""
     schema = kind.model_json_schema()
     properties = schema["properties"]
     for key in ("q", "translation"):
         for option in properties.get(key, {}).get("anyOf", [properties.get(key, {})]):
             if option.get("type") == "string":
-                option["maxLength"] = limits.characters
+                option["maxLength"] = limits.max_characters
             elif option.get("type") == "array":
-                option["maxItems"] = limits.texts
+                option["maxItems"] = limits.max_texts
     if "alternatives" in properties:
-        properties["alternatives"]["maximum"] = limits.alternatives
+        properties["alternatives"]["maximum"] = limits.max_alternatives
     for key, codes in (("source", pairs.codes), ("target", pairs.codes)):
         if key in properties:
             properties[key]["enum"] = [*codes, *(["auto"] if "auto" in str(properties[key]) else [])]

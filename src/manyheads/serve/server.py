@@ -12,17 +12,17 @@ from pathlib import Path
 import uvicorn
 
 from manyheads.errors import ConfigError, RequestError
-from manyheads.serve.app import application
-from manyheads.serve.http_protocol import protocol
-from manyheads.serve.limits import Limits
-from manyheads.serve.middleware import Doors, Guard
-from manyheads.serve.worker import named
+from manyheads.serve.app import create_app
+from manyheads.serve.http_protocol import create_protocol
+from manyheads.serve.limits import ServerLimits
+from manyheads.serve.middleware import AllowedHosts, RequestMiddleware
+from manyheads.serve.worker import name_models
 from manyheads.translator import load
 
 LOG = logging.getLogger("manyheads.serve")
-AT_ONCE = 16  # connections that are taken before anything else is done
-KNOCKING = 2048  # connections that wait to be taken
-SWITCH = 0.0005  # seconds after which the working thread lets the one that answers have a turn
+ACCEPT_BATCH = 16  # connections that are taken before anything else is done
+BACKLOG = 2048  # connections that wait to be taken
+SWITCH_INTERVAL = 0.0005  # seconds after which the working thread lets the one that answers have a turn
 
 
 def serve(
@@ -32,7 +32,7 @@ def serve(
     *,
     engine: str = "torch",
     device: str | None = None,
-    limits: Limits | None = None,
+    limits: ServerLimits | None = None,
     api_key: str | None = None,
     allow_hosts: Sequence[str] = (),
     allow_origins: Sequence[str] = (),
@@ -41,15 +41,15 @@ def serve(
     runs: Sequence[Path] = (),
 ) -> None:
     """Serves until SIGTERM or Ctrl-C; what was accepted by then is finished."""
-    limits = limits or Limits()
-    doors = Doors.of(host, allow_hosts, allow_origins)
+    limits = limits or ServerLimits()
+    doors = AllowedHosts.for_host(host, allow_hosts, allow_origins)
     if api_key is not None and not api_key.strip():
         raise ConfigError("the API key is empty: give one (--api-key or MANYHEADS_API_KEY), or none at all")
-    listening = bound(host, port)
-    models = named([load(folder, engine=engine, device=device) for folder in folders])
+    listening = bind_socket(host, port)
+    models = name_models([load(folder, engine=engine, device=device) for folder in folders])
     for one in models:
         one.translator.translate("A first sentence is slow.")  # and shows that the model works
-    app = application(
+    app = create_app(
         models,
         limits,
         doors,
@@ -58,41 +58,41 @@ def serve(
         log_requests=log_requests,
         runs=runs,
     )
-    begin_log()
-    prepare_process()
+    configure_logging()
+    configure_process()
     pairs = ", ".join(f"{one.name} ({one.translator.engine.name})" for one in models)
     try:
-        listening_server(app, pairs).run(sockets=[listening])
+        create_server(app, pairs).run(sockets=[listening])
     finally:
         gc.unfreeze()
 
 
-def listening_server(app: Guard, what: str = "") -> "Listening":
+def create_server(app: RequestMiddleware, what: str = "") -> "BacklogServer":
     """uvicorn, with our limits; and what it tells when it is there."""
     limits = app.limits
     config = uvicorn.Config(
-        app, http=protocol(limits, app.queue, app.tell), ws="none", lifespan="on", log_config=None,
-        access_log=False, server_header=False, backlog=AT_ONCE, h11_max_incomplete_event_size=limits.head,
-        timeout_graceful_shutdown=int(limits.deadline + 2 * limits.patience) + 1,
+        app, http=create_protocol(limits, app.queue, app.record_request), ws="none", lifespan="on", log_config=None,
+        access_log=False, server_header=False, backlog=ACCEPT_BATCH, h11_max_incomplete_event_size=limits.max_header_bytes,
+        timeout_graceful_shutdown=int(limits.request_timeout + 2 * limits.client_timeout) + 1,
     )  # fmt: skip
-    return Listening(config, what)
+    return BacklogServer(config, what)
 
 
-class Listening(uvicorn.Server):
+class BacklogServer(uvicorn.Server):
     """Takes a few connections at a time, while a thousand may knock."""
 
     def __init__(self, config: uvicorn.Config, what: str) -> None:
         super().__init__(config)
-        self.what = what
+        self.description = what
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for one in sockets or []:
-            one.listen(KNOCKING)
-            LOG.info("%s on %s", self.what, url(one))
+            one.listen(BACKLOG)
+            LOG.info("%s on %s", self.description, format_url(one))
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """An address of our own, on which nobody is heard yet."""
     found = None
     try:
@@ -111,12 +111,12 @@ def bound(host: str, port: int) -> socket.socket:
     return found
 
 
-def url(listening: socket.socket) -> str:
+def format_url(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def begin_log() -> None:
+def configure_logging() -> None:
     """On stderr, a line each."""
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S"))
@@ -127,10 +127,10 @@ def begin_log() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def prepare_process() -> None:
+def configure_process() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn stops, raises it again, and all is well
-    sys.setswitchinterval(SWITCH)
+    sys.setswitchinterval(SWITCH_INTERVAL)
     gc.collect()
     gc.freeze()  # what is here now stays: looking through it took 300 ms, in which nobody was answered
     with suppress(ImportError, ValueError, OSError):  # a thousand clients are a thousand files

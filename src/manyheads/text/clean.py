@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.config import SENTENCEPIECE_RESERVED, CleanConfig, CorpusConfig
-from manyheads.text.languages import letters_of
+from manyheads.text.languages import get_script_pattern
 
 # Reasons, as reports count them; a pair is dropped for the first that holds, in this order.
 MARKUP = "placeholders or tags"
 MARKUP_DIFFERS = "placeholders or tags differ"
 TOO_LONG_SIDE = "too long a side"
-RATIO = "lengths too unlike"
+LENGTH_RATIO = "lengths too unlike"
 WRONG_SCRIPT = "wrong script"
 IDENTICAL = "identical sides"
 LEAKAGE = "stands in valid or test"
@@ -54,57 +54,69 @@ class Cleaner:
     held_out: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.mended: Counter[str] = Counter()
-        self.letters = [letters_of(language) for language in (self.corpus.source, self.corpus.target)]
+        self.normalized: Counter[str] = Counter()
+        self.script_patterns = [
+            get_script_pattern(language) for language in (self.corpus.source, self.corpus.target)
+        ]
 
-    def mend(self, text: str) -> str:
+    def normalize(self, text: str) -> str:
         """Normalized as far as the switches allow; what changed is counted."""
         if self.config.nfc and not unicodedata.is_normalized("NFC", text):
-            self.mended["Unicode NFC"] += 1
+            self.normalized["Unicode NFC"] += 1
             text = unicodedata.normalize("NFC", text)
         if self.config.whitespace and (spaced := " ".join(text.split())) != text:
-            self.mended["white space"] += 1
+            self.normalized["white space"] += 1
             text = spaced
         return text
 
-    def fault(self, source: str, target: str) -> tuple[str, str] | None:
+    def find_rejection(self, source: str, target: str) -> tuple[str, str] | None:
         """Why a mended pair is dropped, and a detail; None where it is kept."""
-        for check in (self._length, self._identical, self._markup, self._script, self._leakage):
+        for check in (
+            self._check_length,
+            self._check_identical,
+            self._check_markup,
+            self._check_script,
+            self._check_leakage,
+        ):
             if found := check(source, target):
                 return found
         return None
 
-    def _markup(self, source: str, target: str) -> tuple[str, str] | None:
+    def _check_markup(self, source: str, target: str) -> tuple[str, str] | None:
         if self.config.markup == "ignore":
             return None
-        found, other = placeholders(source), placeholders(target)
+        found, other = find_placeholders(source), find_placeholders(target)
         if self.config.markup == "drop" and (found or other):
             return MARKUP, (found or other)[0]
         if sorted(found) != sorted(other):
             return MARKUP_DIFFERS, f"{' '.join(found) or 'none'} / {' '.join(other) or 'none'}"
         return None
 
-    def _length(self, source: str, target: str) -> tuple[str, str] | None:
+    def _check_length(self, source: str, target: str) -> tuple[str, str] | None:
         """In bytes of UTF-8, which make scripts more alike: Hangul has fewer letters, of three bytes each."""
-        short, long = sorted((utf8_length(source), utf8_length(target)))
+        short, long = sorted((count_utf8_bytes(source), count_utf8_bytes(target)))
         if self.config.max_length is not None and long > self.config.max_length:
             return TOO_LONG_SIDE, f"{long} bytes"
-        if self.config.max_length_ratio is not None and long + RATIO_SLACK > self.config.max_length_ratio * (short + RATIO_SLACK):
-            return RATIO, f"{utf8_length(source)} and {utf8_length(target)} bytes"
+        if self.config.max_length_ratio is not None and long + RATIO_SLACK > self.config.max_length_ratio * (
+            short + RATIO_SLACK
+        ):
+            return LENGTH_RATIO, f"{count_utf8_bytes(source)} and {count_utf8_bytes(target)} bytes"
         return None
 
-    def _script(self, source: str, target: str) -> tuple[str, str] | None:
+    def _check_script(self, source: str, target: str) -> tuple[str, str] | None:
         if not self.config.script:
             return None
-        for letters, text, side in zip(self.letters, (source, target), ("source", "target"), strict=True):
+        for letters, text, side in zip(
+            self.script_patterns, (source, target), ("source", "target"), strict=True
+        ):
             if letters and not letters.search(text) and ANY_LETTER.search(text):
                 return WRONG_SCRIPT, side
         return None
 
-    def _identical(self, source: str, target: str) -> tuple[str, str] | None:
+    def _check_identical(self, source: str, target: str) -> tuple[str, str] | None:
         return (IDENTICAL, "") if self.config.identical and source == target else None
 
-    def _leakage(self, source: str, target: str) -> tuple[str, str] | None:
+    def _check_leakage(self, source: str, target: str) -> tuple[str, str] | None:
         if self.config.leakage:
             for side, text in (("source", source), ("target", target)):
                 if text in self.held_out:
@@ -112,18 +124,18 @@ class Cleaner:
         return None
 
 
-def utf8_length(text: str) -> int:
+def count_utf8_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def placeholders(text: str) -> list[str]:
+def find_placeholders(text: str) -> list[str]:
     """The placeholders and tags of a text, in its order."""
     if "%" in text or "{" in text or "<" in text:
         return PLACEHOLDER.findall(text)
     return []
 
 
-class Seen:
+class SeenKeys:
     """Which of a stream of keys came before, in eight bytes a key, twice that while it merges.
 
     Sorted arrays, each at least twice the next: a new one is merged into its neighbor when it has grown to
@@ -133,7 +145,7 @@ class Seen:
     def __init__(self) -> None:
         self.levels: list[NDArray[np.uint64]] = []
 
-    def fresh(self, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    def add(self, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """For each key, whether it is new; from now on it is not."""
         new = np.zeros(len(keys), bool)
         unique, first = np.unique(keys, return_index=True)
@@ -142,10 +154,10 @@ class Seen:
             places = np.minimum(np.searchsorted(level, unique), len(level) - 1)
             known |= level[places] == unique
         new[first[~known]] = True
-        self._keep(unique[~known])
+        self._insert(unique[~known])
         return new
 
-    def _keep(self, keys: NDArray[np.uint64]) -> None:
+    def _insert(self, keys: NDArray[np.uint64]) -> None:
         while self.levels and len(self.levels[-1]) < 2 * len(keys):
             keys = np.concatenate([self.levels.pop(), keys])
             keys.sort()  # in place: runs that are sorted already
@@ -153,22 +165,22 @@ class Seen:
             self.levels.append(keys)
 
 
-def pair_keys(pairs: Iterable[tuple[str, str]]) -> NDArray[np.uint64]:
+def hash_pairs(pairs: Iterable[tuple[str, str]]) -> NDArray[np.uint64]:
     """A key for each pair. 64 bits: among 36 million pairs two keys meet by chance once in 28,000 corpora."""
-    return np.fromiter(map(pair_key, pairs), np.uint64)
+    return np.fromiter(map(hash_pair, pairs), np.uint64)
 
 
-def pair_key(pair: tuple[str, str]) -> int:
+def hash_pair(pair: tuple[str, str]) -> int:
     return int.from_bytes(blake2b("\n".join(pair).encode(), digest_size=8).digest(), "little")
 
 
-def frequent_placeholders(texts: Iterator[str], most: int) -> list[str]:
+def find_frequent_placeholders(texts: Iterator[str], max_count: int) -> list[str]:
     """The most frequent placeholders and tags, those of equal number in the order of the alphabet."""
-    counts = Counter(found for text in texts for found in placeholders(text))
+    counts = Counter(found for text in texts for found in find_placeholders(text))
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return [symbol for symbol, _ in ranked if may_be_reserved(symbol)][:most]
+    return [symbol for symbol, _ in ranked if can_be_user_symbol(symbol)][:max_count]
 
 
-def may_be_reserved(symbol: str) -> bool:
+def can_be_user_symbol(symbol: str) -> bool:
     """Not what has a space in it, nor what SentencePiece itself calls its ends, the unknown and bytes."""
     return "".join(symbol.split()) == symbol and not SENTENCEPIECE_RESERVED.fullmatch(symbol)

@@ -13,16 +13,16 @@ from manyheads.errors import DataError
 from manyheads.text.corpus import (
     BROKEN_FILE,
     INVALID_UTF8,
-    LONGEST_LINE,
+    MAX_LINE_BYTES,
     NO_LANGUAGE,
     UNFINISHED,
-    BadText,
-    Unreadable,
-    lines_of,
+    InvalidTextError,
+    UnreadableFileError,
+    read_lines,
 )
-from manyheads.text.languages import base
+from manyheads.text.languages import get_base_language
 
-Unit = tuple[int, tuple[str, str] | BadText]
+Unit = tuple[int, tuple[str, str] | InvalidTextError]
 
 
 def elements(stream: IO[bytes], file: str, *tags: str) -> Iterator[Any]:
@@ -40,7 +40,7 @@ def elements(stream: IO[bytes], file: str, *tags: str) -> Iterator[Any]:
                 while node.getprevious() is not None:
                     del node.getparent()[0]
     except etree.XMLSyntaxError as fault:
-        raise Unreadable(file, fault, fault.lineno) from None
+        raise UnreadableFileError(file, fault, fault.lineno) from None
 
 
 def tmx(stream: IO[bytes], file: str, corpus: CorpusConfig) -> Iterator[Unit]:
@@ -54,7 +54,7 @@ def tmx(stream: IO[bytes], file: str, corpus: CorpusConfig) -> Iterator[Unit]:
             texts.setdefault(language_of(node), unit.getNodeText(node) or "")
         source, target = (nearest(texts, language) for language in (corpus.source, corpus.target))
         if source is None or target is None:
-            yield element.sourceline, BadText(NO_LANGUAGE, f"has {', '.join(texts) or 'none'}")
+            yield element.sourceline, InvalidTextError(NO_LANGUAGE, f"has {', '.join(texts) or 'none'}")
         else:
             yield element.sourceline, (texts[source], texts[target])
 
@@ -73,7 +73,9 @@ def language_of(node: Any) -> str:
 def nearest(languages: dict[str, str], wanted: str) -> str | None:
     """The language itself, or its nearest kin: en finds en-US, en-GB finds en, but pt-BR never pt-PT."""
     wanted = wanted.replace("_", "-").lower()
-    kin = [code for code in languages if base(code) == wanted or code == base(wanted)]
+    kin = [
+        code for code in languages if get_base_language(code) == wanted or code == get_base_language(wanted)
+    ]
     return wanted if wanted in languages else next(iter(kin), None)
 
 
@@ -88,13 +90,13 @@ def xliff(stream: IO[bytes], file: str, corpus: CorpusConfig) -> Iterator[Unit]:
         unit.namespace = namespace_of(element)
         source, target = text_of(unit.source_dom), text_of(unit.get_target_dom())
         stated = stated_languages(element)
-        wanted = [base(corpus.source), base(corpus.target)]
+        wanted = [get_base_language(corpus.source), get_base_language(corpus.target)]
         if target and unfinished(element):
-            yield element.sourceline, BadText(UNFINISHED)
-        elif [base(code) for code in stated] == wanted[::-1]:
+            yield element.sourceline, InvalidTextError(UNFINISHED)
+        elif [get_base_language(code) for code in stated] == wanted[::-1]:
             yield element.sourceline, (target, source)
-        elif stated and [base(code) for code in stated] != wanted:
-            yield element.sourceline, BadText(NO_LANGUAGE, f"translates {' into '.join(stated)}")
+        elif stated and [get_base_language(code) for code in stated] != wanted:
+            yield element.sourceline, InvalidTextError(NO_LANGUAGE, f"translates {' into '.join(stated)}")
         else:
             yield element.sourceline, (source, target)
 
@@ -148,15 +150,15 @@ def po(stream: IO[bytes], file: str, corpus: CorpusConfig) -> Iterator[Unit]:
             text = block.decode(charset)
         except UnicodeDecodeError as fault:
             detail = f"byte 0x{block[fault.start]:02x} is not {charset}"
-            yield line + block[: fault.start].count(b"\n"), BadText(INVALID_UTF8, detail)
+            yield line + block[: fault.start].count(b"\n"), InvalidTextError(INVALID_UTF8, detail)
             continue
         try:
             units = pofile.parsestring(CHARSET.sub(r"\1utf-8", text).encode()).units
         except (PoParseError, ValueError) as fault:
-            yield line, BadText(BROKEN_FILE, str(fault))
+            yield line, InvalidTextError(BROKEN_FILE, str(fault))
             continue
         if not units and any(row and not row.startswith("#") for row in text.splitlines()):
-            yield line, BadText(BROKEN_FILE, "a message without msgid or msgstr")
+            yield line, InvalidTextError(BROKEN_FILE, "a message without msgid or msgstr")
         for unit in units:
             yield from ((line, found) for found in message_pairs(unit))
 
@@ -180,10 +182,10 @@ def blocks(stream: IO[bytes], file: str) -> Iterator[tuple[int, bytes]]:
     """Runs of lines between empty ones, each with the number of its first line."""
     held: list[bytes] = []
     size = number = 0
-    for number, line in enumerate(lines_of(stream, file), 1):
-        size += LONGEST_LINE if line is None else len(line)
-        if size >= LONGEST_LINE:
-            raise Unreadable(file, ValueError("a message of a megabyte or more"), number)
+    for number, line in enumerate(read_lines(stream, file), 1):
+        size += MAX_LINE_BYTES if line is None else len(line)
+        if size >= MAX_LINE_BYTES:
+            raise UnreadableFileError(file, ValueError("a message of a megabyte or more"), number)
         if line:
             held.append(line)
         elif held:
@@ -193,12 +195,12 @@ def blocks(stream: IO[bytes], file: str) -> Iterator[tuple[int, bytes]]:
         yield number - len(held) + 1, b"\n".join(held)
 
 
-def message_pairs(unit: Any) -> Iterator[tuple[str, str] | BadText]:
+def message_pairs(unit: Any) -> Iterator[tuple[str, str] | InvalidTextError]:
     """One pair; for a plural two: the singular with the first form, the plural with the last."""
     if unit.isheader() or not unit.source:
         return
     if unit.isobsolete() or unit.isfuzzy():
-        yield BadText(UNFINISHED)
+        yield InvalidTextError(UNFINISHED)
         return
     sources = [str(text) for text in getattr(unit.source, "strings", [unit.source])]
     targets = [str(text) for text in getattr(unit.target, "strings", [unit.target or ""])]

@@ -20,9 +20,9 @@ from typing import IO, Any, NamedTuple
 from manyheads.config import CorpusConfig, InputConfig
 from manyheads.errors import ConfigError, DataError
 
-LONGEST_LINE = 1_000_000  # bytes; nobody's sentence, and a bound on memory
-COMPRESSIONS = (".gz", ".xz", ".zst")
-FORMATS = {
+MAX_LINE_BYTES = 1_000_000  # bytes; nobody's sentence, and a bound on memory
+COMPRESSION_SUFFIXES = (".gz", ".xz", ".zst")
+FORMAT_BY_SUFFIX = {
     ".tsv": "tsv",
     ".jsonl": "jsonl",
     ".tmx": "tmx",
@@ -43,10 +43,12 @@ WRONG_COLUMNS, WRONG_JSON = "too few columns", "not the JSON that was asked for"
 UNFINISHED = "fuzzy or obsolete translation"
 NO_LANGUAGE = "unit without the language"
 
-NEVER_IN_A_LINE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffd\ufffe\uffff]")
-MANY_MARKS = 500  # in a row: no writing has them, and Unicode's normal forms take their square in time
-HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
-NAMES = {
+FORBIDDEN_CHARACTER = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffd\ufffe\uffff]")
+MAX_COMBINING_MARKS = (
+    500  # in a row: no writing has them, and Unicode's normal forms take their square in time
+)
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+CHARACTER_NAMES = {
     "\x00": "NUL",
     "\r": "carriage return inside a line",
     "\x85": "line separator inside a line",
@@ -57,7 +59,7 @@ NAMES = {
 }
 
 
-class Pair(NamedTuple):
+class SentencePair(NamedTuple):
     """A sentence, its translation, and where they stand."""
 
     source: str
@@ -65,7 +67,7 @@ class Pair(NamedTuple):
     line: int
 
 
-class Bad(NamedTuple):
+class InvalidRecord(NamedTuple):
     """What cannot be a pair, and why."""
 
     file: str
@@ -77,13 +79,15 @@ class Bad(NamedTuple):
         return f"{self.file}:{self.line}: {self.reason}" + (f" ({self.detail})" if self.detail else "")
 
 
-Found = Iterator[Pair | Bad]
+PairStream = Iterator[SentencePair | InvalidRecord]
 
 
-def read(given: InputConfig, corpus: CorpusConfig, progress: Callable[[int], None] | None = None) -> Found:
+def read_pairs(
+    input_config: InputConfig, corpus: CorpusConfig, progress: Callable[[int], None] | None = None
+) -> PairStream:
     """The pairs of an input, and what is bad in it. `progress` is told of bytes as they leave the disk."""
-    kind = format_of(given)
-    readers: dict[str, Callable[..., Found]] = {
+    kind = detect_format(input_config)
+    readers: dict[str, Callable[..., PairStream]] = {
         "plain": read_plain,
         "tsv": read_tsv,
         "jsonl": read_jsonl,
@@ -91,34 +95,36 @@ def read(given: InputConfig, corpus: CorpusConfig, progress: Callable[[int], Non
         "po": read_container,
         "xliff": read_container,
     }
-    if (kind == "plain") != (len(given.files) == 2):
+    if (kind == "plain") != (len(input_config.files) == 2):
         wanted = "two files, source and target" if kind == "plain" else "one file that holds both sides"
         raise ConfigError(
-            f"{', '.join(given.files)}: read as {kind}, which must be {wanted}; "
+            f"{', '.join(input_config.files)}: read as {kind}, which must be {wanted}; "
             f"plain files come in pairs, and format tells what a name does not"
         )
-    return readers[kind](given, corpus, progress or (lambda count: None))
+    return readers[kind](input_config, corpus, progress or (lambda count: None))
 
 
-def format_of(given: InputConfig) -> str:
+def detect_format(given: InputConfig) -> str:
     """As it is given, or as the name says: train.ko and train.txt.xz are plain, memory.tmx.gz is TMX."""
     if given.format != "auto":
         return given.format
     return (
-        "plain" if len(given.files) == 2 else FORMATS.get(bare_name(given.files[0]).suffix.lower(), "plain")
+        "plain"
+        if len(given.files) == 2
+        else FORMAT_BY_SUFFIX.get(strip_compression_suffix(given.files[0]).suffix.lower(), "plain")
     )
 
 
-def bare_name(file: str) -> Path:
+def strip_compression_suffix(file: str) -> Path:
     """The name without its compression."""
     path = Path(file)
-    return path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
+    return path.with_suffix("") if path.suffix.lower() in COMPRESSION_SUFFIXES else path
 
 
 # ---- files and lines
 
 
-class Counted(io.RawIOBase):
+class CountingReader(io.RawIOBase):
     """A file on disk that tells how much of it was read: a compressed stream cannot say how far it is."""
 
     def __init__(self, file: str, progress: Callable[[int], None]) -> None:
@@ -137,7 +143,7 @@ class Counted(io.RawIOBase):
         super().close()
 
 
-class Piecewise(io.RawIOBase):
+class ChunkedReader(io.RawIOBase):
     """A compressed stream read a piece at a time, so that a break loses no more than the piece it is in."""
 
     def __init__(self, stream: Any) -> None:
@@ -157,7 +163,7 @@ class Piecewise(io.RawIOBase):
         super().close()
 
 
-class Unreadable(Exception):
+class UnreadableFileError(Exception):
     """A file that breaks in the middle: what was read before it stands, the rest is lost."""
 
     def __init__(self, file: str, fault: Exception, line: int | None = None) -> None:
@@ -166,33 +172,33 @@ class Unreadable(Exception):
 
 
 @contextmanager
-def damage_named(file: str) -> Iterator[None]:
+def translate_decompression_errors(file: str) -> Iterator[None]:
     try:
         yield
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as fault:
-        raise Unreadable(file, fault) from None
+        raise UnreadableFileError(file, fault) from None
     except OSError as fault:
         if fault.errno is not None:
             raise
-        raise Unreadable(file, fault) from None  # pyarrow's word for a damaged .zst
+        raise UnreadableFileError(file, fault) from None  # pyarrow's word for a damaged .zst
 
 
 @contextmanager
-def opened(file: str, progress: Callable[[int], None], is_xml: bool = False) -> Iterator[IO[bytes]]:
+def open_input(file: str, progress: Callable[[int], None], is_xml: bool = False) -> Iterator[IO[bytes]]:
     """The bytes of a file, uncompressed, after the byte order mark if there is one. XML reads its own."""
     try:
-        disk = io.BufferedReader(Counted(file, progress), 1 << 20)
+        disk = io.BufferedReader(CountingReader(file, progress), 1 << 20)
     except OSError as fault:
         raise DataError(f"{file}: {fault.strerror}") from None
-    with disk, damage_named(file):
-        stream = uncompressed(disk, Path(file).suffix.lower())
-        with disk if stream is disk else io.BufferedReader(Piecewise(stream), 1 << 16) as lines:
+    with disk, translate_decompression_errors(file):
+        stream = decompress(disk, Path(file).suffix.lower())
+        with disk if stream is disk else io.BufferedReader(ChunkedReader(stream), 1 << 16) as lines:
             if not is_xml:
                 skip_byte_order_mark(lines, file)
             yield lines
 
 
-def uncompressed(disk: Any, suffix: str) -> Any:
+def decompress(disk: Any, suffix: str) -> Any:
     if suffix == ".gz":
         return gzip.GzipFile(fileobj=disk)
     if suffix == ".xz":
@@ -214,21 +220,21 @@ def skip_byte_order_mark(lines: io.BufferedReader, file: str) -> None:
         lines.read(3)
 
 
-def lines_of(stream: IO[bytes], file: str) -> Iterator[bytes | None]:
+def read_lines(stream: IO[bytes], file: str) -> Iterator[bytes | None]:
     """Each line without its end ("\\n", or "\\r\\n"); None for one too long, its rest skipped."""
-    with damage_named(file):
-        while line := stream.readline(LONGEST_LINE):
+    with translate_decompression_errors(file):
+        while line := stream.readline(MAX_LINE_BYTES):
             if line.endswith(b"\n"):
                 yield line[:-2] if line.endswith(b"\r\n") else line[:-1]
-            elif len(line) < LONGEST_LINE:
+            elif len(line) < MAX_LINE_BYTES:
                 yield line.removesuffix(b"\r")  # the last one
             else:
                 while line and not line.endswith(b"\n"):
-                    line = stream.readline(LONGEST_LINE)
+                    line = stream.readline(MAX_LINE_BYTES)
                 yield None
 
 
-class BadText(Exception):
+class InvalidTextError(Exception):
     """Why a line cannot be used: a reason that reports count, and a detail."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
@@ -236,98 +242,105 @@ class BadText(Exception):
         self.reason, self.detail = reason, detail
 
 
-def decoded(line: bytes | None) -> str:
+def decode_line(line: bytes | None) -> str:
     if line is None:
-        raise BadText(TOO_LONG)
+        raise InvalidTextError(TOO_LONG)
     try:
-        return checked(line.decode())
+        return check_text(line.decode())
     except UnicodeDecodeError as fault:
-        raise BadText(INVALID_UTF8, f"byte {fault.start + 1} is 0x{line[fault.start]:02x}") from None
+        raise InvalidTextError(INVALID_UTF8, f"byte {fault.start + 1} is 0x{line[fault.start]:02x}") from None
 
 
-def checked(text: str) -> str:
+def check_text(text: str) -> str:
     """The text, unless it holds what no line of text holds."""
-    if len(text) > MANY_MARKS and not text.isascii() and has_many_marks(text):
-        raise BadText("run of combining marks", f"more than {MANY_MARKS} in a row")
-    if found := NEVER_IN_A_LINE.search(text):
+    if len(text) > MAX_COMBINING_MARKS and not text.isascii() and has_combining_mark_run(text):
+        raise InvalidTextError("run of combining marks", f"more than {MAX_COMBINING_MARKS} in a row")
+    if found := FORBIDDEN_CHARACTER.search(text):
         character = found.group()
         detail = f"U+{ord(character):04X} at character {found.start() + 1}"
-        raise BadText(NAMES.get(character, "control character"), detail)
+        raise InvalidTextError(CHARACTER_NAMES.get(character, "control character"), detail)
     return text
 
 
-def has_many_marks(text: str) -> bool:
+def has_combining_mark_run(text: str) -> bool:
     run = 0
     for character in text:
         run = run + 1 if unicodedata.combining(character) else 0
-        if run > MANY_MARKS:
+        if run > MAX_COMBINING_MARKS:
             return True
     return False
 
 
-def pair(source: str, target: str, line: int) -> Pair:
+def make_pair(source: str, target: str, line: int) -> SentencePair:
     """A pair both sides of which say something."""
     if source and not source.isspace() and target and not target.isspace():
-        return Pair(source, target, line)
+        return SentencePair(source, target, line)
     if target and not target.isspace():
-        raise BadText(EMPTY_SOURCE)
-    raise BadText(EMPTY_TARGET if source and not source.isspace() else BOTH_EMPTY)
+        raise InvalidTextError(EMPTY_SOURCE)
+    raise InvalidTextError(EMPTY_TARGET if source and not source.isspace() else BOTH_EMPTY)
 
 
 # ---- two aligned plain files
 
 
-def read_plain(given: InputConfig, corpus: CorpusConfig, progress: Callable[[int], None]) -> Found:
+def read_plain(given: InputConfig, corpus: CorpusConfig, progress: Callable[[int], None]) -> PairStream:
     source, target = given.files
     number = 0
     try:
-        with opened(source, progress) as left, opened(target, progress) as right:
-            streams = {source: lines_of(left, source), target: lines_of(right, target)}
+        with open_input(source, progress) as left, open_input(target, progress) as right:
+            streams = {source: read_lines(left, source), target: read_lines(right, target)}
             sides = zip_longest(streams[source], streams[target], fillvalue=NO_COUNTERPART)
             try:
                 for number, (one, other) in enumerate(sides, 1):
                     if isinstance(one, str) or isinstance(other, str):
-                        yield from without_counterpart(given.files, number, 1 + sum(1 for _ in sides), one)
+                        yield from report_missing_counterparts(
+                            given.files, number, 1 + sum(1 for _ in sides), one
+                        )
                         return
-                    yield plain_pair(given.files, one, other, number)
-            except Unreadable as fault:
-                yield from after_the_break(fault, number, given.files, streams)
-    except Unreadable as fault:  # in both files, or at the very start
-        yield Bad(fault.file, number + 1, BROKEN_FILE, str(fault))
+                    yield make_plain_pair(given.files, one, other, number)
+            except UnreadableFileError as fault:
+                yield from report_after_break(fault, number, given.files, streams)
+    except UnreadableFileError as fault:  # in both files, or at the very start
+        yield InvalidRecord(fault.file, number + 1, BROKEN_FILE, str(fault))
 
 
-def after_the_break(
-    fault: Unreadable, number: int, files: tuple[str, ...], streams: dict[str, Iterator[bytes | None]]
-) -> Iterator[Bad]:
+def report_after_break(
+    fault: UnreadableFileError,
+    number: int,
+    files: tuple[str, ...],
+    streams: dict[str, Iterator[bytes | None]],
+) -> Iterator[InvalidRecord]:
     """Where a file breaks off, every line that its counterpart still has is named."""
-    yield Bad(fault.file, number + 1, BROKEN_FILE, str(fault))
+    yield InvalidRecord(fault.file, number + 1, BROKEN_FILE, str(fault))
     other = files[1] if fault.file == files[0] else files[0]
     if fault.file == files[1]:  # the source's line had been read already
-        yield Bad(other, number + 1, NO_COUNTERPART, f"{fault.file} breaks off")
+        yield InvalidRecord(other, number + 1, NO_COUNTERPART, f"{fault.file} breaks off")
         number += 1
     for line, _ in enumerate(streams[other], number + 1):
-        yield Bad(other, line, NO_COUNTERPART, f"{fault.file} breaks off")
+        yield InvalidRecord(other, line, NO_COUNTERPART, f"{fault.file} breaks off")
 
 
-def plain_pair(files: tuple[str, ...], one: bytes | None, other: bytes | None, line: int) -> Pair | Bad:
+def make_plain_pair(
+    files: tuple[str, ...], one: bytes | None, other: bytes | None, line: int
+) -> SentencePair | InvalidRecord:
     file = files[0]
     try:
-        source = decoded(one)
+        source = decode_line(one)
         file = files[1]
-        target = decoded(other)
-        return pair(source, target, line)
-    except BadText as fault:
+        target = decode_line(other)
+        return make_pair(source, target, line)
+    except InvalidTextError as fault:
         at = files[0] if fault.reason in (EMPTY_SOURCE, BOTH_EMPTY) else file
-        return Bad(at, line, fault.reason, fault.detail)
+        return InvalidRecord(at, line, fault.reason, fault.detail)
 
 
-def without_counterpart(
+def report_missing_counterparts(
     files: tuple[str, ...], line: int, extra: int, one: bytes | str | None
-) -> Iterator[Bad]:
+) -> Iterator[InvalidRecord]:
     short, long = files if isinstance(one, str) else files[::-1]
     detail = f"{short} has {line - 1:,} lines, {long} {line - 1 + extra:,}"
     for number in range(line, line + extra):
-        yield Bad(long, number, NO_COUNTERPART, detail)
+        yield InvalidRecord(long, number, NO_COUNTERPART, detail)
 
 
 # ---- one record a line
@@ -335,23 +348,23 @@ def without_counterpart(
 
 def read_records(
     given: InputConfig, progress: Callable[[int], None], parse: Callable[[str], tuple[str, str] | None]
-) -> Found:
+) -> PairStream:
     """`parse` makes source and target of a line, or nothing where it is no record (a heading)."""
     (file,) = given.files
     number = 0
     try:
-        with opened(file, progress) as stream:
-            for number, line in enumerate(lines_of(stream, file), 1):
+        with open_input(file, progress) as stream:
+            for number, line in enumerate(read_lines(stream, file), 1):
                 try:
-                    if found := parse(decoded(line)):
-                        yield pair(*found, number)
-                except BadText as fault:
-                    yield Bad(file, number, fault.reason, fault.detail)
-    except Unreadable as fault:
-        yield Bad(file, number + 1, BROKEN_FILE, str(fault))
+                    if found := parse(decode_line(line)):
+                        yield make_pair(*found, number)
+                except InvalidTextError as fault:
+                    yield InvalidRecord(file, number, fault.reason, fault.detail)
+    except UnreadableFileError as fault:
+        yield InvalidRecord(file, number + 1, BROKEN_FILE, str(fault))
 
 
-def read_tsv(given: InputConfig, corpus: CorpusConfig, progress: Callable[[int], None]) -> Found:
+def read_tsv(given: InputConfig, corpus: CorpusConfig, progress: Callable[[int], None]) -> PairStream:
     """Columns by number from 1, or by the names in the first line."""
     fields = given.fields or ("1", "2")
     numbered = all(field.isascii() and field.isdigit() and int(field) > 0 for field in fields)
@@ -360,16 +373,16 @@ def read_tsv(given: InputConfig, corpus: CorpusConfig, progress: Callable[[int],
     def parse(line: str) -> tuple[str, str] | None:
         cells = line.split("\t")
         if not columns:
-            columns.extend(columns_named(cells, fields, given.files[0]))
+            columns.extend(find_columns(cells, fields, given.files[0]))
             return None
         if len(cells) <= max(columns):
-            raise BadText(WRONG_COLUMNS, f"{len(cells)}, but column {max(columns) + 1} is asked for")
+            raise InvalidTextError(WRONG_COLUMNS, f"{len(cells)}, but column {max(columns) + 1} is asked for")
         return cells[columns[0]], cells[columns[1]]
 
     return read_records(given, progress, parse)
 
 
-def columns_named(heading: list[str], fields: tuple[str, ...], file: str) -> list[int]:
+def find_columns(heading: list[str], fields: tuple[str, ...], file: str) -> list[int]:
     missing = [field for field in fields if field not in heading]
     if missing:
         raise DataError(
@@ -379,7 +392,7 @@ def columns_named(heading: list[str], fields: tuple[str, ...], file: str) -> lis
     return [heading.index(field) for field in fields]
 
 
-def read_jsonl(given: InputConfig, corpus: CorpusConfig, progress: Callable[[int], None]) -> Found:
+def read_jsonl(given: InputConfig, corpus: CorpusConfig, progress: Callable[[int], None]) -> PairStream:
     """An object a line. Without keys, the languages are the keys."""
     source, target = given.fields or (corpus.source, corpus.target)
 
@@ -387,48 +400,48 @@ def read_jsonl(given: InputConfig, corpus: CorpusConfig, progress: Callable[[int
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as fault:
-            raise BadText(WRONG_JSON, str(fault)) from None
-        return text_at(record, source), text_at(record, target)
+            raise InvalidTextError(WRONG_JSON, str(fault)) from None
+        return get_text(record, source), get_text(record, target)
 
     return read_records(given, progress, parse)
 
 
-def text_at(record: Any, key: str) -> str:
+def get_text(record: Any, key: str) -> str:
     """The text under a key; `translation.en` is the key en inside of translation."""
     found = record
     for part in (key,) if isinstance(record, dict) and key in record else key.split("."):
         if not isinstance(found, dict) or part not in found:
-            raise BadText(WRONG_JSON, f"no key {key!r}")
+            raise InvalidTextError(WRONG_JSON, f"no key {key!r}")
         found = found[part]
     if not isinstance(found, str):
-        raise BadText(WRONG_JSON, f"{key!r} is not a text")
-    return on_one_line(found)
+        raise InvalidTextError(WRONG_JSON, f"{key!r} is not a text")
+    return join_lines(found)
 
 
-def on_one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     """Inside of a record, line ends are layout."""
-    if len(text) >= LONGEST_LINE:
-        raise BadText(TOO_LONG)
-    if HALF_A_CHARACTER.search(text):  # JSON can spell one
-        raise BadText(INVALID_UTF8, "half of a surrogate pair")
-    return checked(text.replace("\r\n", " ").replace("\n", " ").replace("\r", " "))
+    if len(text) >= MAX_LINE_BYTES:
+        raise InvalidTextError(TOO_LONG)
+    if LONE_SURROGATE.search(text):  # JSON can spell one
+        raise InvalidTextError(INVALID_UTF8, "half of a surrogate pair")
+    return check_text(text.replace("\r\n", " ").replace("\n", " ").replace("\r", " "))
 
 
 # ---- translators' containers, through translate-toolkit
 
 
-def read_container(given: InputConfig, corpus: CorpusConfig, progress: Callable[[int], None]) -> Found:
+def read_container(given: InputConfig, corpus: CorpusConfig, progress: Callable[[int], None]) -> PairStream:
     from manyheads.text import containers
 
     (file,) = given.files
-    reader = {"tmx": containers.tmx, "po": containers.po, "xliff": containers.xliff}[format_of(given)]
+    reader = {"tmx": containers.tmx, "po": containers.po, "xliff": containers.xliff}[detect_format(given)]
     line = 1
     try:
-        with opened(file, progress, is_xml=format_of(given) != "po") as stream:
+        with open_input(file, progress, is_xml=detect_format(given) != "po") as stream:
             for line, found in reader(stream, file, corpus):
-                yield contained_pair(file, line, found)
-    except Unreadable as fault:
-        yield Bad(file, fault.line or line, BROKEN_FILE, str(fault))
+                yield make_container_pair(file, line, found)
+    except UnreadableFileError as fault:
+        yield InvalidRecord(file, fault.line or line, BROKEN_FILE, str(fault))
     except ImportError as fault:
         raise DataError(
             f"{file}: TMX, PO and XLIFF are read by translate-toolkit, which is not installed here "
@@ -436,10 +449,12 @@ def read_container(given: InputConfig, corpus: CorpusConfig, progress: Callable[
         ) from None
 
 
-def contained_pair(file: str, line: int, found: "tuple[str, str] | BadText") -> Pair | Bad:
+def make_container_pair(
+    file: str, line: int, found: "tuple[str, str] | InvalidTextError"
+) -> SentencePair | InvalidRecord:
     try:
-        if isinstance(found, BadText):
+        if isinstance(found, InvalidTextError):
             raise found
-        return pair(on_one_line(found[0]), on_one_line(found[1]), line)
-    except BadText as fault:
-        return Bad(file, line, fault.reason, fault.detail)
+        return make_pair(join_lines(found[0]), join_lines(found[1]), line)
+    except InvalidTextError as fault:
+        return InvalidRecord(file, line, fault.reason, fault.detail)

@@ -31,7 +31,7 @@ SCRIPTS = {
     "Japanese": r"\u3040-\u30FF\u31F0-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uF900-\uFAFF\uFF66-\uFF9F",
     "Han": r"\u3400-\u4DBF\u4E00-\u9FFF\uF900-\uFAFF\U00020000-\U000323AF",
 }
-LANGUAGES = {
+LANGUAGES_BY_SCRIPT = {
     "Greek": "el",
     "Cyrillic": "ru uk be bg mk mn ky kk tg",
     "Armenian": "hy",
@@ -58,17 +58,17 @@ LANGUAGES = {
     "Latin": "en de fr es pt it nl sv da no nb nn fi is et lv lt pl cs sk sl hr bs hu ro sq tr ca gl eu ga "
     "cy mt id ms tl vi sw af eo la",
 }
-SCRIPT_OF = {code: script for script, codes in LANGUAGES.items() for code in codes.split()}
+SCRIPT_BY_LANGUAGE = {code: script for script, codes in LANGUAGES_BY_SCRIPT.items() for code in codes.split()}
 
 
-def letters_of(language: str) -> re.Pattern[str] | None:
+def get_script_pattern(language: str) -> re.Pattern[str] | None:
     """What finds a letter of the language's script; None where a language has several, or is not known."""
-    script = SCRIPT_OF.get(re.split("[-_]", language)[0].lower())
+    script = SCRIPT_BY_LANGUAGE.get(re.split("[-_]", language)[0].lower())
     return re.compile(f"[{SCRIPTS[script]}]") if script else None
 
 
 # The two-letter codes of ISO 639-1.
-CODES = frozenset(
+ISO_639_1_CODES = frozenset(
     [
         "aa",
         "ab",
@@ -255,32 +255,36 @@ CODES = frozenset(
     ]
 )
 # What people write for a language and is its country's. (kr is Kanuri's code, which kau writes too.)
-SLIPS = {"kr": "ko", "jp": "ja", "cn": "zh", "gr": "el", "cz": "cs", "dk": "da", "ua": "uk"}
+COMMON_MISTAKES = {"kr": "ko", "jp": "ja", "cn": "zh", "gr": "el", "cz": "cs", "dk": "da", "ua": "uk"}
 
 
-def base(code: str) -> str:
+def get_base_language(code: str) -> str:
     """The language without its region or script: pt of pt-BR."""
     return re.split("[-_]", code)[0].lower()
 
 
-def is_known(code: str) -> bool:
-    return base(code) in CODES
+def is_known_language(code: str) -> bool:
+    return get_base_language(code) in ISO_639_1_CODES
 
 
 def check_language(code: str) -> None:
     """Two letters must be a language's; three letters are taken on trust."""
-    own = base(code)
-    if own in SLIPS or (len(own) == 2 and own not in CODES):
-        hint = f"did you mean {SLIPS[own]}?" if own in SLIPS else "codes are ISO 639's, such as en, ko, de"
+    own = get_base_language(code)
+    if own in COMMON_MISTAKES or (len(own) == 2 and own not in ISO_639_1_CODES):
+        hint = (
+            f"did you mean {COMMON_MISTAKES[own]}?"
+            if own in COMMON_MISTAKES
+            else "codes are ISO 639's, such as en, ko, de"
+        )
         raise ConfigError(f"{code!r} is not a language's code here; {hint}")
 
 
-CODE = r"[a-z]{2,3}(?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}|\d{3}))*"
+CODE_PATTERN = r"[a-z]{2,3}(?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}|\d{3}))*"
 
 
-def split_pair(text: str) -> tuple[str, str]:
+def split_language_pair(text: str) -> tuple[str, str]:
     """en-ko, pt-BR-en, en-zh-Hant: two codes, of which regions and scripts begin with a capital."""
-    found = re.fullmatch(f"({CODE})-({CODE})", text)
+    found = re.fullmatch(f"({CODE_PATTERN})-({CODE_PATTERN})", text)
     if not found:
         raise ConfigError(
             f"the pair is {text!r}, but must be two languages with a dash, such as en-ko or pt-BR-en; "

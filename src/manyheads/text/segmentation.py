@@ -15,15 +15,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 LINE_BREAKS = re.compile(r"(?:\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])+")
-CLOSING = r"[\"'”’»›)\]}」』）】》〉]*+"
+CLOSING_MARKS = r"[\"'”’»›)\]}」』）】》〉]*+"
 # A run of signs is looked at from its beginning only: a line of nothing but dots must not take forever.
-ENDS = re.compile(rf"(?:(?<![.!?…])[.!?…]++{CLOSING}(?=\s)|(?<![。！？])[。！？]++{CLOSING})")
-NO_END = re.compile(
+SENTENCE_END = re.compile(
+    rf"(?:(?<![.!?…])[.!?…]++{CLOSING_MARKS}(?=\s)|(?<![。！？])[。！？]++{CLOSING_MARKS})"
+)
+NOT_SENTENCE_END = re.compile(
     r"(?:^\s*\d{1,3}|(?:^|\s)(?:[^\W\d]|Mr|Mrs|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|etc|z\.B|bzw|ca|Nr))\.$",
     re.IGNORECASE,
 )
 # Where a sentence that is too long may be parted: behind punctuation rather than behind a word.
-BREAKS = (
+BREAK_PATTERNS = (
     re.compile(r"[;:—–؛；：]\s+|[；：]"),
     re.compile(r"[,،，、]\s+|[，、]"),
     re.compile(r"\s+"),
@@ -31,37 +33,41 @@ BREAKS = (
 
 
 @dataclass(frozen=True)
-class Part:
+class Segment:
     """Some of a text."""
 
     text: str
-    translated: bool
+    is_translatable: bool
 
 
-def parts(text: str, language: str | None) -> Iterator[Part]:
+def split_text(text: str, language: str | None) -> Iterator[Segment]:
     """A text's sentences, and what stands between them. Without a language each line is one sentence."""
     start = 0
     for found in LINE_BREAKS.finditer(text):
-        yield from line_parts(text[start : found.start()], language)
-        yield Part(found.group(), False)
+        yield from split_line(text[start : found.start()], language)
+        yield Segment(found.group(), False)
         start = found.end()
-    yield from line_parts(text[start:], language)
+    yield from split_line(text[start:], language)
 
 
-def line_parts(line: str, language: str | None) -> Iterator[Part]:
+def split_line(line: str, language: str | None) -> Iterator[Segment]:
     rest = line
-    for sentence in [line] if language is None else sentences(line, language):
-        yield from with_edges(sentence)
+    for sentence in [line] if language is None else split_sentences(line, language):
+        yield from split_edges(sentence)
         rest = rest[len(sentence) :]
     assert not rest
 
 
-def with_edges(text: str) -> Iterator[Part]:
+def split_edges(text: str) -> Iterator[Segment]:
     """White space before, what is inside, white space after; as far as there is any."""
     inside = text.strip()
     start = text.index(inside) if inside else len(text)
     end = start + len(inside)
-    for part in (Part(text[:start], False), Part(inside, has_words(inside)), Part(text[end:], False)):
+    for part in (
+        Segment(text[:start], False),
+        Segment(inside, has_words(inside)),
+        Segment(text[end:], False),
+    ):
         if part.text:
             yield part
 
@@ -71,21 +77,21 @@ def has_words(text: str) -> bool:
     return any(character.isalnum() for character in text)
 
 
-def sentences(line: str, language: str) -> list[str]:
+def split_sentences(line: str, language: str) -> list[str]:
     """The sentences of a line with the white space around them: joined they are the line."""
     if language.partition("-")[0].lower() == "ko":
-        return by_rule(line)
+        return split_by_rules(line)
     try:
         from sentencex import segment
     except ImportError:
-        return by_rule(line)
+        return split_by_rules(line)
     try:
-        return aligned(line, list(segment(language.partition("-")[0], line)))
+        return align_sentences(line, list(segment(language.partition("-")[0], line)))
     except UnicodeEncodeError:  # half a surrogate pair, which only Python's strings can hold
-        return by_rule(line)
+        return split_by_rules(line)
 
 
-def aligned(line: str, found: list[str]) -> list[str]:
+def align_sentences(line: str, found: list[str]) -> list[str]:
     """What a splitter found, each with the white space that follows it in the line."""
     starts, place = [], 0
     for sentence in found:
@@ -101,11 +107,11 @@ def aligned(line: str, found: list[str]) -> list[str]:
     return [line[first:last] for first, last in pairwise(bounds)]
 
 
-def by_rule(line: str) -> list[str]:
+def split_by_rules(line: str) -> list[str]:
     """The rules above."""
     found, start = [], 0
-    for end in ENDS.finditer(line):
-        if end.end() < len(line) and not NO_END.search(line[start : end.end()]):
+    for end in SENTENCE_END.finditer(line):
+        if end.end() < len(line) and not NOT_SENTENCE_END.search(line[start : end.end()]):
             gap = end.end() + len(line[end.end() :]) - len(line[end.end() :].lstrip())
             found.append(line[start:gap])
             start = gap
@@ -115,7 +121,7 @@ def by_rule(line: str) -> list[str]:
 # ---- sentences that are too long
 
 
-def shortened(text: str, fits: Callable[[str], bool]) -> list[str]:
+def split_long_sentence(text: str, fits: Callable[[str], bool]) -> list[str]:
     """A sentence in parts that fit, as far as it can be parted: joined they are the sentence.
 
     It is parted nearest to its middle, behind a semicolon, colon or dash if there is one, else behind a
@@ -123,26 +129,26 @@ def shortened(text: str, fits: Callable[[str], bool]) -> list[str]:
     """
     if fits(text):
         return [text]
-    place = break_of(text)
+    place = find_break(text)
     if place is None:
         return [text]
-    return [*shortened(text[:place], fits), *shortened(text[place:], fits)]
+    return [*split_long_sentence(text[:place], fits), *split_long_sentence(text[place:], fits)]
 
 
-def break_of(text: str) -> int | None:
+def find_break(text: str) -> int | None:
     inside = len(text.rstrip())
-    for kind in BREAKS:
+    for kind in BREAK_PATTERNS:
         places = [found.end() for found in kind.finditer(text, 1) if found.end() < inside]
         # A part of a few characters says nothing: those near the ends do not count while there is a choice.
         middle = [place for place in places if inside / 5 <= place <= inside * 4 / 5]
-        if middle or (places and kind is BREAKS[-1]):
+        if middle or (places and kind is BREAK_PATTERNS[-1]):
             return min(middle or places, key=lambda place: abs(place - inside / 2))
     return None
 
 
-def by_force(text: str, fits: Callable[[str], bool]) -> list[str]:
+def split_in_halves(text: str, fits: Callable[[str], bool]) -> list[str]:
     """Halved between characters until the parts fit."""
     if fits(text) or len(text) < 2:
         return [text]
     middle = len(text) // 2
-    return [*by_force(text[:middle], fits), *by_force(text[middle:], fits)]
+    return [*split_in_halves(text[:middle], fits), *split_in_halves(text[middle:], fits)]

@@ -22,30 +22,30 @@ from numpy.typing import NDArray
 from manyheads.config import BOS_ID, EOS_ID, NUM_SPECIAL_TOKENS, UNK_ID, SubwordConfig
 from manyheads.errors import DataError
 from manyheads.text import clean
-from manyheads.text.corpus import HALF_A_CHARACTER
+from manyheads.text.corpus import LONE_SURROGATE
 
 WORD_START = "\u2581"  # how SentencePiece writes a space; it decodes the character itself to a space too
 TRAINING_THREADS = 4  # fixed: the unigram model's sums depend on their number
-LONGEST_SENTENCE = 1 << 24  # bytes; SentencePiece would skip longer ones silently, and ours are shorter
+MAX_SENTENCE_BYTES = 1 << 24  # bytes; SentencePiece would skip longer ones silently, and ours are shorter
 
 
 def normalize(text: str) -> str:
     """NFC, single spaces, none at the ends; U+2581 becomes the underscore that it looks like, and half a
     surrogate pair, which no file can hold, the sign for what cannot be read."""
-    if HALF_A_CHARACTER.search(text):
+    if LONE_SURROGATE.search(text):
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return clean.normalize(text.replace(WORD_START, "_"))
 
 
 @dataclass(frozen=True)
-class Pieces:
+class TokenSequences:
     """Ids of many sentences, laid end to end. offsets [sentences + 1]"""
 
     ids: NDArray[np.int64]
     offsets: NDArray[np.int64]
 
 
-class Subwords:
+class SubwordTokenizer:
     """One vocabulary."""
 
     def __init__(self, model: bytes, name: str = "subwords.model") -> None:
@@ -74,11 +74,11 @@ class Subwords:
         cls,
         sentences: Iterable[str],
         config: SubwordConfig,
-        found: Sequence[str] = (),
+        extra_symbols: Sequence[str] = (),
     ) -> Self:
         """Pieces learned from sentences. `found`: symbols to reserve beside those that the config names."""
-        model, source = io.BytesIO(), Remembering(sentences)
-        reserved = list(dict.fromkeys([*config.user_symbols, *found]))
+        model, source = io.BytesIO(), ErrorRecordingIterable(sentences)
+        reserved = list(dict.fromkeys([*config.user_symbols, *extra_symbols]))
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=map(normalize, source),
@@ -95,13 +95,13 @@ class Subwords:
                 eos_id=EOS_ID,
                 pad_id=-1,
                 num_threads=TRAINING_THREADS,
-                max_sentence_length=LONGEST_SENTENCE,
+                max_sentence_length=MAX_SENTENCE_BYTES,
                 minloglevel=2,
             )
         except (RuntimeError, OSError) as fault:
-            if source.fault is not None:
-                raise source.fault from None
-            raise DataError(why_training_failed(str(fault), config, len(reserved))) from None
+            if source.error is not None:
+                raise source.error from None
+            raise DataError(explain_training_failure(str(fault), config, len(reserved))) from None
         return cls(model.getvalue())
 
     def __len__(self) -> int:
@@ -129,58 +129,58 @@ class Subwords:
         if len(ids) and not 0 <= min(ids) <= max(ids) < len(self):
             raise DataError(f"ids from {min(ids)} to {max(ids)}, but the vocabulary is 0 to {len(self) - 1}")
 
-    def table(self) -> list[tuple[str, float]]:
+    def get_scored_vocabulary(self) -> list[tuple[str, float]]:
         """Every piece, in the order of its id, with its score: what a sampler needs."""
         ids = range(len(self))
         return [(self._processor.id_to_piece(one), self._processor.get_score(one)) for one in ids]
 
-    def names(self) -> list[str]:
+    def get_vocabulary(self) -> list[str]:
         """Every piece, in the order of its id."""
-        return [piece for piece, _ in self.table()]
+        return [piece for piece, _ in self.get_scored_vocabulary()]
 
-    def piece(self, one: int) -> str:
+    def id_to_piece(self, token_id: int) -> str:
         """An id as people read it: a space is written U+2581, a byte <0x0A>."""
-        self._check_range([one])
-        text: str = self._processor.id_to_piece(one)
+        self._check_range([token_id])
+        text: str = self._processor.id_to_piece(token_id)
         return text
 
-    def pieces(self, text: str) -> list[str]:
+    def encode_as_pieces(self, text: str) -> list[str]:
         """How a text is split."""
-        return [self.piece(one) for one in self.encode(text)]
+        return [self.id_to_piece(one) for one in self.encode(text)]
 
-    def encode_many(self, texts: Sequence[str], threads: int | None = None) -> Pieces:
+    def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> TokenSequences:
         """Ids of many texts, each followed by end. `threads`: by default as many as there are cores."""
         mended = [normalize(text) for text in texts]
-        return laid_end_to_end(self._processor.encode(mended, num_threads=threads or core_count()))
+        return concat_with_end(self._processor.encode(mended, num_threads=threads or count_cpus()))
 
 
-class Remembering:
+class ErrorRecordingIterable:
     """An iterable that keeps what went wrong in it, for SentencePiece makes another error of it."""
 
     def __init__(self, sentences: Iterable[str]) -> None:
-        self.sentences, self.fault = sentences, None
+        self.sentences, self.error = sentences, None
 
-    fault: BaseException | None
+    error: BaseException | None
 
     def __iter__(self) -> Iterator[str]:
         try:
             yield from self.sentences
         except BaseException as fault:
-            self.fault = fault
+            self.error = fault
             raise
 
 
-def laid_end_to_end(sentences: list[list[int]]) -> Pieces:
+def concat_with_end(sentences: list[list[int]]) -> TokenSequences:
     offsets = np.cumsum([0, *(len(ids) + 1 for ids in sentences)])
     closed = chain.from_iterable(chain(ids, (EOS_ID,)) for ids in sentences)
-    return Pieces(np.fromiter(closed, np.int64, count=int(offsets[-1])), offsets)
+    return TokenSequences(np.fromiter(closed, np.int64, count=int(offsets[-1])), offsets)
 
 
-def core_count() -> int:
+def count_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def why_training_failed(fault: str, config: SubwordConfig, reserved: int) -> str:
+def explain_training_failure(fault: str, config: SubwordConfig, reserved: int) -> str:
     """SentencePiece's words, turned into the value, the limit and the remedy."""
     wanted = f"subwords.vocabulary is {config.vocab_size:,}"
     if found := re.search(r"Vocabulary size too high.*?<= (\d+)", fault):
@@ -213,21 +213,21 @@ def why_training_failed(fault: str, config: SubwordConfig, reserved: int) -> str
 class SubwordPair:
     """The source's subwords and the target's: one and the same where the vocabulary is joint."""
 
-    source: Subwords
-    target: Subwords
+    source: SubwordTokenizer
+    target: SubwordTokenizer
 
     JOINT, SOURCE, TARGET = "subwords.model", "subwords.source.model", "subwords.target.model"
 
     @property
-    def joint(self) -> bool:
+    def is_joint(self) -> bool:
         return self.source is self.target
 
     @cached_property
-    def same_ids(self) -> bool:
+    def has_shared_ids(self) -> bool:
         """Whether an id is the same piece on both sides, though the two may split text differently."""
-        return self.joint or self.source.names() == self.target.names()
+        return self.is_joint or self.source.get_vocabulary() == self.target.get_vocabulary()
 
-    def same_as(self, other: "SubwordPair") -> bool:
+    def is_same_as(self, other: "SubwordPair") -> bool:
         """Whether ids mean the same in both."""
         return all(
             own.sha256 == theirs.sha256
@@ -235,8 +235,8 @@ class SubwordPair:
         )
 
     @property
-    def files(self) -> dict[str, Subwords]:
-        if self.joint:
+    def files(self) -> dict[str, SubwordTokenizer]:
+        if self.is_joint:
             return {self.JOINT: self.source}
         return {self.SOURCE: self.source, self.TARGET: self.target}
 
@@ -245,13 +245,13 @@ class SubwordPair:
         """From a data or model folder."""
         here = Path(folder)
         if (here / cls.JOINT).exists():
-            both = Subwords.load(here / cls.JOINT)
+            both = SubwordTokenizer.load(here / cls.JOINT)
             return cls(both, both)
         if not (here / cls.SOURCE).exists():
             raise DataError(
                 f"{folder}: no subwords; {cls.JOINT}, or {cls.SOURCE} and {cls.TARGET}, must be there"
             )
-        return cls(Subwords.load(here / cls.SOURCE), Subwords.load(here / cls.TARGET))
+        return cls(SubwordTokenizer.load(here / cls.SOURCE), SubwordTokenizer.load(here / cls.TARGET))
 
     @classmethod
     def train(
@@ -260,13 +260,13 @@ class SubwordPair:
         config: SubwordConfig,
     ) -> Self:
         """From pairs, which are gone through several times."""
-        found = clean.frequent_placeholders(chain.from_iterable(sample()), config.detect_placeholders)
+        found = clean.find_frequent_placeholders(chain.from_iterable(sample()), config.detect_placeholders)
         if config.joint:
-            both = Subwords.train(chain.from_iterable(sample()), config, found)
+            both = SubwordTokenizer.train(chain.from_iterable(sample()), config, found)
             return cls(both, both)
         return cls(
-            Subwords.train((source for source, _ in sample()), config, found),
-            Subwords.train((target for _, target in sample()), config, found),
+            SubwordTokenizer.train((source for source, _ in sample()), config, found),
+            SubwordTokenizer.train((target for _, target in sample()), config, found),
         )
 
     def save(self, folder: Path) -> None:

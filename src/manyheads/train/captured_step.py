@@ -19,7 +19,7 @@ from manyheads.config import Config, TrainConfig
 from manyheads.cuda.graphs import capture
 from manyheads.cuda.transfer import AsyncCopy
 from manyheads.data.batches import Batch
-from manyheads.model.attention import TRITON_MAX_LENGTH, TRITON_MAX_HEAD_DIM, has_flash_attention
+from manyheads.model.attention import TRITON_MAX_HEAD_DIM, TRITON_MAX_LENGTH, has_flash_attention
 from manyheads.model.layers import Linear
 from manyheads.ops import dispatch as kernels
 from manyheads.packed import FILLER, Packed, put_offsets, round_up, zeros_for_gpu
@@ -60,7 +60,10 @@ class StaticBatchShape:
         Words split anew make batches longer than full, each by a length of its own: few sizes serve these.
         """
         most = round_up(full, SIZE_MULTIPLE)
-        below, beyond = (max(SIZE_MULTIPLE, round_up(full // sizes, SIZE_MULTIPLE)) for sizes in (SIZE_BUCKETS, OVERSIZE_BUCKETS))
+        below, beyond = (
+            max(SIZE_MULTIPLE, round_up(full // sizes, SIZE_MULTIPLE))
+            for sizes in (SIZE_BUCKETS, OVERSIZE_BUCKETS)
+        )
         lengths = len(batch.source.tokens), len(batch.labels.tokens)
         over = [length - most for length in lengths]
         return cls(*(max(SIZE_MULTIPLE, most + round_up(one, beyond if one > 0 else below)) for one in over))
@@ -86,12 +89,17 @@ class CapturedStep:
         max_length: int,
     ) -> None:
         self.objective, self.optimizer, self.train, self.dist = objective, optimizer, train, world
-        self.full_tokens, self.max_length = full_tokens, max_length  # tokens of a full batch's side, and of a sentence
+        self.full_tokens, self.max_length = (
+            full_tokens,
+            max_length,
+        )  # tokens of a full batch's side, and of a sentence
         self.flat_gradient = FlatGradient(objective)
         self.bf16_weights = BFloat16Weights(objective, self.flat_gradient)
         self.loss_scale = torch.ones((), device=world.device)
         pool = torch.cuda.graph_pool_handle()
-        self.gradient_graphs: GraphRunner[StaticBatchShape] = GraphRunner(self._forward_backward, world.device, pool)
+        self.gradient_graphs: GraphRunner[StaticBatchShape] = GraphRunner(
+            self._forward_backward, world.device, pool
+        )
         self.update_graph: GraphRunner[None] = GraphRunner(self._clip_and_step, world.device, pool)
         self.no_input = torch.empty(0)
 
@@ -141,13 +149,23 @@ class FlatGradient:
         names = {one: name for name, one in module.named_parameters()}
         linear = [one for one in module.modules() if isinstance(one, Linear)]
         self.linear_parameters = {names[one]: one for layer in linear for one in layer.parameters()}
-        self.other_parameters = {name: one for one, name in names.items() if name not in self.linear_parameters}
-        size, rest = aligned_size(self.linear_parameters.values()), aligned_size(self.other_parameters.values())
+        self.other_parameters = {
+            name: one for one, name in names.items() if name not in self.linear_parameters
+        }
+        size, rest = (
+            aligned_size(self.linear_parameters.values()),
+            aligned_size(self.other_parameters.values()),
+        )
         self.buffer = torch.zeros(size + rest + 2, device=next(iter(names)).device)
         self.gradients, self.linear_gradients = self.buffer[:-2], self.buffer[:size]
         self.loss, self.nll = self.buffer[-2], self.buffer[-1]
-        for tensors, row in ((self.linear_parameters, self.linear_gradients), (self.other_parameters, self.buffer[size:])):
-            for parameter, room in zip(tensors.values(), split_into_views(row, tensors.values()), strict=True):
+        for tensors, row in (
+            (self.linear_parameters, self.linear_gradients),
+            (self.other_parameters, self.buffer[size:]),
+        ):
+            for parameter, room in zip(
+                tensors.values(), split_into_views(row, tensors.values()), strict=True
+            ):
                 parameter.grad = room
 
 
@@ -158,7 +176,9 @@ class BFloat16Weights:
         self.module, self.gradient = module, gradient
         products = gradient.linear_parameters.values()
         self.master_weights = torch.empty_like(gradient.linear_gradients)
-        self.bf16_weights, self.bf16_gradients = (torch.zeros_like(self.master_weights, dtype=torch.bfloat16) for _ in range(2))
+        self.bf16_weights, self.bf16_gradients = (
+            torch.zeros_like(self.master_weights, dtype=torch.bfloat16) for _ in range(2)
+        )
         for parameter, room in zip(products, split_into_views(self.master_weights, products), strict=True):
             parameter.data = room.copy_(parameter.data)
         self.weight_views = [room.requires_grad_() for room in split_into_views(self.bf16_weights, products)]
@@ -176,7 +196,9 @@ class BFloat16Weights:
         found = list(torch.autograd.grad(loss, [*self.weight_views, *others]))
         torch._foreach_copy_(self.gradient_views, found[: len(self.gradient_views)])
         self.gradient.linear_gradients.add_(self.bf16_gradients)
-        torch._foreach_add_([one.grad for one in others if one.grad is not None], found[len(self.gradient_views) :])
+        torch._foreach_add_(
+            [one.grad for one in others if one.grad is not None], found[len(self.gradient_views) :]
+        )
 
 
 def aligned_size(tensors: Iterable[Tensor]) -> int:

@@ -14,7 +14,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from manyheads.errors import TrainingError
 
-CONNECTION_LOST_MESSAGES = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer")  # how torch says it
+CONNECTION_LOST_MESSAGES = (
+    "gloo",
+    "NCCL",
+    "Connection closed by peer",
+    "Connection reset by peer",
+)  # how torch says it
 
 
 @dataclass(frozen=True)

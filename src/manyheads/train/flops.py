@@ -46,7 +46,12 @@ def training_flops(config: ModelConfig, sources: Lengths, targets: Lengths) -> i
     work = FLOPS_BY_ARCHITECTURE[config.architecture](config, sources, targets)
     output = 2 * config.d_model * config.output_vocab_size
     return round(
-        3 * (work.per_source_token * int(sources.sum()) + (work.per_target_token + output) * int(targets.sum()) + work.attention)
+        3
+        * (
+            work.per_source_token * int(sources.sum())
+            + (work.per_target_token + output) * int(targets.sum())
+            + work.attention
+        )
     )
 
 

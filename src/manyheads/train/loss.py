@@ -190,7 +190,9 @@ def chunked_cross_entropy(
         gradients = [torch.empty_like(hidden_MTD), *(torch.zeros_like(one, dtype=dtype) for one in summed)]
     logits_MCK = hidden_MTD.new_empty(len(hidden_MTD), min(chunk, len(labels_T)), len(weight_KD))
     serves = kernels.use_kernels(logits_MCK)
-    judge = fused_cross_entropy if serves else reference_cross_entropy(torch.empty_like(logits_MCK, dtype=dtype))
+    judge = (
+        fused_cross_entropy if serves else reference_cross_entropy(torch.empty_like(logits_MCK, dtype=dtype))
+    )
     for first in range(0, len(labels_T), chunk):
         hidden_MCD, labels_C = hidden_MTD[:, first : first + chunk], labels_T[first : first + chunk]
         logits = logits_MCK[:, : len(labels_C)]
@@ -219,7 +221,9 @@ Judge = Callable[[Tensor, Tensor, LossWeights, bool], tuple[Tensor, Tensor, Tens
 def reference_cross_entropy(room_MCK: Tensor) -> Judge:
     """The loss, -log p of the right words and, when learning, the gradient by the logits; in a given room."""
 
-    def judge(logits: Tensor, labels_C: Tensor, goal: LossWeights, learning: bool) -> tuple[Tensor, Tensor, Tensor]:
+    def judge(
+        logits: Tensor, labels_C: Tensor, goal: LossWeights, learning: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
         readings = len(logits)
         log_p = torch.log_softmax(logits, -1, dtype=room_MCK.dtype, out=room_MCK[:, : len(labels_C)])
         nll = -log_p.gather(2, labels_C.expand(readings, -1)[..., None]).sum() / readings

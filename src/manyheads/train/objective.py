@@ -29,9 +29,11 @@ class Objective(nn.Module):
             source, inputs = source.computed(), inputs.computed()
         config, extra = self.model.config, list[Tensor]()
         hidden_TD = (
-            self.hidden(source, inputs, losses=extra) if config.experts else self.hidden(source, inputs)
+            self.hidden(source, inputs, aux_losses=extra) if config.experts else self.hidden(source, inputs)
         )
-        loss = chunked_loss(hidden_TD, self.model.output, labels_T, self.train_config, forward_passes=readings)
+        loss = chunked_loss(
+            hidden_TD, self.model.output, labels_T, self.train_config, forward_passes=readings
+        )
         total = loss.total
         if extra:  # of a token as much as of another, since whoever updates divides by their number
             total = total + config.experts_balance_weight * len(labels_T) * torch.stack(extra).sum()

@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from manyheads.errors import EXIT_PREEMPTED
 from manyheads.train.launcher import record_exit_code
 
-DUPLICATE_SIGNAL_SECONDS = 0.5  # seconds within which a second signal is the first one again, sent to several at once
+DUPLICATE_SIGNAL_SECONDS = (
+    0.5  # seconds within which a second signal is the first one again, sent to several at once
+)
 
 
 @contextmanager

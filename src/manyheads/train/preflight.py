@@ -32,7 +32,9 @@ def check_memory(model: ModelConfig, device: torch.device) -> None:
 
 def check_compile(config: Config) -> None:
     """torch.compile makes one program of the Transformer; the others would fall into pieces."""
-    if config.train.compile and (config.model.architecture != "transformer" or config.model.experts is not None):
+    if config.train.compile and (
+        config.model.architecture != "transformer" or config.model.experts is not None
+    ):
         key = "kind" if config.model.architecture != "transformer" else "experts"
         raise ConfigError(
             f"train.compile is true, but model.{key} is {getattr(config.model, key)!r}, which it does not "

@@ -7,7 +7,7 @@ from typing import Any
 
 from manyheads import checkpoint
 from manyheads.errors import CheckpointError, RequestError
-from manyheads.train.log import LOG_FILE, read_log, format_metrics
+from manyheads.train.log import LOG_FILE, format_metrics, read_log
 
 SPARKLINE_LEVELS = "▁▂▃▄▅▆▇█"
 SPARKLINE_WIDTH = 60
@@ -24,7 +24,9 @@ def summarize_run(run: Path) -> dict[str, Any]:
     lines = read_log(run / LOG_FILE)
     return {
         "run": str(run),
-        "checkpoints": {folder.name: checkpoint_status(folder) for folder in checkpoint.list_checkpoints(run)},
+        "checkpoints": {
+            folder.name: checkpoint_status(folder) for folder in checkpoint.list_checkpoints(run)
+        },
         "model": checkpoint_status(run / "model") if (run / "model").exists() else "not yet",
         "latest": {kind: latest_entry(lines, kind) for kind in ("train", "valid", "end")},
         "lines": len(lines),

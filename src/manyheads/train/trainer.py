@@ -20,7 +20,7 @@ from torch import Tensor
 
 from manyheads import checkpoint
 from manyheads.config import Config, DataConfig
-from manyheads.data.batches import Batch, Batches, Stream
+from manyheads.data.batches import Batch, Batches, BatchStream
 from manyheads.data.store import Store
 from manyheads.errors import CheckpointError, TrainingError
 from manyheads.evaluate.report import Score, greedy_bleu
@@ -34,13 +34,23 @@ from manyheads.train.log import RunLog, TrainingConsole
 from manyheads.train.loss import chunked_loss
 from manyheads.train.objective import Objective
 from manyheads.train.optimizer import Optimizer, clip_grad_norm
-from manyheads.train.preflight import check_r_drop, check_compile, check_memory, check_max_positions, limit_to_positions
+from manyheads.train.preflight import (
+    check_compile,
+    check_max_positions,
+    check_memory,
+    check_r_drop,
+    limit_to_positions,
+)
 from manyheads.train.schedule import learning_rate
 from manyheads.translator import Translator
 
 MAX_NONFINITE_STEPS = 5  # steps without a finite gradient, after which something is wrong
 SAMPLE_TRANSLATIONS = 3  # translations printed at a validation
-END_MESSAGES = {"steps": "all steps done", "seconds": "time is up", "patience": "no better for a while: it ends"}
+END_MESSAGES = {
+    "steps": "all steps done",
+    "seconds": "time is up",
+    "patience": "no better for a while: it ends",
+}
 
 
 @dataclass
@@ -105,11 +115,11 @@ class Trainer:
 
     def _batches(self, split: str, data: DataConfig) -> Batches:
         return Batches(
-            self.store.split(split),
+            self.store.load_split(split),
             data,
             seed=self.config.train.seed,
             rank=self.dist.rank,
-            world=self.dist.world_size,
+            world_size=self.dist.world_size,
             subwords=self.subwords,
         )
 
@@ -140,7 +150,12 @@ class Trainer:
         data, size = self.config.data, self.dist.world_size
         full = self.config.train.micro_batch_tokens or -(-data.batch_tokens // size)
         self.captured = CapturedStep(
-            objective, self.optimizer, self.config.train, self.dist, full_tokens=full, max_length=data.max_length
+            objective,
+            self.optimizer,
+            self.config.train,
+            self.dist,
+            full_tokens=full,
+            max_length=data.max_length,
         )
 
     def _train(self, asked: Callable[[], bool]) -> str:
@@ -159,9 +174,9 @@ class Trainer:
                         self._go_back()
                         break
 
-    def _stream(self) -> Stream:
+    def _stream(self) -> BatchStream:
         pin = self.dist.device.type == "cuda" and not self.captured  # which copies batches on its own
-        return self.batches.start(self.progress.epoch, self.progress.batch_index, pin=pin)
+        return self.batches.stream(self.progress.epoch, self.progress.batch_index, pin=pin)
 
     def _reason_to_stop(self, asked: Callable[[], bool]) -> str | None:
         train, place = self.config.train, self.progress
@@ -183,7 +198,7 @@ class Trainer:
         self._finalize_step()
         self.pending = launched
         place.epoch, place.batch_index = batch.epoch, batch.index + 1
-        if place.batch_index == self.batches.count(batch.epoch):
+        if place.batch_index == self.batches.count_batches(batch.epoch):
             place.epoch, place.batch_index = batch.epoch + 1, 0
         validates, saves = (
             place.step % every == 0 for every in (train.validate_every, train.checkpoint_every)
@@ -214,7 +229,9 @@ class Trainer:
         place.nonfinite_steps = 0 if finite else place.nonfinite_steps + 1
         place.skipped_steps += not finite
         seconds = self._account_time()
-        self.seconds_per_step = 0.9 * self.seconds_per_step + 0.1 * seconds if self.seconds_per_step else seconds
+        self.seconds_per_step = (
+            0.9 * self.seconds_per_step + 0.1 * seconds if self.seconds_per_step else seconds
+        )
         self.console.step(launched.step, train.steps)
         if self.log and (launched.step % train.log_every == 0 or launched.step == 1):
             numbers = {
@@ -226,7 +243,9 @@ class Trainer:
                 **self._speed(launched, seconds),
             }
             self.log.write("train", launched.step, numbers)
-            self.console.show_metrics(launched.step, train.steps, numbers | {"bleu": place.bleu, "left": self._left()})
+            self.console.show_metrics(
+                launched.step, train.steps, numbers | {"bleu": place.bleu, "left": self._left()}
+            )
 
     def _speed(self, launched: PendingStep, seconds: float) -> dict[str, float]:
         numbers = {"seconds": seconds, "tokens_per_second": launched.metrics["tokens"] / seconds}
@@ -248,7 +267,7 @@ class Trainer:
         source_tokens, tokens, flops = self.dist.all_reduce_sum(*told)
         step = place.step + 1
         rate = learning_rate(step, train, self.config.model.d_model)
-        parts = list(batch.parts(train.micro_batch_tokens))
+        parts = list(batch.split_micro_batches(train.micro_batch_tokens))
         seeds = [dropout_seed(train.seed, step, self.dist.rank, number) for number in range(len(parts))]
         if not self.model.training:
             self.model.train()
@@ -337,8 +356,8 @@ class Trainer:
         self.model.eval()
         valid = self._batches("valid", self._whole_sentences())
         nll, tokens = 0.0, 0
-        for index in range(valid.count(0)):
-            batch = valid.batch(0, index).to(self.dist.device)
+        for index in range(valid.count_batches(0)):
+            batch = valid.get_batch(0, index).to(self.dist.device)
             with self._precision():
                 hidden = self.model.hidden(batch.source, batch.inputs)
                 nll += chunked_loss(
@@ -351,7 +370,7 @@ class Trainer:
     def _whole_sentences(self) -> DataConfig:
         """Of valid nothing is left out but what learned positions do not reach; nor is it split anew."""
         longest = limit_to_positions(self.config.model, self.config.data.batch_tokens)
-        return replace(self.config.data, subword_sampling=0.0, longest=longest)
+        return replace(self.config.data, subword_regularization=0.0, max_length=longest)
 
     def _bleu(self) -> Score | None:
         """Of some sentences of valid, by greedy search; a few are shown."""
@@ -359,14 +378,16 @@ class Trainer:
         if not count:
             return None
         fits = self._batches("valid", self._whole_sentences()).usable[:count]
-        sources, references = ([lines[number] for number in fits] for lines in self.store.text("valid"))
+        sources, references = ([lines[number] for number in fits] for lines in self.store.read_text("valid"))
         self.model.eval()
         if self.engine is None:
             precision = self.config.train.precision
             self.engine = TorchEngine(self.model, self.dist.device, precision)
         self.engine.refresh_weights()
         languages = self.store.manifest["languages"]
-        translator = Translator(self.engine, self.subwords, languages, max_length=self.config.data.batch_tokens)
+        translator = Translator(
+            self.engine, self.subwords, languages, max_length=self.config.data.batch_tokens
+        )
         score, translations = greedy_bleu(translator, sources, references)
         for source, translation in list(zip(sources, translations, strict=True))[:SAMPLE_TRANSLATIONS]:
             self.console.message(f"  {source}\n  -> {translation}")
@@ -382,7 +403,10 @@ class Trainer:
         if self.log:
             self.log.sync()  # no step that is saved may be missing in the log
         self.writer.wait()  # so that there is never more than one copy
-        folder, best_step = checkpoint.checkpoint_path(self.run_folder, self.progress.step), self.progress.best_step
+        folder, best_step = (
+            checkpoint.checkpoint_path(self.run_folder, self.progress.step),
+            self.progress.best_step,
+        )
         write = self._writer(folder, self._standing())
 
         def write_and_forget() -> None:
@@ -414,7 +438,9 @@ class Trainer:
     def _forget_old(self, best_step: int) -> None:
         """All but the last few, the best and the newest. Renamed first: half a folder must not look whole."""
         train = self.config.train
-        kept = checkpoint.list_regular_checkpoints(self.run_folder, train.checkpoint_every)[-max(train.keep_checkpoints, train.average_checkpoints) :]
+        kept = checkpoint.list_regular_checkpoints(self.run_folder, train.checkpoint_every)[
+            -max(train.keep_checkpoints, train.average_checkpoints) :
+        ]
         kept.append(checkpoint.checkpoint_path(self.run_folder, best_step))
         for old in checkpoint.list_checkpoints(self.run_folder)[:-1]:
             if old not in kept:
@@ -449,7 +475,11 @@ class Trainer:
         skipped, last = place.skipped_steps, self.settled
         self.resume(checkpoint.read_info(back))
         self._prepare_updates()
-        self.progress.rolled_back, self.progress.nonfinite_steps, self.progress.skipped_steps = True, 0, skipped
+        self.progress.rolled_back, self.progress.nonfinite_steps, self.progress.skipped_steps = (
+            True,
+            0,
+            skipped,
+        )
         if self.log:
             self.log.rewind(self.progress.step)
             self.log.write("back", self.progress.step, {"from": last, "skipped": skipped})
@@ -460,7 +490,9 @@ class Trainer:
         """As the first rank sees it."""
         step = -1
         if self.dist.is_main:
-            sound = (one for one in reversed(checkpoint.list_checkpoints(self.run_folder)) if not self._fault(one))
+            sound = (
+                one for one in reversed(checkpoint.list_checkpoints(self.run_folder)) if not self._fault(one)
+            )
             step = next(map(checkpoint.parse_step, sound), -1)
         step = self.dist.broadcast(step)
         return None if step < 0 else checkpoint.checkpoint_path(self.run_folder, step)
@@ -479,7 +511,11 @@ class Trainer:
     def _choose_model(self) -> None:
         """The mean of the last checkpoints (6.1), or the best single one, whichever valid prefers."""
         train = self.config.train
-        last = self._sound(checkpoint.list_averaged_checkpoints(self.run_folder, train.checkpoint_every)[-train.average_checkpoints :])
+        last = self._sound(
+            checkpoint.list_averaged_checkpoints(self.run_folder, train.checkpoint_every)[
+                -train.average_checkpoints :
+            ]
+        )
         candidates = {f"mean of {len(last)}": checkpoint.average_weights(last)} if last else {}
         best = checkpoint.checkpoint_path(self.run_folder, self.progress.best_step)
         if self.progress.best_step and [best] != last and self._sound([best]):
@@ -495,7 +531,9 @@ class Trainer:
         chosen = min(losses, key=lambda name: losses[name] if math.isfinite(losses[name]) else math.inf)
         checkpoint.copy_weights(self.model, candidates[chosen], chosen)
         if self.dist.is_main:
-            self._writer(self.run_folder / "model", None, self.progress.best_step if "best" in chosen else None)()
+            self._writer(
+                self.run_folder / "model", None, self.progress.best_step if "best" in chosen else None
+            )()
             self.console.message(f"{self.run_folder / 'model'}: {chosen}")
         if self.log:
             self.log.write("end", self.progress.step, {"model": chosen, "loss": losses[chosen]})

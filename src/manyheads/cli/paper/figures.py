@@ -32,7 +32,7 @@ def figures(
     what a head drawn at random has: a report, and each figure as SVG, PDF and PNG.
     Example: manyheads paper figures manyheads-demo/run/model -o paper
     """
-    from manyheads.paper.figures import figures as find
+    from manyheads.paper.figures import write_figures as find
     from manyheads.progress import create_progress
 
     with report_write_errors("-o", out or Path("paper")) as folder, create_progress(sys.stderr) as progress:
@@ -43,13 +43,13 @@ def figures(
             command=shlex.join(["manyheads", *sys.argv[1:]]),
             device=device,
             sentences=sentences,
-            tell=progress.update,
+            report_progress=progress.update,
         )
     if as_json:
-        print(json.dumps(found.data(), ensure_ascii=False, indent=1))
+        print(json.dumps(found.to_dict(), ensure_ascii=False, indent=1))
         return
     found.table.show()
-    for one in found.chosen:
+    for one in found.figures:
         print(f"Figure {one.figure}: {one.sentence}")
     for file in found.files:
         print(file)

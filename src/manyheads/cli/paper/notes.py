@@ -47,7 +47,7 @@ def notes(
     with report_write_errors("--out", folder), create_progress(sys.stderr) as progress:
         written = write_notes(folder, model, language, command, progress.update)  # type: ignore[arg-type]
     if as_json:
-        print(json.dumps(written.as_data(), ensure_ascii=False, indent=1))
+        print(json.dumps(written.to_dict(), ensure_ascii=False, indent=1))
         return
     written.pages[-1 if language == "ko" else 0].summary.show()
     for path in written.files:

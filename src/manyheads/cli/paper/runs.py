@@ -35,9 +35,9 @@ def format_command() -> str:
 def open_data(data: Path | None, out: Path, tell: Any) -> Any:
     """The data that are asked for, or the built-in ones."""
     from manyheads.data.store import Store
-    from manyheads.paper.small_corpus import small_world
+    from manyheads.paper.small_corpus import load_small_corpus
 
-    return Store.open(data) if data else small_world(out / "small-world", tell)
+    return Store.open(data) if data else load_small_corpus(out / "small-world", tell)
 
 
 def exit_preempted(out: Path) -> None:

@@ -31,7 +31,7 @@ def table1(
     beside the paper's O(...): a report, CSV files and a figure. One to two minutes.
     Example: manyheads paper table1 --sizes n=512-4096,d=128-512 -o paper
     """
-    from manyheads.paper.table1 import table1 as measure
+    from manyheads.paper.table1 import write_table1 as measure
     from manyheads.progress import create_progress
 
     with report_write_errors("-o", out or Path("paper")) as folder, create_progress(sys.stderr) as progress:
@@ -40,7 +40,7 @@ def table1(
             command=shlex.join(["manyheads", *sys.argv[1:]]),
             device=device,
             sizes=sizes,
-            tell=progress.update,
+            report_progress=progress.update,
         )
     if as_json:
         data = {**found.data, "files": list(map(str, found.files))}

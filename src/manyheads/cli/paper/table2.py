@@ -5,8 +5,18 @@ from typing import Annotated
 
 import typer
 
-from manyheads.cli.paper.app import AsJson, Device, Out, resolve_output, paper
-from manyheads.cli.paper.runs import Data, Gpus, Jobs, ScaleName, Seeds, format_command, open_data, print_report, exit_preempted
+from manyheads.cli.paper.app import AsJson, Device, Out, paper, resolve_output
+from manyheads.cli.paper.runs import (
+    Data,
+    Gpus,
+    Jobs,
+    ScaleName,
+    Seeds,
+    exit_preempted,
+    format_command,
+    open_data,
+    print_report,
+)
 
 
 @paper.command()
@@ -41,27 +51,30 @@ def table2(
     Each system has a run folder; called again, it goes on. The paper's rows stand beside ours.
     Example: manyheads paper table2 data --scale tiny --budget 20000000tokens --budget 60s --jobs 4
     """
-    from manyheads.paper.budget import asked_for
-    from manyheads.paper.scaled_presets import scale_of
-    from manyheads.paper.systems import chosen, multiples
-    from manyheads.paper.table2 import beside_the_paper, measured
-    from manyheads.paper.table2 import table2 as measure
-    from manyheads.paper.trial_pool import Machine
+    from manyheads.paper.budget import parse_budgets
+    from manyheads.paper.scaled_presets import get_scale
+    from manyheads.paper.systems import parse_multiples, select_systems
+    from manyheads.paper.table2 import make_budget_table, make_paper_table
+    from manyheads.paper.table2 import write_table2 as measure
+    from manyheads.paper.trial_pool import TrialResources
     from manyheads.progress import create_progress
 
-    place, size = resolve_output(out), scale_of(scale)
-    wanted, budgets = chosen(systems, size), asked_for(budget or [], both, size.tokens, size.seconds)
-    tried = multiples(peaks)
-    machine = Machine.asked(device, jobs, gpus, seeds * len(tried) * len(wanted))
+    place, size = resolve_output(out), get_scale(scale)
+    wanted, budgets = (
+        select_systems(systems, size),
+        parse_budgets(budget or [], both, size.budget_tokens, size.budget_seconds),
+    )
+    tried = parse_multiples(peaks)
+    machine = TrialResources.detect(device, jobs, gpus, seeds * len(tried) * len(wanted))
     with create_progress(sys.stderr) as progress:
         store = open_data(data, place, progress.update)
         made = measure(
             store, place, systems=wanted, scale=size, budgets=budgets, seeds=seeds, multiples=tried,
-            machine=machine, command=format_command(), progress=progress,
+            resources=machine, command=format_command(), progress=progress,
         )  # fmt: skip
     if made is None:
         exit_preempted(place)
         return
     found, files = made
-    tables = [*map(measured, found.contests), beside_the_paper(found)]
+    tables = [*map(make_budget_table, found.comparisons), make_paper_table(found)]
     print_report(found.to_dict(), tables, files, as_json)

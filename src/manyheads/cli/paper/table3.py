@@ -5,8 +5,18 @@ from typing import Annotated
 
 import typer
 
-from manyheads.cli.paper.app import AsJson, Device, Out, resolve_output, paper
-from manyheads.cli.paper.runs import Data, Gpus, Jobs, ScaleName, Seeds, format_command, open_data, print_report, exit_preempted
+from manyheads.cli.paper.app import AsJson, Device, Out, paper, resolve_output
+from manyheads.cli.paper.runs import (
+    Data,
+    Gpus,
+    Jobs,
+    ScaleName,
+    Seeds,
+    exit_preempted,
+    format_command,
+    open_data,
+    print_report,
+)
 
 
 @paper.command()
@@ -33,23 +43,23 @@ def table3(
     Example: manyheads paper table3 data --scale tiny --rows A,B --budget 20000000tokens --jobs 4
     """
     from manyheads.paper.budget import Budget
-    from manyheads.paper.scaled_presets import scale_of
-    from manyheads.paper.table3 import table
-    from manyheads.paper.table3 import table3 as measure
-    from manyheads.paper.trial_pool import Machine
-    from manyheads.paper.variations import BASE_SEEDS, chosen
+    from manyheads.paper.scaled_presets import get_scale
+    from manyheads.paper.table3 import make_table
+    from manyheads.paper.table3 import write_table3 as measure
+    from manyheads.paper.trial_pool import TrialResources
+    from manyheads.paper.variations import MIN_BASE_SEEDS, select_rows
     from manyheads.progress import create_progress
 
-    place, size, wanted = resolve_output(out), scale_of(scale), chosen(rows)
-    amount = Budget.parse(budget) if budget else Budget(size.tokens, "tokens")
-    machine = Machine.asked(device, jobs, gpus, BASE_SEEDS + len(wanted))
+    place, size, wanted = resolve_output(out), get_scale(scale), select_rows(rows)
+    amount = Budget.parse(budget) if budget else Budget(size.budget_tokens, "tokens")
+    machine = TrialResources.detect(device, jobs, gpus, MIN_BASE_SEEDS + len(wanted))
     with create_progress(sys.stderr) as progress:
         made = measure(
             open_data(data, place, progress.update), place, rows=wanted, scale=size, budget=amount, seeds=seeds,
-            machine=machine, command=format_command(), progress=progress,
+            resources=machine, command=format_command(), progress=progress,
         )  # fmt: skip
     if made is None:
         exit_preempted(place)
         return
     found, files = made
-    print_report(found.to_dict(), [table(found)], files, as_json)
+    print_report(found.to_dict(), [make_table(found)], files, as_json)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from manyheads.cli.app import exit_with_error
-from manyheads.cli.paper.app import AsJson, Device, Out, resolve_output, paper
+from manyheads.cli.paper.app import AsJson, Device, Out, paper, resolve_output
 from manyheads.errors import EXIT_PREEMPTED
 
 
@@ -52,19 +52,19 @@ def table4(
     none is parted by a rule. Beam 21, alpha 0.3, at most input + 300 tokens, as in the paper.
     Example: manyheads paper table4 trees/ --input words,tags --steps 4000
     """
-    from manyheads.paper.table4 import configured
-    from manyheads.paper.table4 import table4 as measure
+    from manyheads.paper.table4 import make_config
+    from manyheads.paper.table4 import write_table4 as measure
     from manyheads.progress import create_progress
 
     report = measure(
         trees or [],
         resolve_output(out),
         [kind.strip() for kind in reads.split(",")],
-        configured(model, steps, seconds, changes or []),
-        vocabulary=vocabulary,
+        make_config(model, steps, seconds, changes or []),
+        vocab_size=vocabulary,
         device=device,
         command=shlex.join(["manyheads", *sys.argv[1:]]),
-        watch=lambda: create_progress(sys.stderr),
+        make_progress=lambda: create_progress(sys.stderr),
     )
     if report is None:
         exit_with_error(f"{out or 'paper'}: stopped as asked; the same command goes on", EXIT_PREEMPTED)

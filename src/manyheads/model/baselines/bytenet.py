@@ -40,7 +40,9 @@ class ByteNetBlock(nn.Module):
         wide, narrow = config.d_model, config.d_ff
         self.norms = nn.ModuleList(LayerNorm(width) for width in (wide, narrow, narrow))
         self.reduce = Convolution(wide, narrow, 1, init_variance=2)
-        self.dilated = Convolution(narrow, narrow, config.kernel_size, dilation=dilation, causal=causal, init_variance=2)
+        self.dilated = Convolution(
+            narrow, narrow, config.kernel_size, dilation=dilation, causal=causal, init_variance=2
+        )
         self.expand = Convolution(narrow, wide, 1, init_variance=2)
         self.dropout = Dropout(config.dropout)
 
@@ -105,7 +107,9 @@ class ByteNet(EncoderDecoder):
     ) -> Memory:
         if trace is not None:
             trace.encoder.clear()
-        embedded_SD = self.embed(source.tokens, self.source_embedding, None, source.positions, source.max_length)
+        embedded_SD = self.embed(
+            source.tokens, self.source_embedding, None, source.positions, source.max_length
+        )
         columns = unfold_source(source)
         x_UD = align_to_target(embedded_SD, source, columns)
         for block in self.encoder:
@@ -113,12 +117,18 @@ class ByteNet(EncoderDecoder):
         return Memory(self.encoder_norm(x_UD), columns)
 
     def decode(
-        self, target: Packed, memory: Memory, trace: Trace | None = None, aux_losses: list[Tensor] | None = None
+        self,
+        target: Packed,
+        memory: Memory,
+        trace: Trace | None = None,
+        aux_losses: list[Tensor] | None = None,
     ) -> Tensor:
         if trace is not None:
             trace.decoder.clear()
             trace.cross.clear()
-        embedded_TD = self.embed(target.tokens, self.target_embedding, None, target.positions, target.max_length)
+        embedded_TD = self.embed(
+            target.tokens, self.target_embedding, None, target.positions, target.max_length
+        )
         x_TD = self.combine_inputs(embedded_TD, align_to_target(memory.hidden, memory.source, target))
         for block in self.decoder:
             x_TD = block(x_TD, target)

@@ -19,7 +19,14 @@ from manyheads.config import ModelConfig
 from manyheads.model.attention import AttentionSpec, attend, padding_mask
 from manyheads.model.baselines.convolution import Convolution
 from manyheads.model.baselines.recurrent_state import RecurrentState
-from manyheads.model.encoder_decoder import EncoderDecoder, Trace, init_weights, embed_tokens, append_layer_maps, project_logits
+from manyheads.model.encoder_decoder import (
+    EncoderDecoder,
+    Trace,
+    append_layer_maps,
+    embed_tokens,
+    init_weights,
+    project_logits,
+)
 from manyheads.model.kv_cache import Memory, attend_step
 from manyheads.model.layers import Dropout
 from manyheads.model.positions import LearnedPositions, SinusoidalPositions, build_positional_encoding
@@ -44,7 +51,12 @@ class GatedConvolution(nn.Module):
         self.dropout = Dropout(config.dropout)
         spread = 4 * (1 - config.dropout)  # of which the gates leave a quarter, and dropout adds its part
         self.convolution = Convolution(
-            config.d_ff, 2 * config.d_ff, config.kernel_size, causal=causal, weight_norm=True, init_variance=spread
+            config.d_ff,
+            2 * config.d_ff,
+            config.kernel_size,
+            causal=causal,
+            weight_norm=True,
+            init_variance=spread,
         )
 
     def forward(self, x_TC: Tensor, text: Packed) -> Tensor:
@@ -70,7 +82,9 @@ class ConvS2SDecoderLayer(nn.Module):
         """One head. The token that was read has its say beside what the convolution made of it. [T, 1, D]"""
         return scaled_add(self.w_q.pointwise(h_TC), target_TD)[:, None]
 
-    def add_context(self, x_TC: Tensor, h_TC: Tensor, gathered_T1D: Tensor, source_lengths_T: Tensor) -> Tensor:
+    def add_context(
+        self, x_TC: Tensor, h_TC: Tensor, gathered_T1D: Tensor, source_lengths_T: Tensor
+    ) -> Tensor:
         """A mean of m vectors has the m-th part of their variance; sqrt(m) brings it back."""
         context_TD = gathered_T1D[:, 0] * source_lengths_T[:, None].to(gathered_T1D.dtype).sqrt()
         return scaled_add(x_TC, scaled_add(h_TC, self.w_o.pointwise(context_TD)))

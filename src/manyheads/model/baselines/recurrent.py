@@ -24,7 +24,13 @@ from torch.nn.utils.rnn import PackedSequence
 from manyheads.config import ModelConfig
 from manyheads.model.attention import AttentionSpec, attend, padding_mask
 from manyheads.model.baselines.recurrent_state import RecurrentState
-from manyheads.model.encoder_decoder import EncoderDecoder, Trace, init_weights, append_layer_maps, project_logits
+from manyheads.model.encoder_decoder import (
+    EncoderDecoder,
+    Trace,
+    append_layer_maps,
+    init_weights,
+    project_logits,
+)
 from manyheads.model.kv_cache import Memory, attend_step
 from manyheads.model.layers import Linear
 from manyheads.packed import Packed, gather_rows
@@ -110,7 +116,11 @@ class RecurrentLayer(nn.Module):
         self.rnn: nn.RNNBase = kernel(inputs, width // self.num_directions, bidirectional=bidirectional)
 
     def forward(
-        self, x_TX: Tensor, text: Packed, initial_state: list[Tensor] | None = None, implementation: Implementation = "fused"
+        self,
+        x_TX: Tensor,
+        text: Packed,
+        initial_state: list[Tensor] | None = None,
+        implementation: Implementation = "fused",
     ) -> tuple[Tensor, list[Tensor]]:
         """What each token leads to, [T, H], and the states in the end, [B, H] each; `first` is like these.
 
@@ -121,7 +131,9 @@ class RecurrentLayer(nn.Module):
             begun = self.zero_state(x_TX, len(text)) if initial_state is None else initial_state
             if not len(x_TX):
                 return x_TX.new_zeros(0, self.num_directions * self.rnn.hidden_size), begun
-            return (self.forward_fused if implementation == "fused" else self.forward_reference)(x_TX, text, begun)
+            return (self.forward_fused if implementation == "fused" else self.forward_reference)(
+                x_TX, text, begun
+            )
 
     def zero_state(self, like: Tensor, sentences: int) -> list[Tensor]:
         parts = 2 if self.has_cell_state else 1
@@ -146,7 +158,9 @@ class RecurrentLayer(nn.Module):
     def concat_directions(self, state: Tensor) -> Tensor:
         return torch.cat(tuple(state), -1)
 
-    def forward_reference(self, x_TX: Tensor, text: Packed, first: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def forward_reference(
+        self, x_TX: Tensor, text: Packed, first: list[Tensor]
+    ) -> tuple[Tensor, list[Tensor]]:
         """The definition, step by step; the way back reads every sentence turned round."""
         found = []
         for way, weights in enumerate(self.direction_weights()):

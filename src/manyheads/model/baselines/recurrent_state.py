@@ -42,10 +42,10 @@ class RecurrentState:
         return cls(
             past=[one.repeat_interleave(beam, 0) for one in past],
             lengths=torch.zeros(len(text) * beam, dtype=torch.int64, device=text.tokens.device),
-            longest=0,
+            max_length=0,
             source=[text.pad(one) for one in source],
             source_lengths=text.lengths,
-            width=beam,
+            beam=beam,
             start=start,
         )
 
@@ -71,7 +71,7 @@ class RecurrentState:
             self,
             past=[one[kept_R] for one in self.past],
             lengths=lengths,
-            longest=int(lengths.max()) if len(lengths) else 0,
+            max_length=int(lengths.max()) if len(lengths) else 0,
             source=[one[kept_B, :room] for one in self.source],
             source_lengths=source_lengths,
         )

@@ -21,7 +21,7 @@ from manyheads.paper.notes import (
     translation,
     warmup,
 )
-from manyheads.paper.notes.learning import untold
+from manyheads.paper.notes.learning import ignore_progress
 from manyheads.progress import ReportProgress
 from manyheads.translator import load
 
@@ -32,26 +32,31 @@ TRANSLATION_STEPS = 280
 class Answers:
     """The numbers of every question, in the order of the report."""
 
-    example: example.Example
-    projections: projections.Projections
-    scale: scale.Scale
-    heads: heads.Heads
-    positions: positions.Positions
-    residuals: residuals.Residuals
-    normalization: normalization.Normalization
-    warmup: warmup.Warmup
-    smoothing: smoothing.Smoothing
-    relations: relations.Relations
+    example: example.ExampleResults
+    projections: projections.ProjectionResults
+    scale: scale.ScalingResults
+    heads: heads.HeadResults
+    positions: positions.PositionResults
+    residuals: residuals.ResidualResults
+    normalization: normalization.NormalizationResults
+    warmup: warmup.WarmupResults
+    smoothing: smoothing.SmoothingResults
+    relations: relations.RelationResults
 
     def by_question(self) -> dict[str, Any]:
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
-    def as_data(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Every number, and what was concluded from them."""
         return {name: {**asdict(one), "findings": one.findings} for name, one in self.by_question().items()}
 
 
-def measured(model: Path | None = None, tell: ReportProgress = untold, *, share: float = 1.0) -> Answers:
+def measure_all(
+    model: Path | None = None,
+    report_progress: ReportProgress = ignore_progress,
+    *,
+    steps_fraction: float = 1.0,
+) -> Answers:
     """On the CPU, by one thread: models so small gain nothing from more.
 
     `model` is whose heads are looked at; without it one that is trained here. `share` is of the usual steps
@@ -59,39 +64,41 @@ def measured(model: Path | None = None, tell: ReportProgress = untold, *, share:
     """
 
     def steps(usual: int) -> int:
-        return max(2, round(share * usual))
+        return max(2, round(steps_fraction * usual))
 
-    looked_at = max(4, round(share * relations.SENTENCES))
+    looked_at = max(4, round(steps_fraction * relations.NUM_SENTENCES))
 
-    with one_thread():
+    with single_thread():
         theirs = load(model, device="cpu") if model else None
         if theirs:  # before the long work, so that a model that does not fit is refused at once
-            related = relations.measure(theirs, tell, count=looked_at)
-        material = translation.Material.made()
+            related = relations.measure(theirs, report_progress, num_sentences=looked_at)
+        material = translation.TranslationData.generate()
         taught = steps(TRANSLATION_STEPS)
         plain, smoothed = (
-            translation.trained(material, e, taught, tell, f"translation, label smoothing {e:g}")
+            translation.train_translation_model(
+                material, e, taught, report_progress, f"translation, label smoothing {e:g}"
+            )
             for e in (0.0, smoothing.SMOOTHING)
         )
         if not theirs:
-            own = translation.translator_of(smoothed, material)
-            related = relations.measure(own, tell, ours=True, count=looked_at)
+            own = translation.make_translator(smoothed, material)
+            related = relations.measure(own, report_progress, trained_here=True, num_sentences=looked_at)
         return Answers(
             example=example.measure(),
-            projections=projections.measure(tell, steps=steps(200)),
-            scale=scale.measure(tell, steps=steps(200)),
-            heads=heads.measure(tell, steps=steps(250)),
-            positions=positions.measure(tell, steps=steps(200)),
-            residuals=residuals.measure(tell, steps=steps(100)),
-            normalization=normalization.measure(tell, steps=steps(250)),
-            warmup=warmup.measure(tell, steps=steps(150)),
+            projections=projections.measure(report_progress, steps=steps(200)),
+            scale=scale.measure(report_progress, steps=steps(200)),
+            heads=heads.measure(report_progress, steps=steps(250)),
+            positions=positions.measure(report_progress, steps=steps(200)),
+            residuals=residuals.measure(report_progress, steps=steps(100)),
+            normalization=normalization.measure(report_progress, steps=steps(250)),
+            warmup=warmup.measure(report_progress, steps=steps(150)),
             smoothing=smoothing.measure(material, plain, smoothed, steps=taught),
             relations=related,
         )
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def single_thread() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

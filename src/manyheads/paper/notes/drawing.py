@@ -5,19 +5,19 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.paper.report import pyplot
+from manyheads.paper.report import import_pyplot
 
 Labels = Mapping[str, str]  # what is written in a figure, in one language
-BLUE, ORANGE, GREEN, GREY = COLOURS = ("#2b50c8", "#c2571a", "#2f7d4f", "#777777")
-SMOOTHED_OVER = 9  # steps of a curve
-PANEL = (3.9, 3.1)  # inches
+BLUE, ORANGE, GREEN, GREY = COLORS = ("#2b50c8", "#c2571a", "#2f7d4f", "#777777")
+SMOOTHING_WINDOW = 9  # steps of a curve
+PANEL_SIZE = (3.9, 3.1)  # inches
 
 
-def frame(columns: int, rows: int = 1, widths: Sequence[float] | None = None) -> tuple[Any, Any]:
+def make_axes(columns: int, rows: int = 1, widths: Sequence[float] | None = None) -> tuple[Any, Any]:
     """A figure and its axes, in the order of reading."""
     shares = widths or [1.0] * columns
-    size = PANEL[0] * sum(shares), PANEL[1] * rows
-    figure, axes = pyplot().subplots(rows, columns, figsize=size, width_ratios=shares, squeeze=False)
+    size = PANEL_SIZE[0] * sum(shares), PANEL_SIZE[1] * rows
+    figure, axes = import_pyplot().subplots(rows, columns, figsize=size, width_ratios=shares, squeeze=False)
     figure.set_layout_engine("tight")
     for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
@@ -25,20 +25,20 @@ def frame(columns: int, rows: int = 1, widths: Sequence[float] | None = None) ->
     return figure, axes.flatten()
 
 
-def curve(axis: Any, values: Sequence[float], color: str, label: str) -> None:
+def plot_curve(axis: Any, values: Sequence[float], color: str, label: str) -> None:
     """The running mean, and the values themselves faintly behind it."""
     steps = np.arange(1, len(values) + 1)
     axis.plot(steps, values, color=color, alpha=0.2, linewidth=0.8)
-    axis.plot(steps, running_mean(values), color=color, label=label)
+    axis.plot(steps, smooth_curve(values), color=color, label=label)
 
 
-def running_mean(values: Sequence[float]) -> list[float]:
+def smooth_curve(values: Sequence[float]) -> list[float]:
     """Of a value and its neighbors; of fewer in the beginning, so that the first steps stay as they were."""
-    reaches = (min(SMOOTHED_OVER // 2, place) for place in range(len(values)))
+    reaches = (min(SMOOTHING_WINDOW // 2, place) for place in range(len(values)))
     return [float(np.mean(values[place - reach : place + reach + 1])) for place, reach in enumerate(reaches)]
 
 
-def logarithmic(axis: Any) -> None:
+def set_log_scale(axis: Any) -> None:
     """Up the side; the numbers are written plainly, since formulas are off where any word may stand."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
@@ -47,12 +47,14 @@ def logarithmic(axis: Any) -> None:
     axis.yaxis.set_minor_formatter(NullFormatter())
 
 
-def heat(axis: Any, values: Any, rows: Sequence[str], columns: Sequence[str], top: float = 1.0) -> None:
+def draw_heatmap(
+    axis: Any, values: Any, rows: Sequence[str], columns: Sequence[str], top: float = 1.0
+) -> None:
     """A map with its values in the cells; the names of the columns stand above."""
-    from manyheads.look.figures import ramp
+    from manyheads.look.figures import make_colormap
 
     shown = np.asarray(values, dtype=float)
-    axis.imshow(shown, cmap=ramp(BLUE), vmin=0, vmax=top, aspect="auto")
+    axis.imshow(shown, cmap=make_colormap(BLUE), vmin=0, vmax=top, aspect="auto")
     axis.set_xticks(range(len(columns)), columns)
     axis.set_yticks(range(len(rows)), rows)
     axis.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)

@@ -11,21 +11,29 @@ import torch
 from manyheads.config import ModelConfig
 from manyheads.model.encoder_decoder import Trace
 from manyheads.model.transformer import Transformer
-from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, frame
-from manyheads.paper.notes.learning import PLAN, Lesson, accuracy, fresh, learn, mean, untold
-from manyheads.paper.notes.projections import size_of
-from manyheads.paper.notes.tasks import SAY_BOTH_NEIGHBOURS
-from manyheads.paper.report import Table, Value
+from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, make_axes
+from manyheads.paper.notes.learning import (
+    TRAINING,
+    LabeledBatch,
+    build_model,
+    ignore_progress,
+    mean,
+    measure_accuracy,
+    train_model,
+)
+from manyheads.paper.notes.projections import count_module_parameters
+from manyheads.paper.notes.tasks import NEIGHBOR_PAIR_TASK
+from manyheads.paper.report import Cell, ReportTable
 from manyheads.progress import ReportProgress, make_counter
 
 STAGE = "several heads"
-TASK = SAY_BOTH_NEIGHBOURS
-HEADS = (1, 2, 4, 8)
-SMALL = ModelConfig(vocab_size=TASK.vocabulary, layers=1, d_model=64, d_ff=128, dropout=0.0)
+TASK = NEIGHBOR_PAIR_TASK
+HEAD_COUNTS = (1, 2, 4, 8)
+SMALL = ModelConfig(vocab_size=TASK.vocab_size, layers=1, d_model=64, d_ff=128, dropout=0.0)
 
 
 @dataclass(frozen=True)
-class Heads:
+class HeadResults:
     """One layer of so many heads, each number of heads learned from so many seeds."""
 
     EXPECTED: ClassVar = ("several",)
@@ -56,7 +64,7 @@ class Heads:
         }
 
     @property
-    def told(self) -> dict[str, str]:
+    def placeholders(self) -> dict[str, str]:
         one = self.shares[0][0]
         several = self.shares[self.best]
         return {
@@ -80,32 +88,36 @@ class Heads:
 
 
 def measure(
-    tell: ReportProgress = untold, *, heads: tuple[int, ...] = HEADS, seeds: int = 2, steps: int = 250
-) -> Heads:
-    advance = make_counter(tell, STAGE, steps * len(heads) * seeds)
-    train = replace(PLAN, steps=steps)
-    judged = TASK.judged()
+    report_progress: ReportProgress = ignore_progress,
+    *,
+    heads: tuple[int, ...] = HEAD_COUNTS,
+    seeds: int = 2,
+    steps: int = 250,
+) -> HeadResults:
+    advance = make_counter(report_progress, STAGE, steps * len(heads) * seeds)
+    train = replace(TRAINING, steps=steps)
+    judged = TASK.make_eval_batch()
     accuracies: list[list[float]] = [[] for _ in heads]
     models = []
     for by_seed, count in zip(accuracies, heads, strict=True):
         for seed in range(seeds):
-            model = fresh(replace(SMALL, heads=count), seed)
-            learn(model, TASK.lessons(seed + 1, 64), train, advance)
-            by_seed.append(accuracy(model, judged))
+            model = build_model(replace(SMALL, heads=count), seed)
+            train_model(model, TASK.make_sampler(seed + 1, 64), train, advance)
+            by_seed.append(measure_accuracy(model, judged))
         models.append(model)
-    return Heads(
+    return HeadResults(
         heads=list(heads),
-        parameters=[size_of(model.encoder) for model in models],
+        parameters=[count_module_parameters(model.encoder) for model in models],
         accuracies=accuracies,
-        shares=[neighbors_seen(model, judged) for model in models],
-        words=TASK.words,
-        pairs=TASK.words**2,
+        shares=[measure_neighbor_attention(model, judged) for model in models],
+        words=TASK.num_words,
+        pairs=TASK.num_words**2,
         steps=steps,
     )
 
 
 @torch.no_grad()
-def neighbors_seen(model: Transformer, lesson: Lesson) -> list[list[float]]:
+def measure_neighbor_attention(model: Transformer, lesson: LabeledBatch) -> list[list[float]]:
     """Of each head the mean weight on the word before and on the word after, where there are both."""
     trace = Trace()
     model.encode(lesson.source, trace)
@@ -118,17 +130,17 @@ def neighbors_seen(model: Transformer, lesson: Lesson) -> list[list[float]]:
     return shares
 
 
-def table(numbers: Heads, labels: Labels) -> Table:
+def make_table(numbers: HeadResults, labels: Labels) -> ReportTable:
     columns = [labels["heads"], labels["parameters"], labels["right"], labels["each_seed"]]
-    rows: list[list[Value]] = [
+    rows: list[list[Cell]] = [
         [count, size, f"{mean(own):.2%}", ", ".join(f"{one:.2%}" for one in own)]
         for count, size, own in zip(numbers.heads, numbers.parameters, numbers.accuracies, strict=True)
     ]
-    return Table(labels["table"], columns, rows)
+    return ReportTable(labels["table"], columns, rows)
 
 
-def draw(numbers: Heads, labels: Labels) -> Any:
-    figure, (left, right) = frame(2, widths=[1, 1.5])
+def draw_figure(numbers: HeadResults, labels: Labels) -> Any:
+    figure, (left, right) = make_axes(2, widths=[1, 1.5])
     places = range(len(numbers.heads))
     left.bar(places, [100 * error for error in numbers.errors], color=BLUE, width=0.6)
     for place, by_seed in zip(places, numbers.accuracies, strict=True):

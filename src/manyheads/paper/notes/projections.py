@@ -14,23 +14,29 @@ from manyheads.model.attention import AttentionSpec, attention_scores
 from manyheads.model.layers import EncoderLayer, MultiHeadAttention
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
-from manyheads.paper.notes.drawing import COLOURS, Labels, curve, frame
-from manyheads.paper.notes.learning import PLAN, accuracy, fresh, learn, untold
-from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE, Task
-from manyheads.paper.report import Table, Value
+from manyheads.paper.notes.drawing import COLORS, Labels, make_axes, plot_curve
+from manyheads.paper.notes.learning import (
+    TRAINING,
+    build_model,
+    ignore_progress,
+    measure_accuracy,
+    train_model,
+)
+from manyheads.paper.notes.tasks import PREVIOUS_WORD_TASK, SequenceTask
+from manyheads.paper.report import Cell, ReportTable
 from manyheads.progress import ReportProgress, make_counter
 
 STAGE = "Q, K and V apart"
-TASK = SAY_THE_ONE_BEFORE
+TASK = PREVIOUS_WORD_TASK
 SMALL = ModelConfig(layers=1, d_model=64, d_ff=128, heads=4, dropout=0.0)
-WAYS = ("raw", "tied", "apart")  # the inputs themselves; one projection for all; three
+VARIANTS = ("raw", "tied", "apart")  # the inputs themselves; one projection for all; three
 WIDTHS = (8, 32, 128, 512)
-SENTENCES = 40  # whose mean is taken
+NUM_SENTENCES = 40  # whose mean is taken
 LENGTH = 10
 
 
 @dataclass(frozen=True)
-class Projections:
+class ProjectionResults:
     """Shares on the diagonal are of untrained attention, by way and width; the rest is of trained models."""
 
     EXPECTED: ClassVar = ("diagonal", "learning")
@@ -52,7 +58,7 @@ class Projections:
         }
 
     @property
-    def told(self) -> dict[str, str]:
+    def placeholders(self) -> dict[str, str]:
         return {
             "length": f"{self.length}",
             "width": f"{self.widths[-1]}",
@@ -65,84 +71,87 @@ class Projections:
         }
 
 
-def measure(tell: ReportProgress = untold, *, steps: int = 200) -> Projections:
-    diagonal: dict[str, list[float]] = {way: [] for way in WAYS}
-    asymmetry = dict.fromkeys(WAYS, 0.0)
+def measure(report_progress: ReportProgress = ignore_progress, *, steps: int = 200) -> ProjectionResults:
+    diagonal: dict[str, list[float]] = {way: [] for way in VARIANTS}
+    asymmetry = dict.fromkeys(VARIANTS, 0.0)
     for width in WIDTHS:
-        for way, scores_NTT in untrained_scores(width).items():
+        for way, scores_NTT in compute_untrained_scores(width).items():
             diagonal[way].append(scores_NTT.softmax(-1).diagonal(dim1=-2, dim2=-1).mean().item())
             asymmetry[way] = ((scores_NTT - scores_NTT.mT).norm() / scores_NTT.norm()).item()
-    advance = make_counter(tell, STAGE, 2 * steps)
-    models = {way: made(TASK, tied=way == "tied") for way in ("tied", "apart")}
-    train = replace(PLAN, steps=steps)
-    return Projections(
+    advance = make_counter(report_progress, STAGE, 2 * steps)
+    models = {way: build_variant(TASK, tied=way == "tied") for way in ("tied", "apart")}
+    train = replace(TRAINING, steps=steps)
+    return ProjectionResults(
         widths=list(WIDTHS),
         length=LENGTH,
         diagonal=diagonal,
         asymmetry=asymmetry,
-        losses={way: learn(one, TASK.lessons(1, 64), train, advance).losses for way, one in models.items()},
-        accuracy={way: accuracy(one, TASK.judged()) for way, one in models.items()},
-        parameters={way: size_of(one.encoder) for way, one in models.items()},
+        losses={
+            way: train_model(one, TASK.make_sampler(1, 64), train, advance).losses
+            for way, one in models.items()
+        },
+        accuracy={way: measure_accuracy(one, TASK.make_eval_batch()) for way, one in models.items()},
+        parameters={way: count_module_parameters(one.encoder) for way, one in models.items()},
     )
 
 
 @torch.no_grad()
-def untrained_scores(width: int) -> dict[str, Tensor]:
+def compute_untrained_scores(width: int) -> dict[str, Tensor]:
     """Of sentences as the model reads them, embedded and with positions; one head. [N, T, T]"""
-    model = fresh(replace(SMALL, vocabulary=1000, d_model=width, heads=1))
-    source = Packed.of(torch.randint(NUM_SPECIAL_TOKENS, 1000, (SENTENCES, LENGTH)).tolist())
+    model = build_model(replace(SMALL, vocab_size=1000, d_model=width, heads=1))
+    source = Packed.of(torch.randint(NUM_SPECIAL_TOKENS, 1000, (NUM_SENTENCES, LENGTH)).tolist())
     x_ND = model.embed(
         source.tokens, model.source_embedding, model.source_positions, source.positions, source.max_length
     )
-    attention = first_attention(model)
+    attention = get_first_attention(model)
     x, q, k = (torch.stack(source.split(one)) for one in (x_ND, attention.w_q(x_ND), attention.w_k(x_ND)))
     pairs = {"raw": (x, x), "tied": (q, q), "apart": (q, k)}
     return {way: attention_scores(left, right, AttentionSpec()) for way, (left, right) in pairs.items()}
 
 
-def made(task: Task, tied: bool) -> Transformer:
+def build_variant(task: SequenceTask, tied: bool) -> Transformer:
     """One layer. Where q, k and v share a matrix, the feed-forward layer is wider by what that saves."""
-    config = replace(SMALL, vocabulary=task.vocabulary)
+    config = replace(SMALL, vocab_size=task.vocab_size)
     if not tied:
-        return fresh(config)
+        return build_model(config)
     d_model = config.d_model
     saved, a_unit = 2 * (d_model**2 + d_model), 2 * d_model + 1
-    model = fresh(replace(config, d_ff=config.d_ff + saved // a_unit))
-    attention = first_attention(model)
+    model = build_model(replace(config, d_ff=config.d_ff + saved // a_unit))
+    attention = get_first_attention(model)
     attention.w_k = attention.w_v = attention.w_q
     return model
 
 
-def first_attention(model: Transformer) -> MultiHeadAttention:
+def get_first_attention(model: Transformer) -> MultiHeadAttention:
     return cast(EncoderLayer, model.encoder[0]).self_attention
 
 
-def size_of(module: nn.Module) -> int:
+def count_module_parameters(module: nn.Module) -> int:
     """Parameters, each counted once."""
     return sum(one.numel() for one in module.parameters())
 
 
-def table(numbers: Projections, labels: Labels) -> Table:
-    columns = ["d_model", *(labels[way] for way in WAYS)]
-    shares = zip(*(numbers.diagonal[way] for way in WAYS), strict=True)
-    rows: list[list[Value]] = [
+def make_table(numbers: ProjectionResults, labels: Labels) -> ReportTable:
+    columns = ["d_model", *(labels[way] for way in VARIANTS)]
+    shares = zip(*(numbers.diagonal[way] for way in VARIANTS), strict=True)
+    rows: list[list[Cell]] = [
         [width, *(f"{share:.1%}" for share in own)] for width, own in zip(numbers.widths, shares, strict=True)
     ]
-    return Table(labels["table"], columns, rows)
+    return ReportTable(labels["table"], columns, rows)
 
 
-def draw(numbers: Projections, labels: Labels) -> Any:
-    figure, (left, right) = frame(2)
-    for way, color in zip(WAYS, COLOURS, strict=False):
+def draw_figure(numbers: ProjectionResults, labels: Labels) -> Any:
+    figure, (left, right) = make_axes(2)
+    for way, color in zip(VARIANTS, COLORS, strict=False):
         left.plot(numbers.widths, numbers.diagonal[way], "o-", color=color, label=labels[way])
     left.axhline(1 / numbers.length, color="0.6", linestyle=":", label=labels["even"])
     left.set_xscale("log", base=2)
     left.set_xticks(numbers.widths, [f"{width}" for width in numbers.widths])
     left.set(xlabel="d_model", ylabel=labels["diagonal"], ylim=(0, 1.05))
     left.legend()
-    for way, color in zip(WAYS, COLOURS, strict=False):
+    for way, color in zip(VARIANTS, COLORS, strict=False):
         if way in numbers.losses:
-            curve(right, numbers.losses[way], color, labels[way])
+            plot_curve(right, numbers.losses[way], color, labels[way])
     right.set(xlabel=labels["step"], ylabel=labels["loss"], ylim=(0, None))
     right.legend()
     return figure

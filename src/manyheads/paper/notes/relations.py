@@ -17,16 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.errors import RequestError
-from manyheads.look.attention_data import in_words, sides_of, stacked, words_of
-from manyheads.paper.notes.drawing import Labels, frame, heat
-from manyheads.paper.notes.learning import untold
-from manyheads.paper.notes.translation import CONSTRUCTIONS, WORDS
-from manyheads.paper.report import Table, Value
-from manyheads.playground.author import Author
-from manyheads.playground.english import english, verb_parts
+from manyheads.look.attention_data import merge_into_words, stack_maps, tokens_by_side, tokens_to_words
+from manyheads.paper.notes.drawing import Labels, draw_heatmap, make_axes
+from manyheads.paper.notes.learning import ignore_progress
+from manyheads.paper.notes.translation import CONSTRUCTIONS, WORDS_PER_CLASS
+from manyheads.paper.report import Cell, ReportTable
+from manyheads.playground.author import SentenceSampler
+from manyheads.playground.english import inflect_verb, realize_english
 from manyheads.playground.meaning import (
-    Both,
     Clause,
+    Coordination,
     Entity,
     Gap,
     Name,
@@ -39,16 +39,16 @@ from manyheads.progress import ReportProgress, make_counter
 from manyheads.translator import Translator
 
 STAGE = "which words a head relates"
-SENTENCES = 120
+NUM_SENTENCES = 120
 LANGUAGE = "en"  # of the sentences, whose grammar is known
 SYNTACTIC = ("verb_subject", "subject_verb", "verb_object", "object_verb")
 RELATIONS = ("itself", "before", "after", "same", *SYNTACTIC, "end")
-MOST_COLUMNS = 16  # heads of a figure
+MAX_COLUMNS = 16  # heads of a figure
 Pairs = list[tuple[int, int]]  # who looks, at whom
 
 
 @dataclass(frozen=True)
-class Said:
+class GrammarSentence:
     """A sentence in its words, and where three of them stand; -1: it has none."""
 
     text: str
@@ -58,26 +58,28 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Relation:
+class HeadRelation:
     """A relation, and the head that shows it best."""
 
     name: str
     layer: int  # from 0
     head: int
     share: float  # of the attention of those who look
-    even: float  # if all words were looked at alike
-    at_the_distance: float | None  # of the same head, where words as far apart stand in no such relation
-    from_others: float | None  # of the same head, what all other words give to those who are looked at here
+    uniform_share: float  # if all words were looked at alike
+    same_distance_share: float | None  # of the same head, where words as far apart stand in no such relation
+    other_words_share: (
+        float | None
+    )  # of the same head, what all other words give to those who are looked at here
     pairs: int  # that it was measured on
 
     @property
-    def without_grammar(self) -> float:
+    def baseline_share(self) -> float:
         """What something simpler would give, at most."""
-        return max(self.even, self.at_the_distance or 0.0, self.from_others or 0.0)
+        return max(self.uniform_share, self.same_distance_share or 0.0, self.other_words_share or 0.0)
 
 
 @dataclass(frozen=True)
-class Relations:
+class RelationResults:
     """Of the encoder's heads."""
 
     EXPECTED: ClassVar = ("grammar",)
@@ -85,32 +87,32 @@ class Relations:
     layers: int
     heads: int
     sentences: int
-    found: list[Relation]
+    relations: list[HeadRelation]
     shares: dict[str, list[list[float]]]  # by relation, layer and head, over all sentences
-    ours: bool  # of the model that this command trained
+    trained_here: bool  # of the model that this command trained
 
-    def of(self, name: str) -> Relation | None:
-        return next((one for one in self.found if one.name == name), None)
+    def get(self, name: str) -> HeadRelation | None:
+        return next((one for one in self.relations if one.name == name), None)
 
     @property
-    def grammar(self) -> Relation | None:
+    def grammar(self) -> HeadRelation | None:
         """The relation of grammar that stands out most from what anything simpler would give."""
-        known = [one for one in self.found if one.name in SYNTACTIC]
-        return max(known, key=lambda one: one.share - one.without_grammar, default=None)
+        known = [one for one in self.relations if one.name in SYNTACTIC]
+        return max(known, key=lambda one: one.share - one.baseline_share, default=None)
 
     @property
     def findings(self) -> dict[str, bool]:
         grammar = self.grammar
-        before, after = self.of("before"), self.of("after")
-        near = [one.share / one.even for one in (before, after) if one is not None]
+        before, after = self.get("before"), self.get("after")
+        near = [one.share / one.uniform_share for one in (before, after) if one is not None]
         return {
             "neighbors": max(near, default=0.0) > 2,
-            "grammar": grammar is not None and grammar.share > 1.5 * grammar.without_grammar,
-            "ours": self.ours,
+            "grammar": grammar is not None and grammar.share > 1.5 * grammar.baseline_share,
+            "ours": self.trained_here,
         }
 
     @property
-    def told(self) -> dict[str, str]:
+    def placeholders(self) -> dict[str, str]:
         told = {
             "layers": f"{self.layers}",
             "heads": f"{self.heads}",
@@ -118,7 +120,7 @@ class Relations:
             "sentences": f"{self.sentences}",
         }
         for name in RELATIONS:
-            one = self.of(name)
+            one = self.get(name)
             told[f"{name}_head"] = "-" if one is None else f"{one.layer + 1}.{one.head + 1}"
             told[f"{name}_share"] = "-" if one is None else f"{one.share:.0%}"
         best = self.grammar
@@ -128,7 +130,7 @@ class Relations:
             told[f"grammar_{name}"] = "-" if share is None else f"{share:.0%}"
         return told
 
-    def named(self, labels: Labels) -> dict[str, str]:
+    def labeled_placeholders(self, labels: Labels) -> dict[str, str]:
         """What is told by a name of its own in each language."""
         return {"grammar_relation": labels[self.grammar.name] if self.grammar else "-"}
 
@@ -136,57 +138,60 @@ class Relations:
 # ---- sentences, and who stands in them where
 
 
-def sentences(count: int, seed: int = 7) -> Iterator[Said]:
+def generate_sentences(count: int, seed: int = 7) -> Iterator[GrammarSentence]:
     """Statements with a verb and a subject, out of the small model's own words."""
-    author, made = Author(seed, frozenset(CONSTRUCTIONS), WORDS), 0
+    author, made = SentenceSampler(seed, frozenset(CONSTRUCTIONS), WORDS_PER_CLASS), 0
     while made < count:
-        meaning = author.sentence()
+        meaning = author.sample_sentence()
         if type(meaning) is not Clause or type(meaning.predicate) is not Verb or meaning.subject is None:
             continue
-        subject, thing = head_word(meaning.subject), head_word(meaning.object) if meaning.object else ""
-        verb = verb_parts(meaning, meaning.subject)[1].split()[0]
+        subject, thing = (
+            find_head_word(meaning.subject),
+            find_head_word(meaning.object) if meaning.object else "",
+        )
+        verb = inflect_verb(meaning, meaning.subject)[1].split()[0]
         if subject and (thing or not meaning.object):
             made += 1
-            yield Said(english(meaning), subject, verb, thing)
+            yield GrammarSentence(realize_english(meaning), subject, verb, thing)
 
 
-def head_word(entity: Entity) -> str:
+def find_head_word(entity: Entity) -> str:
     """The noun, name or pronoun itself, as it is written; a couple has none."""
     if type(entity) is Phrase:
         noun = entity.noun
         return (noun.plural if noun.plural and is_plural(entity) else noun.en).split()[-1]
-    if type(entity) is Both or type(entity) is Gap:
+    if type(entity) is Coordination or type(entity) is Gap:
         return ""
     assert isinstance(entity, Name | Pronoun)
     return entity.en.split()[-1]
 
 
-def pairs_of(said: Said, words: list[str]) -> dict[str, Pairs]:
+def find_pairs(said: GrammarSentence, words: list[str]) -> dict[str, Pairs]:
     """Of each relation who looks at whom, as places in the sentence. The last word is the end."""
     last = len(words) - 1
     rows = range(last)
     lowered = [word.lower() for word in words]
-    places = {role: place_of(getattr(said, role), lowered) for role in ("subject", "verb", "object")}
+    places = {role: find_position(getattr(said, role), lowered) for role in ("subject", "verb", "object")}
     subject, verb, thing = places.values()
     return {
         "itself": [(row, row) for row in rows],
         "before": [(row, row - 1) for row in rows if row],
         "after": [(row, row + 1) for row in rows if row + 1 < last],
         "same": [(a, b) for a in rows for b in rows if a != b and lowered[a] == lowered[b]],
-        "verb_subject": known(verb, subject),
-        "subject_verb": known(subject, verb),
-        "verb_object": known(verb, thing),
-        "object_verb": known(thing, verb),
+        "verb_subject": make_pair(verb, subject),
+        "subject_verb": make_pair(subject, verb),
+        "verb_object": make_pair(verb, thing),
+        "object_verb": make_pair(thing, verb),
         "end": [(row, last) for row in rows],
     }
 
 
-def place_of(word: str, lowered: list[str]) -> int:
+def find_position(word: str, lowered: list[str]) -> int:
     """Where a word stands; -1 where it does not, or more than once."""
     return lowered.index(word.lower()) if lowered.count(word.lower()) == 1 else -1
 
 
-def known(looks: int, seen: int) -> Pairs:
+def make_pair(looks: int, seen: int) -> Pairs:
     return [(looks, seen)] if min(looks, seen) >= 0 else []
 
 
@@ -194,7 +199,7 @@ def known(looks: int, seen: int) -> Pairs:
 
 
 @dataclass(frozen=True)
-class Looked:
+class SentenceMaps:
     """A sentence's maps between words [L, H, W, W], and who stands where."""
 
     maps: NDArray[Any]
@@ -202,61 +207,69 @@ class Looked:
 
 
 def measure(
-    translator: Translator, tell: ReportProgress = untold, *, ours: bool = False, count: int = SENTENCES
-) -> Relations:
+    translator: Translator,
+    report_progress: ReportProgress = ignore_progress,
+    *,
+    trained_here: bool = False,
+    num_sentences: int = NUM_SENTENCES,
+) -> RelationResults:
     if translator.source_language != LANGUAGE:
         raise RequestError(
             f"the model translates from {translator.source_language!r}, but the sentences whose grammar is "
             f"known here are English: give a model from {LANGUAGE}, or none"
         )
-    advance = make_counter(tell, STAGE, count)
+    advance = make_counter(report_progress, STAGE, num_sentences)
     looked = []
-    for said in sentences(count):
+    for said in generate_sentences(num_sentences):
         attention = translator.attention(said.text, "")
         if not attention.trace.encoder:
             raise RequestError("the model's encoder has no attention to look at: give a Transformer, or none")
-        words = words_of(sides_of(attention)["source"])
-        maps = in_words(stacked(attention, "encoder"), attention, "encoder")
-        looked.append(Looked(maps, pairs_of(said, words)))
+        words = tokens_to_words(tokens_by_side(attention)["source"])
+        maps = merge_into_words(stack_maps(attention, "encoder"), attention, "encoder")
+        looked.append(SentenceMaps(maps, find_pairs(said, words)))
         advance(1)
     layers, heads = looked[0].maps.shape[:2]
-    found = [relation(name, looked[0::2], looked[1::2]) for name in RELATIONS]
-    return Relations(
+    found = [measure_relation(name, looked[0::2], looked[1::2]) for name in RELATIONS]
+    return RelationResults(
         layers=layers,
         heads=heads,
-        sentences=count,
-        found=[one for one in found if one is not None],
-        shares={name: mean_share(looked, name).tolist() for name in RELATIONS},
-        ours=ours,
+        sentences=num_sentences,
+        relations=[one for one in found if one is not None],
+        shares={name: compute_mean_share(looked, name).tolist() for name in RELATIONS},
+        trained_here=trained_here,
     )
 
 
-def mean_share(looked: list[Looked], name: str) -> NDArray[Any]:
+def compute_mean_share(looked: list[SentenceMaps], name: str) -> NDArray[Any]:
     """Of each head, over all the pairs. [L, H]; zeros where there is none."""
     layers, heads = looked[0].maps.shape[:2]
     weights = [one.maps[:, :, row, column] for one in looked for row, column in one.pairs[name]]
     return np.mean(weights, axis=0) if weights else np.zeros((layers, heads))
 
 
-def relation(name: str, chosen_on: list[Looked], measured_on: list[Looked]) -> Relation | None:
+def measure_relation(
+    name: str, chosen_on: list[SentenceMaps], measured_on: list[SentenceMaps]
+) -> HeadRelation | None:
     pairs = [(one, row, column) for one in measured_on for row, column in one.pairs[name]]
     if not pairs or not any(one.pairs[name] for one in chosen_on):
         return None
-    best = mean_share(chosen_on, name)
+    best = compute_mean_share(chosen_on, name)
     layer, head = (int(place) for place in np.unravel_index(best.argmax(), best.shape))
-    return Relation(
+    return HeadRelation(
         name=name,
         layer=layer,
         head=head,
         share=float(np.mean([one.maps[layer, head, row, column] for one, row, column in pairs])),
-        even=float(np.mean([1 / one.maps.shape[-1] for one, _, _ in pairs])),
-        at_the_distance=at_the_distance(name, layer, head, measured_on) if name in SYNTACTIC else None,
-        from_others=from_others(name, layer, head, measured_on) if name in SYNTACTIC else None,
+        uniform_share=float(np.mean([1 / one.maps.shape[-1] for one, _, _ in pairs])),
+        same_distance_share=measure_same_distance(name, layer, head, measured_on)
+        if name in SYNTACTIC
+        else None,
+        other_words_share=measure_other_words(name, layer, head, measured_on) if name in SYNTACTIC else None,
         pairs=len(pairs),
     )
 
 
-def at_the_distance(name: str, layer: int, head: int, looked: list[Looked]) -> float | None:
+def measure_same_distance(name: str, layer: int, head: int, looked: list[SentenceMaps]) -> float | None:
     """The head's mean weight between words as far apart as the pairs are, that are no such pair."""
     by_offset: dict[int, list[float]] = {}
     for one in looked:
@@ -270,7 +283,7 @@ def at_the_distance(name: str, layer: int, head: int, looked: list[Looked]) -> f
     return math.fsum(compared) / len(compared) if compared else None
 
 
-def from_others(name: str, layer: int, head: int, looked: list[Looked]) -> float | None:
+def measure_other_words(name: str, layer: int, head: int, looked: list[SentenceMaps]) -> float | None:
     """The head's mean weight on the words that are looked at in the pairs, from words of no such pair."""
     given = [
         float(one.maps[layer, head, other, column])
@@ -282,30 +295,33 @@ def from_others(name: str, layer: int, head: int, looked: list[Looked]) -> float
     return math.fsum(given) / len(given) if given else None
 
 
-def table(numbers: Relations, labels: Labels) -> Table:
+def make_table(numbers: RelationResults, labels: Labels) -> ReportTable:
     columns = [labels[name] for name in ("relation", "head", "share", "even", "distance", "others", "pairs")]
-    rows: list[list[Value]] = [
+    rows: list[list[Cell]] = [
         [
             labels[one.name],
             f"{one.layer + 1}.{one.head + 1}",
-            *(None if share is None else f"{share:.1%}" for share in (one.share, one.even)),
-            *(None if share is None else f"{share:.1%}" for share in (one.at_the_distance, one.from_others)),
+            *(None if share is None else f"{share:.1%}" for share in (one.share, one.uniform_share)),
+            *(
+                None if share is None else f"{share:.1%}"
+                for share in (one.same_distance_share, one.other_words_share)
+            ),
             one.pairs,
         ]
-        for one in numbers.found
+        for one in numbers.relations
     ]
-    return Table(labels["table"], columns, rows)
+    return ReportTable(labels["table"], columns, rows)
 
 
-def draw(numbers: Relations, labels: Labels) -> Any:
+def draw_figure(numbers: RelationResults, labels: Labels) -> Any:
     """Every head in a column; of many only those that are the best at something."""
     shown = [(layer, head) for layer in range(numbers.layers) for head in range(numbers.heads)]
-    if len(shown) > MOST_COLUMNS:
-        shown = sorted({(one.layer, one.head) for one in numbers.found})
-    figure, (axis,) = frame(1)
+    if len(shown) > MAX_COLUMNS:
+        shown = sorted({(one.layer, one.head) for one in numbers.relations})
+    figure, (axis,) = make_axes(1)
     figure.set_size_inches(2.2 + 0.5 * len(shown), 3.7)
     values = [[numbers.shares[name][layer][head] for layer, head in shown] for name in RELATIONS]
     columns = [f"{layer + 1}.{head + 1}" for layer, head in shown]
-    heat(axis, values, [labels[name] for name in RELATIONS], columns, top=max(map(max, values)))
+    draw_heatmap(axis, values, [labels[name] for name in RELATIONS], columns, top=max(map(max, values)))
     axis.set_title(labels["heads"], fontsize=10, pad=8)
     return figure

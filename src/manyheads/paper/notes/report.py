@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from manyheads.errors import RequestError
-from manyheads.look.figures import fonts_for
+from manyheads.look.figures import fonts_covering
 from manyheads.paper.notes import (
     example,
     heads,
@@ -21,10 +21,24 @@ from manyheads.paper.notes import (
     smoothing,
     warmup,
 )
-from manyheads.paper.notes.answers import Answers, measured, one_thread
-from manyheads.paper.notes.learning import Advance, untold
-from manyheads.paper.notes.pages import LANGUAGES, Language, Page, as_html, filled, prose, section
-from manyheads.paper.report import by_what, machine, pyplot, save_figure, write_report
+from manyheads.paper.notes.answers import Answers, measure_all, single_thread
+from manyheads.paper.notes.learning import Advance, ignore_progress
+from manyheads.paper.notes.pages import (
+    LANGUAGES,
+    Language,
+    NotesPage,
+    fill_template,
+    load_prose,
+    make_section,
+    render_html,
+)
+from manyheads.paper.report import (
+    describe_environment,
+    describe_machine,
+    import_pyplot,
+    save_figure,
+    write_report,
+)
 from manyheads.progress import ReportProgress, make_counter
 
 QUESTIONS: dict[str, Any] = {  # each with its table and its figure
@@ -39,64 +53,64 @@ QUESTIONS: dict[str, Any] = {  # each with its table and its figure
     "smoothing": smoothing,
     "relations": relations,
 }
-FIGURES = "notes"  # the folder beside the report
-Chosen = Literal["en", "ko", "both"]
+FIGURE_FOLDER = "notes"  # the folder beside the report
+LanguageChoice = Literal["en", "ko", "both"]
 
 
 @dataclass(frozen=True)
-class Written:
+class NotesReport:
     """What came of it."""
 
-    pages: list[Page]
+    pages: list[NotesPage]
     files: list[Path]
     answers: Answers
-    where: str
+    provenance: str
     seconds: float
 
-    def as_data(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "files": [str(one) for one in self.files],
-            "where": self.where,
+            "where": self.provenance,
             "seconds": round(self.seconds, 1),
-            **self.answers.as_data(),
+            **self.answers.to_dict(),
         }
 
 
 def write_notes(
     out: Path,
     model: Path | None = None,
-    language: Chosen = "both",
+    language: LanguageChoice = "both",
     command: str = "manyheads paper notes",
-    tell: ReportProgress = untold,
+    report_progress: ReportProgress = ignore_progress,
     *,
-    share: float = 1.0,
-) -> Written:
+    steps_fraction: float = 1.0,
+) -> NotesReport:
     """Into the folder `out`. `share` is of the usual steps of training."""
-    pyplot()  # whether figures can be drawn is known before the long work
+    import_pyplot()  # whether figures can be drawn is known before the long work
     out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    answers = measured(model, tell, share=share)
-    with one_thread():
-        where = f"`{command}`; {by_what(machine('cpu'))}"
+    answers = measure_all(model, report_progress, steps_fraction=steps_fraction)
+    with single_thread():
+        where = f"`{command}`; {describe_environment(describe_machine('cpu'))}"
     seconds = time.monotonic() - began
     chosen = LANGUAGES if language == "both" else (language,)
-    advance = make_counter(tell, "figures", len(chosen) * len(QUESTIONS))
-    pages: list[Page] = []
+    advance = make_counter(report_progress, "figures", len(chosen) * len(QUESTIONS))
+    pages: list[NotesPage] = []
     figures: dict[str, Path] = {}  # by their addresses in the prose
     for own in chosen:
-        drawn = dict(draw_all(answers, own, out / FIGURES, advance))
-        figures |= {f"{FIGURES}/{place.name}": place for place in drawn.values()}
-        pages.append(page(answers, own, drawn, where, seconds))
-    written = Written(pages, [], answers, where, seconds)
+        drawn = dict(draw_figures(answers, own, out / FIGURE_FOLDER, advance))
+        figures |= {f"{FIGURE_FOLDER}/{place.name}": place for place in drawn.values()}
+        pages.append(make_page(answers, own, drawn, where, seconds))
+    written = NotesReport(pages, [], answers, where, seconds)
     write_files(written, figures, out)
     return written
 
 
-def write_files(written: Written, figures: dict[str, Path], out: Path) -> None:
+def write_files(written: NotesReport, figures: dict[str, Path], out: Path) -> None:
     for one in written.pages:
         written.files.extend(write_report(out, f"notes.{one.language}", one.markdown(), {}))
-    written.files.append(written_aside(out / "notes.html", as_html(written.pages, figures)))
-    data = json.dumps(written.as_data(), ensure_ascii=False, indent=1)
+    written.files.append(written_aside(out / "notes.html", render_html(written.pages, figures)))
+    data = json.dumps(written.to_dict(), ensure_ascii=False, indent=1)
     written.files.append(written_aside(out / "notes.json", data + "\n"))
 
 
@@ -107,36 +121,38 @@ def written_aside(place: Path, text: str) -> Path:
     return aside.replace(place)
 
 
-def page(answers: Answers, language: Language, figures: dict[str, Path], where: str, seconds: float) -> Page:
-    written = prose(language)
+def make_page(
+    answers: Answers, language: Language, figures: dict[str, Path], where: str, seconds: float
+) -> NotesPage:
+    written = load_prose(language)
     told = {"where": where, "seconds": f"{seconds:.0f}", "questions": f"{len(figures)}"}
-    findings = {"hangul": language == "en" or has_hangul()}
+    findings = {"hangul": language == "en" or has_hangul_font()}
     sections = [
-        section(
+        make_section(
             language,
             name,
             numbers,
             QUESTIONS[name].table(numbers, written.labels[name]),
-            f"{FIGURES}/{figures[name].name}",
+            f"{FIGURE_FOLDER}/{figures[name].name}",
         )
         for name, numbers in answers.by_question().items()
     ]
-    intro, end = (filled(written.parts[part], told, findings) for part in ("intro", "end"))
-    return Page(language, intro, sections, end)
+    intro, end = (fill_template(written.parts[part], told, findings) for part in ("intro", "end"))
+    return NotesPage(language, intro, sections, end)
 
 
 # ---- figures
 
 
-def draw_all(
+def draw_figures(
     answers: Answers, language: Language, folder: Path, advance: Advance
 ) -> Iterator[tuple[str, Path]]:
     """The name of a question and its figure's SVG. Without a font for Hangul, labels are English."""
-    hangul = has_hangul()
+    hangul = has_hangul_font()
     for name, numbers in answers.by_question().items():
-        labels = prose(language if hangul else "en").labels[name]
+        labels = load_prose(language if hangul else "en").labels[name]
         words = "".join(numbers.words + numbers.read) if name == "example" and hangul else ""
-        with fonts_for("".join(labels.values()) + words):
+        with fonts_covering("".join(labels.values()) + words):
             more = {"hangul": hangul} if name == "example" else {}
             figure = QUESTIONS[name].draw(numbers, labels, **more)
             place = save_figure(figure, folder, f"{name}.{language}")[0]
@@ -144,9 +160,9 @@ def draw_all(
         yield name, place
 
 
-def has_hangul() -> bool:
+def has_hangul_font() -> bool:
     try:
-        with fonts_for("한글"):
+        with fonts_covering("한글"):
             return True
     except RequestError:
         return False

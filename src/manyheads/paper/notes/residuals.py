@@ -11,34 +11,43 @@ import torch
 from torch import nn
 
 from manyheads.config import ModelConfig, TrainConfig
-from manyheads.paper.notes.drawing import BLUE, GREEN, ORANGE, Labels, frame, logarithmic
-from manyheads.paper.notes.learning import PLAN, Advance, fresh, gradient_of, learn, untold
-from manyheads.paper.notes.tasks import SAY_AGAIN
-from manyheads.paper.report import Table
+from manyheads.paper.notes.drawing import BLUE, GREEN, ORANGE, Labels, make_axes, set_log_scale
+from manyheads.paper.notes.learning import (
+    TRAINING,
+    Advance,
+    build_model,
+    compute_gradient,
+    ignore_progress,
+    train_model,
+)
+from manyheads.paper.notes.tasks import COPY_TASK
+from manyheads.paper.report import ReportTable
 from manyheads.progress import ReportProgress, make_counter
 
 STAGE = "residuals"
-TASK = SAY_AGAIN
-SMALL = ModelConfig(vocab_size=TASK.vocabulary, d_model=32, d_ff=64, heads=4, dropout=0.0)
-WAYS = {
+TASK = COPY_TASK
+SMALL = ModelConfig(vocab_size=TASK.vocab_size, d_model=32, d_ff=64, heads=4, dropout=0.0)
+VARIANTS = {
     "none": replace(SMALL, residuals=False),
     "post": SMALL,
     "pre": replace(SMALL, norm="pre"),
 }
-COLOUR_OF = {"none": ORANGE, "post": BLUE, "pre": GREEN}
+VARIANT_COLORS = {"none": ORANGE, "post": BLUE, "pre": GREEN}
 DEPTHS = (2, 6, 12, 24)  # whose gradients are measured: cheap
-TRAINED = (2, 6, 12)
+TRAINED_DEPTHS = (2, 6, 12)
 
 
 @dataclass(frozen=True)
-class Residuals:
+class ResidualResults:
     """By way: without residuals, with them and the norm after the sum (the paper's) or before it."""
 
     EXPECTED: ClassVar = ("gradient", "degrades", "mended")
 
     depths: list[int]
-    gradients: dict[str, list[float]]  # norm of the first layer's, as a share of the last layer's, untrained
-    trained: list[int]  # depths
+    gradient_ratios: dict[
+        str, list[float]
+    ]  # norm of the first layer's, as a share of the last layer's, untrained
+    trained_depths: list[int]  # depths
     losses: dict[str, list[float]]  # on the lessons of the last steps of training
     steps: int
 
@@ -46,87 +55,96 @@ class Residuals:
     def findings(self) -> dict[str, bool]:
         without, post, pre = (self.losses[way] for way in ("none", "post", "pre"))
         return {
-            "gradient": self.gradients["none"][-1] < 0.5 * self.gradients["post"][-1],
+            "gradient": self.gradient_ratios["none"][-1] < 0.5 * self.gradient_ratios["post"][-1],
             "degrades": without[-1] > without[0] + 0.1,
             "mended": min(post[-1], pre[-1]) < 0.5 * without[-1],
             "post_holds": post[-1] < 0.5 * without[-1],
         }
 
     @property
-    def told(self) -> dict[str, str]:
+    def placeholders(self) -> dict[str, str]:
         told = {
-            "shallow": f"{self.trained[0]}",
-            "deep": f"{self.trained[-1]}",
+            "shallow": f"{self.trained_depths[0]}",
+            "deep": f"{self.trained_depths[-1]}",
             "deepest": f"{self.depths[-1]}",
             "steps": f"{self.steps}",
         }
-        for way in WAYS:
-            told[f"gradient_{way}"] = f"{self.gradients[way][-1]:.2g}"
+        for way in VARIANTS:
+            told[f"gradient_{way}"] = f"{self.gradient_ratios[way][-1]:.2g}"
             told[f"shallow_{way}"] = f"{self.losses[way][0]:.3f}"
             told[f"deep_{way}"] = f"{self.losses[way][-1]:.3f}"
         return told
 
 
 def measure(
-    tell: ReportProgress = untold,
+    report_progress: ReportProgress = ignore_progress,
     *,
     depths: tuple[int, ...] = DEPTHS,
-    trained: tuple[int, ...] = TRAINED,
+    trained_depths: tuple[int, ...] = TRAINED_DEPTHS,
     steps: int = 100,
-) -> Residuals:
-    advance = make_counter(tell, STAGE, steps * len(WAYS) * sum(trained))
-    train = replace(PLAN, steps=steps, warmup=max(1, steps // 6), learning_rate=1e-3)
-    return Residuals(
+) -> ResidualResults:
+    advance = make_counter(report_progress, STAGE, steps * len(VARIANTS) * sum(trained_depths))
+    train = replace(TRAINING, steps=steps, warmup=max(1, steps // 6), learning_rate=1e-3)
+    return ResidualResults(
         depths=list(depths),
-        gradients={
-            way: [first_to_last(replace(one, layers=n), train) for n in depths] for way, one in WAYS.items()
+        gradient_ratios={
+            way: [measure_gradient_ratio(replace(one, layers=n), train) for n in depths]
+            for way, one in VARIANTS.items()
         },
-        trained=list(trained),
+        trained_depths=list(trained_depths),
         losses={
-            way: [last_loss(replace(one, layers=layers), train, advance) for layers in trained]
-            for way, one in WAYS.items()
+            way: [
+                measure_final_loss(replace(one, layers=layers), train, advance) for layers in trained_depths
+            ]
+            for way, one in VARIANTS.items()
         },
         steps=steps,
     )
 
 
-def first_to_last(config: ModelConfig, train: TrainConfig) -> float:
+def measure_gradient_ratio(config: ModelConfig, train: TrainConfig) -> float:
     """How much of the gradient reaches the first layer of a stack that is not trained yet."""
-    model = fresh(config)
-    gradient_of(model, TASK.lessons(1, 64)(), train)
-    return norm_of_gradient(model.encoder[0]) / norm_of_gradient(model.encoder[-1])
+    model = build_model(config)
+    compute_gradient(model, TASK.make_sampler(1, 64)(), train)
+    return compute_gradient_norm(model.encoder[0]) / compute_gradient_norm(model.encoder[-1])
 
 
-def norm_of_gradient(layer: nn.Module) -> float:
+def compute_gradient_norm(layer: nn.Module) -> float:
     return torch.nn.utils.get_total_norm(
         [one.grad for one in layer.parameters() if one.grad is not None]
     ).item()
 
 
-def last_loss(config: ModelConfig, train: TrainConfig, advance: Advance) -> float:
+def measure_final_loss(config: ModelConfig, train: TrainConfig, advance: Advance) -> float:
     """A step of a deep stack takes longer, and counts as many as its layers."""
-    course = learn(fresh(config), TASK.lessons(1, 24), train, lambda step: advance(step * config.layers))
-    return course.last_loss
+    course = train_model(
+        build_model(config), TASK.make_sampler(1, 24), train, lambda step: advance(step * config.layers)
+    )
+    return course.final_loss
 
 
-def table(numbers: Residuals, labels: Labels) -> Table:
+def make_table(numbers: ResidualResults, labels: Labels) -> ReportTable:
     told = ("gradient", "loss")
-    columns = [labels["layers"], *(f"{labels[name]}: {labels[way]}" for name in told for way in WAYS)]
-    losses = {way: dict(zip(numbers.trained, numbers.losses[way], strict=True)) for way in WAYS}
+    columns = [labels["layers"], *(f"{labels[name]}: {labels[way]}" for name in told for way in VARIANTS)]
+    losses = {way: dict(zip(numbers.trained_depths, numbers.losses[way], strict=True)) for way in VARIANTS}
     rows = [
-        [depth, *(numbers.gradients[way][place] for way in WAYS), *(losses[way].get(depth) for way in WAYS)]
+        [
+            depth,
+            *(numbers.gradient_ratios[way][place] for way in VARIANTS),
+            *(losses[way].get(depth) for way in VARIANTS),
+        ]
         for place, depth in enumerate(numbers.depths)
     ]
-    return Table(labels["table"], columns, rows)
+    return ReportTable(labels["table"], columns, rows)
 
 
-def draw(numbers: Residuals, labels: Labels) -> Any:
-    figure, (left, right) = frame(2)
-    for way, color in COLOUR_OF.items():
-        left.plot(numbers.depths, numbers.gradients[way], "o-", color=color, label=labels[way])
-        right.plot(numbers.trained, numbers.losses[way], "o-", color=color, label=labels[way])
+def draw_figure(numbers: ResidualResults, labels: Labels) -> Any:
+    figure, (left, right) = make_axes(2)
+    for way, color in VARIANT_COLORS.items():
+        left.plot(numbers.depths, numbers.gradient_ratios[way], "o-", color=color, label=labels[way])
+        right.plot(numbers.trained_depths, numbers.losses[way], "o-", color=color, label=labels[way])
     left.set(xlabel=labels["layers"], ylabel=labels["gradient"], xticks=numbers.depths)
-    logarithmic(left)
-    right.set(xlabel=labels["layers"], ylabel=labels["loss"], ylim=(0, None), xticks=numbers.trained)
+    set_log_scale(left)
+    right.set(xlabel=labels["layers"], ylabel=labels["loss"], ylim=(0, None), xticks=numbers.trained_depths)
     right.legend(loc="center right")
     return figure

@@ -12,23 +12,29 @@ from torch import Tensor
 
 from manyheads.config import ModelConfig
 from manyheads.model.attention import AttentionSpec, attention_scores
-from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, curve, frame, logarithmic
-from manyheads.paper.notes.learning import PLAN, accuracy, fresh, learn, untold
-from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE
-from manyheads.paper.report import Table
+from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, make_axes, plot_curve, set_log_scale
+from manyheads.paper.notes.learning import (
+    TRAINING,
+    build_model,
+    ignore_progress,
+    measure_accuracy,
+    train_model,
+)
+from manyheads.paper.notes.tasks import PREVIOUS_WORD_TASK
+from manyheads.paper.report import ReportTable
 from manyheads.progress import ReportProgress, make_counter
 
 STAGE = "scaling"
-COLOUR_OF = {"scaled-dot": BLUE, "dot": ORANGE}
+VARIANT_COLORS = {"scaled-dot": BLUE, "dot": ORANGE}
 WIDTHS = (4, 16, 64, 256, 1024)
-QUERIES, KEYS = 1000, 32
-TASK = SAY_THE_ONE_BEFORE
-SMALL = ModelConfig(vocab_size=TASK.vocabulary, layers=1, d_model=128, d_ff=128, heads=1, dropout=0.0)
-WAYS = {"scaled-dot": SMALL, "dot": replace(SMALL, attention="dot")}
+NUM_QUERIES, NUM_KEYS = 1000, 32
+TASK = PREVIOUS_WORD_TASK
+SMALL = ModelConfig(vocab_size=TASK.vocab_size, layers=1, d_model=128, d_ff=128, heads=1, dropout=0.0)
+VARIANTS = {"scaled-dot": SMALL, "dot": replace(SMALL, attention="dot")}
 
 
 @dataclass(frozen=True)
-class Scale:
+class ScalingResults:
     """By way (scaled-dot, dot) and width; trained models have one head of `trained_width`."""
 
     EXPECTED: ClassVar = ("variance", "entropy", "gradient", "learning")
@@ -54,7 +60,7 @@ class Scale:
         }
 
     @property
-    def told(self) -> dict[str, str]:
+    def placeholders(self) -> dict[str, str]:
         place = self.widths.index(64) if 64 in self.widths else len(self.widths) // 2
         told = {
             "width": f"{self.widths[place]}",
@@ -75,43 +81,50 @@ class Scale:
         return told
 
 
-def measure(tell: ReportProgress = untold, *, steps: int = 200) -> Scale:
+def measure(report_progress: ReportProgress = ignore_progress, *, steps: int = 200) -> ScalingResults:
     torch.manual_seed(0)
     by_way = {
-        way: [drawn(d_k, AttentionSpec("dot" if way == "dot" else "scaled-dot")) for d_k in WIDTHS] for way in WAYS
+        way: [
+            measure_random_scores(d_k, AttentionSpec("dot" if way == "dot" else "scaled-dot"))
+            for d_k in WIDTHS
+        ]
+        for way in VARIANTS
     }
-    advance = make_counter(tell, STAGE, 2 * steps)
-    train = replace(PLAN, steps=steps)
-    models = {way: fresh(config) for way, config in WAYS.items()}
-    return Scale(
+    advance = make_counter(report_progress, STAGE, 2 * steps)
+    train = replace(TRAINING, steps=steps)
+    models = {way: build_model(config) for way, config in VARIANTS.items()}
+    return ScalingResults(
         widths=list(WIDTHS),
-        keys=KEYS,
-        **{name: {way: [one[name] for one in by_way[way]] for way in WAYS} for name in by_way["dot"][0]},
+        keys=NUM_KEYS,
+        **{name: {way: [one[name] for one in by_way[way]] for way in VARIANTS} for name in by_way["dot"][0]},
         trained_width=SMALL.head_dim_k,
-        losses={way: learn(one, TASK.lessons(1, 32), train, advance).losses for way, one in models.items()},
-        accuracy={way: accuracy(one, TASK.judged()) for way, one in models.items()},
+        losses={
+            way: train_model(one, TASK.make_sampler(1, 32), train, advance).losses
+            for way, one in models.items()
+        },
+        accuracy={way: measure_accuracy(one, TASK.make_eval_batch()) for way, one in models.items()},
     )
 
 
-def drawn(d_k: int, rule: AttentionSpec) -> dict[str, float]:
+def measure_random_scores(d_k: int, rule: AttentionSpec) -> dict[str, float]:
     """Of queries and keys whose numbers are independent, with mean 0 and variance 1."""
-    q_1QK, k_1LK = torch.randn(1, QUERIES, d_k), torch.randn(1, KEYS, d_k)
+    q_1QK, k_1LK = torch.randn(1, NUM_QUERIES, d_k), torch.randn(1, NUM_KEYS, d_k)
     scores_QL = attention_scores(q_1QK, k_1LK, rule)[0].requires_grad_()
     weights_QL = scores_QL.softmax(-1)
     return {
         "variance": scores_QL.var().item(),
-        "entropy": entropy(weights_QL.detach()).mean().item(),
+        "entropy": compute_entropy(weights_QL.detach()).mean().item(),
         "top": weights_QL.detach().amax(-1).mean().item(),
-        "gradient": through_the_softmax(weights_QL, scores_QL),
+        "gradient": measure_softmax_gradient(weights_QL, scores_QL),
     }
 
 
-def entropy(weights: Tensor) -> Tensor:
+def compute_entropy(weights: Tensor) -> Tensor:
     """-sum p log2 p, in bits."""
     return -torch.xlogy(weights, weights).sum(-1) / math.log(2)
 
 
-def through_the_softmax(weights_QL: Tensor, scores_QL: Tensor) -> float:
+def measure_softmax_gradient(weights_QL: Tensor, scores_QL: Tensor) -> float:
     """A gradient of random direction and of norm 1 comes to the weights: the mean norm of what goes on."""
     arriving_QL = torch.nn.functional.normalize(torch.randn_like(weights_QL), dim=-1)
     (going_on_QL,) = torch.autograd.grad(weights_QL, scores_QL, arriving_QL)
@@ -119,32 +132,32 @@ def through_the_softmax(weights_QL: Tensor, scores_QL: Tensor) -> float:
     return sizes_Q.mean().item()
 
 
-def table(numbers: Scale, labels: Labels) -> Table:
+def make_table(numbers: ScalingResults, labels: Labels) -> ReportTable:
     told = ("variance", "entropy", "gradient")
     columns = ["d_k", *(f"{labels[name]}: {labels[way]}" for name in told for way in ("dot", "scaled-dot"))]
     rows = [
         [d_k, *(getattr(numbers, name)[way][place] for name in told for way in ("dot", "scaled-dot"))]
         for place, d_k in enumerate(numbers.widths)
     ]
-    return Table(labels["table"], columns, rows)
+    return ReportTable(labels["table"], columns, rows)
 
 
-def draw(numbers: Scale, labels: Labels) -> Any:
-    figure, axes = frame(2, 2)
+def draw_figure(numbers: ScalingResults, labels: Labels) -> Any:
+    figure, axes = make_axes(2, 2)
     panels = zip(axes, ("variance", "entropy", "gradient"), strict=False)
     for axis, name in panels:
-        for way in WAYS:
+        for way in VARIANTS:
             values = getattr(numbers, name)[way]
-            axis.plot(numbers.widths, values, "o-", color=COLOUR_OF[way], label=labels[way])
+            axis.plot(numbers.widths, values, "o-", color=VARIANT_COLORS[way], label=labels[way])
         axis.set_xscale("log", base=4)
         axis.set_xticks(numbers.widths, [f"{width}" for width in numbers.widths])
         axis.set(xlabel="d_k", ylabel=labels[name])
-    logarithmic(axes[0])
+    set_log_scale(axes[0])
     axes[0].plot(numbers.widths, numbers.widths, color="0.6", linestyle=":", label=labels["d_k"])
     axes[1].set_ylim(0, math.log2(numbers.keys))
     axes[2].set_ylim(0, None)
-    for way in WAYS:
-        curve(axes[3], numbers.losses[way], COLOUR_OF[way], labels[way])
+    for way in VARIANTS:
+        plot_curve(axes[3], numbers.losses[way], VARIANT_COLORS[way], labels[way])
     axes[3].set(xlabel=labels["step"], ylabel=labels["loss"], ylim=(0, None))
     axes[0].legend()
     axes[3].legend()

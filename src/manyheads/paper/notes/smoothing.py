@@ -12,16 +12,16 @@ from torch import Tensor
 
 from manyheads.config import TrainConfig
 from manyheads.model.transformer import Transformer
-from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, frame
-from manyheads.paper.notes.learning import hidden
-from manyheads.paper.notes.scale import entropy
-from manyheads.paper.notes.translation import Material, lesson_of
-from manyheads.paper.report import Table, Value
+from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, make_axes
+from manyheads.paper.notes.learning import compute_hidden
+from manyheads.paper.notes.scale import compute_entropy
+from manyheads.paper.notes.translation import TranslationData, make_batch
+from manyheads.paper.report import Cell, ReportTable
 from manyheads.train.loss import smoothed_targets
 
 SMOOTHING = TrainConfig().label_smoothing  # the paper's
-BINS = 10  # of confidence
-COLOUR_OF = {"plain": ORANGE, "smoothed": BLUE}
+NUM_BINS = 10  # of confidence
+VARIANT_COLORS = {"plain": ORANGE, "smoothed": BLUE}
 
 
 @dataclass(frozen=True)
@@ -29,101 +29,104 @@ class Confidence:
     """Of one model, over the tokens of sentences that it never saw."""
 
     accuracy: float
-    top: float  # mean probability of the likeliest word
+    mean_confidence: float  # mean probability of the likeliest word
     entropy: float  # mean, in bits
     perplexity: float  # of the right words: unsmoothed, per subword
     calibration_error: float  # mean distance of confidence and accuracy over bins, weighted by their tokens
-    share_of_bin: list[float]  # of all tokens
-    accuracy_of_bin: list[float | None]  # None: no token is in it
+    bin_shares: list[float]  # of all tokens
+    bin_accuracies: list[float | None]  # None: no token is in it
 
 
 @dataclass(frozen=True)
-class Smoothing:
+class SmoothingResults:
     """The same model trained twice."""
 
     EXPECTED: ClassVar = ("less_sure", "perplexity_rises", "accuracy_holds")
 
     smoothing: float
-    target_top: float  # what the smoothed target gives the right word
+    target_confidence: float  # what the smoothed target gives the right word
     plain: Confidence
     smoothed: Confidence
     tokens: int
     sentences: int
-    vocabulary: int
+    vocab_size: int
     steps: int
 
     @property
     def findings(self) -> dict[str, bool]:
         return {
-            "less_sure": self.smoothed.top < self.plain.top and self.smoothed.entropy > self.plain.entropy,
+            "less_sure": self.smoothed.mean_confidence < self.plain.mean_confidence
+            and self.smoothed.entropy > self.plain.entropy,
             "perplexity_rises": self.smoothed.perplexity > self.plain.perplexity,
             "accuracy_holds": self.smoothed.accuracy > self.plain.accuracy - 0.005,
             "better_calibrated": self.smoothed.calibration_error < self.plain.calibration_error,
         }
 
     @property
-    def told(self) -> dict[str, str]:
+    def placeholders(self) -> dict[str, str]:
         told = {
             "smoothing": f"{self.smoothing:g}",
-            "target_top": f"{self.target_top:.1%}",
+            "target_top": f"{self.target_confidence:.1%}",
             "tokens": f"{self.tokens:,}",
             "sentences": f"{self.sentences}",
-            "vocabulary": f"{self.vocabulary:,}",
+            "vocabulary": f"{self.vocab_size:,}",
             "steps": f"{self.steps}",
         }
-        for way in COLOUR_OF:
+        for way in VARIANT_COLORS:
             one: Confidence = getattr(self, way)
             told[f"accuracy_{way}"] = f"{one.accuracy:.2%}"
-            told[f"top_{way}"] = f"{one.top:.1%}"
+            told[f"top_{way}"] = f"{one.mean_confidence:.1%}"
             told[f"entropy_{way}"] = f"{one.entropy:.2f}"
             told[f"perplexity_{way}"] = f"{one.perplexity:.3f}"
             told[f"calibration_{way}"] = f"{100 * one.calibration_error:.1f}"
         return told
 
 
-def measure(material: Material, plain: Transformer, with_smoothing: Transformer, *, steps: int) -> Smoothing:
+def measure(
+    data: TranslationData, plain: Transformer, with_smoothing: Transformer, *, steps: int
+) -> SmoothingResults:
     """Of two models that were trained on the same lessons for so many steps."""
-    size = len(material.subwords)
+    size = len(data.subwords)
     right = torch.zeros(1, dtype=torch.int64)
-    return Smoothing(
+    return SmoothingResults(
         smoothing=SMOOTHING,
-        target_top=smoothed_targets(right, size, TrainConfig(label_smoothing=SMOOTHING)).max().item(),
-        plain=confidence(plain, material),
-        smoothed=confidence(with_smoothing, material),
-        tokens=len(lesson_of(material.valid).labels_T),
-        sentences=len(material.valid),
-        vocabulary=size,
+        target_confidence=smoothed_targets(right, size, TrainConfig(label_smoothing=SMOOTHING)).max().item(),
+        plain=measure_confidence(plain, data),
+        smoothed=measure_confidence(with_smoothing, data),
+        tokens=len(make_batch(data.valid).labels_T),
+        sentences=len(data.valid),
+        vocab_size=size,
         steps=steps,
     )
 
 
 @torch.no_grad()
-def confidence(model: Transformer, material: Material) -> Confidence:
+def measure_confidence(model: Transformer, material: TranslationData) -> Confidence:
     model.eval()
-    lesson = lesson_of(material.valid)
-    log_p_TK = model.output(hidden(model, lesson)).log_softmax(-1)
+    lesson = make_batch(material.valid)
+    log_p_TK = model.output(compute_hidden(model, lesson)).log_softmax(-1)
     top_T, guessed_T = log_p_TK.exp().max(-1)
     right_T = (guessed_T == lesson.labels_T).double()
-    shares, accuracies, error = by_bin(top_T.double(), right_T)
+    shares, accuracies, error = bin_by_confidence(top_T.double(), right_T)
     nll = -log_p_TK.gather(1, lesson.labels_T[:, None]).double().mean().item()
     return Confidence(
         accuracy=right_T.mean().item(),
-        top=top_T.mean().item(),
-        entropy=entropy(log_p_TK.exp()).mean().item(),
+        mean_confidence=top_T.mean().item(),
+        entropy=compute_entropy(log_p_TK.exp()).mean().item(),
         perplexity=math.exp(nll),
         calibration_error=error,
-        share_of_bin=shares,
-        accuracy_of_bin=accuracies,
+        bin_shares=shares,
+        bin_accuracies=accuracies,
     )
 
 
-def by_bin(top_T: Tensor, right_T: Tensor) -> tuple[list[float], list[float | None], float]:
+def bin_by_confidence(top_T: Tensor, right_T: Tensor) -> tuple[list[float], list[float | None], float]:
     """Shares and accuracies of tokens by confidence, and the expected calibration error."""
-    bin_T = (top_T * BINS).long().clamp(max=BINS - 1)
+    bin_T = (top_T * NUM_BINS).long().clamp(max=NUM_BINS - 1)
     shares: list[float] = []
     accuracies: list[float | None] = []
     error = 0.0
-    for number in range(BINS):
+    for number in range(NUM_BINS):
         inside = bin_T == number
         share = inside.double().mean().item()
         shares.append(share)
@@ -133,24 +136,24 @@ def by_bin(top_T: Tensor, right_T: Tensor) -> tuple[list[float], list[float | No
     return shares, accuracies, error
 
 
-def table(numbers: Smoothing, labels: Labels) -> Table:
+def make_table(numbers: SmoothingResults, labels: Labels) -> ReportTable:
     columns = [labels[name] for name in ("training", "right", "top", "entropy", "perplexity", "calibration")]
-    rows: list[list[Value]] = []
-    for way in COLOUR_OF:
+    rows: list[list[Cell]] = []
+    for way in VARIANT_COLORS:
         one: Confidence = getattr(numbers, way)
-        shares = [f"{one.accuracy:.2%}", f"{one.top:.1%}"]
+        shares = [f"{one.accuracy:.2%}", f"{one.mean_confidence:.1%}"]
         rows.append([labels[way], *shares, one.entropy, one.perplexity, one.calibration_error])
-    return Table(labels["table"], columns, rows)
+    return ReportTable(labels["table"], columns, rows)
 
 
-def draw(numbers: Smoothing, labels: Labels) -> Any:
-    figure, (left, middle, right) = frame(3)
-    middles = [(number + 0.5) / BINS for number in range(BINS)]
+def draw_figure(numbers: SmoothingResults, labels: Labels) -> Any:
+    figure, (left, middle, right) = make_axes(3)
+    middles = [(number + 0.5) / NUM_BINS for number in range(NUM_BINS)]
     for way, shift in (("plain", -0.02), ("smoothed", 0.02)):
         one: Confidence = getattr(numbers, way)
-        label, color = labels[way], COLOUR_OF[way]
-        left.bar([x + shift for x in middles], one.share_of_bin, width=0.04, color=color, label=label)
-        known = [(x, y) for x, y in zip(middles, one.accuracy_of_bin, strict=True) if y is not None]
+        label, color = labels[way], VARIANT_COLORS[way]
+        left.bar([x + shift for x in middles], one.bin_shares, width=0.04, color=color, label=label)
+        known = [(x, y) for x, y in zip(middles, one.bin_accuracies, strict=True) if y is not None]
         middle.plot(*zip(*known, strict=True), "o-", color=color, label=label)
     middle.plot([0, 1], [0, 1], color="0.6", linestyle=":", label=labels["calibrated"])
     left.set(xlabel=labels["top"], ylabel=labels["share"])
@@ -158,10 +161,10 @@ def draw(numbers: Smoothing, labels: Labels) -> Any:
     left.legend(loc="upper left")
     middle.legend(loc="lower right")
     names = ("perplexity", "entropy")
-    for number, way in enumerate(COLOUR_OF):
+    for number, way in enumerate(VARIANT_COLORS):
         values = [getattr(getattr(numbers, way), name) for name in names]
         spots = [place + 0.4 * number - 0.2 for place in range(len(names))]
-        bars = right.bar(spots, values, width=0.38, color=COLOUR_OF[way])
+        bars = right.bar(spots, values, width=0.38, color=VARIANT_COLORS[way])
         right.bar_label(bars, [f"{value:.2f}" for value in values], fontsize=8)
     right.set_xticks(range(len(names)), [labels[name] for name in names])
     return figure

@@ -11,47 +11,47 @@ import torch
 
 from manyheads.config import EOS_ID, NUM_SPECIAL_TOKENS
 from manyheads.packed import Packed
-from manyheads.paper.notes.learning import Lesson
+from manyheads.paper.notes.learning import LabeledBatch
 
-JUDGED = 400  # sentences that accuracy is measured on
-JUDGED_SEED = 1_000_003  # which training never draws from
+EVAL_SENTENCES = 400  # sentences that accuracy is measured on
+EVAL_SEED = 1_000_003  # which training never draws from
 
 
 @dataclass(frozen=True)
-class Task:
+class SequenceTask:
     """Sentences of `shortest` to `longest` words out of `words`; `answer` tells the right word at each."""
 
-    answer: Callable[[list[int]], list[int]]
-    words: int = 12
-    vocabulary: int = NUM_SPECIAL_TOKENS + 12  # of the answers too
-    shortest: int = 4
-    longest: int = 12
+    label: Callable[[list[int]], list[int]]
+    num_words: int = 12
+    vocab_size: int = NUM_SPECIAL_TOKENS + 12  # of the answers too
+    min_length: int = 4
+    max_length: int = 12
 
-    def lessons(self, seed: int, sentences: int) -> Callable[[], Lesson]:
+    def make_sampler(self, seed: int, sentences: int) -> Callable[[], LabeledBatch]:
         """New ones without end, the same for the same seed."""
         chance = torch.Generator().manual_seed(seed)
-        return lambda: self.lesson(chance, sentences)
+        return lambda: self.sample_batch(chance, sentences)
 
-    def lesson(self, chance: torch.Generator, sentences: int) -> Lesson:
-        lengths = torch.randint(self.shortest, self.longest + 1, (sentences,), generator=chance).tolist()
-        drawn = torch.randint(self.words, (sum(lengths),), generator=chance) + NUM_SPECIAL_TOKENS
+    def sample_batch(self, chance: torch.Generator, sentences: int) -> LabeledBatch:
+        lengths = torch.randint(self.min_length, self.max_length + 1, (sentences,), generator=chance).tolist()
+        drawn = torch.randint(self.num_words, (sum(lengths),), generator=chance) + NUM_SPECIAL_TOKENS
         said = [one.tolist() for one in drawn.split(lengths)]
-        return Lesson(Packed.of(said), torch.tensor([word for one in said for word in self.answer(one)]))
+        return LabeledBatch(Packed.of(said), torch.tensor([word for one in said for word in self.label(one)]))
 
-    def judged(self) -> Lesson:
-        return self.lessons(JUDGED_SEED, JUDGED)()
+    def make_eval_batch(self) -> LabeledBatch:
+        return self.make_sampler(EVAL_SEED, EVAL_SENTENCES)()
 
 
-def word_itself(said: list[int]) -> list[int]:
+def label_same_word(said: list[int]) -> list[int]:
     return said
 
 
-def word_before(said: list[int]) -> list[int]:
+def label_previous_word(said: list[int]) -> list[int]:
     """The first word has none before it."""
     return [EOS_ID, *said[:-1]]
 
 
-def both_neighbors(words: int) -> Callable[[list[int]], list[int]]:
+def make_neighbor_labels(words: int) -> Callable[[list[int]], list[int]]:
     """One answer for each pair of words, before and after; at an edge stands the first word of all."""
 
     def answer(said: list[int]) -> list[int]:
@@ -62,9 +62,11 @@ def both_neighbors(words: int) -> Callable[[list[int]], list[int]]:
     return answer
 
 
-SAY_AGAIN = Task(word_itself)
-SAY_THE_ONE_BEFORE = Task(word_before)
-NEIGHBOURS = 5  # words of the task below: 25 pairs
-SAY_BOTH_NEIGHBOURS = Task(
-    both_neighbors(NEIGHBOURS), words=NEIGHBOURS, vocabulary=NUM_SPECIAL_TOKENS + NEIGHBOURS**2
+COPY_TASK = SequenceTask(label_same_word)
+PREVIOUS_WORD_TASK = SequenceTask(label_previous_word)
+NUM_NEIGHBOR_WORDS = 5  # words of the task below: 25 pairs
+NEIGHBOR_PAIR_TASK = SequenceTask(
+    make_neighbor_labels(NUM_NEIGHBOR_WORDS),
+    num_words=NUM_NEIGHBOR_WORDS,
+    vocab_size=NUM_SPECIAL_TOKENS + NUM_NEIGHBOR_WORDS**2,
 )

@@ -12,45 +12,47 @@ from manyheads.config import BOS_ID, EOS_ID, ModelConfig, SubwordConfig, TrainCo
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
-from manyheads.paper.notes.learning import Lesson, fresh, learn, untold
+from manyheads.paper.notes.learning import LabeledBatch, build_model, ignore_progress, train_model
 from manyheads.progress import ReportProgress, make_counter
-from manyheads.text.subwords import SubwordPair, Subwords
+from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from manyheads.translator import Translator
 
 PAIR = "en-ko"
 CONSTRUCTIONS = ("tense", "negation", "possessive", "number", "adjective", "time", "place")
-WORDS = 6  # of each class
-TRAIN, VALID = 4000, 300  # sentences
-VOCABULARY = 900  # nearly every word is one piece
-SENTENCES = 64  # of a batch
+WORDS_PER_CLASS = 6  # of each class
+TRAIN_SENTENCES, VALID_SENTENCES = 4000, 300  # sentences
+VOCAB_SIZE = 900  # nearly every word is one piece
+BATCH_SENTENCES = 64  # of a batch
 Ids = tuple[list[int], list[int]]
 
 
 @dataclass(frozen=True)
-class Material:
+class TranslationData:
     """Sentence pairs as ids, and the subwords that they are made of."""
 
-    subwords: Subwords
+    subwords: SubwordTokenizer
     train: list[Ids]
     valid: list[Ids]
 
     @classmethod
-    def made(cls, train: int = TRAIN, valid: int = VALID, vocabulary: int = VOCABULARY) -> Self:
-        corpus = playground.corpus(
-            PAIR, train=train, valid=valid, test=0, seed=1, constructions=CONSTRUCTIONS, words=WORDS
+    def generate(
+        cls, train: int = TRAIN_SENTENCES, valid: int = VALID_SENTENCES, vocab_size: int = VOCAB_SIZE
+    ) -> Self:
+        corpus = playground.generate_corpus(
+            PAIR, train=train, valid=valid, test=0, seed=1, constructions=CONSTRUCTIONS, words=WORDS_PER_CLASS
         )
         texts = [text for pair in corpus["train"] for text in pair]
-        how = SubwordConfig(vocab_size=vocabulary, byte_fallback=False, character_coverage=1.0)
-        subwords = Subwords.train(texts, how)
+        how = SubwordConfig(vocab_size=vocab_size, byte_fallback=False, character_coverage=1.0)
+        subwords = SubwordTokenizer.train(texts, how)
         ids = {
             split: [(subwords.encode(source), subwords.encode(target)) for source, target in corpus[split]]
             for split in ("train", "valid")
         }
         return cls(subwords, ids["train"], ids["valid"])
 
-    def lessons(self, seed: int, sentences: int = SENTENCES) -> Callable[[], Lesson]:
+    def make_sampler(self, seed: int, sentences: int = BATCH_SENTENCES) -> Callable[[], LabeledBatch]:
         chance = random.Random(seed)
-        return lambda: lesson_of(chance.sample(self.train, sentences))
+        return lambda: make_batch(chance.sample(self.train, sentences))
 
     def model_config(self) -> ModelConfig:
         return ModelConfig(
@@ -58,19 +60,23 @@ class Material:
         )
 
 
-def lesson_of(pairs: list[Ids]) -> Lesson:
+def make_batch(pairs: list[Ids]) -> LabeledBatch:
     """Source = tokens + end; what the decoder reads = begin + tokens; what it is to say = tokens + end."""
-    return Lesson(
+    return LabeledBatch(
         source=Packed.of([[*source, EOS_ID] for source, _ in pairs]),
         inputs=Packed.of([[BOS_ID, *target] for _, target in pairs]),
         labels_T=torch.tensor([word for _, target in pairs for word in (*target, EOS_ID)]),
     )
 
 
-def trained(
-    material: Material, smoothing: float, steps: int, tell: ReportProgress = untold, stage: str = "translation"
+def train_translation_model(
+    material: TranslationData,
+    smoothing: float,
+    steps: int,
+    report_progress: ReportProgress = ignore_progress,
+    stage: str = "translation",
 ) -> Transformer:
-    model = fresh(material.model_config())
+    model = build_model(material.model_config())
     train = TrainConfig(
         steps=steps,
         warmup=max(1, steps // 5),
@@ -78,11 +84,11 @@ def trained(
         schedule="linear",
         label_smoothing=smoothing,
     )
-    learn(model, material.lessons(1), train, make_counter(tell, stage, steps))
+    train_model(model, material.make_sampler(1), train, make_counter(report_progress, stage, steps))
     return model.eval()
 
 
-def translator_of(model: Transformer, material: Material) -> Translator:
+def make_translator(model: Transformer, material: TranslationData) -> Translator:
     source, target = PAIR.split("-")
     pair = SubwordPair(material.subwords, material.subwords)
     return Translator(TorchEngine(model), pair, {"source": source, "target": target})

@@ -8,112 +8,123 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from manyheads.config import ModelConfig, TrainConfig
-from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, curve, frame
-from manyheads.paper.notes.learning import PLAN, Course, accuracy, fresh, learn, mean, untold
-from manyheads.paper.notes.tasks import SAY_THE_ONE_BEFORE
-from manyheads.paper.report import Table, Value
+from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, make_axes, plot_curve
+from manyheads.paper.notes.learning import (
+    TRAINING,
+    TrainingHistory,
+    build_model,
+    ignore_progress,
+    mean,
+    measure_accuracy,
+    train_model,
+)
+from manyheads.paper.notes.tasks import PREVIOUS_WORD_TASK
+from manyheads.paper.report import Cell, ReportTable
 from manyheads.presets import BASE
 from manyheads.progress import ReportProgress, make_counter
 from manyheads.train.schedule import learning_rate
 
 STAGE = "warm-up"
-TASK = SAY_THE_ONE_BEFORE
-SMALL = ModelConfig(vocab_size=TASK.vocabulary, layers=6, d_model=64, d_ff=128, heads=4, dropout=0.0)
-PEAK = 4e-3
-COLOUR_OF = {"with": BLUE, "without": ORANGE}
-FIRST = 10  # steps
+TASK = PREVIOUS_WORD_TASK
+SMALL = ModelConfig(vocab_size=TASK.vocab_size, layers=6, d_model=64, d_ff=128, heads=4, dropout=0.0)
+PEAK_LEARNING_RATE = 4e-3
+VARIANT_COLORS = {"with": BLUE, "without": ORANGE}
+FIRST_STEPS = 10  # steps
 
 
 @dataclass(frozen=True)
-class Warmup:
+class WarmupResults:
     """By way: with and without."""
 
     EXPECTED: ClassVar = ("first_updates", "learning")
 
     warmup: int  # steps
-    peak: float  # learning rate
+    peak_learning_rate: float  # learning rate
     layers: int
     losses: dict[str, list[float]]
-    gradients: dict[str, list[float]]
-    updates: dict[str, list[float]]
-    last_loss: dict[str, float]
+    gradient_norms: dict[str, list[float]]
+    update_ratios: dict[str, list[float]]
+    final_loss: dict[str, float]
     accuracy: dict[str, float]
-    paper_first: float  # the paper's learning rate at step 1, and at its peak
-    paper_peak: float
+    paper_first_rate: float  # the paper's learning rate at step 1, and at its peak
+    paper_peak_rate: float
 
     @property
     def findings(self) -> dict[str, bool]:
         return {
-            "first_updates": mean(self.updates["without"][:FIRST]) > 2 * mean(self.updates["with"][:FIRST]),
-            "learning": self.last_loss["with"] < self.last_loss["without"] - 0.1,
+            "first_updates": mean(self.update_ratios["without"][:FIRST_STEPS])
+            > 2 * mean(self.update_ratios["with"][:FIRST_STEPS]),
+            "learning": self.final_loss["with"] < self.final_loss["without"] - 0.1,
         }
 
     @property
-    def told(self) -> dict[str, str]:
+    def placeholders(self) -> dict[str, str]:
         told = {
             "warmup": f"{self.warmup}",
             "steps": f"{len(self.losses['with'])}",
-            "peak": f"{self.peak:g}",
+            "peak": f"{self.peak_learning_rate:g}",
             "layers": f"{self.layers}",
-            "first": f"{FIRST}",
-            "times": f"{mean(self.updates['without'][:FIRST]) / mean(self.updates['with'][:FIRST]):.0f}",
-            "paper_first": f"{self.paper_first:.2e}",
-            "paper_peak": f"{self.paper_peak:.2e}",
+            "first": f"{FIRST_STEPS}",
+            "times": f"{mean(self.update_ratios['without'][:FIRST_STEPS]) / mean(self.update_ratios['with'][:FIRST_STEPS]):.0f}",
+            "paper_first": f"{self.paper_first_rate:.2e}",
+            "paper_peak": f"{self.paper_peak_rate:.2e}",
         }
-        for way in COLOUR_OF:
-            told[f"update_{way}"] = f"{mean(self.updates[way][:FIRST]):.2%}"
-            told[f"gradient_first_{way}"] = f"{self.gradients[way][0]:.2f}"
-            told[f"gradient_{way}"] = f"{mean(self.gradients[way][-FIRST:]):.2f}"
-            told[f"loss_{way}"] = f"{self.last_loss[way]:.2f}"
+        for way in VARIANT_COLORS:
+            told[f"update_{way}"] = f"{mean(self.update_ratios[way][:FIRST_STEPS]):.2%}"
+            told[f"gradient_first_{way}"] = f"{self.gradient_norms[way][0]:.2f}"
+            told[f"gradient_{way}"] = f"{mean(self.gradient_norms[way][-FIRST_STEPS:]):.2f}"
+            told[f"loss_{way}"] = f"{self.final_loss[way]:.2f}"
             told[f"accuracy_{way}"] = f"{self.accuracy[way]:.1%}"
         return told
 
 
-def measure(tell: ReportProgress = untold, *, steps: int = 150, warmup: int = 60) -> Warmup:
-    advance = make_counter(tell, STAGE, 2 * steps)
-    gradual = replace(PLAN, steps=steps, warmup=warmup, learning_rate=PEAK)
-    courses: dict[str, Course] = {}
+def measure(
+    report_progress: ReportProgress = ignore_progress, *, steps: int = 150, warmup: int = 60
+) -> WarmupResults:
+    advance = make_counter(report_progress, STAGE, 2 * steps)
+    gradual = replace(TRAINING, steps=steps, warmup=warmup, learning_rate=PEAK_LEARNING_RATE)
+    courses: dict[str, TrainingHistory] = {}
     right: dict[str, float] = {}
     for way, train in (("with", gradual), ("without", replace(gradual, warmup=1))):
-        model = fresh(SMALL)
-        courses[way] = learn(model, TASK.lessons(1, 32), train, advance)
-        right[way] = accuracy(model, TASK.judged())
+        model = build_model(SMALL)
+        courses[way] = train_model(model, TASK.make_sampler(1, 32), train, advance)
+        right[way] = measure_accuracy(model, TASK.make_eval_batch())
     paper = TrainConfig()
-    return Warmup(
+    return WarmupResults(
         warmup=warmup,
-        peak=PEAK,
+        peak_learning_rate=PEAK_LEARNING_RATE,
         layers=SMALL.layers,
         losses={way: course.losses for way, course in courses.items()},
-        gradients={way: course.gradients for way, course in courses.items()},
-        updates={way: course.updates for way, course in courses.items()},
-        last_loss={way: course.last_loss for way, course in courses.items()},
+        gradient_norms={way: course.gradient_norms for way, course in courses.items()},
+        update_ratios={way: course.update_ratios for way, course in courses.items()},
+        final_loss={way: course.final_loss for way, course in courses.items()},
         accuracy=right,
-        paper_first=learning_rate(1, paper, BASE.d_model),
-        paper_peak=learning_rate(paper.warmup, paper, BASE.d_model),
+        paper_first_rate=learning_rate(1, paper, BASE.d_model),
+        paper_peak_rate=learning_rate(paper.warmup, paper, BASE.d_model),
     )
 
 
-def table(numbers: Warmup, labels: Labels) -> Table:
+def make_table(numbers: WarmupResults, labels: Labels) -> ReportTable:
     columns = [labels[name] for name in ("way", "first_update", "gradient_then", "loss_then", "right")]
-    rows: list[list[Value]] = [
+    rows: list[list[Cell]] = [
         [
             labels[way],
-            f"{mean(numbers.updates[way][:FIRST]):.2%}",
-            mean(numbers.gradients[way][-FIRST:]),
-            numbers.last_loss[way],
+            f"{mean(numbers.update_ratios[way][:FIRST_STEPS]):.2%}",
+            mean(numbers.gradient_norms[way][-FIRST_STEPS:]),
+            numbers.final_loss[way],
             f"{numbers.accuracy[way]:.1%}",
         ]
-        for way in COLOUR_OF
+        for way in VARIANT_COLORS
     ]
-    return Table(labels["table"], columns, rows)
+    return ReportTable(labels["table"], columns, rows)
 
 
-def draw(numbers: Warmup, labels: Labels) -> Any:
-    figure, axes = frame(3)
+def draw_figure(numbers: WarmupResults, labels: Labels) -> Any:
+    figure, axes = make_axes(3)
     told = (("updates", 100.0), ("gradients", 1.0), ("losses", 1.0))
     for axis, (name, unit) in zip(axes, told, strict=True):
-        for way, color in COLOUR_OF.items():
-            curve(axis, [unit * one for one in getattr(numbers, name)[way]], color, labels[way])
+        for way, color in VARIANT_COLORS.items():
+            plot_curve(axis, [unit * one for one in getattr(numbers, name)[way]], color, labels[way])
         axis.axvline(numbers.warmup, color="0.7", linestyle=":")
         axis.set(xlabel=labels["step"], ylabel=labels[name], ylim=(0, None))
     axes[0].legend()

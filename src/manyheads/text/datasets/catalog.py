@@ -12,22 +12,26 @@ from typing import Any
 from manyheads.config import describe_unknown_name
 from manyheads.errors import ConfigError, RequestError
 
-LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-MEMBER = re.compile(r"[\w.+-]+(/[\w.+-]+)*")
-KINDS = ("address", "opus", "sacrebleu", "playground")
+LANGUAGE_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+MEMBER_PATTERN = re.compile(r"[\w.+-]+(/[\w.+-]+)*")
+SOURCE_TYPES = ("address", "opus", "sacrebleu", "playground")
 
 
 @dataclass(frozen=True)
-class Pair:
+class LanguagePair:
     """From which language into which."""
 
     source: str
     target: str
 
     @classmethod
-    def of(cls, text: str) -> "Pair":
+    def parse(cls, text: str) -> "LanguagePair":
         languages = text.split("-")
-        if len(languages) != 2 or not all(map(LANGUAGE.fullmatch, languages)) or len(set(languages)) != 2:
+        if (
+            len(languages) != 2
+            or not all(map(LANGUAGE_PATTERN.fullmatch, languages))
+            or len(set(languages)) != 2
+        ):
             raise RequestError(f"the pair is {text!r}, but must be two languages, such as en-de")
         return cls(*languages)
 
@@ -42,7 +46,7 @@ class Pair:
         """In either direction."""
         return str(self) in pairs or f"{self.target}-{self.source}" in pairs
 
-    def placeholders(self) -> dict[str, str]:
+    def get_placeholder_values(self) -> dict[str, str]:
         first, second = sorted(self.languages)
         other = self.target if self.source == "en" else self.source
         return {
@@ -55,7 +59,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Part:
+class CorpusPart:
     """One source of a split, of one of the KINDS: it has an address, or its name on another list."""
 
     address: str | None = None
@@ -69,13 +73,15 @@ class Part:
     size: int | dict[str, int] | None = None
 
     @property
-    def kind(self) -> str:
-        named = [kind for kind in KINDS if getattr(self, kind) is not None]
+    def source_type(self) -> str:
+        named = [kind for kind in SOURCE_TYPES if getattr(self, kind) is not None]
         if len(named) != 1:
-            raise ConfigError(f"needs one of {', '.join(KINDS)}, but has {' and '.join(named) or 'none'}")
+            raise ConfigError(
+                f"needs one of {', '.join(SOURCE_TYPES)}, but has {' and '.join(named) or 'none'}"
+            )
         return named[0]
 
-    def published(self, language: str | None = None) -> dict[str, Any]:
+    def get_expected_file(self, language: str | None = None) -> dict[str, Any]:
         """The sums and the size of the one file, or of this language's."""
         values = {"sha256": self.sha256, "md5": self.md5, "size": self.size}
         return {
@@ -85,7 +91,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Corpus:
+class CatalogEntry:
     """A row of the table. Without `pairs`, it is for the source to say which it has."""
 
     name: str
@@ -93,23 +99,23 @@ class Corpus:
     license: str
     license_at: str
     homepage: str
-    splits: dict[str, list[Part]]
+    splits: dict[str, list[CorpusPart]]
     pairs: Sequence[str] = ()
 
     @property
     def is_family(self) -> bool:
         """Whether a name belongs behind the corpus's own: opus/Tatoeba."""
-        return any("{corpus}" in (part.opus or part.sacrebleu or "") for part in self.parts())
+        return any("{corpus}" in (part.opus or part.sacrebleu or "") for part in self.list_parts())
 
     @property
     def known_bytes(self) -> int | None:
         """What is downloaded, as far as sizes are published."""
-        return sum(part.size for part in self.parts() if isinstance(part.size, int)) or None
+        return sum(part.size for part in self.list_parts() if isinstance(part.size, int)) or None
 
-    def parts(self) -> list[Part]:
+    def list_parts(self) -> list[CorpusPart]:
         return [part for parts in self.splits.values() for part in parts]
 
-    def parts_for(self, pair: Pair) -> dict[str, list[Part]]:
+    def select_parts(self, pair: LanguagePair) -> dict[str, list[CorpusPart]]:
         """The splits that this pair has, each with what makes it up."""
         chosen = {
             split: [part for part in parts if not part.pairs or pair.is_among(part.pairs)]
@@ -117,11 +123,11 @@ class Corpus:
         }
         return {split: parts for split, parts in chosen.items() if parts}
 
-    def choose_pair(self, wanted: str | None) -> Pair:
+    def choose_pair(self, wanted: str | None) -> LanguagePair:
         if wanted is None and len(self.pairs) != 1:
             known = f": {', '.join(self.pairs)}" if self.pairs else ", such as en-de"
             raise RequestError(f"{self.name} needs --pair{known}")
-        pair = Pair.of(wanted or self.pairs[0])
+        pair = LanguagePair.parse(wanted or self.pairs[0])
         if self.pairs and not pair.is_among(self.pairs):
             has = ", ".join(self.pairs)
             raise RequestError(f"{self.name} has no {pair}; it has {has}, in either direction")
@@ -129,19 +135,19 @@ class Corpus:
 
 
 @dataclass(frozen=True)
-class Table:
+class Catalog:
     """The addresses that move together, and the corpora."""
 
     addresses: dict[str, str]
-    corpora: dict[str, Corpus]
+    corpora: dict[str, CatalogEntry]
 
-    def find(self, name: str) -> tuple[Corpus, str]:
+    def find_entry(self, name: str) -> tuple[CatalogEntry, str]:
         """The row for a name, and what stands behind its first slash."""
         family, slash, member = name.partition("/")
         if family not in self.corpora:
             raise RequestError(describe_unknown_name("corpus", name, sorted(self.corpora)))
         corpus = self.corpora[family]
-        if corpus.is_family and not MEMBER.fullmatch(member):
+        if corpus.is_family and not MEMBER_PATTERN.fullmatch(member):
             raise RequestError(f"the corpus is {name!r}, but must be {family}/NAME with one of its names")
         if slash and not corpus.is_family:
             raise RequestError(f"the corpus is {name!r}, but {family} is one corpus: leave out /{member}")
@@ -149,9 +155,11 @@ class Table:
 
     def fill(self, pattern: str, known: Mapping[str, str]) -> str:
         """A pattern with its placeholders filled: addresses first, for they may hold others."""
-        return fill(fill(pattern, {**placeholders_in(pattern), **self.addresses}), known)
+        return fill_placeholders(
+            fill_placeholders(pattern, {**keep_placeholders(pattern), **self.addresses}), known
+        )
 
-    def rows(self) -> list[dict[str, Any]]:
+    def to_rows(self) -> list[dict[str, Any]]:
         return [
             {
                 "name": f"{corpus.name}/NAME" if corpus.is_family else corpus.name,
@@ -167,7 +175,7 @@ class Table:
         ]
 
     def to_json(self) -> str:
-        return json.dumps(self.rows(), ensure_ascii=False, indent=1)
+        return json.dumps(self.to_rows(), ensure_ascii=False, indent=1)
 
     def to_text(self) -> str:
         """For people: a paragraph a corpus."""
@@ -175,18 +183,18 @@ class Table:
             f"{row['name']}\n  {row['title']}\n  license: {row['license']} ({row['license_at']})\n"
             f"  pairs: {', '.join(row['pairs']) or 'any that its source has'}\n"
             f"  splits: {', '.join(row['splits'])}; "
-            f"download: {least_megabytes(row)}"
-            for row in self.rows()
+            f"download: {format_download_size(row)}"
+            for row in self.to_rows()
         )
 
 
-def least_megabytes(row: dict[str, Any]) -> str:
+def format_download_size(row: dict[str, Any]) -> str:
     if row["name"] == "playground":
         return "none"
     return f"at least {row['bytes'] / 1e6:,.1f} MB" if row["bytes"] else "size not published"
 
 
-def fill(pattern: str, known: Mapping[str, str]) -> str:
+def fill_placeholders(pattern: str, known: Mapping[str, str]) -> str:
     def value(found: re.Match[str]) -> str:
         if found[1] not in known:
             raise ConfigError(
@@ -197,63 +205,65 @@ def fill(pattern: str, known: Mapping[str, str]) -> str:
     return re.sub(r"\{(\w+)\}", value, pattern)
 
 
-def placeholders_in(pattern: str) -> dict[str, str]:
+def keep_placeholders(pattern: str) -> dict[str, str]:
     """Each as itself: filled with these, a pattern stays as it is."""
     return {name: f"{{{name}}}" for name in re.findall(r"\{(\w+)\}", pattern)}
 
 
-def load_table(own: str | Path | None = None) -> Table:
+def load_catalog(user_file: str | Path | None = None) -> Catalog:
     """The package's table. A file of one's own replaces single addresses, and corpora by name."""
     packaged = (
         importlib.resources.files("manyheads.text.datasets")
         .joinpath("catalog.toml")
         .read_text(encoding="utf-8")
     )
-    table = read_table(tomllib.loads(packaged), "catalog.toml")
-    if own is None:
+    table = parse_catalog(tomllib.loads(packaged), "catalog.toml")
+    if user_file is None:
         return table
     try:
-        written = tomllib.loads(Path(own).read_text(encoding="utf-8"))
+        written = tomllib.loads(Path(user_file).read_text(encoding="utf-8"))
     except OSError as fault:
-        raise ConfigError(f"{own} cannot be read: {fault.strerror}") from None
+        raise ConfigError(f"{user_file} cannot be read: {fault.strerror}") from None
     except (ValueError, RecursionError) as fault:
-        raise ConfigError(f"{own} is not TOML: {fault}") from None
-    mine = read_table(written, str(own))
-    return Table(table.addresses | mine.addresses, table.corpora | mine.corpora)
+        raise ConfigError(f"{user_file} is not TOML: {fault}") from None
+    mine = parse_catalog(written, str(user_file))
+    return Catalog(table.addresses | mine.addresses, table.corpora | mine.corpora)
 
 
-def read_table(written: Mapping[str, Any], where: str) -> Table:
+def parse_catalog(written: Mapping[str, Any], where: str) -> Catalog:
     check_keys(written, ["addresses", "corpora"], where)
     try:
         addresses = {str(name): str(address) for name, address in written.get("addresses", {}).items()}
         rows = dict(written.get("corpora", {}))
     except (AttributeError, TypeError, ValueError):
         raise ConfigError(f"{where}: addresses and corpora are tables, as in known.toml") from None
-    return Table(
-        addresses, {name: read_corpus(name, row, f"{where}: corpora.{name}") for name, row in rows.items()}
+    return Catalog(
+        addresses, {name: parse_entry(name, row, f"{where}: corpora.{name}") for name, row in rows.items()}
     )
 
 
-def read_corpus(name: str, row: Mapping[str, Any], where: str) -> Corpus:
-    wanted = [key.name for key in fields(Corpus) if key.name != "name"]
+def parse_entry(name: str, row: Mapping[str, Any], where: str) -> CatalogEntry:
+    wanted = [key.name for key in fields(CatalogEntry) if key.name != "name"]
     try:
         check_keys(row, wanted, where)
         if missing := [key for key in wanted if key != "pairs" and key not in row]:
             raise ConfigError(f"{where} lacks {', '.join(missing)}")
-        splits = {split: [read_part(part, where) for part in parts] for split, parts in row["splits"].items()}
+        splits = {
+            split: [parse_part(part, where) for part in parts] for split, parts in row["splits"].items()
+        }
     except (TypeError, AttributeError):
         raise ConfigError(f"{where} does not have the shape of the corpora in known.toml") from None
     for split in splits:
         if not re.fullmatch(r"\w+", split):
             raise ConfigError(f"{where}: the split {split!r} names files, so it has letters and digits alone")
-    return Corpus(name=name, **{**row, "splits": splits})
+    return CatalogEntry(name=name, **{**row, "splits": splits})
 
 
-def read_part(row: Mapping[str, Any], where: str) -> Part:
-    check_keys(row, [key.name for key in fields(Part)], where)
-    part = Part(**row)
+def parse_part(row: Mapping[str, Any], where: str) -> CorpusPart:
+    check_keys(row, [key.name for key in fields(CorpusPart)], where)
+    part = CorpusPart(**row)
     try:
-        _ = part.kind
+        _ = part.source_type
     except ConfigError as fault:
         raise ConfigError(f"{where}: a part {fault}") from None
     return part

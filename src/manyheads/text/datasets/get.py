@@ -19,19 +19,19 @@ from typing import IO, Any
 from manyheads.config import SPLITS, describe_unknown_name
 from manyheads.errors import DataError, RequestError
 from manyheads.progress import Progress
-from manyheads.text.datasets.archives import copy_lines, decompressed, members, whole
-from manyheads.text.datasets.catalog import Corpus, Pair, Part, Table, load_table
-from manyheads.text.datasets.download import WAITS, Downloaded, download
+from manyheads.text.datasets.archives import copy_lines, decompress, iterate_members, removing_damaged
+from manyheads.text.datasets.catalog import Catalog, CatalogEntry, CorpusPart, LanguagePair, load_catalog
+from manyheads.text.datasets.download import RETRY_DELAYS, DownloadedFile, download
 
-RECORD = "source.json"  # written last: where it is, the folder is complete
-OPUS_MEMBER = "*.{first}-{second}.{language}"
+MANIFEST = "source.json"  # written last: where it is, the folder is complete
+OPUS_MEMBER_PATTERN = "*.{first}-{second}.{language}"
 PLAYGROUND_SEED = 1
 
 Sides = Sequence[IO[bytes]]  # the source's file and the target's
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitFiles:
     """What became of a split: two files and their bytes, how many pairs, and out of which downloads."""
 
     files: list[str]
@@ -41,7 +41,7 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Got:
+class FetchedCorpus:
     """A corpus in its folder. `fresh` is false where an earlier call had completed it."""
 
     corpus: str
@@ -50,7 +50,7 @@ class Got:
     license: str
     license_at: str
     date: str
-    splits: dict[str, Split]
+    splits: dict[str, SplitFiles]
     folder: Path
     fresh: bool = True
 
@@ -64,7 +64,7 @@ class Got:
         return {one["address"]: one["sha256"] for split in self.splits.values() for one in split.downloads}
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether every file is there, with as many bytes as were written."""
         sizes = [size for split in self.splits.values() for size in split.sizes]
         found = [path.stat().st_size if path.exists() else -1 for path in self.files]
@@ -80,41 +80,41 @@ class Got:
         return "\n".join([*lines, f"license: {self.license} ({self.license_at})"])
 
 
-def get(
+def get_corpus(
     name: str,
     pair: str | None = None,
     folder: str | Path | None = None,
     *,
-    table: Table | None = None,
+    catalog: Catalog | None = None,
     cache: str | Path | None = None,
     again: bool = False,
     progress: Progress | None = None,
-    waits: Sequence[float] = WAITS,
-) -> Got:
+    retry_delays: Sequence[float] = RETRY_DELAYS,
+) -> FetchedCorpus:
     """Bring a known corpus into a folder; what is complete there is left alone."""
-    table, progress = table or load_table(), progress or Progress()
-    corpus, member = table.find(name)
+    catalog, progress = catalog or load_catalog(), progress or Progress()
+    corpus, member = catalog.find_entry(name)
     languages = corpus.choose_pair(pair)
     folder = Path(folder or f"{name.replace('/', '-')}.{languages}")
-    if not again and (there := already_there(folder, name, languages)):
+    if not again and (there := find_complete(folder, name, languages)):
         return there
     progress.message(f"{corpus.title}\nlicense: {corpus.license} ({corpus.license_at})")
-    shelf = Shelf(Path(cache or folder / "downloads"), again, progress, waits)
-    work = Work(corpus, member, languages, table, shelf)
-    check_unowned(folder, work)
+    shelf = DownloadCache(Path(cache or folder / "downloads"), again, progress, retry_delays)
+    work = FetchContext(corpus, member, languages, catalog, shelf)
+    check_not_foreign(folder, work)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         splits = {split: write_split(work, split, parts, folder) for split, parts in work.splits.items()}
     except BaseException:
-        leave_no_trace(folder)
+        remove_partial_files(folder)
         raise
-    clear(folder)
-    return finish(name, work, folder, splits)
+    remove_previous(folder)
+    return finalize_folder(name, work, folder, splits)
 
 
-def check_unowned(folder: Path, work: "Work") -> None:
+def check_not_foreign(folder: Path, work: "FetchContext") -> None:
     """Files of these names that no earlier call wrote are someone's own."""
-    ours = [path.name for path in read_record(folder).files] if (folder / RECORD).exists() else []
+    ours = [path.name for path in read_manifest(folder).files] if (folder / MANIFEST).exists() else []
     for split in work.splits:
         for language in work.pair.languages:
             name = f"{split}.{language}"
@@ -122,7 +122,7 @@ def check_unowned(folder: Path, work: "Work") -> None:
                 raise RequestError(f"{folder / name} is there and is not from get; give another --out")
 
 
-def leave_no_trace(folder: Path) -> None:
+def remove_partial_files(folder: Path) -> None:
     """Of a call that failed: downloads are kept to go on with, an empty folder is not."""
     for part in folder.glob("*.part"):
         part.unlink()
@@ -131,99 +131,103 @@ def leave_no_trace(folder: Path) -> None:
             empty.rmdir()
 
 
-def finish(name: str, work: "Work", folder: Path, splits: dict[str, Split]) -> Got:
+def finalize_folder(
+    name: str, work: "FetchContext", folder: Path, splits: dict[str, SplitFiles]
+) -> FetchedCorpus:
     """The files under their own names, and last of all the page that says where they are from."""
     for split in splits.values():
         for file in split.files:
             os.replace(folder / f"{file}.part", folder / file)
     corpus, today = work.corpus, datetime.date.today().isoformat()
     said = (corpus.title, corpus.license, corpus.license_at)
-    got = Got(name, str(work.pair), *said, today, splits, folder)
+    got = FetchedCorpus(name, str(work.pair), *said, today, splits, folder)
     row = asdict(got)
     del row["folder"], row["fresh"]
-    aside = folder / f"{RECORD}.part"
+    aside = folder / f"{MANIFEST}.part"
     with aside.open("w", encoding="utf-8") as page:
         page.write(json.dumps(row, ensure_ascii=False, indent=1) + "\n")
         page.flush()
         os.fsync(page.fileno())
-    os.replace(aside, folder / RECORD)
+    os.replace(aside, folder / MANIFEST)
     return got
 
 
-def already_there(folder: Path, name: str, pair: Pair) -> Got | None:
+def find_complete(folder: Path, name: str, pair: LanguagePair) -> FetchedCorpus | None:
     """What an earlier call completed here. Another corpus in the same folder is not overwritten."""
     try:
-        got = read_record(folder)
+        got = read_manifest(folder)
     except FileNotFoundError:
         return None
     if (got.corpus, got.pair) != (name, str(pair)):
         held = f"{folder} holds {got.corpus} {got.pair}, not {name} {pair}"
         raise RequestError(f"{held}; give another --out, or --again to replace it")
-    return got if got.is_whole else None
+    return got if got.is_complete else None
 
 
-def read_record(folder: Path) -> Got:
+def read_manifest(folder: Path) -> FetchedCorpus:
     try:
-        row = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        splits = {split: Split(**values) for split, values in row.pop("splits").items()}
-        return Got(**row, splits=splits, folder=folder, fresh=False)
+        row = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        splits = {split: SplitFiles(**values) for split, values in row.pop("splits").items()}
+        return FetchedCorpus(**row, splits=splits, folder=folder, fresh=False)
     except (ValueError, TypeError, KeyError, AttributeError):
-        page = folder / RECORD
+        page = folder / MANIFEST
         raise DataError(f"{page} is not a page that get wrote; remove it, or choose another --out") from None
 
 
-def clear(folder: Path) -> None:
+def remove_previous(folder: Path) -> None:
     """Without what an earlier call completed, so that no split of it stays beside the new ones."""
-    if (folder / RECORD).exists():
-        files = read_record(folder).files
-        (folder / RECORD).unlink()
+    if (folder / MANIFEST).exists():
+        files = read_manifest(folder).files
+        (folder / MANIFEST).unlink()
         for path in files:
             (folder / path.name).unlink(missing_ok=True)
 
 
 @dataclass
-class Shelf:
+class DownloadCache:
     """Where downloads are kept: a folder for each address, so that equal names do not meet."""
 
     folder: Path
-    anew: bool
+    again: bool
     progress: Progress
-    waits: Sequence[float]
-    used: list[Downloaded] = field(default_factory=list)
+    retry_delays: Sequence[float]
+    downloads: list[DownloadedFile] = field(default_factory=list)
 
     def fetch(self, address: str, **published: Any) -> Path:
         digest = hashlib.sha256(address.encode()).hexdigest()[:12]
         name = re.sub(r"[^\w.-]", "_", urllib.parse.urlsplit(address).path.rpartition("/")[2]) or "file"
         path = self.folder / digest / name
-        if self.anew and address not in [one.address for one in self.used]:
+        if self.again and address not in [one.url for one in self.downloads]:
             path.unlink(missing_ok=True)
-        self.used.append(download(address, path, progress=self.progress, waits=self.waits, **published))
+        self.downloads.append(
+            download(address, path, progress=self.progress, retry_delays=self.retry_delays, **published)
+        )
         return path
 
 
 @dataclass
-class Work:
+class FetchContext:
     """What is being got, and with what."""
 
-    corpus: Corpus
+    corpus: CatalogEntry
     member: str  # what stood behind the corpus's name
-    pair: Pair
-    table: Table
-    shelf: Shelf
+    pair: LanguagePair
+    catalog: Catalog
+    cache: DownloadCache
 
     @property
-    def splits(self) -> dict[str, list[Part]]:
-        return self.corpus.parts_for(self.pair)
+    def splits(self) -> dict[str, list[CorpusPart]]:
+        return self.corpus.select_parts(self.pair)
 
     def fill(self, pattern: str, **more: str) -> str:
-        return self.table.fill(pattern, self.pair.placeholders() | more)
+        return self.catalog.fill(pattern, self.pair.get_placeholder_values() | more)
 
 
-def write_split(work: Work, split: str, parts: list[Part], folder: Path) -> Split:
+def write_split(work: FetchContext, split: str, parts: list[CorpusPart], folder: Path) -> SplitFiles:
     """The parts one behind the other, each with as many lines on one side as on the other."""
     names = [f"{split}.{language}" for language in work.pair.languages]
     paths = [folder / f"{name}.part" for name in names]
-    begun, total = len(work.shelf.used), 0
+    begun, total = len(work.cache.downloads), 0
     with ExitStack() as stack:
         sides = [stack.enter_context(path.open("wb")) for path in paths]
         for part in parts:
@@ -231,40 +235,40 @@ def write_split(work: Work, split: str, parts: list[Part], folder: Path) -> Spli
         for side in sides:
             side.flush()
             os.fsync(side.fileno())
-    used = work.shelf.used[begun:]
-    downloads = [{"address": one.address, "size": one.size, "sha256": one.sha256} for one in used]
-    work.shelf.progress.message(f"{split}: {total:,} pairs")
-    return Split(names, [path.stat().st_size for path in paths], total, downloads)
+    used = work.cache.downloads[begun:]
+    downloads = [{"address": one.url, "size": one.size, "sha256": one.sha256} for one in used]
+    work.cache.progress.message(f"{split}: {total:,} pairs")
+    return SplitFiles(names, [path.stat().st_size for path in paths], total, downloads)
 
 
-def write_part(work: Work, split: str, part: Part, sides: Sides) -> int:
-    sources, targets = WRITERS[part.kind](work, split, part, sides)
+def write_part(work: FetchContext, split: str, part: CorpusPart, sides: Sides) -> int:
+    sources, targets = PART_WRITERS[part.source_type](work, split, part, sides)
     if sources != targets or not sources:
-        place = f"{work.corpus.name} {split} ({getattr(part, part.kind)})"
+        place = f"{work.corpus.name} {split} ({getattr(part, part.source_type)})"
         counts = f"{sources:,} lines of {work.pair.source} and {targets:,} of {work.pair.target}"
         raise DataError(f"{place} has {counts}; pairs need as many of one as of the other, and some")
     return sources
 
 
-def write_addressed(work: Work, split: str, part: Part, sides: Sides) -> tuple[int, int]:
+def write_from_url(work: FetchContext, split: str, part: CorpusPart, sides: Sides) -> tuple[int, int]:
     """A file for each side, or both in one archive."""
     address = work.fill(part.address or "", language="{language}")
     if "{language}" not in address:
-        archive = work.shelf.fetch(address, **part.published())
-        return write_members(work, archive, part.member or OPUS_MEMBER, sides)
+        archive = work.cache.fetch(address, **part.get_expected_file())
+        return write_members(work, archive, part.member or OPUS_MEMBER_PATTERN, sides)
     counts = []
     for language, side in zip(work.pair.languages, sides, strict=True):
-        file = work.shelf.fetch(address.replace("{language}", language), **part.published(language))
-        with whole(file), file.open("rb") as stream:
-            counts.append(copy_lines(decompressed(file.name, stream), side))
+        file = work.cache.fetch(address.replace("{language}", language), **part.get_expected_file(language))
+        with removing_damaged(file), file.open("rb") as stream:
+            counts.append(copy_lines(decompress(file.name, stream), side))
     return counts[0], counts[1]
 
 
-def write_members(work: Work, archive: Path, member: str, sides: Sides) -> tuple[int, int]:
+def write_members(work: FetchContext, archive: Path, member: str, sides: Sides) -> tuple[int, int]:
     """Both sides out of one archive, each found by its name."""
     patterns = [work.fill(member, language=language) for language in work.pair.languages]
     counts: dict[str, int] = {}
-    with whole(archive), closing(members(archive)) as found:
+    with removing_damaged(archive), closing(iterate_members(archive)) as found:
         for name, opener in found:
             for pattern, side in zip(patterns, sides, strict=True):
                 if not fnmatch.fnmatchcase(name, pattern):
@@ -272,25 +276,27 @@ def write_members(work: Work, archive: Path, member: str, sides: Sides) -> tuple
                 if pattern in counts:
                     raise DataError(f"{archive.name} has two members like {pattern}; name one in the table")
                 with opener() as stream:
-                    counts[pattern] = copy_lines(decompressed(name, stream), side)
+                    counts[pattern] = copy_lines(decompress(name, stream), side)
     for pattern in patterns:
         if pattern not in counts:
             raise DataError(f"{archive} has no member {pattern}; mend `member` in a table (--table FILE)")
     return counts[patterns[0]], counts[patterns[1]]
 
 
-def write_opus(work: Work, split: str, part: Part, sides: Sides) -> tuple[int, int]:
+def write_opus(work: FetchContext, split: str, part: CorpusPart, sides: Sides) -> tuple[int, int]:
     name, _, version = work.fill(part.opus or "", corpus=work.member).partition("/")
     released = {"corpus": name, "version": version}
-    address = work.fill("{opus_release}", **released) if version else latest_of_opus(work, name)
-    return write_members(work, work.shelf.fetch(address), OPUS_MEMBER, sides)
+    address = work.fill("{opus_release}", **released) if version else find_latest_opus_release(work, name)
+    return write_members(work, work.cache.fetch(address), OPUS_MEMBER_PATTERN, sides)
 
 
-def latest_of_opus(work: Work, name: str) -> str:
+def find_latest_opus_release(work: FetchContext, name: str) -> str:
     """The address that OPUS itself names for its latest release. The reply is not kept."""
     question = work.fill("{opus_interface}", corpus=urllib.parse.quote(name))
     with tempfile.TemporaryDirectory() as passing:
-        reply = download(question, Path(passing, "reply"), waits=work.shelf.waits).path.read_bytes()
+        reply = download(
+            question, Path(passing, "reply"), retry_delays=work.cache.retry_delays
+        ).path.read_bytes()
     try:
         rows = [row for row in json.loads(reply)["corpora"] if row["source"] and row["target"]]
         addresses = [str(row["url"]) for row in rows]
@@ -305,7 +311,7 @@ def latest_of_opus(work: Work, name: str) -> str:
     return addresses[0]
 
 
-def write_sacrebleu(work: Work, split: str, part: Part, sides: Sides) -> tuple[int, int]:
+def write_sacrebleu(work: FetchContext, split: str, part: CorpusPart, sides: Sides) -> tuple[int, int]:
     """sacreBLEU's list and its reading of the files, over downloads of ours: its own cannot be resumed."""
     from sacrebleu.dataset import DATASETS
 
@@ -316,12 +322,12 @@ def write_sacrebleu(work: Work, split: str, part: Part, sides: Sides) -> tuple[i
     if pair not in dataset.langpairs:
         raise RequestError(f"sacrebleu/{name} has no {pair}; it has {', '.join(sorted(dataset.langpairs))}")
     sums = dataset.md5 or [None] * len(dataset.data)
-    files = [work.shelf.fetch(address, md5=md5) for address, md5 in zip(dataset.data, sums, strict=True)]
-    with tempfile.TemporaryDirectory(dir=work.shelf.folder) as passing, warnings.catch_warnings():
+    files = [work.cache.fetch(address, md5=md5) for address, md5 in zip(dataset.data, sums, strict=True)]
+    with tempfile.TemporaryDirectory(dir=work.cache.folder) as passing, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of tarfile, for extraction without a filter
         dataset.data = [file.absolute().as_uri() for file in files]
         dataset._outdir, dataset._rawdir = passing, os.path.join(passing, "raw")
-        with whole(*files):
+        with removing_damaged(*files):
             texts = [dataset.get_source_file(pair), dataset.get_reference_files(pair)[0]]
         sources, targets = (copy_file(text, side) for text, side in zip(texts, sides, strict=True))
     return sources, targets
@@ -332,7 +338,7 @@ def copy_file(path: str, side: IO[bytes]) -> int:
         return copy_lines(stream, side)
 
 
-def write_playground(work: Work, split: str, part: Part, sides: Sides) -> tuple[int, int]:
+def write_playground(work: FetchContext, split: str, part: CorpusPart, sides: Sides) -> tuple[int, int]:
     """The built-in grammar draws all splits together, so that none repeats another's sentences."""
     from manyheads import playground
 
@@ -340,7 +346,7 @@ def write_playground(work: Work, split: str, part: Part, sides: Sides) -> tuple[
     train, valid, test = (sizes.get(name, 0) for name in SPLITS)
     turned = str(work.pair) not in playground.PAIRS  # it is written from English, and read from either side
     pair = "-".join(work.pair.languages[::-1]) if turned else str(work.pair)
-    every = playground.corpus(pair, train=train, valid=valid, test=test, seed=PLAYGROUND_SEED)
+    every = playground.generate_corpus(pair, train=train, valid=valid, test=test, seed=PLAYGROUND_SEED)
     drawn = [sentences[::-1] if turned else sentences for sentences in every[split]]
     for sentences in drawn:
         for sentence, side in zip(sentences, sides, strict=True):
@@ -348,9 +354,9 @@ def write_playground(work: Work, split: str, part: Part, sides: Sides) -> tuple[
     return len(drawn), len(drawn)
 
 
-Writer = Callable[[Work, str, Part, Sides], tuple[int, int]]
-WRITERS: dict[str, Writer] = {
-    "address": write_addressed,
+PartWriter = Callable[[FetchContext, str, CorpusPart, Sides], tuple[int, int]]
+PART_WRITERS: dict[str, PartWriter] = {
+    "address": write_from_url,
     "opus": write_opus,
     "sacrebleu": write_sacrebleu,
     "playground": write_playground,
