@@ -1,6 +1,6 @@
 """How the time and the memory of `manyheads prepare` grow with the corpus: a hundredth, a tenth, all of it.
 
-python bench/prepare_growth.py train.en.xz train.de.xz subwords.vocabulary=37000
+python bench/prepare_growth.py train.en.xz train.de.xz subwords.vocab_size=37000
 """
 
 import argparse

@@ -5,7 +5,7 @@
 
 Ours is `manyheads train` and `manyheads evaluate`: the recipe with these seconds, then the data folder's test
 set with a beam of 4. The peer is MarianMTModel of the same sizes from scratch, in a plain loop: the same
-batches padded and read once, whatever train.agreement says, bfloat16 products and fused Adam, the recipe's
+batches padded and read once, whatever train.r_drop says, bfloat16 products and fused Adam, the recipe's
 schedule (what falls to an end falls to the end of its time), no validation on the way; the mean of 5
 checkpoints from the last fifth of its time or the last one, whichever has the better loss on valid. It is
 post-norm always; `--peer-set` gives it other settings. On a GPU it comes eager and compiled (on a CPU by

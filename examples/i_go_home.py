@@ -157,7 +157,7 @@ def main() -> int:
     words = Words([text for pair in everything for text in pair])
     CONSOLE.print(f"{len(known)} pairs to learn from, {len(held_out)} held out, {len(words.words)} words")
 
-    model = mh.Transformer(replace(MODEL, vocabulary=len(words.words)))
+    model = mh.Transformer(replace(MODEL, vocab_size=len(words.words)))
     train(model, known, words)
     model.eval()
 

@@ -9,7 +9,7 @@ if [ ! -d multi30k/data ]; then
     manyheads get multi30k --pair en-de --out multi30k
     manyheads prepare multi30k/data \
         --train=multi30k/train.en --train=multi30k/train.de --valid=multi30k/valid.en --valid=multi30k/valid.de \
-        --test=multi30k/test.en --test=multi30k/test.de subwords.vocabulary=8000
+        --test=multi30k/test.en --test=multi30k/test.de subwords.vocab_size=8000
 fi
 
 # Each system with three rates; the best by the perplexity of valid counts. All at the same time, for the seconds' sake.
@@ -23,5 +23,5 @@ if [ -n "$1" ]; then
     manyheads paper table4 "$1" --out paper-gpu --device cuda --input words,both --steps 9000 \
         --set model.layers=4 --set model.d_model=256 --set model.d_ff=1024 --set model.dropout=0.3 --set model.norm=pre \
         --set train.learning_rate=1e-3 --set train.warmup=1000 --set data.batch_tokens=5000 \
-        --set train.validate_every=2000 --set train.checkpoint_every=400 --set train.average=8 --set train.keep=8
+        --set train.validate_every=2000 --set train.checkpoint_every=400 --set train.average_checkpoints=8 --set train.keep_checkpoints=8
 fi

@@ -42,7 +42,7 @@ _HOMES = {
     "ResourceError": "manyheads.errors",
     "Packed": "manyheads.packed",
     "RequestError": "manyheads.errors",
-    "SearchConfig": "manyheads.config",
+    "DecodingConfig": "manyheads.config",
     "Trace": "manyheads.model.encoder_decoder",
     "TrainConfig": "manyheads.config",
     "TrainingError": "manyheads.errors",

@@ -140,7 +140,7 @@ def without_what_means_nothing(tables: dict[str, Any]) -> dict[str, Any]:
     model = tables.get("model")
     if not isinstance(model, dict):
         return tables
-    of_kind = ModelConfig(architecture=model.get("kind", ModelConfig.architecture))
+    of_kind = ModelConfig(architecture=model.get("architecture", ModelConfig.architecture))
     others = {key.name for key in fields(of_kind) if not of_kind.uses(key)}
     return {**tables, "model": {key: value for key, value in model.items() if key not in others}}
 
@@ -218,7 +218,7 @@ def fit_to_vocabulary(model: ModelConfig, subwords: SubwordPair) -> ModelConfig:
     if subwords.has_shared_ids:
         return replace(model, vocab_size=len(subwords.source), source_vocab_size=None, target_vocab_size=None)
     ties = "two-way" if model.tie_embeddings == "three-way" else model.tie_embeddings
-    sizes = {"source_vocabulary": len(subwords.source), "target_vocabulary": len(subwords.target)}
+    sizes = {"source_vocab_size": len(subwords.source), "target_vocab_size": len(subwords.target)}
     return replace(model, tie_embeddings=ties, **sizes)  # type: ignore[arg-type]
 
 
@@ -227,15 +227,15 @@ def check_subwords(folder: Path, subwords: SubwordPair) -> None:
     if not subwords.is_same_as(read_subwords(folder)):
         raise CheckpointError(
             f"{folder}: was trained with other subwords than the data's: prepare the data with "
-            f"subwords.take_from={folder}, or begin another run"
+            f"subwords.reuse_from={folder}, or begin another run"
         )
 
 
 CHANGEABLE_KEYS = {
     "dropout",
     "attention_dropout",
-    "experts_balance",
-    "initial_gain",
+    "experts_balance_weight",
+    "init_gain",
 }  # of a model that another one's weights begin
 
 
@@ -244,14 +244,14 @@ def load_initial_weights(model: EncoderDecoder, subwords: SubwordPair, folder: P
     told = read_info(folder)
     if not subwords.is_same_as(read_subwords(told.folder)):
         raise ConfigError(
-            f"train.start_from is {folder}, whose subwords are not the data's: "
-            f"prepare the data with subwords.take_from={folder}"
+            f"train.init_from is {folder}, whose subwords are not the data's: "
+            f"prepare the data with subwords.reuse_from={folder}"
         )
     now, then = asdict(model.config), asdict(told.config.model)
     changed = [key for key in now if now[key] != then[key] and key not in CHANGEABLE_KEYS]
     if changed:
         raise ConfigError(
-            f"train.start_from is {folder}, another model: "
+            f"train.init_from is {folder}, another model: "
             + "; ".join(f"model.{key} was {then[key]!r}, is {now[key]!r}" for key in changed)
         )
     load_weights(model, folder)

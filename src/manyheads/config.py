@@ -47,7 +47,7 @@ def config_field(
     `kinds` are the kinds of model that use it; without them all do.
     """
     limits = {"at_least": at_least, "above": above, "below": below, "at_most": at_most}
-    made: Value = field(default=default, metadata={"meaning": help, **limits, "kinds": kinds})
+    made: Value = field(default=default, metadata={"help": help, **limits, "kinds": kinds})
     return made
 
 
@@ -96,7 +96,7 @@ class ConfigSection:
             value, choices = getattr(self, key.name), get_args(hints[key.name])
             written = f"# {key.name} =" if value is None else f"{key.name} = {format_toml_value(value)}"
             options = f" ({', '.join(choices)})" if get_origin(hints[key.name]) is Literal else ""
-            lines.append(f"{written}  # {key.metadata['meaning']}{options}")
+            lines.append(f"{written}  # {key.metadata['help']}{options}")
         return "\n".join(lines) + "\n"
 
 
@@ -106,7 +106,7 @@ class ModelConfig(ConfigSection):
 
     table: ClassVar[str] = "model"
 
-    architecture: Literal["transformer", "recurrent", "convolutional", "bytenet"] = config_field(
+    architecture: Literal["transformer", "recurrent", "convs2s", "bytenet"] = config_field(
         "transformer", "which architecture: the paper's, or one that it is compared with (6.1)"
     )
     vocab_size: int = config_field(
@@ -152,7 +152,7 @@ class ModelConfig(ConfigSection):
     attention: Literal["scaled-dot", "dot", "additive", "none"] = config_field(
         "scaled-dot",
         "how a query meets a key (3.2.1); only a recurrent model can be without",
-        kinds=("transformer", "recurrent", "convolutional"),
+        kinds=("transformer", "recurrent", "convs2s"),
     )
     window: int | None = config_field(
         None,
@@ -161,14 +161,14 @@ class ModelConfig(ConfigSection):
         kinds=("transformer",),
     )
     positions: Literal["sinusoid", "learned", "none"] = config_field(
-        "sinusoid", "how order is told (3.5)", kinds=("transformer", "convolutional")
+        "sinusoid", "how order is told (3.5)", kinds=("transformer", "convs2s")
     )
     max_positions: int = config_field(
         1024,
         "tokens that learned positions reach; sinusoids have no end",
         at_least=1,
         below=MAX_WIDTH,
-        kinds=("transformer", "convolutional"),
+        kinds=("transformer", "convs2s"),
     )
     activation: Literal["relu", "gelu", "swish"] = config_field(
         "relu", "inside the feed-forward layer (3.3)", kinds=("transformer",)
@@ -204,7 +204,7 @@ class ModelConfig(ConfigSection):
         "lstm", "h_t = f(h_{t-1}, x_t): which f", kinds=("recurrent",)
     )
     kernel_size: int = config_field(
-        3, "k, the tokens that a convolution sees", at_least=1, below=64, kinds=("convolutional", "bytenet")
+        3, "k, the tokens that a convolution sees", at_least=1, below=64, kinds=("convs2s", "bytenet")
     )
     dilation: int = config_field(
         16,
@@ -254,7 +254,7 @@ class ModelConfig(ConfigSection):
             )
         if self.tie_embeddings == "three-way" and self.input_vocab_size != self.output_vocab_size:
             raise ConfigError(
-                f'model.ties is "three-way", but the vocabularies differ ({self.input_vocab_size} and '
+                f'model.tie_embeddings is "three-way", but the vocabularies differ ({self.input_vocab_size} and '
                 f'{self.output_vocab_size}): use one vocabulary, or set ties = "two-way" or "none"'
             )
         if self.architecture == "transformer":
@@ -264,7 +264,7 @@ class ModelConfig(ConfigSection):
 
     @property
     def uses_positions(self) -> bool:
-        return self.architecture in ("transformer", "convolutional")
+        return self.architecture in ("transformer", "convs2s")
 
     def _check_kind(self) -> None:
         """A key that means nothing to this kind of model is refused, lest somebody believe that it does."""
@@ -274,7 +274,7 @@ class ModelConfig(ConfigSection):
                 users = " or ".join(f'"{kind}"' for kind in key.metadata["kinds"])
                 raise ConfigError(
                     f"model.{key.name} is {value!r}, but means nothing to a model of kind {self.architecture!r}: "
-                    f"leave it out, or set model.kind = {users}"
+                    f"leave it out, or set model.architecture = {users}"
                 )
 
     def _check_transformer(self) -> None:
@@ -286,11 +286,11 @@ class ModelConfig(ConfigSection):
         if self.attention == "none":
             raise ConfigError(
                 'model.attention is "none", but a transformer is made of it: '
-                'set another, or model.kind = "recurrent"'
+                'set another, or model.architecture = "recurrent"'
             )
         if self.experts is not None and self.experts_per_token > self.experts:
             raise ConfigError(
-                f"model.experts_used is {self.experts_per_token}, but there are {self.experts}: "
+                f"model.experts_per_token is {self.experts_per_token}, but there are {self.experts}: "
                 f"lower it, or raise model.experts"
             )
 
@@ -299,13 +299,13 @@ class ModelConfig(ConfigSection):
             raise ConfigError(
                 f"model.d_ff is {self.d_ff}, but half of it reads forwards and half backwards: make it even"
             )
-        if self.architecture == "convolutional" and self.attention not in ("dot", "scaled-dot"):
+        if self.architecture == "convs2s" and self.attention not in ("dot", "scaled-dot"):
             raise ConfigError(
-                f'model.attention is {self.attention!r}, but a convolutional model has "dot" or "scaled-dot"'
+                f'model.attention is {self.attention!r}, but a ConvS2S model has "dot" or "scaled-dot"'
             )
-        if self.architecture in ("convolutional", "bytenet") and self.kernel_size % 2 == 0:
+        if self.architecture in ("convs2s", "bytenet") and self.kernel_size % 2 == 0:
             raise ConfigError(
-                f"model.kernel is {self.kernel_size}, but the encoder sees as far back as ahead: make it odd"
+                f"model.kernel_size is {self.kernel_size}, but the encoder sees as far back as ahead: make it odd"
             )
 
 
@@ -408,7 +408,7 @@ class TrainConfig(ConfigSection):
 class DecodingConfig(ConfigSection):
     """How a translation is looked for (6.1)."""
 
-    table: ClassVar[str] = "search"
+    table: ClassVar[str] = "decoding"
 
     beam: int = config_field(4, "hypotheses kept at each step (6.1)", at_least=1, at_most=1024)
     alpha: float = config_field(0.6, "length penalty ((5 + L)/6)^alpha (6.1)", at_least=0)
@@ -441,12 +441,12 @@ class DecodingConfig(ConfigSection):
     def check_together(self) -> None:
         if self.temperature is None and self.nbest > self.beam:
             raise ConfigError(
-                f"search.nbest is {self.nbest}, but a beam of {self.beam} has no more results: "
-                f"raise search.beam, or draw at random with search.temperature"
+                f"decoding.nbest is {self.nbest}, but a beam of {self.beam} has no more results: "
+                f"raise decoding.beam, or draw at random with decoding.temperature"
             )
         if self.temperature is None and (self.top_k is not None or self.top_p is not None):
             raise ConfigError(
-                "search.top_k and search.top_p are of drawing at random: set search.temperature (1.0) too"
+                "decoding.top_k and decoding.top_p are of drawing at random: set decoding.temperature (1.0) too"
             )
 
 
@@ -539,7 +539,7 @@ class SubwordConfig(ConfigSection):
             own = SENTENCEPIECE_RESERVED.fullmatch(symbol)
             if not symbol or symbol != "".join(symbol.split()) or "\u2581" in symbol or own:
                 raise ConfigError(
-                    f"subwords.reserved holds {symbol!r}, but a symbol is not empty, has no white space and "
+                    f"subwords.user_symbols holds {symbol!r}, but a symbol is not empty, has no white space and "
                     f"no U+2581, and is none of SentencePiece's own (<s>, </s>, <unk>, <0x41>)"
                 )
 

@@ -106,7 +106,7 @@ def make_recipe(folder: Path, language_pair: str, vocab_size: int) -> Recipe:
     inputs = {
         split: [{"files": [f"{folder}/{split}.{code}" for code in (source, target)]}] for split in SPLITS
     }
-    return Recipe.from_mapping({**inputs, "subwords": {"vocabulary": vocab_size}})
+    return Recipe.from_mapping({**inputs, "subwords": {"vocab_size": vocab_size}})
 
 
 def evaluate_model(store: Store, folder: Path) -> DemoResult:

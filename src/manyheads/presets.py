@@ -89,12 +89,12 @@ def make_baselines(
     def sized(kind: str, size: tuple[int, int], **keys: Any) -> ModelConfig:
         return make_baseline(model, kind, layers=size[0], d_ff=size[1], **keys)
 
-    learned: dict[str, Any] = {"positions": "learned", "learned_length": max_positions}
+    learned: dict[str, Any] = {"positions": "learned", "max_positions": max_positions}
     return {
         "rnn": Config(sized("recurrent", lstm, attention="additive"), train=train),
         "gru": Config(sized("recurrent", gru, cell="gru", attention="additive"), train=train),
         "seq2seq": Config(sized("recurrent", seq2seq, attention="none"), train=train),
-        "convs2s": Config(sized("convolutional", convs2s, attention="dot", **learned), train=train),
+        "convs2s": Config(sized("convs2s", convs2s, attention="dot", **learned), train=train),
         "bytenet": Config(sized("bytenet", bytenet), train=train),
         "experts": Config(replace(model, experts=experts, d_ff=model.d_ff // experts)),
         "window": Config(replace(model, window=window)),

@@ -104,7 +104,7 @@ class Translator:
         split      part texts into sentences; else each line is one
         scores     which of them are read: tokens, total or none; CTranslate2 and GPUs are faster without
         tell       is called with the sentences done and in all
-        search     any key of SearchConfig: beam, alpha, nbest, temperature, ...
+        search     any key of DecodingConfig: beam, alpha, nbest, temperature, ...
         """
         if isinstance(texts, str):
             return self.translate(

@@ -104,7 +104,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def prepare(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     files = [f"--train={folder}/train.en", f"--train={folder}/train.ko"]
-    return manyheads("prepare", f"{folder}/data", *files, "subwords.vocabulary=320", *more)
+    return manyheads("prepare", f"{folder}/data", *files, "subwords.vocab_size=320", *more)
 
 
 def test_prepare_reports_as_json(prepared: Path) -> None:
@@ -151,11 +151,11 @@ def test_inspect_finds_damage(prepared: Path, tmp_path: Path) -> None:
             "the languages are not known, and no file name tells them: give --pair",
         ),
         (["data", "--train=a.tmx", "--pair", "enko"], 2, "the pair is 'enko', but must be two languages"),
-        (["data", "clean.rato=3"], 2, "unknown key clean.rato; did you mean clean.ratio?"),
+        (["data", "clean.rato=3"], 2, "unknown key clean.rato; did you mean clean.max_length_ratio?"),
         (
-            ["data", "--on-bad", "cry"],
+            ["data", "--on-invalid", "cry"],
             2,
-            "corpus.on_bad is 'cry', but must be one of 'default', 'stop', 'skip'",
+            "corpus.on_invalid is 'cry', but must be one of 'default', 'stop', 'skip'",
         ),
         (["data", "--recipe", "gone.toml"], 2, "gone.toml: No such file or directory"),
     ],
@@ -173,7 +173,7 @@ def test_a_wrong_prepare_is_one_clear_line(
 def test_prepare_takes_the_columns_of_a_table(tmp_path: Path) -> None:
     rows = "".join(f"{n}\t{english}\t{korean}\n" for n, (english, korean) in enumerate(PAIRS))
     (tmp_path / "a.tsv").write_text("id\tenglish\tkorean\n" + rows, encoding="utf-8")
-    small = ["--pair=en-ko", "subwords.vocabulary=320", "--json"]
+    small = ["--pair=en-ko", "subwords.vocab_size=320", "--json"]
     for fields in ("2,3", "english,korean"):
         folder = tmp_path / fields
         done = manyheads("prepare", str(folder), f"--train={tmp_path}/a.tsv", f"--fields={fields}", *small)
@@ -216,7 +216,7 @@ def test_lack_of_disk_or_memory_exits_with_4_and_leaves_nothing(
     monkeypatch.setattr("manyheads.data.store.ArrayWriter.write", full)
     files = [f"--train={prepared}/train.en", f"--train={prepared}/train.ko"]
     monkeypatch.setattr(
-        sys, "argv", ["manyheads", "prepare", f"{tmp_path}/data", *files, "subwords.vocabulary=320"]
+        sys, "argv", ["manyheads", "prepare", f"{tmp_path}/data", *files, "subwords.vocab_size=320"]
     )
     with pytest.raises(SystemExit) as end:
         cli.main()

@@ -19,8 +19,8 @@ from support.draw import baseline_configs, transformer_configs
         ({"dropout": 1.5}, "model.dropout is 1.5, but must be at least 0 and below 1"),
         ({"dropout": -0.1}, "model.dropout is -0.1, but must be at least 0"),
         ({"dropout": float("nan")}, "model.dropout is nan, but must be finite"),
-        ({"vocabulary": 2}, "model.vocabulary is 2, but must be at least 3"),
-        ({"source_vocabulary": 1}, "model.source_vocabulary is 1, but must be at least 3"),
+        ({"vocab_size": 2}, "model.vocab_size is 2, but must be at least 3"),
+        ({"source_vocab_size": 1}, "model.source_vocab_size is 1, but must be at least 3"),
         ({"heads": 7}, "model.heads is 7, which does not divide model.d_model = 512"),
         ({"layers": 0}, "model.layers is 0, but must be at least 1"),
         ({"layers": 2.0}, "model.layers is 2.0, but must be a whole number"),
@@ -37,35 +37,44 @@ from support.draw import baseline_configs, transformer_configs
         ({"d_k": 2**62}, "model.d_k is 4611686018427387904, but must be at least 1 and below 1048576"),
         ({"d_ff": 2**62}, "model.d_ff is 4611686018427387904, but must be at least 1 and below 1048576"),
         ({"window": 0}, "model.window is 0, but must be at least 1"),
-        ({"source_vocabulary": 9, "target_vocabulary": 8}, 'model.ties is "three-way", but the vocab'),
         (
-            {"kind": "recurrent", "heads": 4},
+            {"source_vocab_size": 9, "target_vocab_size": 8},
+            'model.tie_embeddings is "three-way", but the vocab',
+        ),
+        (
+            {"architecture": "recurrent", "heads": 4},
             "model.heads is 4, but means nothing to a model of kind 'recurrent': "
-            'leave it out, or set model.kind = "transformer"',
+            'leave it out, or set model.architecture = "transformer"',
         ),
         ({"cell": "gru"}, "model.cell is 'gru', but means nothing to a model of kind 'transformer': leave"),
         (
-            {"kind": "bytenet", "attention": "dot"},
-            'or set model.kind = "transformer" or "recurrent" or "convolutional"',
+            {"architecture": "bytenet", "attention": "dot"},
+            'or set model.architecture = "transformer" or "recurrent" or "convs2s"',
         ),
-        ({"kind": "convolutional", "experts": 4}, "model.experts is 4, but means nothing to a model of kind"),
-        ({"kind": "recurrent", "positions": "none"}, "model.positions is 'none', but means nothing"),
         (
-            {"kind": "recurrent", "d_ff": 7},
+            {"architecture": "convs2s", "experts": 4},
+            "model.experts is 4, but means nothing to a model of kind",
+        ),
+        ({"architecture": "recurrent", "positions": "none"}, "model.positions is 'none', but means nothing"),
+        (
+            {"architecture": "recurrent", "d_ff": 7},
             "model.d_ff is 7, but half of it reads forwards and half backwards",
         ),
         (
-            {"kind": "convolutional", "kernel": 4},
-            "model.kernel is 4, but the encoder sees as far back as ahead",
+            {"architecture": "convs2s", "kernel_size": 4},
+            "model.kernel_size is 4, but the encoder sees as far back as ahead",
         ),
         (
-            {"kind": "convolutional", "attention": "additive"},
+            {"architecture": "convs2s", "attention": "additive"},
             "model.attention is 'additive', but a convolutional model has \"dot\"",
         ),
         ({"attention": "none"}, 'model.attention is "none", but a transformer is made of it'),
-        ({"experts": 2, "experts_used": 3}, "model.experts_used is 3, but there are 2: lower it"),
+        ({"experts": 2, "experts_per_token": 3}, "model.experts_per_token is 3, but there are 2: lower it"),
         ({"experts": 1}, "model.experts is 1, but must be at least 2"),
-        ({"kind": "rnn"}, "model.kind is 'rnn', but must be one of 'transformer', 'recurrent'"),
+        (
+            {"architecture": "rnn"},
+            "model.architecture is 'rnn', but must be one of 'transformer', 'recurrent'",
+        ),
     ],
 )
 def test_an_impossible_model_names_the_key_the_value_and_the_limit(
@@ -87,7 +96,7 @@ def test_an_impossible_model_names_the_key_the_value_and_the_limit(
         ("[train]\nwarmup = 0", "train.warmup is 0, but must be at least 1"),
         ("[train]\nlearning_rate = 0.0", "train.learning_rate is 0.0, but must be above 0"),
         ("[train]\nlearning_rate = inf", "train.learning_rate is inf, but must be finite"),
-        ("[search]\nalpha = -1", "search.alpha is -1.0, but must be at least 0"),
+        ("[decoding]\nalpha = -1", "decoding.alpha is -1.0, but must be at least 0"),
         ("[data]\nbatch_tokens = '25k'", "data.batch_tokens is '25k', but must be a whole number"),
         ("[model]\nheads = 2024-01-01", "but must be a whole number"),
         ("[model]\nheads = " + "9" * 5000, "not TOML: "),
@@ -113,7 +122,7 @@ def test_a_file_that_is_not_text_is_a_config_error(tmp_path: Path) -> None:
         mh.Config.load(tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["recurrent", "convolutional", "bytenet"])
+@pytest.mark.parametrize("kind", ["recurrent", "convs2s", "bytenet"])
 @given(data=st.data())
 def test_a_file_holds_the_keys_that_its_kind_uses_and_no_others(kind: str, data: st.DataObject) -> None:
     config = mh.Config(model=data.draw(baseline_configs(kind)))
@@ -124,9 +133,9 @@ def test_a_file_holds_the_keys_that_its_kind_uses_and_no_others(kind: str, data:
 
 
 def test_another_kind_can_be_asked_for_where_keys_are_left_alone() -> None:
-    assert mh.Config().override(["model.kind=bytenet"]).model.architecture == "bytenet"
+    assert mh.Config().override(["model.architecture=bytenet"]).model.architecture == "bytenet"
     with pytest.raises(mh.ConfigError, match=r"model\.window is 4, but means nothing"):
-        mh.Config(model=mh.ModelConfig(window=4)).override(["model.kind=bytenet"])
+        mh.Config(model=mh.ModelConfig(window=4)).override(["model.architecture=bytenet"])
 
 
 @given(transformer_configs(), st.floats(1e-9, 1), st.integers(1, 10**6))
@@ -183,7 +192,7 @@ def test_widths_follow_the_model_unless_they_are_set() -> None:
 def test_every_key_says_what_it_means() -> None:
     for section in dataclasses.fields(mh.Config):
         for key in dataclasses.fields(getattr(mh.Config(), section.name)):
-            assert key.metadata["meaning"], key.name
+            assert key.metadata["help"], key.name
 
 
 def test_replace_checks_as_the_constructor_does() -> None:

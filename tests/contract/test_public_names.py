@@ -17,7 +17,7 @@ NAMES = {
     "ResourceError",
     "Packed",
     "RequestError",
-    "SearchConfig",
+    "DecodingConfig",
     "Trace",
     "TrainConfig",
     "TrainingError",

@@ -292,7 +292,7 @@ def test_sampling_changes_splits_with_the_epoch_but_never_the_text(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     split, subwords, texts = words(tmp_path_factory.mktemp("words"))
-    sampling = config(tokens=1000, longest=200, subword_sampling=0.5)
+    sampling = config(tokens=1000, max_length=200, subword_regularization=0.5)
     batches = [Batches(split, sampling, seed=seed, subwords=subwords) for _ in range(2)]
     seen = []
     for epoch in (0, 1):
@@ -312,7 +312,9 @@ def test_a_sentence_is_split_anew_each_epoch() -> None:
     pieces = subwords.source.encode_batch(texts[:1])
     one = Side(pieces.ids.astype(np.uint16), pieces.offsets)
     split = Split(one, one, (("one", 1.0, 1),))
-    batches = Batches(split, config(tokens=1000, longest=200, subword_sampling=0.5), subwords=subwords)
+    batches = Batches(
+        split, config(tokens=1000, max_length=200, subword_regularization=0.5), subwords=subwords
+    )
     seen = {tuple(batches.get_batch(epoch, 0).source.tokens.tolist()) for epoch in range(6)}
     assert len(seen) > 2
     assert batches.get_batch(0, 0).source.tokens.tolist() != batches.get_batch(0, 0).labels.tokens.tolist()
@@ -320,7 +322,7 @@ def test_a_sentence_is_split_anew_each_epoch() -> None:
 
 def test_splits_drawn_by_chance_do_not_depend_on_ranks_and_keep_the_limit() -> None:
     split, subwords, _ = words(Path())
-    sampling = config(tokens=1000, longest=16, subword_sampling=0.5)
+    sampling = config(tokens=1000, max_length=16, subword_regularization=0.5)
 
     def read(world: int) -> dict[int, list[int]]:
         ranks = [
@@ -339,5 +341,5 @@ def test_splits_drawn_by_chance_do_not_depend_on_ranks_and_keep_the_limit() -> N
 
 def test_sampling_asks_for_the_subwords(tmp_path: Path) -> None:
     split, _, _ = words(tmp_path)
-    with pytest.raises(mh.DataError, match=r"data\.subword_sampling is 0\.1, which needs the subwords"):
-        Batches(split, config(subword_sampling=0.1))
+    with pytest.raises(mh.DataError, match=r"data\.subword_regularization is 0\.1, which needs the subwords"):
+        Batches(split, config(subword_regularization=0.1))

@@ -37,7 +37,7 @@ def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> list[str]:
 
 def recipe(train: list[str] | list[dict[str, Any]], **tables: Any) -> Recipe:
     inputs = [one if isinstance(one, dict) else None for one in train]
-    tables.setdefault("subwords", {"vocabulary": 340})
+    tables.setdefault("subwords", {"vocab_size": 340})
     tables.setdefault("corpus", {"hold_out": 0})
     return Recipe.from_mapping({"train": inputs if inputs[0] else [{"files": train}], **tables})
 
@@ -81,7 +81,7 @@ def check_fuzzed(folder: Path, lines: int) -> None:
     made = fuzz.write_corrupt_text(folder, lines, corrupt_fraction=0.01 if lines > 100_000 else 0.1, seed=5)
     memory = fuzz.write_corrupt_tmx(folder, lines // 20, seed=6)
     inputs = [{"files": list(made.files)}, {"files": [memory.files[0]]}]
-    skipping = {"hold_out": 0, "on_bad": "skip", "source": "en", "target": "ko"}
+    skipping = {"hold_out": 0, "on_invalid": "skip", "source": "en", "target": "ko"}
     store = prepare(recipe(inputs, corpus=skipping), folder / "data")
     ways = {reason for reason, _ in fuzz.CORRUPTIONS if reason != "empty"}
     assert set(made.drop_reasons.values()) == ways | {
@@ -114,7 +114,7 @@ def test_stop_names_the_first_bad_line_and_leaves_nothing(tmp_path: Path) -> Non
     Path(files[1]).write_bytes(Path(files[1]).read_bytes().replace("책".encode(), b"\xff", 1))
     skipping = prepare(recipe(files), tmp_path / "skipped")
     assert len(skipping.load_split("train")) == len(SENTENCES) - 1
-    stopping = recipe(files, corpus={"hold_out": 0, "on_bad": "stop"})
+    stopping = recipe(files, corpus={"hold_out": 0, "on_invalid": "stop"})
     with pytest.raises(mh.DataError, match=r"a\.ko:3: invalid UTF-8 \(byte 6 is 0xff\)\. Mend it"):
         prepare(stopping, tmp_path / "stopped")
     assert not (tmp_path / "stopped").exists()
@@ -129,7 +129,7 @@ def test_differing_line_counts_stop_unless_they_may_be_skipped(tmp_path: Path) -
     )
     with pytest.raises(mh.DataError, match=message):
         prepare(recipe(files), tmp_path / "data")
-    store = prepare(recipe(files, corpus={"hold_out": 0, "on_bad": "skip"}), tmp_path / "data")
+    store = prepare(recipe(files, corpus={"hold_out": 0, "on_invalid": "skip"}), tmp_path / "data")
     assert texts(store) == SENTENCES
     assert [(row["line"], row["reason"]) for row in listed(tmp_path / "data")] == [
         ("151", corpus.NO_COUNTERPART),
@@ -147,7 +147,7 @@ def test_a_broken_container_stops_unless_it_may_be_skipped(tmp_path: Path) -> No
     tables = {"source": "en", "target": "ko", "hold_out": 0}
     with pytest.raises(mh.DataError, match=r"a\.tmx:152: broken file"):
         prepare(recipe([f"{tmp_path}/a.tmx"], corpus=tables), tmp_path / "data")
-    store = prepare(recipe([f"{tmp_path}/a.tmx"], corpus={**tables, "on_bad": "skip"}), tmp_path / "data")
+    store = prepare(recipe([f"{tmp_path}/a.tmx"], corpus={**tables, "on_invalid": "skip"}), tmp_path / "data")
     assert texts(store) == SENTENCES
     assert [row["reason"] for row in listed(tmp_path / "data")] == [corpus.BROKEN_FILE]
 
@@ -171,7 +171,7 @@ def test_every_filter_is_counted_and_listed(tmp_path: Path) -> None:
     assert {row["line"]: row["reason"] for row in listed(tmp_path / "data")} == expected
     assert the_input(store)["dropped"] == {reason: 1 for _, _, reason in bad}
     assert_nothing_is_lost(store)
-    off = {"markup": "ignore", "longest": "none", "ratio": "none"}
+    off = {"markup": "ignore", "max_length": "none", "max_length_ratio": "none"}
     off |= dict.fromkeys(("script", "identical", "duplicates"), False)
     kept = prepare(recipe(write(tmp_path, "a", pairs), clean=off), tmp_path / "off")
     assert texts(kept) == [(source, " ".join(target.split())) for source, target in pairs]
@@ -292,7 +292,7 @@ def test_what_was_set_apart_stays_apart_with_the_leakage_filter_off(tmp_path: Pa
 
 def test_separate_vocabularies_and_reserved_placeholders(tmp_path: Path) -> None:
     pairs = [(f"{source} %s", f"%s {target}") for source, target in SENTENCES]
-    made = recipe(write(tmp_path, "a", pairs), subwords={"vocabulary": 310, "joint": False})
+    made = recipe(write(tmp_path, "a", pairs), subwords={"vocab_size": 310, "joint": False})
     store = prepare(made, tmp_path / "data")
     assert not store.subwords.is_joint
     assert (
@@ -300,14 +300,14 @@ def test_separate_vocabularies_and_reserved_placeholders(tmp_path: Path) -> None
         == store.subwords.target.encode_as_pieces("%s")[-1]
         == "%s"
     )
-    assert store.manifest["subwords"]["source_vocabulary"] == 310
+    assert store.manifest["subwords"]["source_vocab_size"] == 310
     ignored = recipe(write(tmp_path, "a", pairs), clean={"markup": "ignore"})
     assert prepare(ignored, tmp_path / "ignored").subwords.source.encode_as_pieces("%s")[-1] != "%s"
 
 
 def test_subwords_of_another_folder_are_taken_as_they_are(tmp_path: Path) -> None:
     first = prepare(recipe(write(tmp_path, "a", SENTENCES[:100])), tmp_path / "first")
-    domain = recipe(write(tmp_path, "b", SENTENCES[100:]), subwords={"take_from": f"{tmp_path}/first"})
+    domain = recipe(write(tmp_path, "b", SENTENCES[100:]), subwords={"reuse_from": f"{tmp_path}/first"})
     second = prepare(domain, tmp_path / "second")
     assert second.subwords.source.sha256 == first.subwords.source.sha256
     assert texts(second) == SENTENCES[100:]
@@ -324,7 +324,7 @@ def test_the_sample_is_of_the_size_stated(tmp_path: Path, monkeypatch: pytest.Mo
         return train(seen[-1], *rest)
 
     monkeypatch.setattr(SubwordTokenizer, "train", watched)
-    made = recipe(write(tmp_path, "a", SENTENCES), subwords={"vocabulary": 330, "sample": 120})
+    made = recipe(write(tmp_path, "a", SENTENCES), subwords={"vocab_size": 330, "sample_pairs": 120})
     prepare(made, tmp_path / "data")
     (sample,) = seen
     assert len(sample) == len(set(sample)) == 120
@@ -404,12 +404,12 @@ def test_a_pipe_cannot_be_read_twice_and_says_so(tmp_path: Path) -> None:
 
 
 def test_a_text_too_small_to_set_pairs_apart_has_no_valid(tmp_path: Path) -> None:
-    small = recipe(write(tmp_path, "a", SENTENCES[:19]), corpus={"seed": 0}, subwords={"vocabulary": 310})
+    small = recipe(write(tmp_path, "a", SENTENCES[:19]), corpus={"seed": 0}, subwords={"vocab_size": 310})
     assert prepare(small, tmp_path / "data").splits == ["train"]
 
 
 def test_foreign_subwords_are_found_out_before_anything_is_read(tmp_path: Path) -> None:
-    wrong = recipe(["gone.en", "gone.ko"], subwords={"take_from": str(tmp_path)})
+    wrong = recipe(["gone.en", "gone.ko"], subwords={"reuse_from": str(tmp_path)})
     with pytest.raises(mh.DataError, match="no subwords"):
         prepare(wrong, tmp_path / "data")
 
@@ -420,7 +420,7 @@ def test_a_recipe_goes_through_a_file(tmp_path: Path) -> None:
             {"files": ["a.en", "a.ko"], "name": 'quo"ted', "weight": 2.0},
             {"files": ["b.tsv"], "fields": ["1", "3"]},
         ],
-        subwords={"reserved": ["<polite>", "<plain>"], "kind": "unigram"},
+        subwords={"user_symbols": ["<polite>", "<plain>"], "algorithm": "unigram"},
         valid=[{"files": ["v.jsonl"]}],
     )
     made.save(tmp_path / "recipe.toml")

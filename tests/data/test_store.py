@@ -29,7 +29,7 @@ def data(tmp_path: Path) -> Path:
     recipe = Recipe.from_mapping(
         {
             "train": [{"files": [f"{tmp_path}/a.en", f"{tmp_path}/a.ko"]}],
-            "subwords": {"vocabulary": 320},
+            "subwords": {"vocab_size": 320},
             "corpus": {"hold_out": 2},
         }
     )

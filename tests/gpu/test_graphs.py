@@ -109,7 +109,7 @@ def test_so_are_those_that_read_a_batch_twice() -> None:
     """Without dropout both readings are one, and all that agreement asks for is there."""
     chance = np.random.default_rng(5)
     batches = [batch(chance, 20)] * 6
-    learner = Learner(agreement=2.0)
+    learner = Learner(r_drop=2.0)
     found = [learner.update([one])[1] for one in batches]
     assert found == pytest.approx(plain_losses(batches, None), rel=1e-2)
 
@@ -120,7 +120,7 @@ def test_readings_that_disagree_cost_more() -> None:
     dropped = replace(TINY, dropout=0.3)
     for rounds in range(3):  # as it is, then captured
         low, high = (
-            Learner(dropped, agreement=weight).update([one] * (rounds + 1))[1] for weight in (1e-9, 5.0)
+            Learner(dropped, r_drop=weight).update([one] * (rounds + 1))[1] for weight in (1e-9, 5.0)
         )
         assert high > 1.01 * low
 

@@ -16,12 +16,12 @@ from support.draw import randomize_weights
 
 pytestmark = pytest.mark.gpu
 
-SIZES: dict[str, Any] = {"vocabulary": 60, "layers": 3, "d_model": 64, "d_ff": 96, "dropout": 0.0}
+SIZES: dict[str, Any] = {"vocab_size": 60, "layers": 3, "d_model": 64, "d_ff": 96, "dropout": 0.0}
 MODELS = {
     "lstm": mh.ModelConfig(architecture="recurrent", attention="additive", **SIZES),
     "gru-dot": mh.ModelConfig(architecture="recurrent", cell="gru", attention="dot", **SIZES),
     "rnn-alone": mh.ModelConfig(architecture="recurrent", cell="rnn", attention="none", **SIZES),
-    "convs2s": mh.ModelConfig(architecture="convolutional", attention="dot", positions="learned", **SIZES),
+    "convs2s": mh.ModelConfig(architecture="convs2s", attention="dot", positions="learned", **SIZES),
     "bytenet": mh.ModelConfig(architecture="bytenet", dilation=4, **SIZES),
     "experts": mh.ModelConfig(experts=4, heads=4, **SIZES),
 }

@@ -35,7 +35,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for side, code in enumerate(("en", "ko")):
         (folder / f"a.{code}").write_text("".join(f"{pair[side]}\n" for pair in PAIRS), encoding="utf-8")
     tables: dict[str, Any] = {"train": [{"files": [f"{folder}/a.en", f"{folder}/a.ko"]}]}
-    prepare(Recipe.from_mapping({**tables, "subwords": {"vocabulary": 340}}), folder / "data")
+    prepare(Recipe.from_mapping({**tables, "subwords": {"vocab_size": 340}}), folder / "data")
     return folder / "data"
 
 
@@ -47,7 +47,7 @@ def config(data: Path, **changes: Any) -> mh.Config:
         "log_every": 1,
         "bleu_sentences": 2,
     }
-    numbers |= {"validate_every": 20, "checkpoint_every": 10, "average": 2, **changes}
+    numbers |= {"validate_every": 20, "checkpoint_every": 10, "average_checkpoints": 2, **changes}
     return mh.Config(
         model=mh.ModelConfig(layers=2, d_model=64, d_ff=128, heads=4),
         data=mh.DataConfig(folder=str(data), batch_tokens=600),

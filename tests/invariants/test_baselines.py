@@ -19,12 +19,12 @@ from support.draw import VOCAB_SIZE, baseline_configs, build_test_model, sentenc
 from support.stepping import check_random_search
 
 Texts = list[list[int]]
-KINDS = ["recurrent", "convolutional", "bytenet"]
+KINDS = ["recurrent", "convs2s", "bytenet"]
 of_each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def small(kind: str, **changes: Any) -> mh.ModelConfig:
-    sizes = {"vocabulary": VOCAB_SIZE, "layers": 2, "d_model": 8, "d_ff": 6, "dropout": 0.0}
+    sizes = {"vocab_size": VOCAB_SIZE, "layers": 2, "d_model": 8, "d_ff": 6, "dropout": 0.0}
     return mh.ModelConfig(architecture=kind, **{**sizes, **changes})
 
 
@@ -99,7 +99,7 @@ def test_a_trace_changes_no_bit_and_holds_what_maps_there_are(
     source, target = map(mh.Packed.of, texts)
     for _ in range(2):  # a trace that is used again holds the latest call
         assert torch.equal(model(source, target, trace=trace), model(source, target))
-    layers = {"recurrent": config.attention != "none", "convolutional": config.layers, "bytenet": 0}[kind]
+    layers = {"recurrent": config.attention != "none", "convs2s": config.layers, "bytenet": 0}[kind]
     shapes = [(1, len(q), len(k)) for q, k in zip(texts[1], texts[0], strict=True)]
     assert [[tuple(found.shape) for found in layer] for layer in trace.cross] == [shapes] * layers
     assert trace.encoder == trace.decoder == []

@@ -201,8 +201,8 @@ def test_forbidden_words_do_not_come_out(forbidden: tuple[tuple[int, ...], ...])
 
 
 def test_the_guard_against_repetition_is_off_by_default() -> None:
-    def repeats(no_repeat: int | None) -> int:
-        how = mh.DecodingConfig(beam=2, no_repeat_ngram=no_repeat)
+    def repeats(no_repeat_ngram: int | None) -> int:
+        how = mh.DecodingConfig(beam=2, no_repeat_ngram=no_repeat_ngram)
         texts = [
             scripted([key], [DecodingConstraints(12, min_length=12)], how)[0][0].tokens for key in range(10)
         ]
@@ -315,10 +315,10 @@ def test_a_model_whose_numbers_are_none_comes_to_an_end(beam: int) -> None:
 
 
 def test_wrong_ways_to_search_are_refused() -> None:
-    with pytest.raises(mh.RequestError, match=r"leave search\.temperature out"):
+    with pytest.raises(mh.RequestError, match=r"leave decoding\.temperature out"):
         scripted([1], [DecodingConstraints(4, required_phrases=((3,),))], mh.DecodingConfig(temperature=1.0))
-    with pytest.raises(mh.ConfigError, match=r"search\.nbest is 5, but a beam of 4"):
+    with pytest.raises(mh.ConfigError, match=r"decoding\.nbest is 5, but a beam of 4"):
         mh.DecodingConfig(nbest=5)
-    with pytest.raises(mh.ConfigError, match=r"set search\.temperature"):
+    with pytest.raises(mh.ConfigError, match=r"set decoding\.temperature"):
         mh.DecodingConfig(top_k=5)
     assert replace(mh.DecodingConfig(), temperature=0.5, nbest=9).num_hypotheses == 9

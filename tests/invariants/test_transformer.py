@@ -265,7 +265,7 @@ def test_sinusoids_have_no_end_and_learned_positions_say_where_theirs_is() -> No
     assert mh.Transformer(SMALL)(long, long).isfinite().all()
     learned = mh.Transformer(replace(SMALL, positions="learned", max_positions=10))
     assert learned(mh.Packed.of([[3] * 10]), mh.Packed.of([[1]])).isfinite().all()
-    with pytest.raises(mh.DataError, match=r"up to 3000 tokens.*reach 10.*learned_length"):
+    with pytest.raises(mh.DataError, match=r"up to 3000 tokens.*reach 10.*max_positions"):
         learned(long, long)
 
 

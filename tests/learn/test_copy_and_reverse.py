@@ -42,7 +42,7 @@ def test_it_is_learned_to_the_last_sentence(task: Callable[[list[str]], list[str
         "corpus": {"source": "ko", "target": "ko-x-task", "hold_out": 50},
         "train": [{"files": [f"{tmp_path}/train.tsv"]}],
         "clean": {"identical": False},
-        "subwords": {"vocabulary": 24, "byte_fallback": False},
+        "subwords": {"vocab_size": 24, "byte_fallback": False},
     }
     prepare(Recipe.from_mapping(tables), tmp_path / "data")
     config = mh.Config(

@@ -17,7 +17,7 @@ from manyheads.train.optimizer import Optimizer, clip_grad_norm
 from manyheads.train.schedule import learning_rate
 
 WORDS = list(range(3, 11))
-SIZES: dict[str, Any] = {"vocabulary": 11, "layers": 2, "d_model": 32, "d_ff": 48, "dropout": 0.0}
+SIZES: dict[str, Any] = {"vocab_size": 11, "layers": 2, "d_model": 32, "d_ff": 48, "dropout": 0.0}
 
 
 def texts(chance: random.Random, count: int) -> list[list[int]]:
@@ -55,12 +55,12 @@ def share_right(model: Any, turned: bool) -> float:
 
 
 KINDS = {  # what is changed, whether texts are turned round, and after how many steps it can do it
-    "lstm-additive": ({"kind": "recurrent", "attention": "additive"}, True, 100),
-    "gru-dot": ({"kind": "recurrent", "cell": "gru", "attention": "dot", "layers": 1}, True, 130),
-    "rnn": ({"kind": "recurrent", "cell": "rnn", "layers": 1}, True, 120),
-    "lstm-alone": ({"kind": "recurrent", "attention": "none", "layers": 1}, False, 200),
-    "convolutional": ({"kind": "convolutional", "attention": "dot", "positions": "learned"}, True, 120),
-    "bytenet": ({"kind": "bytenet", "layers": 3, "dilation": 2}, False, 60),
+    "lstm-additive": ({"architecture": "recurrent", "attention": "additive"}, True, 100),
+    "gru-dot": ({"architecture": "recurrent", "cell": "gru", "attention": "dot", "layers": 1}, True, 130),
+    "rnn": ({"architecture": "recurrent", "cell": "rnn", "layers": 1}, True, 120),
+    "lstm-alone": ({"architecture": "recurrent", "attention": "none", "layers": 1}, False, 200),
+    "convs2s": ({"architecture": "convs2s", "attention": "dot", "positions": "learned"}, True, 120),
+    "bytenet": ({"architecture": "bytenet", "layers": 3, "dilation": 2}, False, 60),
     "experts": ({"experts": 3, "d_ff": 32, "heads": 4}, False, 110),
 }
 
@@ -92,6 +92,6 @@ def test_the_transformer_learns_without_each_of_its_parts(switch: str) -> None:
     """Less well, which is for the tables to say; but better than by counting words."""
     model_keys, train_keys = SWITCHES[switch]
     train = mh.TrainConfig(steps=30, learning_rate=4e-3, warmup=5, schedule="linear")
-    config = mh.ModelConfig(**{**SIZES, "heads": 4, "initial_gain": 1.0, **model_keys})
+    config = mh.ModelConfig(**{**SIZES, "heads": 4, "init_gain": 1.0, **model_keys})
     _, losses = trained(config, replace(train, **train_keys), False)
     assert sum(losses[-5:]) / 5 < 2.05, losses  # the entropy of eight words and the end is 2.1

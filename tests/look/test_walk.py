@@ -19,7 +19,7 @@ SOURCE, TARGET = "I go home today.", "나는 오늘 집에 간다."
 ALL = 10**6
 SHAPES: list[dict[str, Any]] = [
     {},
-    {"norm": "pre", "activation": "gelu", "positions": "learned", "learned_length": 60},
+    {"norm": "pre", "activation": "gelu", "positions": "learned", "max_positions": 60},
     {"attention": "additive", "d_k": 3, "d_v": 5, "positions": "none", "activation": "swish"},
     {"attention": "dot", "normalization": "batch", "window": 3, "residuals": False},
 ]

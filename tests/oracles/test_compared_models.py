@@ -52,7 +52,7 @@ def straight(layer: Convolution, x: Tensor) -> Tensor:
 
 
 def test_convs2s_is_its_formula() -> None:
-    model = stirred(kind="convolutional", layers=2, attention="dot", positions="learned", learned_length=9)
+    model = stirred(architecture="convs2s", layers=2, attention="dot", positions="learned", max_positions=9)
     root = 0.5**0.5
     embedded = looked_up(model, "source", SOURCE)
     x = straight(model.encoder_input, embedded)
@@ -77,7 +77,7 @@ def test_convs2s_is_its_formula() -> None:
 @pytest.mark.parametrize("attention", ["additive", "dot", "scaled-dot", "none"])
 @pytest.mark.parametrize("residuals", [True, False])
 def test_the_recurrent_model_is_its_formula(attention: str, residuals: bool) -> None:
-    model = stirred(kind="recurrent", layers=3, attention=attention, residuals=residuals)
+    model = stirred(architecture="recurrent", layers=3, attention=attention, residuals=residuals)
     x, ended = looked_up(model, "source", SOURCE), []
     for number, layer in enumerate(model.encoder):
         out, last = layer.weights(x)

@@ -32,7 +32,7 @@ SMALL = SubwordTokenizer.train(TEXT, SubwordConfig(vocab_size=30, byte_fallback=
 OTHER = SubwordTokenizer.train(TEXT, SubwordConfig(vocab_size=33, byte_fallback=False))
 CONFIG = mh.ModelConfig(vocab_size=30, layers=2, d_model=16, d_ff=24, heads=4, dropout=0.0)
 FAR = 60  # a limit that nothing here reaches
-SearchConfig = mh.DecodingConfig
+DecodingConfig = mh.DecodingConfig
 
 
 def save(folder: Path, model: mh.Transformer) -> Path:
@@ -118,11 +118,11 @@ def forced(learned: tuple[Path, mh.Transformer], source: list[int], tokens: list
     [
         {},
         {"norm": "pre", "activation": "gelu"},
-        {"ties": "two-way", "source_vocabulary": 33, "target_vocabulary": 30},
-        {"ties": "none", "source_vocabulary": 33, "target_vocabulary": 30, "norm": "pre"},
-        {"ties": "none"},
+        {"tie_embeddings": "two-way", "source_vocab_size": 33, "target_vocab_size": 30},
+        {"tie_embeddings": "none", "source_vocab_size": 33, "target_vocab_size": 30, "norm": "pre"},
+        {"tie_embeddings": "none"},
         {"attention": "dot", "d_k": 4, "d_v": 4},
-        {"positions": "learned", "learned_length": 12},
+        {"positions": "learned", "max_positions": 12},
         {"positions": "none", "d_model": 15, "heads": 3},
         {"activation": "swish"},
         {"output_bias": True},
@@ -161,7 +161,7 @@ def test_pieces_that_are_alike_or_missing_get_texts_of_their_own() -> None:
 
 
 def test_at_alpha_0_the_n_best_lists_are_ours(engine: CTranslate2Engine, ours: OurSearch) -> None:
-    sources, how = draw_sources(40), SearchConfig(beam=4, alpha=0.0, nbest=4)
+    sources, how = draw_sources(40), DecodingConfig(beam=4, alpha=0.0, nbest=4)
     wishes = [DecodingConstraints(FAR)] * len(sources)
     found, expected = engine.search(sources, wishes, how), ours(sources, wishes, how)
     assert texts(found) == texts(expected)
@@ -172,7 +172,7 @@ def test_at_alpha_0_the_n_best_lists_are_ours(engine: CTranslate2Engine, ours: O
 
 def test_greedy_search_is_ours(engine: CTranslate2Engine, ours: OurSearch) -> None:
     """Also where the limit ends it, or a prefix, a least length or something forbidden bends it."""
-    sources, how = draw_sources(40), SearchConfig(beam=1)
+    sources, how = draw_sources(40), DecodingConfig(beam=1)
     plain = [some[0].tokens for some in ours(sources, [DecodingConstraints(FAR)] * 40, how)]
     for wishes, changes in (
         ([DecodingConstraints(FAR)] * 40, {}),
@@ -189,8 +189,8 @@ def test_greedy_search_is_ours(engine: CTranslate2Engine, ours: OurSearch) -> No
             {},
         ),
         ([DecodingConstraints(FAR, forbidden_phrases=((7,), (9, 10)))] * 40, {}),
-        ([DecodingConstraints(FAR)] * 40, {"no_repeat": 1}),
-        ([DecodingConstraints(FAR)] * 40, {"no_repeat": 2}),
+        ([DecodingConstraints(FAR)] * 40, {"no_repeat_ngram": 1}),
+        ([DecodingConstraints(FAR)] * 40, {"no_repeat_ngram": 2}),
     ):
         asked = replace(how, **changes)
         found, expected = engine.search(sources, wishes, asked), ours(sources, wishes, asked)
@@ -207,7 +207,7 @@ def test_a_result_does_not_depend_on_what_else_is_asked(engine: CTranslate2Engin
         DecodingConstraints(20, forbidden_phrases=((6,),)),
         DecodingConstraints(200, min_length=4),
     ] * 5
-    for how in (SearchConfig(beam=1), SearchConfig(beam=4, nbest=2), SearchConfig(beam=3, alpha=0.0)):
+    for how in (DecodingConfig(beam=1), DecodingConfig(beam=4, nbest=2), DecodingConfig(beam=3, alpha=0.0)):
         together = engine.search(sources, wishes[:24], how)
         alone = [engine.search([s], [w], how)[0] for s, w in zip(sources, wishes, strict=False)]
         assert texts(together) == texts(alone)
@@ -218,7 +218,7 @@ def test_a_result_does_not_depend_on_what_else_is_asked(engine: CTranslate2Engin
 def test_its_n_best_are_ranked_by_our_formula(
     learned: tuple[Path, mh.Transformer], engine: CTranslate2Engine, alpha: float
 ) -> None:
-    sources, how = draw_sources(40), SearchConfig(beam=4, alpha=alpha, nbest=4)
+    sources, how = draw_sources(40), DecodingConfig(beam=4, alpha=alpha, nbest=4)
     wishes = [DecodingConstraints(FAR)] * 40
     for source, some in zip(sources, engine.search(sources, wishes, how), strict=True):
         assert len(some) == 4
@@ -231,7 +231,7 @@ def test_its_n_best_are_ranked_by_our_formula(
 
 def test_ours_is_not_its_own_order(engine: CTranslate2Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the test above would show nothing: its L^alpha favors longer ones more than ours."""
-    sources, how = draw_sources(40), SearchConfig(beam=4, alpha=2.0, nbest=4)
+    sources, how = draw_sources(40), DecodingConfig(beam=4, alpha=2.0, nbest=4)
     ranked = engine.search(sources, [DecodingConstraints(FAR)] * 40, how)
     monkeypatch.setattr(engine_room, "penalty", lambda length, alpha: length**alpha)
     assert texts(engine.search(sources, [DecodingConstraints(FAR)] * 40, how)) != texts(ranked)
@@ -244,7 +244,7 @@ def test_ours_is_not_its_own_order(engine: CTranslate2Engine, monkeypatch: pytes
 def test_what_is_cut_or_bent_has_the_score_of_forced_decoding(
     learned: tuple[Path, mh.Transformer], engine: CTranslate2Engine, beam: int
 ) -> None:
-    sources, how = draw_sources(20), SearchConfig(beam=beam, nbest=beam, alpha=0.6)
+    sources, how = draw_sources(20), DecodingConfig(beam=beam, nbest=beam, alpha=0.6)
     for wish in (
         DecodingConstraints(2),
         DecodingConstraints(0),
@@ -265,7 +265,7 @@ def test_what_is_cut_or_bent_has_the_score_of_forced_decoding(
 def test_a_beam_wider_than_the_vocabulary_finds_what_ours_finds(
     engine: CTranslate2Engine, ours: OurSearch
 ) -> None:
-    sources, how = draw_sources(8, longest=3), SearchConfig(beam=20, alpha=0.0, nbest=5)
+    sources, how = draw_sources(8, longest=3), DecodingConfig(beam=20, alpha=0.0, nbest=5)
     wishes = [DecodingConstraints(FAR)] * 8
     assert texts(engine.search(sources, wishes, how)) == texts(ours(sources, wishes, how))
 
@@ -273,7 +273,7 @@ def test_a_beam_wider_than_the_vocabulary_finds_what_ours_finds(
 def test_hypotheses_that_are_none_are_not_results(engine: CTranslate2Engine) -> None:
     """CTranslate2 fills a beam with them: after a prefix, an end token that is not the likeliest."""
     found = SimpleNamespace(hypotheses=[["a", "</s>"], ["<unk>"]], scores=[-1.0, -1e10])
-    (draft,) = engine._read(found, SearchConfig(beam=4, alpha=0.0), free=True)
+    (draft,) = engine._read(found, DecodingConfig(beam=4, alpha=0.0), free=True)
     assert (draft.total, draft.cut) == (-1.0, False)
 
 
@@ -283,12 +283,12 @@ def test_a_search_goes_to_the_last_position_and_not_beyond(tmp_path: Path) -> No
     sources = draw_sources(5)
     for beam in (1, 4):
         for limit in (11, 50):
-            found = judge.search(sources, [DecodingConstraints(limit)] * 5, SearchConfig(beam=beam))
+            found = judge.search(sources, [DecodingConstraints(limit)] * 5, DecodingConfig(beam=beam))
             assert max(len(some[0].tokens) for some in found) == 11
 
 
 def test_a_list_is_ranked_by_what_its_results_are_in_the_end(engine: CTranslate2Engine) -> None:
-    sources, how = draw_sources(40), SearchConfig(beam=4, nbest=4, alpha=0.0)
+    sources, how = draw_sources(40), DecodingConfig(beam=4, nbest=4, alpha=0.0)
     mixed = 0
     for wishes in (
         [DecodingConstraints(len(source) - 1) for source in sources],
@@ -304,7 +304,7 @@ def test_a_list_is_ranked_by_what_its_results_are_in_the_end(engine: CTranslate2
 def test_one_that_was_cut_is_not_preferred_because_its_end_was_not_counted(
     engine: CTranslate2Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sources, how = draw_sources(60) * 3, SearchConfig(beam=4, alpha=0.6, nbest=4)
+    sources, how = draw_sources(60) * 3, DecodingConfig(beam=4, alpha=0.6, nbest=4)
     wishes = [
         DecodingConstraints(max(1, len(source) - 1 - number // 60)) for number, source in enumerate(sources)
     ]
@@ -329,7 +329,7 @@ def test_one_that_was_cut_is_not_preferred_because_its_end_was_not_counted(
 def test_scores_are_computed_as_far_as_they_are_asked_for(
     learned: tuple[Path, mh.Transformer], engine: CTranslate2Engine, beam: int
 ) -> None:
-    sources, how = draw_sources(20), SearchConfig(beam=beam, nbest=beam)
+    sources, how = draw_sources(20), DecodingConfig(beam=beam, nbest=beam)
     for wish in (DecodingConstraints(FAR), DecodingConstraints(5, min_length=5)):
         wishes = [wish] * 20
         total, tokens, none = (
@@ -349,7 +349,7 @@ def test_scores_are_computed_as_far_as_they_are_asked_for(
 def test_an_empty_source_comes_out_empty_and_nothing_gives_nothing(
     learned: tuple[Path, mh.Transformer], engine: CTranslate2Engine
 ) -> None:
-    for how in (SearchConfig(beam=1), SearchConfig(beam=4, nbest=4)):
+    for how in (DecodingConfig(beam=1), DecodingConfig(beam=4, nbest=4)):
         assert engine.search([], [], how) == []
         (empty,), other = engine.search([[EOS_ID], [5, 6, EOS_ID]], [DecodingConstraints(FAR)] * 2, how)
         assert empty.tokens == []
@@ -362,7 +362,7 @@ def test_an_empty_source_comes_out_empty_and_nothing_gives_nothing(
 
 
 def test_several_threads_may_ask_at_once(engine: CTranslate2Engine) -> None:
-    sources, how = draw_sources(16), SearchConfig(beam=2)
+    sources, how = draw_sources(16), DecodingConfig(beam=2)
     expected = texts(engine.search(sources, [DecodingConstraints(FAR)] * 16, how))
     found: list[Any] = []
 
@@ -389,7 +389,7 @@ def test_eight_bits_are_near_and_the_name_says_so(
     assert rough != fine
     for one, other in zip(fine, rough, strict=True):
         assert other == pytest.approx(one, abs=0.5)
-    found = coarse.search(sources, [DecodingConstraints(FAR)] * 20, SearchConfig(beam=4))
+    found = coarse.search(sources, [DecodingConstraints(FAR)] * 20, DecodingConfig(beam=4))
     assert all(map(math.isfinite, scores(found)))
 
 
@@ -539,10 +539,10 @@ def test_an_unknown_activation_is_refused_by_key(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_the_engine_lacks_is_refused_by_name(engine: CTranslate2Engine) -> None:
-    source, wish, how = [5, 6, EOS_ID], DecodingConstraints(FAR), SearchConfig(beam=1)
+    source, wish, how = [5, 6, EOS_ID], DecodingConstraints(FAR), DecodingConfig(beam=1)
     too_long = [5] * 4096 + [EOS_ID]
     for sources, wishes, asked, message in (
-        ([source], [wish], replace(how, temperature=1.0), r"search\.temperature is 1\.0.*torch engine"),
+        ([source], [wish], replace(how, temperature=1.0), r"decoding\.temperature is 1\.0.*torch engine"),
         (
             [source],
             [DecodingConstraints(FAR, required_phrases=((5,),))],
@@ -571,7 +571,7 @@ def test_the_longest_that_is_allowed_is_not_cut(
     """CTranslate2 by itself would read 1,024 tokens of the source."""
     source = [*random.Random(0).choices(range(3, 30), k=1200), EOS_ID]
     assert sum(engine.score([source], [[5]])[0]) == pytest.approx(forced(learned, source, [5]), abs=1e-3)
-    found = engine.search([source], [DecodingConstraints(4095)], SearchConfig(beam=1, max_extra_length=0))
+    found = engine.search([source], [DecodingConstraints(4095)], DecodingConfig(beam=1, max_extra_length=0))
     assert found[0][0].log_probability == pytest.approx(forced(learned, source, found[0][0].tokens), rel=1e-4)
 
 

@@ -43,7 +43,11 @@ APART = SubwordPair(
 )
 LANGUAGES = {"source": "en", "target": "ko"}
 MODEL = {"layers": 2, "d_model": 32, "d_ff": 48, "heads": 4}
-WRITES = {"layers": 1, "ties": "none", "output_bias": True}  # a model that writes sentences of some tokens
+WRITES = {
+    "layers": 1,
+    "tie_embeddings": "none",
+    "output_bias": True,
+}  # a model that writes sentences of some tokens
 
 
 @pytest.fixture(autouse=True)
@@ -112,9 +116,9 @@ def padded(sentences: list[list[int]], pad: int) -> dict[str, Tensor]:
     [
         (JOINT, {}),
         (JOINT, {"output_bias": True, "activation": "swish"}),
-        (JOINT, {"ties": "two-way", "activation": "gelu"}),
-        (APART, {"ties": "none", "output_bias": True}),
-        (APART, {"ties": "two-way"}),
+        (JOINT, {"tie_embeddings": "two-way", "activation": "gelu"}),
+        (APART, {"tie_embeddings": "none", "output_bias": True}),
+        (APART, {"tie_embeddings": "two-way"}),
     ],
 )
 def test_an_export_gives_our_logits(tmp_path: Path, subwords: SubwordPair, model: dict[str, Any]) -> None:
@@ -479,7 +483,7 @@ def test_an_import_is_trained_on(read: Path, tmp_path: Path) -> None:
     tables = {
         "train": [{"files": files}],
         "corpus": {"hold_out": 7, "source": "en", "target": "ko"},
-        "subwords": {"take_from": str(read)},
+        "subwords": {"reuse_from": str(read)},
     }
     prepare(Recipe.from_mapping(tables), tmp_path / "data")
     model = {**MODEL, "activation": "swish", "output_bias": True}

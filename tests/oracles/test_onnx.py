@@ -96,7 +96,7 @@ def assert_same(ours: torch.Tensor, theirs: np.ndarray[Any, Any]) -> None:
 @given(st.data())
 def test_every_model_gives_the_same_logits_step_by_step(data: st.DataObject) -> None:
     """Whatever the config allows: norms, positions, windows, widths, ties; hypotheses that change places."""
-    config = data.draw(transformer_configs(vocabulary=300, source_vocabulary=None, target_vocabulary=None))
+    config = data.draw(transformer_configs(vocab_size=300, source_vocab_size=None, target_vocab_size=None))
     if apart := config.tie_embeddings != "three-way" and data.draw(st.booleans()):
         config = replace(config, source_vocab_size=300, target_vocab_size=290)
     width = data.draw(st.sampled_from([1, 3]))
@@ -309,7 +309,7 @@ def test_texts_are_translated_as_ours_are(both: Any) -> None:
     ours, theirs = both
     texts = ["I go home.", "우리는  집에 간다.", "zebra \u2581 é", "x"]
     translator = mh.Translator(TorchEngine(ours), JOINT, {"source": "en", "target": "ko"})
-    expected = [one.text for one in translator.translate(texts, beam=1, extra_length=9, split=False)]
+    expected = [one.text for one in translator.translate(texts, beam=1, max_extra_length=9, split=False)]
     assert theirs.translate([texts[0], "", *texts[1:], " \t"]) == [expected[0], "", *expected[1:], " \t"]
     assert len(theirs.translate(texts, beam=3)) == 4
 
@@ -372,9 +372,9 @@ def test_the_folder_says_what_its_reader_must_know(folder: Path) -> None:
     told = json.loads((folder / MANIFEST).read_text())
     assert told["format"] == 1
     assert told["special"] == {"unknown": 0, "begin": 1, "end": 2}
-    assert (told["longest"], told["extra_length"], told["positions"], told["step"]) == (40, 9, None, 7)
+    assert (told["max_length"], told["max_extra_length"], told["positions"], told["step"]) == (40, 9, None, 7)
     assert told["languages"] == {"source": "en", "target": "ko"}
-    assert told["sizes"]["target_vocabulary"] == 300
+    assert told["sizes"]["target_vocab_size"] == 300
     assert set(told["files"]) == {path.name for path in folder.iterdir()} - {MANIFEST}
 
 
@@ -435,7 +435,7 @@ def changed(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
         (lambda told: told.clear(), "not the description of an ONNX export"),
         (lambda told: told.pop("positions"), "has no sound positions"),
         (
-            lambda told: told.update(longest="x", sizes=3),
+            lambda told: told.update(max_length="x", sizes=3),
             "has no sound sizes, longest, sizes.source_vocabulary",
         ),
         (lambda told: told["special"].update(end=3), "special ids are .* which are not ours"),
@@ -481,7 +481,15 @@ def test_what_has_no_operators_is_refused_by_its_key(monkeypatch: pytest.MonkeyP
 
 def test_every_key_of_a_model_is_known_or_must_have_its_default() -> None:
     """Whoever adds a key to ModelConfig decides here whether the graphs follow it."""
-    refused = {"kind", "experts", "experts_used", "experts_balance", "cell", "kernel", "dilation"}
+    refused = {
+        "architecture",
+        "experts",
+        "experts_per_token",
+        "experts_balance_weight",
+        "cell",
+        "kernel_size",
+        "dilation",
+    }
     assert set(mh.ModelConfig.__dataclass_fields__) - export.SUPPORTED_KEYS - {"table"} == refused
 
 

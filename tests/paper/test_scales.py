@@ -75,8 +75,8 @@ def test_rows_have_the_sizes_in_the_papers_order(scale: ModelScale) -> None:
 def test_at_the_scale_of_the_paper_nothing_changes_but_how_far_learned_positions_reach() -> None:
     for row in mh.presets.TABLE_3:
         changed = asdict(SCALES["base"].scale_model(row.model))
-        assert changed.pop("learned_length") == 256
-        assert changed == {key: value for key, value in asdict(row.model).items() if key != "learned_length"}
+        assert changed.pop("max_positions") == 256
+        assert changed == {key: value for key, value in asdict(row.model).items() if key != "max_positions"}
 
 
 def test_rows_are_chosen_by_letter_and_by_name_and_base_is_always_there() -> None:

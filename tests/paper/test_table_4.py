@@ -207,7 +207,7 @@ def test_the_search_is_the_paper_s() -> None:
     assert make_config(None, None, None).decoding == DecodingConfig(beam=21, alpha=0.3, max_extra_length=300)
     assert make_config(None, None, None).train.seconds == 180
     assert make_config(None, 9000, None).train.seconds is None
-    other = make_config("parsing", 7, 30.0, ["search.beam=4", "train.warmup=3"])
+    other = make_config("parsing", 7, 30.0, ["decoding.beam=4", "train.warmup=3"])
     assert (other.model.layers, other.model.d_model) == (4, 1024)
     assert (other.train.steps, other.train.seconds, other.train.warmup, other.decoding.beam) == (
         7,
@@ -234,7 +234,9 @@ def test_the_table_holds_the_published_systems() -> None:
 def test_the_command_from_trees_to_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(treebank, "BUILT_IN", {"train": 60, "valid": 5, "test": 5})
     changes = [
-        word for change in [*TINY, "search.beam=2", "search.extra_length=9"] for word in ("--set", change)
+        word
+        for change in [*TINY, "decoding.beam=2", "decoding.max_extra_length=9"]
+        for word in ("--set", change)
     ]
     call = ["paper", "table4", "-o", f"{tmp_path}", "--input", "words,tags", "--steps", "2", *changes]
     done = CliRunner().invoke(app, [*call, "--device", "cpu", "--json"], catch_exceptions=False)

@@ -236,7 +236,7 @@ def test_systems_are_of_one_size_and_ask_for_their_own_training(store: Store) ->
     assert sizes["big"] > 2 * sizes["transformer"]
     assert {one.split for one in trials} == {"test"}
     assert systems.select_preset_training(mh.TrainConfig(clip_norm=1.0, label_smoothing=0.0)) == {
-        "clip": 1.0,
+        "clip_norm": 1.0,
         "label_smoothing": 0.0,
     }
 

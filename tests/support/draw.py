@@ -72,9 +72,9 @@ def transformer_configs(draw: st.DrawFn, **fixed: Any) -> mh.ModelConfig:
     ties = one_of("three-way", "two-way", "none")
     apart = ties != "three-way" and draw(st.booleans())
     drawn = {
-        "vocabulary": VOCAB_SIZE,
-        "source_vocabulary": VOCAB_SIZE + 2 if apart else None,
-        "target_vocabulary": VOCAB_SIZE + 1 if apart else None,
+        "vocab_size": VOCAB_SIZE,
+        "source_vocab_size": VOCAB_SIZE + 2 if apart else None,
+        "target_vocab_size": VOCAB_SIZE + 1 if apart else None,
         "layers": one_of(1, 2, 3),
         "d_model": d_model,
         "d_ff": 7,
@@ -84,12 +84,12 @@ def transformer_configs(draw: st.DrawFn, **fixed: Any) -> mh.ModelConfig:
         "attention": one_of("scaled-dot", "dot", "additive"),
         "window": draw(st.none() | st.integers(1, 6)),
         "positions": positions,
-        "learned_length": 14,  # two of the longest sentences: a test puts one behind another
+        "max_positions": 14,  # two of the longest sentences: a test puts one behind another
         "activation": one_of("relu", "gelu", "swish"),
         "norm": one_of("post", "pre"),
         "normalization": one_of("layer", "batch"),
         "residuals": draw(st.booleans()),
-        "ties": ties,
+        "tie_embeddings": ties,
         "output_bias": draw(st.booleans()),
         "dropout": 0.0,
     }
@@ -109,13 +109,13 @@ def baseline_configs(draw: st.DrawFn, architecture: str) -> mh.ModelConfig:
             "attention": one_of("scaled-dot", "dot", "additive", "none"),
             "residuals": draw(st.booleans()),
         },
-        "convolutional": {
+        "convs2s": {
             "attention": one_of("dot", "scaled-dot"),
             "positions": one_of("sinusoid", "learned", "none"),
-            "learned_length": 14,
-            "kernel": one_of(1, 3, 5),
+            "max_positions": 14,
+            "kernel_size": one_of(1, 3, 5),
         },
-        "bytenet": {"kernel": one_of(1, 3, 5), "dilation": one_of(1, 2, 4)},
+        "bytenet": {"kernel_size": one_of(1, 3, 5), "dilation": one_of(1, 2, 4)},
     }
     ties = one_of("three-way", "two-way", "none")
     apart = ties != "three-way" and draw(st.booleans())

@@ -90,10 +90,10 @@ def test_training_is_deterministic(kind: str) -> None:
 
 
 def test_reserved_symbols_are_one_piece_wherever_they_stand() -> None:
-    subwords = trained(reserved=("<polite>",))
+    subwords = trained(user_symbols=("<polite>",))
     assert subwords.encode_as_pieces("<polite> a%sb<b>") == ["▁", "<polite>", "▁a", "%s", "b", "<b>"]
     for wrong in ("a b", "", "<s>", "</s>", "<unk>", "<0x41>", "a\u2581"):
-        with pytest.raises(mh.ConfigError, match=r"subwords\.reserved holds"):
+        with pytest.raises(mh.ConfigError, match=r"subwords\.user_symbols holds"):
             SubwordConfig(user_symbols=(wrong,))
 
 
@@ -133,12 +133,12 @@ def test_decoding_ignores_begin_and_end_and_refuses_what_is_no_id() -> None:
     ("changes", "message"),
     [
         (
-            {"vocabulary": 37_000},
+            {"vocab_size": 37_000},
             r"vocabulary is 37,000, but this corpus has words for (\d+) only: set .*=\1 or less",
         ),
-        ({"vocabulary": 100}, r"alone need (\d+): set subwords.vocabulary=\1 or more"),
+        ({"vocab_size": 100}, r"alone need (\d+): set subwords.vocab_size=\1 or more"),
         (
-            {"vocabulary": 20, "byte_fallback": False, "kind": "bpe"},
+            {"vocab_size": 20, "byte_fallback": False, "algorithm": "bpe"},
             r"is 20, but .* need (\d+): set .*=\1 or more",
         ),
     ],
@@ -152,9 +152,9 @@ def test_an_impossible_vocabulary_names_the_limit_and_the_remedy(
 
 def test_the_remedy_works() -> None:
     with pytest.raises(mh.DataError) as error:
-        trained(vocabulary=37_000)
-    most = int(str(error.value).split("subwords.vocabulary=")[1].split()[0])
-    assert len(trained(vocabulary=most)) == most
+        trained(vocab_size=37_000)
+    most = int(str(error.value).split("subwords.vocab_size=")[1].split()[0])
+    assert len(trained(vocab_size=most)) == most
 
 
 def test_no_sentence_at_all_is_said_so() -> None:
@@ -215,7 +215,7 @@ def test_reserved_symbols_are_not_split_by_chance() -> None:
 
 
 def test_the_longest_reserved_symbol_is_found_first() -> None:
-    subwords = trained(reserved=("<x", "<x>", "<x>y"))
+    subwords = trained(user_symbols=("<x", "<x>", "<x>y"))
     sampler = SubwordSampler(subwords, 0.0)
     for text in ("<x>y", "<x>", "<xy", "a<x><x>yb"):
         assert sampler.sample(text, random.Random(0)) == subwords.encode(text)
@@ -292,4 +292,4 @@ def test_sampling_is_the_same_in_another_process() -> None:
 
 def test_sampling_needs_bytes() -> None:
     with pytest.raises(mh.DataError, match="byte_fallback=true"):
-        SubwordSampler(trained(vocabulary=100, byte_fallback=False), 0.1)
+        SubwordSampler(trained(vocab_size=100, byte_fallback=False), 0.1)

@@ -95,7 +95,7 @@ def test_every_gradient_has_a_place_of_its_own_in_the_row() -> None:
         ({"normalization": "batch"}, {}),
         ({"heads": 1, "d_model": 512}, {}),
         ({}, {"precision": "float32"}),
-        ({}, {"capture": False}),
+        ({}, {"cuda_graphs": False}),
         ({}, {"compile": True}),
         ({}, {"optimizer": "muon"}),
     ],

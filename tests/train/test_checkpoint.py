@@ -168,7 +168,7 @@ def test_keys_of_other_kinds_of_model_may_have_had_other_defaults(tmp_path: Path
         folder, checkpoint.collect_weights(recurrent), PAIR, config, step=1, languages=LANGUAGES, training={}
     )
     told = json.loads((folder / checkpoint.MANIFEST).read_text())
-    told["config"]["model"] |= {"initial_gain": 3.0, "norm": "pre"}
+    told["config"]["model"] |= {"init_gain": 3.0, "norm": "pre"}
     told["sha256"] = checkpoint.compute_checksum(told)
     (folder / checkpoint.MANIFEST).write_text(json.dumps(told))
     assert checkpoint.load_model(folder)[2].config.model == config.model
@@ -177,7 +177,7 @@ def test_keys_of_other_kinds_of_model_may_have_had_other_defaults(tmp_path: Path
 def test_weights_of_another_model_are_refused_by_name_or_shape(tmp_path: Path) -> None:
     saved(tmp_path / "model")
     for changes, message in (
-        ({"vocabulary": 301}, r"is \[300, 8\], but the model's is \[301, 8\]"),
+        ({"vocab_size": 301}, r"is \[300, 8\], but the model's is \[301, 8\]"),
         ({"layers": 2}, r"lacks decoder\.1\."),
         ({"positions": "learned"}, "lacks source_positions"),
     ):

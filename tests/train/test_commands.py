@@ -34,7 +34,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = "".join(f"{pair[side]}\n" for pair in PAIRS)
         (folder / f"a.{code}").write_text(text, encoding="utf-8")
     tables: dict[str, Any] = {"train": [{"files": [f"{folder}/a.en", f"{folder}/a.ko"]}]}
-    prepare(Recipe.from_mapping({**tables, "subwords": {"vocabulary": 320}}), folder / "data")
+    prepare(Recipe.from_mapping({**tables, "subwords": {"vocab_size": 320}}), folder / "data")
     config = mh.Config(
         model=mh.ModelConfig(layers=1, d_model=16, d_ff=16, heads=2),
         data=mh.DataConfig(folder=str(folder / "data"), batch_tokens=300),
@@ -128,7 +128,7 @@ def test_doctor_tells_what_is_here() -> None:
             2,
             "{place}/run: began with another configuration (train.steps was 9",
         ),
-        (["{place}/run.toml", "train.start_from=gone", "--out", "{place}/y"], 3, "gone: no model folder"),
+        (["{place}/run.toml", "train.init_from=gone", "--out", "{place}/y"], 3, "gone: no model folder"),
     ],
 )
 def test_a_wrong_call_is_one_clear_line(place: Path, arguments: list[str], code: int, message: str) -> None:

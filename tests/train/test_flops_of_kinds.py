@@ -13,19 +13,19 @@ from manyheads.model.baselines.recurrent import RecurrentLayer
 from manyheads.train.flops import GATES, self_attention_pairs, training_flops
 
 SIZES: dict[str, Any] = {
-    "vocabulary": 11,
+    "vocab_size": 11,
     "layers": 3,
     "d_model": 8,
     "d_ff": 6,
     "dropout": 0.0,
-    "ties": "none",
+    "tie_embeddings": "none",
 }
 CONFIGS = {
     **{
         f"{cell}-{kind}": mh.ModelConfig(architecture="recurrent", cell=cell, attention=kind, **SIZES)
         for cell, kind in (("rnn", "dot"), ("gru", "none"), ("lstm", "scaled-dot"))
     },
-    "convolutional": mh.ModelConfig(architecture="convolutional", attention="dot", **SIZES),
+    "convs2s": mh.ModelConfig(architecture="convs2s", attention="dot", **SIZES),
     "bytenet": mh.ModelConfig(architecture="bytenet", **SIZES),
 }
 
@@ -75,8 +75,8 @@ def test_a_step_of_the_transformer_is_counted_as_torch_counts_it(monkeypatch: py
     assert training_flops(config, *lengths) + of_masked == counter.get_total_flops()
 
 
-@pytest.mark.parametrize("kind", ["recurrent", "convolutional", "bytenet"])
+@pytest.mark.parametrize("kind", ["recurrent", "convs2s", "bytenet"])
 def test_an_empty_batch_costs_nothing(kind: str) -> None:
     empty = np.zeros(0, np.int64)
-    changes = {"attention": "dot"} if kind == "convolutional" else {}
+    changes = {"attention": "dot"} if kind == "convs2s" else {}
     assert training_flops(mh.ModelConfig(architecture=kind, **changes), empty, empty) == 0

@@ -28,7 +28,7 @@ MODELS = {
     "lstm": mh.ModelConfig(architecture="recurrent", attention="additive", **SIZES),
     "seq2seq": mh.ModelConfig(architecture="recurrent", cell="gru", attention="none", **SIZES),
     "convs2s": mh.ModelConfig(
-        architecture="convolutional", attention="dot", positions="learned", max_positions=64, **SIZES
+        architecture="convs2s", attention="dot", positions="learned", max_positions=64, **SIZES
     ),
     "bytenet": mh.ModelConfig(architecture="bytenet", **SIZES),
     "experts": mh.ModelConfig(experts=3, heads=2, **SIZES),
@@ -43,14 +43,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = "".join(f"{pair[side]}\n" for pair in PAIRS)
         (folder / f"a.{code}").write_text(text, encoding="utf-8")
     tables: dict[str, Any] = {"train": [{"files": [f"{folder}/a.en", f"{folder}/a.ko"]}]}
-    prepare(Recipe.from_mapping({**tables, "subwords": {"vocabulary": 320}}), folder / "data")
+    prepare(Recipe.from_mapping({**tables, "subwords": {"vocab_size": 320}}), folder / "data")
     return folder / "data"
 
 
 def config(name: str, data: Path, **changes: Any) -> mh.Config:
     training: dict[str, Any] = {
         "steps": 4, "warmup": 2, "learning_rate": 5e-3, "log_every": 1, "validate_every": 2,
-        "checkpoint_every": 2, "bleu_sentences": 2, "average": 2, "clip": 1.0,
+        "checkpoint_every": 2, "bleu_sentences": 2, "average_checkpoints": 2, "clip_norm": 1.0,
     }  # fmt: skip
     return mh.Config(
         model=MODELS[name],
@@ -120,7 +120,7 @@ def test_the_command_line_translates_scores_and_tells_of_each_kind(
     assert [one.text for one in mh.load(model, device="cpu").translate(["I have 3 books."])] == texts[:1]
     code, out, err = manyheads("inspect", model, "--json")
     told = json.loads(out)
-    assert told["config"]["model"]["kind"] == MODELS[name].architecture
+    assert told["config"]["model"]["architecture"] == MODELS[name].architecture
     assert told["parameters"] == sum(
         one.numel() for one in build_model(mh.Config.from_mapping(told["config"]).model).parameters()
     )
@@ -152,7 +152,8 @@ def test_the_page_shows_what_maps_a_kind_has(
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("bytenet", "model.kind is 'bytenet'"), ("seq2seq", "model.attention is 'none'")]
+    ("name", "why"),
+    [("bytenet", "model.architecture is 'bytenet'"), ("seq2seq", "model.attention is 'none'")],
 )
 def test_what_has_no_attention_cannot_be_looked_at(
     name: str, why: str, folders: dict[str, Path], manyheads: Call
@@ -166,7 +167,7 @@ def test_what_has_no_attention_cannot_be_looked_at(
 
 @pytest.mark.parametrize("to", ["ctranslate2", "onnx", "huggingface"])
 @pytest.mark.parametrize(
-    ("name", "key"), [("lstm", "model.kind is 'recurrent'"), ("experts", "model.experts is 3")]
+    ("name", "key"), [("lstm", "model.architecture is 'recurrent'"), ("experts", "model.experts is 3")]
 )
 def test_other_formats_hold_the_transformer_alone(
     name: str, key: str, to: str, folders: dict[str, Path], manyheads: Call
@@ -179,7 +180,7 @@ def test_other_formats_hold_the_transformer_alone(
 def test_a_walk_is_through_the_papers_layers(folders: dict[str, Path]) -> None:
     from manyheads.look.forward_walk import walk_layer
 
-    for name, key in (("lstm", "model.kind is 'recurrent'"), ("experts", "model.experts is 3")):
+    for name, key in (("lstm", "model.architecture is 'recurrent'"), ("experts", "model.experts is 3")):
         with pytest.raises(mh.RequestError, match=key):
             walk_layer(mh.load(folders[name], device="cpu"), "I have 3 books.")
 
@@ -212,4 +213,4 @@ def test_captured_graphs_and_compiled_programs_are_the_papers_transformer(
 
 
 def test_every_kind_of_the_configuration_is_made() -> None:
-    assert set(ARCHITECTURES) == set(get_args(get_type_hints(mh.ModelConfig)["kind"]))
+    assert set(ARCHITECTURES) == set(get_args(get_type_hints(mh.ModelConfig)["architecture"]))

@@ -47,7 +47,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = "".join(f"{pair[side]}\n" for pair in SENTENCES)
         (folder / f"a.{code}").write_text(text, encoding="utf-8")
     files = [f"{folder}/a.en", f"{folder}/a.ko"]
-    tables = {"train": [{"files": files}], "subwords": {"vocabulary": 330}, "corpus": {"hold_out": 7}}
+    tables = {"train": [{"files": files}], "subwords": {"vocab_size": 330}, "corpus": {"hold_out": 7}}
     prepare(Recipe.from_mapping(tables), folder / "data")
     return folder / "data"
 
@@ -62,8 +62,8 @@ def config(data: Path, **changes: Any) -> mh.Config:
         "validate_every": 4,
         "checkpoint_every": 3,
         "bleu_sentences": 3,
-        "average": 2,
-        "keep": 2,
+        "average_checkpoints": 2,
+        "keep_checkpoints": 2,
     }
     for table in (model, training):
         table |= {key: changes.pop(key) for key in list(changes) if key in table}
@@ -244,7 +244,7 @@ def test_a_changed_configuration_is_refused_by_its_keys(data: Path, whole: Path,
 
 
 def test_a_batch_that_is_read_twice_is_told_to_agree(data: Path, whole: Path, tmp_path: Path) -> None:
-    train(config(data, agreement=4.0), tmp_path / "run", device="cpu")
+    train(config(data, r_drop=4.0), tmp_path / "run", device="cpu")
     once, twice = (
         [one for one in read_log(run / "log.jsonl") if one["kind"] == "train"]
         for run in (whole, tmp_path / "run")
@@ -271,8 +271,8 @@ def test_the_objective_of_two_readings_is_the_definition() -> None:
 
 
 def test_agreement_of_readings_that_cannot_differ_is_refused(data: Path, tmp_path: Path) -> None:
-    same = config(data, agreement=2.0, dropout=0.0, steps=1)
-    with pytest.raises(mh.ConfigError, match=r"train\.agreement is 2, but model\.dropout and .* are 0.*rais"):
+    same = config(data, r_drop=2.0, dropout=0.0, steps=1)
+    with pytest.raises(mh.ConfigError, match=r"train\.r_drop is 2, but model\.dropout and .* are 0.*rais"):
         train(same, tmp_path / "run", device="cpu")
     other = replace(same, model=replace(same.model, attention_dropout=0.1))
     assert train(other, tmp_path / "other", device="cpu") == "steps"
@@ -309,7 +309,7 @@ def test_patience_and_time_end_a_run(data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "muon"])
 def test_every_optimizer_learns_and_resumes_to_the_bit(data: Path, tmp_path: Path, optimizer: str) -> None:
-    made = config(data, optimizer=optimizer, learning_rate=2e-3, clip=1.0, weight_decay=0.01)
+    made = config(data, optimizer=optimizer, learning_rate=2e-3, clip_norm=1.0, weight_decay=0.01)
     train(made, tmp_path / "whole", device="cpu")
     train(replace(made, train=replace(made.train, steps=6)), tmp_path / "cut", device="cpu")
     train(made, tmp_path / "cut", change_config=True, device="cpu")
@@ -504,11 +504,13 @@ def test_steps_go_on_while_a_checkpoint_is_written_and_do_not_change_it(
 
     monkeypatch.setattr(checkpoint, "save", slow)
     monkeypatch.setattr(loop.Trainer, "_step", told)
-    given = config(data, validate_every=10**6, checkpoint_every=3, keep=9)
+    given = config(data, validate_every=10**6, checkpoint_every=3, keep_checkpoints=9)
     assert train(given, tmp_path / "run", device="cpu") == "steps"
     assert waited == [True]
     saved = checkpoint.read_tensors(checkpoint.checkpoint_path(tmp_path / "run", 3) / "weights.safetensors")
-    train(config(data, steps=3, average=1, validate_every=10**6), tmp_path / "short", device="cpu")
+    train(
+        config(data, steps=3, average_checkpoints=1, validate_every=10**6), tmp_path / "short", device="cpu"
+    )
     assert identical(saved, weights(tmp_path / "short"))
 
 
@@ -667,7 +669,7 @@ def test_wrong_devices_and_lengths_are_refused(data: Path, tmp_path: Path) -> No
     with pytest.raises(mh.ConfigError, match="'tpu', but must be cpu or cuda"):
         train(config(data), tmp_path / "run", device="tpu")
     learned = replace(config(data), model=mh.ModelConfig(layers=1, positions="learned", max_positions=100))
-    with pytest.raises(mh.ConfigError, match=r"data\.longest is 256, but learned positions reach 100"):
+    with pytest.raises(mh.ConfigError, match=r"data\.max_length is 256, but learned positions reach 100"):
         train(learned, tmp_path / "run", device="cpu")
 
 
@@ -805,7 +807,7 @@ def test_two_ranks_are_one_run_and_their_number_may_change(data: Path, tmp_path:
 def test_fine_tuning_goes_on_where_it_was(data: Path, whole: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(whole / "model", other)
-    tuned = config(data, start_from=str(other))
+    tuned = config(data, init_from=str(other))
     train(tuned, tmp_path / "uncut", device="cpu")
     train(replace(tuned, train=replace(tuned.train, steps=6)), tmp_path / "cut", device="cpu")
     shutil.rmtree(other)  # a run that has begun needs it no more
@@ -814,16 +816,16 @@ def test_fine_tuning_goes_on_where_it_was(data: Path, whole: Path, tmp_path: Pat
 
 
 def test_fine_tuning_begins_with_another_models_weights(data: Path, whole: Path, tmp_path: Path) -> None:
-    tuned = config(data, start_from=str(whole / "model"), steps=1, learning_rate=1e-9)
+    tuned = config(data, init_from=str(whole / "model"), steps=1, learning_rate=1e-9)
     train(tuned, tmp_path / "run", device="cpu")
     assert losses(tmp_path / "run")[0] < losses(whole)[0] - 0.3
     other = data.parent / "other"
     tables = json.loads((data / "corpus.json").read_text())["recipe"]
-    tables["subwords"]["vocabulary"] = 320
+    tables["subwords"]["vocab_size"] = 320
     if not other.exists():
         prepare(Recipe.from_mapping(tables), other)
-    heads = config(data, start_from=str(whole / "model"), heads=4)
+    heads = config(data, init_from=str(whole / "model"), heads=4)
     with pytest.raises(mh.ConfigError, match=r"another model: model\.heads was 2, is 4"):
         train(heads, tmp_path / "heads", device="cpu")
-    with pytest.raises(mh.ConfigError, match=r"whose subwords are not the data's: prepare.*take_from="):
-        train(config(other, start_from=str(whole / "model")), tmp_path / "wrong", device="cpu")
+    with pytest.raises(mh.ConfigError, match=r"whose subwords are not the data's: prepare.*reuse_from="):
+        train(config(other, init_from=str(whole / "model")), tmp_path / "wrong", device="cpu")

@@ -189,7 +189,9 @@ def test_the_alignment_is_where_the_attention_is_highest(translator: mh.Translat
     assert found.alignment is not None
     assert [target for _, target in found.alignment] == list(range(len(found.tokens)))
     assert all(0 <= source < len(found.source_tokens) for source, _ in found.alignment)
-    one = translator.translate("I go home.", prefix="나는 집에 간다.", extra_length=0, alignment=True, beam=1)
+    one = translator.translate(
+        "I go home.", prefix="나는 집에 간다.", max_extra_length=0, alignment=True, beam=1
+    )
     one = replace(one, text="나는 집에 간다.", tokens=SUBWORDS.encode_as_pieces("나는 집에 간다."))
     assert one.alignment is not None
     one = replace(one, alignment=one.alignment[: len(one.tokens)])
@@ -256,7 +258,7 @@ def test_without_splitting_each_line_is_a_sentence(translator: mh.Translator) ->
 
 
 def test_forbidden_words_and_prefixes(translator: mh.Translator) -> None:
-    likely = translator.translate("We read a book.", beam=1, prefix="우리는 책을 읽는다.", extra_length=0)
+    likely = translator.translate("We read a book.", beam=1, prefix="우리는 책을 읽는다.", max_extra_length=0)
     assert SUBWORDS.encode_as_pieces("우리는")[0] in likely.tokens
     for one in translator.translate(lines(30), beam=1, forbid=["나", "학교에서"], temperature=1.5):
         ids = [next(n for n in range(330) if SUBWORDS.id_to_piece(n) == piece) for piece in one.tokens]
@@ -268,13 +270,13 @@ def test_forbidden_words_and_prefixes(translator: mh.Translator) -> None:
 
 
 def test_lengths_are_kept_to(translator: mh.Translator) -> None:
-    found = translator.translate(lines(10), least_length=9, extra_length=0)
+    found = translator.translate(lines(10), min_length=9, max_extra_length=0)
     assert all(len(one.tokens) >= 9 for one in found)
 
 
 def test_scores_of_given_translations(translator: mh.Translator) -> None:
     text = "나는 집에 간다."
-    forced = {"prefix": text, "least_length": 0, "extra_length": -0, "beam": 1, "split": False}
+    forced = {"prefix": text, "min_length": 0, "max_extra_length": -0, "beam": 1, "split": False}
     found = translator.translate("I go home.", **forced)
     again = translator.score(["I go home."], [text])[0]
     count = len(SUBWORDS.encode(text))
@@ -330,7 +332,7 @@ def test_wrong_calls_are_refused(folder: Path, tmp_path: Path, translator: mh.Tr
             mh.load(folder, engine=wrong)
     with pytest.raises(mh.CheckpointError, match="no model folder"):
         mh.load(tmp_path / "gone")
-    with pytest.raises(mh.ConfigError, match=r"unknown key search\.baem; did you mean search\.beam"):
+    with pytest.raises(mh.ConfigError, match=r"unknown key search\.baem; did you mean decoding\.beam"):
         translator.translate("a", baem=3)
     with pytest.raises(mh.RequestError, match="empty entries"):
         translator.translate("a", glossary={"a": " "})
@@ -396,11 +398,11 @@ def test_json_tells_scores_tokens_and_alternatives(folder: Path) -> None:
     [
         (["gone"], 3, "gone: no model folder"),
         (["{folder}", "--nbest", "2"], 2, "add --json"),
-        (["{folder}", "--beam", "0"], 2, "search.beam is 0"),
+        (["{folder}", "--beam", "0"], 2, "decoding.beam is 0"),
         (["{folder}", "--engine", "x"], 2, "the engine is 'x'"),
         (["{folder}", "gone.txt"], 3, "gone.txt: No such file"),
         (["{folder}", "text.gz"], 3, "text.gz: is compressed"),
-        (["{folder}", "--beam", "100000"], 2, "search.beam is 100000"),
+        (["{folder}", "--beam", "100000"], 2, "decoding.beam is 100000"),
         (["{folder}", "--glossary", "{bad}"], 3, "line 1 is not a term, a tab and its translation"),
     ],
 )
@@ -448,7 +450,7 @@ def lines():
 translator = mh.load(sys.argv[1], device="cpu")
 translator.source_language = sys.argv[4]
 out, rows = 0, []
-for one in translator.stream(lines(), beam=int(sys.argv[5]), extra_length=0):
+for one in translator.stream(lines(), beam=int(sys.argv[5]), max_extra_length=0):
     assert chr(10) not in one.text, repr(one.source)
     out += 1
     if out % (int(sys.argv[2]) // 10) == 0: rows.append(round(memory()))

@@ -51,7 +51,7 @@ def prepare(
     changes: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Settings of the recipe, such as subwords.vocabulary=8000 or clean.ratio=none.",
+            help="Settings of the recipe, such as subwords.vocab_size=8000 or clean.max_length_ratio=none.",
             metavar="SECTION.KEY=VALUE",
         ),
     ] = None,
@@ -81,7 +81,7 @@ def prepare(
             help="A TOML file of all this, a weight for each input too; --train and the like replace its."
         ),
     ] = None,
-    on_bad: Annotated[
+    on_invalid: Annotated[
         str | None,
         typer.Option(
             help="Bad text: stop, or skip and list it in dropped.tsv. By default bad lines are skipped; "
@@ -100,7 +100,7 @@ def prepare(
 
     Plain text, TSV, JSONL, TMX, PO and XLIFF, each also as .gz, .xz or .zst. Without --valid, some pairs are
     set apart for valid and test. Example: manyheads prepare data --train=train.{en,ko} --valid=valid.{en,ko}
-    subwords.vocabulary=16000
+    subwords.vocab_size=16000
     """
     from manyheads.text.languages import split_language_pair
 
@@ -109,7 +109,7 @@ def prepare(
     texts = zip(SPLITS, (train, valid, test), strict=True)
     given: dict[str, Any] = {split: parse_inputs(files, fields) for split, files in texts if files}
     languages = dict(zip(("source", "target"), split_language_pair(pair), strict=True)) if pair else {}
-    policy = {"on_bad": on_bad} if on_bad else {}
+    policy = {"on_invalid": on_invalid} if on_invalid else {}
     corpus: Any = {**languages, **policy}
     whole = replace(base, corpus=replace(base.corpus, **corpus), **given).override(changes or [])
     if show_recipe:

@@ -40,15 +40,15 @@ def translate(
     beam: Beam = None,
     alpha: Alpha = None,
     nbest: Annotated[int | None, typer.Option(help="So many translations of each line, with --json.")] = None,
-    extra_length: Annotated[
+    max_extra_length: Annotated[
         int | None, typer.Option(help="Tokens that the output may be longer than the input.")
     ] = None,
-    least_length: Annotated[int | None, typer.Option(help="Tokens that the output has at least.")] = None,
+    min_length: Annotated[int | None, typer.Option(help="Tokens that the output has at least.")] = None,
     temperature: Annotated[float | None, typer.Option(help="Draw words at random: 1 as they are.")] = None,
     top_k: Annotated[int | None, typer.Option(help="Drawn out of so many likeliest words.")] = None,
     top_p: Annotated[float | None, typer.Option(help="Drawn out of this share of probability.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of what is drawn.")] = None,
-    no_repeat: Annotated[int | None, typer.Option(help="No run of so many tokens twice.")] = None,
+    no_repeat_ngram: Annotated[int | None, typer.Option(help="No run of so many tokens twice.")] = None,
     prefix: Annotated[str, typer.Option(help="How each sentence's translation must begin.")] = "",
     glossary: Annotated[
         Path | None, typer.Option(help="Terms that must become given ones: source, tab, target a line.")
@@ -72,8 +72,8 @@ def translate(
     from manyheads.translator import READ_AHEAD, load
 
     search = drop_unset(
-        beam=beam, alpha=alpha, nbest=nbest, extra_length=extra_length, least_length=least_length,
-        temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, no_repeat=no_repeat,
+        beam=beam, alpha=alpha, nbest=nbest, max_extra_length=max_extra_length, min_length=min_length,
+        temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, no_repeat_ngram=no_repeat_ngram,
     )  # fmt: skip
     if (nbest or 1) > 1 and not as_json:
         raise RequestError(

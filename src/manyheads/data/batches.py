@@ -109,7 +109,7 @@ class Batches:
         if not len(self.usable):
             raise DataError(
                 f"none of {len(split):,} pairs has at most {longest} tokens a side "
-                f"(data.longest, data.batch_tokens): raise them, or add pairs"
+                f"(data.max_length, data.batch_tokens): raise them, or add pairs"
             )
         self.plan = lru_cache(maxsize=2)(self._plan)
 

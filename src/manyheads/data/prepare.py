@@ -199,8 +199,8 @@ class DropLog:
 
 def suggest_remedy(bad: InvalidRecord) -> str:
     if bad.reason == NO_COUNTERPART:
-        return "Lines may face wrong lines: align the files, or leave out the rest with --on-bad skip"
-    return "Mend it, or leave it out with --on-bad skip"
+        return "Lines may face wrong lines: align the files, or leave out the rest with --on-invalid skip"
+    return "Mend it, or leave it out with --on-invalid skip"
 
 
 def read_normalized_pairs(
@@ -393,7 +393,7 @@ HINTS = {
     INVALID_UTF8: "If the file has another encoding: iconv -f EUC-KR -t UTF-8 converts it",
     NO_LANGUAGE: "Languages are chosen by --pair, or corpus.source and corpus.target",
     WRONG_SCRIPT: "Are source and target swapped, or the languages others (--pair)?",
-    LENGTH_RATIO: "Are source and target the right columns (--fields)? Or set clean.ratio",
+    LENGTH_RATIO: "Are source and target the right columns (--fields)? Or set clean.max_length_ratio",
     LEAKAGE: "Is valid or test the same text? clean.leakage=false keeps it",
     HELD_OUT: "The text is too small to set pairs apart: corpus.hold_out=0",
 }
@@ -547,10 +547,10 @@ def build_manifest(
             if split in reports
         },
         "subwords": {
-            "kind": f"from {taken}" if taken else recipe.subwords.algorithm,
+            "algorithm": f"from {taken}" if taken else recipe.subwords.algorithm,
             "joint": subwords.is_joint,
-            "source_vocabulary": len(subwords.source),
-            "target_vocabulary": len(subwords.target),
+            "source_vocab_size": len(subwords.source),
+            "target_vocab_size": len(subwords.target),
             "sha256": {name: one.sha256 for name, one in subwords.files.items()},
         },
         "recipe": asdict(recipe),

@@ -37,10 +37,10 @@ def format_input(part: dict[str, Any]) -> Iterator[str]:
 
 
 def format_subwords(told: dict[str, Any]) -> Iterator[str]:
-    sizes = f"{told['source_vocabulary']:,}" + (
-        "" if told["joint"] else f" and {told['target_vocabulary']:,}"
+    sizes = f"{told['source_vocab_size']:,}" + (
+        "" if told["joint"] else f" and {told['target_vocab_size']:,}"
     )
-    yield f"subwords: {told['kind']}, {'joint' if told['joint'] else 'separate'}, {sizes} pieces"
+    yield f"subwords: {told['algorithm']}, {'joint' if told['joint'] else 'separate'}, {sizes} pieces"
 
 
 def format_histogram(told: dict[str, Any]) -> Iterator[str]:

@@ -132,7 +132,7 @@ def make_regularizers(
         return None
     if subwords is None:
         raise DataError(
-            f"data.subword_sampling is {rate}, which needs the subwords: give Batches the store's"
+            f"data.subword_regularization is {rate}, which needs the subwords: give Batches the store's"
         )
     sides = {"source": subwords.source, "target": subwords.target}
     source, target = (SubwordRegularizer(side, rate, f"{seed} {name}") for name, side in sides.items())

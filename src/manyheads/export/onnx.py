@@ -51,10 +51,10 @@ Sublayer = Callable[[str], str]
 
 # The keys of ModelConfig that a graph can follow. One that is not here must have its default.
 SUPPORTED_KEYS = {
-    *("vocabulary", "source_vocabulary", "target_vocabulary", "ties", "output_bias"),
+    *("vocab_size", "source_vocab_size", "target_vocab_size", "tie_embeddings", "output_bias"),
     *("layers", "d_model", "d_ff", "heads", "d_k", "d_v", "dropout", "attention_dropout"),
-    *("attention", "window", "positions", "learned_length"),
-    *("activation", "norm", "normalization", "residuals", "initial_gain"),
+    *("attention", "window", "positions", "max_positions"),
+    *("activation", "norm", "normalization", "residuals", "init_gain"),
 }
 
 
@@ -98,8 +98,8 @@ def build_manifest(config: ModelConfig, told: CheckpointInfo) -> dict[str, Any]:
         "step": told.step,
         "languages": told.languages,
         "sizes": {
-            "source_vocabulary": config.input_vocab_size,
-            "target_vocabulary": config.output_vocab_size,
+            "source_vocab_size": config.input_vocab_size,
+            "target_vocab_size": config.output_vocab_size,
             "layers": config.layers,
             "d_model": config.d_model,
             "heads": config.heads,
@@ -107,9 +107,9 @@ def build_manifest(config: ModelConfig, told: CheckpointInfo) -> dict[str, Any]:
             "d_v": config.head_dim_v,
         },
         "special": {"unknown": UNK_ID, "begin": BOS_ID, "end": EOS_ID},
-        "longest": told.config.data.max_length,
+        "max_length": told.config.data.max_length,
         "positions": config.max_positions if config.positions == "learned" else None,
-        "extra_length": told.config.decoding.max_extra_length,
+        "max_extra_length": told.config.decoding.max_extra_length,
     }
 
 

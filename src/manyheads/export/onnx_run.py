@@ -107,7 +107,7 @@ class OnnxModel:
         ids = np.zeros((len(sources), room), np.int64)
         for row, source in zip(ids, sources, strict=True):
             row[: len(source)] = source
-        self._check_ids(ids, self.sizes["source_vocabulary"])
+        self._check_ids(ids, self.sizes["source_vocab_size"])
         keys, values = self._encoder.run(None, {"source": ids, "source_lengths": lengths})
         rows = len(sources) * width
 
@@ -123,7 +123,7 @@ class OnnxModel:
         if len(tokens_R) != len(state.lengths):
             raise RequestError(f"{len(tokens_R)} tokens, but the state has {len(state.lengths)} rows")
         self._check_length(1 + int(state.lengths.max(initial=0)))
-        self._check_ids(tokens_R, self.sizes["target_vocabulary"])
+        self._check_ids(tokens_R, self.sizes["target_vocab_size"])
         given = {name: getattr(state, name) for name in DECODER_PORTS[0] if name != "tokens"}
         logits, keys, values = self._decoder.run(None, {"tokens": tokens_R, **given})
         return logits, replace(state, past_keys=keys, past_values=values, lengths=state.lengths + 1)
@@ -250,11 +250,11 @@ class OnnxModel:
 
     def _limit(self, source: Sequence[int]) -> int:
         """Tokens that a translation may have: so many more than its source, where positions reach so far."""
-        limit = len(source) - 1 + int(self.manifest["extra_length"])
+        limit = len(source) - 1 + int(self.manifest["max_extra_length"])
         return limit if self.max_positions is None else min(limit, self.max_positions - 1)
 
     def _warn_of_long(self, sources: Sequence[Sequence[int]]) -> None:
-        longest, trained = max(map(len, sources), default=0), self.manifest["longest"]
+        longest, trained = max(map(len, sources), default=0), self.manifest["max_length"]
         if longest > trained:
             warnings.warn(
                 f"a text of {longest} tokens, but the model was trained with up to {trained}: "
@@ -309,12 +309,18 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def check_manifest(path: Path, told: dict[str, Any]) -> None:
-    wanted = {"sizes": dict, "positions": int | None, "longest": int, "extra_length": int, "files": dict}
+    wanted = {
+        "sizes": dict,
+        "positions": int | None,
+        "max_length": int,
+        "max_extra_length": int,
+        "files": dict,
+    }
     wrong = [key for key, kind in wanted.items() if key not in told or not isinstance(told[key], kind)]
     sizes = {} if "sizes" in wrong else told["sizes"]
     wrong += [
         f"sizes.{key}"
-        for key in ("source_vocabulary", "target_vocabulary")
+        for key in ("source_vocab_size", "target_vocab_size")
         if type(sizes.get(key)) is not int
     ]
     if wrong:

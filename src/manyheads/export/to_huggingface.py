@@ -39,7 +39,7 @@ MIN_POSITIONS = (
 LANGUAGE_PIECE = re.compile(rf"{WORD_START}(>>[^<>\s]+<<)")  # as from_huggingface writes Marian's >>fra<<
 
 REQUIRED_SETTINGS = {  # what Marian holds, by the keys of our configuration
-    "kind": "transformer",
+    "architecture": "transformer",
     "experts": None,
     "attention": "scaled-dot",
     "window": None,

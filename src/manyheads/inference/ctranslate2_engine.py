@@ -202,7 +202,7 @@ def check_convertible(config: ModelConfig) -> None:
     """What CTranslate2 has no place for is refused by its key."""
     whole = config.d_model // config.heads if config.d_model % config.heads == 0 else None
     for key, value, kept in (
-        ("kind", config.architecture, config.architecture == "transformer"),
+        ("architecture", config.architecture, config.architecture == "transformer"),
         ("experts", config.experts, config.experts is None),
         ("window", config.window, config.window is None),
         ("attention", config.attention, config.attention in ("scaled-dot", "dot")),
@@ -449,7 +449,7 @@ class CTranslate2Engine:
     ) -> None:
         if how.temperature is not None:
             raise RequestError(
-                f"search.temperature is {how.temperature}, but CTranslate2 has one row of random numbers for "
+                f"decoding.temperature is {how.temperature}, but CTranslate2 has one row of random numbers for "
                 f"all sentences, so that a seed would not give the same again: use the torch engine"
             )
         for source, wish in zip(sources, wishes, strict=True):

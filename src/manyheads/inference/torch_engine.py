@@ -221,7 +221,7 @@ def limit_to_positions(reach: int, source: list[int], wish: DecodingConstraints)
 def check_has_attention(trace: Trace, config: ModelConfig) -> None:
     """A model without attention is refused by its key."""
     if not trace.cross:
-        key = "kind" if config.architecture == "bytenet" else "attention"
+        key = "architecture" if config.architecture == "bytenet" else "attention"
         raise RequestError(
             f"model.{key} is {getattr(config, key)!r}: it looks at nothing, and has no maps or alignments"
         )

@@ -109,7 +109,7 @@ def walk_layer(
     config = model.config
     if config.architecture != "transformer" or config.experts is not None:
         key, value = (
-            ("kind", config.architecture)
+            ("architecture", config.architecture)
             if config.architecture != "transformer"
             else ("experts", config.experts)
         )

@@ -16,7 +16,7 @@ from manyheads.model.transformer import Transformer
 ARCHITECTURES: dict[str, type[EncoderDecoder]] = {
     "transformer": Transformer,
     "recurrent": RecurrentModel,
-    "convolutional": ConvS2S,
+    "convs2s": ConvS2S,
     "bytenet": ByteNet,
 }
 

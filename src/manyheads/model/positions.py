@@ -52,7 +52,7 @@ class LearnedPositions(nn.Module):
         if max_length > self.table.num_embeddings:
             raise DataError(
                 f"sentences of up to {max_length} tokens, but learned positions reach "
-                f"{self.table.num_embeddings}: shorten them, raise model.learned_length, "
+                f"{self.table.num_embeddings}: shorten them, raise model.max_positions, "
                 f'or set model.positions = "sinusoid"'
             )
         found: Tensor = self.table(positions_T).to(dtype)

@@ -211,11 +211,11 @@ def make_recipe(folder: Path) -> Recipe:
     no_filter = {
         **dict.fromkeys(("script", "identical", "duplicates", "leakage"), False),
         "markup": "ignore",
-        "longest": None,
-        "ratio": None,
+        "max_length": None,
+        "max_length_ratio": None,
     }
     corpus = {"source": SOURCE_LANGUAGE, "target": TARGET_LANGUAGE}
-    pieces = {"take_from": f"{folder}/subwords"}
+    pieces = {"reuse_from": f"{folder}/subwords"}
     return Recipe.from_mapping({**inputs, "corpus": corpus, "clean": no_filter, "subwords": pieces})
 
 

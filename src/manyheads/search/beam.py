@@ -208,7 +208,9 @@ def search(
     """The best hypotheses of each sentence, best first. Those drawn at random are as many as nbest."""
     required = any(wish.required_phrases for wish in constraints)
     if required and config.temperature is not None:
-        raise RequestError("words that must come out are looked for, not drawn: leave search.temperature out")
+        raise RequestError(
+            "words that must come out are looked for, not drawn: leave decoding.temperature out"
+        )
     branching = config.temperature is None and (config.beam > 1 or required)
     found: list[list[Hypothesis]] = [[] for _ in constraints]
     for number, results in iterate_results(
@@ -322,14 +324,14 @@ def leave_only(logits_WK: Tensor, token: int) -> None:
     logits_WK[:, token] = kept_W
 
 
-def banned(written: list[int], wish: DecodingConstraints, no_repeat: int | None) -> list[int]:
+def banned(written: list[int], wish: DecodingConstraints, no_repeat_ngram: int | None) -> list[int]:
     """Tokens that would complete a forbidden phrase, or a run of tokens that was there before."""
     found = {phrase[-1] for phrase in wish.forbidden_phrases if ends_with(written, phrase[:-1])}
-    if no_repeat:
-        begun = written[len(written) - no_repeat + 1 :] if no_repeat > 1 else []
-        for first in range(len(written) - no_repeat + 1):
-            if written[first : first + no_repeat - 1] == begun:
-                found.add(written[first + no_repeat - 1])
+    if no_repeat_ngram:
+        begun = written[len(written) - no_repeat_ngram + 1 :] if no_repeat_ngram > 1 else []
+        for first in range(len(written) - no_repeat_ngram + 1):
+            if written[first : first + no_repeat_ngram - 1] == begun:
+                found.add(written[first + no_repeat_ngram - 1])
     return sorted(found)
 
 

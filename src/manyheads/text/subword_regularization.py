@@ -48,7 +48,7 @@ class SubwordSampler:
         }
         if len(self.bytes) < 256:
             raise DataError(
-                "data.subword_sampling reads the text out of the ids, which needs subwords that spell what "
+                "data.subword_regularization reads the text out of the ids, which needs subwords that spell what "
                 "they do not know: prepare the data with subwords.byte_fallback=true"
             )
         special = {*range(NUM_SPECIAL_TOKENS), *self.bytes.values()}

@@ -182,18 +182,18 @@ def count_cpus() -> int:
 
 def explain_training_failure(fault: str, config: SubwordConfig, reserved: int) -> str:
     """SentencePiece's words, turned into the value, the limit and the remedy."""
-    wanted = f"subwords.vocabulary is {config.vocab_size:,}"
+    wanted = f"subwords.vocab_size is {config.vocab_size:,}"
     if found := re.search(r"Vocabulary size too high.*?<= (\d+)", fault):
         most = int(found.group(1))
         return (
             f"{wanted}, but this corpus has words for {most:,} only: "
-            f"set subwords.vocabulary={most} or less, or add text"
+            f"set subwords.vocab_size={most} or less, or add text"
         )
     if found := re.search(r"smaller than required_chars\D+\d+ vs (\d+)", fault):
         least = int(found.group(1))
         return (
             f"{wanted}, but characters, bytes and reserved symbols alone need {least:,}: set "
-            f"subwords.vocabulary={least} or more, or lower subwords.coverage"
+            f"subwords.vocab_size={least} or more, or lower subwords.character_coverage"
         )
     if config.vocab_size <= NUM_SPECIAL_TOKENS + reserved + 256 * config.byte_fallback:
         return (

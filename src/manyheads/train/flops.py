@@ -113,7 +113,7 @@ def bytenet_flops(config: ModelConfig, sources: Lengths, targets: Lengths) -> Fo
 FLOPS_BY_ARCHITECTURE: dict[str, Callable[[ModelConfig, Lengths, Lengths], ForwardFlops]] = {
     "transformer": transformer_flops,
     "recurrent": recurrent_flops,
-    "convolutional": convs2s_flops,
+    "convs2s": convs2s_flops,
     "bytenet": bytenet_flops,
 }
 

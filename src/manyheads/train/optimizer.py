@@ -65,7 +65,7 @@ class Optimizer:
                         raise CheckpointError(
                             f"{where}: keeps {', '.join(sorted(own))} of {prefix[:-1]}, but "
                             f"{type(part).__name__} needs {', '.join(sorted(STATE_KEYS[type(part)]))}: the "
-                            f"optimizer of a run cannot change; start another with train.start_from"
+                            f"optimizer of a run cannot change; start another with train.init_from"
                         )
                     kept = {key: move_to_parameter(left.pop(prefix + key), parameter) for key in sorted(own)}
                     part.state[parameter] = kept

@@ -35,7 +35,7 @@ def check_compile(config: Config) -> None:
     if config.train.compile and (
         config.model.architecture != "transformer" or config.model.experts is not None
     ):
-        key = "kind" if config.model.architecture != "transformer" else "experts"
+        key = "architecture" if config.model.architecture != "transformer" else "experts"
         raise ConfigError(
             f"train.compile is true, but model.{key} is {getattr(config.model, key)!r}, which it does not "
             f"serve: set train.compile = false"
@@ -46,14 +46,14 @@ def check_r_drop(config: Config) -> None:
     """Readings differ by what is dropped."""
     if config.train.r_drop and config.model.dropout == config.model.attention_dropout == 0:
         raise ConfigError(
-            f"train.agreement is {config.train.r_drop:g}, but model.dropout and model.attention_dropout "
-            f"are 0, so that two readings are the same: raise one of them, or set train.agreement = 0"
+            f"train.r_drop is {config.train.r_drop:g}, but model.dropout and model.attention_dropout "
+            f"are 0, so that two readings are the same: raise one of them, or set train.r_drop = 0"
         )
 
 
 def check_max_positions(config: Config) -> None:
     if limit_to_positions(config.model, config.data.max_length) < config.data.max_length:
         raise ConfigError(
-            f"data.longest is {config.data.max_length}, but learned positions reach "
-            f"{config.model.max_positions}: lower it, or raise model.learned_length"
+            f"data.max_length is {config.data.max_length}, but learned positions reach "
+            f"{config.model.max_positions}: lower it, or raise model.max_positions"
         )

@@ -104,7 +104,7 @@ def check_config_unchanged(trainer: Trainer, told: checkpoint.CheckpointInfo, ch
         f"{table}.{key} was {then[table][key]!r}, is {value!r}"
         for table, keys in now.items()
         for key, value in keys.items()
-        if then[table].get(key) != value and key != "initial_gain"  # there are weights, and it means nothing
+        if then[table].get(key) != value and key != "init_gain"  # there are weights, and it means nothing
     ]
     if told.training.get("data") != trainer.store.sha256:
         changed.append(f"the data in {trainer.config.data.folder} were prepared anew")

@@ -468,7 +468,7 @@ class Trainer:
         back = self._newest_sound()
         if place.rolled_back or back is None:
             raise TrainingError(
-                f"{diagnosis}: lower train.learning_rate or raise train.warmup, set train.clip=1, "
+                f"{diagnosis}: lower train.learning_rate or raise train.warmup, set train.clip_norm=1, "
                 f'or look at the batch; train.precision="float32" tells whether rounding is at fault'
             )
         self.console.message(f"{diagnosis}: back to {back.name}")
