@@ -66,7 +66,7 @@ from support.draw import baseline_configs, transformer_configs
         ),
         (
             {"architecture": "convs2s", "attention": "additive"},
-            "model.attention is 'additive', but a convolutional model has \"dot\"",
+            "model.attention is 'additive', but a ConvS2S model has \"dot\"",
         ),
         ({"attention": "none"}, 'model.attention is "none", but a transformer is made of it'),
         ({"experts": 2, "experts_per_token": 3}, "model.experts_per_token is 3, but there are 2: lower it"),
@@ -90,7 +90,7 @@ def test_an_impossible_model_names_the_key_the_value_and_the_limit(
     [
         ("[model]\nhaeds = 8", "unknown key model.haeds; did you mean model.heads?"),
         ("[modle]\nheads = 8", "unknown table modle; did you mean model?"),
-        ("[model]\nzzz = 8", "unknown key model.zzz; known: kind, vocabulary, "),
+        ("[model]\nzzz = 8", "unknown key model.zzz; known: architecture, vocab_size, "),
         ("model = 3", "model is 3, but must be a table"),
         ("[model]\nheads = ", "not TOML: "),
         ("[train]\nwarmup = 0", "train.warmup is 0, but must be at least 1"),
