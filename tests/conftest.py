@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    from support.parameters import format_table
+    from support.parameter_counts import format_table
 
     terminalreporter.section("parameters: ours and the paper's")
     terminalreporter.write_line(format_table())

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import manyheads as mh
 from manyheads.presets import PRESETS, get_preset
-from support.draw import baseline_configs, transformer_configs
+from support.strategies import baseline_configs, transformer_configs
 
 
 @pytest.mark.parametrize(

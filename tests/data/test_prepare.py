@@ -18,7 +18,7 @@ from manyheads.data.prepare import HELD_OUT, keep_distinct, prepare, sample_rese
 from manyheads.data.store import Store
 from manyheads.text import clean, corpus
 from manyheads.text.corpus import SentencePair
-from support import fuzz
+from support import corrupt_corpus
 
 SENTENCES = [
     (f"The {thing} number {number} is {quality}.", f"{number}번 {물건}은 {성질}.")
@@ -78,12 +78,14 @@ def test_good_text_arrives_whole_and_in_order(tmp_path: Path) -> None:
 
 
 def check_fuzzed(folder: Path, lines: int) -> None:
-    made = fuzz.write_corrupt_text(folder, lines, corrupt_fraction=0.01 if lines > 100_000 else 0.1, seed=5)
-    memory = fuzz.write_corrupt_tmx(folder, lines // 20, seed=6)
+    made = corrupt_corpus.write_corrupt_text(
+        folder, lines, corrupt_fraction=0.01 if lines > 100_000 else 0.1, seed=5
+    )
+    memory = corrupt_corpus.write_corrupt_tmx(folder, lines // 20, seed=6)
     inputs = [{"files": list(made.files)}, {"files": [memory.files[0]]}]
     skipping = {"hold_out": 0, "on_invalid": "skip", "source": "en", "target": "ko"}
     store = prepare(recipe(inputs, corpus=skipping), folder / "data")
-    ways = {reason for reason, _ in fuzz.CORRUPTIONS if reason != "empty"}
+    ways = {reason for reason, _ in corrupt_corpus.CORRUPTIONS if reason != "empty"}
     assert set(made.drop_reasons.values()) == ways | {
         corpus.EMPTY_SOURCE,
         corpus.EMPTY_TARGET,

@@ -19,7 +19,7 @@ from manyheads.train.captured_step import CapturedStep
 from manyheads.train.distributed import DistributedContext
 from manyheads.train.objective import Objective
 from manyheads.train.optimizer import Optimizer
-from support.draw import randomize_weights
+from support.strategies import randomize_weights
 
 pytestmark = pytest.mark.gpu
 

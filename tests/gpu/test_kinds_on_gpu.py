@@ -12,7 +12,7 @@ from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model import build_model
 from manyheads.search.beam import DecodingConstraints
 from manyheads.train.objective import Objective
-from support.draw import randomize_weights
+from support.strategies import randomize_weights
 
 pytestmark = pytest.mark.gpu
 

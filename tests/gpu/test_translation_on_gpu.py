@@ -6,7 +6,7 @@ import torch
 import manyheads as mh
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.search.beam import DecodingConstraints
-from support.draw import randomize_weights
+from support.strategies import randomize_weights
 
 pytestmark = pytest.mark.gpu
 

@@ -10,7 +10,7 @@ from torch import Tensor
 import manyheads as mh
 from manyheads.model import attention
 from manyheads.model.attention import AttentionSpec, attend, choose_implementation, flash_supports
-from support.draw import attention_problems, random_tensor
+from support.strategies import attention_problems, random_tensor
 
 
 def values_and_gradients(problem: dict[str, Any], implementation: str) -> list[Tensor]:

@@ -15,8 +15,8 @@ import manyheads as mh
 from manyheads.model import build_model, count_parameters
 from manyheads.model.encoder_decoder import init_weights
 from manyheads.presets import BASELINES, PRESETS
-from support.draw import VOCAB_SIZE, baseline_configs, build_test_model, sentence_pairs, sentences
-from support.stepping import check_random_search
+from support.incremental_decoding import check_random_search
+from support.strategies import VOCAB_SIZE, baseline_configs, build_test_model, sentence_pairs, sentences
 
 Texts = list[list[int]]
 KINDS = ["recurrent", "convs2s", "bytenet"]

@@ -13,7 +13,7 @@ from torch.nn.utils.parametrizations import weight_norm
 import manyheads as mh
 from manyheads.model.baselines.bytenet import ByteNet, dilation_rates, unfold_source
 from manyheads.model.baselines.convolution import Convolution
-from support.draw import VOCAB_SIZE, build_test_model, random_tensor, sentences
+from support.strategies import VOCAB_SIZE, build_test_model, random_tensor, sentences
 
 
 def made(inputs: int, outputs: int, kernel: int, **how: Any) -> Convolution:

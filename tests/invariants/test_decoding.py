@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manyheads as mh
-from support.draw import VOCAB_SIZE, build_test_model, transformer_configs
-from support.stepping import check_random_search, full_forward
+from support.incremental_decoding import check_random_search, full_forward
+from support.strategies import VOCAB_SIZE, build_test_model, transformer_configs
 
 
 @given(transformer_configs(), st.data())

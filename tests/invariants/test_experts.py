@@ -10,7 +10,7 @@ import manyheads as mh
 from manyheads.model.layers import Experts, load_balance_loss
 from manyheads.train.loss import chunked_loss
 from manyheads.train.objective import Objective
-from support.draw import VOCAB_SIZE, build_test_model, random_tensor
+from support.strategies import VOCAB_SIZE, build_test_model, random_tensor
 
 SMALL = mh.ModelConfig(
     vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=6, heads=2, dropout=0.0, experts=4, experts_per_token=2

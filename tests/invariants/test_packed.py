@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 
 import manyheads as mh
-from support.draw import sentences
+from support.strategies import sentences
 
 
 @given(sentences())

@@ -16,7 +16,7 @@ from manyheads.inference.engine import ScoreDetail
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.ops.topk_triton import topk_logsumexp
 from manyheads.search.beam import DecodingConstraints, Hypothesis
-from support.draw import randomize_weights
+from support.strategies import randomize_weights
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SMALL = mh.ModelConfig(

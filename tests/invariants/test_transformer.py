@@ -11,7 +11,7 @@ import manyheads as mh
 from manyheads.model import attention, count_parameters
 from manyheads.model.encoder_decoder import init_weights
 from manyheads.model.layers import Dropout, MultiHeadAttention
-from support.draw import VOCAB_SIZE, build_test_model, sentence_pairs, sentences, transformer_configs
+from support.strategies import VOCAB_SIZE, build_test_model, sentence_pairs, sentences, transformer_configs
 
 Texts = list[list[int]]
 SMALL = mh.ModelConfig(vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=12, heads=2, dropout=0.0)

@@ -9,7 +9,7 @@ import manyheads as mh
 from manyheads import checkpoint
 from manyheads.config import SubwordConfig
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
-from support.draw import randomize_weights
+from support.strategies import randomize_weights
 
 SOURCE, TARGET = "I go home today.", "나는 오늘 집에 간다."
 CONFIG = mh.Config(

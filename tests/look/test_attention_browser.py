@@ -22,7 +22,7 @@ from manyheads.look.attention_data import ATTENTION_TYPES, build_attention_data,
 from manyheads.look.html import render_page as page_of
 from manyheads.look.html import write_page
 from manyheads.look.training_walk import compare_checkpoints
-from support.attentions import MARKUP_TOKENS, random_attention_data, with_markup_tokens
+from support.attention_samples import MARKUP_TOKENS, random_attention_data, with_markup_tokens
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -16,7 +16,7 @@ from manyheads.look import html as pages
 from manyheads.look import notebook
 from manyheads.look.attention_data import build_attention_data
 from manyheads.look.html import bundle_modules, embed_json, render_page, write_page
-from support.attentions import MARKUP_TOKENS, random_attention_data, with_markup_tokens
+from support.attention_samples import MARKUP_TOKENS, random_attention_data, with_markup_tokens
 
 
 def parts(text: str) -> tuple[str, str, str, str]:

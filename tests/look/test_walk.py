@@ -13,7 +13,7 @@ from manyheads.errors import RequestError
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.look.forward_walk import estimate_numbers, walk_layer
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
-from support.draw import randomize_weights
+from support.strategies import randomize_weights
 
 SOURCE, TARGET = "I go home today.", "나는 오늘 집에 간다."
 ALL = 10**6

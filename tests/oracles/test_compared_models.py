@@ -8,7 +8,7 @@ from torch import Tensor
 
 import manyheads as mh
 from manyheads.model.baselines.convolution import Convolution
-from support.draw import VOCAB_SIZE, build_test_model, randomize_weights
+from support.strategies import VOCAB_SIZE, build_test_model, randomize_weights
 
 SOURCE, TARGET = [3, 4, 5, 6], [1, 7, 8]
 

@@ -25,7 +25,7 @@ from manyheads.inference.ctranslate2_engine import CTranslate2Engine, convert, e
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.search.beam import DecodingConstraints, Hypothesis, length_penalty, search
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
-from support.draw import randomize_weights
+from support.strategies import randomize_weights
 
 TEXT = ["the cat sat on the mat", "a dog ran home to sleep", "we go by sea and by land"] * 5
 SMALL = SubwordTokenizer.train(TEXT, SubwordConfig(vocab_size=30, byte_fallback=False))

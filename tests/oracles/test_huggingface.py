@@ -26,7 +26,7 @@ from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from manyheads.train.log import read_log
 from manyheads.train.loss import chunked_loss
 from manyheads.train.run import train
-from support.draw import randomize_weights
+from support.strategies import randomize_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 

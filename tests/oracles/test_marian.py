@@ -9,7 +9,7 @@ from torch import nn
 import manyheads as mh
 from manyheads.model.layers import MultiHeadAttention
 from manyheads.model.positions import sinusoidal_encoding
-from support.draw import randomize_weights
+from support.strategies import randomize_weights
 
 CONFIG = mh.ModelConfig(vocab_size=50, layers=2, d_model=16, d_ff=24, heads=4, dropout=0.0)
 PAD = 49

@@ -28,7 +28,7 @@ from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.positions import sinusoidal_encoding
 from manyheads.search.beam import DecodingConstraints, SearchLimits, greedy_search, search
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
-from support.draw import randomize_weights, transformer_configs
+from support.strategies import randomize_weights, transformer_configs
 
 TEXTS = ["나는 집에 간다.", "I go home.", "우리는 학교에 간다."] * 10
 SUBWORDS = SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=300))

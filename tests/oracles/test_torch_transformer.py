@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import manyheads as mh
 from manyheads.model.layers import MultiHeadAttention
-from support.draw import randomize_weights
+from support.strategies import randomize_weights
 
 CONFIG = mh.ModelConfig(vocab_size=50, layers=3, d_model=24, d_ff=40, heads=4, dropout=0.0)
 SOURCES = [[3, 4, 5, 6, 2], [7, 2], [8, 9, 10, 2]]

@@ -27,7 +27,7 @@ from manyheads.paper.notes.pages import (
 )
 from manyheads.paper.notes.report import QUESTIONS, write_notes
 from manyheads.paper.report import import_pyplot
-from support.tiny import save_untrained_model
+from support.untrained_model import save_untrained_model
 
 pytest.importorskip("matplotlib")
 

@@ -13,7 +13,7 @@ import pytest
 from manyheads.cli import main
 from manyheads.errors import RequestError
 from manyheads.paper import figures
-from support.tiny import save_untrained_model
+from support.untrained_model import save_untrained_model
 
 SENTENCES = [
     "Julia bought a very red flower because she liked flowers",

@@ -4,7 +4,7 @@ import torch
 import manyheads as mh
 from manyheads.model import count_parameters
 from manyheads.presets import Table3Row
-from support.parameters import count_by_formula
+from support.parameter_counts import count_by_formula
 
 
 @pytest.mark.parametrize("row", mh.presets.TABLE_3, ids=lambda row: row.name)

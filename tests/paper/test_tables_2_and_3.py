@@ -23,7 +23,7 @@ from manyheads.paper.scaled_presets import SCALES
 from manyheads.paper.trial_pool import TrialResources, run_trials
 from manyheads.paper.trials import Trial, TrialResult
 from manyheads.progress import Progress
-from support.little import small_store, small_trial
+from support.small_trials import small_store, small_trial
 
 STEPS = Budget(100, "steps")
 

@@ -20,7 +20,7 @@ from manyheads.paper.trial_worker import handle_request
 from manyheads.paper.trials import Trial, TrialEnvironment, check_split, load_result, run_trial
 from manyheads.train.flops import training_flops
 from manyheads.train.log import read_log
-from support.little import MODEL, small_store, small_trial
+from support.small_trials import MODEL, small_store, small_trial
 
 HERE = TrialEnvironment("cpu", flops_per_second=1e9, jobs=1, jobs_per_gpu=1)
 

@@ -20,8 +20,8 @@ from manyheads.serve.limits import ServerLimits
 from manyheads.serve.middleware import AllowedHosts
 from manyheads.serve.server import create_server
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
-from support.draw import randomize_weights
-from support.scripted import ScriptedTranslator, serve_scripted
+from support.scripted_translator import ScriptedTranslator, serve_scripted
+from support.strategies import randomize_weights
 
 CreateClient = Callable[..., AbstractContextManager[TestClient]]
 StartServer = Callable[..., AbstractContextManager[int]]

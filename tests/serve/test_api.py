@@ -15,7 +15,7 @@ from manyheads.serve.app import create_app
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.middleware import AllowedHosts
 from manyheads.serve.worker import name_models
-from support.scripted import ScriptedTranslator
+from support.scripted_translator import ScriptedTranslator
 
 ASKED = {"q": "one two three", "source": "en", "target": "ko"}
 

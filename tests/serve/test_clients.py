@@ -11,8 +11,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from support.listening_process import ServerProcess, start_server
-from support.tiny import save_untrained_model
+from support.server_process import ServerProcess, start_server
+from support.untrained_model import save_untrained_model
 
 pytestmark = pytest.mark.heavy
 CLIENTS = Path(__file__).parent / "clients"

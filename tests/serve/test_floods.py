@@ -15,8 +15,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from support.listening_process import ServerProcess, start_server
-from support.tiny import save_untrained_model
+from support.server_process import ServerProcess, start_server
+from support.untrained_model import save_untrained_model
 
 pytestmark = pytest.mark.heavy
 REQUESTS = 100_000

@@ -20,8 +20,8 @@ import pytest
 from manyheads.errors import ConfigError, RequestError
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.server import bind_socket
-from support.listening_process import start_server
-from support.scripted import ScriptedTranslator
+from support.scripted_translator import ScriptedTranslator
+from support.server_process import start_server
 
 BODY = json.dumps({"q": "one two", "source": "en", "target": "ko"}).encode()
 HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

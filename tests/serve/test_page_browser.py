@@ -16,7 +16,7 @@ from manyheads.look.attention_data import stack_maps as maps_of
 from manyheads.look.forward_walk import walk_layer
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.word_alignment import WordAlignment
-from support.scripted import ScriptedTranslator
+from support.scripted_translator import ScriptedTranslator
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -19,7 +19,7 @@ from manyheads import checkpoint
 from manyheads.config import SubwordConfig
 from manyheads.inference.torch_engine import Ensemble, TorchEngine
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
-from support.draw import randomize_weights
+from support.strategies import randomize_weights
 
 TEXTS = [
     "나는 오늘 집에 간다.",

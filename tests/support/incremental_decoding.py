@@ -6,7 +6,7 @@ import torch
 from hypothesis import strategies as st
 
 import manyheads as mh
-from support.draw import VOCAB_SIZE
+from support.strategies import VOCAB_SIZE
 
 TOKEN = st.integers(0, VOCAB_SIZE - 1)
 SOURCE = st.lists(TOKEN, max_size=6)

@@ -1,4 +1,4 @@
-"""A server in a process of its own, as the command starts it; with a scripted translator, or a model."""
+"""Start `manyheads serve` in a process of its own, with a scripted translator or a model folder."""
 
 import subprocess
 import sys
@@ -12,10 +12,10 @@ from typing import IO
 CODE = """
 import sys
 sys.path[:0] = [{tests!r}]
-from support.scripted import Scripted
+from support.scripted_translator import ScriptedTranslator
 from manyheads.serve import server
 if not {model!r}:
-    server.load = lambda *_, **__: Scripted(seconds={seconds})
+    server.load = lambda *_, **__: ScriptedTranslator(seconds={seconds})
 sys.argv = ["manyheads", "serve", {model!r} or "nowhere", "--port=0", *{arguments!r}]
 from manyheads.cli import main
 main()
@@ -23,7 +23,7 @@ main()
 
 
 class ServerProcess:
-    """The server: its port, its memory, what it wrote."""
+    """A running server: its port, its memory and its log."""
 
     def __init__(self, process: "subprocess.Popen[str]", log: IO[str]) -> None:
         self.process, self.log = process, log
@@ -40,7 +40,7 @@ class ServerProcess:
         return line
 
     def read_log(self) -> str:
-        """All that it wrote after its first line; it must have been asked to stop."""
+        """Return the log after the first line; the server must have been asked to stop."""
         self.process.wait(60)
         return self.log.read()
 
@@ -52,14 +52,14 @@ class ServerProcess:
 
 @contextmanager
 def start_server(*arguments: str, seconds: float = 0.0, model: Path | None = None) -> Iterator[ServerProcess]:
-    tests = str(Path(__file__).parent)
-    named = str(model) if model else ""
-    code = CODE.format(tests=tests, seconds=seconds, arguments=list(arguments), model=named)
-    # Into a file: a pipe that nobody reads is full after a thousand requests, and the server would wait.
+    tests = str(Path(__file__).parents[1])
+    folder = str(model) if model else ""
+    code = CODE.format(tests=tests, seconds=seconds, arguments=list(arguments), model=folder)
+    # A file, not a pipe: an unread pipe fills up after a thousand requests and blocks the server.
     with (
-        tempfile.NamedTemporaryFile("w") as written,
-        open(written.name, encoding="utf-8") as log,
-        subprocess.Popen([sys.executable, "-c", code], stderr=written, text=True) as process,
+        tempfile.NamedTemporaryFile("w") as stderr,
+        open(stderr.name, encoding="utf-8") as log,
+        subprocess.Popen([sys.executable, "-c", code], stderr=stderr, text=True) as process,
     ):
         try:
             yield ServerProcess(process, log)
