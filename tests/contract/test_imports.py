@@ -1,128 +1,191 @@
-"""Who may import whom. Data goes one way, and there is no cycle."""
+"""Who may import whom. Data goes one way, without cycles; lazy imports count like all others."""
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Mapping, Set
 from pathlib import Path
 
-import pytest
+from support.source_tree import MODULES, SOURCE, imported_names, module_name, parse, relative_name
 
-SOURCE = Path(__file__).parents[2] / "src" / "manyheads"
-
-GROUND = {"errors", "config", "packed", "progress", "folders"}  # that every room may import
-FIRST_ROOMS = {"text", "data", "kernels", "model", "search", "checkpoint", "engines", "translate", "evaluate"}
-UPPER_ROOMS = {"brackets", "train", "export", "look", "serve"}
-EVERYTHING = {"presets", *FIRST_ROOMS, *UPPER_ROOMS}
+# Every package may import these.
+FOUNDATION = {"errors", "config", "packed", "progress", "atomic_io"}
+TRANSLATION = {"translator", "translation", "glossary", "loading"}
+PRODUCT = {
+    "presets", "ops", "cuda", "text", "text.datasets", "data", "model", "search", "checkpoint", "inference",
+    *TRANSLATION, "evaluate", "train", "export", "look", "serve",
+}  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "config": set(),
+    "config": {"errors"},
     "presets": set(),
-    "packed": set(),
-    "progress": set(),
-    "folders": set(),
+    "packed": {"errors"},
+    "progress": {"errors"},
+    "atomic_io": {"errors"},
+    "ops": set(),
+    "cuda": {"ops"},
     "text": set(),
+    "playground": {"text"},
+    "text.datasets": {"text", "playground"},  # `manyheads get playground`
     "data": {"text"},
-    "kernels": set(),
-    "model": {"kernels"},
-    "search": set(),
+    "model": {"ops"},
+    "search": {"ops"},
     "checkpoint": {"model", "text"},
-    "engines": {"checkpoint", "kernels", "search", "model", "text"},
-    "translate": {"engines", "checkpoint", "model", "search", "text"},
-    "evaluate": {"translate", "text"},
-    "brackets": {"text"},  # what evaluate is for translations, for trees
-    "train": {"data", "kernels", "model", "checkpoint", "engines", "evaluate", "translate"},
-    "export": {"engines", "translate", "checkpoint", "model", "search", "text"},
-    "look": {
-        "translate",
-        "checkpoint",
-        "model",
-    },  # a run's checkpoints one after another; a layer's parts too
-    "serve": {"translate", "evaluate", "look", "train"},  # of training, the log
-    "paper": {"demo", *EVERYTHING},  # the corpus that it writes
-    "demo": {"text", "data", "checkpoint", "translate", "evaluate", "train", "look"},
-    "cli": {"paper", "demo", *EVERYTHING},
+    "inference": {"ops", "cuda", "text", "model", "search", "checkpoint"},
+    "glossary": {"text", "search"},
+    "translation": {"text", "model", "search", "inference"},
+    "translator": {"text", "model", "search", "checkpoint", "inference", "glossary", "translation"},
+    "loading": {"text", "model", "search", "checkpoint", "inference", "translator"},
+    "evaluate": {"text", *TRANSLATION},
+    "train": {"ops", "cuda", "data", "model", "search", "checkpoint", "inference", "evaluate", *TRANSLATION},
+    "export": {"text", "model", "search", "checkpoint", "inference", *TRANSLATION},
+    "look": {"model", "checkpoint", *TRANSLATION},
+    "serve": {"evaluate", "look", "train", *TRANSLATION},  # of train, the log
+    "demo": {"playground", "text", "data", "checkpoint", "evaluate", "train", "look", *TRANSLATION},
+    "paper": {"playground", "demo", *PRODUCT},
+    "cli": {"demo", "paper", *PRODUCT},
     "__main__": {"cli"},
-    "__init__": {"presets", "model", "translate"},  # the public names, each imported when it is first used
+    "__init__": {"presets", "model", *TRANSLATION},  # the public names, imported at first use
 }
-# What importing a module may need; the rest is imported where it is used.
-CORE_NEEDS = {"torch", "numpy", "typer", "sentencepiece"}
-# A room that is of use only with its extra, and imported by its verb alone, may need what the extra brings.
-EXTRA_NEEDS = {
-    "kernels": {"triton"},  # which is there wherever torch has a GPU
+# What importing a module may need; other packages are imported inside the functions that use them.
+CORE_REQUIREMENTS = {"torch", "numpy", "typer", "sentencepiece"}
+# Packages that are imported by their command only may need what their extra installs.
+EXTRA_REQUIREMENTS = {
+    "ops": {"triton"},  # installed with torch wherever there is a GPU
     "serve": {"fastapi", "h11", "prometheus_client", "pydantic", "starlette", "uvicorn"},
 }
-FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc"}
-MODULES = sorted(SOURCE.rglob("*.py"))
+FORBIDDEN_FILE_NAMES = {"utils", "helpers", "common", "misc"}
+UNPICKLERS = {"pickle", "shelve", "marshal"}
+MODULE_NAMES = {module_name(path) for path in MODULES}
 
 
-def room_of(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+def package_of(module: str) -> str:
+    """Return the row of MAY_IMPORT that a module belongs to."""
+    parts = module.split(".")[1:]
+    if not parts:
+        return "__init__"
+    return "text.datasets" if parts[:2] == ["text", "datasets"] else parts[0]
 
 
-def imported_rooms(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names: list[str] = []
-        if isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: imports of ours are written in full"
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        assert "manyheads" not in names, f"{path}: a room names the rooms that it imports"
-        for name in names:
-            package, _, rest = name.partition(".")
-            if package == "manyheads" and rest and not rest.startswith("__"):
-                yield rest.partition(".")[0]
+def imported_modules(path: Path) -> dict[str, int]:
+    """Return our modules that a file imports, lazy imports included, with the line of the first import."""
+    modules: dict[str, int] = {}
+    for node, name in imported_names(parse(path)):
+        if name.partition(".")[0] == "manyheads":
+            while name not in MODULE_NAMES:
+                name = name.rpartition(".")[0]
+            modules.setdefault(name, node.lineno)
+    return modules
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_a_room_imports_only_what_its_row_names(path: Path) -> None:
-    room = room_of(path)
-    allowed = MAY_IMPORT[room] | GROUND | {room}
-    assert set(imported_rooms(path)) <= allowed
+def find_cycle(graph: Mapping[str, Set[str]]) -> list[str]:
+    """Return the nodes that cannot be put into an order, or an empty list."""
+    left = dict(graph)
+    while free := [node for node, others in left.items() if not (others - {node}) & left.keys()]:
+        for node in free:
+            del left[node]
+    return sorted(left)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_importing_a_module_needs_the_core_alone(path: Path) -> None:
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        packages = {name.partition(".")[0] for name in names} - {"manyheads", *sys.stdlib_module_names}
-        assert packages <= CORE_NEEDS | EXTRA_NEEDS.get(room_of(path), set())
+def test_imports_are_absolute() -> None:
+    offenders = [
+        f"{relative_name(path)}:{node.lineno}"
+        for path in MODULES
+        for node, name in imported_names(parse(path))
+        if name.startswith(".")
+    ]
+    assert not offenders
 
 
-def test_a_room_with_needs_of_its_own_is_imported_when_its_verb_runs() -> None:
+def test_packages_import_only_what_their_row_allows() -> None:
+    offenders = []
     for path in MODULES:
-        if room_of(path) != "serve":
-            for node in ast.parse(path.read_text(encoding="utf-8")).body:
-                if isinstance(node, ast.ImportFrom):
-                    names = {f"{node.module}.{alias.name}" for alias in node.names}
-                    assert not {name for name in names if name.split(".")[1:2] == ["serve"]}
+        package = package_of(module_name(path))
+        allowed = MAY_IMPORT[package] | {package}
+        if package not in FOUNDATION:
+            allowed |= FOUNDATION
+        for module, line in imported_modules(path).items():
+            if module == "manyheads":  # only for the version
+                names = {name for _, name in imported_names(parse(path)) if name.count(".") < 2}
+                if names & {"manyheads"} or "manyheads.__version__" not in names:
+                    offenders.append(f"{relative_name(path)}:{line} imports the package itself")
+            elif package_of(module) not in allowed:
+                offenders.append(f"{relative_name(path)}:{line} imports {module}")
+    assert not offenders
 
 
 def test_the_rules_have_no_cycle() -> None:
-    left = {room: others - {room} for room, others in MAY_IMPORT.items()}
-    while left:
-        free = {room for room, others in left.items() if not others & left.keys()}
-        assert free, f"a cycle among {sorted(left)}"
-        left = {room: others for room, others in left.items() if room not in free}
+    assert not find_cycle({package: others - {package} for package, others in MAY_IMPORT.items()})
 
 
-def test_the_ground_floor_stands_on_errors_alone() -> None:
-    assert set(imported_rooms(SOURCE / "errors.py")) == set()
-    assert set(imported_rooms(SOURCE / "packed.py")) == {"errors"}
-    assert set(imported_rooms(SOURCE / "config.py")) == {"errors"}
+def test_the_rules_cover_every_package_and_no_other() -> None:
+    assert {package_of(module) for module in MODULE_NAMES} <= set(MAY_IMPORT)
 
 
-def test_no_file_is_named_for_what_it_has_no_name_for() -> None:
-    assert not [path for path in MODULES if path.stem in FORBIDDEN_NAMES]
+def test_modules_have_no_import_cycle() -> None:
+    graph = {module_name(path): imported_modules(path).keys() - {"manyheads"} for path in MODULES}
+    assert not find_cycle(graph)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_nothing_is_unpickled(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            assert not {alias.name for alias in node.names} & {"pickle", "shelve", "marshal"}
-        if isinstance(node, ast.ImportFrom):
-            assert node.module not in {"pickle", "shelve", "marshal"}
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            assert (node.value.id, node.attr) != ("torch", "load")
+def test_importing_a_module_needs_core_requirements_only() -> None:
+    offenders = []
+    for path in MODULES:
+        allowed = {"manyheads", *sys.stdlib_module_names, *CORE_REQUIREMENTS}
+        allowed |= EXTRA_REQUIREMENTS.get(package_of(module_name(path)), set())
+        for statement in parse(path).body:
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                names = {name.partition(".")[0] for _, name in imported_names(statement)}
+                offenders += [f"{relative_name(path)} imports {name}" for name in sorted(names - allowed)]
+    assert not offenders
+
+
+def test_packages_with_extra_requirements_are_imported_lazily() -> None:
+    offenders = []
+    for path in MODULES:
+        if package_of(module_name(path)) != "serve":
+            for statement in parse(path).body:
+                if isinstance(statement, ast.Import | ast.ImportFrom):
+                    names = [name for _, name in imported_names(statement)]
+                    if any(name.split(".")[:2] == ["manyheads", "serve"] for name in names):
+                        offenders.append(f"{relative_name(path)}:{statement.lineno}")
+    assert not offenders
+
+
+def test_nothing_of_the_product_imports_the_experiments() -> None:
+    """Only commands use `paper`; the corpus generator serves `get`, `demo` and `paper`."""
+    users = {"paper": {"paper", "cli"}, "playground": {"playground", "text.datasets", "demo", "paper"}}
+    offenders = [
+        f"{relative_name(path)} imports {module}"
+        for path in MODULES
+        for module in imported_modules(path)
+        for package, allowed in users.items()
+        if package_of(module) == package and package_of(module_name(path)) not in allowed
+    ]
+    assert not offenders
+
+
+def test_files_have_names_that_say_what_they_hold() -> None:
+    assert not [relative_name(path) for path in MODULES if path.stem in FORBIDDEN_FILE_NAMES]
+
+
+def test_no_module_has_the_name_of_a_folder_beside_it() -> None:
+    assert not [relative_name(path) for path in MODULES if path.with_suffix("").is_dir()]
+
+
+def test_nothing_is_unpickled() -> None:
+    offenders = []
+    for path in MODULES:
+        tree = parse(path)
+        offenders += [
+            f"{relative_name(path)}:{node.lineno}"
+            for node, name in imported_names(tree)
+            if name.partition(".")[0] in UNPICKLERS
+        ]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) == "torch.load":
+                offenders.append(f"{relative_name(path)}:{node.lineno}")
+    assert not offenders
+
+
+def test_the_package_is_where_the_tests_look() -> None:
+    assert (SOURCE / "__init__.py").exists()
+    assert len(MODULES) > 100
