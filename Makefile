@@ -1,39 +1,40 @@
-# Every target makes its own virtual environment with pinned versions; nothing else is needed but Python 3.11 or 3.12.
+# Every target creates the virtual environment with pinned versions if needed. Requires Python 3.11 or 3.12 only.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-JUDGES := $(VENV)/.judges
+# The tests of `make quick`: files that take seconds. Everything else runs in `make test`.
+QUICK  := tests/invariants tests/text tests/contract/test_imports.py tests/contract/test_config.py
+ORACLES := $(VENV)/.oracles
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo paper lint test test-all bench wheel clean
+.PHONY: help setup demo paper lint quick test test-all coverage bench wheel clean
 
-help:      ## this list
+help:      ## list the targets
 	@grep -hE '^[a-z-]+: .*##|^[a-z-]+:  *##' Makefile | sed -E 's/:[^#]*##/\t/' | expand -t 12
 
-setup: $(READY)      ## the virtual environment alone
+setup: $(READY)      ## create the virtual environment
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
-# JoeyNMT pins an old protobuf that nothing here needs: its attention module is judged alone. PYEVALB's tables
-# want an older python-dateutil than matplotlib has, and do with the newer.
-OF_PYEVALB := pytablewriter typepy DataProperty tabledata mbstrdecoder pathvalidate tcolorpy chardet
-# The others are clients of the server, schemathesis, which tries all that its description allows, and a scorer
-# of trees.
-$(JUDGES): $(READY)
+# Outside implementations that the slow tests compare with. JoeyNMT and PYEVALB are installed without their
+# dependencies: JoeyNMT pins an old protobuf, and only its attention module is used; PYEVALB's table writer pins an
+# older python-dateutil than matplotlib needs. The others are clients of the server and an API fuzzer.
+PYEVALB_REQUIREMENTS := pytablewriter typepy DataProperty tabledata mbstrdecoder pathvalidate tcolorpy chardet
+$(ORACLES): $(READY)
 	$(BIN)/python -m pip install --quiet --no-deps joeynmt importlib_metadata zipp
 	$(BIN)/python -m pip install --quiet libretranslatepy libretranslate-aio deep-translator schemathesis
-	$(BIN)/python -m pip install --quiet --no-deps PYEVALB $(OF_PYEVALB)
+	$(BIN)/python -m pip install --quiet --no-deps PYEVALB $(PYEVALB_REQUIREMENTS)
 	@touch $@
 
-demo: $(READY)       ## prepare, train, translate, score: the built-in English-Korean corpus on this CPU, three minutes
+demo: $(READY)       ## prepare, train, translate and score the built-in English-Korean corpus on a CPU: three minutes
 	$(BIN)/manyheads demo
 
-paper: $(READY)      ## the paper's tables, figures and notes, measured on the built-in corpus: paper/, each in under ten minutes
+paper: $(READY)      ## measure the paper's tables, figures and study questions into paper/, each in under ten minutes
 	$(BIN)/manyheads paper table1 --out paper
 	$(BIN)/manyheads paper table2 --out paper
 	$(BIN)/manyheads paper table3 --out paper
@@ -47,17 +48,23 @@ lint: $(READY)       ## ruff and mypy
 	$(BIN)/ruff format --check src tests bench examples
 	$(BIN)/mypy
 
+quick: lint          ## lint, type checks and the fast tests: under a minute
+	$(BIN)/pytest -m 'not heavy and not gpu' --numprocesses 2 $(QUICK)
+
 test: lint           ## what every change must pass
 	$(BIN)/pytest -m 'not heavy and not gpu' --numprocesses 2
 
-test-all: lint $(JUDGES)   ## the same with slow comparisons, and the GPU where there is one
+test-all: lint $(ORACLES)   ## also the slow comparisons, and the GPU tests where there is a GPU
 	$(BIN)/pytest --numprocesses 2
 
-bench: $(READY)      ## one training step against torch.nn.Transformer and Hugging Face Marian
+coverage: $(READY)   ## the tests of `make test` with the share of lines that they execute
+	$(BIN)/pytest -m 'not heavy and not gpu' --numprocesses 2 --cov --cov-report=term:skip-covered
+
+bench: $(READY)      ## compare a training step with torch.nn.Transformer and Hugging Face Marian
 	$(BIN)/python bench/train_step.py
 
-wheel: $(READY)      ## dist/manyheads-*.whl
+wheel: $(READY)      ## build dist/manyheads-*.whl
 	$(BIN)/python -m build --wheel
 
-clean:               ## everything that the other targets made
-	rm -rf $(VENV) manyheads-demo paper dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+clean:               ## remove everything that the other targets created
+	rm -rf $(VENV) manyheads-demo paper dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage

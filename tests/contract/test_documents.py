@@ -1,80 +1,197 @@
-"""What the documents say can be done, can be done."""
+"""The documents agree with the code: links, files, commands, options, configuration keys and examples."""
 
 import os
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+import typer
 
+import manyheads as mh
 from manyheads.cli import app
+from support.source_tree import ROOT, SOURCE
+from support.untrained_model import save_untrained_model
 
-ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 READMES = [ROOT / "README.md", ROOT / "README.ko.md"]
+ARCHITECTURE = [ROOT / "docs" / "architecture.md", ROOT / "docs" / "architecture.ko.md"]
+# What was true when it was written: dated measurements, renamed keys, reports that a command printed.
+HISTORY = {ROOT / "docs" / "log.md", ROOT / "CHANGELOG.md"}
+CURRENT = [path for path in DOCUMENTS if path not in HISTORY and path.parent.parent.name != "results"]
+MAX_READING_LIST_LINES = 2000
 
 
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+def read(document: Path) -> str:
+    return document.read_text(encoding="utf-8")
+
+
+def code_of(document: Path) -> str:
+    """Return indented blocks, with continued lines joined, and what is between back-ticks."""
+    text = re.sub(r"^```.*?^```$", "", read(document), flags=re.M | re.S)
+    blocks = "\n".join(re.findall(r"^    .*$", text, flags=re.M))
+    return "\n".join([re.sub(r" *\\\n *", " ", blocks), *re.findall(r"`[^`\n]+`", text)])
+
+
+def python_of(document: Path) -> str:
+    (code,) = re.findall(r"```python\n(.*?)```", read(document), flags=re.S)
+    return str(code)
+
+
+@cache
+def commands() -> dict[str, click.Command]:
+    """Return every command by its name: `train`, `paper table1`."""
+    found: dict[str, click.Command] = {}
+
+    def collect(command: click.Command, prefix: str) -> None:
+        for verb, child in getattr(command, "commands", {}).items():
+            found[f"{prefix}{verb}"] = child
+            collect(child, f"{prefix}{verb} ")
+
+    collect(typer.main.get_command(app), "")
+    return found
+
+
+def calls_in(document: Path) -> Iterator[tuple[str, click.Command, list[str]]]:
+    """Yield every call of a command in the code of a document: its text, the command and its options."""
+    for line in re.findall(r"(?:^|[|>`] ?|    )manyheads ([^`|>#\n]+)", code_of(document), flags=re.M):
+        words = line.split()
+        verb = " ".join(words[:2]) if " ".join(words[:2]) in commands() else words[0]
+        if verb in commands():
+            options = re.findall(r"(?<=\s)--?[a-z][a-z-]*", f" {line.split('   ')[0]}")
+            yield line, commands()[verb], options
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name)
-def test_every_link_to_a_file_leads_to_one(document: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8")):
-        assert target.startswith("http") or (document.parent / target).exists(), target
+def test_links_to_files_lead_to_files(document: Path) -> None:
+    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", read(document))
+    assert not [t for t in targets if not t.startswith("http") and not (document.parent / t).exists()]
+
+
+@pytest.mark.parametrize("document", CURRENT, ids=name)
+def test_files_named_in_documents_exist(document: Path) -> None:
+    named = re.findall(r"`((?:[a-z0-9_]+/)+[A-Za-z0-9_-]+\.(?:py|toml|js|sh))`", read(document))
+    named += re.findall(r"`(src/[a-z0-9_/]+)`", read(document))
+    roots = [ROOT, SOURCE, SOURCE / "model", document.parent]
+    assert not [file for file in named if not any((root / file).exists() for root in roots)]
 
 
 @pytest.mark.parametrize("readme", READMES, ids=name)
 def test_the_python_of_the_readme_runs(readme: Path) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", readme.read_text(encoding="utf-8"), flags=re.S)
-    known: dict[str, object] = {}
-    exec(compile(code, name(readme), "exec"), known)
-    assert known["logits"].shape == (8, 1000)
-    assert known["trace"].cross[1][0].shape == (4, 3, 4)
+    namespace: dict[str, Any] = {}
+    exec(compile(python_of(readme), name(readme), "exec"), namespace)
+    assert namespace["logits"].shape == (8, 1000)
+    assert namespace["trace"].cross[1][0].shape == (4, 3, 4)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name)
-def test_the_commands_of_the_documents_run(document: Path) -> None:
-    verbs = [command.callback.__name__ for command in app.registered_commands]
-    for group in app.registered_groups:
-        own = [command.callback.__name__ for command in group.typer_instance.registered_commands]
-        verbs += [group.name or group.typer_instance.info.name, *(f"paper {name}" for name in own)]
-    for command in re.findall(r"`manyheads ([^`]+)`", document.read_text(encoding="utf-8")):
-        if command in verbs:  # the verb is only named
+def test_commands_between_back_ticks_run(document: Path) -> None:
+    for command in re.findall(r"`manyheads ([^`]+)`", read(document)):
+        if command in commands():  # the command is only mentioned
             continue
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "manyheads", *shlex.split(command)], capture_output=True, text=True
         )
-        assert done.returncode == 0, f"{command}: {done.stderr}"
+        assert process.returncode == 0, f"{command}: {process.stderr}"
+
+
+@pytest.mark.parametrize("document", CURRENT, ids=name)
+def test_options_in_documents_exist(document: Path) -> None:
+    offenders = []
+    for line, command, options in calls_in(document):
+        known = {opt for parameter in command.params for opt in [*parameter.opts, *parameter.secondary_opts]}
+        offenders += [
+            f"{option} in: manyheads {line}" for option in options if option not in known | {"--help"}
+        ]
+    assert not offenders
+
+
+@pytest.mark.parametrize("document", CURRENT, ids=name)
+def test_configuration_keys_in_documents_exist(document: Path) -> None:
+    sections = "|".join({key.partition(".")[0] for key in known_keys()})
+    key = rf"(?:{sections})\.[a-z_]+[a-z0-9_]*"
+    keys = re.findall(rf"(?<= )({key})=", code_of(document))  # an override in a command
+    keys += re.findall(rf"`({key})(?: ?= ?[^`]*)?`", code_of(document))
+    files = {
+        "corpus.json",
+        *(f"{split}.{end}" for split in ("train", "valid", "test") for end in ("en", "de", "ko")),
+    }
+    modules = {".".join(path.relative_to(SOURCE).with_suffix("").parts) for path in SOURCE.rglob("*.py")}
+    assert not set(keys) - known_keys() - files - modules
+
+
+@cache
+def known_keys() -> frozenset[str]:
+    """Return every configuration key that the commands print, as `section.key`."""
+    presets = ["base", "tiny-rnn", "tiny-convs2s", "tiny-bytenet", "tiny-experts"]
+    calls = [*(["inspect", preset] for preset in presets), ["prepare", "data", "--show-recipe"]]
+    keys = {"model.layers"}  # sets encoder_layers and decoder_layers
+    for call in calls:
+        text = subprocess.run(
+            [sys.executable, "-m", "manyheads", *call], capture_output=True, text=True, check=True
+        ).stdout
+        section = ""
+        for line in text.splitlines():
+            if header := re.match(r"(?:# )?\[+([a-z]+)\]+$", line):
+                section = header[1]
+            elif key := re.match(r"(?:# )?([a-z0-9_]+) = ", line):
+                keys.add(f"{section}.{key[1]}")
+    return frozenset(keys)
 
 
 @pytest.mark.parametrize("readme", READMES, ids=name)
-def test_what_the_readme_does_with_text_runs_and_so_does_the_python_about_it(
-    readme: Path, tmp_path: Path
-) -> None:
-    commands = re.findall(
-        r"^    (manyheads (?:get|prepare|inspect data) .*)$", readme.read_text(encoding="utf-8"), flags=re.M
-    )
-    assert [command.split()[1] for command in commands] == ["get", "prepare", "inspect"]
-    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    for command in commands:
-        done = subprocess.run(
-            ["bash", "-c", command],
+def test_the_readme_prepares_data_and_the_python_about_it_runs(readme: Path, tmp_path: Path) -> None:
+    lines = re.findall(r"^    (manyheads (?:get|prepare|inspect data) .*)$", code_of(readme), flags=re.M)
+    assert [line.split()[1] for line in lines] == ["get", "prepare", "inspect"]
+    search_path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for line in lines:
+        process = subprocess.run(
+            ["bash", "-c", line],
             cwd=tmp_path,
-            env={**os.environ, "PATH": places},
+            env={**os.environ, "PATH": search_path},
             capture_output=True,
             text=True,
         )
-        assert done.returncode == 0, f"{command}: {done.stderr}"
-    (code,) = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs/data.md").read_text(encoding="utf-8"), flags=re.S
+        assert process.returncode == 0, f"{line}: {process.stderr}"
+    code = python_of(ROOT / "docs" / "data.md").replace('"data"', f'"{tmp_path}/data"')
+    namespace: dict[str, Any] = {}
+    exec(compile(code, "data.md", "exec"), namespace)
+    assert 3000 < len(namespace["batch"].source.tokens) <= 4096
+
+
+@pytest.mark.parametrize("language", ["", ".ko"])
+def test_the_python_about_translation_and_attention_runs(
+    language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_untrained_model(tmp_path / "run" / "model")
+    (tmp_path / "text.en").write_text("I go home.\n\nWe read.\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"layer": 1, "step": 0}
+    exec(compile(python_of(ROOT / "docs" / f"translation{language}.md"), "translation", "exec"), namespace)
+    assert isinstance(namespace["translation"], mh.Translation)
+    shown = re.sub(
+        r"^attention\.show\(\).*$", "", python_of(ROOT / "docs" / f"look{language}.md"), flags=re.M
     )
-    known: dict[str, Any] = {}
-    exec(compile(code.replace('"data"', f'"{tmp_path}/data"'), "data.md", "exec"), known)
-    assert 3000 < len(known["batch"].source.tokens) <= 4096
+    exec(compile(shown, "look", "exec"), namespace)  # show() needs a notebook
+    assert namespace["attention"].trace.cross[1][0].ndim == 3
+
+
+@pytest.mark.parametrize("document", CURRENT, ids=name)
+def test_imports_in_documents_work(document: Path) -> None:
+    for line in re.findall(
+        r"^ *((?:from manyheads|import manyheads).*?)(?: *#.*)?$", read(document), flags=re.M
+    ):
+        exec(compile(line, name(document), "exec"), {})
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name)
@@ -83,7 +200,20 @@ def test_the_make_targets_of_the_documents_exist(document: Path) -> None:
     assert set(re.findall(r"\bmake ([a-z]+(?:-[a-z]+)?)\b(?= +\S|`)", code_of(document))) <= set(targets)
 
 
-def code_of(document: Path) -> str:
-    """Indented blocks and what stands between back-ticks."""
-    text = document.read_text(encoding="utf-8")
-    return "\n".join([*re.findall(r"^    .*$", text, flags=re.M), *re.findall(r"`[^`\n]+`", text)])
+@pytest.mark.parametrize("document", ARCHITECTURE, ids=name)
+def test_the_reading_list_is_an_evening_long(document: Path) -> None:
+    rows = re.findall(r"^\| \[`[^`]+`\]\(([^)]+)\) \| ([\d,]+) \|", read(document), flags=re.M)
+    counts = {target: int(lines.replace(",", "")) for target, lines in rows}
+    actual = {target: len(read(document.parent / target).splitlines()) for target in counts}
+    assert counts == actual
+    assert len(counts) >= 10
+    assert sum(actual.values()) <= MAX_READING_LIST_LINES
+
+
+def test_every_document_is_linked_from_the_readme_or_its_neighbors() -> None:
+    linked = {
+        (document.parent / target).resolve()
+        for document in DOCUMENTS
+        for target in re.findall(r"\]\(([^)#]+\.md)(?:#[^)]*)?\)", read(document))
+    }
+    assert not [name(path) for path in DOCUMENTS if path not in linked and path.name != "README.md"]

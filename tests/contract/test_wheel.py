@@ -15,13 +15,13 @@ ROOT = Path(__file__).parents[2]
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
     (built,) = folder.glob("*.whl")
     return built
 
 
-def test_the_wheel_holds_the_package_its_types_and_its_license(wheel: Path) -> None:
+def test_the_wheel_contains_the_package_its_types_and_its_license(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "manyheads/py.typed" in names
     assert {f"manyheads/look/assets/{name}" for name in ("show.js", "page.html", "page.css")} <= set(names)
@@ -32,12 +32,12 @@ def test_the_wheel_holds_the_package_its_types_and_its_license(wheel: Path) -> N
     assert {name.split("/")[0] for name in names} == {"manyheads", f"manyheads-{mh.__version__}.dist-info"}
 
 
-def test_the_wheel_names_what_it_needs_and_its_command(wheel: Path) -> None:
+def test_the_wheel_declares_its_requirements_and_its_command(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     info = f"manyheads-{mh.__version__}.dist-info"
     metadata = archive.read(f"{info}/METADATA").decode()
-    needs = re.findall(r"^Requires-Dist: ([a-z-]+)[^;\n]*$", metadata, flags=re.M)
-    assert sorted(needs) == [
+    requirements = re.findall(r"^Requires-Dist: ([a-z-]+)[^;\n]*$", metadata, flags=re.M)
+    assert sorted(requirements) == [
         "numpy",
         "pyarrow",
         "rich",
@@ -57,7 +57,7 @@ def test_the_wheel_names_what_it_needs_and_its_command(wheel: Path) -> None:
 
 
 def test_the_wheel_installs_alone_and_runs(wheel: Path, tmp_path: Path) -> None:
-    """In a folder of its own, so that the checkout cannot lend it a file."""
+    """Install into an empty folder, so that no file of the checkout is used."""
     site = tmp_path / "site"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
     subprocess.run([*install, "--target", str(site), str(wheel)], check=True, capture_output=True)
@@ -68,5 +68,5 @@ def test_the_wheel_installs_alone_and_runs(wheel: Path, tmp_path: Path) -> None:
         "model = mh.Transformer(mh.ModelConfig(vocab_size=9, layers=1, d_model=4, d_ff=4, heads=1))\n"
         "print(tuple(model(mh.Packed.of([[3, 2]]), mh.Packed.of([[1, 4, 5]])).shape))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
-    assert done.stdout == "(3, 9)\n", done.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert process.stdout == "(3, 9)\n", process.stderr
