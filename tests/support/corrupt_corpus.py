@@ -1,4 +1,4 @@
-"""A corpus that is bad in every way that we know, line by line, with what must become of each."""
+"""Write corpora that are invalid in every known way, with the reason for which each line must be dropped."""
 
 import random
 from collections.abc import Callable
@@ -8,31 +8,31 @@ from pathlib import Path
 from manyheads.text import corpus
 
 SOURCE, TARGET = 0, 1
-EXTRA_LINES = 3  # lines that one file has more
+EXTRA_LINES = 3  # of the second file, without a counterpart
 
 
 @dataclass
 class CorruptCorpus:
-    """What a fuzzed corpus holds: the reasons of its bad lines, and its good pairs, by line."""
+    """A corrupt corpus: why lines must be dropped, and the valid pairs, by line number."""
 
     files: tuple[str, str]
     drop_reasons: dict[int, str] = field(default_factory=dict)
     valid_pairs: dict[int, tuple[str, str]] = field(default_factory=dict)
 
 
-def insert_bytes(text: bytes, insert: bytes, chance: random.Random) -> bytes:
-    """Something put in the middle, at a character's start."""
-    place = 1 + int(chance.random() * (len(text) - 1))
-    while place < len(text) and 0x80 <= text[place] < 0xC0:
-        place -= 1
-    return text[:place] + insert + text[place:]
+def insert_bytes(text: bytes, insert: bytes, rng: random.Random) -> bytes:
+    """Insert bytes in the middle of a text, at the start of a character."""
+    position = 1 + int(rng.random() * (len(text) - 1))
+    while position < len(text) and 0x80 <= text[position] < 0xC0:
+        position -= 1
+    return text[:position] + insert + text[position:]
 
 
 Corruption = Callable[[bytes, random.Random], bytes]
 
 
 def make_inserter(*inserts: bytes) -> Corruption:
-    return lambda text, chance: insert_bytes(text, inserts[int(chance.random() * len(inserts))], chance)
+    return lambda text, rng: insert_bytes(text, inserts[int(rng.random() * len(inserts))], rng)
 
 
 CORRUPTIONS: list[tuple[str, Corruption]] = [
@@ -49,71 +49,71 @@ CORRUPTIONS: list[tuple[str, Corruption]] = [
         make_inserter(b"\x01", b"\x08", b"\x0b", b"\x0c", b"\x1b[31m", b"\x1e", b"\x7f", b"\xc2\x9f"),
     ),
     ("replacement character", make_inserter(b"\xef\xbf\xbd")),
-    ("empty", lambda text, chance: (b"", b"   ", b"\t\xc2\xa0")[int(chance.random() * 3)]),
-    (corpus.TOO_LONG, lambda text, chance: text * (1 + 1_100_000 // len(text))),
+    ("empty", lambda text, rng: (b"", b"   ", b"\t\xc2\xa0")[int(rng.random() * 3)]),
+    (corpus.TOO_LONG, lambda text, rng: text * (1 + 1_100_000 // len(text))),
 ]
 
 
 def write_corrupt_text(
     folder: Path, lines: int, corrupt_fraction: float, seed: int, max_long_lines: int = 20
 ) -> CorruptCorpus:
-    """Two files, the second some lines longer; at most `longest` lines are of a megabyte."""
-    chance = random.Random(seed)
-    made = CorruptCorpus((f"{folder}/fuzzed.en", f"{folder}/fuzzed.ko"))
-    with open(made.files[0], "wb") as source, open(made.files[1], "wb") as target:
+    """Write two files, the second a few lines longer; at most `max_long_lines` lines exceed a megabyte."""
+    rng = random.Random(seed)
+    corrupt = CorruptCorpus((f"{folder}/fuzzed.en", f"{folder}/fuzzed.ko"))
+    with open(corrupt.files[0], "wb") as source, open(corrupt.files[1], "wb") as target:
         for line in range(1, lines + 1):
             pair = [f"This is sentence {line} of {lines}.", f"이것은 문장 {lines} 개 중 {line} 번이다."]
             raw = [text.encode() for text in pair]
-            if chance.random() < corrupt_fraction:
-                made.drop_reasons[line] = corrupt_pair(raw, chance, max_long_lines > 0)
-                max_long_lines -= made.drop_reasons[line] == corpus.TOO_LONG
+            if rng.random() < corrupt_fraction:
+                corrupt.drop_reasons[line] = corrupt_pair(raw, rng, max_long_lines > 0)
+                max_long_lines -= corrupt.drop_reasons[line] == corpus.TOO_LONG
             else:
-                made.valid_pairs[line] = (pair[0], pair[1])
+                corrupt.valid_pairs[line] = (pair[0], pair[1])
             source.write(raw[SOURCE] + b"\n")
             target.write(raw[TARGET] + b"\n")
         target.write("남은 줄\n".encode() * EXTRA_LINES)
-    made.drop_reasons |= dict.fromkeys(range(lines + 1, lines + 1 + EXTRA_LINES), corpus.NO_COUNTERPART)
-    return made
+    corrupt.drop_reasons |= dict.fromkeys(range(lines + 1, lines + 1 + EXTRA_LINES), corpus.NO_COUNTERPART)
+    return corrupt
 
 
 def write_corrupt_tmx(folder: Path, units: int, seed: int) -> CorruptCorpus:
-    """A translation memory, a unit a line, some of them bad, whose end is torn off in the middle of a tag."""
-    chance = random.Random(seed)
-    made = CorruptCorpus((f"{folder}/fuzzed.tmx", ""))
-    with open(made.files[0], "w", encoding="utf-8") as file:
+    """Write a translation memory, a unit per line, a tenth of them invalid, that ends inside a tag."""
+    rng = random.Random(seed)
+    corrupt = CorruptCorpus((f"{folder}/fuzzed.tmx", ""))
+    with open(corrupt.files[0], "w", encoding="utf-8") as file:
         file.write("<tmx><body>\n")
         for line in range(2, units + 2):
             texts = {"en": f"Unit {line} of the memory.", "ko": f"기억의 단위 {line} 번."}
-            if chance.random() < 0.1:
-                made.drop_reasons[line] = corrupt_unit(texts, chance)
+            if rng.random() < 0.1:
+                corrupt.drop_reasons[line] = corrupt_unit(texts, rng)
             else:
-                made.valid_pairs[line] = (texts["en"], texts["ko"])
+                corrupt.valid_pairs[line] = (texts["en"], texts["ko"])
             sides = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in texts.items())
             file.write(f"<tu>{sides}</tu>\n")
-        file.write('<tu><tuv xml:lang="en"><seg>torn')
-    made.drop_reasons[units + 2] = corpus.BROKEN_FILE
-    return made
+        file.write('<tu><tuv xml:lang="en"><seg>trunc')
+    corrupt.drop_reasons[units + 2] = corpus.BROKEN_FILE
+    return corrupt
 
 
-def corrupt_unit(texts: dict[str, str], chance: random.Random) -> str:
-    way = int(chance.random() * 4)
-    if way == 0:
+def corrupt_unit(texts: dict[str, str], rng: random.Random) -> str:
+    choice = int(rng.random() * 4)
+    if choice == 0:
         texts["en"] = ""
         return corpus.EMPTY_SOURCE
-    if way == 1:
+    if choice == 1:
         texts["fr"] = texts.pop("ko")
         return corpus.NO_LANGUAGE
-    if way == 2:
+    if choice == 2:
         texts["ko"] += "&#x2028;x"
         return "line separator inside a line"
     texts["ko"] += "\ufeff"
     return "byte order mark inside a line"
 
 
-def corrupt_pair(raw: list[bytes], chance: random.Random, may_be_long: bool) -> str:
-    """Damages a side of a pair; the reason that it must be dropped for."""
-    ways = CORRUPTIONS if may_be_long else CORRUPTIONS[:-1]
-    reason, spoiler = ways[int(chance.random() * len(ways))]
-    side = int(chance.random() * 2)
-    raw[side] = spoiler(raw[side], chance)
+def corrupt_pair(raw: list[bytes], rng: random.Random, may_be_long: bool) -> str:
+    """Corrupt one side of a pair and return the reason for which it must be dropped."""
+    corruptions = CORRUPTIONS if may_be_long else CORRUPTIONS[:-1]
+    reason, corruption = corruptions[int(rng.random() * len(corruptions))]
+    side = int(rng.random() * 2)
+    raw[side] = corruption(raw[side], rng)
     return (corpus.EMPTY_SOURCE, corpus.EMPTY_TARGET)[side] if reason == "empty" else reason

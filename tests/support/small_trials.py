@@ -1,4 +1,4 @@
-"""A data folder of a few short sentences, and a model that reads it in milliseconds."""
+"""A data folder of a few short sentences, and trials that train a tiny model on it in milliseconds."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,12 +23,12 @@ def small_store(folder: Path, seed: int = 1) -> Store:
 
 
 def small_trial(store: Store, budget: str = "4steps", row: str = "base", **keys: str | float) -> Trial:
-    """`keys` are those of a configuration: model_d_ff=32."""
+    """`keys` override the configuration: model_d_ff=32 sets model.d_ff."""
     config = mh.Config(
         model=MODEL,
         data=mh.DataConfig(folder=str(store.folder), batch_tokens=200),
         train=mh.TrainConfig(warmup=2, learning_rate=1e-3),
         decoding=mh.DecodingConfig(beam=2, max_extra_length=2),
     )
-    changed = config.override(f"{key.replace('_', '.', 1)}={value}" for key, value in keys.items())
-    return Trial(row, replace(Budget.parse(budget).apply_to(changed, store)), "valid")
+    config = config.override(f"{key.replace('_', '.', 1)}={value}" for key, value in keys.items())
+    return Trial(row, replace(Budget.parse(budget).apply_to(config, store)), "valid")

@@ -1,4 +1,4 @@
-"""A model of the torch engine that is small enough for thousands of requests, and was never trained."""
+"""A model folder with random weights, small enough for thousands of requests."""
 
 from pathlib import Path
 
