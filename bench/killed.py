@@ -38,7 +38,7 @@ def make_data(folder: Path) -> None:
 
 def write_config(folder: Path, steps: int) -> None:
     mh.Config(
-        model=mh.ModelConfig(layers=1, d_model=64, d_ff=128, heads=4),
+        model=mh.TransformerConfig(layers=1, d_model=64, d_ff=128, heads=4),
         data=mh.DataConfig(folder=str(folder / "data"), batch_tokens=1500),
         train=mh.TrainConfig(
             steps=steps,

@@ -46,7 +46,14 @@ class TorchTransformer(nn.Module):
         self.smoothing, self.scale = train.label_smoothing, math.sqrt(config.d_model)
         self.embedding = nn.Embedding(config.vocab_size, config.d_model, padding_idx=self.pad)
         nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
-        sizes = config.d_model, config.heads, config.layers, config.layers, config.d_ff, config.dropout
+        sizes = (
+            config.d_model,
+            config.heads,
+            config.encoder_layers,
+            config.decoder_layers,
+            config.d_ff,
+            config.dropout,
+        )
         self.transformer = nn.Transformer(*sizes, batch_first=True)
         self.output = nn.Linear(config.d_model, config.vocab_size, bias=False)
         self.output.weight = self.embedding.weight

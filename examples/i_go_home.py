@@ -47,7 +47,7 @@ DAYS = {"": "", "today": "오늘", "tomorrow": "내일", "every day": "매일"}
 THIRD_PERSON = {"Minsu", "my sister"}
 
 CONSOLE = Console()
-MODEL = mh.ModelConfig(layers=2, d_model=64, d_ff=128, heads=4, dropout=0.1, init_gain=1.0)
+MODEL = mh.TransformerConfig(layers=2, d_model=64, d_ff=128, heads=4, dropout=0.1, init_gain=1.0)
 TRAIN = mh.TrainConfig(steps=400, warmup=80, learning_rate=3e-3)
 
 

@@ -13,7 +13,7 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,20 +129,10 @@ def read_info(folder: str | os.PathLike[str]) -> CheckpointInfo:
     told = read_manifest(here)
     verify_files(here, told["files"], (WEIGHTS,), MANIFEST)
     try:
-        config = Config.from_mapping(without_what_means_nothing(told["config"]))
+        config = Config.from_mapping(told["config"])
     except ConfigError as fault:
         raise CheckpointError(f"{here / MANIFEST}: {fault}") from None
     return CheckpointInfo(config, told["step"], told["languages"], told["training"], here)
-
-
-def without_what_means_nothing(tables: dict[str, Any]) -> dict[str, Any]:
-    """Keys of other kinds of model are written too, with defaults that may have changed since."""
-    model = tables.get("model")
-    if not isinstance(model, dict):
-        return tables
-    of_kind = ModelConfig(architecture=model.get("architecture", ModelConfig.architecture))
-    others = {key.name for key in fields(of_kind) if not of_kind.uses(key)}
-    return {**tables, "model": {key: value for key, value in model.items() if key not in others}}
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

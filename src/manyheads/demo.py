@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from manyheads import playground
-from manyheads.config import SPLITS, Config, DataConfig, ModelConfig, Recipe, TrainConfig
+from manyheads.config import SPLITS, Config, DataConfig, Recipe, TrainConfig, TransformerConfig
 from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
 from manyheads.errors import DataError
@@ -22,7 +22,7 @@ SHOWN_SENTENCES = 10
 CONSTRUCTIONS = playground.CONSTRUCTIONS
 VOCAB_SIZE = 2000
 WORDS_PER_CLASS = 12  # of each class: a small world, in every construction of the grammar
-MODEL = ModelConfig(
+MODEL = TransformerConfig(
     layers=2, d_model=128, d_ff=512, heads=4, dropout=0.0
 )  # more sentences than it can learn by heart
 TRAINING = TrainConfig(

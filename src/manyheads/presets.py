@@ -3,10 +3,17 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from manyheads.config import Config, DecodingConfig, ModelConfig, TrainConfig, describe_unknown_name
+from manyheads.config import (
+    Config,
+    DecodingConfig,
+    ModelConfig,
+    TrainConfig,
+    TransformerConfig,
+    describe_unknown_name,
+)
 from manyheads.errors import ConfigError
 
-BASE = ModelConfig()
+BASE = TransformerConfig()
 BIG = replace(BASE, d_model=1024, d_ff=4096, heads=16, dropout=0.3)
 # Section 6.3 gives the parser's depth and d_model only; the other widths are those of the big model.
 PARSING = replace(BIG, layers=4, vocab_size=16_000)
@@ -23,7 +30,7 @@ class Table3Row:
     """A line of Table 3. `paper_millions` is its parameter count as the paper prints it."""
 
     name: str
-    model: ModelConfig
+    model: TransformerConfig
     train: TrainConfig = PAPER_TRAINING
     paper_millions: int | None = None
 
@@ -62,17 +69,12 @@ BASE_TRAINING = TrainConfig(learning_rate=1e-3, warmup=1000, clip_norm=1.0)
 
 def make_baseline(model: ModelConfig, architecture: str, **keys: Any) -> ModelConfig:
     """Another kind of model with the embeddings and the dropout of this one."""
-    return ModelConfig(
-        architecture=architecture,  # type: ignore[arg-type]
-        vocab_size=model.vocab_size,
-        d_model=model.d_model,
-        dropout=model.dropout,
-        **keys,
-    )
+    shared = {"vocab_size": model.vocab_size, "d_model": model.d_model, "dropout": model.dropout}
+    return ModelConfig.from_mapping({"architecture": architecture, **shared, **keys})
 
 
 def make_baselines(
-    model: ModelConfig,
+    model: TransformerConfig,
     train: TrainConfig,
     *,
     lstm: tuple[int, int],

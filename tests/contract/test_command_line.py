@@ -50,7 +50,7 @@ def test_inspect_prints_a_file_to_start_from(tmp_path: Path) -> None:
     assert done.stdout.startswith("# 107,223,040 parameters")
     file = tmp_path / "run.toml"
     file.write_text(done.stdout, encoding="utf-8")
-    assert mh.Config.load(file).model == mh.ModelConfig(layers=12, norm="pre")
+    assert mh.Config.load(file).model == mh.TransformerConfig(layers=12, norm="pre")
     again = json.loads(manyheads("inspect", str(file), "--json").stdout)
     assert again["model"]["layers"] == 12
     assert again["parameters"]["total"] == 107_223_040

@@ -13,6 +13,10 @@ NAMES = {
     "DataConfig",
     "DataError",
     "ManyheadsError",
+    "ByteNetConfig",
+    "ConvS2SConfig",
+    "RecurrentConfig",
+    "TransformerConfig",
     "ModelConfig",
     "ResourceError",
     "Packed",
@@ -57,7 +61,7 @@ def test_the_calls_of_the_design_work_as_written() -> None:
     assert packed.offsets.tolist() == [0, 3, 5]
     assert (packed.max_length, packed.lengths.tolist()) == (3, [3, 2])
     assert packed.positions.tolist() == [0, 1, 2, 0, 1]
-    model = mh.Transformer(mh.ModelConfig(vocab_size=12, layers=2, d_model=8, d_ff=8, heads=2)).eval()
+    model = mh.Transformer(mh.TransformerConfig(vocab_size=12, layers=2, d_model=8, d_ff=8, heads=2)).eval()
     source, target = packed, mh.Packed.of([[1, 3], [1]])
     logits = model(source, target)
     assert logits.shape == (3, 12)

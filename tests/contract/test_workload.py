@@ -41,14 +41,14 @@ def test_random_batches_hold_the_sentences_of_the_sorted_ones() -> None:
 def test_flops_are_what_torch_counts_but_for_the_causal_half(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch counts the products of the reference path, which computes hidden scores and masks them."""
     monkeypatch.setattr(attention, "choose_path", lambda *_: "reference")
-    config = mh.ModelConfig(vocab_size=50, layers=2, d_model=12, d_ff=20, heads=2, d_k=4, d_v=8)
+    config = mh.TransformerConfig(vocab_size=50, layers=2, d_model=12, d_ff=20, heads=2, d_k=4, d_v=8)
     batch = make_batch(draw_pairs(5, vocabulary=50, seed=0))
     model = mh.Transformer(config)
     source, target, labels = map(mh.Packed.of, (batch.sources, batch.inputs, batch.labels))
     with FlopCounterMode(display=False) as counter:
         reference_loss(model(source, target), labels.tokens, mh.TrainConfig()).total.backward()
     causal_half = sum(len(labels) ** 2 / 2 for labels in batch.labels)
-    half = 3 * config.layers * 2 * config.heads * (4 + 8) * causal_half
+    half = 3 * config.decoder_layers * 2 * config.heads * (4 + 8) * causal_half
     assert training_flops(config, batch) + half == counter.get_total_flops()
 
 

@@ -101,7 +101,9 @@ def test_what_the_kernel_cannot_serve_takes_the_padded_path() -> None:
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_the_padded_model_on_the_device_equals_the_one_on_the_cpu(norm: str) -> None:
-    config = mh.ModelConfig(vocab_size=50, layers=2, d_model=32, d_ff=48, heads=4, norm=norm, dropout=0.0)
+    config = mh.TransformerConfig(
+        vocab_size=50, layers=2, d_model=32, d_ff=48, heads=4, norm=norm, dropout=0.0
+    )
     model = mh.Transformer(config).double()
     source, target = mh.Packed.of([[3, 4, 2], [], [5, 2]]), mh.Packed.of([[1, 6], [1], [1, 7, 8, 9]])
     on_cpu = model(source, target)
@@ -134,7 +136,7 @@ def test_the_fused_model_in_bf16_is_no_further_from_float64_than_the_padded_one(
 
 
 def test_decoding_on_the_device_equals_the_full_forward() -> None:
-    config = mh.ModelConfig(vocab_size=50, layers=2, d_model=32, d_ff=48, heads=4, dropout=0.0)
+    config = mh.TransformerConfig(vocab_size=50, layers=2, d_model=32, d_ff=48, heads=4, dropout=0.0)
     model = mh.Transformer(config).double().cuda().eval()
     sources, read = [[3, 4, 2], [5, 2]], [[1, 6, 7], [1, 8, 9], [1, 6, 6], [1, 10, 11]]
     state = model.start(model.encode(mh.Packed.of(sources).to("cuda")), beam=2)

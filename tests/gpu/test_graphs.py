@@ -23,7 +23,7 @@ from support.strategies import randomize_weights
 
 pytestmark = pytest.mark.gpu
 
-TINY = mh.ModelConfig(vocab_size=500, layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0)
+TINY = mh.TransformerConfig(vocab_size=500, layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0)
 
 
 def batch(chance: np.random.Generator, sentences: int, longest: int = 60) -> Batch:

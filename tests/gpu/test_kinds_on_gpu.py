@@ -18,12 +18,12 @@ pytestmark = pytest.mark.gpu
 
 SIZES: dict[str, Any] = {"vocab_size": 60, "layers": 3, "d_model": 64, "d_ff": 96, "dropout": 0.0}
 MODELS = {
-    "lstm": mh.ModelConfig(architecture="recurrent", attention="additive", **SIZES),
-    "gru-dot": mh.ModelConfig(architecture="recurrent", cell="gru", attention="dot", **SIZES),
-    "rnn-alone": mh.ModelConfig(architecture="recurrent", cell="rnn", attention="none", **SIZES),
-    "convs2s": mh.ModelConfig(architecture="convs2s", attention="dot", positions="learned", **SIZES),
-    "bytenet": mh.ModelConfig(architecture="bytenet", dilation=4, **SIZES),
-    "experts": mh.ModelConfig(experts=4, heads=4, **SIZES),
+    "lstm": mh.RecurrentConfig(attention="additive", **SIZES),
+    "gru-dot": mh.RecurrentConfig(cell="gru", attention="dot", **SIZES),
+    "rnn-alone": mh.RecurrentConfig(cell="rnn", attention="none", **SIZES),
+    "convs2s": mh.ConvS2SConfig(attention="dot", positions="learned", **SIZES),
+    "bytenet": mh.ByteNetConfig(dilation=4, **SIZES),
+    "experts": mh.TransformerConfig(experts=4, heads=4, **SIZES),
 }
 SOURCES = [[3 + (7 * n + m) % 50 for m in range(2 + n % 9)] for n in range(30)]
 TARGETS = [[3 + (5 * n + m) % 50 for m in range(1 + n % 7)] for n in range(30)]

@@ -49,7 +49,7 @@ def config(data: Path, **changes: Any) -> mh.Config:
     }
     numbers |= {"validate_every": 20, "checkpoint_every": 10, "average_checkpoints": 2, **changes}
     return mh.Config(
-        model=mh.ModelConfig(layers=2, d_model=64, d_ff=128, heads=4),
+        model=mh.TransformerConfig(layers=2, d_model=64, d_ff=128, heads=4),
         data=mh.DataConfig(folder=str(data), batch_tokens=600),
         train=mh.TrainConfig(**numbers),
     )

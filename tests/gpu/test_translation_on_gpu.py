@@ -14,7 +14,9 @@ pytestmark = pytest.mark.gpu
 @pytest.mark.parametrize("how", [mh.DecodingConfig(beam=1), mh.DecodingConfig(beam=4, nbest=4)])
 def test_the_same_tokens_and_scores_as_on_a_cpu(how: mh.DecodingConfig) -> None:
     torch.manual_seed(3)
-    model = mh.Transformer(mh.ModelConfig(vocab_size=500, layers=2, d_model=64, d_ff=128, heads=4)).double()
+    model = mh.Transformer(
+        mh.TransformerConfig(vocab_size=500, layers=2, d_model=64, d_ff=128, heads=4)
+    ).double()
     randomize_weights(model)
     chance = torch.Generator().manual_seed(1)
     lengths = torch.randint(1, 30, (80,), generator=chance).tolist()

@@ -25,7 +25,7 @@ of_each_kind = pytest.mark.parametrize("kind", KINDS)
 
 def small(kind: str, **changes: Any) -> mh.ModelConfig:
     sizes = {"vocab_size": VOCAB_SIZE, "layers": 2, "d_model": 8, "d_ff": 6, "dropout": 0.0}
-    return mh.ModelConfig(architecture=kind, **{**sizes, **changes})
+    return mh.ModelConfig.from_mapping({"architecture": kind, **sizes, **changes})
 
 
 def close(a: Tensor, b: Tensor) -> None:

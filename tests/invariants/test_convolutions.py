@@ -88,9 +88,7 @@ def test_initial_convolutions_keep_the_variance_that_they_are_told_to() -> None:
 
 
 def test_a_block_of_bytenet_is_its_formula() -> None:
-    model = build_test_model(
-        mh.ModelConfig(architecture="bytenet", vocab_size=VOCAB_SIZE, layers=1, d_model=6, d_ff=4)
-    )
+    model = build_test_model(mh.ByteNetConfig(vocab_size=VOCAB_SIZE, layers=1, d_model=6, d_ff=4))
     block, text, x = model.decoder[0], mh.Packed.of([[3, 4, 5], [6]]), random_tensor(4, 6)
 
     def opened(h: Tensor, norm: Any) -> Tensor:
@@ -112,8 +110,7 @@ def test_dilations_double_and_begin_anew() -> None:
 @pytest.mark.parametrize(("layers", "kernel", "dilation"), [(1, 3, 16), (3, 3, 4), (4, 3, 2), (2, 5, 2)])
 def test_bytenet_sees_as_far_as_its_dilations_add_up(layers: int, kernel: int, dilation: int) -> None:
     """By gradient: the decoder so far back, the encoder half as far to either side."""
-    config = mh.ModelConfig(
-        architecture="bytenet",
+    config = mh.ByteNetConfig(
         vocab_size=VOCAB_SIZE,
         layers=layers,
         d_model=8,
@@ -140,9 +137,7 @@ def test_bytenet_sees_as_far_as_its_dilations_add_up(layers: int, kernel: int, d
 
 def test_the_decoder_reads_the_source_column_by_column_and_goes_on_without() -> None:
     """The t-th token sees what the encoder made of the first t columns, and no column beyond."""
-    config = mh.ModelConfig(
-        architecture="bytenet", vocab_size=VOCAB_SIZE, layers=1, d_model=8, d_ff=8, kernel_size=1
-    )
+    config = mh.ByteNetConfig(vocab_size=VOCAB_SIZE, layers=1, d_model=8, d_ff=8, kernel_size=1)
     model: ByteNet = build_test_model(config)
     source, target = mh.Packed.of([[3, 4, 5, 6, 7]]), mh.Packed.of([[1] * 9])
     assert unfold_source(source).lengths.tolist() == [6]

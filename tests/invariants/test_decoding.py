@@ -16,7 +16,7 @@ def test_a_cached_step_equals_the_full_forward(config: mh.ModelConfig, data: st.
 
 def test_sentences_of_different_age_keep_their_own_length() -> None:
     """The oldest leaves, a newcomer stays: its rows must not take over what the old ones had read."""
-    config = mh.ModelConfig(vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=8, heads=2, dropout=0.0)
+    config = mh.TransformerConfig(vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=8, heads=2, dropout=0.0)
     model, old, new = build_test_model(config), [3, 4, 5], [6]
     state = model.start(model.encode(mh.Packed.of([old])), width=2)
     for token in (1, 7, 8):
@@ -32,7 +32,7 @@ def test_sentences_of_different_age_keep_their_own_length() -> None:
 
 @pytest.mark.parametrize("positions", ["sinusoid", "learned"])
 def test_a_state_that_sentences_leave_and_join_does_not_grow(positions: str) -> None:
-    config = mh.ModelConfig(
+    config = mh.TransformerConfig(
         vocab_size=VOCAB_SIZE, layers=1, d_model=8, d_ff=8, heads=2, positions=positions, max_positions=4
     )
     model = build_test_model(config)
@@ -46,7 +46,7 @@ def test_a_state_that_sentences_leave_and_join_does_not_grow(positions: str) -> 
 
 
 def test_wrong_calls_are_refused() -> None:
-    config = mh.ModelConfig(vocab_size=VOCAB_SIZE, layers=1, d_model=8, d_ff=8, heads=2)
+    config = mh.TransformerConfig(vocab_size=VOCAB_SIZE, layers=1, d_model=8, d_ff=8, heads=2)
     model = build_test_model(config)
     memory = model.encode(mh.Packed.of([[3], [4]]))
     with pytest.raises(mh.RequestError, match="0 hypotheses a sentence, but there must be at least 1"):
@@ -59,7 +59,7 @@ def test_wrong_calls_are_refused() -> None:
 
 
 def test_decoding_under_autocast_follows_the_full_forward() -> None:
-    config = mh.ModelConfig(vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=8, heads=2, dropout=0.0)
+    config = mh.TransformerConfig(vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=8, heads=2, dropout=0.0)
     model = mh.Transformer(config).eval()
     source, tokens = mh.Packed.of([[3, 4]]), [1, 5, 6]
     state = model.start(model.encode(source))  # in float32
@@ -71,7 +71,7 @@ def test_decoding_under_autocast_follows_the_full_forward() -> None:
 
 
 def test_a_long_decoding_makes_room_for_itself() -> None:
-    config = mh.ModelConfig(vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=8, heads=2, dropout=0.0)
+    config = mh.TransformerConfig(vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=8, heads=2, dropout=0.0)
     model, tokens = build_test_model(config), [token % VOCAB_SIZE for token in range(100)]
     source, target = mh.Packed.of([[3, 4]]), mh.Packed.of([tokens])
     state = model.start(model.encode(source))
@@ -83,7 +83,7 @@ def test_a_long_decoding_makes_room_for_itself() -> None:
 
 
 def test_source_keys_are_computed_once_a_sentence_and_shared_by_its_hypotheses() -> None:
-    config = mh.ModelConfig(vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=8, heads=2, dropout=0.0)
+    config = mh.TransformerConfig(vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=8, heads=2, dropout=0.0)
     model = build_test_model(config)
     calls = []
     model.decoder[0].cross_attention.w_k.register_forward_hook(lambda *_: calls.append(1))
@@ -96,7 +96,7 @@ def test_source_keys_are_computed_once_a_sentence_and_shared_by_its_hypotheses()
 
 
 def test_an_empty_batch_can_be_decoded() -> None:
-    config = mh.ModelConfig(vocab_size=VOCAB_SIZE, layers=1, d_model=8, d_ff=8, heads=2)
+    config = mh.TransformerConfig(vocab_size=VOCAB_SIZE, layers=1, d_model=8, d_ff=8, heads=2)
     model = build_test_model(config)
     state = model.start(model.encode(mh.Packed.of([])), width=2)
     logits, state = model.step(torch.tensor([], dtype=torch.int64), state)
@@ -107,7 +107,7 @@ def test_an_empty_batch_can_be_decoded() -> None:
 
 
 def test_decoding_past_learned_positions_is_refused() -> None:
-    config = mh.ModelConfig(
+    config = mh.TransformerConfig(
         vocab_size=VOCAB_SIZE, layers=1, d_model=8, d_ff=8, heads=2, positions="learned", max_positions=2
     )
     model = build_test_model(config)

@@ -12,7 +12,7 @@ from manyheads.train.loss import chunked_loss
 from manyheads.train.objective import Objective
 from support.strategies import VOCAB_SIZE, build_test_model, random_tensor
 
-SMALL = mh.ModelConfig(
+SMALL = mh.TransformerConfig(
     vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=6, heads=2, dropout=0.0, experts=4, experts_per_token=2
 )
 SOURCE, TARGET = mh.Packed.of([[3, 4, 5, 6], [7], []]), mh.Packed.of([[1, 8], [1, 9, 10, 3], [1]])
@@ -84,7 +84,7 @@ def test_training_adds_the_balance_of_every_layer_by_its_weight_and_by_tokens() 
     losses: list[Tensor] = []
     hidden = model.hidden(SOURCE, TARGET, losses=losses)
     plain = chunked_loss(hidden, model.output, labels, train)
-    assert len(losses) == 2 * config.layers
+    assert len(losses) == config.encoder_layers + config.decoder_layers
     total, nll = Objective(model, train)(SOURCE, TARGET, labels)
     torch.testing.assert_close(total, plain.total + 0.5 * 7 * sum(losses))
     torch.testing.assert_close(nll, plain.nll)

@@ -19,7 +19,7 @@ from manyheads.search.beam import DecodingConstraints, Hypothesis
 from support.strategies import randomize_weights
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-SMALL = mh.ModelConfig(
+SMALL = mh.TransformerConfig(
     vocab_size=40, layers=1, d_model=8, d_ff=8, heads=1, tie_embeddings="none", output_bias=True
 )
 SOURCES = [

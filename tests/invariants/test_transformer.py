@@ -14,7 +14,7 @@ from manyheads.model.layers import Dropout, MultiHeadAttention
 from support.strategies import VOCAB_SIZE, build_test_model, sentence_pairs, sentences, transformer_configs
 
 Texts = list[list[int]]
-SMALL = mh.ModelConfig(vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=12, heads=2, dropout=0.0)
+SMALL = mh.TransformerConfig(vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=12, heads=2, dropout=0.0)
 
 
 def close(a: Tensor, b: Tensor) -> None:
@@ -97,13 +97,13 @@ def test_a_trace_changes_no_bit_and_holds_every_map(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention, "choose_path", lambda *_: path)
         assert torch.equal(model(source, target, trace=trace), model(source, target))
-    for kind, queries, keys in (
-        (trace.encoder, texts[0], texts[0]),
-        (trace.decoder, texts[1], texts[1]),
-        (trace.cross, texts[1], texts[0]),
+    for kind, layers, queries, keys in (
+        (trace.encoder, config.encoder_layers, texts[0], texts[0]),
+        (trace.decoder, config.decoder_layers, texts[1], texts[1]),
+        (trace.cross, config.decoder_layers, texts[1], texts[0]),
     ):
         shapes = [(config.heads, len(q), len(k)) for q, k in zip(queries, keys, strict=True)]
-        assert [[tuple(found.shape) for found in layer] for layer in kind] == [shapes] * config.layers
+        assert [[tuple(found.shape) for found in layer] for layer in kind] == [shapes] * layers
 
 
 def test_a_trace_changes_no_bit_of_training_with_dropout() -> None:
@@ -120,7 +120,7 @@ def test_a_trace_that_is_used_again_holds_the_latest_call() -> None:
     model, trace = mh.Transformer(SMALL).eval(), mh.Trace()
     for target in ([[1]], [[1, 3, 4]]):
         model(mh.Packed.of([[5]]), mh.Packed.of(target), trace=trace)
-    assert [len(kind) for kind in (trace.encoder, trace.decoder, trace.cross)] == [SMALL.layers] * 3
+    assert [len(kind) for kind in (trace.encoder, trace.decoder, trace.cross)] == [SMALL.decoder_layers] * 3
     assert trace.decoder[0][0].shape == (2, 3, 3)
 
 
@@ -171,7 +171,7 @@ def test_dropout_takes_each_sublayer_before_it_is_added_and_the_embeddings(
     calls.clear()
     assert (model.hidden(source, target) == 0).all()
     encoder, decoder = [(2, SMALL.d_model)], [(3, SMALL.d_model)]
-    assert calls == encoder * (1 + 2 * SMALL.layers) + decoder * (1 + 3 * SMALL.layers)
+    assert calls == encoder * (1 + 2 * SMALL.decoder_layers) + decoder * (1 + 3 * SMALL.decoder_layers)
 
 
 def test_dropout_zeroes_its_share_and_keeps_the_mean() -> None:
@@ -205,7 +205,7 @@ def test_a_window_holds_in_encoder_and_decoder_and_not_across() -> None:
     model(text, text, trace=trace)
     i, j = torch.arange(5)[:, None], torch.arange(5)
     near = (i - j).abs() <= 1
-    for layer in range(SMALL.layers):
+    for layer in range(SMALL.decoder_layers):
         assert torch.equal(trace.encoder[layer][0] > 0, near.expand(2, 5, 5))
         assert torch.equal(trace.decoder[layer][0] > 0, (near & (j <= i)).expand(2, 5, 5))
         assert (trace.cross[layer][0] > 0).all()
@@ -282,7 +282,7 @@ def test_batch_normalization_of_a_single_training_token_is_refused() -> None:
 
 
 def test_initial_embeddings_have_unit_variance_once_scaled() -> None:
-    model = mh.Transformer(mh.ModelConfig(vocab_size=2000, layers=1, tie_embeddings="none"))
+    model = mh.Transformer(mh.TransformerConfig(vocab_size=2000, layers=1, tie_embeddings="none"))
     for matrix in (model.source_embedding.weight, model.target_embedding.weight, model.output.weight):
         assert (matrix.std() * 512**0.5).item() == pytest.approx(1, abs=0.01)
     w_1 = model.encoder[0].feed_forward.w_1
@@ -301,7 +301,7 @@ def test_an_output_bias_begins_at_zero_and_is_counted() -> None:
 
 def test_a_gain_scales_what_multiplies_and_leaves_what_is_looked_up() -> None:
     torch.manual_seed(3)
-    config = mh.ModelConfig(vocab_size=20, layers=1, d_model=8, d_ff=16, heads=2)
+    config = mh.TransformerConfig(vocab_size=20, layers=1, d_model=8, d_ff=16, heads=2)
     whole = mh.Transformer(replace(config, init_gain=1.0))
     torch.manual_seed(3)
     half = mh.Transformer(replace(config, init_gain=0.5))

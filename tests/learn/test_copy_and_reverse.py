@@ -46,7 +46,7 @@ def test_it_is_learned_to_the_last_sentence(task: Callable[[list[str]], list[str
     }
     prepare(Recipe.from_mapping(tables), tmp_path / "data")
     config = mh.Config(
-        model=mh.ModelConfig(layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0),
+        model=mh.TransformerConfig(layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0),
         data=mh.DataConfig(folder=f"{tmp_path}/data", batch_tokens=600),
         train=mh.TrainConfig(
             steps=450,

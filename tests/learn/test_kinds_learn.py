@@ -71,7 +71,7 @@ def test_each_kind_learns_to_copy_or_to_turn_round(name: str) -> None:
     train = mh.TrainConfig(
         steps=steps, learning_rate=1e-2, warmup=20, schedule="linear", clip_norm=1.0, label_smoothing=0.0
     )
-    model, losses = trained(mh.ModelConfig(**{**SIZES, **keys}), train, turned)
+    model, losses = trained(mh.ModelConfig.from_mapping({**SIZES, **keys}), train, turned)
     assert share_right(model, turned) >= 0.8, losses[::20]
 
 
@@ -92,6 +92,6 @@ def test_the_transformer_learns_without_each_of_its_parts(switch: str) -> None:
     """Less well, which is for the tables to say; but better than by counting words."""
     model_keys, train_keys = SWITCHES[switch]
     train = mh.TrainConfig(steps=30, learning_rate=4e-3, warmup=5, schedule="linear")
-    config = mh.ModelConfig(**{**SIZES, "heads": 4, "init_gain": 1.0, **model_keys})
+    config = mh.TransformerConfig(**{**SIZES, "heads": 4, "init_gain": 1.0, **model_keys})
     _, losses = trained(config, replace(train, **train_keys), False)
     assert sum(losses[-5:]) / 5 < 2.05, losses  # the entropy of eight words and the end is 2.1

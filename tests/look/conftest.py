@@ -13,7 +13,7 @@ from support.strategies import randomize_weights
 
 SOURCE, TARGET = "I go home today.", "나는 오늘 집에 간다."
 CONFIG = mh.Config(
-    model=mh.ModelConfig(vocab_size=330, layers=2, d_model=16, d_ff=32, heads=4),
+    model=mh.TransformerConfig(vocab_size=330, layers=2, d_model=16, d_ff=32, heads=4),
     data=mh.DataConfig(max_length=40),
     decoding=mh.DecodingConfig(max_extra_length=6),
 )

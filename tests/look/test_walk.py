@@ -27,7 +27,7 @@ SHAPES: list[dict[str, Any]] = [
 
 def translator_of(subwords: SubwordTokenizer, **changes: Any) -> mh.Translator:
     torch.manual_seed(3)
-    config = mh.ModelConfig(vocab_size=330, layers=2, d_model=16, d_ff=32, heads=4, **changes)
+    config = mh.TransformerConfig(vocab_size=330, layers=2, d_model=16, d_ff=32, heads=4, **changes)
     model = mh.Transformer(config)
     randomize_weights(model)
     engine = TorchEngine(model, torch.device("cpu"), "auto")

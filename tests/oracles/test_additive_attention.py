@@ -11,7 +11,7 @@ import manyheads as mh
 from manyheads.model.attention import AttentionSpec, attend
 from manyheads.model.layers import MultiHeadAttention
 
-CONFIG = mh.ModelConfig(
+CONFIG = mh.TransformerConfig(
     vocab_size=5, d_model=6, heads=1, d_k=4, d_v=6, attention="additive", attention_dropout=0.0
 )
 

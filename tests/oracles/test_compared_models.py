@@ -14,7 +14,9 @@ SOURCE, TARGET = [3, 4, 5, 6], [1, 7, 8]
 
 
 def stirred(**keys: Any) -> Any:
-    model = build_test_model(mh.ModelConfig(vocab_size=VOCAB_SIZE, d_model=6, d_ff=4, **keys))
+    model = build_test_model(
+        mh.ModelConfig.from_mapping({"vocab_size": VOCAB_SIZE, "d_model": 6, "d_ff": 4, **keys})
+    )
     randomize_weights(model)
     return model
 

@@ -58,7 +58,9 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 def saved(folder: Path, subwords: SubwordPair = JOINT, **model: Any) -> mh.Transformer:
     """A model folder with weights that matter; with an output bias its sentences end soon."""
     torch.manual_seed(1)
-    config = mh.Config(model=checkpoint.fit_to_vocabulary(mh.ModelConfig(**{**MODEL, **model}), subwords))
+    config = mh.Config(
+        model=checkpoint.fit_to_vocabulary(mh.TransformerConfig(**{**MODEL, **model}), subwords)
+    )
     made = mh.Transformer(config.model).eval()
     enliven(made)
     if config.model.output_bias:
@@ -472,7 +474,7 @@ def test_two_vocabularies_of_one_size_do_not_share_a_matrix() -> None:
     other = SubwordTokenizer.train(KOREAN, SubwordConfig(vocab_size=320))
     pair = SubwordPair(APART.source, other)
     assert len(pair.source) == len(pair.target)
-    assert checkpoint.fit_to_vocabulary(mh.ModelConfig(), pair).tie_embeddings == "two-way"
+    assert checkpoint.fit_to_vocabulary(mh.TransformerConfig(), pair).tie_embeddings == "two-way"
 
 
 @pytest.mark.heavy
@@ -488,7 +490,7 @@ def test_an_import_is_trained_on(read: Path, tmp_path: Path) -> None:
     prepare(Recipe.from_mapping(tables), tmp_path / "data")
     model = {**MODEL, "activation": "swish", "output_bias": True}
     config = mh.Config(
-        model=mh.ModelConfig(**model),
+        model=mh.TransformerConfig(**model),
         data=mh.DataConfig(folder=str(tmp_path / "data"), batch_tokens=300),
         train=mh.TrainConfig(
             steps=20, learning_rate=5e-3, warmup=4, log_every=1, init_from=str(read), bleu_sentences=3
@@ -550,7 +552,7 @@ def test_a_pickle_is_refused_and_not_executed(spoilt: Path, tmp_path: Path) -> N
         ("scale_embedding", False),
         ("share_encoder_decoder_embeddings", False),
         ("tie_word_embeddings", False),
-        ("decoder_layers", 1),
+        ("decoder_layers", "1"),
         ("decoder_attention_heads", 2),
         ("decoder_ffn_dim", 24),
         ("decoder_vocab_size", 50),

@@ -11,7 +11,7 @@ from manyheads.model.layers import MultiHeadAttention
 from manyheads.model.positions import sinusoidal_encoding
 from support.strategies import randomize_weights
 
-CONFIG = mh.ModelConfig(vocab_size=50, layers=2, d_model=16, d_ff=24, heads=4, dropout=0.0)
+CONFIG = mh.TransformerConfig(vocab_size=50, layers=2, d_model=16, d_ff=24, heads=4, dropout=0.0)
 PAD = 49
 
 
@@ -24,7 +24,7 @@ def marian(monkeypatch: pytest.MonkeyPatch) -> nn.Module:
     each_side = {
         f"{side}_{key}": value
         for side in ("encoder", "decoder")
-        for key, value in (("layers", c.layers), ("attention_heads", c.heads), ("ffn_dim", c.d_ff))
+        for key, value in (("layers", c.encoder_layers), ("attention_heads", c.heads), ("ffn_dim", c.d_ff))
     }
     config = transformers.MarianConfig(
         vocab_size=c.vocab_size,

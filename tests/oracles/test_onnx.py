@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -34,7 +34,7 @@ TEXTS = ["나는 집에 간다.", "I go home.", "우리는 학교에 간다."] *
 SUBWORDS = SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=300))
 OTHERS = SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=290))
 JOINT, APART = SubwordPair(SUBWORDS, SUBWORDS), SubwordPair(SUBWORDS, OTHERS)
-SMALL = mh.ModelConfig(vocab_size=300, layers=2, d_model=16, d_ff=24, heads=4, dropout=0.0)
+SMALL = mh.TransformerConfig(vocab_size=300, layers=2, d_model=16, d_ff=24, heads=4, dropout=0.0)
 SOURCES = [[5, 6, 7, 8, 9, 10, 2], [2], [11, 12, 2], [], [280, 3, 4, 150, 2]]
 CHANCE = random.Random(5)
 MANY = [[*CHANCE.sample(range(3, 300), CHANCE.randrange(8)), EOS_ID] for _ in range(20)] + SOURCES
@@ -481,16 +481,8 @@ def test_what_has_no_operators_is_refused_by_its_key(monkeypatch: pytest.MonkeyP
 
 def test_every_key_of_a_model_is_known_or_must_have_its_default() -> None:
     """Whoever adds a key to ModelConfig decides here whether the graphs follow it."""
-    refused = {
-        "architecture",
-        "experts",
-        "experts_per_token",
-        "experts_balance_weight",
-        "cell",
-        "kernel_size",
-        "dilation",
-    }
-    assert set(mh.ModelConfig.__dataclass_fields__) - export.SUPPORTED_KEYS - {"table"} == refused
+    refused = {"architecture", "experts", "experts_per_token", "experts_balance_weight"}
+    assert {key.name for key in fields(mh.TransformerConfig)} - export.SUPPORTED_KEYS == refused
 
 
 def test_weights_that_no_file_can_carry_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

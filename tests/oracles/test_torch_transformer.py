@@ -11,7 +11,7 @@ import manyheads as mh
 from manyheads.model.layers import MultiHeadAttention
 from support.strategies import randomize_weights
 
-CONFIG = mh.ModelConfig(vocab_size=50, layers=3, d_model=24, d_ff=40, heads=4, dropout=0.0)
+CONFIG = mh.TransformerConfig(vocab_size=50, layers=3, d_model=24, d_ff=40, heads=4, dropout=0.0)
 SOURCES = [[3, 4, 5, 6, 2], [7, 2], [8, 9, 10, 2]]
 TARGETS = [[1, 11, 12], [1, 13, 14, 15, 16, 17], [1]]
 
@@ -26,9 +26,14 @@ class Judge(nn.Module):
         style = {"batch_first": True, "norm_first": c.norm == "pre", "activation": c.activation}
         final = [nn.LayerNorm(c.d_model) if c.norm == "pre" else None for _ in range(2)]
         self.encoder = nn.TransformerEncoder(
-            nn.TransformerEncoderLayer(**sizes, **style), c.layers, final[0], enable_nested_tensor=False
+            nn.TransformerEncoderLayer(**sizes, **style),
+            c.encoder_layers,
+            final[0],
+            enable_nested_tensor=False,
         )
-        self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**sizes, **style), c.layers, final[1])
+        self.decoder = nn.TransformerDecoder(
+            nn.TransformerDecoderLayer(**sizes, **style), c.decoder_layers, final[1]
+        )
         self.parts = list(pair_up(ours, self))
 
     def forward(self, ours: mh.Transformer, source: mh.Packed, target: mh.Packed) -> Tensor:

@@ -124,7 +124,7 @@ def test_a_shift_of_positions_is_a_rotation() -> None:
 
 def test_the_feed_forward_layer_is_two_convolutions_of_width_one() -> None:
     """Section 3.3's other way of saying it, with torch.nn.Conv1d as the judge."""
-    ours = FeedForward(mh.ModelConfig(d_model=6, d_ff=10, heads=2)).double()
+    ours = FeedForward(mh.TransformerConfig(d_model=6, d_ff=10, heads=2)).double()
     first, second = nn.Conv1d(6, 10, 1).double(), nn.Conv1d(10, 6, 1).double()
     for mine, theirs in ((ours.w_1, first), (ours.w_2, second)):
         theirs.weight.data, theirs.bias.data = mine.weight.data[:, :, None], mine.bias.data
@@ -162,7 +162,7 @@ def test_worked_example_of_the_notes() -> None:
 
 def test_what_each_position_of_the_decoder_may_see() -> None:
     """<s> 나는 집에 간다: position i looks at positions 1 to i, and at all of "I go home"."""
-    config = mh.ModelConfig(vocab_size=20, layers=1, d_model=8, d_ff=8, heads=2)
+    config = mh.TransformerConfig(vocab_size=20, layers=1, d_model=8, d_ff=8, heads=2)
     trace = mh.Trace()
     mh.Transformer(config).eval()(mh.Packed.of([[5, 6, 7, 2]]), mh.Packed.of([[1, 8, 9, 10]]), trace=trace)
     assert torch.equal(trace.decoder[0][0] > 0, torch.ones(2, 4, 4).tril() > 0)
@@ -179,5 +179,5 @@ def test_search_and_training_have_the_numbers_of_the_paper() -> None:
         0.3,
         300,
     )
-    assert (parsing.model.layers, parsing.model.d_model) == (4, 1024)
+    assert (parsing.model.decoder_layers, parsing.model.d_model) == (4, 1024)
     assert base.data.batch_tokens == 25_000

@@ -56,7 +56,7 @@ DIFFERENCES = {  # from base, as Table 3 prints them
 
 
 def test_the_rows_are_those_of_the_table() -> None:
-    base = {**asdict(mh.ModelConfig()), **asdict(mh.TrainConfig())}
+    base = {**asdict(mh.TransformerConfig()), **asdict(mh.TrainConfig())}
     found = {row.name: {**asdict(row.model), **asdict(row.train)} for row in mh.presets.TABLE_3}
     differing = {
         name: {key: value for key, value in keys.items() if value != base[key]}
@@ -67,7 +67,7 @@ def test_the_rows_are_those_of_the_table() -> None:
 
 def test_base_has_the_numbers_of_the_paper() -> None:
     base = mh.presets.BASE
-    assert (base.layers, base.d_model, base.d_ff, base.heads, base.dropout) == (6, 512, 2048, 8, 0.1)
+    assert (base.encoder_layers, base.d_model, base.d_ff, base.heads, base.dropout) == (6, 512, 2048, 8, 0.1)
     assert (base.head_dim_k, base.head_dim_v, base.norm, base.tie_embeddings) == (64, 64, "post", "three-way")
 
 

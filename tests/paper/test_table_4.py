@@ -208,7 +208,7 @@ def test_the_search_is_the_paper_s() -> None:
     assert make_config(None, None, None).train.seconds == 180
     assert make_config(None, 9000, None).train.seconds is None
     other = make_config("parsing", 7, 30.0, ["decoding.beam=4", "train.warmup=3"])
-    assert (other.model.layers, other.model.d_model) == (4, 1024)
+    assert (other.model.decoder_layers, other.model.d_model) == (4, 1024)
     assert (other.train.steps, other.train.seconds, other.train.warmup, other.decoding.beam) == (
         7,
         30.0,

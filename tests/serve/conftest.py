@@ -84,7 +84,7 @@ def make_translator(folder: Path, seed: int, *, speaks: bool) -> mh.Translator:
     """It says bytes, or, where it speaks, pieces of words."""
     subwords = SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=320))
     config = mh.Config(
-        model=mh.ModelConfig(vocab_size=320, layers=2, d_model=16, d_ff=32, heads=2),
+        model=mh.TransformerConfig(vocab_size=320, layers=2, d_model=16, d_ff=32, heads=2),
         data=mh.DataConfig(max_length=40),
         decoding=mh.DecodingConfig(max_extra_length=6),
     )

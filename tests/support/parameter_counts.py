@@ -4,7 +4,7 @@ import manyheads as mh
 from manyheads.model import count_parameters
 
 
-def count_by_formula(config: mh.ModelConfig) -> int:
+def count_by_formula(config: mh.TransformerConfig) -> int:
     """Section 3 added up, with biases on every projection but the last, which is the embedding itself."""
     d_model, d_ff, heads = config.d_model, config.d_ff, config.heads
     into_heads = heads * (2 * config.head_dim_k + config.head_dim_v)
@@ -14,7 +14,12 @@ def count_by_formula(config: mh.ModelConfig) -> int:
     encoder = attention + feed_forward + 2 * norm
     decoder = 2 * attention + feed_forward + 3 * norm
     learned = 2 * config.max_positions * d_model if config.positions == "learned" else 0
-    return config.vocab_size * d_model + config.layers * (encoder + decoder) + learned
+    return (
+        config.vocab_size * d_model
+        + config.encoder_layers * encoder
+        + config.decoder_layers * decoder
+        + learned
+    )
 
 
 def format_table() -> str:

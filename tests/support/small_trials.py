@@ -11,7 +11,7 @@ from manyheads.demo import make_recipe, write_corpus
 from manyheads.paper.budget import Budget
 from manyheads.paper.trials import Trial
 
-MODEL = mh.ModelConfig(layers=1, d_model=16, d_ff=16, heads=2, dropout=0.0)
+MODEL = mh.TransformerConfig(layers=1, d_model=16, d_ff=16, heads=2, dropout=0.0)
 
 
 def small_store(folder: Path, seed: int = 1) -> Store:

@@ -59,7 +59,7 @@ def random_tensor(*shape: int) -> Tensor:
 
 
 @st.composite
-def transformer_configs(draw: st.DrawFn, **fixed: Any) -> mh.ModelConfig:
+def transformer_configs(draw: st.DrawFn, **fixed: Any) -> mh.TransformerConfig:
     """Small models of every kind that the config allows, without dropout."""
 
     def one_of(*choices: Any) -> Any:
@@ -75,7 +75,8 @@ def transformer_configs(draw: st.DrawFn, **fixed: Any) -> mh.ModelConfig:
         "vocab_size": VOCAB_SIZE,
         "source_vocab_size": VOCAB_SIZE + 2 if apart else None,
         "target_vocab_size": VOCAB_SIZE + 1 if apart else None,
-        "layers": one_of(1, 2, 3),
+        "encoder_layers": one_of(1, 2, 3),
+        "decoder_layers": one_of(1, 2, 3),
         "d_model": d_model,
         "d_ff": 7,
         "heads": heads,
@@ -93,7 +94,7 @@ def transformer_configs(draw: st.DrawFn, **fixed: Any) -> mh.ModelConfig:
         "output_bias": draw(st.booleans()),
         "dropout": 0.0,
     }
-    return mh.ModelConfig(**{**drawn, **fixed})
+    return mh.TransformerConfig(**{**drawn, **fixed})
 
 
 @st.composite
@@ -119,19 +120,21 @@ def baseline_configs(draw: st.DrawFn, architecture: str) -> mh.ModelConfig:
     }
     ties = one_of("three-way", "two-way", "none")
     apart = ties != "three-way" and draw(st.booleans())
-    return mh.ModelConfig(
-        architecture=architecture,
-        vocab_size=VOCAB_SIZE,
-        source_vocab_size=VOCAB_SIZE + 2 if apart else None,
-        target_vocab_size=VOCAB_SIZE + 1 if apart else None,
-        layers=one_of(1, 2, 3),
-        d_model=one_of(4, 6),
-        d_ff=one_of(4, 6),
-        tie_embeddings=ties,
-        output_bias=draw(st.booleans()),
-        dropout=0.0,
-        **drawn[architecture],
-    )
+    depth = one_of(1, 2, 3)
+    keys = {
+        "architecture": architecture,
+        "vocab_size": VOCAB_SIZE,
+        "source_vocab_size": VOCAB_SIZE + 2 if apart else None,
+        "target_vocab_size": VOCAB_SIZE + 1 if apart else None,
+        "encoder_layers": depth,
+        "decoder_layers": depth if architecture == "recurrent" else one_of(1, 2, 3),
+        "d_model": one_of(4, 6),
+        "d_ff": one_of(4, 6),
+        "tie_embeddings": ties,
+        "output_bias": draw(st.booleans()),
+        "dropout": 0.0,
+    }
+    return mh.ModelConfig.from_mapping({**keys, **drawn[architecture]})
 
 
 def build_test_model(config: mh.ModelConfig) -> Any:

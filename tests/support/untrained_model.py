@@ -16,7 +16,7 @@ TEXTS = ["나는 오늘 집에 간다.", "I go home today.", "We read a book at 
 def save_untrained_model(folder: Path) -> Path:
     subwords = SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=320))
     config = mh.Config(
-        model=mh.ModelConfig(vocab_size=320, layers=2, d_model=16, d_ff=32, heads=2),
+        model=mh.TransformerConfig(vocab_size=320, layers=2, d_model=16, d_ff=32, heads=2),
         data=mh.DataConfig(max_length=40),
         decoding=mh.DecodingConfig(beam=2, max_extra_length=6),
     )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manyheads as mh
-from manyheads.config import ModelConfig, TrainConfig
+from manyheads.config import TrainConfig, TransformerConfig
 from manyheads.data.batches import Batch
 from manyheads.ops.dispatch import IGNORE_INDEX
 from manyheads.train import captured_step as captured
@@ -69,7 +69,7 @@ def test_batches_that_grew_beyond_full_have_few_sizes() -> None:
 
 
 def test_every_gradient_has_a_place_of_its_own_in_the_row() -> None:
-    model = mh.Transformer(ModelConfig(vocab_size=30, layers=1, d_model=8, d_ff=12, heads=2))
+    model = mh.Transformer(TransformerConfig(vocab_size=30, layers=1, d_model=8, d_ff=12, heads=2))
     flat = FlatGradient(model)
     for number, parameter in enumerate(model.parameters(), 1):
         assert parameter.grad is not None
@@ -110,7 +110,7 @@ def test_what_has_no_kernel_of_fixed_shape_is_not_captured(
     monkeypatch.setattr(captured, "has_kernel", lambda _: True)
     assert can_capture(mh.Config(), gpu)
     assert not can_capture(mh.Config(), torch.device("cpu"))
-    other = mh.Config(model=ModelConfig(**model), train=TrainConfig(**train))  # type: ignore[arg-type]
+    other = mh.Config(model=TransformerConfig(**model), train=TrainConfig(**train))  # type: ignore[arg-type]
     assert not can_capture(other, gpu)
     assert not can_capture(mh.Config(data=mh.DataConfig(max_length=5000)), gpu)
     monkeypatch.setattr(captured, "has_kernel", lambda _: False)

@@ -26,7 +26,7 @@ from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 TEXTS = ["나는 집에 간다.", "I go home.", "우리는 학교에 간다."] * 10
 SUBWORDS = SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=300))
 PAIR = SubwordPair(SUBWORDS, SUBWORDS)
-CONFIG = mh.Config(model=mh.ModelConfig(vocab_size=300, layers=1, d_model=8, d_ff=8, heads=2))
+CONFIG = mh.Config(model=mh.TransformerConfig(vocab_size=300, layers=1, d_model=8, d_ff=8, heads=2))
 LANGUAGES = {"source": "en", "target": "ko"}
 
 
@@ -160,9 +160,7 @@ def test_a_pickle_in_place_of_weights_is_refused_and_not_executed(tmp_path: Path
 
 def test_keys_of_other_kinds_of_model_may_have_had_other_defaults(tmp_path: Path) -> None:
     folder = tmp_path / "model"
-    config = replace(
-        CONFIG, model=mh.ModelConfig(architecture="recurrent", vocab_size=300, layers=1, d_model=8, d_ff=8)
-    )
+    config = replace(CONFIG, model=mh.RecurrentConfig(vocab_size=300, layers=1, d_model=8, d_ff=8))
     recurrent = build_model(config.model)
     checkpoint.save(
         folder, checkpoint.collect_weights(recurrent), PAIR, config, step=1, languages=LANGUAGES, training={}

@@ -36,7 +36,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tables: dict[str, Any] = {"train": [{"files": [f"{folder}/a.en", f"{folder}/a.ko"]}]}
     prepare(Recipe.from_mapping({**tables, "subwords": {"vocab_size": 320}}), folder / "data")
     config = mh.Config(
-        model=mh.ModelConfig(layers=1, d_model=16, d_ff=16, heads=2),
+        model=mh.TransformerConfig(layers=1, d_model=16, d_ff=16, heads=2),
         data=mh.DataConfig(folder=str(folder / "data"), batch_tokens=300),
         train=mh.TrainConfig(
             steps=9,

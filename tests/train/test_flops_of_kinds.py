@@ -22,11 +22,11 @@ SIZES: dict[str, Any] = {
 }
 CONFIGS = {
     **{
-        f"{cell}-{kind}": mh.ModelConfig(architecture="recurrent", cell=cell, attention=kind, **SIZES)
+        f"{cell}-{kind}": mh.RecurrentConfig(cell=cell, attention=kind, **SIZES)
         for cell, kind in (("rnn", "dot"), ("gru", "none"), ("lstm", "scaled-dot"))
     },
-    "convs2s": mh.ModelConfig(architecture="convs2s", attention="dot", **SIZES),
-    "bytenet": mh.ModelConfig(architecture="bytenet", **SIZES),
+    "convs2s": mh.ConvS2SConfig(attention="dot", **SIZES),
+    "bytenet": mh.ByteNetConfig(**SIZES),
 }
 
 
@@ -46,12 +46,12 @@ def test_a_step_of_each_kind_is_counted_as_torch_counts_it(
         model(source, target).sum().backward()
     of_first_states = 0  # which are zeros and need no gradient, but are counted as any other
     if config.architecture == "recurrent":
-        of_first_states = config.layers * 2 * 2 * 2 * GATES[config.cell] * (config.d_ff // 2) ** 2
+        of_first_states = config.encoder_layers * 2 * 2 * 2 * GATES[config.cell] * (config.d_ff // 2) ** 2
     assert training_flops(config, *lengths) == counter.get_total_flops() + of_first_states
 
 
 def test_experts_cost_what_is_used_of_them_and_a_window_what_it_sees() -> None:
-    base = mh.ModelConfig(vocab_size=11, layers=1, d_model=8, d_ff=8, heads=2)
+    base = mh.TransformerConfig(vocab_size=11, layers=1, d_model=8, d_ff=8, heads=2)
     lengths = np.array([10]), np.array([10])
     whole = training_flops(base, *lengths)
     mixed = training_flops(replace(base, d_ff=4, experts=4, experts_per_token=2), *lengths)
@@ -65,13 +65,15 @@ def test_experts_cost_what_is_used_of_them_and_a_window_what_it_sees() -> None:
 def test_a_step_of_the_transformer_is_counted_as_torch_counts_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reference computes what is masked too, and torch counts it; the formula does not."""
     monkeypatch.setattr(attention, "choose_path", lambda *_: "reference")
-    config = mh.ModelConfig(heads=2, d_k=3, d_v=5, **SIZES)
+    config = mh.TransformerConfig(heads=2, d_k=3, d_v=5, **SIZES)
     lengths = np.array([5, 5]), np.array([4, 4])
     source, target = (mh.Packed.of([[3] * length for length in side]) for side in lengths)
     with FlopCounterMode(display=False) as counter:
         build_model(config)(source, target).sum().backward()
     masked = int((lengths[1] ** 2).sum()) - self_attention_pairs(lengths[1], None, causal=True)
-    of_masked = 3 * config.layers * masked * 2 * config.heads * (config.head_dim_k + config.head_dim_v)
+    of_masked = (
+        3 * config.decoder_layers * masked * 2 * config.heads * (config.head_dim_k + config.head_dim_v)
+    )
     assert training_flops(config, *lengths) + of_masked == counter.get_total_flops()
 
 
@@ -79,4 +81,4 @@ def test_a_step_of_the_transformer_is_counted_as_torch_counts_it(monkeypatch: py
 def test_an_empty_batch_costs_nothing(kind: str) -> None:
     empty = np.zeros(0, np.int64)
     changes = {"attention": "dot"} if kind == "convs2s" else {}
-    assert training_flops(mh.ModelConfig(architecture=kind, **changes), empty, empty) == 0
+    assert training_flops(mh.ModelConfig.from_mapping({"architecture": kind, **changes}), empty, empty) == 0

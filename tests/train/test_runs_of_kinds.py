@@ -25,13 +25,11 @@ from manyheads.train.run import train
 PAIRS = [(f"I have {n} books.", f"나는 책이 {n}권 있다.") for n in range(60)]
 SIZES: dict[str, Any] = {"layers": 2, "d_model": 16, "d_ff": 12, "dropout": 0.1}
 MODELS = {
-    "lstm": mh.ModelConfig(architecture="recurrent", attention="additive", **SIZES),
-    "seq2seq": mh.ModelConfig(architecture="recurrent", cell="gru", attention="none", **SIZES),
-    "convs2s": mh.ModelConfig(
-        architecture="convs2s", attention="dot", positions="learned", max_positions=64, **SIZES
-    ),
-    "bytenet": mh.ModelConfig(architecture="bytenet", **SIZES),
-    "experts": mh.ModelConfig(experts=3, heads=2, **SIZES),
+    "lstm": mh.RecurrentConfig(attention="additive", **SIZES),
+    "seq2seq": mh.RecurrentConfig(cell="gru", attention="none", **SIZES),
+    "convs2s": mh.ConvS2SConfig(attention="dot", positions="learned", max_positions=64, **SIZES),
+    "bytenet": mh.ByteNetConfig(**SIZES),
+    "experts": mh.TransformerConfig(experts=3, heads=2, **SIZES),
 }
 LOOKS = {"lstm": 1, "convs2s": 2, "experts": 2}  # and at how many layers
 
@@ -202,11 +200,11 @@ def test_captured_graphs_and_compiled_programs_are_the_papers_transformer(
     monkeypatch.setattr("manyheads.train.captured_step.has_kernel", lambda _: True)
     one = config(name, data)
     assert not can_capture(one, torch.device("cuda"))
-    assert can_capture(replace(one, model=mh.ModelConfig(**SIZES, heads=2)), torch.device("cuda"))
+    assert can_capture(replace(one, model=mh.TransformerConfig(**SIZES, heads=2)), torch.device("cuda"))
     model = build_model(MODELS[name])
     assert not supports(model, [DecodingConstraints(5)], mh.DecodingConfig())
     assert supports(
-        build_model(mh.ModelConfig(**SIZES, heads=2)), [DecodingConstraints(5)], mh.DecodingConfig()
+        build_model(mh.TransformerConfig(**SIZES, heads=2)), [DecodingConstraints(5)], mh.DecodingConfig()
     )
     with pytest.raises(mh.ConfigError, match=r"train.compile is true, but model\.(kind|experts) is"):
         train(config(name, data, compile=True), tmp_path / "run", device="cpu")

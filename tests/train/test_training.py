@@ -68,7 +68,7 @@ def config(data: Path, **changes: Any) -> mh.Config:
     for table in (model, training):
         table |= {key: changes.pop(key) for key in list(changes) if key in table}
     return mh.Config(
-        model=mh.ModelConfig(**model),
+        model=mh.TransformerConfig(**model),
         data=mh.DataConfig(folder=str(data), batch_tokens=300),
         train=mh.TrainConfig(**training, **changes),
     )
@@ -223,7 +223,9 @@ def test_batches_of_every_shape_are_one_program(monkeypatch: pytest.MonkeyPatch)
 
     torch._dynamo.reset()
     counter = CompileCounterWithBackend("aot_eager")
-    model = mh.Transformer(mh.ModelConfig(vocab_size=50, layers=2, d_model=16, d_ff=32, heads=2, dropout=0.0))
+    model = mh.Transformer(
+        mh.TransformerConfig(vocab_size=50, layers=2, d_model=16, d_ff=32, heads=2, dropout=0.0)
+    )
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=counter))
     objective = Objective(model, mh.TrainConfig(compile=True))
     made: list[int] = []
@@ -257,7 +259,9 @@ def test_a_batch_that_is_read_twice_is_told_to_agree(data: Path, whole: Path, tm
 
 def test_the_objective_of_two_readings_is_the_definition() -> None:
     torch.manual_seed(1)
-    model = mh.Transformer(mh.ModelConfig(vocab_size=50, layers=1, d_model=16, d_ff=32, heads=2, dropout=0.3))
+    model = mh.Transformer(
+        mh.TransformerConfig(vocab_size=50, layers=1, d_model=16, d_ff=32, heads=2, dropout=0.3)
+    )
     asked = mh.TrainConfig(r_drop=2.0)
     source, target = mh.Packed.of([[3, 4, 5], [6]]), mh.Packed.of([[7, 8], [9, 10, 11]])
     torch.manual_seed(2)
@@ -319,7 +323,9 @@ def test_every_optimizer_learns_and_resumes_to_the_bit(data: Path, tmp_path: Pat
 
 
 def test_muon_has_the_matrices_inside_alone() -> None:
-    untied = mh.ModelConfig(vocab_size=50, layers=1, d_model=16, d_ff=32, heads=2, tie_embeddings="none")
+    untied = mh.TransformerConfig(
+        vocab_size=50, layers=1, d_model=16, d_ff=32, heads=2, tie_embeddings="none"
+    )
     model = mh.Transformer(untied)
     muon, adam = make_optimizers(model, mh.TrainConfig(optimizer="muon"))
     outside = {model.output.weight, model.source_embedding.weight, model.target_embedding.weight}
@@ -668,7 +674,9 @@ def test_the_optimizer_of_a_run_cannot_change(data: Path, tmp_path: Path) -> Non
 def test_wrong_devices_and_lengths_are_refused(data: Path, tmp_path: Path) -> None:
     with pytest.raises(mh.ConfigError, match="'tpu', but must be cpu or cuda"):
         train(config(data), tmp_path / "run", device="tpu")
-    learned = replace(config(data), model=mh.ModelConfig(layers=1, positions="learned", max_positions=100))
+    learned = replace(
+        config(data), model=mh.TransformerConfig(layers=1, positions="learned", max_positions=100)
+    )
     with pytest.raises(mh.ConfigError, match=r"data\.max_length is 256, but learned positions reach 100"):
         train(learned, tmp_path / "run", device="cpu")
 

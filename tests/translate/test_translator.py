@@ -30,7 +30,7 @@ TEXTS = [
 SUBWORDS = SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=330))
 PAIR = SubwordPair(SUBWORDS, SUBWORDS)
 CONFIG = mh.Config(
-    model=mh.ModelConfig(vocab_size=330, layers=2, d_model=16, d_ff=32, heads=2),
+    model=mh.TransformerConfig(vocab_size=330, layers=2, d_model=16, d_ff=32, heads=2),
     data=mh.DataConfig(max_length=40),
     decoding=mh.DecodingConfig(max_extra_length=6),
 )

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from manyheads import checkpoint
 from manyheads.atomic_io import check_replaceable
-from manyheads.config import BOS_ID, LANGUAGE_CODE, NUM_SPECIAL_TOKENS, Config, DataConfig, ModelConfig
+from manyheads.config import BOS_ID, LANGUAGE_CODE, NUM_SPECIAL_TOKENS, Config, DataConfig, TransformerConfig
 from manyheads.errors import CheckpointError, ConfigError
 from manyheads.export import marian
 from manyheads.export.spm import VocabularyMapping, read_spm, rewrite_spm, text_pieces
@@ -53,7 +53,7 @@ REQUIRED_SETTINGS = {  # what our models hold, by the keys of their config.json
     "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True,
 }
-SYMMETRIC_SETTINGS = ("layers", "attention_heads", "ffn_dim")  # of encoder and decoder
+SYMMETRIC_SETTINGS = ("attention_heads", "ffn_dim")  # of encoder and decoder
 
 
 def from_huggingface(folder: Path, out: Path) -> list[ScoreComparison]:
@@ -68,6 +68,7 @@ def from_huggingface(folder: Path, out: Path) -> list[ScoreComparison]:
     weights = convert_weights(folder, told, lexicon)
     if "output.bias" in weights:
         config = replace(config, model=replace(config.model, output_bias=True))
+    assert isinstance(config.model, TransformerConfig)
     model = Transformer(config.model)
     checkpoint.copy_weights(model, weights, str(folder / marian.WEIGHTS))
     checks = compare_with_marian(folder, told, lexicon, subwords, model)
@@ -173,9 +174,10 @@ class MarianFolder:
 def convert_config(told: MarianFolder, lexicon: VocabularyMapping) -> Config:
     their = told.config
     try:
-        model = ModelConfig(
+        model = TransformerConfig(
             vocab_size=len(lexicon.marian_ids),
-            layers=their["encoder_layers"],
+            encoder_layers=their["encoder_layers"],
+            decoder_layers=their["decoder_layers"],
             d_model=their["d_model"],
             d_ff=their["encoder_ffn_dim"],
             heads=their["encoder_attention_heads"],
@@ -244,7 +246,7 @@ def read_json(path: Path, required: bool = True) -> dict[str, Any]:
 def convert_weights(folder: Path, told: MarianFolder, lexicon: VocabularyMapping) -> dict[str, Tensor]:
     """By our names, in our order of dimensions and of words."""
     theirs = read_weights(folder)
-    d_model, layers = told.config["d_model"], told.config["encoder_layers"]
+    d_model = told.config["d_model"]
     check_positions(folder, theirs, d_model)
     order = marian.interleaved_order(d_model)
     rows = torch.tensor(lexicon.marian_ids)
@@ -252,7 +254,7 @@ def convert_weights(folder: Path, told: MarianFolder, lexicon: VocabularyMapping
     check_axis(folder, marian.SHARED, table_KD, 0, told.config["vocab_size"])
     check_axis(folder, marian.SHARED, table_KD, 1, d_model)
     weights = {"source_embedding.weight": table_KD[rows][:, order]}
-    for one in marian.layer_tensors(layers):
+    for one in marian.layer_tensors(told.config["encoder_layers"], told.config["decoder_layers"]):
         tensor = pop_tensor(folder, theirs, one.theirs)
         if one.residual_axis is not None:
             check_axis(folder, one.theirs, tensor, one.residual_axis, d_model)

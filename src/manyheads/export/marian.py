@@ -54,9 +54,9 @@ class TensorMapping:
     residual_axis: int | None
 
 
-def layer_tensors(layers: int) -> Iterator[TensorMapping]:
+def layer_tensors(encoder_layers: int, decoder_layers: int) -> Iterator[TensorMapping]:
     """Everything but embeddings and output."""
-    for side in ("encoder", "decoder"):
+    for side, layers in (("encoder", encoder_layers), ("decoder", decoder_layers)):
         for layer in range(layers):
             for ours, theirs in LAYER_NAMES.items():
                 if side == "encoder" and "cross" in ours:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from manyheads.atomic_io import atomic_directory, hash_files, report_disk_full
 from manyheads.checkpoint import CheckpointInfo, load_model
-from manyheads.config import BOS_ID, EOS_ID, UNK_ID, ModelConfig
+from manyheads.config import BOS_ID, EOS_ID, UNK_ID, ModelConfig, TransformerConfig
 from manyheads.errors import RequestError
 from manyheads.export.onnx_run import (
     DECODER,
@@ -49,10 +49,20 @@ MASKED = float(np.finfo(np.float32).min)  # finite: where nothing may be seen th
 
 Sublayer = Callable[[str], str]
 
-# The keys of ModelConfig that a graph can follow. One that is not here must have its default.
+# The keys of TransformerConfig that a graph can follow. One that is not here must have its default.
 SUPPORTED_KEYS = {
     *("vocab_size", "source_vocab_size", "target_vocab_size", "tie_embeddings", "output_bias"),
-    *("layers", "d_model", "d_ff", "heads", "d_k", "d_v", "dropout", "attention_dropout"),
+    *(
+        "encoder_layers",
+        "decoder_layers",
+        "d_model",
+        "d_ff",
+        "heads",
+        "d_k",
+        "d_v",
+        "dropout",
+        "attention_dropout",
+    ),
     *("attention", "window", "positions", "max_positions"),
     *("activation", "norm", "normalization", "residuals", "init_gain"),
 }
@@ -78,6 +88,11 @@ def to_onnx(folder: Path, out: Path, *, replace: bool = False) -> list[ScoreComp
 
 def check_exportable(config: ModelConfig) -> None:
     """Refuses by its key what has no operators here."""
+    if not isinstance(config, TransformerConfig):
+        raise RequestError(
+            f"model.architecture is {config.architecture!r}, but ONNX export knows 'transformer' only: "
+            f"run this model with the torch engine"
+        )
     for key in fields(config):
         value = getattr(config, key.name)
         if key.name not in SUPPORTED_KEYS and value != key.default:
@@ -91,7 +106,7 @@ def check_exportable(config: ModelConfig) -> None:
         )
 
 
-def build_manifest(config: ModelConfig, told: CheckpointInfo) -> dict[str, Any]:
+def build_manifest(config: TransformerConfig, told: CheckpointInfo) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "opset": OPSET,
@@ -100,7 +115,8 @@ def build_manifest(config: ModelConfig, told: CheckpointInfo) -> dict[str, Any]:
         "sizes": {
             "source_vocab_size": config.input_vocab_size,
             "target_vocab_size": config.output_vocab_size,
-            "layers": config.layers,
+            "encoder_layers": config.encoder_layers,
+            "decoder_layers": config.decoder_layers,
             "d_model": config.d_model,
             "heads": config.heads,
             "d_k": config.head_dim_k,
@@ -108,14 +124,14 @@ def build_manifest(config: ModelConfig, told: CheckpointInfo) -> dict[str, Any]:
         },
         "special": {"unknown": UNK_ID, "begin": BOS_ID, "end": EOS_ID},
         "max_length": told.config.data.max_length,
-        "positions": config.max_positions if config.positions == "learned" else None,
+        "positions": config.position_limit,
         "max_extra_length": told.config.decoding.max_extra_length,
     }
 
 
 def verify_export(model: Transformer, subwords: SubwordPair, folder: Path) -> list[ScoreComparison]:
     """Both models' scores of the same translations; unlike ones are an error."""
-    most = model.config.max_positions - 1 if model.config.positions == "learned" else None
+    most = None if model.config.position_limit is None else model.config.position_limit - 1
     pairs = [(source[:most], target[:most]) for source, target in sample_pairs(subwords)]
     theirs = OnnxModel(folder).score(
         [[*source, EOS_ID] for source, _ in pairs], [target for _, target in pairs]
@@ -198,10 +214,10 @@ class GraphBuilder:
         self.nodes.append(import_optional("onnx.helper").make_node("Identity", [value], [name], name))
 
 
-def describe_ports(names: Sequence[str], config: ModelConfig) -> list[Any]:
+def describe_ports(names: Sequence[str], config: TransformerConfig) -> list[Any]:
     """Inputs or outputs with their types, and the letters of their axes."""
-    of_layers = [config.layers, "R", config.heads]
-    from_source = [config.layers, "B", config.heads, "S"]
+    of_layers = [config.decoder_layers, "R", config.heads]
+    from_source = [config.decoder_layers, "B", config.heads, "S"]
     shapes = {
         "source": ["B", "S"],
         "source_lengths": ["B"],
@@ -429,7 +445,7 @@ ACTIVATIONS: dict[str, Callable[[GraphBuilder, str], str]] = {
 }
 
 
-def feed_forward(g: GraphBuilder, module: FeedForward, config: ModelConfig) -> Sublayer:
+def feed_forward(g: GraphBuilder, module: FeedForward, config: TransformerConfig) -> Sublayer:
     activation = ACTIVATIONS[config.activation]
     return lambda x: linear(g, module.w_2, activation(g, linear(g, module.w_1, x)))
 

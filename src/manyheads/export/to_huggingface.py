@@ -25,7 +25,7 @@ from torch import Tensor
 
 from manyheads import checkpoint
 from manyheads.atomic_io import atomic_directory, report_disk_full
-from manyheads.config import BOS_ID, EOS_ID, UNK_ID, Config, ModelConfig
+from manyheads.config import BOS_ID, EOS_ID, UNK_ID, Config, ModelConfig, TransformerConfig
 from manyheads.errors import RequestError
 from manyheads.export import marian
 from manyheads.export.verify import ScoreComparison, compare_scores, sample_pairs, score_pairs
@@ -70,20 +70,22 @@ def to_huggingface(folder: Path, out: Path) -> list[ScoreComparison]:
         return compare_scores(str(out), subwords, pairs, ours, theirs)
 
 
-def check_config(model: ModelConfig) -> None:
+def check_config(model: ModelConfig) -> TransformerConfig:
     """What Marian cannot hold, by its key."""
     for key, held in REQUIRED_SETTINGS.items():
-        if getattr(model, key) != held:
+        if getattr(model, key, held) != held:
             raise RequestError(
                 f"model.{key} is {getattr(model, key)!r}, but Hugging Face's Marian has {held!r} alone: "
                 f"this model cannot be written for it"
             )
+    assert isinstance(model, TransformerConfig)
     for key, width in (("d_k", model.head_dim_k), ("d_v", model.head_dim_v)):
         if width * model.heads != model.d_model:
             raise RequestError(
                 f"model.{key} is {width}, but Hugging Face's Marian has d_model / heads alone, which is "
                 f"{model.d_model / model.heads:g}: this model cannot be written for it"
             )
+    return model
 
 
 # ---- weights
@@ -95,7 +97,7 @@ def convert_weights(model: Transformer, words: int) -> dict[str, Tensor]:
     ours = dict(model.named_parameters())
     weights = {
         one.theirs: marian.permute_axis(ours[one.ours].detach(), one.residual_axis, order)
-        for one in marian.layer_tensors(config.layers)
+        for one in marian.layer_tensors(config.encoder_layers, config.decoder_layers)
     }
 
     def table(weight_KD: Tensor) -> Tensor:
@@ -138,11 +140,12 @@ def special_ids(pad: int) -> dict[str, int]:
 
 def convert_config(config: Config, pad: int) -> dict[str, Any]:
     model = config.model
+    assert isinstance(model, TransformerConfig)
     both_sides = {
         f"{side}_{key}": value
-        for side in ("encoder", "decoder")
+        for side, layers in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers))
         for key, value in (
-            ("layers", model.layers),
+            ("layers", layers),
             ("attention_heads", model.heads),
             ("ffn_dim", model.d_ff),
             ("layerdrop", 0.0),

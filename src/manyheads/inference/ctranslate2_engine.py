@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from manyheads import checkpoint
 from manyheads.atomic_io import atomic_directory, hash_file, hash_files, report_disk_full
-from manyheads.config import BOS_ID, EOS_ID, UNK_ID, Config, DecodingConfig, ModelConfig
+from manyheads.config import BOS_ID, EOS_ID, UNK_ID, Config, DecodingConfig, ModelConfig, TransformerConfig
 from manyheads.errors import CheckpointError, ConfigError, DataError, RequestError
 from manyheads.inference.engine import ScoreDetail
 from manyheads.inference.torch_engine import group_by_tokens
@@ -200,9 +200,13 @@ def write_conversion(
 
 def check_convertible(config: ModelConfig) -> None:
     """What CTranslate2 has no place for is refused by its key."""
+    if not isinstance(config, TransformerConfig):
+        raise RequestError(
+            f"model.architecture is {config.architecture!r}, which CTranslate2 cannot represent: "
+            f"use the torch engine"
+        )
     whole = config.d_model // config.heads if config.d_model % config.heads == 0 else None
     for key, value, kept in (
-        ("architecture", config.architecture, config.architecture == "transformer"),
         ("experts", config.experts, config.experts is None),
         ("window", config.window, config.window is None),
         ("attention", config.attention, config.attention in ("scaled-dot", "dot")),
@@ -222,7 +226,7 @@ ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swish": "SWISH"}  # by CTranslat
 
 
 def position_count(config: ModelConfig) -> int:
-    return config.max_positions if config.positions == "learned" else SINUSOID_POSITIONS
+    return config.position_limit or SINUSOID_POSITIONS
 
 
 def build_spec(model: Transformer, subwords: SubwordPair) -> Any:
@@ -230,7 +234,7 @@ def build_spec(model: Transformer, subwords: SubwordPair) -> Any:
     specs = import_ctranslate2().specs
     config = model.config
     spec = specs.TransformerSpec.from_config(
-        config.layers,
+        (config.encoder_layers, config.decoder_layers),
         config.heads,
         pre_norm=config.norm == "pre",
         activation=getattr(specs.Activation, ACTIVATIONS[config.activation]),

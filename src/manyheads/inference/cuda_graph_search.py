@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyheads.config import BOS_ID, EOS_ID, DecodingConfig, ModelConfig
+from manyheads.config import BOS_ID, EOS_ID, DecodingConfig, TransformerConfig
 from manyheads.cuda.graphs import capture
 from manyheads.cuda.transfer import EMPTY_COPY, AsyncCopy, IntArray, to_device
 from manyheads.inference.prefill import SourcePrefill
@@ -92,13 +92,13 @@ class SearchSize:
         """What only fills up needs room too."""
         return self.source_tokens + self.prefill_tokens
 
-    def memory_bytes(self, config: ModelConfig, each: int) -> int:
+    def memory_bytes(self, config: TransformerConfig, each: int) -> int:
         """Of all keys and values, and of what is written."""
         tokens = self.slots * self.beam * self.max_tokens
-        keys = config.layers * config.heads * (config.head_dim_k + config.head_dim_v) * each
+        keys = config.decoder_layers * config.heads * (config.head_dim_k + config.head_dim_v) * each
         return (tokens + self.source_capacity) * keys + WRITTEN_BYTES * tokens
 
-    def shrink_to_fit(self, config: ModelConfig, each: int, most: float, longest: int) -> "SearchSize":
+    def shrink_to_fit(self, config: TransformerConfig, each: int, most: float, longest: int) -> "SearchSize":
         """With less ahead, then with fewer places, until it takes no more bytes; or the least there is."""
         size, least = self, max(LEAST_SOURCE_TOKENS, next_power_of_two(longest))
         while size.memory_bytes(config, each) > most and size.source_tokens > least:

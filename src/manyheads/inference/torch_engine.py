@@ -1,6 +1,7 @@
 """The torch engine: our own models and our own search, on a CPU or a GPU."""
 
 import copy
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -97,7 +98,7 @@ class TorchEngine:
     def max_positions(self) -> int | None:
         """The most tokens of a side that the model can take; None: there is no end."""
         config: ModelConfig = self.model.config
-        return config.max_positions if config.positions == "learned" else None
+        return config.position_limit
 
     @torch.inference_mode()
     def search(
@@ -289,8 +290,7 @@ class Ensemble(nn.Module):
         super().__init__()
         self.models = nn.ModuleList(models)
         configs: list[ModelConfig] = [one.config for one in models]  # type: ignore[misc]
-        learned = [one for one in configs if one.positions == "learned"]
-        self.config = min(learned, key=lambda one: one.max_positions, default=configs[0])
+        self.config = min(configs, key=lambda config: config.position_limit or math.inf)
 
     def forward(self, source: Packed, target: Packed, trace: Trace | None = None) -> Tensor:
         """The logarithm of the mean probability; maps are the first model's."""

@@ -26,7 +26,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor
 
-from manyheads.config import BOS_ID, EOS_ID, ModelConfig
+from manyheads.config import BOS_ID, EOS_ID, TransformerConfig
 from manyheads.errors import RequestError
 from manyheads.model.attention import attention_mask, attention_scores
 from manyheads.model.layers import (
@@ -82,7 +82,7 @@ def replace_infinity(numbers: Any) -> Any:
     return numbers if math.isfinite(numbers) else None
 
 
-def estimate_numbers(config: ModelConfig, tokens: int, width: int) -> int:
+def estimate_numbers(config: TransformerConfig, tokens: int, width: int) -> int:
     """No walk of so many tokens holds more numbers than this."""
     by_heads = 8 * config.heads * min(width, max(config.head_dim_k, config.head_dim_v))
     whole = 24 * min(width, max(config.d_model, config.d_ff, config.output_vocab_size))
@@ -107,17 +107,15 @@ def walk_layer(
     )  # which also checks the engine
     model: Transformer = translator.engine.model  # type: ignore[attr-defined]
     config = model.config
-    if config.architecture != "transformer" or config.experts is not None:
-        key, value = (
-            ("architecture", config.architecture)
-            if config.architecture != "transformer"
-            else ("experts", config.experts)
-        )
+    if not isinstance(config, TransformerConfig) or config.experts is not None:
+        is_transformer = isinstance(config, TransformerConfig)
+        key, value = ("experts", config.experts) if is_transformer else ("architecture", config.architecture)
         raise RequestError(
             f"model.{key} is {value!r}, but a walk goes through the layers of the paper's Transformer alone"
         )
-    if not 0 <= layer < config.layers:
-        raise RequestError(f"layer is {layer}, but the model has {config.layers}, from 0")
+    layers = config.encoder_layers if stack == "encoder" else config.decoder_layers
+    if not 0 <= layer < layers:
+        raise RequestError(f"layer is {layer}, but the {stack} has {layers}, from 0")
     source_ids = [*translator.subwords.source.encode(source), EOS_ID]
     target_ids = translator.subwords.target.encode(target)
     sentence, begun = (
@@ -146,7 +144,7 @@ def walk_layer(
         "candidates": [
             [[piece, round(math.exp(log_p), 6)] for piece, log_p in step] for step in attention.candidates
         ]
-        if stack == "decoder" and layer == config.layers - 1
+        if stack == "decoder" and layer == layers - 1
         else [],
     }
 
@@ -160,7 +158,7 @@ def walk_encoder(model: Transformer, number: int, source: Packed, steps: WalkRec
         steps.record("self", "input", "TD", "source", x)
     x = walk_attention("self", layer.self_attention, layer.self_attention_residual, x, None, "source", steps)
     x = walk_feed_forward(layer.feed_forward, layer.feed_forward_residual, x, "source", steps)
-    if number == model.config.layers - 1 and model.config.norm == "pre":
+    if number == model.config.encoder_layers - 1 and model.config.norm == "pre":
         steps.record("output", "norm", "TD", "source", model.encoder_norm(x))
 
 
@@ -177,7 +175,7 @@ def walk_decoder(model: Transformer, number: int, source: Packed, read: Packed, 
         "cross", layer.cross_attention, layer.cross_attention_residual, x, memory.hidden, "read", steps
     )
     x = walk_feed_forward(layer.feed_forward, layer.feed_forward_residual, x, "read", steps)
-    if number == model.config.layers - 1:
+    if number == model.config.decoder_layers - 1:
         if model.config.norm == "pre":
             x = steps.record("output", "norm", "TD", "read", model.decoder_norm(x))
         steps.record("output", "logits", "TW", "read", model.output(x))

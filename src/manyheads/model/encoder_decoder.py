@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyheads.config import ModelConfig
+from manyheads.config import ModelConfig, TransformerConfig
 from manyheads.errors import DataError
 from manyheads.model.baselines.convolution import Convolution
 from manyheads.model.layers import Dropout
@@ -151,7 +151,7 @@ def init_weights(model: EncoderDecoder) -> None:
     stands. For what is looked up a deviation of d_model^-0.5, which the factor sqrt(d_model) of the
     embeddings (3.4) brings to 1.
     """
-    gain = model.config.init_gain if model.config.architecture == "transformer" else 1.0
+    gain = model.config.init_gain if isinstance(model.config, TransformerConfig) else 1.0
     for module in model.modules():
         if isinstance(module, nn.Linear) and module is not model.output:
             nn.init.xavier_uniform_(module.weight, gain)

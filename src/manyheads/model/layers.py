@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyheads.config import ModelConfig
+from manyheads.config import TransformerConfig
 from manyheads.errors import DataError
 from manyheads.model.attention import AttentionSpec, attend
 from manyheads.model.kv_cache import LayerCache
@@ -42,9 +42,8 @@ class MultiHeadAttention(nn.Module):
     head_i = Attention(Q W_Q, K W_K, V W_V)             each with its own part of the three matrices
     """
 
-    def __init__(self, config: ModelConfig, *, causal: bool = False, window: int | None = None):
+    def __init__(self, config: TransformerConfig, *, causal: bool = False, window: int | None = None):
         super().__init__()
-        assert config.attention != "none"
         self.heads = config.heads
         self.w_q = Linear(config.d_model, config.heads * config.head_dim_k)
         self.w_k = Linear(config.d_model, config.heads * config.head_dim_k)
@@ -113,7 +112,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, the same at every position (3.3)"""
 
-    def __init__(self, config: ModelConfig):
+    def __init__(self, config: TransformerConfig):
         super().__init__()
         self.w_1 = Linear(config.d_model, config.d_ff)
         self.w_2 = Linear(config.d_ff, config.d_model)
@@ -138,7 +137,7 @@ class Experts(nn.Module):
     out = sum of g_e FFN_e(x) over the experts e with the highest gates, g their softmax
     """
 
-    def __init__(self, config: ModelConfig):
+    def __init__(self, config: TransformerConfig):
         super().__init__()
         assert config.experts is not None
         self.experts_per_token = config.experts_per_token
@@ -187,7 +186,7 @@ def load_balance_loss(scores_TE: Tensor, chosen_TN: Tensor) -> Tensor:
     return found
 
 
-def build_feed_forward(config: ModelConfig) -> FeedForward | Experts:
+def build_feed_forward(config: TransformerConfig) -> FeedForward | Experts:
     return FeedForward(config) if config.experts is None else Experts(config)
 
 
@@ -223,14 +222,14 @@ class LayerNorm(nn.LayerNorm):
         return super().forward(x_TD.to(self.weight.dtype)).to(x_TD.dtype)
 
 
-def build_norm(config: ModelConfig) -> nn.Module:
+def build_norm(config: TransformerConfig) -> nn.Module:
     return LayerNorm(config.d_model) if config.normalization == "layer" else BatchNorm(config.d_model)
 
 
 class Residual(nn.Module):
     """LayerNorm(x + Dropout(Sublayer(x))) (3.1, 5.4); with pre-norm x + Dropout(Sublayer(LayerNorm(x)))"""
 
-    def __init__(self, config: ModelConfig):
+    def __init__(self, config: TransformerConfig):
         super().__init__()
         self.norm = build_norm(config)
         self.dropout = Dropout(config.dropout)
@@ -261,7 +260,7 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward (3.1)."""
 
-    def __init__(self, config: ModelConfig):
+    def __init__(self, config: TransformerConfig):
         super().__init__()
         self.self_attention = MultiHeadAttention(config, window=config.window)
         self.feed_forward = build_feed_forward(config)
@@ -283,7 +282,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention over the encoder's output, feed-forward (3.1)."""
 
-    def __init__(self, config: ModelConfig):
+    def __init__(self, config: TransformerConfig):
         super().__init__()
         self.self_attention = MultiHeadAttention(config, causal=True, window=config.window)
         self.cross_attention = MultiHeadAttention(config)

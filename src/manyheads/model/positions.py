@@ -7,7 +7,7 @@ PE(pos, 2i + 1) = cos(pos / 10000^(2i / d_model))
 import torch
 from torch import Tensor, nn
 
-from manyheads.config import ModelConfig
+from manyheads.config import PositionalConfig
 from manyheads.errors import DataError
 
 
@@ -18,7 +18,7 @@ def sinusoidal_encoding(positions: Tensor, d_model: int) -> Tensor:
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
 
 
-def build_positional_encoding(config: ModelConfig) -> "SinusoidalPositions | LearnedPositions | None":
+def build_positional_encoding(config: PositionalConfig) -> "SinusoidalPositions | LearnedPositions | None":
     if config.positions == "none":
         return None
     if config.positions == "learned":

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from manyheads.config import ModelConfig
+from manyheads.config import TransformerConfig
 from manyheads.model.attention import AttentionSpec
 
 
@@ -34,7 +34,7 @@ class StaticKVCache:
     @classmethod
     def allocate(
         cls,
-        config: ModelConfig,
+        config: TransformerConfig,
         num_slots: int,
         beam: int,
         capacity: int,
@@ -42,7 +42,7 @@ class StaticKVCache:
         dtype: torch.dtype,
         device: torch.device,
     ) -> "StaticKVCache":
-        rows, layers, heads = num_slots * beam, config.layers, config.heads
+        rows, layers, heads = num_slots * beam, config.decoder_layers, config.heads
 
         def room(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)

@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from manyheads.config import ModelConfig
+from manyheads.config import TransformerConfig
 from manyheads.errors import RequestError
 from manyheads.model.encoder_decoder import (
     EncoderDecoder,
@@ -30,12 +30,14 @@ AnyKVCache = TypeVar("AnyKVCache", DynamicKVCache, StaticKVCache)
 class Transformer(EncoderDecoder):
     """Figure 1 of the paper: an encoder, a decoder, and what leads in and out."""
 
-    def __init__(self, config: ModelConfig):
+    config: TransformerConfig
+
+    def __init__(self, config: TransformerConfig):
         super().__init__(config)
         self.source_positions = build_positional_encoding(config)
         self.target_positions = build_positional_encoding(config)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.encoder_norm = build_final_norm(config)
         self.decoder_norm = build_final_norm(config)
         init_weights(self)
@@ -129,6 +131,6 @@ class Transformer(EncoderDecoder):
         return project_logits(self.decoder_norm(x_RD), self.output), state
 
 
-def build_final_norm(config: ModelConfig) -> nn.Module:
+def build_final_norm(config: TransformerConfig) -> nn.Module:
     """Post-norm ends normalized; pre-norm needs one more at the end of each stack."""
     return build_norm(config) if config.norm == "pre" else nn.Identity()

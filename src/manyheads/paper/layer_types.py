@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyheads.config import ModelConfig
+from manyheads.config import ByteNetConfig, ConvS2SConfig, TransformerConfig
 from manyheads.model.attention import AttentionSpec, attend
 from manyheads.model.baselines.bytenet import ByteNetBlock
 from manyheads.model.baselines.convolution import Convolution
@@ -94,7 +94,7 @@ def make_attention(size: LayerSize, *, window: int | None = None, path: str | No
 
 def make_attention_layer(size: LayerSize, *, window: int | None = None) -> LayerCall:
     """With its four projections, as in the model."""
-    config = ModelConfig(d_model=size.d, heads=count_heads(size.d))
+    config = TransformerConfig(d_model=size.d, heads=count_heads(size.d))
     layer, text = MultiHeadAttention(config, window=window).eval(), make_packed(size)
     x_TD = torch.randn(size.batch * size.n, size.d)
     return LayerCall((x_TD,), lambda: layer(x_TD, x_TD, text, text))
@@ -155,14 +155,14 @@ def make_layer_call(layer: nn.Module, size: LayerSize) -> LayerCall:
 
 def make_gated_convolution(size: LayerSize) -> LayerCall:
     """ConvS2S's: twice as wide, with a gated linear unit."""
-    layer = GatedConvolution(ModelConfig(d_ff=size.d, kernel_size=size.k), causal=True).eval()
+    layer = GatedConvolution(ConvS2SConfig(d_ff=size.d, kernel_size=size.k), causal=True).eval()
     layer.convolution.reset_parameters()
     return make_layer_call(layer, size)
 
 
 def make_bytenet_block(size: LayerSize) -> LayerCall:
     """ByteNet's residual block: half as wide between two products."""
-    config = ModelConfig(d_model=size.d, d_ff=size.d // 2, kernel_size=size.k)
+    config = ByteNetConfig(d_model=size.d, d_ff=size.d // 2, kernel_size=size.k)
     layer = ByteNetBlock(config, size.k, causal=True).eval()
     for part in (layer.reduce, layer.dilated, layer.expand):
         part.reset_parameters()

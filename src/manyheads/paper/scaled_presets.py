@@ -3,7 +3,14 @@
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from manyheads.config import Config, DataConfig, ModelConfig, TrainConfig, describe_unknown_name
+from manyheads.config import (
+    Config,
+    DataConfig,
+    ModelConfig,
+    TrainConfig,
+    TransformerConfig,
+    describe_unknown_name,
+)
 from manyheads.errors import ConfigError
 
 PAPER_D_MODEL = 512  # d_model of the base model
@@ -23,7 +30,7 @@ class ModelScale:
     budget_tokens: int  # a run's budget where none is asked for
     budget_seconds: float
 
-    def scale_model(self, model: ModelConfig) -> ModelConfig:
+    def scale_model(self, model: TransformerConfig) -> TransformerConfig:
         """A model of the paper at this scale. Heads are as many as there; so each is narrower."""
 
         def narrower(width: int | None) -> int | None:
@@ -31,7 +38,8 @@ class ModelScale:
 
         return replace(
             model,
-            layers=to_integer(model.layers * self.depth),
+            encoder_layers=to_integer(model.encoder_layers * self.depth),
+            decoder_layers=to_integer(model.decoder_layers * self.depth),
             d_model=to_integer(model.d_model * self.width),
             d_ff=to_integer(model.d_ff * self.width),
             d_k=narrower(model.d_k),

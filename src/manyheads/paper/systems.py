@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from manyheads import checkpoint
-from manyheads.config import Config, ModelConfig, TrainConfig, describe_unknown_name
+from manyheads.config import Config, ModelConfig, TrainConfig, TransformerConfig, describe_unknown_name
 from manyheads.data.store import Store
 from manyheads.errors import ConfigError
 from manyheads.model import count_parameters
@@ -95,7 +95,8 @@ def list_systems(scale: ModelScale) -> dict[str, Config]:
 def shrink_for_playground(name: str, config: Config) -> Config:
     """Half as wide and deep, for a corpus that is learned in seconds, where much dropout only delays."""
     model = config.model
-    layers, inner = max(1, model.layers // 2), 2 * (model.d_ff // 4)  # even, as cells that read both ways ask
+    inner = 2 * (model.d_ff // 4)  # even, as cells that read both ways ask
+    layers = max(1, model.encoder_layers // 2)
     small = replace(model, layers=layers, d_model=model.d_model // 2, d_ff=inner, dropout=0.1)
     return replace(
         config, model=small, train=replace(config.train, learning_rate=PLAYGROUND_LEARNING_RATES[name])
@@ -105,6 +106,7 @@ def shrink_for_playground(name: str, config: Config) -> Config:
 def double_width(config: Config) -> Config:
     """What big is to base: twice as wide, with a rate that goes with d_model^-0.5."""
     model, peak = config.model, config.train.learning_rate
+    assert isinstance(model, TransformerConfig)
     wide = replace(model, d_model=2 * model.d_model, d_ff=2 * model.d_ff, heads=2 * model.heads)
     return replace(config, model=wide, train=replace(config.train, learning_rate=peak and peak / 2**0.5))
 

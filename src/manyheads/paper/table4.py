@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from manyheads.config import Config, DataConfig, ModelConfig, TrainConfig
+from manyheads.config import Config, DataConfig, TrainConfig, TransformerConfig
 from manyheads.errors import ConfigError, RequestError
 from manyheads.evaluate.evalb import COLLINS, BracketScores
 from manyheads.inference.torch_engine import resolve_device
@@ -48,7 +48,7 @@ PUBLISHED: tuple[tuple[str, str, str, float], ...] = (
     ("Dyer et al. (2016)", "generative", "40 thousand", 93.3),
 )
 
-MODEL = ModelConfig(layers=2, d_model=128, d_ff=512, heads=4, dropout=0.1, init_gain=1.0)
+MODEL = TransformerConfig(layers=2, d_model=128, d_ff=512, heads=4, dropout=0.1, init_gain=1.0)
 TRAINING = TrainConfig(
     steps=1000,
     seconds=180,  # two models then take some minutes on two cores

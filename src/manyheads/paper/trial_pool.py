@@ -204,7 +204,7 @@ def send_request(process: "subprocess.Popen[str]", line: str) -> str:
 def estimate_step_cost(trial: Trial) -> int:
     """About how long a step takes, compared with other trials."""
     model = trial.config.model
-    return model.layers * model.d_model * (2 * model.d_model + model.d_ff)
+    return model.encoder_layers * model.d_model * (2 * model.d_model + model.d_ff)
 
 
 def format_result(result: TrialResult) -> str:

@@ -201,10 +201,11 @@ class AttentionTask(SentenceTask):
 
     def _check_size(self, tokens: int) -> None:
         config = self.model.translator.engine.model.config  # type: ignore[attr-defined]
-        if self.layer is not None and self.layer >= config.layers:
-            raise RequestError(f"layer is {self.layer}, but the model has {config.layers}, from 0")
-        of_layer = 3 * config.heads * tokens**2
-        numbers = of_layer * (config.layers if self.layer is None else 1)
+        layers = max(config.encoder_layers, config.decoder_layers)
+        if self.layer is not None and self.layer >= layers:
+            raise RequestError(f"layer is {self.layer}, but the model has {layers}, from 0")
+        of_layer = 3 * getattr(config, "heads", 1) * tokens**2  # a baseline has one head
+        numbers = of_layer * (layers if self.layer is None else 1)
         if numbers > self.max_numbers:
             fewer = self.by_layer and self.layer is None and of_layer <= self.max_numbers
             raise TooManyNumbersError(
@@ -252,8 +253,9 @@ class WalkTask(SentenceTask):
 
     def _check_size(self, tokens: int) -> None:
         config = self.model.translator.engine.model.config  # type: ignore[attr-defined]
-        if self.layer >= config.layers:
-            raise RequestError(f"layer is {self.layer}, but the model has {config.layers}, from 0")
+        layers = config.encoder_layers if self.stack == "encoder" else config.decoder_layers
+        if self.layer >= layers:
+            raise RequestError(f"layer is {self.layer}, but the {self.stack} has {layers}, from 0")
         numbers = estimate_numbers(config, tokens, self.width)
         if numbers > self.max_numbers:
             fewer = (

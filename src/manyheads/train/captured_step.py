@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
-from manyheads.config import Config, TrainConfig
+from manyheads.config import Config, TrainConfig, TransformerConfig
 from manyheads.cuda.graphs import capture
 from manyheads.cuda.transfer import AsyncCopy
 from manyheads.data.batches import Batch
@@ -35,9 +35,11 @@ GRADIENT_ALIGNMENT = 64  # numbers: a parameter's gradient begins at a multiple 
 def can_capture(config: Config, device: torch.device) -> bool:
     """Whether every part of a step has a kernel whose shapes do not depend on the sentences."""
     model, train = config.model, config.train
+    if not isinstance(model, TransformerConfig):
+        return False
     widths = max(model.head_dim_k, model.head_dim_v)
     return (
-        (model.architecture == "transformer" and model.experts is None)
+        model.experts is None
         and (train.cuda_graphs and not train.compile and train.precision != "float32")
         and (device.type == "cuda" and kernels.has_triton() and has_flash_attention(device))
         and config.data.max_length <= TRITON_MAX_LENGTH

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from manyheads.config import ModelConfig
+from manyheads.config import TransformerConfig
 from manyheads.model.attention import AttentionSpec, choose_implementation
 
 PACKAGES = (
@@ -54,7 +54,7 @@ def list_gpus() -> list[str]:
 def attention_backend() -> str:
     """Which kernel training takes here, for the base model."""
     device, dtype = ("cuda", torch.bfloat16) if torch.cuda.is_available() else ("cpu", torch.float32)
-    width = ModelConfig().head_dim_k
+    width = TransformerConfig().head_dim_k
     q = torch.empty(1, 1, width, device=device, dtype=dtype)
     return f"{choose_implementation(q, q, AttentionSpec())} ({device}, {str(dtype).removeprefix('torch.')})"
 

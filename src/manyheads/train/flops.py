@@ -1,14 +1,13 @@
 """How much arithmetic a step is, and what share of the device's peak it reaches."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from manyheads.config import ModelConfig
+from manyheads.config import ByteNetConfig, ConvS2SConfig, ModelConfig, RecurrentConfig, TransformerConfig
 from manyheads.data.batches import Batch
 from manyheads.model.baselines.bytenet import unfold_length
 
@@ -43,7 +42,7 @@ def training_flops(config: ModelConfig, sources: Lengths, targets: Lengths) -> i
 
     Matrix parameters x 2, attention with the causal half, and the backward pass twice the forward.
     """
-    work = FLOPS_BY_ARCHITECTURE[config.architecture](config, sources, targets)
+    work = forward_flops(config, sources, targets)
     output = 2 * config.d_model * config.output_vocab_size
     return round(
         3
@@ -55,20 +54,24 @@ def training_flops(config: ModelConfig, sources: Lengths, targets: Lengths) -> i
     )
 
 
-def transformer_flops(config: ModelConfig, sources: Lengths, targets: Lengths) -> ForwardFlops:
+def transformer_flops(config: TransformerConfig, sources: Lengths, targets: Lengths) -> ForwardFlops:
     head_widths = config.head_dim_k + config.head_dim_v
     query_side = 2 * config.d_model * config.heads * head_widths  # W_Q and W_O; W_K and W_V cost the same
     feed_forward = 2 * 2 * config.d_model * config.d_ff
     if config.experts is not None:
         feed_forward = config.experts_per_token * feed_forward + 2 * config.d_model * config.experts
-    layer = 3 * query_side + feed_forward  # cross-attention's W_K, W_V: by source
-    met = (
-        self_attention_pairs(sources, config.window, causal=False)
-        + self_attention_pairs(targets, config.window, causal=True)
-        + float((targets * sources).sum())
+    encoder_layer = 2 * query_side + feed_forward
+    decoder_layer = 3 * query_side + feed_forward  # and W_K, W_V of its cross-attention, by source token
+    encoder_pairs = self_attention_pairs(sources, config.window, causal=False)
+    decoder_pairs = self_attention_pairs(targets, config.window, causal=True) + float(
+        (targets * sources).sum()
     )
-    attention = config.layers * 2 * config.heads * head_widths * met
-    return ForwardFlops(config.layers * layer, config.layers * layer, attention)
+    pairs = config.encoder_layers * encoder_pairs + config.decoder_layers * decoder_pairs
+    return ForwardFlops(
+        config.encoder_layers * encoder_layer + config.decoder_layers * query_side,
+        config.decoder_layers * decoder_layer,
+        2 * config.heads * head_widths * pairs,
+    )
 
 
 def self_attention_pairs(lengths: Lengths, window: int | None, *, causal: bool) -> float:
@@ -82,10 +85,10 @@ def self_attention_pairs(lengths: Lengths, window: int | None, *, causal: bool) 
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 
 
-def recurrent_flops(config: ModelConfig, sources: Lengths, targets: Lengths) -> ForwardFlops:
+def recurrent_flops(config: RecurrentConfig, sources: Lengths, targets: Lengths) -> ForwardFlops:
     width, gates, attends = config.d_ff, GATES[config.cell], config.attention != "none"
-    below = [config.d_model, *[width] * (config.layers - 1)]
-    context = [0, *[width if attends else 0] * (config.layers - 1)]
+    below = [config.d_model, *[width] * (config.encoder_layers - 1)]
+    context = [0, *[width if attends else 0] * (config.decoder_layers - 1)]
     source = sum(2 * gates * width * (x + width // 2) for x in below)
     target = sum(2 * gates * width * (x + c + width) for x, c in zip(below, context, strict=True))
     target += 2 * width * (2 if attends else 1) * config.d_model
@@ -96,26 +99,35 @@ def recurrent_flops(config: ModelConfig, sources: Lengths, targets: Lengths) -> 
     return ForwardFlops(source + look_up, target + look_up, met)
 
 
-def convs2s_flops(config: ModelConfig, sources: Lengths, targets: Lengths) -> ForwardFlops:
+def convs2s_flops(config: ConvS2SConfig, sources: Lengths, targets: Lengths) -> ForwardFlops:
     ends = 2 * 2 * config.d_model * config.d_ff  # in and out
     layer = 2 * config.kernel_size * config.d_ff * 2 * config.d_ff
     attention = 2 * 2 * config.d_model * config.d_ff
-    met = config.layers * 2 * 2 * config.d_model * float((targets * sources).sum())
-    return ForwardFlops(ends + config.layers * layer, ends + config.layers * (layer + attention), met)
+    met = config.decoder_layers * 2 * 2 * config.d_model * float((targets * sources).sum())
+    return ForwardFlops(
+        ends + config.encoder_layers * layer, ends + config.decoder_layers * (layer + attention), met
+    )
 
 
-def bytenet_flops(config: ModelConfig, sources: Lengths, targets: Lengths) -> ForwardFlops:
+def bytenet_flops(config: ByteNetConfig, sources: Lengths, targets: Lengths) -> ForwardFlops:
     block = 2 * (2 * config.d_model * config.d_ff + config.kernel_size * config.d_ff**2)
     columns = unfold_length(sources).sum() / max(1, sources.sum())  # for each token
-    return ForwardFlops(config.layers * block * columns, 2 * 2 * config.d_model**2 + config.layers * block, 0)
+    return ForwardFlops(
+        config.encoder_layers * block * columns, 2 * 2 * config.d_model**2 + config.decoder_layers * block, 0
+    )
 
 
-FLOPS_BY_ARCHITECTURE: dict[str, Callable[[ModelConfig, Lengths, Lengths], ForwardFlops]] = {
-    "transformer": transformer_flops,
-    "recurrent": recurrent_flops,
-    "convs2s": convs2s_flops,
-    "bytenet": bytenet_flops,
-}
+def forward_flops(config: ModelConfig, sources: Lengths, targets: Lengths) -> ForwardFlops:
+    match config:
+        case TransformerConfig():
+            return transformer_flops(config, sources, targets)
+        case RecurrentConfig():
+            return recurrent_flops(config, sources, targets)
+        case ConvS2SConfig():
+            return convs2s_flops(config, sources, targets)
+        case ByteNetConfig():
+            return bytenet_flops(config, sources, targets)
+    raise NotImplementedError(type(config).__name__)
 
 
 def batch_flops(config: ModelConfig, batch: Batch) -> int:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from manyheads.config import TrainConfig
+from manyheads.config import TrainConfig, TransformerConfig
 from manyheads.model.encoder_decoder import EncoderDecoder
 from manyheads.packed import Packed
 from manyheads.train.loss import chunked_loss
@@ -28,13 +28,16 @@ class Objective(nn.Module):
         if self.train_config.compile:
             source, inputs = source.computed(), inputs.computed()
         config, extra = self.model.config, list[Tensor]()
+        has_experts = isinstance(config, TransformerConfig) and config.experts is not None
         hidden_TD = (
-            self.hidden(source, inputs, aux_losses=extra) if config.experts else self.hidden(source, inputs)
+            self.hidden(source, inputs, aux_losses=extra) if has_experts else self.hidden(source, inputs)
         )
         loss = chunked_loss(
             hidden_TD, self.model.output, labels_T, self.train_config, forward_passes=readings
         )
         total = loss.total
-        if extra:  # of a token as much as of another, since whoever updates divides by their number
+        if extra and isinstance(
+            config, TransformerConfig
+        ):  # of a token as much as of another, since whoever updates divides by their number
             total = total + config.experts_balance_weight * len(labels_T) * torch.stack(extra).sum()
         return total, loss.nll

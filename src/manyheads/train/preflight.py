@@ -4,7 +4,7 @@ import os
 
 import torch
 
-from manyheads.config import Config, ModelConfig
+from manyheads.config import Config, ModelConfig, TransformerConfig
 from manyheads.errors import ConfigError, ResourceError
 from manyheads.model import count_parameters
 
@@ -13,7 +13,7 @@ BYTES_PER_PARAMETER = 16  # weight, gradient and two moments in float32
 
 def limit_to_positions(model: ModelConfig, tokens: int) -> int:
     """So many tokens, or as many as learned positions go."""
-    return min(tokens, model.max_positions) if model.positions == "learned" else tokens
+    return tokens if model.position_limit is None else min(tokens, model.position_limit)
 
 
 def check_memory(model: ModelConfig, device: torch.device) -> None:
@@ -32,10 +32,9 @@ def check_memory(model: ModelConfig, device: torch.device) -> None:
 
 def check_compile(config: Config) -> None:
     """torch.compile makes one program of the Transformer; the others would fall into pieces."""
-    if config.train.compile and (
-        config.model.architecture != "transformer" or config.model.experts is not None
-    ):
-        key = "architecture" if config.model.architecture != "transformer" else "experts"
+    is_transformer = isinstance(config.model, TransformerConfig)
+    if config.train.compile and not (is_transformer and getattr(config.model, "experts", None) is None):
+        key = "experts" if is_transformer else "architecture"
         raise ConfigError(
             f"train.compile is true, but model.{key} is {getattr(config.model, key)!r}, which it does not "
             f"serve: set train.compile = false"
@@ -44,7 +43,8 @@ def check_compile(config: Config) -> None:
 
 def check_r_drop(config: Config) -> None:
     """Readings differ by what is dropped."""
-    if config.train.r_drop and config.model.dropout == config.model.attention_dropout == 0:
+    attention_dropout = getattr(config.model, "attention_dropout", 0)
+    if config.train.r_drop and config.model.dropout == attention_dropout == 0:
         raise ConfigError(
             f"train.r_drop is {config.train.r_drop:g}, but model.dropout and model.attention_dropout "
             f"are 0, so that two readings are the same: raise one of them, or set train.r_drop = 0"
@@ -55,5 +55,5 @@ def check_max_positions(config: Config) -> None:
     if limit_to_positions(config.model, config.data.max_length) < config.data.max_length:
         raise ConfigError(
             f"data.max_length is {config.data.max_length}, but learned positions reach "
-            f"{config.model.max_positions}: lower it, or raise model.max_positions"
+            f"{config.model.position_limit}: lower it, or raise model.max_positions"
         )

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyheads.config import ModelConfig
+from manyheads.config import ByteNetConfig
 from manyheads.model.baselines.convolution import Convolution
 from manyheads.model.baselines.recurrent_state import RecurrentState
 from manyheads.model.encoder_decoder import EncoderDecoder, Trace, init_weights, project_logits
@@ -35,7 +35,7 @@ def dilation_rates(layers: int, max_dilation: int) -> list[int]:
 class ByteNetBlock(nn.Module):
     """x + Dropout(W ReLU(LN(conv(ReLU(LN(W ReLU(LN(x))))))): narrow, over several tokens, and wide again."""
 
-    def __init__(self, config: ModelConfig, dilation: int, *, causal: bool):
+    def __init__(self, config: ByteNetConfig, dilation: int, *, causal: bool):
         super().__init__()
         wide, narrow = config.d_model, config.d_ff
         self.norms = nn.ModuleList(LayerNorm(width) for width in (wide, narrow, narrow))
@@ -90,15 +90,18 @@ def align_to_target(values: Tensor, source: Packed, target: Packed) -> Tensor:
 
 
 class ByteNet(EncoderDecoder):
-    """As many blocks in the encoder as in the decoder, which stands on top of it."""
+    """Blocks in the encoder, and blocks in the decoder on top of it."""
 
-    def __init__(self, config: ModelConfig):
+    config: ByteNetConfig
+
+    def __init__(self, config: ByteNetConfig):
         super().__init__(config)
-        rates = dilation_rates(config.layers, config.dilation)
-        self.encoder = nn.ModuleList(ByteNetBlock(config, rate, causal=False) for rate in rates)
+        encoder_rates = dilation_rates(config.encoder_layers, config.dilation)
+        decoder_rates = dilation_rates(config.decoder_layers, config.dilation)
+        self.encoder = nn.ModuleList(ByteNetBlock(config, rate, causal=False) for rate in encoder_rates)
         self.encoder_norm = LayerNorm(config.d_model)
         self.decoder_input = Convolution(2 * config.d_model, config.d_model, 1)
-        self.decoder = nn.ModuleList(ByteNetBlock(config, rate, causal=True) for rate in rates)
+        self.decoder = nn.ModuleList(ByteNetBlock(config, rate, causal=True) for rate in decoder_rates)
         self.decoder_norm = LayerNorm(config.d_model)
         init_weights(self)
 
@@ -140,7 +143,7 @@ class ByteNet(EncoderDecoder):
 
     @torch.no_grad()
     def start(self, memory: Memory, beam: int = 1) -> RecurrentState:
-        rates = dilation_rates(self.config.layers, self.config.dilation)
+        rates = dilation_rates(self.config.decoder_layers, self.config.dilation)
         slots = [(self.config.kernel_size - 1) * rate for rate in rates]
         past = [memory.hidden.new_zeros(len(memory.source), each, self.config.d_ff) for each in slots]
         return RecurrentState.create(past, [memory.hidden], memory.source, beam, self.start)

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyheads.config import ModelConfig
+from manyheads.config import ConvS2SConfig
 from manyheads.model.attention import AttentionSpec, attend, padding_mask
 from manyheads.model.baselines.convolution import Convolution
 from manyheads.model.baselines.recurrent_state import RecurrentState
@@ -46,7 +46,7 @@ def weight_norm_linear(inputs: int, outputs: int) -> Convolution:
 class GatedConvolution(nn.Module):
     """GLU(conv(Dropout(x)))"""
 
-    def __init__(self, config: ModelConfig, *, causal: bool):
+    def __init__(self, config: ConvS2SConfig, *, causal: bool):
         super().__init__()
         self.dropout = Dropout(config.dropout)
         spread = 4 * (1 - config.dropout)  # of which the gates leave a quarter, and dropout adds its part
@@ -70,7 +70,7 @@ class GatedConvolution(nn.Module):
 class ConvS2SDecoderLayer(nn.Module):
     """A decoder layer: a gated convolution, and what its output finds in the source."""
 
-    def __init__(self, config: ModelConfig):
+    def __init__(self, config: ConvS2SConfig):
         super().__init__()
         assert config.attention in ("dot", "scaled-dot")
         self.gated = GatedConvolution(config, causal=True)
@@ -98,17 +98,21 @@ class ConvS2SMemory(Memory):
 
 
 class ConvS2S(EncoderDecoder):
-    """As many layers in the encoder as in the decoder, all of one width."""
+    """Layers of one width in the encoder and in the decoder."""
 
-    def __init__(self, config: ModelConfig):
+    config: ConvS2SConfig
+
+    def __init__(self, config: ConvS2SConfig):
         super().__init__(config)
         self.source_positions = build_positional_encoding(config)
         self.target_positions = build_positional_encoding(config)
         self.encoder_input = weight_norm_linear(config.d_model, config.d_ff)
-        self.encoder = nn.ModuleList(GatedConvolution(config, causal=False) for _ in range(config.layers))
+        self.encoder = nn.ModuleList(
+            GatedConvolution(config, causal=False) for _ in range(config.encoder_layers)
+        )
         self.encoder_output = weight_norm_linear(config.d_ff, config.d_model)
         self.decoder_input = weight_norm_linear(config.d_model, config.d_ff)
-        self.decoder = nn.ModuleList(ConvS2SDecoderLayer(config) for _ in range(config.layers))
+        self.decoder = nn.ModuleList(ConvS2SDecoderLayer(config) for _ in range(config.decoder_layers))
         self.decoder_output = weight_norm_linear(config.d_ff, config.d_model)
         init_weights(self)
 

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from manyheads.config import ModelConfig
+from manyheads.config import RecurrentConfig
 from manyheads.model.attention import AttentionSpec, attend, padding_mask
 from manyheads.model.baselines.recurrent_state import RecurrentState
 from manyheads.model.encoder_decoder import (
@@ -203,7 +203,7 @@ class RecurrentLayer(nn.Module):
 class SourceAttention(nn.Module):
     """Where in the source the decoder looks: one head, whose values are the encoder's output itself."""
 
-    def __init__(self, config: ModelConfig):
+    def __init__(self, config: RecurrentConfig):
         super().__init__()
         assert config.attention != "none"
         self.w_q = Linear(config.d_ff, config.d_model)
@@ -244,9 +244,11 @@ class RecurrentMemory(Memory):
 class RecurrentModel(EncoderDecoder):
     """As many layers of cells in the encoder as in the decoder."""
 
-    def __init__(self, config: ModelConfig):
+    config: RecurrentConfig
+
+    def __init__(self, config: RecurrentConfig):
         super().__init__(config)
-        width, below = config.d_ff, [config.d_model, *[config.d_ff] * (config.layers - 1)]
+        width, below = config.d_ff, [config.d_model, *[config.d_ff] * (config.encoder_layers - 1)]
         attends = config.attention != "none"
         self.encoder = nn.ModuleList(RecurrentLayer(config.cell, x, width, bidirectional=True) for x in below)
         self.decoder = nn.ModuleList(

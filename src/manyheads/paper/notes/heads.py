@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from manyheads.config import ModelConfig
+from manyheads.config import TransformerConfig
 from manyheads.model.encoder_decoder import Trace
 from manyheads.model.transformer import Transformer
 from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, make_axes
@@ -29,7 +29,7 @@ from manyheads.progress import ReportProgress, make_counter
 STAGE = "several heads"
 TASK = NEIGHBOR_PAIR_TASK
 HEAD_COUNTS = (1, 2, 4, 8)
-SMALL = ModelConfig(vocab_size=TASK.vocab_size, layers=1, d_model=64, d_ff=128, dropout=0.0)
+SMALL = TransformerConfig(vocab_size=TASK.vocab_size, layers=1, d_model=64, d_ff=128, dropout=0.0)
 
 
 @dataclass(frozen=True)

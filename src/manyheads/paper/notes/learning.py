@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from manyheads.config import ModelConfig, TrainConfig
+from manyheads.config import TrainConfig, TransformerConfig
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
 from manyheads.train.loss import chunked_loss
@@ -63,7 +63,7 @@ def format_short(value: float) -> str:
     return f"{value:.1e}" if 0 < value < 0.01 else f"{value:.2f}"
 
 
-def build_model(config: ModelConfig, seed: int = 0) -> Transformer:
+def build_model(config: TransformerConfig, seed: int = 0) -> Transformer:
     """Untrained; two of the same shape and seed are the same.
 
     Its initial weights are Xavier's: with the default's half of them a model first bets that each word

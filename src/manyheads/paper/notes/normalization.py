@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from manyheads.config import ModelConfig
+from manyheads.config import TransformerConfig
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
 from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, make_axes, set_log_scale
@@ -32,7 +32,7 @@ from manyheads.train.loss import reference_loss
 STAGE = "normalization"
 TASK = PREVIOUS_WORD_TASK
 VARIANT_COLORS = {"layer": BLUE, "batch": ORANGE}
-SMALL = ModelConfig(vocab_size=TASK.vocab_size, layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0)
+SMALL = TransformerConfig(vocab_size=TASK.vocab_size, layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0)
 VARIANTS = {"layer": SMALL, "batch": replace(SMALL, normalization="batch")}
 BATCH_SIZES = (1, 2, 4, 16, 64)  # sentences
 LENGTHS = (2, 4, 8, 16)

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from manyheads.config import NUM_SPECIAL_TOKENS, ModelConfig
+from manyheads.config import NUM_SPECIAL_TOKENS, TransformerConfig
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
 from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, make_axes, plot_curve, set_log_scale
@@ -24,7 +24,7 @@ from manyheads.progress import ReportProgress, make_counter
 STAGE = "positions"
 TASK = PREVIOUS_WORD_TASK
 VARIANT_COLORS = {"sinusoid": BLUE, "none": ORANGE}
-SMALL = ModelConfig(vocab_size=TASK.vocab_size, layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0)
+SMALL = TransformerConfig(vocab_size=TASK.vocab_size, layers=2, d_model=64, d_ff=128, heads=4, dropout=0.0)
 VARIANTS = {"sinusoid": SMALL, "none": replace(SMALL, positions="none")}
 DOG, BITES, MAN = range(NUM_SPECIAL_TOKENS, NUM_SPECIAL_TOKENS + 3)
 LENGTH, NUM_SHUFFLES = 10, 50

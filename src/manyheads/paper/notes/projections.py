@@ -9,7 +9,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from manyheads.config import NUM_SPECIAL_TOKENS, ModelConfig
+from manyheads.config import NUM_SPECIAL_TOKENS, TransformerConfig
 from manyheads.model.attention import AttentionSpec, attention_scores
 from manyheads.model.layers import EncoderLayer, MultiHeadAttention
 from manyheads.model.transformer import Transformer
@@ -28,7 +28,7 @@ from manyheads.progress import ReportProgress, make_counter
 
 STAGE = "Q, K and V apart"
 TASK = PREVIOUS_WORD_TASK
-SMALL = ModelConfig(layers=1, d_model=64, d_ff=128, heads=4, dropout=0.0)
+SMALL = TransformerConfig(layers=1, d_model=64, d_ff=128, heads=4, dropout=0.0)
 VARIANTS = ("raw", "tied", "apart")  # the inputs themselves; one projection for all; three
 WIDTHS = (8, 32, 128, 512)
 NUM_SENTENCES = 40  # whose mean is taken

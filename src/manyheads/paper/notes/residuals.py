@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from manyheads.config import ModelConfig, TrainConfig
+from manyheads.config import TrainConfig, TransformerConfig
 from manyheads.paper.notes.drawing import BLUE, GREEN, ORANGE, Labels, make_axes, set_log_scale
 from manyheads.paper.notes.learning import (
     TRAINING,
@@ -26,7 +26,7 @@ from manyheads.progress import ReportProgress, make_counter
 
 STAGE = "residuals"
 TASK = COPY_TASK
-SMALL = ModelConfig(vocab_size=TASK.vocab_size, d_model=32, d_ff=64, heads=4, dropout=0.0)
+SMALL = TransformerConfig(vocab_size=TASK.vocab_size, d_model=32, d_ff=64, heads=4, dropout=0.0)
 VARIANTS = {
     "none": replace(SMALL, residuals=False),
     "post": SMALL,
@@ -102,7 +102,7 @@ def measure(
     )
 
 
-def measure_gradient_ratio(config: ModelConfig, train: TrainConfig) -> float:
+def measure_gradient_ratio(config: TransformerConfig, train: TrainConfig) -> float:
     """How much of the gradient reaches the first layer of a stack that is not trained yet."""
     model = build_model(config)
     compute_gradient(model, TASK.make_sampler(1, 64)(), train)
@@ -115,10 +115,13 @@ def compute_gradient_norm(layer: nn.Module) -> float:
     ).item()
 
 
-def measure_final_loss(config: ModelConfig, train: TrainConfig, advance: Advance) -> float:
+def measure_final_loss(config: TransformerConfig, train: TrainConfig, advance: Advance) -> float:
     """A step of a deep stack takes longer, and counts as many as its layers."""
     course = train_model(
-        build_model(config), TASK.make_sampler(1, 24), train, lambda step: advance(step * config.layers)
+        build_model(config),
+        TASK.make_sampler(1, 24),
+        train,
+        lambda step: advance(step * config.encoder_layers),
     )
     return course.final_loss
 

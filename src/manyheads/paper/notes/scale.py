@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from manyheads.config import ModelConfig
+from manyheads.config import TransformerConfig
 from manyheads.model.attention import AttentionSpec, attention_scores
 from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, make_axes, plot_curve, set_log_scale
 from manyheads.paper.notes.learning import (
@@ -29,7 +29,7 @@ VARIANT_COLORS = {"scaled-dot": BLUE, "dot": ORANGE}
 WIDTHS = (4, 16, 64, 256, 1024)
 NUM_QUERIES, NUM_KEYS = 1000, 32
 TASK = PREVIOUS_WORD_TASK
-SMALL = ModelConfig(vocab_size=TASK.vocab_size, layers=1, d_model=128, d_ff=128, heads=1, dropout=0.0)
+SMALL = TransformerConfig(vocab_size=TASK.vocab_size, layers=1, d_model=128, d_ff=128, heads=1, dropout=0.0)
 VARIANTS = {"scaled-dot": SMALL, "dot": replace(SMALL, attention="dot")}
 
 

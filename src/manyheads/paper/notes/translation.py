@@ -8,7 +8,7 @@ from typing import Self
 import torch
 
 from manyheads import playground
-from manyheads.config import BOS_ID, EOS_ID, ModelConfig, SubwordConfig, TrainConfig
+from manyheads.config import BOS_ID, EOS_ID, ModelConfig, SubwordConfig, TrainConfig, TransformerConfig
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
@@ -54,8 +54,8 @@ class TranslationData:
         chance = random.Random(seed)
         return lambda: make_batch(chance.sample(self.train, sentences))
 
-    def model_config(self) -> ModelConfig:
-        return ModelConfig(
+    def model_config(self) -> TransformerConfig:
+        return TransformerConfig(
             vocab_size=len(self.subwords), layers=2, d_model=64, d_ff=256, heads=4, dropout=0.0
         )
 

@@ -7,7 +7,7 @@ little by little.
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from manyheads.config import ModelConfig, TrainConfig
+from manyheads.config import TrainConfig, TransformerConfig
 from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, make_axes, plot_curve
 from manyheads.paper.notes.learning import (
     TRAINING,
@@ -26,7 +26,7 @@ from manyheads.train.schedule import learning_rate
 
 STAGE = "warm-up"
 TASK = PREVIOUS_WORD_TASK
-SMALL = ModelConfig(vocab_size=TASK.vocab_size, layers=6, d_model=64, d_ff=128, heads=4, dropout=0.0)
+SMALL = TransformerConfig(vocab_size=TASK.vocab_size, layers=6, d_model=64, d_ff=128, heads=4, dropout=0.0)
 PEAK_LEARNING_RATE = 4e-3
 VARIANT_COLORS = {"with": BLUE, "without": ORANGE}
 FIRST_STEPS = 10  # steps
@@ -93,7 +93,7 @@ def measure(
     return WarmupResults(
         warmup=warmup,
         peak_learning_rate=PEAK_LEARNING_RATE,
-        layers=SMALL.layers,
+        layers=SMALL.encoder_layers,
         losses={way: course.losses for way, course in courses.items()},
         gradient_norms={way: course.gradient_norms for way, course in courses.items()},
         update_ratios={way: course.update_ratios for way, course in courses.items()},
