@@ -65,7 +65,7 @@ def test_the_wheel_installs_alone_and_runs(wheel: Path, tmp_path: Path) -> None:
         f"import sys; sys.path.insert(0, {str(site)!r})\n"
         "import manyheads as mh\n"
         f"assert mh.__file__.startswith({str(site)!r}), mh.__file__\n"
-        "model = mh.Transformer(mh.ModelConfig(vocab_size=9, layers=1, d_model=4, d_ff=4, heads=1))\n"
+        "model = mh.Transformer(mh.TransformerConfig(vocab_size=9, layers=1, d_model=4, d_ff=4, heads=1))\n"
         "print(tuple(model(mh.Packed.of([[3, 2]]), mh.Packed.of([[1, 4, 5]])).shape))"
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)

@@ -8,7 +8,7 @@ from typing import Self
 import torch
 
 from manyheads import playground
-from manyheads.config import BOS_ID, EOS_ID, ModelConfig, SubwordConfig, TrainConfig, TransformerConfig
+from manyheads.config import BOS_ID, EOS_ID, SubwordConfig, TrainConfig, TransformerConfig
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.transformer import Transformer
 from manyheads.packed import Packed
