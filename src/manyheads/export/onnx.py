@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from manyheads.atomic_io import atomic_directory, hash_files, report_disk_full
 from manyheads.checkpoint import CheckpointInfo, load_model
-from manyheads.config import BOS_ID, EOS_ID, ModelConfig, TransformerConfig, UNK_ID
+from manyheads.config import BOS_ID, EOS_ID, UNK_ID, ModelConfig, TransformerConfig
 from manyheads.errors import RequestError
 from manyheads.export.onnx_run import (
     DECODER,

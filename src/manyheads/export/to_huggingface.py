@@ -25,7 +25,7 @@ from torch import Tensor
 
 from manyheads import checkpoint
 from manyheads.atomic_io import atomic_directory, report_disk_full
-from manyheads.config import BOS_ID, Config, EOS_ID, ModelConfig, TransformerConfig, UNK_ID
+from manyheads.config import BOS_ID, EOS_ID, UNK_ID, Config, ModelConfig, TransformerConfig
 from manyheads.errors import RequestError
 from manyheads.export import marian
 from manyheads.export.verify import ScoreComparison, compare_scores, sample_pairs, score_pairs

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from manyheads import checkpoint
 from manyheads.atomic_io import atomic_directory, hash_file, hash_files, report_disk_full
-from manyheads.config import BOS_ID, Config, DecodingConfig, EOS_ID, ModelConfig, TransformerConfig, UNK_ID
+from manyheads.config import BOS_ID, EOS_ID, UNK_ID, Config, DecodingConfig, ModelConfig, TransformerConfig
 from manyheads.errors import CheckpointError, ConfigError, DataError, RequestError
 from manyheads.inference.engine import ScoreDetail
 from manyheads.inference.torch_engine import group_by_tokens
