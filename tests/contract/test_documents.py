@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import typer
 
@@ -49,20 +48,20 @@ def python_of(document: Path) -> str:
 
 
 @cache
-def commands() -> dict[str, click.Command]:
+def commands() -> dict[str, Any]:
     """Return every command by its name: `train`, `paper table1`."""
-    found: dict[str, click.Command] = {}
+    by_name: dict[str, Any] = {}
 
-    def collect(command: click.Command, prefix: str) -> None:
+    def collect(command: Any, prefix: str) -> None:
         for verb, child in getattr(command, "commands", {}).items():
-            found[f"{prefix}{verb}"] = child
+            by_name[f"{prefix}{verb}"] = child
             collect(child, f"{prefix}{verb} ")
 
     collect(typer.main.get_command(app), "")
-    return found
+    return by_name
 
 
-def calls_in(document: Path) -> Iterator[tuple[str, click.Command, list[str]]]:
+def calls_in(document: Path) -> Iterator[tuple[str, Any, list[str]]]:
     """Yield every call of a command in the code of a document: its text, the command and its options."""
     for line in re.findall(r"(?:^|[|>`] ?|    )manyheads ([^`|>#\n]+)", code_of(document), flags=re.M):
         words = line.split()
