@@ -1,32 +1,32 @@
-"""Work that goes on beside the training: a checkpoint on its way to the disk."""
+"""Writes checkpoints in a thread, while training goes on."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class AsyncWriter:
-    """A thread that does one piece of work at a time. What goes wrong in it is raised by whoever asks."""
+    """A thread that runs one task at a time. Its errors are raised in the thread that waits for it."""
 
     def __init__(self) -> None:
-        self.executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="manyheads-background")
+        self.executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="manyheads-writer")
         self.pending: Future[None] | None = None
 
-    def submit(self, work: Callable[[], None]) -> None:
-        """After what was begun before."""
+    def submit(self, task: Callable[[], None]) -> None:
+        """Start a task when the one before is done."""
         self.wait()
-        self.pending = self.executor.submit(work)
+        self.pending = self.executor.submit(task)
 
     def raise_if_failed(self) -> None:
-        """Raises what went wrong, if that is known by now."""
+        """Raise the error of a task that has already failed; do not wait."""
         if self.pending is not None and self.pending.done():
             self.wait()
 
     def wait(self) -> None:
-        """Until it is done, and raises what went wrong."""
-        under_way, self.pending = self.pending, None
-        if under_way is not None:
-            under_way.result()
+        """Wait for the task; raise its error."""
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            pending.result()
 
     def close(self) -> None:
-        """Until it is done, well or not."""
+        """Wait for the task, whether it fails or not, and end the thread."""
         self.executor.shutdown()

@@ -17,7 +17,6 @@ from torch import Tensor, distributed, nn
 
 from manyheads.config import Config, TrainConfig, TransformerConfig
 from manyheads.cuda.graphs import capture
-from manyheads.cuda.transfer import AsyncCopy
 from manyheads.data.batches import Batch
 from manyheads.model.attention import TRITON_MAX_HEAD_DIM, TRITON_MAX_LENGTH, has_flash_attention
 from manyheads.model.layers import Linear
@@ -25,6 +24,7 @@ from manyheads.ops import dispatch as kernels
 from manyheads.packed import FILLER, Packed, put_offsets, round_up, zeros_for_gpu
 from manyheads.train.distributed import DistributedContext
 from manyheads.train.optimizer import Optimizer
+from manyheads.train.step import StepInput, StepResult
 
 SIZE_BUCKETS = 64  # that a side of a batch may have, from nothing to full
 OVERSIZE_BUCKETS = 8  # from full to twice as much
@@ -78,7 +78,9 @@ class StaticBatchShape:
 
 
 class CapturedStep:
-    """The gradient of a model and its optimizer's step, for one rank."""
+    """The update step as CUDA graphs: one for the gradient of each batch shape, one for the optimizer."""
+
+    is_async = True
 
     def __init__(
         self,
@@ -105,8 +107,15 @@ class CapturedStep:
         self.update_graph: GraphRunner[None] = GraphRunner(self._clip_and_step, world.device, pool)
         self.no_input = torch.empty(0)
 
+    def run(self, inputs: StepInput) -> StepResult:
+        """Update the weights; without a finite loss and gradient nothing changes."""
+        self.zero_grad()
+        for batch, seed in zip(inputs.micro_batches, inputs.dropout_seeds, strict=True):
+            self.accumulate(batch, 1 / inputs.target_tokens, seed)
+        return self.apply_update(inputs.learning_rate)
+
     def zero_grad(self) -> None:
-        """Nothing summed up yet."""
+        """Reset the gradient, and the sums of the loss and the negative log-likelihood."""
         self.flat_gradient.buffer.zero_()
 
     def accumulate(self, part: Batch, scale: float, seed: int) -> None:
@@ -115,7 +124,7 @@ class CapturedStep:
         self.loss_scale.fill_(scale)
         self.gradient_graphs.run(size, pack_static_batch(part, size, min(FILLER, self.max_length)), seed)
 
-    def apply_update(self, rate: float) -> "StepResult":
+    def apply_update(self, rate: float) -> StepResult:
         """The optimizer's step; without a finite gradient nothing changes."""
         if self.dist.world_size > 1:
             distributed.all_reduce(self.flat_gradient.buffer)
@@ -215,21 +224,6 @@ def split_into_views(row: Tensor, tensors: Iterable[Tensor]) -> list[Tensor]:
         rooms.append(row[start : start + one.numel()].view_as(one).detach())
         start += aligned_size([one])
     return rooms
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """What an update came to, on its way from the GPU."""
-
-    values: AsyncCopy  # [3]: the gradient's norm, the loss, the negative log-likelihood
-
-    @classmethod
-    def from_tensor(cls, numbers: Tensor) -> "StepResult":
-        return cls(AsyncCopy.to_host([numbers]))
-
-    def read(self) -> tuple[float, float, float]:
-        norm, total, nll = self.values.wait()[0].tolist()
-        return norm, total, nll
 
 
 Key = TypeVar("Key", bound=Hashable)

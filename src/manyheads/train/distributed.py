@@ -1,10 +1,10 @@
-"""Several processes that train one model, each on its share of every batch; or one, that knows no others.
+"""Data-parallel training: several processes train one model, each on its share of every batch.
 
-torchrun starts them and tells each its rank; nothing here starts a process.
+torchrun starts the processes and tells each its rank; nothing here starts a process.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,17 +14,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from manyheads.errors import TrainingError
 
-CONNECTION_LOST_MESSAGES = (
-    "gloo",
-    "NCCL",
-    "Connection closed by peer",
-    "Connection reset by peer",
-)  # how torch says it
+# In torch's messages about a rank that is gone.
+CONNECTION_LOST_MESSAGES = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer")
 
 
 @dataclass(frozen=True)
 class DistributedContext:
-    """Who takes part: this process is number `rank` of `size`, and computes on `device`."""
+    """This process is number `rank` of `world_size`, and computes on `device`."""
 
     rank: int
     world_size: int
@@ -35,7 +31,7 @@ class DistributedContext:
         return self.rank == 0
 
     def all_reduce_sum(self, *numbers: float) -> list[float]:
-        """Of each number, the sum over all ranks."""
+        """Return the sum over all ranks of each number."""
         if self.world_size == 1:
             return list(numbers)
         total = torch.tensor(numbers, dtype=torch.float64, device=self.device)
@@ -43,51 +39,61 @@ class DistributedContext:
         return total.tolist()
 
     def any_rank(self, flag: bool) -> bool:
-        """Whether it holds for some rank."""
+        """Whether the flag is set on at least one rank."""
         return self.all_reduce_sum(float(flag))[0] > 0
 
     def barrier(self) -> None:
+        """Wait until all ranks are here."""
         if self.world_size > 1:
             distributed.barrier()
 
     def wrap_ddp(self, module: nn.Module) -> nn.Module:
-        """The module with its gradients averaged over the ranks at the end of each backward pass."""
+        """Return a module whose gradients are averaged over the ranks after each backward pass."""
         if self.world_size == 1:
             return module
-        places = [self.device] if self.device.type == "cuda" else None
-        return DistributedDataParallel(module, device_ids=places, gradient_as_bucket_view=True)
+        device_ids = [self.device] if self.device.type == "cuda" else None
+        return DistributedDataParallel(module, device_ids=device_ids, gradient_as_bucket_view=True)
 
-    def broadcast(self, number: int) -> int:
-        """The first rank's number, for all: what is read off a disk is decided by one."""
+    def broadcast(self, numbers: Sequence[int]) -> list[int]:
+        """Return the main rank's numbers on every rank; those of other ranks are ignored.
+
+        The main rank decides what was read from disk, and the others may see another number of files: so the
+        length is sent first.
+        """
         if self.world_size == 1:
-            return number
-        told = torch.tensor(number, device=self.device)
-        distributed.broadcast(told, 0)
-        return int(told)
+            return list(numbers)
+        length = torch.tensor(len(numbers), device=self.device)
+        distributed.broadcast(length, 0)
+        values = torch.zeros(int(length), dtype=torch.int64, device=self.device)
+        if self.is_main:
+            values.copy_(torch.tensor(numbers, dtype=torch.int64))
+        distributed.broadcast(values, 0)
+        return values.tolist()
 
 
 @contextmanager
 def init_distributed(device: str) -> Iterator[DistributedContext]:
-    """The world that torchrun has started, or a world of one."""
-    size = int(os.environ.get("WORLD_SIZE", "1"))
-    if size == 1:
+    """Join the process group that torchrun has started, if there is one."""
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    if world_size == 1:
         yield DistributedContext(0, 1, torch.device(device))
         return
     if device.startswith("cuda"):
-        own = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(own)
+        rank_device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(rank_device)
+        distributed.init_process_group("nccl", device_id=rank_device)
     else:
-        own = torch.device("cpu")
-    if own.type == "cuda":
-        distributed.init_process_group("nccl", device_id=own)
-    else:
+        rank_device = torch.device("cpu")
         distributed.init_process_group("gloo")
     try:
-        yield DistributedContext(distributed.get_rank(), size, own)
-    except RuntimeError as fault:
-        if not any(word in str(fault) for word in CONNECTION_LOST_MESSAGES):
+        yield DistributedContext(distributed.get_rank(), world_size, rank_device)
+    except RuntimeError as error:
+        if not any(message in str(error) for message in CONNECTION_LOST_MESSAGES):
             raise
-        first = str(fault).strip().splitlines()[0]
-        raise TrainingError(f"rank {os.environ['RANK']} lost another one, which says why ({first})") from None
+        first_line = str(error).strip().splitlines()[0]
+        raise TrainingError(
+            f"rank {os.environ['RANK']} lost the connection to another rank, which reports the cause "
+            f"({first_line})"
+        ) from None
     finally:
         distributed.destroy_process_group()

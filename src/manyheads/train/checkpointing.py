@@ -1,0 +1,76 @@
+"""Checkpoints of a run: copied between two steps, written while the next ones are computed."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from manyheads import checkpoint
+from manyheads.train.async_writer import AsyncWriter
+from manyheads.train.distributed import DistributedContext
+from manyheads.train.retention import remove_old_checkpoints
+from manyheads.train.train_state import TrainState, read_progress
+
+
+class Checkpointer:
+    """Saves and restores the state of a run. Only the main rank writes."""
+
+    def __init__(self, state: TrainState, run_folder: Path, dist: DistributedContext) -> None:
+        self.state, self.run_folder, self.dist = state, run_folder, dist
+        self.saved_step = -1  # of the newest checkpoint; the same on every rank
+        self.writer = AsyncWriter()
+
+    def save(self) -> None:
+        """Start to write a checkpoint of this step, then remove those that are no longer needed."""
+        progress = self.state.progress
+        self.saved_step = progress.step
+        if not self.dist.is_main:
+            return
+        self.writer.wait()  # so that there is never more than one copy in memory
+        folder = checkpoint.checkpoint_path(self.run_folder, progress.step)
+        write = self._prepare_write(folder, progress.step, self.state.training_record)
+        best_step = progress.best_step
+
+        def write_and_clean_up() -> None:
+            write()
+            remove_old_checkpoints(self.run_folder, self.state.config.train, best_step)
+
+        self.writer.submit(write_and_clean_up)
+
+    def save_model(self, folder: Path, step: int) -> None:
+        """Write the model without its training state, and wait for it."""
+        self._prepare_write(folder, step, None)()
+
+    def _prepare_write(
+        self, folder: Path, step: int, training_record: dict[str, Any] | None
+    ) -> Callable[[], None]:
+        """Copy the weights now; return a function that writes them."""
+        state = self.state
+        has_optimizer = training_record is not None
+        return partial(
+            checkpoint.save,
+            folder,
+            copy_to_cpu(checkpoint.collect_weights(state.model)),
+            state.store.subwords,
+            state.config,
+            step=step,
+            languages=state.store.manifest["languages"],
+            training=training_record,
+            optimizer=copy_to_cpu(state.optimizer.named_state()) if has_optimizer else None,
+        )
+
+    def restore(self, info: checkpoint.CheckpointInfo) -> None:
+        """Load weights, optimizer and progress from a checkpoint."""
+        state, folder = self.state, info.folder
+        checkpoint.check_subwords(folder, state.store.subwords)
+        checkpoint.load_weights(state.model, folder)
+        state.optimizer.load_named_state(checkpoint.read_tensors(folder / checkpoint.OPTIMIZER), str(folder))
+        state.progress = read_progress(info)
+        self.saved_step = state.progress.step
+
+
+def copy_to_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies in host memory, which later steps do not change."""
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}

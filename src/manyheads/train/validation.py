@@ -1,0 +1,89 @@
+"""Validation during training: the loss of the validation set, and BLEU of a few of its sentences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from manyheads.config import Config, DataConfig
+from manyheads.data.batches import Batches
+from manyheads.data.store import Store
+from manyheads.evaluate.bleu import Score, greedy_bleu
+from manyheads.inference.torch_engine import TorchEngine
+from manyheads.model.encoder_decoder import EncoderDecoder
+from manyheads.train.distributed import DistributedContext
+from manyheads.train.loss import chunked_loss
+from manyheads.train.precision import autocast
+from manyheads.train.preflight import limit_to_positions
+from manyheads.translator import Translator
+
+
+@dataclass(frozen=True)
+class SampleTranslations:
+    """BLEU of some sentences of the validation set, by greedy search."""
+
+    score: Score
+    sources: Sequence[str]
+    translations: Sequence[str]
+
+
+class Validator:
+    """Evaluates the model on the split `valid`, if the data has one."""
+
+    def __init__(self, model: EncoderDecoder, config: Config, store: Store, dist: DistributedContext) -> None:
+        self.model, self.config, self.store, self.dist = model, config, store, dist
+        self.engine: TorchEngine | None = None  # made for the first translations
+
+    @property
+    def has_data(self) -> bool:
+        return "valid" in self.store.splits
+
+    @torch.no_grad()
+    def loss(self) -> float:
+        """Return the mean negative log-likelihood of a token, without label smoothing."""
+        self.model.eval()
+        device = self.dist.device
+        batches = self._batches()
+        nll, tokens = 0.0, 0
+        for index in range(batches.count_batches(0)):
+            batch = batches.get_batch(0, index).to(device)
+            labels = batch.labels.tokens
+            with autocast(self.config.train, device):
+                hidden = self.model.hidden(batch.source, batch.inputs)
+                nll += chunked_loss(hidden, self.model.output, labels, self.config.train).nll.item()
+            tokens += len(labels)
+        total, count = self.dist.all_reduce_sum(nll, tokens)
+        return total / max(1.0, count)
+
+    def translate_sample(self) -> SampleTranslations | None:
+        """Translate the first `train.bleu_sentences` sentences that fit."""
+        count = self.config.train.bleu_sentences
+        if not count:
+            return None
+        numbers = self._batches().usable[:count]
+        sources, references = ([lines[number] for number in numbers] for lines in self.store.read_text("valid"))
+        score, translations = greedy_bleu(self._translator(), sources, references)
+        return SampleTranslations(score, sources, translations)
+
+    def _translator(self) -> Translator:
+        self.model.eval()
+        if self.engine is None:
+            self.engine = TorchEngine(self.model, self.dist.device, self.config.train.precision)
+        self.engine.refresh_weights()
+        languages, max_length = self.store.manifest["languages"], self.config.data.batch_tokens
+        return Translator(self.engine, self.store.subwords, languages, max_length=max_length)
+
+    def _batches(self) -> Batches:
+        return Batches(
+            self.store.load_split("valid"),
+            self._data_config(),
+            seed=self.config.train.seed,
+            rank=self.dist.rank,
+            world_size=self.dist.world_size,
+            subwords=self.store.subwords,
+        )
+
+    def _data_config(self) -> DataConfig:
+        """No pair is dropped, except those beyond learned positions, and subwords are not sampled."""
+        max_length = limit_to_positions(self.config.model, self.config.data.batch_tokens)
+        return replace(self.config.data, subword_regularization=0.0, max_length=max_length)
