@@ -3,11 +3,12 @@
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Literal, Self
 
 LINE_INTERVAL_SECONDS = 10.0  # seconds
 
 ReportProgress = Callable[[str, int, int | None], None]  # what is being done, how far it is, out of how much
+Unit = Literal["items", "bytes", "steps"]
 
 
 class Progress:
@@ -17,7 +18,7 @@ class Progress:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         pass
 
@@ -27,75 +28,93 @@ class Progress:
     def update(self, stage: str, done: int, total: int | None) -> None:
         """How far a stage is. It is over when the next begins."""
 
+    def status(self, stage: str, done: int, total: int, text: str) -> None:
+        """Show the latest numbers of a stage."""
 
-class ProgressLines(Progress):
-    """For logs and pipes: a line when a stage begins and when it ends, and every ten seconds between."""
 
-    def __init__(self, stream: IO[str], downloads: bool = False) -> None:
-        self.stream, self.downloads = stream, downloads
-        self.stage = self.ended = ""
-        self.began = self.spoke = 0.0
+class MessageLines(Progress):
+    """For logs and pipes: messages and numbers, and nothing in between."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self._end_stage()
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream = stream
 
     def message(self, line: str) -> None:
         print(line, file=self.stream, flush=True)
+
+    def status(self, stage: str, done: int, total: int, text: str) -> None:
+        self.message(f"{stage} {done:,} of {total:,}  {text}")
+
+
+class ProgressLines(MessageLines):
+    """For logs and pipes: a line when a stage begins and when it ends, and every ten seconds between."""
+
+    def __init__(self, stream: IO[str], unit: Unit = "items") -> None:
+        super().__init__(stream)
+        self.unit = unit
+        self.stage = self.ended_stage = ""
+        self.start_time = self.last_line_time = 0.0
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._end_stage()
 
     def update(self, stage: str, done: int, total: int | None) -> None:
         now = time.monotonic()
         if stage != self.stage:
             self._end_stage()
-            self.stage, self.began, self.spoke = stage, now, now
+            self.stage, self.start_time, self.last_line_time = stage, now, now
             self.message(f"{stage} ...")
-        elif now - self.spoke > LINE_INTERVAL_SECONDS:
-            self.spoke = now
+        elif now - self.last_line_time > LINE_INTERVAL_SECONDS:
+            self.last_line_time = now
             self.message(f"{stage}: {done:,}" + (f" of {total:,}" if total else ""))
-        if self.downloads and done == total:  # other work has read all before it has done all
+        if self.unit == "bytes" and done == total:  # a download; other work reads all before it is done
             self._end_stage()
 
     def _end_stage(self) -> None:
-        if self.stage not in ("", self.ended):
-            self.ended = self.stage
-            self.message(f"{self.stage}: done in {time.monotonic() - self.began:.1f} s")
+        if self.stage not in ("", self.ended_stage):
+            self.ended_stage = self.stage
+            self.message(f"{self.stage}: done in {time.monotonic() - self.start_time:.1f} s")
 
 
 class ProgressBars(Progress):
-    """For a terminal: one bar a stage. Those of downloads show bytes and their speed."""
+    """For a terminal: one bar a stage, and the latest numbers under the bars."""
 
-    def __init__(self, stream: IO[str], downloads: bool = False) -> None:
+    def __init__(self, stream: IO[str], unit: Unit = "items") -> None:
         from rich import progress as rich
         from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
 
-        amounts = (
-            [rich.DownloadColumn(), rich.TransferSpeedColumn()] if downloads else [rich.TaskProgressColumn()]
-        )
-        self.bars = rich.Progress(
-            rich.TextColumn("{task.description}", markup=False),
-            rich.BarColumn(),
-            *amounts,
-            rich.TimeElapsedColumn(),
-            rich.TimeRemainingColumn(),
-            console=Console(file=stream),
-        )
+        description = rich.TextColumn("{task.description}", markup=False)
+        elapsed, remaining = rich.TimeElapsedColumn(), rich.TimeRemainingColumn()
+        columns: dict[Unit, list[rich.ProgressColumn]] = {
+            "items": [description, rich.BarColumn(), rich.TaskProgressColumn(), elapsed, remaining],
+            "bytes": [
+                *(description, rich.BarColumn(), rich.DownloadColumn(), rich.TransferSpeedColumn()),
+                *(elapsed, remaining),
+            ],
+            "steps": [description, rich.MofNCompleteColumn(), rich.BarColumn(bar_width=24), elapsed],
+        }
+        self.bars = rich.Progress(*columns[unit])
+        self.numbers = Text("")
+        self.live = Live(self.bars, console=Console(file=stream), refresh_per_second=10)
         self.tasks: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
-        self.bars.start()
+        self.live.start()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
             self._end_stage()
-        self.bars.stop()
+        self.live.stop()
 
     def message(self, line: str) -> None:
-        self.bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self.live.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def update(self, stage: str, done: int, total: int | None) -> None:
         if stage not in self.tasks:
@@ -103,15 +122,27 @@ class ProgressBars(Progress):
             self.tasks[stage] = self.bars.add_task(stage, total=None)
         self.bars.update(self.tasks[stage], completed=done, total=total)
 
+    def status(self, stage: str, done: int, total: int, text: str) -> None:
+        if not self.numbers.plain:
+            from rich.console import Group
+
+            self.live.update(Group(self.bars, self.numbers))
+        self.numbers.plain = text
+
     def _end_stage(self) -> None:
         for task in list(self.tasks.values())[-1:]:
             done = self.bars.tasks[task].completed or 1
             self.bars.update(task, completed=done, total=done)
 
 
-def create_progress(stream: IO[str], downloads: bool = False) -> Progress:
-    """Bars where a person looks at the stream, lines where it is kept."""
-    return ProgressBars(stream, downloads) if stream.isatty() else ProgressLines(stream, downloads)
+def create_progress(stream: IO[str], unit: Unit = "items") -> Progress:
+    """Return bars if the stream is a terminal, lines otherwise.
+
+    Training counts steps: its lines are those of the log, so progress itself prints none.
+    """
+    if stream.isatty():
+        return ProgressBars(stream, unit)
+    return MessageLines(stream) if unit == "steps" else ProgressLines(stream, unit)
 
 
 def make_counter(report_progress: ReportProgress, stage: str, total: int) -> Callable[[int], None]:

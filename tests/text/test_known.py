@@ -1038,7 +1038,7 @@ class Terminal(io.StringIO):
 def test_a_terminal_shows_a_bar_and_a_log_shows_lines(site: Site, tmp_path: Path) -> None:
     address = site.put("/file", BODY)
     terminal, log = Terminal(), io.StringIO()
-    with create_progress(terminal, downloads=True) as bars:
+    with create_progress(terminal, unit="bytes") as bars:
         bars.message("A toy [bold]")
         download(address, tmp_path / "a", progress=bars)
     with create_progress(log) as lines:

@@ -40,7 +40,7 @@ def get(
         return
     if name is None:
         raise RequestError("get needs the NAME of a corpus; manyheads get --list shows them")
-    with create_progress(sys.stderr, downloads=True) as progress:
+    with create_progress(sys.stderr, unit="bytes") as progress:
         got = get_corpus(name, pair, out, catalog=known, cache=cache, again=again, progress=progress)
     print(got.to_json() if as_json else got.to_text())
 
