@@ -27,7 +27,7 @@ from manyheads.train.log import read_log
 
 AIMS = ("in a step", "writing a checkpoint", "validating", "at the end of an epoch")
 VALIDATE_EVERY = 10
-TIMES = ("seconds", "tokens_per_second", "share_of_peak")
+TIMES = ("seconds", "tokens_per_second", "mfu")
 
 
 def make_data(folder: Path) -> None:
@@ -74,13 +74,13 @@ def moment(run: Path, begun: float) -> str:
     """What the run is doing, as far as its files tell."""
     if is_writing(run, begun):
         return "writing a checkpoint"
-    lines = [line for line in read_log(run / "log.jsonl")[-2:] if line["kind"] in ("train", "valid")]
+    lines = [line for line in read_log(run / "log.jsonl")[-2:] if line["event"] in ("train", "valid")]
     if len(lines) < 2:
         return "in a step"
     before, last = lines
-    if last["kind"] == "train" and last["step"] % VALIDATE_EVERY == 0:
+    if last["event"] == "train" and last["step"] % VALIDATE_EVERY == 0:
         return "validating"
-    if last["kind"] == before["kind"] == "train" and last["epoch"] != before["epoch"]:
+    if last["event"] == before["event"] == "train" and last["epoch"] != before["epoch"]:
         return "at the end of an epoch"
     return "in a step"
 

@@ -33,7 +33,8 @@ from manyheads import checkpoint
 from manyheads.data.batches import Batch, Batches
 from manyheads.data.store import Store
 from manyheads.errors import ConfigError, RequestError
-from manyheads.evaluate.report import Evaluation, evaluate, reference_perplexity
+from manyheads.evaluate.perplexity import reference_perplexity
+from manyheads.evaluate.report import Evaluation, evaluate
 from manyheads.packed import round_up
 from manyheads.train.log import LOG_FILE, read_log
 from manyheads.train.run import train
@@ -84,13 +85,13 @@ class Row:
 
 def train_ours(config: mh.Config, run: Path, device: str) -> Trained:
     began = time.perf_counter()
-    if train(config, run, device=device) == "asked":
+    if train(config, run, device=device) == "stopped":
         raise KeyboardInterrupt  # its folder is not kept, or may not be gone on with: there is no result
     wall = time.perf_counter() - began
     lines = read_log(run / LOG_FILE)
-    batches = [line["tokens"] for line in lines if line["kind"] == "train"]  # some of them
-    end = next(line for line in lines if line["kind"] == "end")
-    place = checkpoint.read_info(checkpoint.list_checkpoints(run)[-1]).training["place"]
+    batches = [line["tokens"] for line in lines if line["event"] == "train"]  # some of them
+    end = next(line for line in lines if line["event"] == "end")
+    place = checkpoint.read_info(checkpoint.list_checkpoints(run)[-1]).training["progress"]
     return Trained(
         OURS,
         mh.load(run / "model", device=device),

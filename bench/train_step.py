@@ -40,10 +40,11 @@ import kernels
 import manyheads as mh
 import report
 from manyheads.data import batches as data
-from manyheads.train.captured_step import CapturedStep, StepResult, can_capture
+from manyheads.train.captured_step import CapturedStep, can_capture
 from manyheads.train.distributed import DistributedContext
 from manyheads.train.objective import Objective
 from manyheads.train.optimizer import Optimizer
+from manyheads.train.step import StepResult
 from peers import Marian, TorchTransformer, TorchTransformerAsItComes, padded
 from workload import Batch, sorted_and_random, training_flops
 

@@ -9,7 +9,8 @@ from manyheads.config import SPLITS, Config, DataConfig, Recipe, TrainConfig, Tr
 from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
 from manyheads.errors import DataError
-from manyheads.evaluate.report import Score, exact_match, greedy_bleu
+from manyheads.evaluate.bleu import Score, greedy_bleu
+from manyheads.evaluate.report import exact_match
 from manyheads.look.attention_data import build_attention_data
 from manyheads.look.html import write_page
 from manyheads.progress import Progress
@@ -64,7 +65,7 @@ def run_demo(
         data=DataConfig(folder=str(folder / "data"), batch_tokens=2500),
         train=replace(TRAINING, seconds=seconds),
     )
-    if train(config, folder / "run", change_config=True, device="cpu") == "asked":
+    if train(config, folder / "run", change_config=True, device="cpu") == "stopped":
         return None
     return evaluate_model(store, folder / "run" / "model")
 

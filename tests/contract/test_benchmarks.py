@@ -203,7 +203,7 @@ def test_a_benchmark_that_is_stopped_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def stop(*_: object, **__: object) -> str:
-        return "asked"
+        return "stopped"
 
     monkeypatch.setattr(quality, "train", stop)
     monkeypatch.setattr(sys, "argv", ["decode.py"])

@@ -56,15 +56,15 @@ def config(data: Path, **changes: Any) -> mh.Config:
 
 
 def losses(run: Path) -> list[float]:
-    return [line["loss"] for line in read_log(run / "log.jsonl") if line["kind"] == "train"]
+    return [line["loss"] for line in read_log(run / "log.jsonl") if line["event"] == "train"]
 
 
 def test_it_learns_in_half_precision_and_tells_its_share_of_the_peak(data: Path, tmp_path: Path) -> None:
     assert train(config(data), tmp_path / "run", device="cuda") == "steps"
     found = losses(tmp_path / "run")
     assert found[-1] < 0.7 * found[0]
-    lines = [line for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "train"]
-    assert all(0 < line["share_of_peak"] < 1 for line in lines)
+    lines = [line for line in read_log(tmp_path / "run" / "log.jsonl") if line["event"] == "train"]
+    assert all(0 < line["mfu"] < 1 for line in lines)
     plain = config(data, precision="float32")
     train(plain, tmp_path / "plain", device="cuda")
     assert found[:5] == pytest.approx(losses(tmp_path / "plain")[:5], rel=0.02)

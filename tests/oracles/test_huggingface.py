@@ -497,7 +497,7 @@ def test_an_import_is_trained_on(read: Path, tmp_path: Path) -> None:
         ),
     )
     train(config, tmp_path / "run", device="cpu")
-    losses = [line["loss"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "train"]
+    losses = [line["loss"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["event"] == "train"]
     assert losses[-1] < losses[0] - 0.5
     tuned, _, told = checkpoint.load_model(tmp_path / "run" / "model")
     assert told.config.model.tie_embeddings == "three-way"

@@ -15,7 +15,7 @@ import manyheads as mh
 from manyheads import cli
 from manyheads.data.store import Store
 from manyheads.errors import ConfigError, ManyheadsError
-from manyheads.evaluate.report import Score
+from manyheads.evaluate.bleu import Score
 from manyheads.paper import systems, table2, table3, variations
 from manyheads.paper.budget import Budget
 from manyheads.paper.report import write_report

@@ -122,7 +122,7 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_end(
 ) -> None:
     trial = small_trial(store, "6steps")
     with monkeypatch.context() as patched:
-        patched.setattr("manyheads.train.run.stop_asked", lambda: asked_after(3))
+        patched.setattr("manyheads.train.run.watch_stop_signals", lambda: asked_after(3))
         assert not run_trial(trial, tmp_path / "cut", HERE)
     assert load_result(tmp_path / "cut", trial, store) is None
     for folder in ("cut", "whole"):

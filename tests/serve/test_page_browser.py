@@ -71,11 +71,11 @@ def visit(browser: Any) -> Iterator[Open]:
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     train = [
-        {"kind": "train", "step": n, "loss": 8 / n, "perplexity": 100 / n, "learning_rate": n / 1e4}
+        {"event": "train", "step": n, "loss": 8 / n, "perplexity": 100 / n, "learning_rate": n / 1e4}
         for n in range(1, 11)
     ]
     valid = [
-        {"kind": "valid", "step": n, "loss": 4 / n, "perplexity": 60 / n, "bleu": 9.5 * n} for n in (5, 10)
+        {"event": "valid", "step": n, "loss": 4 / n, "perplexity": 60 / n, "bleu": 9.5 * n} for n in (5, 10)
     ]
     return write_log(tmp_path / "a run", [*train, *valid])
 

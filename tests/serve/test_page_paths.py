@@ -143,8 +143,8 @@ def write_log(run: Path, lines: list[Any]) -> Path:
 
 
 def test_curves_are_the_logs_and_grow_with_it(asking: Any, tmp_path: Path) -> None:
-    train = [{"kind": "train", "step": n, "loss": 9.0 - n, "epoch": 0, "signature": "x"} for n in (1, 2)]
-    valid = {"kind": "valid", "step": 2, "loss": 3.0, "bleu": 50.5, "perplexity": None}
+    train = [{"event": "train", "step": n, "loss": 9.0 - n, "epoch": 0, "signature": "x"} for n in (1, 2)]
+    valid = {"event": "valid", "step": 2, "loss": 3.0, "bleu": 50.5, "perplexity": None}
     run = write_log(tmp_path / "run", [*train, valid, ["no line"]])
     with asking(runs=[run]) as client:
         points = {
@@ -152,7 +152,7 @@ def test_curves_are_the_logs_and_grow_with_it(asking: Any, tmp_path: Path) -> No
             "valid": [{"step": 2, "loss": 3.0, "bleu": 50.5}],
         }
         assert client.get("/training").json() == [{"name": "run", "ended": False, **points}]
-        write_log(run, [*train, valid, {"kind": "end", "step": 3, "loss": 1.0}])
+        write_log(run, [*train, valid, {"event": "end", "step": 3, "loss": 1.0}])
         assert client.get("/training").json()[0]["ended"] is True
         (run / "log.jsonl").write_text("{\n\n", encoding="utf-8")
         broken = client.get("/training")
@@ -172,7 +172,7 @@ def test_without_a_run_there_are_no_curves_and_a_key_is_asked_for(asking: Any, t
 
 
 def test_long_logs_are_thinned_and_keep_their_end(asking: Any, tmp_path: Path) -> None:
-    lines = [{"kind": "train", "step": n, "loss": 1.0} for n in range(1, 2502)]
+    lines = [{"event": "train", "step": n, "loss": 1.0} for n in range(1, 2502)]
     with asking(runs=[write_log(tmp_path / "run", lines)]) as client:
         steps = [one["step"] for one in client.get("/training").json()[0]["train"]]
     assert len(steps) <= MAX_POINTS

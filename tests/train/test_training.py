@@ -79,7 +79,7 @@ def weights(run: Path) -> dict[str, Tensor]:
 
 
 def losses(run: Path, kind: str = "train") -> list[float]:
-    return [line["loss"] for line in read_log(run / "log.jsonl") if line["kind"] == kind]
+    return [line["loss"] for line in read_log(run / "log.jsonl") if line["event"] == kind]
 
 
 def without_times(run: Path) -> list[dict[str, Any]]:
@@ -115,7 +115,7 @@ def test_a_run_leaves_what_the_design_names(whole: Path) -> None:
     assert told.config.model.vocab_size == 330
     kept = [path.name for path in checkpoint.list_checkpoints(whole)]
     assert kept[-2:] == ["step-00000009", "step-00000012"]
-    valid = [line for line in read_log(whole / "log.jsonl") if line["kind"] == "valid"]
+    valid = [line for line in read_log(whole / "log.jsonl") if line["event"] == "valid"]
     assert [line["step"] for line in valid] == [4, 8, 12]
     assert all("tok:char" in line["signature"] for line in valid)
     assert losses(whole)[-1] < losses(whole)[0]
@@ -171,7 +171,7 @@ def test_a_run_that_was_asked_to_stop_ends_as_the_uninterrupted_one(
 
 def test_the_best_checkpoint_is_there_though_none_was_due(data: Path, tmp_path: Path) -> None:
     train(config(data, validate_every=2, checkpoint_every=5), tmp_path / "run", device="cpu")
-    valid = [line for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "valid"]
+    valid = [line for line in read_log(tmp_path / "run" / "log.jsonl") if line["event"] == "valid"]
     best = min(valid, key=lambda line: line["loss"])["step"]
     assert checkpoint.read_info(checkpoint.checkpoint_path(tmp_path / "run", best)).step == best
 
@@ -351,7 +351,7 @@ def test_a_step_without_a_finite_gradient_is_skipped_and_counted(
 ) -> None:
     fail_gradients(monkeypatch, {5, 6})
     assert train(config(data), tmp_path / "run", device="cpu") == "steps"
-    lines = [line for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "train"]
+    lines = [line for line in read_log(tmp_path / "run" / "log.jsonl") if line["event"] == "train"]
     assert [line["skipped"] for line in lines] == [0] * 4 + [1] + [2] * 7
     assert all(torch.isfinite(one).all() for one in weights(tmp_path / "run").values())
 
@@ -364,10 +364,10 @@ def test_several_in_a_row_go_back_once_and_then_end_with_the_diagnosis(
     with pytest.raises(mh.TrainingError, match=message):
         train(config(data, steps=30), tmp_path / "run", device="cpu")
     assert "back to step-00000006" in capsys.readouterr().err
-    steps = [line["step"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "train"]
+    steps = [line["step"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["event"] == "train"]
     assert steps == list(range(1, 12))
     log = read_log(tmp_path / "run" / "log.jsonl")
-    assert [line for line in log if line["kind"] == "back"] == [
+    assert [line for line in log if line["event"] == "back"] == [
         {"kind": "back", "step": 6, "from": 11, "skipped": 5}
     ]
     assert "NaN" not in (tmp_path / "run" / "log.jsonl").read_text()
@@ -707,7 +707,7 @@ def test_asked_to_stop_it_saves_and_says_75_and_goes_on_as_if_nothing_had_happen
     assert again.returncode == 0, again.stderr
     assert f"goes on after step {stopped}" in again.stderr
     assert [
-        line["step"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "train"
+        line["step"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["event"] == "train"
     ] == list(range(1, 401))
 
 
@@ -777,7 +777,7 @@ def spoilt(self, part):
     return (total * float("nan") if rank == "1" and self.place.step == 4 else total), nll
 loop.Trainer._loss = spoilt"""
     ranks(2, spoilt_command(tmp_path, spoil, command(data, tmp_path)))
-    lines = [line for line in read_log(tmp_path / "run" / "log.jsonl") if line["kind"] == "train"]
+    lines = [line for line in read_log(tmp_path / "run" / "log.jsonl") if line["event"] == "train"]
     assert [line["skipped"] for line in lines] == [0] * 4 + [1] * 8
     assert all(torch.isfinite(one).all() for one in weights(tmp_path / "run").values())
 

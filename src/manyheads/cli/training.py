@@ -95,7 +95,7 @@ def train(
     from manyheads.train.run import train as train_run
 
     reason = train_run(whole, folder, change_config=change_config, device=device)
-    if reason == "asked":
+    if reason == "stopped":
         exit_with_error(f"{folder}: stopped as asked; the same command goes on", EXIT_PREEMPTED)
 
 

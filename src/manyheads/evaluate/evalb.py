@@ -1,11 +1,11 @@
-"""Labeled brackets of trees: recall, precision, F1 by the conventions of EVALB (Sekine and Collins, 1997).
+"""Labeled bracket scores of parse trees: recall, precision and F1 as EVALB computes them (Sekine and
+Collins, 1997).
 
-A bracket is a label and the words that it spans. Words whose tag is deleted (punctuation) are taken out of
-both trees first, brackets that span nothing then are none, and brackets of a deleted label (TOP) do not
-count; of a label all that follows - or = is cut off. Two brackets are the same if span and label are, labels
-that are declared equal counting as one; of equal brackets over one span each finds at most one partner. A
-sentence whose words differ, or are not as many, is an error; one without a tree, or without a word that
-counts, is skipped: neither goes into the sums, but both are told.
+A bracket is a label and the words that it spans. Words with a deleted tag (punctuation) are removed from both
+trees first; brackets that then span nothing, and brackets with a deleted label (TOP), do not count. What
+follows - or = in a label is cut off. Two brackets match if span and label are equal, labels that are declared
+equal included; each bracket matches at most one other. A sentence whose words differ is an error; one without
+a tree, or without a word that counts, is skipped. Both are reported, but not part of the sums.
 """
 
 from collections import Counter
@@ -17,12 +17,12 @@ from typing import Any
 from manyheads.errors import DataError
 from manyheads.text.trees import ROOT, TRACE, Leaf, Tree, walk
 
-Span = tuple[str, int, int]  # a label, the first of its words, and the first after them
+Span = tuple[str, int, int]  # a label, its first word, and the first word after it
 
 
 @dataclass(frozen=True)
 class EvalbParameters:
-    """What EVALB reads from a parameter file. The defaults are COLLINS.prm's, by which people report."""
+    """The contents of an EVALB parameter file. The defaults are those of COLLINS.prm, the usual one."""
 
     deleted_labels: tuple[str, ...] = (ROOT, TRACE, ",", ":", "``", "''", ".")
     equal_labels: tuple[tuple[str, str], ...] = (("ADVP", "PRT"),)
@@ -30,11 +30,11 @@ class EvalbParameters:
 
     @cached_property
     def canonical_labels(self) -> Mapping[str, str]:
-        return {other: one for one, other in self.equal_labels}
+        return {label: canonical for canonical, label in self.equal_labels}
 
     @cached_property
     def canonical_words(self) -> Mapping[str, str]:
-        return {other: one for one, other in self.equal_words}
+        return {word: canonical for canonical, word in self.equal_words}
 
     @property
     def signature(self) -> str:
@@ -47,35 +47,35 @@ COLLINS = EvalbParameters()
 
 @dataclass(frozen=True)
 class SentenceBrackets:
-    """One sentence. `fault` says why it does not count; its numbers are then 0."""
+    """The counts of one sentence. If it has a `status`, it does not count, and its numbers are 0."""
 
-    length: int  # words of the gold tree, traces not counted
+    length: int  # words of the gold tree without traces
     status: str = ""  # "", "error" or "skipped"
     gold: int = 0  # brackets
-    found: int = 0
+    predicted: int = 0
     matched: int = 0
-    crossing: int = 0  # brackets that were found and cross one of gold's
-    words: int = 0  # that count
-    tags: int = 0  # of these, those with gold's tag
+    crossing: int = 0  # predicted brackets that cross a gold one
+    words: int = 0  # without deleted ones
+    tags: int = 0  # words with the gold tag
 
     @property
-    def exact(self) -> bool:
-        return self.gold == self.found == self.matched
+    def is_exact(self) -> bool:
+        return self.gold == self.predicted == self.matched
 
 
 @dataclass(frozen=True)
 class BracketScores:
-    """Many sentences together; shares are per cent."""
+    """The scores of a corpus, in percent."""
 
     sentences: Sequence[SentenceBrackets]
     signature: str = COLLINS.signature
     valid: Sequence[SentenceBrackets] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "valid", [one for one in self.sentences if not one.status])
+        object.__setattr__(self, "valid", [sentence for sentence in self.sentences if not sentence.status])
 
     def _sum(self, name: str) -> int:
-        return sum(getattr(one, name) for one in self.valid)
+        return sum(getattr(sentence, name) for sentence in self.valid)
 
     @property
     def recall(self) -> float:
@@ -83,42 +83,44 @@ class BracketScores:
 
     @property
     def precision(self) -> float:
-        return percent(self._sum("matched"), self._sum("found"))
+        return percent(self._sum("matched"), self._sum("predicted"))
 
     @property
     def f1(self) -> float:
-        return percent(2 * self._sum("matched"), self._sum("gold") + self._sum("found"))
+        return percent(2 * self._sum("matched"), self._sum("gold") + self._sum("predicted"))
 
     @property
     def exact(self) -> float:
-        """Sentences all of whose brackets are right."""
-        return percent(sum(one.exact for one in self.valid), len(self.valid))
+        """Sentences whose brackets are all right."""
+        return percent(self._sum("is_exact"), len(self.valid))
 
     @property
     def crossing(self) -> float:
-        """Crossing brackets a sentence."""
+        """Crossing brackets per sentence."""
         return self._sum("crossing") / max(1, len(self.valid))
 
     @property
     def tagging(self) -> float:
+        """Words with the right tag."""
         return percent(self._sum("tags"), self._sum("words"))
 
     @property
     def errors(self) -> int:
-        return sum(one.status == "error" for one in self.sentences)
+        return sum(sentence.status == "error" for sentence in self.sentences)
 
     @property
     def skipped(self) -> int:
-        return sum(one.status == "skipped" for one in self.sentences)
+        return sum(sentence.status == "skipped" for sentence in self.sentences)
 
     def with_max_length(self, length: int) -> "BracketScores":
-        """The sentences of at most so many words: EVALB also reports those of 40."""
-        return BracketScores([one for one in self.sentences if one.length <= length], self.signature)
+        """Return the scores of sentences of at most `length` words; EVALB also reports those up to 40."""
+        sentences = [sentence for sentence in self.sentences if sentence.length <= length]
+        return BracketScores(sentences, self.signature)
 
     def to_dict(self) -> dict[str, Any]:
-        shares = ("f1", "recall", "precision", "exact", "tagging", "crossing")
+        names = ("f1", "recall", "precision", "exact", "tagging", "crossing")
         return {
-            **{name: round(getattr(self, name), 4) for name in shares},
+            **{name: round(getattr(self, name), 4) for name in names},
             "sentences": len(self.sentences),
             "errors": self.errors,
             "skipped": self.skipped,
@@ -133,17 +135,21 @@ def percent(part: int, total: int) -> float:
 def score_trees(
     gold: Sequence[Tree], predicted: Sequence[Tree | None], parameters: EvalbParameters = COLLINS
 ) -> BracketScores:
-    """The trees that were found against those that are right; None: nothing was found."""
+    """Score predicted trees against gold trees; None stands for a sentence without a predicted tree."""
     if len(gold) != len(predicted):
-        raise DataError(f"{len(gold)} gold trees, but {len(predicted)} to judge: give one for each")
-    judged = [score_tree(one, other, parameters) for one, other in zip(gold, predicted, strict=True)]
-    return BracketScores(judged, parameters.signature)
+        raise DataError(
+            f"{len(gold)} gold trees, but {len(predicted)} predicted trees: give one for each gold tree"
+        )
+    sentences = [score_tree(*pair, parameters) for pair in zip(gold, predicted, strict=True)]
+    return BracketScores(sentences, parameters.signature)
 
 
-def score_tree(gold: Tree, predicted: Tree | None, parameters: EvalbParameters = COLLINS) -> SentenceBrackets:
-    """One tree against the right one."""
+def score_tree(
+    gold: Tree, predicted: Tree | None, parameters: EvalbParameters = COLLINS
+) -> SentenceBrackets:
+    """Compare one predicted tree with its gold tree."""
     ours, theirs = TreeBrackets(gold, parameters), TreeBrackets(predicted, parameters)
-    length = sum(isinstance(one, Leaf) and one.tag != TRACE for one in walk(gold))
+    length = sum(isinstance(node, Leaf) and node.tag != TRACE for node in walk(gold))
     if not theirs.words:
         return SentenceBrackets(length, "skipped")
     if ours.words != theirs.words:
@@ -151,37 +157,38 @@ def score_tree(gold: Tree, predicted: Tree | None, parameters: EvalbParameters =
     return SentenceBrackets(
         length,
         gold=len(ours.spans),
-        found=len(theirs.spans),
+        predicted=len(theirs.spans),
         matched=(Counter(ours.spans) & Counter(theirs.spans)).total(),
         crossing=sum(crosses_any(span, ours.spans) for span in theirs.spans),
         words=len(ours.words),
-        tags=sum(one == other for one, other in zip(ours.tags, theirs.tags, strict=True)),
+        tags=sum(tag == other for tag, other in zip(ours.tags, theirs.tags, strict=True)),
     )
 
 
 class TreeBrackets:
-    """Of a tree what counts: words, tags and brackets, under the names that stand for all their equals."""
+    """The words, tags and brackets of a tree that count, by their canonical names."""
 
     def __init__(self, tree: Tree | None, parameters: EvalbParameters) -> None:
         self.words: list[str] = []
         self.tags: list[str] = []
         self.spans: list[Span] = []
+        labels, words = parameters.canonical_labels, parameters.canonical_words
         starts: list[int] = []
-        for one in walk(tree) if tree else ():
-            if isinstance(one, Leaf):
-                if one.tag not in parameters.deleted_labels:
-                    self.words.append(parameters.canonical_words.get(one.word, one.word))
-                    self.tags.append(parameters.canonical_labels.get(one.tag, one.tag))
-            elif one.startswith("("):
+        for node in walk(tree) if tree else ():
+            if isinstance(node, Leaf):
+                if node.tag not in parameters.deleted_labels:
+                    self.words.append(words.get(node.word, node.word))
+                    self.tags.append(labels.get(node.tag, node.tag))
+            elif node.startswith("("):
                 starts.append(len(self.words))
             else:
-                label = one[1:].partition("-")[0].partition("=")[0]
-                label, start = parameters.canonical_labels.get(label, label), starts.pop()
+                label = node[1:].partition("-")[0].partition("=")[0]
+                label, start = labels.get(label, label), starts.pop()
                 if start < len(self.words) and label not in parameters.deleted_labels:
                     self.spans.append((label, start, len(self.words)))
 
 
 def crosses_any(span: Span, others: Iterable[Span]) -> bool:
-    """Whether it overlaps one of the others, and neither holds the other."""
+    """Whether the span overlaps another one, and neither contains the other."""
     _, start, end = span
     return any(first < start < last < end or start < first < end < last for _, first, last in others)

@@ -100,7 +100,7 @@ def train_and_evaluate(
         prepare_data(bank, parser_input, vocab_size, folder, progress)
     whole = replace(config, data=replace(config.data, folder=str(folder / "data")))
     run = folder / "run"
-    if train(whole, run, change_config=True, device=device) == "asked":
+    if train(whole, run, change_config=True, device=device) == "stopped":
         return None
     translator = load(run / "model", device=device)
     with make_progress() as progress:
@@ -122,7 +122,7 @@ def evaluate_parses(
 ) -> ParserEvaluation:
     chosen = [match_punctuation(one.best.tree, gold) for one, gold in zip(parses, bank.test, strict=True)]
     first = [match_punctuation(one.first.tree, gold) for one, gold in zip(parses, bank.test, strict=True)]
-    place = checkpoint.read_info(checkpoint.list_checkpoints(run)[-1]).training["place"]
+    place = checkpoint.read_info(checkpoint.list_checkpoints(run)[-1]).training["progress"]
     return ParserEvaluation(
         parser_input=parser_input,
         parses=parses,

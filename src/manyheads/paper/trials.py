@@ -15,14 +15,16 @@ from manyheads import checkpoint
 from manyheads.config import Config
 from manyheads.data.store import Store
 from manyheads.errors import CheckpointError, ConfigError, DataError
-from manyheads.evaluate.report import Score, evaluate, reference_perplexity
+from manyheads.evaluate.bleu import Score
+from manyheads.evaluate.perplexity import reference_perplexity
+from manyheads.evaluate.report import evaluate
 from manyheads.model import count_parameters
 from manyheads.paper.budget import count_tokens
 from manyheads.paper.report import describe_machine
 from manyheads.paper.training_cost import compute_flops_per_token
 from manyheads.train.run import CONFIG_FILE, train
 from manyheads.train.run_summary import is_run
-from manyheads.train.trainer import read_progress
+from manyheads.train.train_state import read_progress
 from manyheads.translator import load
 
 FORMAT = 1
@@ -90,7 +92,7 @@ class TrialResult:
 def run_trial(trial: Trial, folder: Path, environment: TrialEnvironment) -> bool:
     """Trains from where it was left, and judges. False: asked to stop, and it can go on."""
     run = folder / trial.name
-    if train(trial.config, run, device=environment.device) == "asked":
+    if train(trial.config, run, device=environment.device) == "stopped":
         return False
     store = Store.open(trial.config.data.folder)
     told = {

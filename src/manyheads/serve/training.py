@@ -11,7 +11,7 @@ from manyheads.train.log import LOG_FILE, read_log
 MAX_POINTS = 1000  # of a kind
 SERIES = ("train", "valid")
 METRIC_KEYS = (
-    "loss", "perplexity", "bleu", "learning_rate", "gradient_norm", "tokens_per_second",
+    "loss", "perplexity", "bleu", "learning_rate", "grad_norm", "tokens_per_second",
 )  # fmt: skip
 
 
@@ -46,8 +46,8 @@ class TrainingRuns:
 
 def extract_curves(name: str, lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     lines = [line for line in lines if isinstance(line, dict)]
-    points = {kind: [extract_point(line) for line in lines if line.get("kind") == kind] for kind in SERIES}
-    ended = any(line.get("kind") == "end" for line in lines)
+    points = {kind: [extract_point(line) for line in lines if line.get("event") == kind] for kind in SERIES}
+    ended = any(line.get("event") == "end" for line in lines)
     return {"name": name, "ended": ended, **{kind: downsample(own) for kind, own in points.items()}}
 
 

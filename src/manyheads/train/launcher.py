@@ -1,4 +1,4 @@
-"""`--gpus N`: torchrun with N processes on this machine, and the exit code of ours that they leave."""
+"""`--gpus N`: run torchrun with N processes on this machine, and return the exit code that they record."""
 
 import os
 import signal
@@ -13,60 +13,59 @@ import torch
 
 from manyheads.errors import EXIT_PREEMPTED, ConfigError
 
-RANK_FOLDER_VARIABLE = (
-    "MANYHEADS_RANKS"  # a folder where each rank leaves its number of process, and the first to end its code
-)
+# Names a folder in which each rank writes its process id, and the first rank to end its exit code.
+RANK_FOLDER_VARIABLE = "MANYHEADS_RANKS"
 EXIT_CODE_FILE = "code"
 
 
 def launch(num_processes: int, arguments: list[str]) -> int:
-    """Runs `train` in so many processes. Without GPUs they use the CPU."""
-    there = torch.cuda.device_count()
-    if 0 < there < num_processes and "cpu" not in arguments:
-        raise ConfigError(f"--gpus is {num_processes}, but there are {there} here")
-    if not there:
-        print(f"no GPU here: {num_processes} processes train on the CPU", file=sys.stderr)
+    """Run `manyheads train` in several processes, on the CPU where there is no GPU; return the exit code."""
+    num_gpus = torch.cuda.device_count()
+    if 0 < num_gpus < num_processes and "cpu" not in arguments:
+        raise ConfigError(f"--gpus is {num_processes}, but this machine has {num_gpus}: lower --gpus")
+    if not num_gpus:
+        print(f"no GPU on this machine: {num_processes} processes train on the CPU", file=sys.stderr)
     command = [sys.executable, "-m", "manyheads.train.launcher", "--standalone"]
     command += [f"--nproc-per-node={num_processes}", "-m", "manyheads", "train", *arguments]
-    with tempfile.TemporaryDirectory() as place:
-        # A session of its own: Ctrl-C in the terminal reaches us alone, and we hand it on.
-        quiet = {"LOGLEVEL": "CRITICAL", **os.environ, RANK_FOLDER_VARIABLE: place}
-        child = subprocess.Popen(command, env=quiet, start_new_session=True)
-        asked = forward_signals(child, Path(place))
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {"LOGLEVEL": "CRITICAL", **os.environ, RANK_FOLDER_VARIABLE: folder}
+        # In a session of its own, so that Ctrl-C reaches this process only, which forwards it.
+        child = subprocess.Popen(command, env=environment, start_new_session=True)
+        signals = forward_signals(child, Path(folder))
         code = child.wait()
-        left = Path(place, EXIT_CODE_FILE)
-        if code and left.exists():
-            return int(left.read_text())
-        return EXIT_PREEMPTED if code and asked else code
+        recorded = Path(folder, EXIT_CODE_FILE)
+        if code and recorded.exists():
+            return int(recorded.read_text())
+        return EXIT_PREEMPTED if code and signals else code
 
 
-def forward_signals(child: "subprocess.Popen[bytes]", place: Path) -> list[int]:
-    """To the ranks themselves: torchrun would give them half a minute, which a large checkpoint outlasts.
+def forward_signals(child: "subprocess.Popen[bytes]", folder: Path) -> list[int]:
+    """Forward signals to the ranks; return a list to which received signals are appended.
 
-    Returns a list that will hold the signals that came.
+    torchrun would kill the ranks after half a minute, and a large checkpoint takes longer to write.
     """
-    asked: list[int] = []
+    received: list[int] = []
 
-    def hand_on(number: int, frame: FrameType | None) -> None:
-        asked.append(number)
-        ranks = [int(path.name) for path in place.iterdir() if path.name.isdecimal()]
+    def forward(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        ranks = [int(path.name) for path in folder.iterdir() if path.name.isdecimal()]
         for process in ranks or [child.pid]:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGTERM)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, hand_on)
-    return asked
+        signal.signal(number, forward)
+    return received
 
 
 def register_rank() -> None:
-    """Called by a rank, so that whoever started it by --gpus finds it."""
+    """Record this rank's process id for the launcher, if there is one."""
     if RANK_FOLDER_VARIABLE in os.environ:
         Path(os.environ[RANK_FOLDER_VARIABLE], str(os.getpid())).touch()
 
 
 def record_exit_code(code: int) -> bool:
-    """Called by a rank that ends with a code of its own; whether it is the first, whose word counts."""
+    """Record this rank's exit code for the launcher; return whether it is the first to do so."""
     if RANK_FOLDER_VARIABLE not in os.environ:
         return True
     try:
@@ -78,7 +77,7 @@ def record_exit_code(code: int) -> bool:
 
 
 def run_torchrun() -> None:
-    """torchrun itself, without its report on a rank that failed: the rank has said what there is to say."""
+    """Run torchrun without its traceback for a failed rank, which has printed its own error."""
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError

@@ -1,4 +1,4 @@
-"""Being asked to stop: by SIGTERM, as a cluster does, or by Ctrl-C."""
+"""Preemption: a run stops cleanly on SIGTERM, as clusters send it, and on Ctrl-C."""
 
 import os
 import signal
@@ -11,27 +11,25 @@ from contextlib import contextmanager
 from manyheads.errors import EXIT_PREEMPTED
 from manyheads.train.launcher import record_exit_code
 
-DUPLICATE_SIGNAL_SECONDS = (
-    0.5  # seconds within which a second signal is the first one again, sent to several at once
-)
+DUPLICATE_SIGNAL_SECONDS = 0.5  # within which a second signal is the same request, sent to several processes
 
 
 @contextmanager
 def watch_stop_signals() -> Iterator[Callable[[], bool]]:
-    """Whether someone asked us to stop: SIGTERM or Ctrl-C. Asked twice, we leave at once.
+    """Yield a function that tells whether SIGTERM or Ctrl-C has come. A second one exits at once.
 
-    Python's own handlers wait until a long call into torch returns; so a thread watches for signals. Only a
-    main thread can be asked.
+    Python's own handlers wait until a long call into torch returns, so a thread watches for signals. They
+    are only watched in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    ears, mouth = socket.socketpair()
-    mouth.setblocking(False)
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
     times: list[float] = []
 
     def watch() -> None:
-        while ears.recv(1) != b"":
+        while receiver.recv(1) != b"":
             times.append(time.monotonic())
             if times[-1] - times[0] > DUPLICATE_SIGNAL_SECONDS:
                 record_exit_code(EXIT_PREEMPTED)
@@ -39,14 +37,14 @@ def watch_stop_signals() -> Iterator[Callable[[], bool]]:
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
-    wakeup = signal.set_wakeup_fd(mouth.fileno())
+    handlers = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+    wakeup_fd = signal.set_wakeup_fd(sender.fileno())
     try:
         yield lambda: bool(times)
     finally:
-        signal.set_wakeup_fd(wakeup)
-        for number, handler in before.items():
+        signal.set_wakeup_fd(wakeup_fd)
+        for number, handler in handlers.items():
             signal.signal(number, handler)
-        mouth.close()
+        sender.close()
         watcher.join()
-        ears.close()
+        receiver.close()

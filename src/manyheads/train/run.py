@@ -1,6 +1,7 @@
-"""A run folder: begun, or gone on with where it was left."""
+"""Train in a run folder: start a run, or resume it from its newest checkpoint."""
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -13,35 +14,34 @@ from manyheads.atomic_io import acquire_lock
 from manyheads.config import Config
 from manyheads.errors import CheckpointError, ConfigError, DataError
 from manyheads.inference.torch_engine import resolve_device
+from manyheads.progress import Progress, create_progress
 from manyheads.train.distributed import DistributedContext, init_distributed
 from manyheads.train.launcher import register_rank
-from manyheads.train.log import TrainingConsole, screen
 from manyheads.train.preemption import watch_stop_signals
 from manyheads.train.run_summary import is_run
 from manyheads.train.trainer import Trainer
 
 CONFIG_FILE = "config.toml"
-NO_CHECKPOINT = -1
 
 
 def train(config: Config, run: Path, *, change_config: bool = False, device: str | None = None) -> str:
-    """Trains in a folder, from its newest sound checkpoint if it has one. Returns what ended it."""
+    """Train in a folder, from its newest intact checkpoint if it has one.
+
+    Returns what ended the run: "steps", "seconds", "patience", or "stopped" by a signal.
+    """
     if config.train.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA begins
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA starts
     with (
-        init_distributed(resolve_device(device)) as world,
-        lock_run(run, world),
-        watch_stop_signals() as asked,
+        init_distributed(resolve_device(device)) as dist,
+        lock_run(run, dist),
+        watch_stop_signals() as should_stop,
         deterministic_algorithms(config.train.deterministic),
     ):
         register_rank()
-        shown = screen(config.train.steps) if world.is_main else TrainingConsole(None)
-        try:
-            trainer = Trainer(config, run, world, shown)
+        with create_progress(sys.stderr, "steps") if dist.is_main else Progress() as console:
+            trainer = Trainer(config, run, dist, console)
             start_or_resume(trainer, change_config)
-            return trainer.train(asked)
-        finally:
-            shown.close()
+            return trainer.train(should_stop)
 
 
 @contextmanager
@@ -55,59 +55,60 @@ def deterministic_algorithms(enabled: bool) -> Iterator[None]:
 
 
 @contextmanager
-def lock_run(run: Path, world: DistributedContext) -> Iterator[None]:
-    """One run at a time in a folder: its first rank holds a lock on it."""
+def lock_run(run: Path, dist: DistributedContext) -> Iterator[None]:
+    """Hold a lock on the run folder, so that two runs do not write to it."""
     if run.is_dir() and any(run.iterdir()) and not is_run(run):
-        raise DataError(f"{run}: holds something that is no run of ours; choose another folder with --out")
+        raise DataError(f"{run}: is not empty and not a run folder; choose another folder with --out")
     run.mkdir(parents=True, exist_ok=True)
     handle = os.open(run, os.O_RDONLY)
     try:
-        if world.is_main:
+        if dist.is_main:
             acquire_lock(handle, run)
         yield
     finally:
         os.close(handle)
-        with suppress(OSError):  # nothing was begun: nothing is left
+        with suppress(OSError):  # remove the folder if nothing was written to it
             run.rmdir()
 
 
 def start_or_resume(trainer: Trainer, change_config: bool) -> None:
-    """The first rank looks for a checkpoint, and all take the same one."""
-    run, world = trainer.run_folder, trainer.dist
-    step = world.broadcast(find_newest_step(trainer) if world.is_main else NO_CHECKPOINT)
-    if step == NO_CHECKPOINT:
+    """Initialize the trainer, or restore the newest checkpoint that the main rank finds."""
+    run, dist = trainer.run_folder, trainer.dist
+    steps = dist.broadcast(find_newest_step(trainer) if dist.is_main else [])
+    if not steps:
         trainer.initialize()
     else:
-        folder = checkpoint.checkpoint_path(run, step)
+        folder = checkpoint.checkpoint_path(run, steps[0])
         if not folder.exists():
-            raise CheckpointError(f"{folder}: not on this machine; the ranks of a run share its folder")
-        told = checkpoint.read_info(folder)
-        check_config_unchanged(trainer, told, change_config)
-        trainer.resume(told)
-        trainer.console.message(f"{run}: goes on after step {trainer.progress.step:,}")
-    world.barrier()
-    if world.is_main:
+            raise CheckpointError(f"{folder}: not on this machine; all ranks of a run must share its folder")
+        info = checkpoint.read_info(folder)
+        check_config_unchanged(trainer, info, change_config)
+        trainer.resume(info)
+        trainer.console.message(f"{run}: resumed after step {trainer.progress.step:,}")
+    dist.barrier()
+    if dist.is_main:
         trainer.config.save(run / CONFIG_FILE)
 
 
-def find_newest_step(trainer: Trainer) -> int:
-    for told in checkpoint.clean_up_checkpoints(trainer.run_folder):
-        trainer.console.message(told)
-    found = checkpoint.list_checkpoints(trainer.run_folder)
-    return checkpoint.parse_step(found[-1]) if found else NO_CHECKPOINT
+def find_newest_step(trainer: Trainer) -> list[int]:
+    """Clean up what a killed run left; return the step of the newest intact checkpoint, if there is one."""
+    for message in checkpoint.clean_up_checkpoints(trainer.run_folder):
+        trainer.console.message(message)
+    folders = checkpoint.list_checkpoints(trainer.run_folder)
+    return [checkpoint.parse_step(folder) for folder in folders[-1:]]
 
 
-def check_config_unchanged(trainer: Trainer, told: checkpoint.CheckpointInfo, change_config: bool) -> None:
-    """A run goes on with the configuration and the data that it began with, unless someone insists."""
-    now, then = asdict(trainer.config), asdict(told.config)
+def check_config_unchanged(trainer: Trainer, info: checkpoint.CheckpointInfo, change_config: bool) -> None:
+    """Refuse to resume with another configuration or other data, unless --change-config allows it."""
+    run, now, then = trainer.run_folder, asdict(trainer.config), asdict(info.config)
     changed = [
         f"{table}.{key} was {then[table][key]!r}, is {value!r}"
         for table, keys in now.items()
         for key, value in keys.items()
-        if then[table].get(key) != value and key != "init_gain"  # there are weights, and it means nothing
+        if then[table].get(key) != value and key != "init_gain"  # which resumed weights do not use
     ]
-    if told.training.get("data") != trainer.store.sha256:
-        changed.append(f"the data in {trainer.config.data.folder} were prepared anew")
+    if info.training.get("data") != trainer.store.sha256:
+        changed.append(f"the data in {trainer.config.data.folder} was prepared again")
     fixed = [
         f"model.{key} was {then['model'][key]!r}, is {value!r}"
         for key, value in now["model"].items()
@@ -115,10 +116,10 @@ def check_config_unchanged(trainer: Trainer, told: checkpoint.CheckpointInfo, ch
     ]
     if fixed and change_config:
         raise ConfigError(
-            f"{trainer.run_folder}: the model of a run cannot change ({'; '.join(fixed)}); choose another folder"
+            f"{run}: the model of a run cannot change ({'; '.join(fixed)}); choose another folder with --out"
         )
     if changed and not change_config:
         raise ConfigError(
-            f"{trainer.run_folder}: began with another configuration ({'; '.join(changed)}); change it back, choose "
-            f"another folder, or go on with the new one by --change-config"
+            f"{run}: started with another configuration ({'; '.join(changed)}); change it back, choose "
+            f"another folder with --out, or continue with the new one by --change-config"
         )

@@ -6,7 +6,7 @@ import { get } from "./asking.js";
 const EVERY = 15000; // milliseconds
 const [WIDTH, HEIGHT] = [560, 240];
 const [LEFT, RIGHT, TOP, BOTTOM] = [64, 12, 10, 30];
-const CURVES = ["perplexity", "bleu", "loss", "learning_rate", "gradient_norm", "tokens_per_second"];
+const CURVES = ["perplexity", "bleu", "loss", "learning_rate", "grad_norm", "tokens_per_second"];
 const LOGARITHMIC = new Set(["perplexity"]);
 const KINDS = ["train", "valid"];
 
