@@ -97,6 +97,7 @@ class ProgressBars(Progress):
             ],
             "steps": [description, rich.MofNCompleteColumn(), rich.BarColumn(bar_width=24), elapsed],
         }
+        self.unit = unit
         self.bars = rich.Progress(*columns[unit])
         self.numbers = Text("")
         self.live = Live(self.bars, console=Console(file=stream), refresh_per_second=10)
@@ -109,7 +110,7 @@ class ProgressBars(Progress):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
+        if kind is None and self.unit != "steps":  # a run may stop before its last step
             self._end_stage()
         self.live.stop()
 

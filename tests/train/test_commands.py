@@ -82,7 +82,10 @@ def test_there_is_no_panel_without_a_curve(tmp_path: Path) -> None:
         for step in (1, 2)
     ]
     lines.append({"event": "end", "step": 2, "model": "mean of 1", "bleu": 3.0})
-    for more, titles in (([], ["loss", "perplexity"]), ([{"event": "valid", "step": 3, "bleu": 9.0}], CURVES)):
+    for more, titles in (
+        ([], ["loss", "perplexity"]),
+        ([{"event": "valid", "step": 3, "bleu": 9.0}], CURVES),
+    ):
         (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines + more))
         plot_curves(tmp_path, tmp_path / "run.svg")
         found = re.findall(r">(loss|perplexity|bleu)</text>", (tmp_path / "run.svg").read_text())

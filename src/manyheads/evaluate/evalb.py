@@ -144,9 +144,7 @@ def score_trees(
     return BracketScores(sentences, parameters.signature)
 
 
-def score_tree(
-    gold: Tree, predicted: Tree | None, parameters: EvalbParameters = COLLINS
-) -> SentenceBrackets:
+def score_tree(gold: Tree, predicted: Tree | None, parameters: EvalbParameters = COLLINS) -> SentenceBrackets:
     """Compare one predicted tree with its gold tree."""
     ours, theirs = TreeBrackets(gold, parameters), TreeBrackets(predicted, parameters)
     length = sum(isinstance(node, Leaf) and node.tag != TRACE for node in walk(gold))

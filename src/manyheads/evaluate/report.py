@@ -89,7 +89,8 @@ def evaluate(
     ]
     comparisons: list[SystemComparison] = []
     if baseline is not None:
-        others = translate_texts(baseline, sources, report_progress, "translating with the baseline", decoding)
+        stage = "translating with the baseline"
+        others = translate_texts(baseline, sources, report_progress, stage, decoding)
         samples = bootstrap_samples or DEFAULT_BOOTSTRAP_SAMPLES
         comparisons = paired_bootstrap(translations, others, references, tokenizer, samples)
     perplexity, num_too_long = reference_perplexity(translator, sources, references[0])

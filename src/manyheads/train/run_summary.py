@@ -60,7 +60,7 @@ def format_summary(run: Path) -> str:
 
 
 def sparkline(values: Sequence[float | None]) -> str:
-    """Draw a curve in one line; each column is the mean of some values. None stands for NaN, as in the log."""
+    """Draw a curve in one line; a column is the mean of some values. None stands for NaN, as in the log."""
     finite = [value for value in values if value is not None and math.isfinite(value)]
     if not finite:
         return ""

@@ -51,9 +51,7 @@ END_MESSAGES = {
 class Trainer:
     """Run control for one rank."""
 
-    def __init__(
-        self, config: Config, run_folder: Path, dist: DistributedContext, console: Progress
-    ) -> None:
+    def __init__(self, config: Config, run_folder: Path, dist: DistributedContext, console: Progress) -> None:
         self.run_folder, self.dist, self.console = run_folder, dist, console
         self.store = Store.open(config.data.folder)
         self.config = replace(config, model=checkpoint.fit_to_vocabulary(config.model, self.store.subwords))
@@ -88,7 +86,7 @@ class Trainer:
         return self.state.progress
 
     def initialize(self) -> None:
-        """Start a run that has no checkpoint yet, from another model's weights if `train.init_from` is set."""
+        """Start a run that has no checkpoint yet, from the weights of `train.init_from` if it is set."""
         if self.config.train.init_from:
             checkpoint.load_initial_weights(
                 self.model, self.store.subwords, Path(self.config.train.init_from)
@@ -318,7 +316,7 @@ class Trainer:
         return reason
 
     def _save_model(self) -> None:
-        """Write the average of the last checkpoints (6.1), or the best one if its validation loss is lower."""
+        """Write the average of the last checkpoints (6.1), or the best one if that has a lower loss."""
         candidates = list_candidates(self.state, self.run_folder, self.dist, self.console.message)
         chosen, loss = load_best_candidate(self.state, candidates, self._loss_if_valid)
         folder = self.run_folder / "model"

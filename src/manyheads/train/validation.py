@@ -61,7 +61,8 @@ class Validator:
         if not count:
             return None
         numbers = self._batches().usable[:count]
-        sources, references = ([lines[number] for number in numbers] for lines in self.store.read_text("valid"))
+        texts = self.store.read_text("valid")
+        sources, references = ([lines[number] for number in numbers] for lines in texts)
         score, translations = greedy_bleu(self._translator(), sources, references)
         return SampleTranslations(score, sources, translations)
 

@@ -1,0 +1,153 @@
+"""Training as processes: signals, and several ranks."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import manyheads as mh
+from manyheads import checkpoint
+from manyheads.train.run import train
+from support.small_run import make_config, read_entries, read_losses, read_weights
+
+
+def make_command(data: Path, folder: Path, **changes: Any) -> list[str]:
+    make_config(data, **changes).save(folder / "run.toml")
+    return [sys.executable, "-m", "manyheads", "train", f"{folder}/run.toml", "--device", "cpu"]
+
+
+def make_patched_command(folder: Path, patch: str, call: list[str]) -> list[str]:
+    """Return the command as a script that runs some lines first."""
+    script = folder / "patched.py"
+    imports = (
+        "import os",
+        "from manyheads import cli, errors",
+        "from manyheads.train.step import EagerStep",
+        "from manyheads.train.trainer import Trainer",
+    )
+    script.write_text("\n".join([*imports, 'rank = os.environ.get("RANK")', patch, "cli.main()\n"]))
+    return [call[0], str(script), *call[3:]]
+
+
+def run_ranks(number: int, call: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={number}"]
+    return subprocess.run([*launcher, *call[1:]], env=environment, capture_output=True, text=True)
+
+
+def check_ranks(number: int, call: list[str]) -> None:
+    done = run_ranks(number, call)
+    assert done.returncode == 0, done.stderr
+
+
+def test_sigterm_saves_and_exits_with_75_and_the_run_resumes(data: Path, tmp_path: Path) -> None:
+    call = make_command(data, tmp_path, steps=400, checkpoint_every=100, validate_every=100)
+    with subprocess.Popen(call, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr is not None
+        while "step 5 of" not in child.stderr.readline():
+            pass
+        child.send_signal(signal.SIGTERM)
+        output = child.stderr.read()
+    assert child.returncode == 75
+    assert "stopped as asked; the same command goes on" in output
+    stopped = checkpoint.read_info(checkpoint.list_checkpoints(tmp_path / "run")[-1]).step
+    assert 5 <= stopped < 400
+    again = subprocess.run(call, stderr=subprocess.PIPE, text=True)
+    assert again.returncode == 0, again.stderr
+    assert f"resumed after step {stopped}" in again.stderr
+    assert [entry["step"] for entry in read_entries(tmp_path / "run")] == list(range(1, 401))
+
+
+def test_a_second_sigterm_exits_at_once(data: Path, tmp_path: Path) -> None:
+    """Even while it saves, which takes a minute here, in one call that Python's handlers do not interrupt."""
+    patch = """
+import threading
+from manyheads import checkpoint
+def slow(folder, *rest, **more):
+    print("saving", flush=True)
+    threading.Event().wait(60)
+checkpoint.save = slow"""
+    call = make_patched_command(
+        tmp_path, patch, make_command(data, tmp_path, steps=10**6, checkpoint_every=10**6)
+    )
+    call += ["train.validate_every=1000000"]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        while "step 5 of" not in child.stderr.readline():
+            pass
+        child.send_signal(signal.SIGTERM)
+        assert child.stdout.readline() == "saving\n"
+        time.sleep(1)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(20) == 75
+    assert checkpoint.list_checkpoints(tmp_path / "run") == []
+
+
+def test_a_failing_rank_ends_all_ranks_with_its_error(data: Path, tmp_path: Path) -> None:
+    patch = """
+step = Trainer._step
+def failing(self, batch):
+    if rank == "1" and self.progress.step == 3:
+        raise errors.DataError("rank 1 cannot read its share")
+    step(self, batch)
+Trainer._step = failing"""
+    done = run_ranks(2, make_patched_command(tmp_path, patch, make_command(data, tmp_path, steps=10**6)))
+    assert done.returncode != 0
+    ours = [line for line in done.stderr.splitlines() if line.startswith("manyheads: ")]
+    assert ours[0] == "manyheads: rank 1 cannot read its share"
+    assert all("lost the connection to another rank" in line for line in ours[1:])
+
+
+def test_a_nonfinite_loss_on_one_rank_is_skipped_on_all(data: Path, tmp_path: Path) -> None:
+    patch = """
+run, loss = EagerStep.run, EagerStep._loss
+def run_step(self, inputs):
+    self.step = inputs.step
+    return run(self, inputs)
+def spoil_loss(self, batch):
+    total, nll = loss(self, batch)
+    return (total * float("nan") if rank == "1" and self.step == 5 else total), nll
+EagerStep.run, EagerStep._loss = run_step, spoil_loss"""
+    check_ranks(2, make_patched_command(tmp_path, patch, make_command(data, tmp_path)))
+    skipped = [entry["skipped_steps"] for entry in read_entries(tmp_path / "run")]
+    assert skipped == [0] * 4 + [1] * 8
+    assert all(torch.isfinite(weight).all() for weight in read_weights(tmp_path / "run").values())
+
+
+def test_a_rank_may_have_an_empty_batch(data: Path, tmp_path: Path) -> None:
+    """Batches of a pair or two, so that the second rank's share is often empty."""
+    few = replace(make_config(data, dropout=0.0), data=mh.DataConfig(folder=str(data), batch_tokens=13))
+    train(few, tmp_path / "1" / "run", device="cpu")
+    (tmp_path / "2").mkdir()
+    check_ranks(2, [*make_command(data, tmp_path / "2", dropout=0.0), "data.batch_tokens=13"])
+    assert read_losses(tmp_path / "2" / "run") == pytest.approx(read_losses(tmp_path / "1" / "run"), abs=1e-5)
+
+
+def test_two_ranks_equal_one_and_their_number_may_change(data: Path, tmp_path: Path) -> None:
+    def train_on(number: int, folder: Path, steps: int) -> None:
+        changes = {"dropout": 0.0, "steps": steps, "checkpoint_every": 25, "validate_every": 25}
+        if number == 1:
+            train(make_config(data, **changes), folder / "run", change_config=True, device="cpu")
+        else:
+            check_ranks(number, [*make_command(data, folder, **changes), "--change-config"])
+
+    for number in (1, 2):
+        (tmp_path / str(number)).mkdir()
+        train_on(number, tmp_path / str(number), 25)
+    for first, then in ((1, 1), (2, 2), (2, 1), (1, 2)):
+        folder = tmp_path / f"{first}-{then}"
+        shutil.copytree(tmp_path / str(first), folder)
+        train_on(then, folder, 50)
+        for event in ("train", "valid"):
+            losses = read_losses(tmp_path / "1-1" / "run", event)
+            assert read_losses(folder / "run", event) == pytest.approx(losses, abs=1e-5)
+            assert len(losses) == (50 if event == "train" else 2)
