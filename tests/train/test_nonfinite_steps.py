@@ -106,7 +106,7 @@ def test_a_skipped_step_leaves_running_statistics_unchanged(
     def spoil(self: mh.Transformer, *rest: Any) -> Tensor:
         if self.training and current_step() == 5:
             with torch.no_grad():
-                self.encoder[0].around_feed_forward.norm.running_mean.fill_(float("nan"))  # type: ignore
+                self.encoder[0].feed_forward_residual.norm.running_mean.fill_(float("nan"))  # type: ignore
             return hidden(self, *rest) * float("nan")
         return hidden(self, *rest)
 
