@@ -1,4 +1,4 @@
-"""The instruments of Table 1: seconds, bytes, FLOPs, operations one after another, hops between positions.
+"""Measurements of Table 1: seconds, bytes, FLOPs, sequential operations, path lengths between positions.
 
 Shapes: B sentences, N positions, D width.
 """
@@ -18,21 +18,21 @@ from torch.utils._pytree import tree_leaves
 
 from manyheads.paper.layer_types import LayerCall, LayerSize, LayerType
 
-MIN_SECONDS = 0.01  # seconds that a work is repeated for in each round
-PATH_WIDTH = 4  # of the vectors that hops are counted with
+MIN_SECONDS = 0.01  # of repetitions in each round
+PATH_WIDTH = 4  # of the vectors in path-length measurements
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 def fit_exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """The slope of log(value) over log(size) by least squares: 2 where doubling makes four times as much."""
+    """Return the least-squares slope of log(value) over log(size): 2 if doubling quadruples the value."""
     slope: float = np.polyfit(np.log(sizes), np.log(values), 1)[0]
     return float(slope)
 
 
 @contextmanager
 def measurement_context(device: str) -> Iterator[None]:
-    """One thread of a CPU in float32; a GPU in bfloat16. Nothing is kept for a gradient."""
+    """Use one CPU thread in float32, or a GPU in bfloat16, without gradients."""
     threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.bfloat16 if device == "cuda" else torch.float32)
@@ -48,33 +48,33 @@ def measurement_context(device: str) -> Iterator[None]:
 
 
 def measure_seconds(
-    works: Mapping[Key, LayerCall],
+    calls: Mapping[Key, LayerCall],
     device: str,
     rounds: int,
     report_round: Callable[[int], None] = lambda done: None,
 ) -> dict[Key, float]:
-    """The least of several rounds, in each of which every work has its turn: a slow while slows them all."""
-    best = dict.fromkeys(works, math.inf)
-    for work in works.values():
-        work.run()
+    """Return the minimum over rounds. Every call runs once per round, so that slow periods affect all."""
+    best = dict.fromkeys(calls, math.inf)
+    for call in calls.values():
+        call.run()
     for done in range(rounds):
-        for key, work in works.items():
+        for key, call in calls.items():
             spent = 0.0
             while spent < MIN_SECONDS:
-                seconds = time_once(work, device)
+                seconds = time_once(call, device)
                 best[key], spent = min(best[key], seconds), spent + seconds
         report_round(done + 1)
     return best
 
 
-def time_once(work: LayerCall, device: str) -> float:
-    """On a CPU those in which our thread ran, which others on the machine hardly change; on a GPU all."""
+def time_once(call: LayerCall, device: str) -> float:
+    """Time one call: thread time on a CPU, which other processes hardly affect; wall time on a GPU."""
     clock = time.perf_counter if device == "cuda" else time.thread_time
     synchronize(device)
-    began = clock()
-    work.run()
+    start = clock()
+    call.run()
     synchronize(device)
-    return clock() - began
+    return clock() - start
 
 
 def synchronize(device: str) -> None:
@@ -85,71 +85,71 @@ def synchronize(device: str) -> None:
 # ---- bytes
 
 
-def measure_peak_bytes(work: LayerCall, device: str) -> int:
-    """The most that was held at once beyond the inputs and weights, the output included."""
-    work.run()  # what is only made once is there by now
+def measure_peak_bytes(call: LayerCall, device: str) -> int:
+    """Return the peak memory beyond inputs and weights, including the output."""
+    call.run()  # warm-up: one-time allocations
     if device == "cuda":
         synchronize(device)
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        work.run()
+        call.run()
         return torch.cuda.max_memory_allocated() - before
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # before its first use, else it chats
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # before its first use, to silence its logging
     with torch.autograd.profiler.profile(profile_memory=True) as profile:
-        work.run()
+        call.run()
     events: list[Any] = profile.kineto_results.events()
-    taken = sorted((one.start_ns(), one.nbytes()) for one in events if one.name() == "[memory]")
-    return int(np.cumsum([0, *(size for _, size in taken)]).max())
+    allocations = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
+    return int(np.cumsum([0, *(size for _, size in allocations)]).max())
 
 
 # ---- FLOPs
 
 
 def count_flops_at(make: Callable[[LayerSize], LayerCall], size: LayerSize) -> int:
-    """Of the operations that a CPU would execute; they depend on shapes alone, so nothing is computed."""
+    """Count the FLOPs of a call on a CPU from shapes alone, with fake tensors."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     with measurement_context("cpu"), FakeTensorMode(allow_non_fake_inputs=True):
         return count_flops(make(size))
 
 
-def count_flops(work: LayerCall) -> int:
-    """Two for each multiplication with its addition in a product, as torch counts; no softmax."""
+def count_flops(call: LayerCall) -> int:
+    """Count FLOPs as torch does: two per multiply-add of a matrix product, nothing for softmax."""
     from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
     def attention(q: Any, k: Any, v: Any, *_: Any, **__: Any) -> int:
         return int(sdpa_flop_count(q, k, v))
 
-    on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # which torch's own list lacks
+    on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # missing from torch's own list
     with FlopCounterMode(display=False, custom_mapping={on_cpu: attention}) as counter:
-        work.run()
+        call.run()
     return int(counter.get_total_flops())
 
 
-# ---- operations one after another
+# ---- sequential operations
 
 
 class DepthTracker(TorchDispatchMode):
-    """Of every tensor that depends on the inputs, how many operations lie one after another before it.
+    """Track how many sequential operations precede each tensor that depends on the inputs.
 
-    A view is none. Tensors are known by their memory, and kept, so that nobody else gets it.
+    Views do not count. Tensors are identified by their storage, and kept alive so that it is not reused.
     """
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.kept = list(inputs)
-        self.depths = {storage_id(one): 0 for one in inputs}
+        self.depths = {storage_id(tensor): 0 for tensor in inputs}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        given = [self.depths.get(storage_id(one)) for one in list_tensors((args, kwargs))]
-        depths = [depth for depth in given if depth is not None]
+        input_depths = [self.depths.get(storage_id(tensor)) for tensor in list_tensors((args, kwargs))]
+        depths = [depth for depth in input_depths if depth is not None]
         changes = func._schema.is_mutable
-        before = {storage_id(one) for one in list_tensors((args, kwargs))}
-        for one in list_tensors(result):
-            if depths and (changes or storage_id(one) not in before):
-                self.kept.append(one)
-                self.depths[storage_id(one)] = max(depths) + 1
+        before = {storage_id(tensor) for tensor in list_tensors((args, kwargs))}
+        for tensor in list_tensors(result):
+            if depths and (changes or storage_id(tensor) not in before):
+                self.kept.append(tensor)
+                self.depths[storage_id(tensor)] = max(depths) + 1
         return result
 
     def depth_of(self, tensor: Tensor) -> int:
@@ -161,30 +161,30 @@ def storage_id(tensor: Tensor) -> int:
 
 
 def list_tensors(tree: Any) -> list[Tensor]:
-    return [one for one in tree_leaves(tree) if isinstance(one, Tensor)]
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
 
 
-def measure_depth(work: LayerCall) -> int:
-    """The longest chain of operations from the inputs to the output, as they were executed."""
-    depths = DepthTracker(work.inputs)
+def measure_depth(call: LayerCall) -> int:
+    """Return the longest chain of executed operations from the inputs to the output."""
+    depths = DepthTracker(call.inputs)
     with depths:
-        out = work.run()
+        out = call.run()
     return depths.depth_of(out)
 
 
-# ---- hops between positions
+# ---- path length between positions
 
 
 def count_hops(layer: LayerType, n: int, k: int) -> int:
-    """How many hops until the last position's output has a gradient from the first position's input."""
-    few, many = 0, 1
-    while not is_reached(layer, n, k, many):
-        assert many < 2 * n, f"{layer.name}: no path over {n} positions"
-        few, many = many, many * 2
-    while many - few > 1:
-        middle = (few + many) // 2
-        few, many = (few, middle) if is_reached(layer, n, k, middle) else (middle, many)
-    return many
+    """Count the hops until the last output has a gradient with respect to the first input."""
+    low, high = 0, 1
+    while not is_reached(layer, n, k, high):
+        assert high < 2 * n, f"{layer.name}: no path over {n} positions"
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_reached(layer, n, k, middle) else (middle, high)
+    return high
 
 
 def is_reached(layer: LayerType, n: int, k: int, hops: int) -> bool:
@@ -194,9 +194,9 @@ def is_reached(layer: LayerType, n: int, k: int, hops: int) -> bool:
 
 
 def find_reached_pairs(layer: LayerType, n: int, k: int, hops: int) -> Tensor:
-    """Which output positions i have a gradient from which input positions j. [N, N]
+    """Return which outputs i have a gradient with respect to which inputs j. [N, N]
 
-    Sentence i of as many alike is asked for its i-th output.
+    Of n equal sentences, sentence i contributes its i-th output.
     """
     inputs_BND = torch.randn(1, n, PATH_WIDTH, dtype=torch.float64).repeat(n, 1, 1)
     gradient_BND = compute_gradients(
@@ -208,11 +208,11 @@ def find_reached_pairs(layer: LayerType, n: int, k: int, hops: int) -> Tensor:
 def compute_gradients(
     layer: LayerType, inputs_BND: Tensor, k: int, hops: int, select: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """Of a random sum of what is asked of the output, by each input."""
+    """Return the gradient of a random sum of selected outputs with respect to the inputs."""
     inputs_BND.requires_grad_()
     state_BND = layer.initial_state(inputs_BND)
-    for number in range(hops):
-        state_BND = layer.apply_hop(state_BND, inputs_BND, number, k)
-    wanted = select(state_BND)
-    (found,) = torch.autograd.grad((wanted * torch.rand_like(wanted)).sum(), inputs_BND)
-    return found
+    for index in range(hops):
+        state_BND = layer.apply_hop(state_BND, inputs_BND, index, k)
+    selected = select(state_BND)
+    (gradient_BND,) = torch.autograd.grad((selected * torch.rand_like(selected)).sum(), inputs_BND)
+    return gradient_BND

@@ -1,14 +1,14 @@
-"""The layers that Table 1 compares, one function each: what mixes the positions, alone, and the whole layer.
+"""The layer types of Table 1: for each the operation that mixes positions, alone, and the full layer.
 
-The paper's complexity is of the mixing: the projections W_Q, W_K, W_V and W_O of attention cost n d^2
-besides, and an RNN's input projection too.
+The paper's complexity is that of the mixing. The projections W_Q, W_K, W_V and W_O of attention, and the
+input projection of an RNN, cost another n d^2.
 
-    self-attention    softmax(q k^T) v over all pairs, through the model's door, heads of 64 as in the paper
-    recurrent         h_t = tanh(x_t + U h_{t-1}), one step after the other
-    convolution       d to d over k positions; contiguous, or in a stack that is dilated by k^0, k^1, k^2 ...
-    restricted        self-attention of a window of r, as a band
+    self-attention    softmax(q k^T) v over all pairs, the model's own attention, heads of 64 as in the paper
+    recurrent         h_t = tanh(x_t + U h_{t-1}), step by step
+    convolution       d to d over k positions; contiguous, or in a stack dilated by k^0, k^1, k^2 ...
+    restricted        self-attention within a window of r, computed as a band
 
-Shapes: B sentences, N = n positions each, D = d; T = B N tokens end to end, H heads, K their width.
+Shapes: B sentences of N = n positions, D = d; T = B N packed tokens, H heads of width K.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ HEAD_DIM = 64  # d_k and d_v of both models of the paper
 
 @dataclass(frozen=True)
 class LayerSize:
-    """n positions of width d in each of so many sentences; k is the kernel, or the window r."""
+    """`batch` sentences of n positions of width d; k is the kernel size, or the window r."""
 
     n: int
     d: int
@@ -42,7 +42,7 @@ class LayerSize:
 
 @dataclass(frozen=True)
 class LayerCall:
-    """Something to run, and the tensors that hold the positions which it mixes."""
+    """A callable and the tensors of the positions that it mixes."""
 
     inputs: tuple[Tensor, ...]
     run: Callable[[], Tensor]
@@ -50,22 +50,20 @@ class LayerCall:
 
 @dataclass(frozen=True)
 class LayerType:
-    """A row of Table 1: what the paper says of it, and how it is measured."""
+    """A row of Table 1: the paper's orders, and how the layer is measured."""
 
     name: str
     complexity: str
     sequential: str
     path: str
-    exponents: Mapping[str, int]  # the exponents in n, d and k or r of the paper's complexity
+    exponents: Mapping[str, int]  # of the paper's complexity, in n, d and k (k or r)
     make_mixing: Callable[[LayerSize], LayerCall]
     make_layer: Callable[[LayerSize], LayerCall]
-    apply_hop: Callable[[Tensor, Tensor, int, int], Tensor]  # state, inputs [B, N, D], the hop's number, k
-    path_exponent: int | None  # the exponent of the path in n; None: log_k n
-    is_causal: bool = False  # a position sees only those before it
-    kernel_symbol: str = ""  # what the paper calls the kernel or the window
-    initial_state: Callable[[Tensor], Tensor] = field(
-        default=lambda inputs: inputs
-    )  # the state before the first hop
+    apply_hop: Callable[[Tensor, Tensor, int, int], Tensor]  # state, inputs [B, N, D], index of the hop, k
+    path_exponent: int | None  # of the path length in n; None: log_k n
+    is_causal: bool = False  # a position sees only earlier ones
+    kernel_symbol: str = ""  # of the kernel size or the window in the paper
+    initial_state: Callable[[Tensor], Tensor] = field(default=lambda inputs: inputs)  # before the first hop
 
 
 # ---- attention
@@ -83,17 +81,17 @@ def make_packed(size: LayerSize) -> Packed:
 def make_attention(size: LayerSize, *, window: int | None = None, path: str | None = None) -> LayerCall:
     heads, text = count_heads(size.d), make_packed(size)
     q_THK, k_THK, v_THK = torch.randn(3, size.batch * size.n, heads, size.d // heads)
-    rule = AttentionSpec(window=window)
+    spec = AttentionSpec(window=window)
     if window is not None and not q_THK.is_cuda:
-        path = "banded"  # at any size: the door would take short sentences another way
+        path = "banded"  # short sentences would otherwise take another path
     return LayerCall(
         (q_THK, k_THK, v_THK),
-        lambda: attend(q_THK, k_THK, v_THK, text, text, rule, implementation=path),  # type: ignore[arg-type]
+        lambda: attend(q_THK, k_THK, v_THK, text, text, spec, implementation=path),  # type: ignore[arg-type]
     )
 
 
 def make_attention_layer(size: LayerSize, *, window: int | None = None) -> LayerCall:
-    """With its four projections, as in the model."""
+    """Make the layer of the model, with its four projections."""
     config = TransformerConfig(d_model=size.d, heads=count_heads(size.d))
     layer, text = MultiHeadAttention(config, window=window).eval(), make_packed(size)
     x_TD = torch.randn(size.batch * size.n, size.d)
@@ -117,7 +115,7 @@ def make_recurrence(size: LayerSize) -> LayerCall:
 
 
 def run_recurrence(x_NBD: Tensor, u_DD: Tensor, bias_D: Tensor) -> Tensor:
-    """The model's plain cell, step by step."""
+    """Run the model's plain recurrent cell step by step."""
     state, states = [torch.zeros(x_NBD.shape[1:])], []
     for x_BD in x_NBD:
         state = rnn_cell(x_BD, state, u_DD, bias_D)
@@ -126,14 +124,14 @@ def run_recurrence(x_NBD: Tensor, u_DD: Tensor, bias_D: Tensor) -> Tensor:
 
 
 def make_lstm_layer(size: LayerSize) -> LayerCall:
-    """Long short-term memory, with its input projection, step by step."""
+    """Make an LSTM layer with its input projection, run step by step."""
     layer, text = RecurrentLayer("lstm", size.d, size.d).eval(), make_packed(size)
     x_TD = torch.randn(size.batch * size.n, size.d)
     return LayerCall((x_TD,), lambda: layer(x_TD, text, path="plain")[0])
 
 
 def apply_recurrent_hop(h_BND: Tensor, x_BND: Tensor, number: int, k: int) -> Tensor:
-    """One step of every position at once, from what its left neighbor had before."""
+    """Apply one step to every position, from the previous state of its left neighbor."""
     d = h_BND.shape[-1]
     before_BND = F.pad(h_BND, (0, 0, 1, -1))
     return rnn_cell(x_BND, [before_BND], make_fixed_weights(d, d), h_BND.new_zeros(d))[0]
@@ -154,14 +152,14 @@ def make_layer_call(layer: nn.Module, size: LayerSize) -> LayerCall:
 
 
 def make_gated_convolution(size: LayerSize) -> LayerCall:
-    """ConvS2S's: twice as wide, with a gated linear unit."""
+    """Make the layer of ConvS2S: twice as wide, with a gated linear unit."""
     layer = GatedConvolution(ConvS2SConfig(d_ff=size.d, kernel_size=size.k), causal=True).eval()
     layer.convolution.reset_parameters()
     return make_layer_call(layer, size)
 
 
 def make_bytenet_block(size: LayerSize) -> LayerCall:
-    """ByteNet's residual block: half as wide between two products."""
+    """Make the residual block of ByteNet: a convolution of half the width between two projections."""
     config = ByteNetConfig(d_model=size.d, d_ff=size.d // 2, kernel_size=size.k)
     layer = ByteNetBlock(config, size.k, causal=True).eval()
     for part in (layer.reduce, layer.dilated, layer.expand):
@@ -170,9 +168,10 @@ def make_bytenet_block(size: LayerSize) -> LayerCall:
 
 
 def apply_convolution_hop(x_BND: Tensor, dilation: int, k: int) -> Tensor:
-    """Causal: a position sees itself and k - 1 before it. So both kinds of stack reach all that came before.
+    """Apply a causal convolution: a position sees itself and the k - 1 before it.
 
-    Were it centerd, a dilated stack would lose the ways that lead over an end of the sentence.
+    Both kinds of stack then reach all earlier positions. A centered dilated stack would lose the paths that
+    cross an end of the sentence.
     """
     batch, n, d = x_BND.shape
     layer = Convolution(d, d, k, dilation=dilation, causal=True).double()
@@ -182,7 +181,7 @@ def apply_convolution_hop(x_BND: Tensor, dilation: int, k: int) -> Tensor:
 
 
 def make_fixed_weights(*shape: int) -> Tensor:
-    """Of a hop, always the same: neither so small nor so large that a gradient would vanish."""
+    """Return constant weights of a hop, scaled so that gradients do not vanish."""
     seeded = torch.Generator().manual_seed(0)
     scale: float = shape[0] ** -0.5
     return torch.randn(*shape, generator=seeded, dtype=torch.float64) * scale

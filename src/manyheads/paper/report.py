@@ -1,4 +1,4 @@
-"""What every command of this room writes: tables in three forms, figures, and where they come from."""
+"""Reports of the paper commands: tables, Markdown and CSV files, figures, and the environment."""
 
 import csv
 import io
@@ -14,13 +14,13 @@ import torch
 
 from manyheads.errors import RequestError
 
-MAX_TABLE_WIDTH = 10_000  # characters, of a table
-Cell = str | int | float | None  # None: the paper, or we, have no number there
+MAX_TABLE_WIDTH = 10_000  # characters
+Cell = str | int | float | None  # None: no number is known
 
 
 @dataclass(frozen=True)
 class ReportTable:
-    """Columns and rows, for the terminal, Markdown and CSV alike."""
+    """Columns and rows that can be printed or written as Markdown and CSV."""
 
     title: str
     columns: Sequence[str]
@@ -30,7 +30,9 @@ class ReportTable:
     def __post_init__(self) -> None:
         for row in self.rows:
             if len(row) != len(self.columns):
-                raise ValueError(f"a row of {len(row)} values in a table of {len(self.columns)} columns")
+                raise ValueError(
+                    f"a row has {len(row)} values, but the table has {len(self.columns)} columns"
+                )
 
     def to_markdown(self) -> str:
         head = [f"| {' | '.join(self.columns)} |", f"|{'---|' * len(self.columns)}"]
@@ -42,7 +44,7 @@ class ReportTable:
         return "\n".join([f"### {self.title}\n", *head, *rows, *notes]) + "\n"
 
     def to_csv(self) -> str:
-        """Numbers as they are, unrounded."""
+        """Return the table as CSV, numbers unrounded."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(self.columns)
@@ -50,24 +52,24 @@ class ReportTable:
         return out.getvalue()
 
     def show(self) -> None:
-        """On the terminal, numbers to the right. No digit is cut: lines that are too long run over."""
+        """Print the table, numbers right-aligned. Long lines wrap; no digit is cut off."""
         from rich import box, table
         from rich.console import Console
 
-        shown = table.Table(title=self.title, box=box.SIMPLE, title_justify="left")
-        for number, name in enumerate(self.columns):
-            numeric = all(not isinstance(row[number], str) for row in self.rows)
-            shown.add_column(name, justify="right" if numeric else "left")
+        table_view = table.Table(title=self.title, box=box.SIMPLE, title_justify="left")
+        for index, name in enumerate(self.columns):
+            numeric = all(not isinstance(row[index], str) for row in self.rows)
+            table_view.add_column(name, justify="right" if numeric else "left")
         for row in self.rows:
-            shown.add_row(*map(format_value, row))
-        Console(width=MAX_TABLE_WIDTH, highlight=False, markup=False).print(shown)
+            table_view.add_row(*map(format_value, row))
+        Console(width=MAX_TABLE_WIDTH, highlight=False, markup=False).print(table_view)
         console = Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False)
         for note in self.notes:
             console.print(note)
 
 
 def format_value(value: Cell) -> str:
-    """Four figures of what is measured; whole numbers with their thousands apart."""
+    """Format a float with four significant digits and an integer with thousands separators."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -76,7 +78,7 @@ def format_value(value: Cell) -> str:
 
 
 def format_provenance(command: str, device: str = "cpu") -> str:
-    """What every report carries: the command, as a block that can be copied, and by what it was run."""
+    """Return the command as a code block and the environment in which it ran."""
     return format_header(command, describe_machine(device))
 
 
@@ -99,35 +101,40 @@ def describe_machine(device: str) -> str:
 
 
 def write_report(folder: Path, name: str, markdown: str, tables: dict[str, ReportTable]) -> list[Path]:
-    """`name`.md, and a CSV of each table. What was there under these names is replaced."""
+    """Write `name`.md and one CSV file per table. Existing files of these names are replaced."""
     folder.mkdir(parents=True, exist_ok=True)
-    pages = {folder / f"{name}.md": markdown}
-    pages |= {folder / f"{file}.csv": table.to_csv() for file, table in tables.items()}
-    for place, text in pages.items():
-        aside = place.with_name(f".{place.name}.aside")
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(place)  # complete or as it was
-    return list(pages)
+    texts = {folder / f"{name}.md": markdown}
+    texts |= {folder / f"{stem}.csv": table.to_csv() for stem, table in tables.items()}
+    for path, text in texts.items():
+        write_text_atomically(path, text)
+    return list(texts)
+
+
+def write_text_atomically(path: Path, text: str) -> None:
+    """Write a file through a temporary one, so that it is either complete or unchanged."""
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
 
 
 def import_pyplot() -> Any:
-    """matplotlib's, which draws without a screen."""
+    """Import matplotlib.pyplot with a backend that needs no display."""
     try:
         import matplotlib
     except ImportError:
         raise RequestError("figures need matplotlib: pip install 'manyheads[figures]'") from None
     matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "manyheads"  # the same figure is the same file
-    from matplotlib import pyplot as found
+    matplotlib.rcParams["svg.hashsalt"] = "manyheads"  # equal figures give equal files
+    from matplotlib import pyplot
 
-    return found
+    return pyplot
 
 
 def save_figure(figure: Any, folder: Path, name: str) -> list[Path]:
-    """As SVG for the page and as PNG for the eye."""
+    """Save a figure as SVG and PNG, and close it."""
     folder.mkdir(parents=True, exist_ok=True)
-    places = [folder / f"{name}.svg", folder / f"{name}.png"]
-    figure.savefig(places[0], metadata={"Date": None})
-    figure.savefig(places[1], dpi=150)
+    paths = [folder / f"{name}.svg", folder / f"{name}.png"]
+    figure.savefig(paths[0], metadata={"Date": None})
+    figure.savefig(paths[1], dpi=150)
     import_pyplot().close(figure)
-    return places
+    return paths

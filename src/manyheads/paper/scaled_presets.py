@@ -1,4 +1,4 @@
-"""The paper's models made smaller, each row of a table in the same proportion."""
+"""The paper's models scaled down, every row of a table in the same proportion."""
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -14,26 +14,26 @@ from manyheads.config import (
 from manyheads.errors import ConfigError
 
 PAPER_D_MODEL = 512  # d_model of the base model
-MAX_LENGTH = 256  # tokens of a side; learned positions reach as far
+MAX_LENGTH = 256  # tokens per side, and learned positions
 
 
 @dataclass(frozen=True)
 class ModelScale:
-    """How much smaller than the paper's, and the training that suits models of that size."""
+    """A scale of width and depth relative to the paper, and the training that suits models of that size."""
 
     name: str
-    width: Fraction  # of d_model, d_ff, d_k and d_v; the number of heads stays
-    depth: Fraction  # of the layers
+    width: Fraction  # of d_model, d_ff, d_k and d_v; the number of heads is unchanged
+    depth: Fraction  # of encoder and decoder
     batch_tokens: int
-    peak_learning_rate: float | None  # of the learning rate, for the base row; None: the paper's
+    peak_learning_rate: float | None  # of the base row; None: the paper's
     warmup: int
-    budget_tokens: int  # a run's budget where none is asked for
+    budget_tokens: int  # default budget of a run
     budget_seconds: float
 
     def scale_model(self, model: TransformerConfig) -> TransformerConfig:
-        """A model of the paper at this scale. Heads are as many as there; so each is narrower."""
+        """Return a model of the paper at this scale: as many heads, each narrower."""
 
-        def narrower(width: int | None) -> int | None:
+        def scale_width(width: int | None) -> int | None:
             return None if width is None else to_integer(width * self.width)
 
         return replace(
@@ -42,26 +42,26 @@ class ModelScale:
             decoder_layers=to_integer(model.decoder_layers * self.depth),
             d_model=to_integer(model.d_model * self.width),
             d_ff=to_integer(model.d_ff * self.width),
-            d_k=narrower(model.d_k),
-            d_v=narrower(model.d_v),
+            d_k=scale_width(model.d_k),
+            d_v=scale_width(model.d_v),
             max_positions=min(model.max_positions, MAX_LENGTH),
         )
 
     def scale_training(self, train: TrainConfig, d_model: int) -> TrainConfig:
-        """The paper's schedule with a shorter warm-up; its peak goes with d_model^-0.5, as there (5.3)."""
+        """Return the paper's schedule with a shorter warm-up, its peak proportional to d_model^-0.5 (5.3)."""
         base = float(PAPER_D_MODEL * self.width)
         peak = self.peak_learning_rate and self.peak_learning_rate * (base / d_model) ** 0.5
         return replace(train, warmup=self.warmup, learning_rate=peak)
 
     def make_config(self, model: ModelConfig, train: TrainConfig, folder: str) -> Config:
-        """A whole run, but for its budget and seed."""
+        """Return a complete run config, except for its budget and seed."""
         data = DataConfig(folder=folder, batch_tokens=self.batch_tokens, max_length=MAX_LENGTH)
         return Config(model=model, data=data, train=self.scale_training(train, model.d_model))
 
 
 def to_integer(size: Fraction) -> int:
     if size.denominator != 1:
-        raise ConfigError(f"a scale makes a size of {size}, which is not whole: choose a larger one")
+        raise ConfigError(f"the scaled size is {size}, but must be an integer: choose a larger scale")
     return int(size)
 
 

@@ -1,4 +1,4 @@
-"""The built-in corpus in a small world: few words, short sentences, learned within a minute on a CPU."""
+"""A small built-in corpus: few words and short sentences, learned within a minute on a CPU."""
 
 from pathlib import Path
 
@@ -8,17 +8,17 @@ from manyheads.data.store import Store
 from manyheads.demo import make_recipe, write_corpus
 from manyheads.progress import ReportProgress
 
-PAIR = "en-de"  # the paper's
+PAIR = "en-de"  # as in the paper
 SPLIT_SIZES = {"train": 8_000, "valid": 300, "test": 300}
 CONSTRUCTIONS = ("tense", "negation", "question", "adjective", "place")
-WORDS_PER_CLASS = 6  # of each class
+WORDS_PER_CLASS = 6
 VOCAB_SIZE = 800
 
 
 def load_small_corpus(
     folder: Path, report_progress: ReportProgress = lambda stage, done, total: None
 ) -> Store:
-    """Its data folder, made now or by an earlier call."""
+    """Open the data folder, and prepare it if it does not exist."""
     data = folder / "data"
     if not data.exists():
         corpus = playground.generate_corpus(

@@ -1,4 +1,4 @@
-"""The systems of Table 2 (6.1): the Transformer and what it is compared with, of one size and budget."""
+"""The systems of Table 2 (6.1): the Transformer and its baselines at equal size and budget."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from manyheads.paper.seed_variance import SeedVariance, mean_or_none
 from manyheads.paper.trials import Trial, TrialResult
 from manyheads.presets import BASELINES, PAPER_TRAINING, PRESETS
 
-BASE_BLEU = 27.3  # of the paper's base model, to German
+BASE_BLEU = 27.3  # of the paper's base model to German
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,18 @@ class PublishedSystem:
 
     @property
     def by_language(self) -> list[tuple[float | None, float | None]]:
-        """BLEU, then FLOPs, of German and of French."""
+        """BLEU and FLOPs, each for German and French."""
         return [(self.bleu_de, self.bleu_fr), (self.flops_de, self.flops_fr)]
 
     @property
     def bleu_difference(self) -> float | None:
-        """From the base Transformer, in BLEU, to German."""
+        """BLEU to German relative to the base Transformer."""
         return None if self.bleu_de is None else round(self.bleu_de - BASE_BLEU, 2)
 
 
 PUBLISHED_SYSTEMS = {
-    one.name: one
-    for one in (
+    system.name: system
+    for system in (
         PublishedSystem("ByteNet", 23.75, None, None, None),
         PublishedSystem("Deep-Att + PosUnk", None, 39.2, None, 1.0e20),
         PublishedSystem("GNMT + RL", 24.6, 39.92, 2.3e19, 1.4e20),
@@ -55,7 +55,7 @@ PUBLISHED_SYSTEMS = {
     )
 }
 REFERENCE_SYSTEM = "transformer"  # that the others are compared with
-PAPER_ROWS: dict[str, str | None] = {  # our system: the row of the paper that it stands for, if there is one
+PAPER_ROWS: dict[str, str | None] = {  # our system: the row of the paper that it represents
     "transformer": "Transformer (base)",
     "big": "Transformer (big)",
     "rnn": "GNMT + RL",
@@ -67,7 +67,7 @@ PAPER_ROWS: dict[str, str | None] = {  # our system: the row of the paper that i
     "window": None,
 }
 SPLIT: Literal["test"] = "test"
-PLAYGROUND_LEARNING_RATES = {  # of two to four that were tried on the built-in corpus, the best after 423 steps
+PLAYGROUND_LEARNING_RATES = {  # the best of two to four tried on the built-in corpus for 423 steps
     "transformer": 5e-3,
     "experts": 5e-3,
     "window": 5e-3,
@@ -77,34 +77,34 @@ PLAYGROUND_LEARNING_RATES = {  # of two to four that were tried on the built-in 
     "convs2s": 1.2e-2,
     "bytenet": 8e-3,
 }
-SIZE_TOLERANCE = 0.05  # share by which sizes may differ before a width is changed
+SIZE_TOLERANCE = 0.05  # relative difference of parameter counts that is accepted
 
 
-# ---- what is trained
+# ---- configs and trials
 
 
 def list_systems(scale: ModelScale) -> dict[str, Config]:
-    """Every system there is at this scale, by its short name. The playground's are half the tiny ones."""
-    of = "base" if scale.name == "base" else "tiny"
-    found = {REFERENCE_SYSTEM: PRESETS[of], **BASELINES[of]}
+    """Return the configs of all systems at this scale by name. Playground systems are half the tiny ones."""
+    size = "base" if scale.name == "base" else "tiny"
+    configs = {REFERENCE_SYSTEM: PRESETS[size], **BASELINES[size]}
     if scale.name == "playground":
-        found = {name: shrink_for_playground(name, one) for name, one in found.items()}
-    return {**found, "big": PRESETS["big"] if of == "base" else double_width(found[REFERENCE_SYSTEM])}
+        configs = {name: shrink_for_playground(name, config) for name, config in configs.items()}
+    return {**configs, "big": PRESETS["big"] if size == "base" else double_width(configs[REFERENCE_SYSTEM])}
 
 
 def shrink_for_playground(name: str, config: Config) -> Config:
-    """Half as wide and deep, for a corpus that is learned in seconds, where much dropout only delays."""
+    """Halve width and depth and lower dropout, for a corpus that is learned in seconds."""
     model = config.model
-    inner = 2 * (model.d_ff // 4)  # even, as cells that read both ways ask
+    d_ff = 2 * (model.d_ff // 4)  # even, as bidirectional cells require
     layers = max(1, model.encoder_layers // 2)
-    small = replace(model, layers=layers, d_model=model.d_model // 2, d_ff=inner, dropout=0.1)
+    small = replace(model, layers=layers, d_model=model.d_model // 2, d_ff=d_ff, dropout=0.1)
     return replace(
         config, model=small, train=replace(config.train, learning_rate=PLAYGROUND_LEARNING_RATES[name])
     )
 
 
 def double_width(config: Config) -> Config:
-    """What big is to base: twice as wide, with a rate that goes with d_model^-0.5."""
+    """Return a model twice as wide, as big is to base; the learning rate is proportional to d_model^-0.5."""
     model, peak = config.model, config.train.learning_rate
     assert isinstance(model, TransformerConfig)
     wide = replace(model, d_model=2 * model.d_model, d_ff=2 * model.d_ff, heads=2 * model.heads)
@@ -112,24 +112,24 @@ def double_width(config: Config) -> Config:
 
 
 def select_systems(names: str | None, scale: ModelScale) -> list[str]:
-    """Systems by name; the Transformer is always one of them."""
-    known = list(list_systems(scale))
-    wanted = known if names is None else [one.strip() for one in names.split(",")]
-    for one in wanted:
-        if one not in known:
-            raise ConfigError(describe_unknown_name("system", one, known))
-    return [name for name in known if name in wanted or name == REFERENCE_SYSTEM]
+    """Parse system names. The Transformer is always included."""
+    available = list(list_systems(scale))
+    requested = available if names is None else [name.strip() for name in names.split(",")]
+    for name in requested:
+        if name not in available:
+            raise ConfigError(describe_unknown_name("system", name, available))
+    return [name for name in available if name in requested or name == REFERENCE_SYSTEM]
 
 
 def parse_multiples(text: str) -> list[float]:
-    """Numbers that a peak is multiplied by, as 1,2,4."""
+    """Parse multiples of the peak learning rate, such as 1,2,4."""
     try:
-        found = [float(one) for one in text.split(",")]
+        numbers = [float(number) for number in text.split(",")]
     except ValueError:
-        found = []
-    if not found or not all(0 < one < 1000 for one in found) or len(set(found)) < len(found):
+        numbers = []
+    if not numbers or not all(0 < number < 1000 for number in numbers) or len(set(numbers)) < len(numbers):
         raise ConfigError(f"--peaks is {text!r}, but must be different numbers above 0, such as 0.5,1,2")
-    return found
+    return numbers
 
 
 def make_trials(
@@ -140,7 +140,7 @@ def make_trials(
     seeds: int,
     multiples: Sequence[float] = (1.0,),
 ) -> list[Trial]:
-    """Each system with each of these multiples of its own peak of the learning rate."""
+    """Return the trials of each system with each multiple of its peak learning rate."""
     return [
         Trial(label_row(name, multiple), budget.apply_to(with_seed(config, seed, multiple), store), SPLIT)
         for name, config in configure_systems(names, scale, store).items()
@@ -150,19 +150,21 @@ def make_trials(
 
 
 def configure_systems(names: Sequence[str], scale: ModelScale, store: Store) -> dict[str, Config]:
-    """Of the Transformer's size all, but for big; with what the presets ask for of their training."""
-    found = list_systems(scale)
+    """Return configs of the Transformer's size, except for big, with the training of their presets."""
+    presets = list_systems(scale)
     models = {
-        name: checkpoint.fit_to_vocabulary(found[name].model, store.subwords)
+        name: checkpoint.fit_to_vocabulary(presets[name].model, store.subwords)
         for name in (REFERENCE_SYSTEM, *names)
     }
-    wanted = count_parameters(models[REFERENCE_SYSTEM])["total"]
-    made = {}
+    num_parameters = count_parameters(models[REFERENCE_SYSTEM])["total"]
+    configs = {}
     for name in names:
-        model = models[name] if name == "big" else match_size(models[name], wanted)
+        model = models[name] if name == "big" else match_size(models[name], num_parameters)
         config = scale.make_config(model, TrainConfig(), str(store.folder))
-        made[name] = replace(config, train=replace(config.train, **select_preset_training(found[name].train)))
-    return made
+        configs[name] = replace(
+            config, train=replace(config.train, **select_preset_training(presets[name].train))
+        )
+    return configs
 
 
 def label_row(name: str, multiple: float) -> str:
@@ -178,34 +180,36 @@ def with_seed(config: Config, seed: int, multiple: float) -> Config:
 
 
 def select_preset_training(train: TrainConfig) -> dict[str, Any]:
-    """What a preset asks for that is not everybody's: its peak, clipping. The warm-up is the scale's."""
-    own = {key.name: getattr(train, key.name) for key in fields(train) if key.name not in ("warmup", "steps")}
-    return {name: value for name, value in own.items() if value != getattr(PAPER_TRAINING, name)}
+    """Return the training settings in which a preset differs from the paper's, except warmup and steps."""
+    settings = {
+        key.name: getattr(train, key.name) for key in fields(train) if key.name not in ("warmup", "steps")
+    }
+    return {name: value for name, value in settings.items() if value != getattr(PAPER_TRAINING, name)}
 
 
-def match_size(model: ModelConfig, wanted: int) -> ModelConfig:
-    """With nearly so many parameters: where it has not, its inner width d_ff is changed."""
+def match_size(model: ModelConfig, num_parameters: int) -> ModelConfig:
+    """Return the model with about `num_parameters`, by a change of d_ff where necessary."""
 
-    def size(half: int) -> int:
+    def count(half: int) -> int:
         return count_parameters(replace(model, d_ff=2 * half))["total"]
 
-    if abs(size(model.d_ff // 2) / wanted - 1) <= SIZE_TOLERANCE:
+    if abs(count(model.d_ff // 2) / num_parameters - 1) <= SIZE_TOLERANCE:
         return model
     low, high = 1, 2
-    while size(high) <= wanted:
+    while count(high) <= num_parameters:
         high *= 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if size(middle) <= wanted else (low, middle)
+        low, high = (middle, high) if count(middle) <= num_parameters else (low, middle)
     return replace(model, d_ff=2 * low)
 
 
-# ---- what is found
+# ---- comparison
 
 
 @dataclass(frozen=True)
 class SystemRow:
-    """A system under one budget: the means over its seeds, and how it differs from the Transformer."""
+    """A system under one budget: means over its seeds, and the difference from the Transformer."""
 
     name: str
     paper: str | None
@@ -215,15 +219,15 @@ class SystemRow:
     seconds: float
     perplexity: float | None
     bleu: float
-    margin: float | None  # of BLEU: 95 % of the bootstrap over sentences, or of seeds where there are several
+    margin: float | None  # of BLEU, 95 %: from seeds, or with one seed from the bootstrap over sentences
     compound_bleu: float
     flops: float
     flops_from_time: float
-    difference: Difference | None  # of BLEU; None: it is the Transformer
+    difference: Difference | None  # of BLEU; None for the Transformer
 
     def describe(self) -> str:
-        told = self.difference.describe("BLEU") if self.difference else ""
-        return f"{self.name}{f' ({self.paper})' if self.paper else ''}: {told}."
+        text = self.difference.describe("BLEU") if self.difference else ""
+        return f"{self.name}{f' ({self.paper})' if self.paper else ''}: {text}."
 
 
 @dataclass(frozen=True)
@@ -234,125 +238,140 @@ class BudgetComparison:
     rows: list[SystemRow]
     results: list[TrialResult]
     seeds: int
-    peaks: dict[str, float | None]  # of the learning rate, by system; None: the paper's
-    num_peaks: int  # so many of each
+    peaks: dict[str, float | None]  # learning rate by system; None: the paper's
+    num_peaks: int  # tried per system
 
     def summary(self) -> str:
-        """What the lines come to: the order of BLEU, and whether anything is better and cheaper."""
+        """Summarize the order of BLEU, and which systems are better and cheaper than the Transformer."""
         first = self.rows[0]
-        others = [line for line in self.rows if line.difference]
+        others = [row for row in self.rows if row.difference]
         if not others:
-            return "The Transformer alone was trained: there is nothing to compare."
-        judged = summarize_orderings("BLEU", [line.difference for line in others if line.difference])
-        ahead = [line.name for line in others if line.bleu >= first.bleu and line.flops <= first.flops]
-        cheaper = f"At least the Transformer's BLEU for no more counted FLOPs: {', '.join(ahead) or 'none'}."
-        order = " > ".join(line.name for line in sorted(self.rows, key=lambda line: -line.bleu))
+            return "Only the Transformer was trained: there is nothing to compare."
+        orderings = summarize_orderings("BLEU", [row.difference for row in others if row.difference])
+        better = [row.name for row in others if row.bleu >= first.bleu and row.flops <= first.flops]
+        cheaper = (
+            f"Systems with at least the Transformer's BLEU for no more FLOPs: {', '.join(better) or 'none'}."
+        )
+        order = " > ".join(row.name for row in sorted(self.rows, key=lambda row: -row.bleu))
         return " ".join(
-            [f"After {self.budget}: {judged} Order here: {order}. {cheaper}", *warn_if_untrained(first.bleu)]
+            [f"After {self.budget}: {orderings} Order: {order}. {cheaper}", *warn_if_untrained(first.bleu)]
         )
 
 
 @dataclass(frozen=True)
 class SystemComparison:
-    """Everything that the report says."""
+    """All systems under all budgets."""
 
     comparisons: list[BudgetComparison]
     scale: ModelScale
 
     @property
     def results(self) -> list[TrialResult]:
-        return [result for contest in self.comparisons for result in contest.results]
+        return [result for comparison in self.comparisons for result in comparison.results]
 
     def conclusions(self) -> Iterator[str]:
-        for contest in self.comparisons:
-            yield contest.summary()
-            for line in contest.rows:
-                if line.difference:
-                    yield line.describe()
+        for comparison in self.comparisons:
+            yield comparison.summary()
+            for row in comparison.rows:
+                if row.difference:
+                    yield row.describe()
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "scale": self.scale.name,
-            "contests": [
+            "comparisons": [
                 {
-                    "budget": str(contest.budget),
-                    "systems": [asdict(line) for line in contest.rows],
-                    "runs": [asdict(result) for result in contest.results],
+                    "budget": str(comparison.budget),
+                    "systems": [asdict(row) for row in comparison.rows],
+                    "runs": [asdict(result) for result in comparison.results],
                 }
-                for contest in self.comparisons
+                for comparison in self.comparisons
             ],
-            "paper": [asdict(one) for one in PUBLISHED_SYSTEMS.values()],
-            "reading": list(self.conclusions()),
+            "paper": [asdict(system) for system in PUBLISHED_SYSTEMS.values()],
+            "conclusions": list(self.conclusions()),
         }
 
 
 def compare_systems(results: list[TrialResult], trials: Sequence[Trial], budget: Budget) -> BudgetComparison:
-    """Every system against the Transformer, in the order of the trials.
+    """Compare every system with the Transformer, in the order of the trials.
 
-    Of a system that was tried with several peaks the one with the best perplexity of valid counts.
+    Of several peak learning rates the one with the best perplexity on valid counts.
     """
-    tried: dict[str, list[str]] = {}
+    rows_tried: dict[str, list[str]] = {}
     for row in dict.fromkeys(trial.row for trial in trials):
-        tried.setdefault(row.partition("-x")[0], []).append(row)
-    by_row = {row: [one for one in results if one.row == row] for rows in tried.values() for row in rows}
-    best = {name: min(rows, key=lambda row: mean_perplexity(by_row[row])) for name, rows in tried.items()}
-    own = {name: by_row[row] for name, row in best.items()}
-    spread = SeedVariance.estimate([[one.bleu.value for one in found] for found in own.values()])
-    lines = []
-    for name, found in own.items():
+        rows_tried.setdefault(row.partition("-x")[0], []).append(row)
+    by_row = {
+        row: [result for result in results if result.row == row]
+        for rows in rows_tried.values()
+        for row in rows
+    }
+    best = {
+        name: min(rows, key=lambda row: mean_perplexity(by_row[row])) for name, rows in rows_tried.items()
+    }
+    by_system = {name: by_row[row] for name, row in best.items()}
+    variance = SeedVariance.estimate([[result.bleu.value for result in own] for own in by_system.values()])
+    system_rows = []
+    for name, own in by_system.items():
         difference = (
             None
             if name == REFERENCE_SYSTEM
-            else compute_difference(name, found, own[REFERENCE_SYSTEM], spread)
+            else compute_difference(name, own, by_system[REFERENCE_SYSTEM], variance)
         )
-        lines.append(make_row(name, found, spread, difference))
+        system_rows.append(make_row(name, own, variance, difference))
     rates = {trial.row: trial.config.train.learning_rate for trial in trials}
     peaks = {name: rates[row] for name, row in best.items()}
     return BudgetComparison(
-        budget, lines, results, len(own[REFERENCE_SYSTEM]), peaks, max(map(len, tried.values()))
+        budget,
+        system_rows,
+        results,
+        len(by_system[REFERENCE_SYSTEM]),
+        peaks,
+        max(map(len, rows_tried.values())),
     )
 
 
-def mean_perplexity(found: list[TrialResult]) -> float:
-    known = mean_or_none([one.perplexity for one in found])
-    return math.inf if known is None else known
+def mean_perplexity(results: list[TrialResult]) -> float:
+    perplexity = mean_or_none([result.perplexity for result in results])
+    return math.inf if perplexity is None else perplexity
 
 
 def make_row(
-    name: str, found: list[TrialResult], spread: SeedVariance, difference: Difference | None
+    name: str, results: list[TrialResult], variance: SeedVariance, difference: Difference | None
 ) -> SystemRow:
     def average(key: str) -> float:
-        return fmean(getattr(one, key) for one in found)
+        return fmean(getattr(result, key) for result in results)
 
     return SystemRow(
         name=name,
         paper=PAPER_ROWS.get(name),
-        parameters=found[0].parameters,
+        parameters=results[0].parameters,
         steps=average("steps"),
         tokens=average("tokens"),
         seconds=average("seconds"),
-        perplexity=mean_or_none([one.perplexity for one in found]),
-        bleu=fmean(one.bleu.value for one in found),
-        margin=spread.margin(len(found)) if spread.degrees_of_freedom else found[0].bleu.margin_of_error,
-        compound_bleu=fmean(one.compound_bleu.value for one in found),
+        perplexity=mean_or_none([result.perplexity for result in results]),
+        bleu=fmean(result.bleu.value for result in results),
+        margin=variance.margin(len(results))
+        if variance.degrees_of_freedom
+        else results[0].bleu.margin_of_error,
+        compound_bleu=fmean(result.compound_bleu.value for result in results),
         flops=average("flops"),
-        flops_from_time=average("flops_by_time"),
+        flops_from_time=average("flops_from_time"),
         difference=difference,
     )
 
 
 def compute_difference(
-    name: str, own: list[TrialResult], first: list[TrialResult], spread: SeedVariance
+    name: str, own: list[TrialResult], reference: list[TrialResult], variance: SeedVariance
 ) -> Difference:
-    """From the Transformer, in BLEU. With one seed each, chance is that of the test's sentences alone."""
-    ours = fmean(one.bleu.value for one in own) - fmean(one.bleu.value for one in first)
-    row = PAPER_ROWS.get(name)
-    paper = PUBLISHED_SYSTEMS[row].bleu_difference if row else None
-    margin = spread.margin(len(own), len(first))
+    """Return the BLEU difference from the Transformer. With one seed the margin is the bootstrap's alone."""
+    ours = fmean(result.bleu.value for result in own) - fmean(result.bleu.value for result in reference)
+    paper_row = PAPER_ROWS.get(name)
+    paper = PUBLISHED_SYSTEMS[paper_row].bleu_difference if paper_row else None
+    margin = variance.margin(len(own), len(reference))
     if (
         margin is None
         and own[0].bleu.margin_of_error is not None
-        and first[0].bleu.margin_of_error is not None
+        and reference[0].bleu.margin_of_error is not None
     ):
-        margin = math.hypot(own[0].bleu.margin_of_error, first[0].bleu.margin_of_error)
+        margin = math.hypot(own[0].bleu.margin_of_error, reference[0].bleu.margin_of_error)
     return Difference(ours, paper, margin)

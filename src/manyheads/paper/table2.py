@@ -1,4 +1,4 @@
-"""`manyheads paper table2`: the systems trained, and the report about them."""
+"""`manyheads paper table2`: train the systems and write the report."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,153 +43,163 @@ def write_table2(
     command: str,
     progress: Progress,
 ) -> tuple[SystemComparison, list[Path]] | None:
-    """Trains what is not trained yet, and writes the report. None: stopped as asked; it can go on."""
+    """Train what is not trained yet, and write the report. None: stopped by a signal; it can be resumed."""
     for split in ("valid", SPLIT):
         check_split(store, split)
-    contests = []
+    comparisons = []
     for budget in budgets:
         trials = make_trials(systems, scale, budget, store, seeds, multiples)
         results = run_trials(trials, out / "table2" / budget.unit, store, resources, progress)
         if results is None:
             return None
-        contests.append(compare_systems(results, trials, budget))
-    found = SystemComparison(contests, scale)
-    tables = {f"table2-{one.budget.unit}": make_budget_table(one) for one in contests}
-    tables |= {"table2": make_paper_table(found), "table2-runs": make_runs_table(found.results)}
-    written = write_report(out, "table2", render_report(found, store, command), tables)
-    return found, [*written, *save_figure(draw_figure(found), out, "table2")]
+        comparisons.append(compare_systems(results, trials, budget))
+    comparison = SystemComparison(comparisons, scale)
+    tables = {
+        f"table2-{budget_comparison.budget.unit}": make_budget_table(budget_comparison)
+        for budget_comparison in comparisons
+    }
+    tables |= {"table2": make_paper_table(comparison), "table2-runs": make_runs_table(comparison.results)}
+    written = write_report(out, "table2", render_report(comparison, store, command), tables)
+    return comparison, [*written, *save_figure(draw_figure(comparison), out, "table2")]
 
 
-def make_budget_table(contest: BudgetComparison) -> ReportTable:
-    """Every system under one budget."""
+def make_budget_table(comparison: BudgetComparison) -> ReportTable:
+    """Return the table of all systems under one budget."""
     columns = ["system", "parameters", "steps", "tokens", "seconds", "perplexity", "BLEU", "± 95 %"]
-    columns += ["compound-split BLEU", "FLOPs counted", "FLOPs by time"]
+    columns += ["compound-split BLEU", "FLOPs (counted)", "FLOPs (from time)"]
     rows = [
         [
-            *(line.name, line.parameters, round(line.steps), round(line.tokens), line.seconds),
-            *(line.perplexity, line.bleu, line.margin, line.compound_bleu, line.flops, line.flops_from_time),
+            *(row.name, row.parameters, round(row.steps), round(row.tokens), row.seconds),
+            *(row.perplexity, row.bleu, row.margin, row.compound_bleu, row.flops, row.flops_from_time),
         ]
-        for line in contest.rows
+        for row in comparison.rows
     ]
-    ours = (
+    source = (
         "seeds"
-        if contest.seeds > 1
-        else "the test's sentences (bootstrap), one seed each: another seed or rate may move a system by more"
+        if comparison.seeds > 1
+        else "the bootstrap over test sentences, one seed each: another seed or learning rate "
+        "may change a result by more"
     )
-    return ReportTable(f"After {contest.budget}", columns, rows, [f"±: of {ours}. {FLOPS_NOTE}"])
+    return ReportTable(f"After {comparison.budget}", columns, rows, [f"±: from {source}. {FLOPS_NOTE}"])
 
 
-def make_paper_table(found: SystemComparison) -> ReportTable:
-    """The paper's rows, and what stands for them here."""
-    columns = ["in the paper", "its BLEU", "its FLOPs", "its Δ", "here"]
-    for contest in found.comparisons:
-        columns += [f"BLEU, {contest.budget}", f"Δ, {contest.budget}", f"order, {contest.budget}"]
-    names = [line.name for line in found.comparisons[0].rows]
+def make_paper_table(comparison: SystemComparison) -> ReportTable:
+    """Return the table of the paper's rows beside ours."""
+    columns = ["paper", "paper's BLEU", "paper's FLOPs", "paper's Δ", "ours"]
+    for budget_comparison in comparison.comparisons:
+        columns += [
+            f"BLEU, {budget_comparison.budget}",
+            f"Δ, {budget_comparison.budget}",
+            f"ordering, {budget_comparison.budget}",
+        ]
+    names = [row.name for row in comparison.comparisons[0].rows]
     rows: list[list[Cell]] = []
     for row in PUBLISHED_SYSTEMS.values():
-        both = [
-            f"{format_value(of_german)} / {format_value(of_french)}"
-            for of_german, of_french in row.by_language
-        ]
+        both = [f"{format_value(german)} / {format_value(french)}" for german, french in row.by_language]
         ours: list[str | None] = [name for name in names if PAPER_ROWS.get(name) == row.name]
         for name in ours or [None]:
-            rows.append([row.name, *both, row.bleu_difference, name, *collect_cells(found, name)])
+            rows.append([row.name, *both, row.bleu_difference, name, *collect_cells(comparison, name)])
     others = [name for name in names if PAPER_ROWS.get(name) is None]
-    rows += [[*[None] * 4, name, *collect_cells(found, name)] for name in others]
+    rows += [[*[None] * 4, name, *collect_cells(comparison, name)] for name in others]
     return ReportTable("Table 2: the paper's systems and ours", columns, rows, NOTES)
 
 
 NOTES = [
-    "The paper's numbers are of single models, English to German / to French. Δ is the difference from the "
-    "Transformer in BLEU (from the base one, to German). holds: it is more than chance and has the paper's "
-    "sign; reversed: the other sign.",
-    "The paper's numbers are of newstest2014 after training on 4.5 and 36 million pairs by systems of many "
-    "sizes, some far larger than the Transformer; ours are small, all of about the Transformer's size (but "
-    "big), and have learned for minutes from little text. They tell about these conditions.",
-    "Seconds compare implementations as well as ideas: on a GPU a step of the Transformer is a captured "
-    "graph of kernels made for it, and a step of the others is not.",
+    "The paper's numbers are single models, English to German / to French. Δ is the difference in BLEU from "
+    "the Transformer (in the paper: from base, to German). holds: it exceeds the margin of chance and has "
+    "the paper's sign; reversed: it has the other sign.",
+    "The paper's numbers are on newstest2014 after training on 4.5 and 36 million pairs, by systems of many "
+    "sizes, some far larger than the Transformer. Ours are small, all but big of about the Transformer's "
+    "size, and trained for minutes on little text. They describe these conditions.",
+    "Seconds compare implementations as well as architectures: on a GPU a step of the Transformer is a CUDA "
+    "graph of specialized kernels, and a step of the others is not.",
 ]
 
 
-PRESET_PEAKS = {  # where they come from, by scale
-    "playground": "the best of some that were tried on the built-in corpus before (big's follows from them)",
-    "tiny": "not searched for in this run; those of rnn, gru, seq2seq, convs2s and bytenet, whose gradients "
-    "are clipped too, were chosen on Multi30k before, those of the Transformers on nothing",
-    "base": "tried on nothing; gradients of rnn, gru, seq2seq, convs2s and bytenet are clipped",
+PRESET_PEAKS = {  # how they were chosen, by scale
+    "playground": "the best of several tried on the built-in corpus (big's is derived from them)",
+    "tiny": "not tuned in this run; those of rnn, gru, seq2seq, convs2s and bytenet, whose gradients are "
+    "clipped, were tuned on Multi30k, those of the Transformers were not tuned",
+    "base": "not tuned; gradients of rnn, gru, seq2seq, convs2s and bytenet are clipped",
 }
 
 
-def collect_cells(found: SystemComparison, name: str | None) -> list[Cell]:
-    """What became of one of our systems under each budget."""
+def collect_cells(comparison: SystemComparison, name: str | None) -> list[Cell]:
+    """Return BLEU, difference and verdict of a system under each budget."""
     values: list[Cell] = []
-    for contest in found.comparisons:
-        line = next((line for line in contest.rows if line.name == name), None)
-        one = line.difference if line else None
-        values += [line.bleu if line else None, one.ours if one else None, one.verdict if one else None]
+    for budget_comparison in comparison.comparisons:
+        row = next((row for row in budget_comparison.rows if row.name == name), None)
+        difference = row.difference if row else None
+        values += [row.bleu if row else None]
+        values += [difference.ours, difference.verdict] if difference else [None, None]
     return values
 
 
-def render_report(found: SystemComparison, store: Store, command: str) -> str:
-    scale = found.scale
-    first = found.comparisons[0]
-    sizes = [line.parameters for line in first.rows if line.name != "big"]
+def render_report(comparison: SystemComparison, store: Store, command: str) -> str:
+    scale = comparison.scale
+    first = comparison.comparisons[0]
+    sizes = [row.parameters for row in first.rows if row.name != "big"]
     peaks = ", ".join(f"{name} {format_value(peak or 'paper')}" for name, peak in first.peaks.items())
     chosen = (
-        f"of {first.num_peaks} each the best by valid" if first.num_peaks > 1 else PRESET_PEAKS[scale.name]
+        f"the best of {first.num_peaks} by perplexity on valid"
+        if first.num_peaks > 1
+        else PRESET_PEAKS[scale.name]
     )
     parts = [
         "# Table 2: the Transformer and other systems",
-        format_run_header(command, found.results),
-        f"Systems of {min(sizes):,} to {max(sizes):,} parameters, big aside; batches of "
-        f"{scale.batch_tokens:,} tokens a side, {scale.warmup:,} steps of warm-up, the paper's schedule for "
-        f"all. Peaks of the learning rate, {chosen}: {peaks}.",
-        describe_data_and_scoring(store, found.results),
-        make_paper_table(found).to_markdown(),
-        *(make_budget_table(contest).to_markdown() for contest in found.comparisons),
-        "![BLEU against training FLOPs, in the paper and here](table2.svg)",
+        format_run_header(command, comparison.results),
+        f"Systems of {min(sizes):,} to {max(sizes):,} parameters, except big; batches of "
+        f"{scale.batch_tokens:,} tokens per side, {scale.warmup:,} warm-up steps, the paper's schedule for "
+        f"all. Peak learning rates, {chosen}: {peaks}.",
+        describe_data_and_scoring(store, comparison.results),
+        make_paper_table(comparison).to_markdown(),
+        *(make_budget_table(budget_comparison).to_markdown() for budget_comparison in comparison.comparisons),
+        "![BLEU against training FLOPs, in the paper and measured](table2.svg)",
         "## Does the paper's ordering hold here?",
-        *(render_conclusions(contest) for contest in found.comparisons),
-        make_runs_table(found.results).to_markdown() if max(first.seeds, first.num_peaks) > 1 else "",
+        *(render_conclusions(budget_comparison) for budget_comparison in comparison.comparisons),
+        make_runs_table(comparison.results).to_markdown() if max(first.seeds, first.num_peaks) > 1 else "",
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
 
 
-def render_conclusions(contest: BudgetComparison) -> str:
-    sentences = "\n".join(f"- {line.describe()}" for line in contest.rows if line.difference)
-    return f"{contest.summary()}\n\n{sentences}".rstrip()
+def render_conclusions(comparison: BudgetComparison) -> str:
+    sentences = "\n".join(f"- {row.describe()}" for row in comparison.rows if row.difference)
+    return f"{comparison.summary()}\n\n{sentences}".rstrip()
 
 
 # ---- the figure
 
 
-def draw_figure(found: SystemComparison) -> Any:
-    """BLEU against training FLOPs: the paper's systems, and ours under each budget."""
-    panels = 1 + len(found.comparisons)
+def draw_figure(comparison: SystemComparison) -> Any:
+    """Plot BLEU against training FLOPs: the paper's systems, and ours under each budget."""
+    panels = 1 + len(comparison.comparisons)
     figure, axes = import_pyplot().subplots(1, panels, figsize=(4.6 * panels, 4), layout="constrained")
-    known = [one for one in PUBLISHED_SYSTEMS.values() if one.bleu_de and one.flops_de]
-    draw_points(axes[0], [(one.name, one.flops_de, one.bleu_de, 0.0) for one in known], PAPER_COLOR)
-    for one in PUBLISHED_SYSTEMS.values():
-        if one.bleu_de and not one.flops_de:
-            draw_horizontal_line(axes[0], f"{one.name} (FLOPs not given)", one.bleu_de)
-    axes[0].set_title("the paper, English to German")
-    for axis, contest in zip(axes[1:], found.comparisons, strict=True):
-        points = [(line.name, line.flops, line.bleu, line.margin or 0.0) for line in contest.rows]
+    complete = [system for system in PUBLISHED_SYSTEMS.values() if system.bleu_de and system.flops_de]
+    draw_points(
+        axes[0], [(system.name, system.flops_de, system.bleu_de, 0.0) for system in complete], PAPER_COLOR
+    )
+    for system in PUBLISHED_SYSTEMS.values():
+        if system.bleu_de and not system.flops_de:
+            draw_horizontal_line(axes[0], f"{system.name} (FLOPs not given)", system.bleu_de)
+    axes[0].set_title("paper, English to German")
+    for axis, budget_comparison in zip(axes[1:], comparison.comparisons, strict=True):
+        points = [(row.name, row.flops, row.bleu, row.margin or 0.0) for row in budget_comparison.rows]
         draw_points(axis, points, OURS_COLOR)
-        axis.set_title(f"here, {contest.budget} each")
+        axis.set_title(f"measured, {budget_comparison.budget} each")
     for axis in axes:
-        axis.set_xlabel("FLOPs of training")
+        axis.set_xlabel("training FLOPs")
         axis.grid(color="0.92", linewidth=0.7)
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("BLEU")
     return figure
 
 
-LABEL_SPACING = 0.055  # of the height, between labels
-TICKS = (1, 2, 5)  # times a power of ten
+LABEL_SPACING = 0.055  # as a share of the height
+TICKS = (1, 2, 5)  # times powers of ten
 
 
 def draw_horizontal_line(axis: Any, name: str, bleu: float) -> None:
-    """A system whose FLOPs are not known."""
+    """Draw a system whose FLOPs are unknown."""
     low, high = axis.get_ylim()
     axis.set_ylim(min(low, bleu - 0.06 * (high - bleu)), high)
     axis.axhline(bleu, color=PAPER_COLOR, linewidth=0.9, linestyle=":")
@@ -197,21 +207,23 @@ def draw_horizontal_line(axis: Any, name: str, bleu: float) -> None:
 
 
 def draw_points(axis: Any, points: Sequence[tuple[str, Any, Any, float]], color: str) -> None:
-    """Points and their names, which stand in a column beside them, moved apart where they would collide."""
-    flops, bleu = [one[1] for one in points], [one[2] for one in points]
-    axis.errorbar(flops, bleu, [one[3] for one in points], fmt="o", color=color, elinewidth=0.8, markersize=5)
+    """Draw points and a column of their names, moved apart so that they do not overlap."""
+    flops, bleu = [point[1] for point in points], [point[2] for point in points]
+    axis.errorbar(
+        flops, bleu, [point[3] for point in points], fmt="o", color=color, elinewidth=0.8, markersize=5
+    )
     low, high = min(y - s for _, _, y, s in points), max(y + s for _, _, y, s in points)
-    edge = 0.08 * (high - low) or 1.0
-    axis.set_ylim(low - edge, high + edge)
+    margin = 0.08 * (high - low) or 1.0
+    axis.set_ylim(low - margin, high + margin)
     axis.set_xscale("log")
     axis.set_xlim(min(flops) / 1.6, max(flops) * (max(flops) / min(flops)) ** 0.55 * 2.2)
     axis.xaxis.set_major_locator(import_pyplot().matplotlib.ticker.LogLocator(subs=TICKS))
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:.0e}".replace("e+", "e"))
     axis.xaxis.set_minor_locator(import_pyplot().matplotlib.ticker.NullLocator())
     bottom, top = axis.get_ylim()
-    upwards = sorted(points, key=lambda one: one[2])
-    levels = spread_labels([one[2] for one in upwards], LABEL_SPACING * (top - bottom), top)
-    for (name, x, y, _), level in zip(upwards, levels, strict=True):
+    ascending = sorted(points, key=lambda point: point[2])
+    levels = spread_labels([point[2] for point in ascending], LABEL_SPACING * (top - bottom), top)
+    for (name, x, y, _), level in zip(ascending, levels, strict=True):
         axis.annotate(
             name, (x, y), (max(flops) * 1.35, level), size=8, va="center",
             arrowprops={"arrowstyle": "-", "color": "0.7", "linewidth": 0.6, "shrinkB": 3},
@@ -219,11 +231,11 @@ def draw_points(axis: Any, points: Sequence[tuple[str, Any, Any, float]], color:
 
 
 def spread_labels(levels: Sequence[float], spacing: float, top: float) -> list[float]:
-    """Ascending levels moved up until no two are nearer than `least`, and from the top down again."""
+    """Move ascending levels up until they are `spacing` apart, then down again from the top."""
     moved: list[float] = []
     for level in levels:
         moved.append(max(level, moved[-1] + spacing) if moved else level)
-    for number in reversed(range(len(moved))):
-        above = moved[number + 1] - spacing if number + 1 < len(moved) else top - spacing / 2
-        moved[number] = min(moved[number], above)
+    for index in reversed(range(len(moved))):
+        above = moved[index + 1] - spacing if index + 1 < len(moved) else top - spacing / 2
+        moved[index] = min(moved[index], above)
     return moved

@@ -1,4 +1,4 @@
-"""Table 4: English constituency parsing with the same model, training and search as translation (6.3)."""
+"""`manyheads paper table4`: constituency parsing with the model, training and search of translation (6.3)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -30,8 +30,8 @@ from manyheads.presets import get_preset
 from manyheads.progress import Progress
 from manyheads.text.trees import REPAIRS
 
-# The paper's Table 4: F1 on section 23 of the Wall Street Journal. Of the data it says that WSJ only is about
-# 40,000 sentences and its own semi-supervised training about 17 million.
+# The paper's Table 4: F1 on section 23 of the Wall Street Journal. WSJ only is about 40,000 sentences; the
+# paper's own semi-supervised training uses about 17 million.
 WSJ, MORE = "WSJ only", "semi-supervised"
 PUBLISHED: tuple[tuple[str, str, str, float], ...] = (
     ("Vinyals & Kaiser et al. (2014)", WSJ, "40 thousand", 88.3),
@@ -51,27 +51,27 @@ PUBLISHED: tuple[tuple[str, str, str, float], ...] = (
 MODEL = TransformerConfig(layers=2, d_model=128, d_ff=512, heads=4, dropout=0.1, init_gain=1.0)
 TRAINING = TrainConfig(
     steps=1000,
-    seconds=180,  # two models then take some minutes on two cores
+    seconds=180,  # two models take a few minutes on two cores
     schedule="linear",
     warmup=100,
     learning_rate=3e-3,
     log_every=50,
     validate_every=250,
-    bleu_sentences=0,  # of brackets it would say nothing
+    bleu_sentences=0,  # meaningless for brackets
     checkpoint_every=125,
     average_checkpoints=2,
     keep_checkpoints=2,
 )
 DATA = DataConfig(batch_tokens=2500, max_length=400)
-VOCAB_SIZE = 4000  # pieces of words; brackets and tags have a vocabulary of their own
+VOCAB_SIZE = 4000  # of words; brackets and tags have a vocabulary of their own
 NUM_EXAMPLES = 3
-LENGTH_BOUNDS = (0, 10, 20, 30, 40, 60, 1000)  # bounds of the groups of sentences in the figure
-INPUT_NAMES: dict[ParserInput, str] = {"words": "words alone", "tags": "tags alone", "both": "words and tags"}
+LENGTH_BOUNDS = (0, 10, 20, 30, 40, 60, 1000)  # of the groups of sentences in the figure
+INPUT_NAMES: dict[ParserInput, str] = {"words": "words only", "tags": "tags only", "both": "words and tags"}
 
 
 @dataclass(frozen=True)
 class ParsingReport:
-    """All that came of it."""
+    """The evaluation of each parser, the table and the files written."""
 
     treebank: Treebank
     results: Sequence[ParserEvaluation]
@@ -79,14 +79,14 @@ class ParsingReport:
     files: Sequence[Path]
 
     def to_dict(self) -> dict[str, Any]:
-        bank = self.treebank
-        sizes = {split: len(getattr(bank, split)) for split in ("train", "valid", "test")}
+        treebank = self.treebank
+        sizes = {split: len(getattr(treebank, split)) for split in ("train", "valid", "test")}
         return {
-            "trees": bank.name,
-            "judged_by": bank.test_name,
+            "treebank": treebank.name,
+            "test_treebank": treebank.test_name,
             **sizes,
-            "notes": bank.notes,
-            "ours": [one.to_dict() for one in self.results],
+            "notes": treebank.notes,
+            "ours": [result.to_dict() for result in self.results],
             "published": [published_to_dict(row) for row in PUBLISHED],
             "files": list(map(str, self.files)),
         }
@@ -99,20 +99,20 @@ def published_to_dict(row: tuple[str, str, str, float]) -> dict[str, Any]:
 def make_config(
     model: str | None, steps: int | None, seconds: float | None, changes: Sequence[str] = ()
 ) -> Config:
-    """The small recipe of this command, with a preset's model, another budget, and any key changed.
+    """Return the default config of this command with the given model preset, budget and overrides.
 
-    Who asks for so many steps gets them: the recipe's own limit of time is then off.
+    A given number of steps replaces the default time limit.
     """
     parsing = get_preset("parsing")
-    own = Config(
+    config = Config(
         model=MODEL if model is None else get_preset(model).model,
         data=DATA,
         train=TRAINING,
         decoding=parsing.decoding,
     )
-    training = own.train if steps is None else replace(own.train, steps=steps, seconds=None)
+    training = config.train if steps is None else replace(config.train, steps=steps, seconds=None)
     training = training if seconds is None else replace(training, seconds=seconds)
-    return replace(own, train=training).override(changes)
+    return replace(config, train=training).override(changes)
 
 
 def write_table4(
@@ -126,31 +126,32 @@ def write_table4(
     command: str = "manyheads paper table4",
     make_progress: Callable[[], Progress] = Progress,
 ) -> ParsingReport | None:
-    """Learns to parse, parses test, judges; once for each kind of input. None: it was asked to stop."""
-    kinds = parse_inputs(inputs)
+    """Train and evaluate a parser for each kind of input, and write the report. None: stopped by a signal."""
+    parser_inputs = parse_inputs(inputs)
     with make_progress() as progress:
-        bank = read_treebank(paths, progress) if paths else make_built_in_treebank()
-    parsed = []
-    for kind in kinds:
-        one = train_and_evaluate(bank, kind, config, vocab_size, out / "table4" / kind, device, make_progress)
-        if one is None:
+        treebank = read_treebank(paths, progress) if paths else make_built_in_treebank()
+    results = []
+    for parser_input in parser_inputs:
+        folder = out / "table4" / parser_input
+        result = train_and_evaluate(treebank, parser_input, config, vocab_size, folder, device, make_progress)
+        if result is None:
             return None
-        parsed.append(one)
-    table = make_table(bank, parsed)
+        results.append(result)
+    table = make_table(treebank, results)
     return ParsingReport(
-        bank,
-        parsed,
+        treebank,
+        results,
         table,
-        write_files(out, bank, parsed, table, format_provenance(command, resolve_device(device))),
+        write_files(out, treebank, results, table, format_provenance(command, resolve_device(device))),
     )
 
 
 def parse_inputs(names: Sequence[str]) -> list[ParserInput]:
-    known: dict[str, ParserInput] = {kind: kind for kind in PARSER_INPUTS}
-    for kind in names:
-        if kind not in known:
-            raise ConfigError(f"the input is {kind!r}, but must be of {', '.join(PARSER_INPUTS)}")
-    return [known[kind] for kind in dict.fromkeys(names)]
+    known: dict[str, ParserInput] = {name: name for name in PARSER_INPUTS}
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"--input has {name!r}, but must be one or more of {', '.join(PARSER_INPUTS)}")
+    return [known[name] for name in dict.fromkeys(names)]
 
 
 # ---- the report
@@ -163,98 +164,107 @@ COLUMNS = (
     "F1",
     "recall",
     "precision",
-    "exact",
-    "tags",
-    "F1 of the first",
+    "exact match",
+    "tag accuracy",
+    "F1 of first hypothesis",
     "well-formed",
 )
 
 
-def make_table(bank: Treebank, parsed: Sequence[ParserEvaluation]) -> ReportTable:
+def make_table(treebank: Treebank, results: Sequence[ParserEvaluation]) -> ReportTable:
     rows: list[list[Cell]] = [
         [
-            f"ours, {INPUT_NAMES[one.parser_input]}",
-            f"{one.steps:,} steps, {one.seconds:.0f} s",
-            f"{one.train_trees:,} ({bank.name})",
-            f"{bank.test_name}, {len(bank.test):,} sentences",
-            one.score.f1,
-            one.score.recall,
-            one.score.precision,
-            one.score.exact,
-            one.score.tagging if one.parser_input == "words" else None,
-            one.first_score.f1,
-            one.well_formed,
+            f"ours, {INPUT_NAMES[result.parser_input]}",
+            f"{result.steps:,} steps, {result.seconds:.0f} s",
+            f"{result.train_trees:,} ({treebank.name})",
+            f"{treebank.test_name}, {len(treebank.test):,} sentences",
+            result.score.f1,
+            result.score.recall,
+            result.score.precision,
+            result.score.exact,
+            result.score.tagging if result.parser_input == "words" else None,
+            result.first_score.f1,
+            result.well_formed,
         ]
-        for one in parsed
+        for result in results
     ]
     rows += [
         [name, training, size, "WSJ section 23", f1, *[None] * 6] for name, training, size, f1 in PUBLISHED
     ]
-    return ReportTable("Table 4: constituency parsing", COLUMNS, rows, make_notes(bank, parsed))
+    return ReportTable("Table 4: constituency parsing", COLUMNS, rows, make_notes(treebank, results))
 
 
-def make_notes(bank: Treebank, parsed: Sequence[ParserEvaluation]) -> list[str]:
+def make_notes(treebank: Treebank, results: Sequence[ParserEvaluation]) -> list[str]:
     notes = [
-        f"F1, recall, precision and exact match are of labeled brackets, in per cent: {COLLINS.signature}. "
-        f"Tags are those that the model wrote, punctuation left out. Of what the beam holds the best tree "
-        f"over the words is taken, and where there is none the first is mended; F1 of the first is that of "
-        f"the beam's best alone, mended, and well-formed its share that needs none. Rows that are not ours "
-        f"are the paper's Table 4, of another test set: they say what is reached with how much data, not "
-        f"what is reached here."
+        f"F1, recall, precision and exact match are of labeled brackets, in percent: {COLLINS.signature}. "
+        f"Tag accuracy is that of the tags in the output, without punctuation. The parse is the best "
+        f"well-formed hypothesis of the beam, or the first one, repaired. F1 of first hypothesis is that of "
+        f"the first one alone, repaired; well-formed is the percentage that needs no repair. Rows that are "
+        f"not ours are the paper's Table 4, on another test set: they show what is reached with how much "
+        f"data, and are not comparable with our rows."
     ]
-    for one in parsed:
-        told = ", ".join(f"{rule} ({one.repairs[rule]:,})" for rule in REPAIRS if one.repairs[rule])
-        faults = f"{one.score.errors} errors, {one.score.skipped} skipped"
+    for result in results:
+        repairs = ", ".join(f"{rule} ({result.repairs[rule]:,})" for rule in REPAIRS if result.repairs[rule])
+        evalb = f"{result.score.errors} errors, {result.score.skipped} skipped"
         notes.append(
-            f"{INPUT_NAMES[one.parser_input]}: {one.parameters:,} parameters; EVALB: {faults}; punctuation given gold's "
-            f"tag: {one.retagged}; sentences mended: {one.num_repaired}" + (f" ({told})." if told else ".")
+            f"{INPUT_NAMES[result.parser_input]}: {result.parameters:,} parameters; EVALB: {evalb}; "
+            f"punctuation given the gold tag: {result.retagged}; sentences repaired: {result.num_repaired}"
+            + (f" ({repairs})." if repairs else ".")
         )
-    return [*notes, *bank.notes]
+    return [*notes, *treebank.notes]
 
 
 def write_files(
-    out: Path, bank: Treebank, parsed: Sequence[ParserEvaluation], table: ReportTable, where: str
+    out: Path, treebank: Treebank, results: Sequence[ParserEvaluation], table: ReportTable, provenance: str
 ) -> list[Path]:
     try:
-        figures, shown = draw_figure(parsed, out), "![F1 by length](table4.svg)"
-    except RequestError as fault:  # no matplotlib: the numbers are worth telling all the same
-        figures, shown = [], str(fault)
-    parts = ["# Table 4, measured here", where, table.to_markdown(), shown, *format_examples(bank, parsed)]
+        figures, figure_text = draw_figure(results, out), "![F1 by length](table4.svg)"
+    except RequestError as error:  # no matplotlib: write the numbers without the figure
+        figures, figure_text = [], str(error)
+    parts = [
+        "# Table 4, measured",
+        provenance,
+        table.to_markdown(),
+        figure_text,
+        *format_examples(treebank, results),
+    ]
     return [*write_report(out, "table4", "\n\n".join(parts) + "\n", {"table4": table}), *figures]
 
 
-def format_examples(bank: Treebank, parsed: Sequence[ParserEvaluation]) -> list[str]:
-    """The first sentences of test: the right tree, and what each model found."""
-    parts = ["### The first sentences of test"]
-    for number, gold in enumerate(bank.test[:NUM_EXAMPLES]):
+def format_examples(treebank: Treebank, results: Sequence[ParserEvaluation]) -> list[str]:
+    """Format the first sentences of the test set: the gold tree and the parse of each model."""
+    parts = ["### First sentences of the test set"]
+    for index, gold in enumerate(treebank.test[:NUM_EXAMPLES]):
         rows = [f"gold: `{gold}`"]
-        for one in parsed:
-            same = "the same" if one.trees[number] == gold else f"`{one.trees[number]}`"
-            rows.append(f"{INPUT_NAMES[one.parser_input]}: {same}")
+        for result in results:
+            same = "the same" if result.trees[index] == gold else f"`{result.trees[index]}`"
+            rows.append(f"{INPUT_NAMES[result.parser_input]}: {same}")
         parts.append("\\\n".join(rows))
     return parts
 
 
-def draw_figure(parsed: Sequence[ParserEvaluation], out: Path) -> list[Path]:
-    """F1 against the length of sentences, where there are any of that length."""
+def draw_figure(results: Sequence[ParserEvaluation], out: Path) -> list[Path]:
+    """Plot F1 against sentence length."""
     figure, axes = import_pyplot().subplots(figsize=(7, 4), layout="constrained")
     names = [
         f"{low + 1} to {high}" if high < LENGTH_BOUNDS[-1] else f"over {low}"
         for low, high in pairwise(LENGTH_BOUNDS)
     ]
-    for one in parsed:
-        groups = [filter_by_length(one.score, low, high) for low, high in pairwise(LENGTH_BOUNDS)]
-        shown = [(name, group.f1) for name, group in zip(names, groups, strict=True) if group.valid]
+    for result in results:
+        groups = [filter_by_length(result.score, low, high) for low, high in pairwise(LENGTH_BOUNDS)]
+        points = [(name, group.f1) for name, group in zip(names, groups, strict=True) if group.valid]
         axes.plot(
-            *zip(*shown, strict=True),
+            *zip(*points, strict=True),
             marker="o",
-            label=f"{INPUT_NAMES[one.parser_input]}: {one.score.f1:.1f} in all",
+            label=f"{INPUT_NAMES[result.parser_input]}: {result.score.f1:.1f} overall",
         )
-    axes.set(xlabel="words of the sentence", ylabel="F1 of labeled brackets", ylim=(0, 102))
+    axes.set(xlabel="words per sentence", ylabel="F1 of labeled brackets", ylim=(0, 102))
     axes.grid(alpha=0.3)
     axes.legend()
     return save_figure(figure, out, "table4")
 
 
 def filter_by_length(score: BracketScores, low: int, high: int) -> BracketScores:
-    return BracketScores([one for one in score.sentences if low < one.length <= high], score.signature)
+    return BracketScores(
+        [sentence for sentence in score.sentences if low < sentence.length <= high], score.signature
+    )

@@ -1,7 +1,7 @@
-"""A process that carries out trials, one after the other, as they are told on its standard input.
+"""A worker process that runs trials, one after the other, from requests on standard input.
 
-A line of JSON each: {"trial", "folder", "place"} comes in, {"outcome", ...} goes out. It lives as long as
-there is work, for importing torch and warming up a GPU take longer than many a trial.
+Requests and replies are lines of JSON: {"trial", "folder", "environment"} in, {"status", ...} out. The
+process runs many trials, since importing torch and warming up a GPU take longer than a short trial.
 """
 
 import gc
@@ -18,32 +18,32 @@ from manyheads.paper.trials import Trial, TrialEnvironment, run_trial
 
 
 def handle_request(request: dict[str, Any]) -> dict[str, Any]:
-    """What is answered. A fault that a user can mend is told; another one ends the process."""
-    trial, place = Trial.from_dict(request["trial"]), TrialEnvironment(**request["place"])
+    """Run one trial and return the reply. User errors are reported; other errors end the process."""
+    trial, environment = Trial.from_dict(request["trial"]), TrialEnvironment(**request["environment"])
     print(f"---- {trial.name}", file=sys.stderr, flush=True)
     try:
-        done = run_trial(trial, Path(request["folder"]), place)
-    except ManyheadsError as fault:
-        return {"outcome": "failed", "message": str(fault), "code": fault.exit_code}
-    except RuntimeError as fault:
-        if "out of memory" not in str(fault):
+        finished = run_trial(trial, Path(request["folder"]), environment)
+    except ManyheadsError as error:
+        return {"status": "failed", "message": str(error), "code": error.exit_code}
+    except RuntimeError as error:
+        if "out of memory" not in str(error):
             raise
-        return {"outcome": "failed", "message": str(fault).splitlines()[0], "code": 4}
-    return {"outcome": "done" if done else "stopped"}
+        return {"status": "failed", "message": str(error).splitlines()[0], "code": 4}
+    return {"status": "done" if finished else "stopped"}
 
 
 def main() -> None:
-    """Answers go where standard output went; whatever else is printed goes to the log."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    """Read requests until the end of input. Replies go to the original stdout, other prints to the log."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     for line in sys.stdin:
-        answer = handle_request(json.loads(line))
-        print(json.dumps(answer), file=answers, flush=True)
-        if answer["outcome"] == "stopped":
+        reply = handle_request(json.loads(line))
+        print(json.dumps(reply), file=replies, flush=True)
+        if reply["status"] == "stopped":
             sys.exit(EXIT_PREEMPTED)
         gc.collect()
         if torch.cuda.is_initialized():
-            torch.cuda.empty_cache()  # others share the GPU
+            torch.cuda.empty_cache()  # other processes share the GPU
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
-"""A trial: one model of a table, trained in a run folder of its own, and what was measured of it.
+"""Trials: one model of a table trained with one seed, and the measured result.
 
-base-seed1/        the run, as `manyheads train` leaves it
-base-seed1.json    the settings that it was made with, and what came of it; written last
+base-seed1/        the run folder, as `manyheads train` leaves it
+base-seed1.json    the settings and the result; written last
 """
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,23 +19,23 @@ from manyheads.evaluate.perplexity import reference_perplexity
 from manyheads.evaluate.report import evaluate
 from manyheads.model import count_parameters
 from manyheads.paper.budget import count_tokens
-from manyheads.paper.report import describe_machine
+from manyheads.paper.report import describe_machine, write_text_atomically
 from manyheads.paper.training_cost import compute_flops_per_token
 from manyheads.train.run import CONFIG_FILE, train
 from manyheads.train.run_summary import is_run
 from manyheads.train.train_state import read_progress
 from manyheads.translator import load
 
-FORMAT = 1
-BOOTSTRAP_SAMPLES = 300  # samples of the sentences, for the spread of BLEU
+FORMAT = 2
+BOOTSTRAP_SAMPLES = 300  # for the confidence interval of BLEU
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A row of a table with one seed, and on which split its translations are judged."""
+    """A row of a table with one seed, and the split that BLEU is computed on."""
 
     row: str
-    config: Config  # whole: data, budget and seed in it
+    config: Config  # complete: includes data, budget and seed
     split: Literal["valid", "test"]
 
     @property
@@ -53,31 +52,31 @@ class Trial:
 
 @dataclass(frozen=True)
 class TrialEnvironment:
-    """Where trials are carried out: how quick it is, and how many share it."""
+    """The device that trials run on, its speed, and how many trials share it."""
 
     device: str
-    flops_per_second: float  # of a matrix product, operations a second
-    jobs: int  # runs at a time
-    jobs_per_gpu: int  # of these on one GPU; on a CPU each has threads of its own
+    flops_per_second: float  # of a large matrix product
+    jobs: int  # concurrent runs
+    jobs_per_gpu: int  # 1 on a CPU, where each run has its own threads
 
 
 @dataclass(frozen=True)
 class TrialResult:
-    """What came of a trial."""
+    """The measurements of one trial."""
 
     row: str
     seed: int
     parameters: int
     steps: int
-    tokens: int  # of source and target that were trained on
+    tokens: int  # source and target tokens of training
     seconds: float  # of training
     flops: float  # of training, by formula
-    flops_from_time: float  # seconds times the device's rate, as the paper estimates it
-    perplexity: float | None  # a subword of valid, unsmoothed; None: infinite
+    flops_from_time: float  # seconds times the device's rate, the paper's estimate
+    perplexity: float | None  # per subword of valid, unsmoothed; None: infinite
     bleu: Score
-    compound_bleu: Score  # by the paper's protocol
-    split: str  # that BLEU is of
-    jobs: int  # runs at a time
+    compound_bleu: Score  # the paper's protocol
+    split: str  # that BLEU is computed on
+    jobs: int  # concurrent runs
     machine: str
 
     @classmethod
@@ -86,89 +85,89 @@ class TrialResult:
         return cls(**{**data, **scores})
 
 
-# ---- carried out
+# ---- running
 
 
 def run_trial(trial: Trial, folder: Path, environment: TrialEnvironment) -> bool:
-    """Trains from where it was left, and judges. False: asked to stop, and it can go on."""
+    """Train, resuming an earlier run, and write the result. False: stopped by a signal; it can be resumed."""
     run = folder / trial.name
     if train(trial.config, run, device=environment.device) == "stopped":
         return False
     store = Store.open(trial.config.data.folder)
-    told = {
+    data = {
         "format": FORMAT,
         "settings": collect_settings(trial, store),
         "result": asdict(evaluate_trial(trial, run, store, environment)),
     }
-    write_aside(result_path(folder, trial), json.dumps(told, ensure_ascii=False, indent=1) + "\n")
+    write_text_atomically(result_path(folder, trial), json.dumps(data, ensure_ascii=False, indent=1) + "\n")
     return True
 
 
 def evaluate_trial(trial: Trial, run: Path, store: Store, environment: TrialEnvironment) -> TrialResult:
     translator = load(run / "model", device=environment.device)
     sources, references = store.read_text(trial.split)
-    found = evaluate(translator, sources, [references], bootstrap_samples=BOOTSTRAP_SAMPLES, num_worst=0)
-    perplexity = found.perplexity
+    evaluation = evaluate(translator, sources, [references], bootstrap_samples=BOOTSTRAP_SAMPLES, num_worst=0)
+    perplexity = evaluation.perplexity
     if trial.split != "valid":
         perplexity, _ = reference_perplexity(translator, *store.read_text("valid"))
-    stood = read_progress(checkpoint.read_info(checkpoint.list_checkpoints(run)[-1]))
+    progress = read_progress(checkpoint.read_info(checkpoint.list_checkpoints(run)[-1]))
     model = checkpoint.fit_to_vocabulary(trial.config.model, store.subwords)
-    tokens = count_tokens(stood.step, trial.config, store)
+    tokens = count_tokens(progress.step, trial.config, store)
     return TrialResult(
         row=trial.row,
         seed=trial.config.train.seed,
         parameters=count_parameters(model)["total"],
-        steps=stood.step,
+        steps=progress.step,
         tokens=tokens,
-        seconds=stood.seconds,
+        seconds=progress.seconds,
         flops=compute_flops_per_token(model, store) * tokens,
-        flops_from_time=stood.seconds * environment.flops_per_second / environment.jobs_per_gpu,
+        flops_from_time=progress.seconds * environment.flops_per_second / environment.jobs_per_gpu,
         perplexity=perplexity,
-        bleu=found.scores[0],
-        compound_bleu=found.scores[2],
+        bleu=evaluation.scores[0],
+        compound_bleu=evaluation.scores[2],
         split=trial.split,
         jobs=environment.jobs,
         machine=describe_machine(environment.device),
     )
 
 
-def write_aside(path: Path, text: str) -> None:
-    aside = path.with_name(f".{path.name}.aside")
-    aside.write_text(text, encoding="utf-8")
-    os.replace(aside, path)
-
-
-# ---- found again
+# ---- results of earlier calls
 
 
 def load_result(folder: Path, trial: Trial, store: Store) -> TrialResult | None:
-    """What came of it, if it is done. One that was made or begun with other settings is refused."""
+    """Load the result of a finished trial, or return None. Raise if it was started with other settings."""
     path = result_path(folder, trial)
     if not path.exists():
         check_started_run(folder, trial, store)
         return None
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        then, result = told["settings"], TrialResult.from_dict(told["result"])
+        data = json.loads(path.read_text(encoding="utf-8"))
+        number, recorded = data["format"], data["settings"]
+        result = TrialResult.from_dict(data["result"]) if number == FORMAT else None
     except (ValueError, KeyError, TypeError):
-        raise CheckpointError(f"{path}: not a result of ours: move it away") from None
+        raise CheckpointError(f"{path}: not a result file of manyheads: move it away") from None
+    if result is None:
+        raise CheckpointError(
+            f"{path}: has format {number}, but this version reads format {FORMAT}: "
+            f"move it away, or choose another folder with --out"
+        )
     check_unchanged(
-        path, {**flatten_config(Config()), **then}, collect_settings(trial, store)
-    )  # keys that are newer than it
+        path, {**flatten_config(Config()), **recorded}, collect_settings(trial, store)
+    )  # keys added since then have their defaults
     return result
 
 
 def check_started_run(folder: Path, trial: Trial, store: Store) -> None:
     run = folder / trial.name
     if run.is_dir() and is_run(run) and (run / CONFIG_FILE).exists():
-        then = flatten_config(Config.load(run / CONFIG_FILE))
+        recorded = flatten_config(Config.load(run / CONFIG_FILE))
         check_unchanged(
-            run, {**then, "data": store.sha256, "split": trial.split}, collect_settings(trial, store)
+            run, {**recorded, "data": store.sha256, "split": trial.split}, collect_settings(trial, store)
         )
 
 
 def collect_settings(trial: Trial, store: Store) -> dict[str, Any]:
-    """All that a result depends on. Where the data lie is not among it, what they are is."""
+    """Return everything that a result depends on: the config, the checksum of the data, not its path."""
     fitted = replace(trial.config, model=checkpoint.fit_to_vocabulary(trial.config.model, store.subwords))
     return {**flatten_config(fitted), "data": store.sha256, "split": trial.split}
 
@@ -179,18 +178,18 @@ def flatten_config(config: Config) -> dict[str, Any]:
     return {f"{table}.{key}": value for table, keys in tables.items() for key, value in keys.items()}
 
 
-def check_unchanged(path: Path, then: dict[str, Any], now: dict[str, Any]) -> None:
-    changed = list(describe_differences(then, now))
+def check_unchanged(path: Path, recorded: dict[str, Any], requested: dict[str, Any]) -> None:
+    changed = list(describe_differences(recorded, requested))
     if changed:
         raise ConfigError(
             f"{path}: was made with other settings ({'; '.join(changed)}): "
-            f"ask for the same again, or choose another folder with --out"
+            f"use the same settings, or choose another folder with --out"
         )
 
 
-def describe_differences(then: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
-    for key in sorted({*then, *now}):
-        before, after = then.get(key), now.get(key)
+def describe_differences(recorded: dict[str, Any], requested: dict[str, Any]) -> Iterator[str]:
+    for key in sorted({*recorded, *requested}):
+        before, after = recorded.get(key), requested.get(key)
         if before != after:
             yield "other data" if key == "data" else f"{key} was {before!r}, is {after!r}"
 
@@ -202,6 +201,6 @@ def result_path(folder: Path, trial: Trial) -> Path:
 def check_split(store: Store, split: str) -> None:
     if split not in store.splits:
         raise DataError(
-            f"{store.folder}: has no pairs of {split}, which this table is measured on: prepare the data "
-            f"with --{split}, or let corpus.hold_out set some apart"
+            f"{store.folder}: has no {split} pairs, which this table is measured on: prepare the data "
+            f"with --{split}, or hold some out with corpus.hold_out"
         )

@@ -1,7 +1,7 @@
-"""The rows of Table 3 (6.2): the base model with one thing changed, made smaller, trained and compared.
+"""The rows of Table 3 (6.2): variations of the base model, scaled down, trained and compared.
 
-What is compared is the difference from base, of perplexity and of BLEU. How far seeds alone move a result is
-measured on base, which has several.
+Compared are the differences from base in perplexity and BLEU. The variance between seeds is measured on base,
+which is trained with several.
 """
 
 from collections.abc import Sequence
@@ -30,26 +30,26 @@ PUBLISHED_RESULTS = {  # perplexity and BLEU on newstest2013
 }  # fmt: skip
 MEASURES = ("perplexity", "BLEU")
 SPLIT: Literal["valid"] = "valid"  # newstest2013 is the paper's development set
-MIN_BASE_SEEDS = 3  # at least: their spread is the yardstick
-DERIVED_KEYS = ("seed", "learning_rate", "steps")  # follow from the row, and are not what it changes
+MIN_BASE_SEEDS = 3  # their variance gives the margin of chance
+DERIVED_KEYS = ("seed", "learning_rate", "steps")  # follow from the row
 
 
-# ---- what is trained
+# ---- trials
 
 
 def select_rows(names: str | None) -> list[Table3Row]:
-    """Rows by name or by the letter of their group, in the table's order; base is always one of them."""
+    """Parse row names or group letters. Rows are in the table's order; base is always included."""
     if names is None:
         return list(TABLE_3)
-    wanted = {one.strip() for one in names.split(",")}
+    requested = {name.strip() for name in names.split(",")}
     known, groups = [row.name for row in TABLE_3], sorted({get_group(row.name) for row in TABLE_3})
-    for one in sorted(wanted - {*known, *groups}):
-        raise ConfigError(describe_unknown_name("row", one, list(dict.fromkeys([*groups, *known]))))
-    return [row for row in TABLE_3 if {row.name, get_group(row.name)} & {*wanted, "base"}]
+    for name in sorted(requested - {*known, *groups}):
+        raise ConfigError(describe_unknown_name("row", name, list(dict.fromkeys([*groups, *known]))))
+    return [row for row in TABLE_3 if {row.name, get_group(row.name)} & {*requested, "base"}]
 
 
 def get_group(name: str) -> str:
-    """The letter that the paper gives it; base and big are by themselves."""
+    """Return the letter of the row's group in the paper; base and big are groups of their own."""
     return name.partition("-")[0]
 
 
@@ -64,17 +64,17 @@ def make_trials(
 
 
 def scale_row(row: Table3Row, scale: ModelScale, store: Store, seed: int) -> Config:
-    """The row at this scale."""
+    """Return the config of a row at this scale."""
     config = scale.make_config(scale.scale_model(row.model), row.train, str(store.folder))
     return replace(config, train=replace(config.train, seed=seed))
 
 
-# ---- what is found
+# ---- comparison
 
 
 @dataclass(frozen=True)
 class VariationRow:
-    """A row: its means over seeds, and how they differ from base."""
+    """A row: means over seeds, and the differences from base."""
 
     name: str
     change: str
@@ -82,17 +82,17 @@ class VariationRow:
     seeds: int
     perplexity: float | None
     bleu: float | None
-    differences: dict[str, Difference]  # by measure; of base there are none
+    differences: dict[str, Difference]  # by measure; empty for base
 
     def describe(self) -> str:
-        """Whether the paper's ordering holds here, in words."""
-        told = "; ".join(one.describe(measure) for measure, one in self.differences.items())
-        return f"{self.name} ({self.change}): {told}."
+        """Describe whether the paper's ordering holds."""
+        text = "; ".join(difference.describe(measure) for measure, difference in self.differences.items())
+        return f"{self.name} ({self.change}): {text}."
 
 
 @dataclass(frozen=True)
 class Variations:
-    """Everything that the report says."""
+    """All rows and their runs."""
 
     rows: list[VariationRow]
     variances: dict[str, SeedVariance]  # by measure
@@ -102,87 +102,89 @@ class Variations:
 
     @property
     def compared(self) -> list[VariationRow]:
-        return [line for line in self.rows if line.differences]
+        return [row for row in self.rows if row.differences]
 
     def summary(self) -> str:
-        """What the rows come to."""
+        """Summarize how many of the paper's orderings hold."""
         if not self.compared:
-            return "Base alone was trained: there is nothing to compare."
-        judged = [
-            summarize_orderings(measure, [line.differences[measure] for line in self.compared])
+            return "Only base was trained: there is nothing to compare."
+        orderings = [
+            summarize_orderings(measure, [row.differences[measure] for row in self.compared])
             for measure in MEASURES
         ]
-        return " ".join([*judged, *warn_if_untrained(self.rows[0].bleu)])
+        return " ".join([*orderings, *warn_if_untrained(self.rows[0].bleu)])
 
     def to_dict(self) -> dict[str, Any]:
-        verdicts = [{name: one.verdict for name, one in line.differences.items()} for line in self.rows]
+        verdicts = [
+            {name: difference.verdict for name, difference in row.differences.items()} for row in self.rows
+        ]
         return {
             "scale": self.scale.name,
             "budget": str(self.budget),
-            "spread": {measure: asdict(spread) for measure, spread in self.variances.items()},
+            "seed_variance": {measure: asdict(variance) for measure, variance in self.variances.items()},
             "rows": [
                 {
-                    **asdict(line),
-                    "verdicts": found,
-                    "paper": dict(zip(MEASURES, PUBLISHED_RESULTS[line.name], strict=True)),
+                    **asdict(row),
+                    "verdicts": row_verdicts,
+                    "paper": dict(zip(MEASURES, PUBLISHED_RESULTS[row.name], strict=True)),
                 }
-                for line, found in zip(self.rows, verdicts, strict=True)
+                for row, row_verdicts in zip(self.rows, verdicts, strict=True)
             ],
             "runs": [asdict(result) for result in self.results],
-            "reading": [self.summary(), *(line.describe() for line in self.compared)],
+            "conclusions": [self.summary(), *(row.describe() for row in self.compared)],
         }
 
 
 def compare_variations(
     results: list[TrialResult], trials: Sequence[Trial], scale: ModelScale, budget: Budget
 ) -> Variations:
-    """Rows against base, in the order of the trials."""
+    """Compare rows with base, in the order of the trials."""
     configs = {trial.row: trial.config for trial in trials}
-    own = {row: [one for one in results if one.row == row] for row in configs}
+    by_row = {row: [result for result in results if result.row == row] for row in configs}
     values: dict[str, dict[str, list[float | None]]] = {
-        "perplexity": {row: [one.perplexity for one in found] for row, found in own.items()},
-        "BLEU": {row: [one.bleu.value for one in found] for row, found in own.items()},
+        "perplexity": {row: [result.perplexity for result in own] for row, own in by_row.items()},
+        "BLEU": {row: [result.bleu.value for result in own] for row, own in by_row.items()},
     }
-    spreads = {
-        measure: SeedVariance.estimate([drop_missing(one) for one in rows.values()])
+    variances = {
+        measure: SeedVariance.estimate([drop_missing(seeds) for seeds in rows.values()])
         for measure, rows in values.items()
     }
-    lines = [
+    variation_rows = [
         VariationRow(
             name=row,
             change=describe_change(configs[row], configs["base"]),
-            parameters=found[0].parameters,
-            seeds=len(found),
+            parameters=own[0].parameters,
+            seeds=len(own),
             perplexity=mean_or_none(values["perplexity"][row]),
             bleu=mean_or_none(values["BLEU"][row]),
             differences={
-                measure: compute_difference(row, measure, values[measure], spreads[measure])
+                measure: compute_difference(row, measure, values[measure], variances[measure])
                 for measure in MEASURES
                 if row != "base"
             },
         )
-        for row, found in own.items()
+        for row, own in by_row.items()
     ]
-    return Variations(lines, spreads, results, scale, budget)
+    return Variations(variation_rows, variances, results, scale, budget)
 
 
 def compute_difference(
-    row: str, measure: str, values: dict[str, list[float | None]], spread: SeedVariance
+    row: str, measure: str, values: dict[str, list[float | None]], variance: SeedVariance
 ) -> Difference:
-    own, base = mean_or_none(values[row]), mean_or_none(values["base"])
-    ours = None if own is None or base is None else own - base
-    theirs, paper_base = (PUBLISHED_RESULTS[name][MEASURES.index(measure)] for name in (row, "base"))
+    value, base = mean_or_none(values[row]), mean_or_none(values["base"])
+    ours = None if value is None or base is None else value - base
+    published, paper_base = (PUBLISHED_RESULTS[name][MEASURES.index(measure)] for name in (row, "base"))
     return Difference(
-        ours, round(theirs - paper_base, 2), spread.margin(len(values[row]), len(values["base"]))
+        ours, round(published - paper_base, 2), variance.margin(len(values[row]), len(values["base"]))
     )
 
 
 def describe_change(config: Config, base: Config) -> str:
-    """What parts it from base, by the keys of the configuration."""
-    changed = [
+    """Return the config keys that differ from base."""
+    changes = [
         f"{key} {value}"
         for table in ("model", "train")
         for key, value in asdict(getattr(config, table)).items()
         if value != getattr(getattr(base, table), key) and key not in DERIVED_KEYS
     ]
-    return ", ".join(changed) or "-"
+    return ", ".join(changes) or "-"
