@@ -144,7 +144,8 @@ def test_a_model_from_another_language_is_refused_with_the_remedy() -> None:
 
 def test_an_effect_that_does_not_show_is_not_claimed() -> None:
     found = warmup.WarmupResults(
-        warmup=3, peak_learning_rate=1.0, layers=6, losses={}, gradient_norms={}, update_ratios={"with": [0.1], "without": [0.1]},
+        warmup=3, peak_learning_rate=1.0, layers=6, losses={}, gradient_norms={},
+        update_ratios={"with": [0.1], "without": [0.1]},
         final_loss={"with": 1.0, "without": 1.0}, accuracy={}, paper_first_rate=0.0, paper_peak_rate=0.0,
     )  # fmt: skip
     assert found.findings == {"first_updates": False, "learning": False}

@@ -8,7 +8,7 @@ from manyheads.paper.ordering import Difference, kendall_tau, summarize_ordering
 from manyheads.paper.seed_variance import SeedVariance, mean_or_none, student_t
 
 
-def test_the_spread_of_seeds_is_pooled_over_rows() -> None:
+def test_the_variance_of_seeds_is_pooled_over_rows() -> None:
     """Deviations -1, 1 and -2, 2 with two degrees of freedom: sqrt((1 + 1 + 4 + 4) / 2)."""
     spread = SeedVariance.estimate([[4.0, 6.0], [1.0, 5.0], [7.0]])
     assert spread.degrees_of_freedom == 2
@@ -17,15 +17,15 @@ def test_the_spread_of_seeds_is_pooled_over_rows() -> None:
     assert spread.margin(4) == pytest.approx(4.303 * math.sqrt(5) / 2)
 
 
-def test_one_seed_tells_nothing_of_chance() -> None:
+def test_one_seed_gives_no_margin() -> None:
     assert SeedVariance.estimate([[4.0], [5.0]]).margin(1, 1) is None
 
 
-def test_student_is_cautious_between_the_degrees_that_it_knows() -> None:
+def test_student_t_is_rounded_up_between_known_degrees_of_freedom() -> None:
     assert (student_t(1), student_t(10), student_t(11), student_t(1000)) == (12.71, 2.228, 2.228, 1.98)
 
 
-def test_a_mean_with_what_is_not_finite_is_none() -> None:
+def test_a_mean_with_a_missing_value_is_none() -> None:
     assert mean_or_none([1.0, 3.0]) == 2
     assert mean_or_none([1.0, None]) is None
 
@@ -54,41 +54,41 @@ def test_the_verdict_on_a_difference(
     [
         (
             Difference(1.0, 0.4, 0.5),
-            "+1.00 here, +0.40 in the paper, chance ±0.50: the paper's ordering holds",
+            "+1.00 here, +0.40 in the paper, margin of chance ±0.50: the paper's ordering holds",
         ),
         (Difference(-1.0, 0.4, 0.5), "the paper's ordering does not hold"),
-        (Difference(0.2, 0.4, 0.5), "no more than chance may make"),
-        (Difference(0.2, 0.4, None), "here, +0.40 in the paper: whether it is chance is not known"),
-        (Difference(0.2, 0.0, 0.5), "no difference beyond chance, as in the paper"),
+        (Difference(0.2, 0.4, 0.5), ": within the margin of chance"),
+        (Difference(0.2, 0.4, None), "here, +0.40 in the paper: the margin of chance is unknown"),
+        (Difference(0.2, 0.0, 0.5), "within the margin of chance, as in the paper"),
         (Difference(0.9, 0.0, 0.5), "the paper has no difference"),
-        (Difference(0.9, None, 0.5), "+0.90 here, the paper has no such row, chance ±0.50"),
+        (Difference(0.9, None, 0.5), "+0.90 here, the paper has no such row, margin of chance ±0.50"),
         (Difference(None, 0.4, 0.5), "is not finite here, +0.40 in the paper"),
     ],
 )
-def test_a_difference_in_words(difference: Difference, words: str) -> None:
+def test_a_difference_is_described_with_its_verdict(difference: Difference, words: str) -> None:
     assert words in difference.describe("BLEU")
 
 
 def test_orderings_are_counted() -> None:
-    found = [
+    differences = [
         Difference(1.0, 0.4, 0.5), Difference(2.0, 0.5, 0.5), Difference(-3.0, 0.6, 0.5),
         Difference(0.1, -0.4, 0.5), Difference(1.0, None, 0.5),
     ]  # fmt: skip
-    assert summarize_orderings("BLEU", found) == (
-        "By BLEU the paper's ordering holds in 2 of 4 rows and is reversed in 1; 1 differ by no more than "
+    assert summarize_orderings("BLEU", differences) == (
+        "By BLEU the paper's ordering holds in 2 of 4 rows and is reversed in 1; 1 are within the margin of "
         "chance; Kendall's tau between the two orders is +0.00."
     )
 
 
-def test_what_rows_are_compared_with_has_its_place_in_the_order() -> None:
-    below = [Difference(-2.0, 0.4, 0.5), Difference(-1.0, 0.6, 0.5)]  # among themselves as in the paper
+def test_the_reference_is_part_of_the_order() -> None:
+    below = [Difference(-2.0, 0.4, 0.5), Difference(-1.0, 0.6, 0.5)]  # in the paper's order among themselves
     assert "the two orders is -0.33." in summarize_orderings("BLEU", below)
 
 
-def test_where_nothing_was_learned_yet_the_orderings_say_nothing() -> None:
+def test_an_untrained_reference_is_warned_about() -> None:
     assert warn_if_untrained(27.3) == []
     for bleu in (0.3, 0.0, None):
-        assert "it has learned nothing yet" in warn_if_untrained(bleu)[0]
+        assert "it has not learned to translate" in warn_if_untrained(bleu)[0]
 
 
 def test_kendall_against_hand_counted_orders() -> None:

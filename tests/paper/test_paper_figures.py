@@ -1,4 +1,4 @@
-"""Figures 3, 4 and 5: of heads that were made to be found, and of a model that was never trained."""
+"""Figures 3, 4 and 5 of constructed heads and of an untrained model."""
 
 import json
 import sys
@@ -12,7 +12,9 @@ import pytest
 
 from manyheads.cli import main
 from manyheads.errors import RequestError
-from manyheads.paper import figures
+from manyheads.paper import sentence_scores
+from manyheads.paper.head_selection import choose_figures, compute_agreement, count_antecedents
+from manyheads.paper.sentence_scores import SentenceScores
 from support.untrained_model import save_untrained_model
 
 SENTENCES = [
@@ -20,18 +22,18 @@ SENTENCES = [
     "Peter says that the green pencil is not his again",
     "My cousins read the long letters that they wrote yesterday",
 ]
-MEANT = {"she": "Julia", "his": "Peter", "they": "cousins"}
+ANTECEDENTS = {"she": "Julia", "his": "Peter", "they": "cousins"}
 
 
-def made_up(translator: Any, sentence: str) -> tuple[list[str], np.ndarray]:
+def make_maps(translator: Any, sentence: str) -> tuple[list[str], np.ndarray]:
     """Four heads: the word before; far away; back from a pronoun; a tree."""
     words = [*sentence.split(), "</s>"]
     count = len(words)
     eye = np.eye(count)
-    before = eye[[max(0, place - 1) for place in range(count)]]
-    far = eye[[(place + 5) % (count - 1) for place in range(count)]]
+    before = eye[[max(0, position - 1) for position in range(count)]]
+    far = eye[[(position + 5) % (count - 1) for position in range(count)]]
     back = np.full((count, count), 1 / count)
-    for pronoun, name in MEANT.items():
+    for pronoun, name in ANTECEDENTS.items():
         if pronoun in words:
             back[words.index(pronoun)] = eye[words.index(name)]
     tree = eye[[1, 2, 1, 6, 3, 4, 5, 5, 7, 8, 8][:count]]
@@ -39,89 +41,89 @@ def made_up(translator: Any, sentence: str) -> tuple[list[str], np.ndarray]:
 
 
 @pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> list[figures.SentenceScores]:
-    monkeypatch.setattr(figures, "encoder_maps", made_up)
+def scores(monkeypatch: pytest.MonkeyPatch) -> list[SentenceScores]:
+    monkeypatch.setattr(sentence_scores, "compute_encoder_maps", make_maps)
     english: Any = SimpleNamespace(source_language="en")
-    return figures.score_sentences(english, SENTENCES, 10, lambda *_: None)
+    return sentence_scores.score_sentences(english, SENTENCES, 10, lambda *_: None)
 
 
-def test_the_head_of_each_kind_is_found(found: list[figures.SentenceScores]) -> None:
-    far, back, structure = (chosen for chosen, _ in figures.choose_figures(found))
-    assert [one.figure for one in (far, back, structure)] == [3, 4, 5]
+def test_the_head_of_each_figure_is_selected(scores: list[SentenceScores]) -> None:
+    far, back, structure = (figure for figure, _ in choose_figures(scores))
+    assert [figure.figure for figure in (far, back, structure)] == [3, 4, 5]
     assert (far.layer, far.head) == (0, 1)
     assert (back.layer, back.head) == (1, 0)
     assert (structure.layer, structure.head) == (1, 1)
     assert structure.second_head not in (None, (1, 1))
 
 
-def test_from_each_pronoun_the_head_points_at_what_it_stands_for(found: list[figures.SentenceScores]) -> None:
-    back = next(chosen for chosen, _ in figures.choose_figures(found) if chosen.figure == 4)
-    assert MEANT[back.word] in back.sentence
+def test_the_head_of_figure_4_points_from_each_pronoun_at_its_antecedent(
+    scores: list[SentenceScores],
+) -> None:
+    back = next(figure for figure, _ in choose_figures(scores) if figure.figure == 4)
+    assert ANTECEDENTS[back.word] in back.sentence
     assert sorted(back.antecedent_counts) == [("Julia", 1), ("Peter", 1), ("cousins", 1)]
-    # Nine words look; the one it stands for gets 1 from its pronoun and a share of 1/n from each other.
+    # Nine words query; the antecedent gets 1 from its pronoun and 1/n from each other word.
     words = len(back.sentence.split())
     share = 1 / (words + 1)
     assert back.score == pytest.approx(1 - (1 + (words - 1) * share) / words)
 
 
-def test_the_numbers_of_other_heads_stand_beside(found: list[figures.SentenceScores]) -> None:
-    for chosen, shown in figures.choose_figures(found):
-        means = np.mean([one.scores[chosen.measure] for one in found], axis=0)
-        assert chosen.head_mean == means.max() == pytest.approx(means[chosen.layer, chosen.head])
-        assert chosen.all_heads_mean == pytest.approx(means.mean())
-        assert chosen.score >= chosen.mean_best_score >= 0
-        assert shown.words[chosen.position] == chosen.word
+def test_scores_of_other_heads_are_reported(scores: list[SentenceScores]) -> None:
+    for figure, best_sentence in choose_figures(scores):
+        means = np.mean([sentence.scores[figure.measure] for sentence in scores], axis=0)
+        assert figure.head_mean == means.max() == pytest.approx(means[figure.layer, figure.head])
+        assert figure.all_heads_mean == pytest.approx(means.mean())
+        assert figure.score >= figure.mean_best_score >= 0
+        assert best_sentence.words[figure.position] == figure.word
 
 
-def test_a_weak_link_points_nowhere(found: list[figures.SentenceScores]) -> None:
-    assert figures.count_antecedents(found, 0, 0) == [("nowhere", 3)], (
-        "of the word before, which may not be meant"
-    )
+def test_a_weak_link_points_nowhere(scores: list[SentenceScores]) -> None:
+    assert count_antecedents(scores, 0, 0) == [("nowhere", 3)], "of the word before, which may not be meant"
 
 
-def test_a_function_word_a_neighbor_and_a_pronoun_are_not_meant() -> None:
+def test_function_words_neighbors_and_pronouns_are_not_antecedents() -> None:
     words = ["The", "cook", "says", "that", "she", "met", "her", "father", "again"]
-    rows = np.arange(len(words))
-    offsets = rows[None, :] - rows[:, None]
-    empty = figures.find_function_words([], "en")
-    pronouns, back = figures.find_antecedents(words, rows, offsets, "en", empty)
+    positions = np.arange(len(words))
+    offsets = positions[None, :] - positions[:, None]
+    function_words = sentence_scores.find_function_words([], "en")
+    pronouns, back = sentence_scores.find_antecedents(words, positions, offsets, "en", function_words)
     assert [words[row] for row in pronouns] == ["she", "her"]
     assert [words[place] for place in np.flatnonzero(back[pronouns[0]])] == ["cook", "says"]
     assert [words[place] for place in np.flatnonzero(back[pronouns[1]])] == ["cook", "says"]
 
 
-def test_without_lists_every_word_asks_and_frequent_words_are_empty() -> None:
+def test_without_word_lists_every_word_is_a_pronoun_and_frequent_words_are_function_words() -> None:
     sentences = ["le chat dort", "le chien dort bien", *["le soir"] * 10]
-    empty = figures.find_function_words(sentences, "fr")
-    assert empty == {"le", "soir", "dort"}
+    function_words = sentence_scores.find_function_words(sentences, "fr")
+    assert function_words == {"le", "soir", "dort"}
     words = sentences[1].split()
     offsets = np.arange(4)[None, :] - np.arange(4)[:, None]
-    pronouns, _ = figures.find_antecedents(words, np.arange(4), offsets, "fr", empty)
+    pronouns, _ = sentence_scores.find_antecedents(words, np.arange(4), offsets, "fr", function_words)
     assert [words[row] for row in pronouns] == ["bien"]
 
 
-def test_two_heads_that_point_alike_are_one_kind(found: list[figures.SentenceScores]) -> None:
-    assert figures.compute_agreement(found, (0, 0), (0, 0)) == 1
-    assert figures.compute_agreement(found, (0, 0), (0, 1)) == 0
+def test_agreement_is_how_often_two_heads_point_at_the_same_word(scores: list[SentenceScores]) -> None:
+    assert compute_agreement(scores, (0, 0), (0, 0)) == 1
+    assert compute_agreement(scores, (0, 0), (0, 1)) == 0
 
 
-def test_the_second_head_of_figure_5_is_no_twin_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    def with_a_twin(translator: Any, sentence: str) -> tuple[list[str], np.ndarray]:
-        words, maps = made_up(translator, sentence)
+def test_the_second_head_of_figure_5_differs_from_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make_maps_with_equal_heads(translator: Any, sentence: str) -> tuple[list[str], np.ndarray]:
+        words, maps = make_maps(translator, sentence)
         return words, np.stack([maps[0], maps[1][[1, 1]]])
 
-    monkeypatch.setattr(figures, "encoder_maps", with_a_twin)
+    monkeypatch.setattr(sentence_scores, "compute_encoder_maps", make_maps_with_equal_heads)
     english: Any = SimpleNamespace(source_language="en")
-    found = figures.score_sentences(english, SENTENCES, 10, lambda *_: None)
-    structure = next(chosen for chosen, _ in figures.choose_figures(found) if chosen.figure == 5)
+    scores = sentence_scores.score_sentences(english, SENTENCES, 10, lambda *_: None)
+    structure = next(figure for figure, _ in choose_figures(scores) if figure.figure == 5)
     assert (structure.layer, structure.second_head[0] if structure.second_head else None) == (1, 0)
 
 
-def test_a_model_whose_encoder_has_no_heads_is_refused() -> None:
+def test_a_model_without_encoder_attention_is_rejected() -> None:
     nothing = SimpleNamespace(trace=SimpleNamespace(encoder=[]))
     recurrent: Any = SimpleNamespace(attention=lambda *_, **__: nothing)
     with pytest.raises(RequestError, match=r"encoder has no self-attention.*give a Transformer"):
-        figures.compute_encoder_maps(recurrent, SENTENCES[0])
+        sentence_scores.compute_encoder_maps(recurrent, SENTENCES[0])
 
 
 # ---- of a model
@@ -148,25 +150,25 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return called
 
 
-def test_the_command_draws_three_figures_and_says_what_they_show(
-    call: Call, model: Path, tmp_path: Path
-) -> None:
+def test_the_command_draws_three_figures_and_describes_them(call: Call, model: Path, tmp_path: Path) -> None:
     code, out, _ = call(str(model), "--sentences", "12", "--device", "cpu", "-o", "out", "--json")
     assert code == 0
-    told = json.loads(out)
-    assert {Path(file).name for file in told["files"]} == {
+    report = json.loads(out)
+    assert {Path(file).name for file in report["files"]} == {
         "figures.md",
         "figures.csv",
         *(f"figure-{number}.{suffix}" for number in (3, 4, 5) for suffix in ("svg", "pdf", "png")),
     }
     page = (tmp_path / "out" / "figures.md").read_text(encoding="utf-8")
-    for one in told["figures"]:
-        assert f"> {one['sentence']}" in page
-        assert f"Layer {one['layer'] + 1}, head {one['head'] + 1}. “{one['word']}” looks at" in page
-        assert 0 <= one["mean_of_all"] <= one["mean"] <= 1
+    for figure in report["figures"]:
+        assert f"> {figure['sentence']}" in page
+        assert (
+            f"Layer {figure['layer'] + 1}, head {figure['head'] + 1}. “{figure['word']}” attends to" in page
+        )
+        assert 0 <= figure["all_heads_mean"] <= figure["head_mean"] <= 1
 
 
-def test_a_text_of_ones_own(call: Call, model: Path, tmp_path: Path) -> None:
+def test_a_given_text_is_used(call: Call, model: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("Too short. I go home today and read a good book at school.\n", "utf-8")
     code, out, err = call(str(model), "text", "--device", "cpu")
     assert code == 0, err
@@ -181,21 +183,25 @@ def test_a_text_of_ones_own(call: Call, model: Path, tmp_path: Path) -> None:
         (
             [],
             2,
-            "figures are of a trained model: give its folder, as in manyheads paper figures manyheads-demo",
+            "figures need a trained model: give its folder, as in manyheads paper figures manyheads-demo",
         ),
         (["nowhere"], 3, "nowhere: no model folder"),
         (["MODEL", "nothing.txt"], 3, "nothing.txt: cannot be read (No such file or directory)"),
-        (["MODEL", "short.txt"], 2, "no sentence has 8 to 30 words, as the figures need: give another text"),
+        (
+            ["MODEL", "short.txt"],
+            2,
+            "no sentence has 8 to 30 words, as the figures require: give another text",
+        ),
         (["MODEL", "bytes.txt"], 3, "bytes.txt: not UTF-8"),
     ],
 )
-def test_a_wrong_call_is_told_in_one_line(
+def test_an_error_is_one_line(
     arguments: list[str], code: int, message: str, call: Call, model: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "short.txt").write_text("I go home.\n", "utf-8")
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe\n")
-    found, out, err = call(*(one.replace("MODEL", str(model)) for one in arguments))
-    assert (found, out) == (code, "")
+    status, out, err = call(*(argument.replace("MODEL", str(model)) for argument in arguments))
+    assert (status, out) == (code, "")
     assert err.startswith(f"manyheads: {message}")
     assert err.count("\n") == 1
     assert not (tmp_path / "paper").exists()

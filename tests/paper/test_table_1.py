@@ -1,4 +1,4 @@
-"""Table 1: the instruments against what is known, and the layers against the paper's formulas."""
+"""Table 1: the measurements against known values, and the layers against the paper's formulas."""
 
 import json
 import sys
@@ -13,7 +13,8 @@ from manyheads.cli import main
 from manyheads.errors import RequestError
 from manyheads.model.attention import AttentionSpec, attend
 from manyheads.packed import Packed
-from manyheads.paper import table1
+from manyheads.paper import layer_costs, table1
+from manyheads.paper.layer_costs import hops_are_exact, measure_layers
 from manyheads.paper.layer_measurements import (
     count_flops,
     count_flops_at,
@@ -33,11 +34,12 @@ from manyheads.paper.layer_types import (
     make_attention,
     run_recurrence,
 )
+from manyheads.paper.size_sweeps import SWEEPS, SizeSweep, parse_sizes
 
 ATTENTION, RECURRENT, CONTIGUOUS, DILATED, RESTRICTED = LAYERS
 
 
-# ---- the instruments
+# ---- the measurements
 
 
 def test_an_exponent_is_the_slope_of_logarithms() -> None:
@@ -45,35 +47,35 @@ def test_an_exponent_is_the_slope_of_logarithms() -> None:
     assert fit_exponent([10, 100], [7, 7]) == pytest.approx(0)
 
 
-def test_depth_is_the_longest_chain_and_views_are_free() -> None:
+def test_depth_is_the_longest_chain_and_views_do_not_count() -> None:
     x = torch.randn(4, 4)
 
-    def work() -> torch.Tensor:
+    def call() -> torch.Tensor:
         branch = (x @ x).T.reshape(2, 8).view(4, 4)[:2]  # one product; the transpose is copied: two
         return torch.cat((branch, (x + 1)[:2])).exp()  # of the deeper branch, then two more
 
-    assert measure_depth(LayerCall((x,), work)) == 4
+    assert measure_depth(LayerCall((x,), call)) == 4
     constant = torch.ones(4).exp().exp().exp()
     assert measure_depth(LayerCall((x,), lambda: x + constant.exp())) == 1, (
-        "what does not depend on the input is no step"
+        "operations that do not depend on the input do not count"
     )
 
 
-def test_depth_sees_what_is_changed_in_place() -> None:
+def test_depth_counts_in_place_operations() -> None:
     x = torch.zeros(3)
     assert measure_depth(LayerCall((x,), lambda: (x + 1).add_(1).mul_(2))) == 3
 
 
-def test_bytes_are_the_most_that_is_held_at_once() -> None:
+def test_peak_bytes_are_the_most_memory_held_at_once() -> None:
     x = torch.zeros(1000)
     with measurement_context("cpu"):
-        one_after_another = measure_peak_bytes(LayerCall((x,), lambda: x.add(1).add(1).add(1)), "cpu")
+        sequential = measure_peak_bytes(LayerCall((x,), lambda: x.add(1).add(1).add(1)), "cpu")
         kept = measure_peak_bytes(LayerCall((x,), lambda: torch.stack([x + 1, x + 2, x + 3])), "cpu")
-    assert one_after_another == pytest.approx(2 * 4000, rel=0.05)
+    assert sequential == pytest.approx(2 * 4000, rel=0.05)
     assert kept == pytest.approx(6 * 4000, rel=0.05)
 
 
-def test_seconds_grow_with_the_work() -> None:
+def test_seconds_grow_with_the_amount_of_computation() -> None:
     x, y = torch.randn(64, 64), torch.randn(512, 512)
     works = {"small": LayerCall((x,), lambda: x @ x), "large": LayerCall((y,), lambda: y @ y)}
     with measurement_context("cpu"):
@@ -81,7 +83,7 @@ def test_seconds_grow_with_the_work() -> None:
     assert 0 < 10 * seconds["small"] < seconds["large"]
 
 
-def test_measuring_leaves_torch_as_it_was() -> None:
+def test_measurement_restores_torch_settings() -> None:
     before = torch.get_num_threads(), torch.get_default_dtype()
     with measurement_context("cpu"):
         assert torch.get_num_threads() == 1
@@ -102,7 +104,7 @@ FORMULAS: dict[str, Callable[[LayerSize], int]] = {
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
-def test_counted_flops_are_those_of_the_formula(layer: LayerType) -> None:
+def test_counted_flops_match_the_formula(layer: LayerType) -> None:
     for size in (
         LayerSize(256, 64, 64),
         LayerSize(512, 64, 64),
@@ -116,7 +118,7 @@ def test_counted_flops_are_those_of_the_formula(layer: LayerType) -> None:
         )
 
 
-def test_restricted_attention_is_that_of_the_reference() -> None:
+def test_restricted_attention_matches_the_reference() -> None:
     torch.manual_seed(0)
     work = make_attention(LayerSize(300, 128, 64), window=64)
     q, k, v = work.inputs
@@ -125,7 +127,7 @@ def test_restricted_attention_is_that_of_the_reference() -> None:
     torch.testing.assert_close(work.run(), plain, atol=1e-5, rtol=1e-5)
 
 
-def test_the_recurrence_is_torchs() -> None:
+def test_the_recurrence_matches_torch() -> None:
     x_NBD, u_DD, bias_D = torch.randn(5, 2, 3), torch.randn(3, 3), torch.randn(3)
     theirs = torch.nn.RNN(3, 3)
     with torch.no_grad():
@@ -135,7 +137,7 @@ def test_the_recurrence_is_torchs() -> None:
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
-def test_operations_one_after_another_grow_with_n_in_a_recurrence_alone(layer: LayerType) -> None:
+def test_sequential_operations_grow_with_n_only_in_a_recurrence(layer: LayerType) -> None:
     short, long = (measure_depth(layer.make_mixing(LayerSize(n, 64, 16))) for n in (96, 192))
     if layer is RECURRENT:
         assert (short, long) == (3 * 96, 3 * 192)
@@ -157,16 +159,16 @@ HOPS: dict[str, Callable[[int, int], int]] = {
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
-def test_hops_between_the_first_and_the_last_position(layer: LayerType) -> None:
+def test_path_lengths_match_the_formula(layer: LayerType) -> None:
     for n, k in ((9, 3), (30, 3), (30, 5)):
         hops = count_hops(layer, n, k)
         assert hops == HOPS[layer.name](n, k)
-        assert table1.hops_are_exact(layer, n, k, hops)
-        assert hops == 1 or not table1.hops_are_exact(layer, n, k, hops - 1)
-        assert not table1.hops_are_exact(layer, n, k, hops + 1) or hops == 1
+        assert hops_are_exact(layer, n, k, hops)
+        assert hops == 1 or not hops_are_exact(layer, n, k, hops - 1)
+        assert not hops_are_exact(layer, n, k, hops + 1) or hops == 1
 
 
-def test_pairs_are_those_of_which_one_sees_the_other() -> None:
+def test_reached_pairs_are_those_within_the_kernel() -> None:
     seen = find_reached_pairs(CONTIGUOUS, 5, 2, 1).int().tolist()
     assert seen == [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 1, 1, 0], [0, 0, 0, 1, 1]]
 
@@ -174,24 +176,24 @@ def test_pairs_are_those_of_which_one_sees_the_other() -> None:
 # ---- the sizes
 
 
-def test_sizes_are_doubled() -> None:
-    assert table1.parse_sizes("n=100-450, d=64-128") == {"n": (100, 200, 400), "d": (64, 128)}
+def test_size_ranges_are_doubled() -> None:
+    assert parse_sizes("n=100-450, d=64-128") == {"n": (100, 200, 400), "d": (64, 128)}
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("n=12", "--sizes has 'n=12', but a range is such as n=1024-8192 or d=128-512"),
-        ("k=3-9", "--sizes has 'k=3-9', but a range is such as"),
-        ("n=0-9", "--sizes has n=0-9, but a range begins at 1 or more, ends at 1048576 at most"),
-        ("n=9-17", "and at least at twice its beginning"),
-        ("n=1-9999999", "ends at 1048576 at most"),
-        ("d=100-200", "--sizes has d=100-200, but d begins with a multiple of 64"),
+        ("n=12", "--sizes has 'n=12', but a range must look like n=1024-8192 or d=128-512"),
+        ("k=3-9", "--sizes has 'k=3-9', but a range must look like"),
+        ("n=0-9", "--sizes has n=0-9, but a range must start at 1 or more, end at 1048576 or less"),
+        ("n=9-17", "and end at twice its start or more"),
+        ("n=1-9999999", "end at 1048576 or less"),
+        ("d=100-200", "--sizes has d=100-200, but d must start at a multiple of 64"),
     ],
 )
-def test_sizes_that_cannot_be_are_refused(text: str, message: str) -> None:
+def test_invalid_sizes_are_rejected(text: str, message: str) -> None:
     with pytest.raises(RequestError, match=message.replace("(", r"\(")):
-        table1.parse_sizes(text)
+        parse_sizes(text)
 
 
 # ---- the report
@@ -199,23 +201,23 @@ def test_sizes_that_cannot_be_are_refused(text: str, message: str) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sizes so small that times mean nothing; counts stay what they are."""
+    """Sizes so small that times mean nothing; counts are unaffected."""
     sweeps = {
         name: replace(sweep, n=(64, 128), d=(64, 128), k=tuple(sweep.k[:2]), batch=2)
-        for name, sweep in table1.SWEEPS["cpu"].items()
+        for name, sweep in SWEEPS["cpu"].items()
     }
     for name, value in {
         "SWEEPS": {"cpu": sweeps},
-        "WRITTEN_OUT": table1.SizeSweep((64, 128), (64, 128)),
-        "WHOLE_SIZES": ((32, 64),),
+        "REFERENCE_SWEEP": SizeSweep((64, 128), (64, 128)),
+        "FULL_LAYER_SIZES": ((32, 64),),
         "DEPTH_SIZES": (32, 64),
         "PATH_SIZES": (9, 27),
-        "ROUNDS": 1,
     }.items():
-        monkeypatch.setattr(table1, name, value)
+        monkeypatch.setattr(layer_costs, name, value)
+    monkeypatch.setattr(table1, "TIMING_ROUNDS", 1)
 
 
-def test_the_command_writes_a_report_a_figure_and_every_number(
+def test_the_command_writes_a_report_a_figure_and_all_numbers(
     small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["paper", "table1", "--device", "cpu", "-o", str(tmp_path / "out"), "--json"]
@@ -223,17 +225,17 @@ def test_the_command_writes_a_report_a_figure_and_every_number(
     with pytest.raises(SystemExit) as end:
         main()
     assert not end.value.code
-    told = json.loads(capsys.readouterr().out)
-    flops = {(one["layer"], one["letter"]): one for one in told["exponents"] if one["measure"] == "FLOPs"}
+    report = json.loads(capsys.readouterr().out)
+    flops = {(fit["layer"], fit["variable"]): fit for fit in report["exponents"] if fit["measure"] == "FLOPs"}
     for layer in LAYERS:
-        for letter, order in layer.exponents.items():
-            fit = flops[layer.name, layer.kernel_symbol if letter == "k" else letter]
-            assert fit["fitted"] == pytest.approx(order, abs=1e-6), f"{layer.name} in {letter}"
-    assert [layer["hops"] for layer in told["layers"]] == [
+        for variable, exponent in layer.exponents.items():
+            fit = flops[layer.name, layer.kernel_symbol if variable == "k" else variable]
+            assert fit["fitted"] == pytest.approx(exponent, abs=1e-6), f"{layer.name} in {variable}"
+    assert [layer["path_length"] for layer in report["layers"]] == [
         {"9": 1, "27": 1}, {"9": 9, "27": 27}, {"9": 4, "27": 13}, {"9": 2, "27": 3}, {"9": 2, "27": 7},
     ]  # fmt: skip
-    assert all(layer["every_pair"] for layer in told["layers"])
-    names = {Path(file).name for file in told["files"]}
+    assert all(layer["all_pairs_reached"] for layer in report["layers"])
+    names = {Path(file).name for file in report["files"]}
     assert names >= {"table1.md", "table1.csv", "table1.svg", "table1.png", "table1-measurements.csv"}
     page = (tmp_path / "out" / "table1.md").read_text(encoding="utf-8")
     assert "O(k n d²)" in page
@@ -241,23 +243,23 @@ def test_the_command_writes_a_report_a_figure_and_every_number(
 
 
 @pytest.mark.heavy
-def test_every_exponent_lies_near_the_theory_over_the_stated_ranges() -> None:
-    found = table1.measure_layers(
+def test_all_exponents_are_close_to_the_theory_over_the_default_ranges() -> None:
+    measured = measure_layers(
         "cpu", rounds=table1.TIMING_ROUNDS, report_progress=lambda stage, done, total: None
     )
-    far = [fit for fit in found.fits if not fit.within_tolerance]
-    assert len(found.fits) == 38
+    far = [fit for fit in measured.fits if not fit.within_tolerance]
+    assert len(measured.fits) == 38
     assert not far
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--sizes", "n=9"], "--sizes has 'n=9', but a range is such as n=1024-8192 or d=128-512"),
+        (["--sizes", "n=9"], "--sizes has 'n=9', but a range must look like n=1024-8192 or d=128-512"),
         (["--device", "tpu"], "the device is 'tpu', but must be cpu or cuda"),
     ],
 )
-def test_a_wrong_call_is_one_clear_line(
+def test_a_usage_error_is_one_line(
     arguments: list[str],
     message: str,
     tmp_path: Path,

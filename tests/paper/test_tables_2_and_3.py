@@ -1,4 +1,4 @@
-"""Reports of Tables 2 and 3 out of results that are known, and the commands that make them."""
+"""Reports of Tables 2 and 3 from known results, and their commands."""
 
 import json
 import os
@@ -34,19 +34,19 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def result(row: str, seed: int, perplexity: float | None, bleu: float, **changes: object) -> TrialResult:
-    made = TrialResult(
+    trial_result = TrialResult(
         row=row, seed=seed, parameters=1000, steps=100, tokens=5000, seconds=2.5, flops=1e9,
         flops_from_time=2e9, perplexity=perplexity, bleu=Score("BLEU", bleu, "tok:13a|v", 1.5), split="valid",
         jobs=2, compound_bleu=Score("BLEU", bleu + 1, "moses|v"), machine="a CPU, 1 threads",
     )  # fmt: skip
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(trial_result, **changes)  # type: ignore[arg-type]
 
 
 # ---- Table 3
 
 
 @pytest.fixture
-def found(store: Store) -> variations.Variations:
+def compared_variations(store: Store) -> variations.Variations:
     rows = variations.select_rows("A-h1,A-h4,C-d1024,E-learned,D-drop0")
     trials = variations.make_trials(rows, SCALES["playground"], STEPS, store, seeds=1)
     measured = {"A-h1": (6.0, 20.0), "A-h4": (5.05, 30.4), "C-d1024": (7.0, 29.8), "E-learned": (5.1, 30.1)}
@@ -64,53 +64,57 @@ def test_base_is_trained_with_three_seeds_and_each_row_under_the_same_budget(sto
         "base-seed1", "base-seed2", "base-seed3", "A-h1-seed1",
         "D-drop0-seed1", "D-drop2-seed1", "D-smooth0-seed1", "D-smooth2-seed1",
     ]  # fmt: skip
-    assert {(one.config.train.steps, one.config.train.seconds) for one in trials} == {(100, None)}
-    assert {one.config.train.label_smoothing for one in trials} == {0.0, 0.1, 0.2}
+    assert {(trial.config.train.steps, trial.config.train.seconds) for trial in trials} == {(100, None)}
+    assert {trial.config.train.label_smoothing for trial in trials} == {0.0, 0.1, 0.2}
     more = variations.make_trials(rows[:2], SCALES["playground"], STEPS, store, seeds=5)
     assert len(more) == 10
 
 
-def test_differences_are_from_the_mean_of_base(found: variations.Variations) -> None:
-    line = {line.name: line for line in found.rows}
-    a = line["A-h1"].differences
+def test_differences_are_from_the_mean_of_base(compared_variations: variations.Variations) -> None:
+    row = {row.name: row for row in compared_variations.rows}
+    a = row["A-h1"].differences
     margin = 4.303 * 0.1 * (4 / 3) ** 0.5  # of a deviation of 0.1, with two degrees of freedom
     assert (a["perplexity"].ours, a["perplexity"].paper) == (pytest.approx(1.0), 0.37)
     assert a["perplexity"].margin == pytest.approx(margin)
     assert (a["BLEU"].ours, a["BLEU"].paper, a["BLEU"].verdict) == (pytest.approx(-10), -0.9, "holds")
-    assert [one.verdict for one in line["A-h4"].differences.values()] == ["chance", "chance"]
-    assert [one.verdict for one in line["C-d1024"].differences.values()] == ["reversed", "chance"]
-    assert [one.verdict for one in line["E-learned"].differences.values()] == ["holds", "chance"]
-    assert [one.verdict for one in line["D-drop0"].differences.values()] == ["unknown", "holds"]
-    assert line["base"].differences == {}
-    assert line["A-h1"].change == "heads 1, d_k 64, d_v 64"
+    assert [difference.verdict for difference in row["A-h4"].differences.values()] == ["chance", "chance"]
+    assert [difference.verdict for difference in row["C-d1024"].differences.values()] == [
+        "reversed",
+        "chance",
+    ]
+    assert [difference.verdict for difference in row["E-learned"].differences.values()] == ["holds", "chance"]
+    assert [difference.verdict for difference in row["D-drop0"].differences.values()] == ["unknown", "holds"]
+    assert row["base"].differences == {}
+    assert row["A-h1"].change == "heads 1, d_k 64, d_v 64"
 
 
-def test_the_reading_is_computed(found: variations.Variations) -> None:
-    told = found.to_dict()["reading"]
-    assert told[0].startswith(
-        "By perplexity the paper's ordering holds in 2 of 5 rows and is reversed in 1; 1 differ by no more "
-        "than chance, of 1 chance is not known"
+def test_conclusions_are_computed(compared_variations: variations.Variations) -> None:
+    conclusions = compared_variations.to_dict()["conclusions"]
+    assert conclusions[0].startswith(
+        "By perplexity the paper's ordering holds in 2 of 5 rows and is reversed in 1; 1 are within the "
+        "margin of chance, the margin is unknown for 1"
     )
     assert (
-        "C-d1024 (d_model 128, d_k 16, d_v 16): perplexity +2.00 here, -0.26 in the paper, chance ±0.50: the "
-        "paper's ordering does not hold; BLEU -0.20 here, +0.20 in the paper, chance ±0.50: no more than "
-        "chance "
-        "may make." in told
+        "C-d1024 (d_model 128, d_k 16, d_v 16): perplexity +2.00 here, -0.26 in the paper, margin of chance "
+        "±0.50: the paper's ordering does not hold; BLEU -0.20 here, +0.20 in the paper, margin of chance "
+        "±0.50: within the margin of chance." in conclusions
     )
 
 
-def test_the_papers_rows_are_all_there_and_their_differences_too() -> None:
+def test_the_published_results_are_complete() -> None:
     assert list(variations.PUBLISHED_RESULTS) == [row.name for row in mh.presets.TABLE_3]
     assert variations.PUBLISHED_RESULTS["C-n2"] == (6.11, 23.7)
     assert variations.PUBLISHED_RESULTS["base"] == (4.92, 25.8)
 
 
-def test_the_report_of_table_3(found: variations.Variations, store: Store, tmp_path: Path) -> None:
-    page = table3.render_report(found, store, "manyheads paper table3")
-    table = table3.make_table(found)
+def test_the_report_of_table_3(
+    compared_variations: variations.Variations, store: Store, tmp_path: Path
+) -> None:
+    page = table3.render_report(compared_variations, store, "manyheads paper table3")
+    table = table3.make_table(compared_variations)
     write_report(tmp_path, "table3", page, {"table3": table})
     assert "    manyheads paper table3\n\na CPU, 1 threads, 2 runs at a time; torch" in page
-    assert "`manyheads" not in page  # which the test of the documents would run
+    assert "`manyheads" not in page  # which the test of the documents would execute
     assert (
         "| A-h1 | heads 1, d_k 64, d_v 64 | 1,000 | - | 6 | 5.29 | 20 | 24.9 "
         "| 1 | 0.37 | holds | -10 | -0.9 | holds |" in page
@@ -121,14 +125,14 @@ def test_the_report_of_table_3(found: variations.Variations, store: Store, tmp_p
     )
     rows = (tmp_path / "table3.csv").read_text().splitlines()
     assert rows[0].split(",")[:3] == ["row", "change", "parameters"]
-    assert len(rows) == 1 + len(found.rows)
+    assert len(rows) == 1 + len(compared_variations.rows)
 
 
-def test_the_figure_of_table_3_has_every_row(found: variations.Variations) -> None:
-    figure = table3.draw_figure(found)
+def test_the_figure_of_table_3_has_every_row(compared_variations: variations.Variations) -> None:
+    figure = table3.draw_figure(compared_variations)
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert names == ["A-h1", "A-h4", "C-d1024", "D-drop0", "E-learned"]
-    for axis in figure.axes:  # noughts of both scales are one line
+    for axis in figure.axes:  # the zeros of both scales coincide
         low, high = axis.get_xlim()
         assert low == -high
     table3.import_pyplot().close(figure)
@@ -138,7 +142,7 @@ def test_the_figure_of_table_3_has_every_row(found: variations.Variations) -> No
 
 
 @pytest.fixture
-def contests(store: Store) -> systems.SystemComparison:
+def comparison(store: Store) -> systems.SystemComparison:
     first = [result("transformer", 1, 4.0, 30.0, split="test")]
     others = [
         result("big", 1, 3.5, 33.0, split="test", flops=4e9),
@@ -147,16 +151,16 @@ def contests(store: Store) -> systems.SystemComparison:
     ]
     names = ["transformer", "big", "rnn", "window"]
     trials = [small_trial(store, row=name) for name in names]
-    found = [
+    comparisons = [
         systems.compare_systems([*first, *others], trials, budget) for budget in (STEPS, Budget(2.5, "s"))
     ]
-    return systems.SystemComparison(found, SCALES["tiny"])
+    return systems.SystemComparison(comparisons, SCALES["tiny"])
 
 
-def test_systems_are_compared_with_the_transformer(contests: systems.SystemComparison) -> None:
-    line = {line.name: line for line in contests.comparisons[0].rows}
-    assert line["transformer"].difference is None
-    big, rnn, window = (line[name].difference for name in ("big", "rnn", "window"))
+def test_systems_are_compared_with_the_transformer(comparison: systems.SystemComparison) -> None:
+    row = {row.name: row for row in comparison.comparisons[0].rows}
+    assert row["transformer"].difference is None
+    big, rnn, window = (row[name].difference for name in ("big", "rnn", "window"))
     assert big is not None
     assert rnn is not None
     assert window is not None
@@ -166,12 +170,12 @@ def test_systems_are_compared_with_the_transformer(contests: systems.SystemCompa
     assert (window.ours, window.paper, window.verdict) == (pytest.approx(0.5), None, None)
 
 
-def test_the_reading_of_table_2_names_what_is_better_and_cheaper(contests: systems.SystemComparison) -> None:
-    told = list(contests.conclusions())
-    assert told[0].startswith("After 100 steps: By BLEU the paper's ordering holds in 2 of 2 rows")
-    assert "Order here: big > window > transformer > rnn." in told[0]
-    assert told[0].endswith("At least the Transformer's BLEU for no more counted FLOPs: window.")
-    assert "window: BLEU +0.50 here, the paper has no such row, chance ±2.12." in told
+def test_conclusions_of_table_2_name_what_is_better_and_cheaper(comparison: systems.SystemComparison) -> None:
+    conclusions = list(comparison.conclusions())
+    assert conclusions[0].startswith("After 100 steps: By BLEU the paper's ordering holds in 2 of 2 rows")
+    assert " Order: big > window > transformer > rnn." in conclusions[0]
+    assert conclusions[0].endswith("Systems with at least the Transformer's BLEU for no more FLOPs: window.")
+    assert "window: BLEU +0.50 here, the paper has no such row, margin of chance ±2.12." in conclusions
 
 
 def test_seeds_replace_the_bootstrap(store: Store) -> None:
@@ -181,14 +185,14 @@ def test_seeds_replace_the_bootstrap(store: Store) -> None:
         for seed in (1, 2)
     ]
     trials = [small_trial(store, row=name) for name in ("transformer", "rnn")]
-    found = systems.compare_systems(runs, trials, STEPS)
-    rnn = found.rows[1]
-    assert (found.seeds, rnn.bleu) == (2, 21.5)
+    comparison = systems.compare_systems(runs, trials, STEPS)
+    rnn = comparison.rows[1]
+    assert (comparison.seeds, rnn.bleu) == (2, 21.5)
     assert rnn.difference is not None
     assert rnn.difference.margin == pytest.approx(4.303 * 0.5**0.5)  # two deviations of 0.707, two seeds each
 
 
-def test_of_several_peaks_the_best_by_valid_counts(store: Store) -> None:
+def test_the_best_of_several_peaks_by_valid_perplexity_counts(store: Store) -> None:
     names = ["transformer", "window"]
     trials = systems.make_trials(names, SCALES["playground"], STEPS, store, seeds=1, multiples=[1, 2])
     assert [trial.row for trial in trials] == ["transformer", "transformer-x2", "window", "window-x2"]
@@ -198,57 +202,57 @@ def test_of_several_peaks_the_best_by_valid_counts(store: Store) -> None:
         result(row, 1, *numbers)
         for row, numbers in zip(peak, ((5, 30), (4, 20), (3, 9), (None, 8)), strict=True)
     ]
-    found = systems.compare_systems(runs, trials, STEPS)
-    assert [(line.name, line.bleu) for line in found.rows] == [("transformer", 20), ("window", 9)]
-    assert found.peaks == {"transformer": peak["transformer-x2"], "window": peak["window"]}
-    assert (found.num_peaks, len(found.results)) == (2, 4)
+    comparison = systems.compare_systems(runs, trials, STEPS)
+    assert [(row.name, row.bleu) for row in comparison.rows] == [("transformer", 20), ("window", 9)]
+    assert comparison.peaks == {"transformer": peak["transformer-x2"], "window": peak["window"]}
+    assert (comparison.num_peaks, len(comparison.results)) == (2, 4)
 
 
-def test_peaks_that_are_no_numbers_are_refused() -> None:
+def test_invalid_peaks_are_rejected() -> None:
     assert systems.parse_multiples("0.5,1") == [0.5, 1]
     for text in ("", "1,1", "0", "fast", "-1,2", "nan"):
         with pytest.raises(ConfigError, match=r"--peaks is .*such as 0\.5,1,2"):
             systems.parse_multiples(text)
 
 
-def test_the_report_of_table_2(contests: systems.SystemComparison, store: Store) -> None:
-    page = table2.render_report(contests, store, "manyheads paper table2")
+def test_the_report_of_table_2(comparison: systems.SystemComparison, store: Store) -> None:
+    page = table2.render_report(comparison, store, "manyheads paper table2")
     assert "| ByteNet | 23.75 / - | - / - | -3.55 | - | - | - | - | - | - | - |" in page
     assert "| GNMT + RL | 24.6 / 39.92 | 2.300e+19 / 1.400e+20 | -2.7 | rnn | 26 | -4 | holds | 26 |" in page
     assert "| - | - | - | - | window | 30.5 | 0.5 | - |" in page
     assert "transformer 0.001, big 0.001" in page  # the peaks
     assert page.count("### After") == 2
     assert "`manyheads" not in page
-    figure = table2.draw_figure(contests)
+    figure = table2.draw_figure(comparison)
     titles = [axis.get_title() for axis in figure.axes]
-    assert titles == ["the paper, English to German", "here, 100 steps each", "here, 2.5 seconds each"]
+    assert titles == ["paper, English to German", "measured, 100 steps each", "measured, 2.5 seconds each"]
     table2.import_pyplot().close(figure)
 
 
-def test_systems_are_of_one_size_and_ask_for_their_own_training(store: Store) -> None:
+def test_systems_have_equal_size_and_the_training_of_their_presets(store: Store) -> None:
     scale = SCALES["playground"]
     names = systems.select_systems(None, scale)
     assert names[0] == "transformer"
     trials = systems.make_trials(names, scale, STEPS, store, seeds=1)
-    sizes = {one.row: systems.count_parameters(one.config.model)["total"] for one in trials}
+    sizes = {trial.row: systems.count_parameters(trial.config.model)["total"] for trial in trials}
     for name, size in sizes.items():
         assert name == "big" or abs(size / sizes["transformer"] - 1) < 0.05, name
     assert sizes["big"] > 2 * sizes["transformer"]
-    assert {one.split for one in trials} == {"test"}
+    assert {trial.split for trial in trials} == {"test"}
     assert systems.select_preset_training(mh.TrainConfig(clip_norm=1.0, label_smoothing=0.0)) == {
         "clip_norm": 1.0,
         "label_smoothing": 0.0,
     }
 
 
-def test_a_model_is_brought_to_a_size_by_its_inner_width() -> None:
-    asked = replace(mh.presets.TINY, layers=1)
-    wanted = systems.count_parameters(asked)["total"]
-    assert systems.match_size(replace(asked, d_ff=16), wanted) == asked
-    assert systems.match_size(asked, round(1.04 * wanted)) == asked  # near enough
+def test_d_ff_is_changed_to_match_a_number_of_parameters() -> None:
+    model = replace(mh.presets.TINY, layers=1)
+    num_parameters = systems.count_parameters(model)["total"]
+    assert systems.match_size(replace(model, d_ff=16), num_parameters) == model
+    assert systems.match_size(model, round(1.04 * num_parameters)) == model  # close enough
 
 
-def test_an_unknown_system_is_named() -> None:
+def test_an_unknown_system_is_rejected_by_name() -> None:
     with pytest.raises(ConfigError, match="unknown system bigg; did you mean big"):
         systems.select_systems("bigg", SCALES["tiny"])
     assert systems.select_systems("big", SCALES["tiny"]) == ["transformer", "big"]
@@ -262,56 +266,54 @@ def test_processes_share_cores_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("WORLD_SIZE", "4")
     assert TrialResources.detect("cpu", None, None, 3) == TrialResources("cpu", 3, 0, 2)
-    machine = TrialResources.detect("cpu", 4, None, 3)
-    assert (machine.threads, machine.jobs_per_gpu) == (2, 1)
-    assert machine.environment(0)["OMP_NUM_THREADS"] == "2"
-    assert "WORLD_SIZE" not in machine.environment(0)
+    resources = TrialResources.detect("cpu", 4, None, 3)
+    assert (resources.threads, resources.jobs_per_gpu) == (2, 1)
+    assert resources.environment(0)["OMP_NUM_THREADS"] == "2"
+    assert "WORLD_SIZE" not in resources.environment(0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     six = TrialResources("cuda", 6, 2, 1)
     assert six.jobs_per_gpu == 3
     assert [six.environment(number)["CUDA_VISIBLE_DEVICES"] for number in range(3)] == ["5", "7", "5"]
 
 
-def test_gpus_that_are_not_there_are_refused() -> None:
-    with pytest.raises(ConfigError, match="--gpus is 2, but there are 0 here"):
+def test_more_gpus_than_available_are_rejected() -> None:
+    with pytest.raises(ConfigError, match="--gpus is 2, but this machine has 0: give at most that many"):
         TrialResources.detect("cpu", None, 2, 3)
 
 
-def test_a_process_that_dies_is_told_with_its_log(
+def test_a_worker_that_dies_is_reported_with_its_log(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     trials = [small_trial(store, "1steps"), small_trial(store, "1steps", train_seed=2)]
     with pytest.raises(
-        ManyheadsError, match=r"its process died; .*process-1.log says why.*same command"
-    ) as told:
+        ManyheadsError, match=r"its process died; see .*process-1.log.*repeat the command to run the rest"
+    ) as raised:
         run_trials(trials, tmp_path, store, TrialResources("cpu", 1, 0, 1), Progress())
-    assert told.value.exit_code == 1
+    assert raised.value.exit_code == 1
 
 
-class Notes(Progress):
-    """Keeps what is said."""
+class RecordedMessages(Progress):
+    """Records the messages."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
-    def say(self, line: str) -> None:
-        self.said.append(line)
+    def message(self, line: str) -> None:
+        self.messages.append(line)
 
 
-def test_trials_are_carried_out_by_processes_and_a_fault_of_one_leaves_the_others(
-    store: Store, tmp_path: Path
-) -> None:
+def test_a_failed_trial_does_not_affect_the_others(store: Store, tmp_path: Path) -> None:
     trials = [small_trial(store, "1steps", train_seed=seed) for seed in (1, 2)]
-    hopeless = small_trial(store, "1steps", row="short", data_longest=2)
-    machine, notes = TrialResources("cpu", 1, 0, 1), Notes()
-    with pytest.raises(ManyheadsError, match="short-seed1: none of 120 pairs has at most 2 tokens") as told:
-        run_trials([hopeless, *trials], tmp_path, store, machine, notes)
-    assert told.value.exit_code == 3
-    results = run_trials(trials, tmp_path, store, machine, notes)
+    hopeless = small_trial(store, "1steps", row="short", data_max_length=2)
+    resources, progress = TrialResources("cpu", 1, 0, 1), RecordedMessages()
+    with pytest.raises(ManyheadsError, match="short-seed1: none of 120 pairs has at most 2 tokens") as raised:
+        run_trials([hopeless, *trials], tmp_path, store, resources, progress)
+    assert raised.value.exit_code == 3
+    results = run_trials(trials, tmp_path, store, resources, progress)
     assert results is not None
-    assert [(one.row, one.seed) for one in results] == [("base", 1), ("base", 2)]
-    assert notes.said[-1] == f"{tmp_path}: 2 of 2 runs are done already"
+    assert [(result.row, result.seed) for result in results] == [("base", 1), ("base", 2)]
+    assert progress.messages[-1] == f"{tmp_path}: 2 of 2 runs are already done"
 
 
 # ---- the commands
@@ -336,7 +338,7 @@ def manyheads(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["table3", "nowhere"], "nowhere: no data folder"),
     ],
 )
-def test_a_wrong_call_of_a_table_is_one_clear_line(
+def test_a_usage_error_of_a_table_is_one_line(
     arguments: list[str],
     message: str,
     tmp_path: Path,
@@ -346,10 +348,10 @@ def test_a_wrong_call_of_a_table_is_one_clear_line(
     monkeypatch.setattr(sys, "argv", ["manyheads", "paper", *arguments, "--out", str(tmp_path / "out")])
     with pytest.raises(SystemExit) as end:
         cli.main()
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     assert end.value.code == (3 if "nowhere" in message else 2)
-    assert told.err.startswith(f"manyheads: {message}")
-    assert (told.err.count("\n"), told.out) == (1, "")
+    assert output.err.startswith(f"manyheads: {message}")
+    assert (output.err.count("\n"), output.out) == (1, "")
     assert not (tmp_path / "out").exists()
 
 
@@ -359,9 +361,9 @@ def test_help_of_a_table_shows_an_example(table: str) -> None:
 
 
 @pytest.mark.heavy
-def test_table_3_from_data_to_report_and_again(store: Store, tmp_path: Path) -> None:
+def test_table_3_is_reported_and_reuses_finished_runs(store: Store, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    asked = [
+    arguments = [
         "table3",
         str(store.folder),
         "--rows",
@@ -373,44 +375,44 @@ def test_table_3_from_data_to_report_and_again(store: Store, tmp_path: Path) -> 
         "--jobs",
         "2",
     ]
-    done = manyheads(*asked)
-    assert done.returncode == 0, done.stderr
-    assert "E-learned, seed 1: perplexity" in done.stderr
-    assert "E-learned (positions learned): perplexity" in done.stdout
+    finished = manyheads(*arguments)
+    assert finished.returncode == 0, finished.stderr
+    assert "E-learned, seed 1: perplexity" in finished.stderr
+    assert "E-learned (positions learned): perplexity" in finished.stdout
     names = {"table3.md", "table3.csv", "table3-runs.csv", "table3.svg", "table3.png"}
     assert {path.name for path in out.iterdir()} == {*names, "table3"}
     began = time.monotonic()
-    again = manyheads(*asked, "--json")
-    assert "4 of 4 runs are done already" in again.stderr
-    told = json.loads(again.stdout)
-    assert [row["name"] for row in told["rows"]] == ["base", "E-learned"]
+    again = manyheads(*arguments, "--json")
+    assert "4 of 4 runs are already done" in again.stderr
+    report = json.loads(again.stdout)
+    assert [row["name"] for row in report["rows"]] == ["base", "E-learned"]
     assert time.monotonic() - began < 60
-    changed = manyheads(*asked, "--budget", "3steps")
+    changed = manyheads(*arguments, "--budget", "3steps")
     assert changed.returncode == 2
     assert "train.steps was 2, is 3" in changed.stderr.splitlines()[-1]
 
 
 @pytest.mark.heavy
-def test_table_2_that_was_stopped_can_go_on(store: Store, tmp_path: Path) -> None:
+def test_table_2_stops_on_a_signal_and_can_be_resumed(store: Store, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    asked = ["table2", str(store.folder), "--systems", "big", "--budget", "2000steps", "--budget", "1s"]
-    asked += ["--out", str(out), "--jobs", "1"]
+    arguments = ["table2", str(store.folder), "--systems", "big", "--budget", "2000steps", "--budget", "1s"]
+    arguments += ["--out", str(out), "--jobs", "1"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "manyheads", "paper", *asked], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "manyheads", "paper", *arguments], stderr=subprocess.PIPE, text=True
     )
     log = out / "table2" / "steps" / "big-seed1" / "log.jsonl"
-    until = time.monotonic() + 60
-    while not (log.exists() and log.read_text()) and time.monotonic() < until:
+    deadline = time.monotonic() + 60
+    while not (log.exists() and log.read_text()) and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
-    _, told = process.communicate(timeout=60)
-    assert process.returncode == 75, told
-    assert "stopped as asked; the same command goes on" in told
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 75, errors
+    assert "stopped as asked; the same command goes on" in errors
     assert list((out / "table2" / "steps" / "big-seed1" / "checkpoints").iterdir())
     assert not (out / "table2.md").exists()
 
 
-def test_trials_of_both_tables_travel_as_json(store: Store) -> None:
+def test_trials_of_both_tables_survive_json(store: Store) -> None:
     for trials in (
         variations.make_trials(variations.select_rows("big"), SCALES["base"], STEPS, store, 1),
         systems.make_trials(["transformer"], SCALES["playground"], Budget(3, "s"), store, 1),

@@ -116,7 +116,7 @@ def write_figures(
 
 
 def draw_figure(figure: HeadFigure, words: Sequence[str], maps_LHQK: Maps) -> Any:
-    """Draw as in the paper: a word and all heads of a layer (3), a head and a word of it (4), two heads (5)."""
+    """Draw as in the paper: a word and all heads of a layer (3), a head and a word (4), two heads (5)."""
     palette = head_colors(maps_LHQK.shape[1])
 
     def make_lines(

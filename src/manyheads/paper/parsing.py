@@ -23,7 +23,7 @@ from manyheads.paper.trials import check_unchanged, flatten_config
 from manyheads.progress import Progress
 from manyheads.text.trees import REPAIRS, Leaf, RestoredTree, Tree, get_leaves, restore_tree, walk
 from manyheads.train.run import train
-from manyheads.train.trainer import read_progress
+from manyheads.train.train_state import read_progress
 from manyheads.translator import Translation, Translator, load
 
 WRONG_TAG = "?"  # of a word that was tagged as punctuation

@@ -50,6 +50,6 @@ def print_report(told: dict[str, Any], tables: Sequence[Any], files: list[Path],
         return
     for table in tables:
         table.show()
-    print(*told["reading"], sep="\n")
+    print(*told["conclusions"], sep="\n")
     for path in files:
         print(path)

@@ -55,8 +55,8 @@ def table3(
     machine = TrialResources.detect(device, jobs, gpus, MIN_BASE_SEEDS + len(wanted))
     with create_progress(sys.stderr) as progress:
         made = measure(
-            open_data(data, place, progress.update), place, rows=wanted, scale=size, budget=amount, seeds=seeds,
-            resources=machine, command=format_command(), progress=progress,
+            open_data(data, place, progress.update), place, rows=wanted, scale=size, budget=amount,
+            seeds=seeds, resources=machine, command=format_command(), progress=progress,
         )  # fmt: skip
     if made is None:
         exit_preempted(place)

@@ -49,11 +49,14 @@ class WarmupResults:
     paper_first_rate: float  # the paper's learning rate at step 1, and at its peak
     paper_peak_rate: float
 
+    def first_update(self, variant: str) -> float:
+        """Return the mean update ratio of the first steps."""
+        return mean(self.update_ratios[variant][:FIRST_STEPS])
+
     @property
     def findings(self) -> dict[str, bool]:
         return {
-            "first_updates": mean(self.update_ratios["without"][:FIRST_STEPS])
-            > 2 * mean(self.update_ratios["with"][:FIRST_STEPS]),
+            "first_updates": self.first_update("without") > 2 * self.first_update("with"),
             "learning": self.final_loss["with"] < self.final_loss["without"] - 0.1,
         }
 
@@ -65,12 +68,12 @@ class WarmupResults:
             "peak": f"{self.peak_learning_rate:g}",
             "layers": f"{self.layers}",
             "first": f"{FIRST_STEPS}",
-            "times": f"{mean(self.update_ratios['without'][:FIRST_STEPS]) / mean(self.update_ratios['with'][:FIRST_STEPS]):.0f}",
+            "times": f"{self.first_update('without') / self.first_update('with'):.0f}",
             "paper_first": f"{self.paper_first_rate:.2e}",
             "paper_peak": f"{self.paper_peak_rate:.2e}",
         }
         for way in VARIANT_COLORS:
-            told[f"update_{way}"] = f"{mean(self.update_ratios[way][:FIRST_STEPS]):.2%}"
+            told[f"update_{way}"] = f"{self.first_update(way):.2%}"
             told[f"gradient_first_{way}"] = f"{self.gradient_norms[way][0]:.2f}"
             told[f"gradient_{way}"] = f"{mean(self.gradient_norms[way][-FIRST_STEPS:]):.2f}"
             told[f"loss_{way}"] = f"{self.final_loss[way]:.2f}"
@@ -109,7 +112,7 @@ def make_table(numbers: WarmupResults, labels: Labels) -> ReportTable:
     rows: list[list[Cell]] = [
         [
             labels[way],
-            f"{mean(numbers.update_ratios[way][:FIRST_STEPS]):.2%}",
+            f"{numbers.first_update(way):.2%}",
             mean(numbers.gradient_norms[way][-FIRST_STEPS:]),
             numbers.final_loss[way],
             f"{numbers.accuracy[way]:.1%}",
