@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from manyheads.text.corpus import open_input, strip_compression_suffix
+from manyheads.text.input_files import open_input, strip_compression_suffix
 
 
 def write_head(source: str, target: Path, lines: int | None) -> int:

@@ -16,7 +16,7 @@ import manyheads as mh
 from manyheads.config import Recipe
 from manyheads.data.prepare import HELD_OUT, keep_distinct, prepare, sample_reservoir
 from manyheads.data.store import Store
-from manyheads.text import clean, corpus
+from manyheads.text import clean, invalid
 from manyheads.text.corpus import SentencePair
 from support import corrupt_corpus
 
@@ -87,9 +87,9 @@ def check_fuzzed(folder: Path, lines: int) -> None:
     store = prepare(recipe(inputs, corpus=skipping), folder / "data")
     ways = {reason for reason, _ in corrupt_corpus.CORRUPTIONS if reason != "empty"}
     assert set(made.drop_reasons.values()) == ways | {
-        corpus.EMPTY_SOURCE,
-        corpus.EMPTY_TARGET,
-        corpus.NO_COUNTERPART,
+        invalid.EMPTY_SOURCE,
+        invalid.EMPTY_TARGET,
+        invalid.NO_COUNTERPART,
     }
     for one in (made, memory):
         rows = [row for row in listed(folder / "data") if row["file"] in one.files]
@@ -134,8 +134,8 @@ def test_differing_line_counts_stop_unless_they_may_be_skipped(tmp_path: Path) -
     store = prepare(recipe(files, corpus={"hold_out": 0, "on_invalid": "skip"}), tmp_path / "data")
     assert texts(store) == SENTENCES
     assert [(row["line"], row["reason"]) for row in listed(tmp_path / "data")] == [
-        ("151", corpus.NO_COUNTERPART),
-        ("152", corpus.NO_COUNTERPART),
+        ("151", invalid.NO_COUNTERPART),
+        ("152", invalid.NO_COUNTERPART),
     ]
     assert_nothing_is_lost(store)
 
@@ -151,7 +151,7 @@ def test_a_broken_container_stops_unless_it_may_be_skipped(tmp_path: Path) -> No
         prepare(recipe([f"{tmp_path}/a.tmx"], corpus=tables), tmp_path / "data")
     store = prepare(recipe([f"{tmp_path}/a.tmx"], corpus={**tables, "on_invalid": "skip"}), tmp_path / "data")
     assert texts(store) == SENTENCES
-    assert [row["reason"] for row in listed(tmp_path / "data")] == [corpus.BROKEN_FILE]
+    assert [row["reason"] for row in listed(tmp_path / "data")] == [invalid.BROKEN_FILE]
 
 
 # ---- filters
@@ -203,7 +203,7 @@ def test_no_sentence_of_valid_or_test_stays_in_training(tmp_path: Path) -> None:
     assert texts(store) == [SENTENCES[0], *SENTENCES[3:]]
     assert the_input(store)["dropped"] == {clean.LEAKAGE: 4}
     assert texts(store, "test") == [SENTENCES[2]] * 2  # a score is of all of them: nothing is filtered
-    assert the_input(store, "test")["bad"] == {corpus.EMPTY_SOURCE: 1}
+    assert the_input(store, "test")["bad"] == {invalid.EMPTY_SOURCE: 1}
     assert store.read_text("valid") == ([SENTENCES[1][0]], [SENTENCES[1][1]])
     assert_nothing_is_lost(store)
 

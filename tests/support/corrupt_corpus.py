@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from manyheads.text import corpus
+from manyheads.text import invalid
 
 SOURCE, TARGET = 0, 1
 EXTRA_LINES = 3  # of the second file, without a counterpart
@@ -37,7 +37,7 @@ def make_inserter(*inserts: bytes) -> Corruption:
 
 CORRUPTIONS: list[tuple[str, Corruption]] = [
     (
-        corpus.INVALID_UTF8,
+        invalid.INVALID_UTF8,
         make_inserter(b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xe2\x82", b"\xf5\x80\x80\x80"),
     ),
     ("NUL", make_inserter(b"\x00")),
@@ -50,7 +50,7 @@ CORRUPTIONS: list[tuple[str, Corruption]] = [
     ),
     ("replacement character", make_inserter(b"\xef\xbf\xbd")),
     ("empty", lambda text, rng: (b"", b"   ", b"\t\xc2\xa0")[int(rng.random() * 3)]),
-    (corpus.TOO_LONG, lambda text, rng: text * (1 + 1_100_000 // len(text))),
+    (invalid.LINE_TOO_LONG, lambda text, rng: text * (1 + 1_100_000 // len(text))),
 ]
 
 
@@ -66,13 +66,13 @@ def write_corrupt_text(
             raw = [text.encode() for text in pair]
             if rng.random() < corrupt_fraction:
                 corrupt.drop_reasons[line] = corrupt_pair(raw, rng, max_long_lines > 0)
-                max_long_lines -= corrupt.drop_reasons[line] == corpus.TOO_LONG
+                max_long_lines -= corrupt.drop_reasons[line] == invalid.LINE_TOO_LONG
             else:
                 corrupt.valid_pairs[line] = (pair[0], pair[1])
             source.write(raw[SOURCE] + b"\n")
             target.write(raw[TARGET] + b"\n")
         target.write("남은 줄\n".encode() * EXTRA_LINES)
-    corrupt.drop_reasons |= dict.fromkeys(range(lines + 1, lines + 1 + EXTRA_LINES), corpus.NO_COUNTERPART)
+    corrupt.drop_reasons |= dict.fromkeys(range(lines + 1, lines + 1 + EXTRA_LINES), invalid.NO_COUNTERPART)
     return corrupt
 
 
@@ -91,7 +91,7 @@ def write_corrupt_tmx(folder: Path, units: int, seed: int) -> CorruptCorpus:
             sides = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in texts.items())
             file.write(f"<tu>{sides}</tu>\n")
         file.write('<tu><tuv xml:lang="en"><seg>trunc')
-    corrupt.drop_reasons[units + 2] = corpus.BROKEN_FILE
+    corrupt.drop_reasons[units + 2] = invalid.BROKEN_FILE
     return corrupt
 
 
@@ -99,10 +99,10 @@ def corrupt_unit(texts: dict[str, str], rng: random.Random) -> str:
     choice = int(rng.random() * 4)
     if choice == 0:
         texts["en"] = ""
-        return corpus.EMPTY_SOURCE
+        return invalid.EMPTY_SOURCE
     if choice == 1:
         texts["fr"] = texts.pop("ko")
-        return corpus.NO_LANGUAGE
+        return invalid.NO_LANGUAGE
     if choice == 2:
         texts["ko"] += "&#x2028;x"
         return "line separator inside a line"
@@ -116,4 +116,4 @@ def corrupt_pair(raw: list[bytes], rng: random.Random, may_be_long: bool) -> str
     reason, corruption = corruptions[int(rng.random() * len(corruptions))]
     side = int(rng.random() * 2)
     raw[side] = corruption(raw[side], rng)
-    return (corpus.EMPTY_SOURCE, corpus.EMPTY_TARGET)[side] if reason == "empty" else reason
+    return (invalid.EMPTY_SOURCE, invalid.EMPTY_TARGET)[side] if reason == "empty" else reason

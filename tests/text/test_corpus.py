@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import manyheads as mh
 from manyheads.config import CorpusConfig, InputConfig
-from manyheads.text import corpus
-from manyheads.text.corpus import InvalidRecord, SentencePair, read_pairs
+from manyheads.text import invalid
+from manyheads.text.corpus import SentencePair, read_pairs
+from manyheads.text.invalid import InvalidRecord
 
 ENGLISH_KOREAN = CorpusConfig(source="en", target="ko")
 
@@ -77,12 +78,12 @@ def test_a_truncated_file_gives_what_stands_before_the_break_and_then_says_so(
     pairs = [one for one in found if isinstance(one, SentencePair)]
     broken, *rest = found[len(pairs) :]
     assert isinstance(broken, InvalidRecord)
-    assert (broken.file, broken.line, broken.reason) == (names[side], len(pairs) + 1, corpus.BROKEN_FILE)
+    assert (broken.file, broken.line, broken.reason) == (names[side], len(pairs) + 1, invalid.BROKEN_FILE)
     assert len(pairs) > 10_000 or suffix == ".zst"  # zstd's blocks are large
     assert texts(pairs) == [(line, line) for line in lines.decode().split("\n")[: len(pairs)]]
     facing = [(one.file, one.line, one.reason) for one in rest if isinstance(one, InvalidRecord)]
     lost = range(len(pairs) + 1, 40_001)
-    assert facing == [(names[1 - side], line, corpus.NO_COUNTERPART) for line in lost]
+    assert facing == [(names[1 - side], line, invalid.NO_COUNTERPART) for line in lost]
 
 
 def test_garbage_behind_a_compressed_file_loses_nothing_before_it(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_garbage_behind_a_compressed_file_loses_nothing_before_it(tmp_path: Path
     (tmp_path / "a.ko").write_text("하나\n둘\n", encoding="utf-8")
     found = list(read_pairs(InputConfig(files=(f"{tmp_path}/a.en.gz", f"{tmp_path}/a.ko")), ENGLISH_KOREAN))
     assert texts(found) == [("one", "하나"), ("two", "둘")]
-    assert [one.reason for one in found if isinstance(one, InvalidRecord)] == [corpus.BROKEN_FILE]
+    assert [one.reason for one in found if isinstance(one, InvalidRecord)] == [invalid.BROKEN_FILE]
 
 
 def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
@@ -157,7 +158,7 @@ def test_every_line_without_a_counterpart_is_named(tmp_path: Path, longer: int) 
     names = [f"{tmp_path}/a.en", f"{tmp_path}/a.ko"]
     detail = f"{names[1 - longer]} has 2 lines, {names[longer]} 5"
     assert found[2:] == [
-        InvalidRecord(names[longer], line, corpus.NO_COUNTERPART, detail) for line in (3, 4, 5)
+        InvalidRecord(names[longer], line, invalid.NO_COUNTERPART, detail) for line in (3, 4, 5)
     ]
 
 
@@ -215,7 +216,7 @@ def test_jsonl_keys_may_go_inside(tmp_path: Path) -> None:
     text = '{"en": "home", "ko": "집"}\n{"translation": {"en": "a\\nb", "ko": "ㄱ"}}\n'
     found = read_one(tmp_path / "a.jsonl", text)
     assert found[0] == SentencePair("home", "집", 1)
-    assert found[1] == InvalidRecord(f"{tmp_path}/a.jsonl", 2, corpus.WRONG_JSON, "no key 'en'")
+    assert found[1] == InvalidRecord(f"{tmp_path}/a.jsonl", 2, invalid.WRONG_JSON, "no key 'en'")
     inside = read_one(tmp_path / "a.jsonl", text, fields=("translation.en", "translation.ko"))
     assert inside[1] == SentencePair("a b", "ㄱ", 2)
 
@@ -223,13 +224,13 @@ def test_jsonl_keys_may_go_inside(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason", "detail"),
     [
-        ("{", corpus.WRONG_JSON, "Expecting property name"),
-        ("[1]", corpus.WRONG_JSON, "no key 'en'"),
-        ('{"en": 3, "ko": "x"}', corpus.WRONG_JSON, "'en' is not a text"),
+        ("{", invalid.WRONG_JSON, "Expecting property name"),
+        ("[1]", invalid.WRONG_JSON, "no key 'en'"),
+        ('{"en": 3, "ko": "x"}', invalid.WRONG_JSON, "'en' is not a text"),
         ('{"en": "\\ud800", "ko": "x"}', corpus.INVALID_UTF8, "half of a surrogate pair"),
         ('{"en": "a\\u0000b", "ko": "x"}', "NUL", "U+0000 at character 2"),
-        ('{"en": "", "ko": "x"}', corpus.EMPTY_SOURCE, ""),
-        ("[" * 100_000, corpus.WRONG_JSON, ""),
+        ('{"en": "", "ko": "x"}', invalid.EMPTY_SOURCE, ""),
+        ("[" * 100_000, invalid.WRONG_JSON, ""),
     ],
 )
 def test_a_bad_json_line_is_named_and_the_next_arrives(
@@ -261,8 +262,8 @@ def test_tmx_gives_the_languages_asked_for_whatever_their_order(tmp_path: Path) 
     found = read_one(tmp_path / "a.tmx", TMX)
     assert texts(found) == [("Press <b>OK</b>.", "<b>확인</b>을 누르세요."), ("home again", "집")]
     assert [one.line for one in found] == [4, 6, 8, 9]
-    assert found[2] == InvalidRecord(f"{tmp_path}/a.tmx", 8, corpus.NO_LANGUAGE, "has en, fr")
-    assert found[3] == InvalidRecord(f"{tmp_path}/a.tmx", 9, corpus.EMPTY_SOURCE)
+    assert found[2] == InvalidRecord(f"{tmp_path}/a.tmx", 8, invalid.NO_LANGUAGE, "has en, fr")
+    assert found[3] == InvalidRecord(f"{tmp_path}/a.tmx", 9, invalid.EMPTY_SOURCE)
 
 
 def test_the_very_language_goes_before_its_relatives(tmp_path: Path) -> None:
@@ -296,7 +297,7 @@ def test_unbalanced_xml_names_its_line_and_keeps_what_was_read(tmp_path: Path) -
     assert len(texts(found)) == 2
     last = found[-1]
     assert isinstance(last, InvalidRecord)
-    assert (last.line, last.reason) == (8, corpus.BROKEN_FILE)
+    assert (last.line, last.reason) == (8, invalid.BROKEN_FILE)
     assert "mismatch" in last.detail
 
 
@@ -327,7 +328,7 @@ def test_units_are_forgotten_after_use() -> None:
 
 def test_a_unit_of_a_megabyte_is_bad(tmp_path: Path) -> None:
     found = read_one(tmp_path / "a.tmx", TMX.replace("home", "home " * 200_000))
-    assert found[1] == InvalidRecord(f"{tmp_path}/a.tmx", 6, corpus.TOO_LONG)
+    assert found[1] == InvalidRecord(f"{tmp_path}/a.tmx", 6, invalid.LINE_TOO_LONG)
     assert len(texts(found)) == 1
 
 
@@ -357,9 +358,9 @@ def test_xliff_1_gives_finished_units(tmp_path: Path, version: str | None) -> No
     file = f"{tmp_path}/a.xlf"
     assert found == [
         SentencePair("Hello <g1>there</g1>", "안녕", 2),
-        InvalidRecord(file, 3, corpus.UNFINISHED),
-        InvalidRecord(file, 4, corpus.EMPTY_TARGET),
-        InvalidRecord(file, 5, corpus.UNFINISHED),
+        InvalidRecord(file, 3, invalid.UNFINISHED),
+        InvalidRecord(file, 4, invalid.EMPTY_TARGET),
+        InvalidRecord(file, 5, invalid.UNFINISHED),
     ]
 
 
@@ -367,7 +368,7 @@ def test_xliff_of_the_other_direction_is_turned_round_and_of_other_languages_ref
     turned = read_one(tmp_path / "a.xliff", xliff_1("", 'source-language="ko" target-language="en"'))
     assert turned[0] == SentencePair("안녕", "Hello <g1>there</g1>", 2)
     foreign = read_one(tmp_path / "a.xliff", xliff_1("", 'source-language="en" target-language="fr"'))
-    assert foreign[0] == InvalidRecord(f"{tmp_path}/a.xliff", 2, corpus.NO_LANGUAGE, "translates en into fr")
+    assert foreign[0] == InvalidRecord(f"{tmp_path}/a.xliff", 2, invalid.NO_LANGUAGE, "translates en into fr")
     regions = xliff_1("", 'source-language="en_US" target-language="ko-KR"')
     assert read_one(tmp_path / "a.xliff", regions)[0] == SentencePair("Hello <g1>there</g1>", "안녕", 2)
 
@@ -435,12 +436,12 @@ def test_po_gives_finished_messages_and_both_forms_of_a_plural(tmp_path: Path) -
     file = f"{tmp_path}/a.po"
     assert found == [
         SentencePair("Save %s", "%s 저장", 6),
-        InvalidRecord(file, 10, corpus.UNFINISHED),
+        InvalidRecord(file, 10, invalid.UNFINISHED),
         SentencePair("two lines of it", "두 줄", 14),
         SentencePair("%d file", "파일 %d개", 20),
         SentencePair("%d files", "파일 %d개", 20),
-        InvalidRecord(file, 24, corpus.EMPTY_TARGET),
-        InvalidRecord(file, 27, corpus.UNFINISHED),
+        InvalidRecord(file, 24, invalid.EMPTY_TARGET),
+        InvalidRecord(file, 27, invalid.UNFINISHED),
     ]
 
 
@@ -469,7 +470,7 @@ def test_a_broken_message_is_named_by_its_line_and_the_next_arrives(tmp_path: Pa
     text = f'msgid "a"\nmsgstr "ㄱ"\n\n{broken}\n\nmsgid "b"\nmsgstr "ㄴ"\n'
     first, bad, last = read_one(tmp_path / "a.po", text)
     assert isinstance(bad, InvalidRecord)
-    assert (bad.line, bad.reason) == (4, corpus.BROKEN_FILE)
+    assert (bad.line, bad.reason) == (4, invalid.BROKEN_FILE)
     assert (first, last.source) == (SentencePair("a", "ㄱ", 1), "b")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from manyheads.config import SubwordConfig
 from manyheads.errors import DataError
 from manyheads.text import trees
-from manyheads.text.corpus import InvalidRecord, InvalidTextError
+from manyheads.text.invalid import InvalidRecord, InvalidTextError
 from manyheads.text.subwords import SubwordTokenizer
 from manyheads.text.trees import (
     Leaf,

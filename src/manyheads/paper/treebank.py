@@ -9,7 +9,7 @@ from manyheads import playground
 from manyheads.config import SPLITS
 from manyheads.errors import DataError
 from manyheads.progress import Progress
-from manyheads.text.corpus import InvalidRecord
+from manyheads.text.invalid import InvalidRecord
 from manyheads.text.trees import Tree, get_words, read_trees, strip_annotations
 
 ParserInput = Literal["words", "tags", "both"]

@@ -1,7 +1,7 @@
-"""Translators' files through translate-toolkit: TMX, gettext PO and XLIFF, a unit at a time.
+"""Translation formats: TMX, gettext PO and XLIFF, one unit at a time.
 
-The toolkit says what a unit holds; the walk over the file is ours, so that a memory of gigabytes is read as a
-stream. Each reader gives the line of a unit with its source and target, or with why it has none.
+The extra `formats` brings lxml, which reads the XML as a stream, and polib, which reads PO messages. Each reader
+yields the line of a unit with its source and target, or with the reason why it has none.
 """
 
 import re
@@ -10,7 +10,8 @@ from typing import IO, Any
 
 from manyheads.config import CorpusConfig
 from manyheads.errors import DataError
-from manyheads.text.corpus import (
+from manyheads.text.input_files import read_lines
+from manyheads.text.invalid import (
     BROKEN_FILE,
     INVALID_UTF8,
     MAX_LINE_BYTES,
@@ -18,17 +19,20 @@ from manyheads.text.corpus import (
     UNFINISHED,
     InvalidTextError,
     UnreadableFileError,
-    read_lines,
 )
 from manyheads.text.languages import get_base_language
 
 Unit = tuple[int, tuple[str, str] | InvalidTextError]
 
+XML = "http://www.w3.org/XML/1998/namespace"
+PAIRED_CODES = ("g", "pc")  # inline elements that enclose text
+SINGLE_CODES = ("x", "bx", "ex", "ph", "bpt", "ept", "it", "sc", "ec")
 
-def elements(stream: IO[bytes], file: str, *tags: str) -> Iterator[Any]:
-    """Elements as they close, each forgotten after use with all that stands before it.
 
-    Nothing outside of the file is read: an entity may stand for text, not for a file.
+def iterate_elements(stream: IO[bytes], file: str, *tags: str) -> Iterator[Any]:
+    """Yield elements as they close, and free each after use together with everything before it.
+
+    External entities are not resolved, so nothing outside the file is read.
     """
     from lxml import etree
 
@@ -39,135 +43,153 @@ def elements(stream: IO[bytes], file: str, *tags: str) -> Iterator[Any]:
             for node in (element, *element.iterancestors()):
                 while node.getprevious() is not None:
                     del node.getparent()[0]
-    except etree.XMLSyntaxError as fault:
-        raise UnreadableFileError(file, fault, fault.lineno) from None
+    except etree.XMLSyntaxError as error:
+        raise UnreadableFileError(file, error, error.lineno) from None
 
 
-def tmx(stream: IO[bytes], file: str, corpus: CorpusConfig) -> Iterator[Unit]:
-    from translate.storage.tmx import tmxunit
+# ---- TMX
 
-    for element in elements(stream, file, "{*}tu"):
-        unit = tmxunit.createfromxmlElement(element)
-        unit.namespace = namespace_of(element)
+
+def read_tmx(stream: IO[bytes], file: str, corpus: CorpusConfig) -> Iterator[Unit]:
+    """Read the units of a translation memory. If a unit has a language twice, the first one counts."""
+    for element in iterate_elements(stream, file, "{*}tu"):
         texts: dict[str, str] = {}
-        for node in unit.getlanguageNodes():  # of two in one language, the first
-            texts.setdefault(language_of(node), unit.getNodeText(node) or "")
-        source, target = (nearest(texts, language) for language in (corpus.source, corpus.target))
+        for variant in element.iterchildren("{*}tuv"):
+            texts.setdefault(get_tmx_language(variant), get_segment_text(variant))
+        source, target = (match_language(texts, language) for language in (corpus.source, corpus.target))
         if source is None or target is None:
             yield element.sourceline, InvalidTextError(NO_LANGUAGE, f"has {', '.join(texts) or 'none'}")
         else:
             yield element.sourceline, (texts[source], texts[target])
 
 
-def namespace_of(element: Any) -> str | None:
-    name: str = element.tag
-    return name[1:].partition("}")[0] if name.startswith("{") else None
+def get_tmx_language(variant: Any) -> str:
+    """TMX 1.4 writes xml:lang, TMX 1.1 wrote lang."""
+    language: str = variant.get(f"{{{XML}}}lang") or variant.get("lang") or ""
+    return language.replace("_", "-").lower()
 
 
-def language_of(node: Any) -> str:
-    """TMX 1.4 writes xml:lang, 1.1 wrote lang."""
-    found: str = node.get("{http://www.w3.org/XML/1998/namespace}lang") or node.get("lang") or ""
-    return found.replace("_", "-").lower()
+def get_segment_text(variant: Any) -> str:
+    """Return all text of the segment, native codes included."""
+    segment = next(variant.iterdescendants("{*}seg"), None)
+    if segment is None:
+        return ""
+    text = str(segment.xpath("string()"))
+    spaces = segment.xpath("ancestor-or-self::*[@xml:space][1]/@xml:space")
+    return " ".join(text.split()) if spaces == ["default"] else text
 
 
-def nearest(languages: dict[str, str], wanted: str) -> str | None:
-    """The language itself, or its nearest kin: en finds en-US, en-GB finds en, but pt-BR never pt-PT."""
+def match_language(languages: dict[str, str], wanted: str) -> str | None:
+    """Return the language itself or the nearest match: en matches en-US, en-GB matches en, pt-BR not pt-PT."""
     wanted = wanted.replace("_", "-").lower()
-    kin = [
-        code for code in languages if get_base_language(code) == wanted or code == get_base_language(wanted)
-    ]
-    return wanted if wanted in languages else next(iter(kin), None)
+    if wanted in languages:
+        return wanted
+    base = get_base_language(wanted)
+    return next((code for code in languages if get_base_language(code) == wanted or code == base), None)
 
 
-def xliff(stream: IO[bytes], file: str, corpus: CorpusConfig) -> Iterator[Unit]:
-    """Versions 1.x (trans-unit) and 2.x (segment)."""
-    from translate.storage.xliff import Xliff1Unit
-    from translate.storage.xliff2 import Xliff2Unit
+# ---- XLIFF
 
-    for element in elements(stream, file, "{*}trans-unit", "{*}segment"):
-        kind: Any = Xliff1Unit if element.tag.endswith("trans-unit") else Xliff2Unit
-        unit = kind.createfromxmlElement(element)
-        unit.namespace = namespace_of(element)
-        source, target = text_of(unit.source_dom), text_of(unit.get_target_dom())
-        stated = stated_languages(element)
-        wanted = [get_base_language(corpus.source), get_base_language(corpus.target)]
-        if target and unfinished(element):
+
+def read_xliff(stream: IO[bytes], file: str, corpus: CorpusConfig) -> Iterator[Unit]:
+    """Read the units of XLIFF 1.x (trans-unit) and the segments of XLIFF 2.x (segment)."""
+    wanted = [get_base_language(corpus.source), get_base_language(corpus.target)]
+    for element in iterate_elements(stream, file, "{*}trans-unit", "{*}segment"):
+        source, target = (get_inline_text(element.find(f"{{*}}{side}")) for side in ("source", "target"))
+        stated = get_stated_languages(element)
+        languages = [get_base_language(code) for code in stated]
+        if target and is_unfinished(element):
             yield element.sourceline, InvalidTextError(UNFINISHED)
-        elif [get_base_language(code) for code in stated] == wanted[::-1]:
+        elif languages == wanted[::-1]:
             yield element.sourceline, (target, source)
-        elif stated and [get_base_language(code) for code in stated] != wanted:
+        elif stated and languages != wanted:
             yield element.sourceline, InvalidTextError(NO_LANGUAGE, f"translates {' into '.join(stated)}")
         else:
             yield element.sourceline, (source, target)
 
 
-def text_of(node: Any) -> str:
-    """The text of a source or target. Native code in it (%s, <b>) is text; what stands for code, a tag."""
+def get_inline_text(node: Any) -> str:
+    """Return the text of a source or target. Native code (%s, <b>) is text; an element that stands for code
+    becomes a tag."""
     if node is None:
         return ""
     parts = [node.text or ""]
     for child in node:
         name = child.tag.rpartition("}")[2] if isinstance(child.tag, str) else ""
-        mark = f"{name}{child.get('id') or ''}"
-        inside = text_of(child)
-        if name in ("g", "pc"):
-            inside = f"<{mark}>{inside}</{mark}>"
-        elif not inside and name in ("x", "bx", "ex", "ph", "bpt", "ept", "it", "sc", "ec"):
-            inside = f"<{mark}/>"
-        parts += [inside, child.tail or ""]
+        tag = f"{name}{child.get('id') or ''}"
+        content = get_inline_text(child)
+        if name in PAIRED_CODES:
+            content = f"<{tag}>{content}</{tag}>"
+        elif not content and name in SINGLE_CODES:
+            content = f"<{tag}/>"
+        parts += [content, child.tail or ""]
     return "".join(parts)
 
 
-def unfinished(element: Any) -> bool:
-    """By its state, where one is stated; for the toolkit, what nobody approved is unfinished."""
-    target = element.find("{*}target")
-    state = target.get("state") or element.get("state") or ""
+def is_unfinished(element: Any) -> bool:
+    """Return whether the state of a unit with a target says that it is not finished."""
+    state = element.find("{*}target").get("state") or element.get("state") or ""
     return state in ("new", "initial") or state.startswith("needs-") or element.get("approved") == "no"
 
 
-def stated_languages(element: Any) -> list[str]:
-    """What the file says that it translates from and into; nothing where it does not say both."""
+def get_stated_languages(element: Any) -> list[str]:
+    """Return the source and target language that the file states, or nothing unless it states both."""
     for node in element.iterancestors():
-        found = [
+        codes = [
             node.get("source-language") or node.get("srcLang"),
             node.get("target-language") or node.get("trgLang"),
         ]
-        if all(found):
-            return [str(code) for code in found]
+        if all(codes):
+            return [str(code) for code in codes]
     return []
 
 
-def po(stream: IO[bytes], file: str, corpus: CorpusConfig) -> Iterator[Unit]:
-    """Messages stand between empty lines; each is handed over alone, in UTF-8."""
-    from translate.storage.poparser import PoParseError
-    from translate.storage.pypo import pofile
+# ---- PO
 
+PO_CHARSET = re.compile(rb'^"Content-Type:[^\n]*charset=([-\w]+)', flags=re.M)
+PO_LINE = re.compile(r'(?:#~\s+)?(?P<keyword>msg\w+(?:\[\d\])?\s+)?"(?:[^"\\]|\\.)*"\s*')
+
+
+def read_po(stream: IO[bytes], file: str, corpus: CorpusConfig) -> Iterator[Unit]:
+    """Read messages, which are separated by empty lines, in the charset that the header states."""
     charset = "utf-8"
-    for line, block in blocks(stream, file):
-        if header := re.search(rb'^"Content-Type:[^\n]*charset=([-\w]+)', block, flags=re.M):
-            charset = known_charset(header.group(1).decode(), file, line)
+    for line, block in split_blocks(stream, file):
+        if header := PO_CHARSET.search(block):
+            charset = check_charset(header.group(1).decode(), file, line)
         try:
             text = block.decode(charset)
-        except UnicodeDecodeError as fault:
-            detail = f"byte 0x{block[fault.start]:02x} is not {charset}"
-            yield line + block[: fault.start].count(b"\n"), InvalidTextError(INVALID_UTF8, detail)
+        except UnicodeDecodeError as error:
+            detail = f"byte 0x{block[error.start]:02x} is not {charset}"
+            yield line + block[: error.start].count(b"\n"), InvalidTextError(INVALID_UTF8, detail)
             continue
         try:
-            units = pofile.parsestring(CHARSET.sub(r"\1utf-8", text).encode()).units
-        except (PoParseError, ValueError) as fault:
-            yield line, InvalidTextError(BROKEN_FILE, str(fault))
+            entries = parse_po_entries(text)
+        except InvalidTextError as error:
+            yield line, error
             continue
-        if not units and any(row and not row.startswith("#") for row in text.splitlines()):
-            yield line, InvalidTextError(BROKEN_FILE, "a message without msgid or msgstr")
-        for unit in units:
-            yield from ((line, found) for found in message_pairs(unit))
+        for entry in entries:
+            yield from ((line, unit) for unit in get_message_pairs(entry))
 
 
-CHARSET = re.compile(r'^("Content-Type:.*charset=)[-\w]+', flags=re.M)
+def split_blocks(stream: IO[bytes], file: str) -> Iterator[tuple[int, bytes]]:
+    """Yield runs of lines between empty lines, each with the number of its first line."""
+    block: list[bytes] = []
+    size = number = 0
+    for number, line in enumerate(read_lines(stream, file), 1):
+        size += MAX_LINE_BYTES if line is None else len(line)
+        if size >= MAX_LINE_BYTES:
+            raise UnreadableFileError(file, ValueError("a message of a megabyte or more"), number)
+        if line:
+            block.append(line)
+        elif block:
+            yield number - len(block), b"\n".join(block)
+            block, size = [], 0
+    if block:
+        yield number - len(block) + 1, b"\n".join(block)
 
 
-def known_charset(name: str, file: str, line: int) -> str:
-    if name == "CHARSET":  # an unfilled template
+def check_charset(name: str, file: str, line: int) -> str:
+    if name == "CHARSET":  # a template whose header was not filled in
         return "utf-8"
     try:
         "".encode(name)
@@ -178,32 +200,42 @@ def known_charset(name: str, file: str, line: int) -> str:
     return name
 
 
-def blocks(stream: IO[bytes], file: str) -> Iterator[tuple[int, bytes]]:
-    """Runs of lines between empty ones, each with the number of its first line."""
-    held: list[bytes] = []
-    size = number = 0
-    for number, line in enumerate(read_lines(stream, file), 1):
-        size += MAX_LINE_BYTES if line is None else len(line)
-        if size >= MAX_LINE_BYTES:
-            raise UnreadableFileError(file, ValueError("a message of a megabyte or more"), number)
-        if line:
-            held.append(line)
-        elif held:
-            yield number - len(held), b"\n".join(held)
-            held, size = [], 0
-    if held:
-        yield number - len(held) + 1, b"\n".join(held)
+class PoText(str):
+    """Text that polib splits at line feeds alone, as gettext does."""
+
+    def splitlines(self, keepends: bool = False) -> list[str]:
+        return self.split("\n")
 
 
-def message_pairs(unit: Any) -> Iterator[tuple[str, str] | InvalidTextError]:
-    """One pair; for a plural two: the singular with the first form, the plural with the last."""
-    if unit.isheader() or not unit.source:
+def parse_po_entries(text: str) -> list[Any]:
+    """Parse the messages of a block. polib accepts unclosed quotes and a missing msgstr, so both are checked."""
+    import polib
+
+    lines, keyword = [], ""
+    for line in map(str.strip, text.split("\n")):
+        if line.startswith("#,"):
+            lines.append(f"#, {line[2:].strip() or 'no flag'}")
+        elif match := PO_LINE.fullmatch(line):
+            keyword = match["keyword"] or keyword
+            lines.append(line)
+        elif line and not line.startswith("#"):
+            raise InvalidTextError(BROKEN_FILE, f"not a line of a PO file: {line[:100]}")
+    if keyword and not keyword.startswith("msgstr"):
+        raise InvalidTextError(BROKEN_FILE, "a message without msgstr")
+    try:
+        return list(polib.pofile(PoText("\n".join([*lines, ""])), encoding="utf-8"))
+    except OSError as error:
+        raise InvalidTextError(BROKEN_FILE, str(error)) from None
+
+
+def get_message_pairs(entry: Any) -> Iterator[tuple[str, str] | InvalidTextError]:
+    """Yield one pair, or two for a plural: the singular with the first form, the plural with the last."""
+    if not entry.msgid:
         return
-    if unit.isobsolete() or unit.isfuzzy():
+    if entry.obsolete or entry.fuzzy:
         yield InvalidTextError(UNFINISHED)
         return
-    sources = [str(text) for text in getattr(unit.source, "strings", [unit.source])]
-    targets = [str(text) for text in getattr(unit.target, "strings", [unit.target or ""])]
-    yield sources[0], targets[0]
-    if len(sources) > 1:
-        yield sources[-1], targets[-1]
+    targets = [text for _, text in sorted(entry.msgstr_plural.items())] or [entry.msgstr]
+    yield entry.msgid, targets[0]
+    if entry.msgid_plural:
+        yield entry.msgid_plural, targets[-1]

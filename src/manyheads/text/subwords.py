@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from manyheads.config import BOS_ID, EOS_ID, NUM_SPECIAL_TOKENS, UNK_ID, SubwordConfig
 from manyheads.errors import DataError
 from manyheads.text import clean
-from manyheads.text.corpus import LONE_SURROGATE
+from manyheads.text.invalid import LONE_SURROGATE
 
 WORD_START = "\u2581"  # how SentencePiece writes a space; it decodes the character itself to a space too
 TRAINING_THREADS = 4  # fixed: the unigram model's sums depend on their number

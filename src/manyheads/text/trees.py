@@ -16,14 +16,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from manyheads.errors import DataError
-from manyheads.text.corpus import (
+from manyheads.text.input_files import open_input, read_lines
+from manyheads.text.invalid import (
     BROKEN_FILE,
     InvalidRecord,
     InvalidTextError,
     UnreadableFileError,
     decode_line,
-    open_input,
-    read_lines,
 )
 
 ROOT = "TOP"
