@@ -14,7 +14,9 @@ import pytest
 
 import manyheads as mh
 from manyheads.config import Recipe
-from manyheads.data.prepare import HELD_OUT, keep_distinct, prepare, sample_reservoir
+from manyheads.data.filtering import HELD_OUT
+from manyheads.data.held_out import keep_distinct, sample_reservoir
+from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
 from manyheads.text import clean, invalid
 from manyheads.text.corpus import SentencePair
@@ -63,7 +65,7 @@ def the_input(store: Store, split: str = "train", number: int = 0) -> dict[str, 
 def assert_nothing_is_lost(store: Store) -> None:
     for split in store.manifest["splits"].values():
         for part in split["inputs"]:
-            lost = sum(part["bad"].values()) + sum(part["dropped"].values())
+            lost = sum(part["invalid"].values()) + sum(part["dropped"].values())
             assert part["read"] == part["kept"] + lost
 
 
@@ -182,7 +184,8 @@ def test_every_filter_is_counted_and_listed(tmp_path: Path) -> None:
 def test_duplicates_are_found_across_inputs_and_chunks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manyheads.data.prepare.CHUNK", 7)
+    monkeypatch.setattr("manyheads.data.prepare.CHUNK_PAIRS", 7)
+    monkeypatch.setattr("manyheads.data.tokenize.CHUNK_PAIRS", 7)
     inputs = [
         {"files": write(tmp_path, "a", SENTENCES), "name": "first"},
         {"files": write(tmp_path, "b", [*SENTENCES[::-1], ("Only here.", "여기만.")]), "weight": 2.5},
@@ -203,7 +206,7 @@ def test_no_sentence_of_valid_or_test_stays_in_training(tmp_path: Path) -> None:
     assert texts(store) == [SENTENCES[0], *SENTENCES[3:]]
     assert the_input(store)["dropped"] == {clean.LEAKAGE: 4}
     assert texts(store, "test") == [SENTENCES[2]] * 2  # a score is of all of them: nothing is filtered
-    assert the_input(store, "test")["bad"] == {invalid.EMPTY_SOURCE: 1}
+    assert the_input(store, "test")["invalid"] == {invalid.EMPTY_SOURCE: 1}
     assert store.read_text("valid") == ([SENTENCES[1][0]], [SENTENCES[1][1]])
     assert_nothing_is_lost(store)
 
@@ -264,7 +267,7 @@ def test_what_was_mended_is_counted_for_each_input(tmp_path: Path) -> None:
         {"files": write(tmp_path, "b", [("two  spaces here", "두  칸"), ("good text", "좋은 글")])},
     ]
     store = prepare(recipe(inputs), tmp_path / "data")
-    assert [the_input(store, number=number)["mended"] for number in (0, 1)] == [{}, {"white space": 2}]
+    assert [the_input(store, number=number)["normalized"] for number in (0, 1)] == [{}, {"white space": 2}]
 
 
 def test_the_list_of_what_was_dropped_has_seven_cells_a_line(tmp_path: Path) -> None:
@@ -446,7 +449,7 @@ def test_the_description_says_what_was_done(tmp_path: Path) -> None:
     assert train["source"]["tokens"] == len(store.load_split("train").source.tokens)
     assert sum(train["source"]["lengths"]) == len(SENTENCES)
     assert train["target"]["unknown"] == 0
-    assert train["target"]["longest"] == store.load_split("train").target.lengths.max()
+    assert train["target"]["max_length"] == store.load_split("train").target.lengths.max()
     assert told["subwords"]["sha256"] == {"subwords.model": store.subwords.source.sha256}
     assert Recipe.from_mapping(told["recipe"]).subwords.vocab_size == 340
     lengths = Counter(int(length) for length in store.load_split("train").source.lengths)

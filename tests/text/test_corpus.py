@@ -227,7 +227,7 @@ def test_jsonl_keys_may_go_inside(tmp_path: Path) -> None:
         ("{", invalid.WRONG_JSON, "Expecting property name"),
         ("[1]", invalid.WRONG_JSON, "no key 'en'"),
         ('{"en": 3, "ko": "x"}', invalid.WRONG_JSON, "'en' is not a text"),
-        ('{"en": "\\ud800", "ko": "x"}', corpus.INVALID_UTF8, "half of a surrogate pair"),
+        ('{"en": "\\ud800", "ko": "x"}', invalid.INVALID_UTF8, "half of a surrogate pair"),
         ('{"en": "a\\u0000b", "ko": "x"}', "NUL", "U+0000 at character 2"),
         ('{"en": "", "ko": "x"}', invalid.EMPTY_SOURCE, ""),
         ("[" * 100_000, invalid.WRONG_JSON, ""),
@@ -460,7 +460,7 @@ def test_po_is_read_in_the_charset_that_it_states(tmp_path: Path) -> None:
     korean = PO.replace("UTF-8", "EUC-KR").encode("euc-kr")
     assert texts(read_one(tmp_path / "a.po", korean))[0] == ("Save %s", "%s 저장")
     found = read_one(tmp_path / "a.po", korean.replace(b"EUC-KR", b"UTF-8"))
-    assert found[0] == InvalidRecord(f"{tmp_path}/a.po", 8, corpus.INVALID_UTF8, "byte 0xc0 is not UTF-8")
+    assert found[0] == InvalidRecord(f"{tmp_path}/a.po", 8, invalid.INVALID_UTF8, "byte 0xc0 is not UTF-8")
     with pytest.raises(mh.DataError, match="unknown charset 'klingon'"):
         read_one(tmp_path / "a.po", PO.replace("UTF-8", "klingon"))
 

@@ -57,7 +57,7 @@ class InputReport:
 
 
 class DropLog:
-    """Lists dropped pairs and invalid records in a file. Invalid records stop the work if the policy says so."""
+    """Lists dropped pairs and invalid records in a file. The policy decides whether invalid records stop."""
 
     def __init__(self, policy: str, file: IO[str] | None) -> None:
         self.policy, self.file = policy, file

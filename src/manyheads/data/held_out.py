@@ -82,7 +82,7 @@ def sample_held_out(
 def sample_reservoir(
     pairs: Iterable[SentencePair], count: int, rng: random.Random
 ) -> tuple[list[SentencePair], int]:
-    """Return `count` pairs of a stream, each with equal probability, in random order; and the stream's length."""
+    """Return `count` equally likely pairs of a stream in random order, and the length of the stream."""
     sample: list[SentencePair] = []
     total = 0
     for pair in pairs:

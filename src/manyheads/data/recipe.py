@@ -42,15 +42,13 @@ def get_suffix_codes(input_config: InputConfig) -> list[str]:
 
 
 def check_file_languages(input_config: InputConfig, corpus: CorpusConfig) -> None:
-    """Refuse wrong codes, and files whose suffix is another language than the side that they are given for."""
+    """Refuse wrong codes, and files whose suffix is another language than their side."""
     languages = corpus.source, corpus.target
     for code in languages:
         check_language(code)
     if len(input_config.files) != 2:
         return
-    for file, code, wanted in zip(
-        input_config.files, get_suffix_codes(input_config), languages, strict=True
-    ):
+    for file, code, wanted in zip(input_config.files, get_suffix_codes(input_config), languages, strict=True):
         if is_known_language(code) and get_base_language(code) != get_base_language(wanted):
             raise ConfigError(
                 f"{file} is given for {wanted}, but its suffix is {code}: give the source first, then the "

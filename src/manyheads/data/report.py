@@ -1,4 +1,4 @@
-"""What a data folder says of itself, for people: what was read, dropped and why, kept; lengths; examples."""
+"""The readable report of a data folder: what was read, dropped and kept; lengths; examples."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,76 +11,75 @@ LENGTH_BOUNDS = (8, 16, 32, 64, 128, 256, 512)  # of the histogram, in tokens
 
 
 def format_report(manifest: dict[str, Any]) -> str:
-    """The whole report of `prepare`."""
-    lines = [line for split, told in manifest["splits"].items() for line in format_split(split, told)]
-    return "\n".join(
-        [*lines, *format_subwords(manifest["subwords"]), *format_histogram(manifest["splits"]["train"])]
-    )
+    """Format the whole report of `prepare`."""
+    splits = manifest["splits"]
+    lines = [line for name, split in splits.items() for line in format_split(name, split)]
+    return "\n".join([*lines, *format_subwords(manifest["subwords"]), *format_histogram(splits["train"])])
 
 
-def format_split(split: str, told: dict[str, Any]) -> Iterator[str]:
-    tokens = " / ".join(f"{told[side]['tokens']:,}" for side in ("source", "target"))
-    yield f"{split}: {told['pairs']:,} pairs, {tokens} tokens (source / target, ends included)"
-    for part in told["inputs"]:
-        yield from format_input(part)
-    left_out = sum(sum(part["bad"].values()) for part in told["inputs"])
-    if split != "train" and left_out:
-        yield f"  note: {left_out:,} bad lines of {split} are left out: a score will not be of the whole set"
+def format_split(name: str, split: dict[str, Any]) -> Iterator[str]:
+    tokens = " / ".join(f"{split[side]['tokens']:,}" for side in ("source", "target"))
+    yield f"{name}: {split['pairs']:,} pairs, {tokens} tokens (source / target, end tokens included)"
+    for input_report in split["inputs"]:
+        yield from format_input(input_report)
+    num_invalid = sum(sum(input_report["invalid"].values()) for input_report in split["inputs"])
+    if name != "train" and num_invalid:
+        yield f"  note: {num_invalid:,} invalid lines of {name} are skipped: scores will not cover the set"
 
 
-def format_input(part: dict[str, Any]) -> Iterator[str]:
-    weight = "" if part["weight"] == 1 else f", weight {part['weight']:g}"
-    yield f"  {part['name']}{weight}: read {part['read']:,}, kept {part['kept']:,}"
-    for heading in ("bad", "dropped", "mended"):
-        for reason, number in part[heading].items():
-            yield f"    {heading:8}{number:>12,}  {reason}"
+def format_input(report: dict[str, Any]) -> Iterator[str]:
+    weight = "" if report["weight"] == 1 else f", weight {report['weight']:g}"
+    yield f"  {report['name']}{weight}: read {report['read']:,}, kept {report['kept']:,}"
+    for heading in ("invalid", "dropped", "normalized"):
+        for reason, count in report[heading].items():
+            yield f"    {heading:11}{count:>12,}  {reason}"
 
 
-def format_subwords(told: dict[str, Any]) -> Iterator[str]:
-    sizes = f"{told['source_vocab_size']:,}" + (
-        "" if told["joint"] else f" and {told['target_vocab_size']:,}"
-    )
-    yield f"subwords: {told['algorithm']}, {'joint' if told['joint'] else 'separate'}, {sizes} pieces"
+def format_subwords(subwords: dict[str, Any]) -> Iterator[str]:
+    sizes = f"{subwords['source_vocab_size']:,}"
+    if not subwords["joint"]:
+        sizes += f" and {subwords['target_vocab_size']:,}"
+    yield f"subwords: {subwords['algorithm']}, {'joint' if subwords['joint'] else 'separate'}, {sizes} pieces"
 
 
-def format_histogram(told: dict[str, Any]) -> Iterator[str]:
-    """Training pairs by the tokens of a side, source beside target."""
-    names, counts = format_length_bounds(), [told[side]["lengths"] for side in ("source", "target")]
-    most = max(1, *counts[0], *counts[1])
+def format_histogram(split: dict[str, Any]) -> Iterator[str]:
+    """Format the training pairs by the tokens of each side."""
+    names, counts = format_length_bounds(), [split[side]["lengths"] for side in ("source", "target")]
+    peak = max(1, *counts[0], *counts[1])
     yield f"{'tokens':>9}  {'source':>11}  {'target':>11}"
-    last = max(place for place, both in enumerate(zip(*counts, strict=True)) if any(both))
+    last = max(index for index, both in enumerate(zip(*counts, strict=True)) if any(both))
     for name, source, target in list(zip(names, *counts, strict=True))[: last + 1]:
-        bars = [mark * round(BAR_WIDTH * number / most) for mark, number in (("▒", source), ("░", target))]
+        bars = [mark * round(BAR_WIDTH * count / peak) for mark, count in (("▒", source), ("░", target))]
         yield f"{name:>9}  {source:>11,}  {target:>11,}  {bars[0]:{BAR_WIDTH}} {bars[1]}".rstrip()
 
 
 def format_length_bounds() -> list[str]:
     starts = [1, *(bound + 1 for bound in LENGTH_BOUNDS)]
-    spans = [f"{low}-{high}" for low, high in zip(starts, LENGTH_BOUNDS, strict=False)]
-    return [*spans, f"over {LENGTH_BOUNDS[-1]}"]
+    ranges = [f"{low}-{high}" for low, high in zip(starts, LENGTH_BOUNDS, strict=False)]
+    return [*ranges, f"over {LENGTH_BOUNDS[-1]}"]
 
 
 def iterate_examples(store: Store, count: int) -> Iterator[tuple[list[str], list[str]]]:
-    """Some training pairs as the model sees them, spread over the corpus."""
+    """Yield training pairs as subword pieces, spread evenly over the corpus."""
     split = store.load_split("train")
     step = max(1, len(split) // max(1, count))
-    for pair in list(range(step // 2, len(split), step))[:count]:
+    for index in list(range(step // 2, len(split), step))[:count]:
         yield (
-            get_pieces(split.source, pair, store.subwords.source),
-            get_pieces(split.target, pair, store.subwords.target),
+            get_pieces(split.source, index, store.subwords.source),
+            get_pieces(split.target, index, store.subwords.target),
         )
 
 
-def get_pieces(side: Side, pair: int, subwords: SubwordTokenizer) -> list[str]:
-    return [subwords.id_to_piece(one) for one in side[pair].tolist()]
+def get_pieces(side: Side, index: int, tokenizer: SubwordTokenizer) -> list[str]:
+    return [tokenizer.id_to_piece(token_id) for token_id in side[index].tolist()]
 
 
 def summarize(store: Store, count: int, sentences: Sequence[str] = ()) -> dict[str, Any]:
-    """For `inspect`: the description without the list of files, examples, and how sentences are split."""
-    told = {key: value for key, value in store.manifest.items() if key != "files"}
-    pairs = [{"source": source, "target": target} for source, target in iterate_examples(store, count)]
-    split = [{"sentence": text, **segment_text(store.subwords, text)} for text in sentences]
-    return {**told, "bytes": store.total_bytes, "examples": pairs, "sentences": split}
+    """Return what `inspect` shows: the manifest without its files, examples, and segmented sentences."""
+    manifest = {key: value for key, value in store.manifest.items() if key != "files"}
+    examples = [{"source": source, "target": target} for source, target in iterate_examples(store, count)]
+    segmented = [{"sentence": text, **segment_text(store.subwords, text)} for text in sentences]
+    return {**manifest, "bytes": store.total_bytes, "examples": examples, "sentences": segmented}
 
 
 def segment_text(subwords: SubwordPair, text: str) -> dict[str, list[str]]:
@@ -92,13 +91,14 @@ def segment_text(subwords: SubwordPair, text: str) -> dict[str, list[str]]:
     }
 
 
-def format_summary(told: dict[str, Any]) -> str:
-    """The same for people."""
-    languages = told["languages"]
-    lines = [f"{languages['source']} to {languages['target']}, {told['bytes']:,} bytes", format_report(told)]
-    for pair in told["examples"]:
+def format_summary(summary: dict[str, Any]) -> str:
+    """Format the result of `summarize` as text."""
+    languages = summary["languages"]
+    title = f"{languages['source']} to {languages['target']}, {summary['bytes']:,} bytes"
+    lines = [title, format_report(summary)]
+    for pair in summary["examples"]:
         lines += ["", " ".join(pair["source"]), " ".join(pair["target"])]
-    for split in told["sentences"]:
-        lines += ["", split["sentence"]]
-        lines += [f"{way}: {' '.join(pieces)}" for way, pieces in split.items() if way != "sentence"]
+    for segmented in summary["sentences"]:
+        lines += ["", segmented["sentence"]]
+        lines += [f"{side}: {' '.join(pieces)}" for side, pieces in segmented.items() if side != "sentence"]
     return "\n".join(lines)

@@ -1,12 +1,12 @@
-"""Token arrays on disk: written as a stream, complete or absent, opened in milliseconds at any size.
+"""The data folder: token arrays that are written as a stream and opened in milliseconds at any size.
 
 A data folder holds `corpus.json` (languages, counts, what was dropped and why, the SHA-256 of every other
-file), the subwords, and for each split and side two arrays in NumPy's own format, mapped into memory:
+file), the subwords, and for each split and side two memory-mapped arrays in NumPy's format:
 
-    train.source.tokens.npy    every sentence and its end, in one row    uint16; uint32 above 65,536 pieces
-    train.source.offsets.npy   where each begins, and the last ends      int64 [pairs + 1]
+    train.source.tokens.npy    all sentences with their end tokens       uint16; uint32 above 65,536 pieces
+    train.source.offsets.npy   the start of each, and the end of the last   int64 [pairs + 1]
 
-With valid and test lie their texts, `valid.en` and `valid.ko`, as plain lines.
+Valid and test are also stored as plain lines: `valid.en`, `valid.ko`.
 """
 
 import json
@@ -24,7 +24,7 @@ from manyheads.atomic_io import hash_file, hash_files
 from manyheads.errors import DataError
 from manyheads.text.subwords import SubwordPair, TokenSequences
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST, DROPPED = "corpus.json", "dropped.tsv"
 SIDES = ("source", "target")
 
@@ -33,7 +33,7 @@ SIDES = ("source", "target")
 
 
 class ArrayWriter:
-    """A NumPy file of one row that grows as it is written. Its header keeps room for any length."""
+    """Writes a one-dimensional NumPy file piece by piece. The header has space for any length."""
 
     def __init__(self, path: Path, dtype: type[np.generic]) -> None:
         self.dtype, self.length = np.dtype(dtype), 0
@@ -55,17 +55,17 @@ class ArrayWriter:
 
 
 class SideWriter:
-    """The tokens and offsets of one side of a split."""
+    """Writes the tokens and offsets of one side of a split."""
 
     def __init__(self, folder: Path, split: str, side: str, vocab_size: int) -> None:
-        narrow = vocab_size <= 1 << 16
-        self.tokens = ArrayWriter(folder / f"{split}.{side}.tokens.npy", np.uint16 if narrow else np.uint32)
+        dtype = np.uint16 if vocab_size <= 1 << 16 else np.uint32
+        self.tokens = ArrayWriter(folder / f"{split}.{side}.tokens.npy", dtype)
         self.offsets = ArrayWriter(folder / f"{split}.{side}.offsets.npy", np.int64)
         self.offsets.write(np.zeros(1, np.int64))
 
-    def write(self, pieces: TokenSequences) -> None:
-        self.offsets.write(pieces.offsets[1:] + self.tokens.length)
-        self.tokens.write(pieces.ids)
+    def write(self, sequences: TokenSequences) -> None:
+        self.offsets.write(sequences.offsets[1:] + self.tokens.length)
+        self.tokens.write(sequences.ids)
 
     def close(self) -> None:
         self.tokens.close()
@@ -73,11 +73,13 @@ class SideWriter:
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Last of all: the description, with the size and SHA-256 of every file."""
+    """Write the manifest, last of all files, with the size and SHA-256 of every other."""
     text = json.dumps(
         {"format": FORMAT, **manifest, "files": hash_files(folder)}, ensure_ascii=False, indent=1
     )
-    (folder / MANIFEST).write_bytes((text + "\n").encode("utf-8", "backslashreplace"))  # odd file names
+    (folder / MANIFEST).write_bytes(
+        (text + "\n").encode("utf-8", "backslashreplace")
+    )  # file names may not be UTF-8
 
 
 # ---- reading
@@ -93,19 +95,19 @@ class Side:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, pair: int) -> NDArray[Any]:
-        """A sentence's ids with the end."""
-        return self.tokens[self.offsets[pair] : self.offsets[pair + 1]]
+    def __getitem__(self, index: int) -> NDArray[Any]:
+        """Return the ids of a sentence, with the end token."""
+        return self.tokens[self.offsets[index] : self.offsets[index + 1]]
 
     @cached_property
     def lengths(self) -> NDArray[np.int32]:
-        """Tokens of each sentence, end included."""
+        """The number of tokens of each sentence, with the end token."""
         return np.diff(self.offsets).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Pairs of token sequences, in the order of the inputs that they came from: name, weight, pairs."""
+    """Pairs of token sequences. `parts` are the inputs, in order: name, weight, number of pairs."""
 
     source: Side
     target: Side
@@ -125,33 +127,34 @@ class Store:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Self:
-        """In milliseconds: sizes are compared, contents are not (`verify` does)."""
+        """Open a data folder. Only file sizes are compared; `verify` compares contents."""
         here = Path(folder)
         store = cls(here, read_manifest(here))
-        for name, stated in store.manifest["files"].items():
-            size = (here / name).stat().st_size if (here / name).exists() else None
-            if size != stated["bytes"]:
-                found = "is missing" if size is None else f"has {size:,} bytes"
+        for name, expected in store.manifest["files"].items():
+            path = here / name
+            size = path.stat().st_size if path.exists() else None
+            if size != expected["bytes"]:
+                state = "is missing" if size is None else f"has {size:,} bytes"
                 raise DataError(
-                    f"{here / name}: {found}, but {MANIFEST} says {stated['bytes']:,}: prepare the data again"
+                    f"{path}: {state}, but {MANIFEST} says {expected['bytes']:,}: prepare the data again"
                 )
         return store
 
     def verify(self, progress: Callable[[int], None] = lambda size: None) -> None:
-        """Every byte against its checksum."""
-        for name, stated in self.manifest["files"].items():
-            if hash_file(self.folder / name, progress) != stated:
-                path = self.folder / name
+        """Compare the SHA-256 of every file with the manifest."""
+        for name, expected in self.manifest["files"].items():
+            path = self.folder / name
+            if hash_file(path, progress) != expected:
                 raise DataError(f"{path}: damaged, {MANIFEST} has another SHA-256: prepare the data again")
 
     @property
     def sha256(self) -> str:
-        """Of the description, and through it of everything."""
+        """The SHA-256 of the manifest, which holds those of all files."""
         return str(hash_file(self.folder / MANIFEST)["sha256"])
 
     @property
     def total_bytes(self) -> int:
-        return sum(stated["bytes"] for stated in self.manifest["files"].values())
+        return sum(file["bytes"] for file in self.manifest["files"].values())
 
     @cached_property
     def subwords(self) -> SubwordPair:
@@ -165,12 +168,12 @@ class Store:
         if name not in self.manifest["splits"]:
             raise DataError(f"{self.folder}: no split {name!r}; it has {', '.join(self.splits)}")
         source, target = (self._load_side(name, side) for side in SIDES)
-        stated = self.manifest["splits"][name]
-        parts = tuple((part["name"], part["weight"], part["kept"]) for part in stated["inputs"])
-        if not len(source) == len(target) == stated["pairs"] == sum(kept for _, _, kept in parts):
+        described = self.manifest["splits"][name]
+        parts = tuple((part["name"], part["weight"], part["kept"]) for part in described["inputs"])
+        if not len(source) == len(target) == described["pairs"] == sum(kept for _, _, kept in parts):
             raise DataError(
                 f"{self.folder}: {name} has {len(source):,} sources, {len(target):,} targets and "
-                f"{stated['pairs']:,} pairs in {MANIFEST}: prepare the data again"
+                f"{described['pairs']:,} pairs in {MANIFEST}: prepare the data again"
             )
         return Split(source, target, parts)
 
@@ -179,7 +182,7 @@ class Store:
         return Side(load_mapped_array(f"{stem}.tokens.npy"), load_mapped_array(f"{stem}.offsets.npy"))
 
     def read_text(self, split: str) -> tuple[list[str], list[str]]:
-        """The lines of valid or test as they were before they became subwords."""
+        """Return the source and target lines of valid or test."""
         source, target = (
             self._read_lines(split, code) for code in (self.source_language, self.target_language)
         )
@@ -192,41 +195,43 @@ class Store:
 def load_mapped_array(path: str) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as fault:
-        raise DataError(f"{path}: not an array of ours ({fault}): prepare the data again") from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not a token array ({error}): prepare the data again") from None
     return array
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads(path.read_text(encoding="utf-8"))
         number = manifest["format"]
-    except OSError as fault:
+    except OSError as error:
         raise DataError(
-            f"{folder}: no data folder ({MANIFEST}: {fault.strerror}); `prepare` makes one"
+            f"{folder}: no data folder ({MANIFEST}: {error.strerror}); `prepare` makes one"
         ) from None
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise DataError(f"{folder / MANIFEST}: not the description of a data folder") from None
-    if not isinstance(number, int) or number > FORMAT:
-        raise DataError(
-            f"{folder}: written in format {number}, but this version reads up to {FORMAT}: update manyheads"
+        raise DataError(f"{path}: not the manifest of a data folder") from None
+    if number != FORMAT:
+        remedy = (
+            "update manyheads" if isinstance(number, int) and number > FORMAT else "prepare the data again"
         )
-    sound = {
+        raise DataError(f"{folder}: has format {number}, but this version reads format {FORMAT}: {remedy}")
+    is_valid = {
         "languages": has_keys(manifest.get("languages"), "source", "target"),
         "splits": has_keys(manifest.get("splits"), "train"),
         "subwords": has_keys(manifest.get("subwords"), "joint"),
         "files": has_keys(manifest.get("files"), DROPPED)
         and all(map(is_fingerprint, manifest["files"].values())),
     }
-    wrong = [name for name, good in sound.items() if not good]
-    if wrong:
-        raise DataError(f"{folder / MANIFEST}: has no sound {', '.join(wrong)}: prepare the data again")
+    invalid = [name for name, valid in is_valid.items() if not valid]
+    if invalid:
+        raise DataError(f"{path}: has no valid {', '.join(invalid)}: prepare the data again")
     return dict(manifest)
 
 
-def has_keys(found: Any, *keys: str) -> bool:
-    return isinstance(found, dict) and all(key in found for key in keys)
+def has_keys(value: Any, *keys: str) -> bool:
+    return isinstance(value, dict) and all(key in value for key in keys)
 
 
-def is_fingerprint(found: Any) -> bool:
-    return has_keys(found, "bytes", "sha256") and isinstance(found["bytes"], int)
+def is_fingerprint(value: Any) -> bool:
+    return has_keys(value, "bytes", "sha256") and isinstance(value["bytes"], int)

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from manyheads.config import UNKNOWN, Recipe
+from manyheads.config import UNK_ID, Recipe
 from manyheads.data.report import LENGTH_BOUNDS
 from manyheads.data.store import SideWriter
 from manyheads.progress import ReportProgress
@@ -29,7 +29,7 @@ class Spool:
         self.count = 0
 
     def __enter__(self) -> Self:
-        self.files = [gzip.open(path, "wb", compresslevel=SPOOL_COMPRESSION) for path in self.paths]
+        self.files = [gzip.GzipFile(path, "wb", SPOOL_COMPRESSION) for path in self.paths]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -82,7 +82,7 @@ class TokenCounts:
         sizes = np.diff(sequences.offsets)
         histogram = np.bincount(np.searchsorted(LENGTH_BOUNDS, sizes), minlength=len(self.lengths))
         self.tokens += len(sequences.ids)
-        self.unknown += int((sequences.ids == UNKNOWN).sum())
+        self.unknown += int((sequences.ids == UNK_ID).sum())
         self.max_length = max(self.max_length, int(sizes.max(initial=0)))
         self.lengths = [count + int(more) for count, more in zip(self.lengths, histogram, strict=True)]
 

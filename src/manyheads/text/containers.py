@@ -1,7 +1,7 @@
 """Translation formats: TMX, gettext PO and XLIFF, one unit at a time.
 
-The extra `formats` brings lxml, which reads the XML as a stream, and polib, which reads PO messages. Each reader
-yields the line of a unit with its source and target, or with the reason why it has none.
+The extra `formats` brings lxml, which reads the XML as a stream, and polib, which reads PO messages. Each
+reader yields the line of a unit with its source and target, or with the reason why it has none.
 """
 
 import re
@@ -80,7 +80,7 @@ def get_segment_text(variant: Any) -> str:
 
 
 def match_language(languages: dict[str, str], wanted: str) -> str | None:
-    """Return the language itself or the nearest match: en matches en-US, en-GB matches en, pt-BR not pt-PT."""
+    """Return the language or its nearest match: en matches en-US, en-GB matches en, pt-BR never pt-PT."""
     wanted = wanted.replace("_", "-").lower()
     if wanted in languages:
         return wanted
@@ -208,7 +208,7 @@ class PoText(str):
 
 
 def parse_po_entries(text: str) -> list[Any]:
-    """Parse the messages of a block. polib accepts unclosed quotes and a missing msgstr, so both are checked."""
+    """Parse the messages of a block. polib accepts unclosed quotes and a missing msgstr: check them first."""
     import polib
 
     lines, keyword = [], ""

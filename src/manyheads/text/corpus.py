@@ -1,7 +1,7 @@
 """Readers of parallel text: every supported format becomes a stream of sentence pairs.
 
-Nothing is lost silently: what is not a pair is yielded as an `InvalidRecord` with its file, line and reason. Files
-are read as streams, so memory does not grow with them, and are split into lines at "\\n" alone.
+Nothing is lost silently: what is not a pair is yielded as an `InvalidRecord` with its file, line and reason.
+Files are read as streams, so memory does not grow with them, and are split into lines at "\\n" alone.
 """
 
 import json
@@ -248,7 +248,7 @@ def read_container(input_config: InputConfig, corpus: CorpusConfig, progress: By
         yield InvalidRecord(file, error.line or line, BROKEN_FILE, str(error))
     except ImportError as error:
         raise DataError(
-            f"{file}: reading TMX, PO and XLIFF needs the extra `formats`, and {error.name} is not installed: "
+            f"{file}: reading TMX, PO and XLIFF needs the extra `formats` ({error.name} is missing): "
             f"pip install 'manyheads[formats]'"
         ) from None
 

@@ -61,7 +61,7 @@ class ChunkedReader(io.RawIOBase):
 
 @contextmanager
 def open_input(file: str, progress: Callable[[int], None], is_xml: bool = False) -> Iterator[IO[bytes]]:
-    """Open the decompressed bytes of a file after its byte order mark. XML parsers read the mark themselves."""
+    """Open the decompressed bytes of a file, after its byte order mark unless it is XML."""
     try:
         disk = io.BufferedReader(CountingReader(file, progress), DISK_BUFFER_BYTES)
     except OSError as error:
