@@ -32,8 +32,8 @@ def split_of(lengths: list[tuple[int, int]], parts: list[tuple[str, float, int]]
     return Split(source, target, tuple(parts or [("all", 1.0, len(lengths))]))
 
 
-def config(tokens: int = 40, longest: int = 30, **more: float) -> DataConfig:
-    return DataConfig(batch_tokens=tokens, max_length=longest, **more)
+def config(tokens: int = 40, max_length: int = 30, **more: float) -> DataConfig:
+    return DataConfig(batch_tokens=tokens, max_length=max_length, **more)
 
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 35), st.integers(1, 35)), min_size=1, max_size=120)
@@ -225,7 +225,7 @@ def test_purposes_seeds_and_epochs_have_randomness_of_their_own() -> None:
 def test_what_is_no_batch_is_refused() -> None:
     batches = Batches(split_of([(3, 3)]), config())
     for epoch, index in ((0, 1), (0, -1), (-1, 0)):
-        with pytest.raises(mh.DataError, match=f"batch {index} of epoch {epoch}, which has 1 of them"):
+        with pytest.raises(mh.DataError, match=f"batch {index} of epoch {epoch}, which has 1 batches"):
             batches.get_batch(epoch, index)
     with pytest.raises(mh.DataError, match="seed -1"):
         Batches(split_of([(3, 3)]), config(), seed=-1)
@@ -252,7 +252,7 @@ def test_a_fault_in_the_background_reaches_whoever_asks(monkeypatch: pytest.Monk
     def fail(epoch: int, index: int) -> Batch:
         raise mh.DataError("torn")
 
-    monkeypatch.setattr(batches, "batch", fail)
+    monkeypatch.setattr(batches, "get_batch", fail)
     with batches.stream() as stream:
         for _ in range(2):
             with pytest.raises(mh.DataError, match="torn"):

@@ -119,7 +119,9 @@ def test_stop_names_the_first_bad_line_and_leaves_nothing(tmp_path: Path) -> Non
     skipping = prepare(recipe(files), tmp_path / "skipped")
     assert len(skipping.load_split("train")) == len(SENTENCES) - 1
     stopping = recipe(files, corpus={"hold_out": 0, "on_invalid": "stop"})
-    with pytest.raises(mh.DataError, match=r"a\.ko:3: invalid UTF-8 \(byte 6 is 0xff\)\. Mend it"):
+    with pytest.raises(
+        mh.DataError, match=r"a\.ko:3: invalid UTF-8 \(byte 6 is 0xff\)\. Correct it, or skip it"
+    ):
         prepare(stopping, tmp_path / "stopped")
     assert not (tmp_path / "stopped").exists()
     assert not list(tmp_path.glob("stopped*"))
@@ -345,7 +347,7 @@ def test_the_sample_is_of_the_size_stated(tmp_path: Path, monkeypatch: pytest.Mo
     ("tables", "error", "message"),
     [
         ({}, mh.ConfigError, "no training text: give --train"),
-        ({"train": [{"files": ["a.tmx"]}]}, mh.ConfigError, "no file name tells them: give --pair en-ko"),
+        ({"train": [{"files": ["a.tmx"]}]}, mh.ConfigError, "no file name states them: give --pair en-ko"),
         ({"train": [{"files": ["x/a.en", "x/b.en"]}]}, mh.ConfigError, "languages are not known"),
         (
             {"train": [{"files": ["gone.en", "gone.ko"]}]},
@@ -385,7 +387,7 @@ def test_when_nothing_is_left_the_reasons_are_counted(tmp_path: Path) -> None:
 
 def test_files_whose_names_contradict_the_languages_are_refused(tmp_path: Path) -> None:
     files = write(tmp_path, "a", SENTENCES)
-    message = r"a\.ko is given where en belongs, but its name says ko"
+    message = r"a\.ko is given for en, but its suffix is ko"
     for tables in (
         {"corpus": {"source": "en", "target": "ko"}, "train": [{"files": files[::-1]}]},
         {"train": [{"files": files}, {"files": files[::-1]}]},
@@ -393,7 +395,7 @@ def test_files_whose_names_contradict_the_languages_are_refused(tmp_path: Path) 
     ):
         with pytest.raises(mh.ConfigError, match=message):
             prepare(Recipe.from_mapping(tables), tmp_path / "data")
-    with pytest.raises(mh.ConfigError, match="'kr' is not a language's code here; did you mean ko"):
+    with pytest.raises(mh.ConfigError, match="'kr' is not a known language code; did you mean ko"):
         prepare(recipe(files, corpus={"source": "en", "target": "kr"}), tmp_path / "data")
     unnamed = [shutil.copy(file, f"{file}.txt") for file in files]
     named = recipe(unnamed, corpus={"source": "en", "target": "ko", "hold_out": 0})
@@ -404,7 +406,10 @@ def test_a_pipe_cannot_be_read_twice_and_says_so(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.en")
     os.mkfifo(tmp_path / "a.ko")
     piped = recipe([f"{tmp_path}/a.en", f"{tmp_path}/a.ko"], corpus={"hold_out": 5})
-    with pytest.raises(mh.DataError, match=r"a\.en: not a file that can be read twice.*corpus\.hold_out=0"):
+    with pytest.raises(
+        mh.DataError,
+        match=r"a\.en: not a regular file, and holding out pairs needs to read it twice.*corpus\.hold_out=0",
+    ):
         prepare(piped, tmp_path / "data")
 
 

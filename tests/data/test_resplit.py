@@ -91,7 +91,7 @@ def test_splits_do_not_depend_on_what_was_read_before() -> None:
 
 def test_words_of_one_bucket_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     apart = [read(LINES, key=key).ids.tolist() for key in range(5)]
-    monkeypatch.setattr(resplit, "BUCKETS", 1)
+    monkeypatch.setattr(resplit, "NUM_BUCKETS", 1)
     assert [read(LINES, key=key).ids.tolist() for key in range(5)] == apart
 
 

@@ -107,10 +107,11 @@ def test_every_damaged_byte_is_found(data: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not the description of a data folder"),
-        ("[]", "not the description of a data folder"),
-        ('{"format": 99}', "written in format 99, but this version reads up to 1: update manyheads"),
-        ('{"format": 1}', "has no sound languages, splits, subwords, files"),
+        ("{", "not the manifest of a data folder"),
+        ("[]", "not the manifest of a data folder"),
+        ('{"format": 99}', "has format 99, but this version reads format 2: update manyheads"),
+        ('{"format": 1}', "has format 1, but this version reads format 2: prepare the data again"),
+        ('{"format": 2}', "has no valid languages, splits, subwords, files"),
     ],
 )
 def test_a_foreign_description_is_refused(data: Path, text: str, message: str) -> None:
@@ -132,7 +133,7 @@ def test_a_pickle_is_not_read(data: Path) -> None:
     manifest = json.loads((data / "corpus.json").read_text())
     manifest["files"]["train.source.tokens.npy"]["bytes"] = (data / "train.source.tokens.npy").stat().st_size
     (data / "corpus.json").write_text(json.dumps(manifest))
-    with pytest.raises(mh.DataError, match="not an array of ours"):
+    with pytest.raises(mh.DataError, match="not a token array"):
         Store.open(data).load_split("train")
 
 
@@ -210,8 +211,8 @@ def test_two_writers_of_one_folder_do_not_meet(tmp_path: Path) -> None:
 
 def test_killed_midway_leaves_no_data_folder_and_the_next_run_clears_up(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from manyheads.atomic_io import written_aside\n"
-        f"with written_aside(Path({str(tmp_path / 'data')!r}), 'corpus.json') as aside:\n"
+        "import sys, time; from pathlib import Path; from manyheads.atomic_io import atomic_directory\n"
+        f"with atomic_directory(Path({str(tmp_path / 'data')!r}), 'corpus.json') as aside:\n"
         "    (aside / 'half').write_text('half'); print('there', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:

@@ -176,9 +176,9 @@ def test_pairs_of_codes_are_cut_where_the_second_language_begins() -> None:
 
 
 def test_a_country_is_no_language() -> None:
-    with pytest.raises(mh.ConfigError, match="'kr' is not a language's code here; did you mean ko"):
+    with pytest.raises(mh.ConfigError, match="'kr' is not a known language code; did you mean ko"):
         check_language("kr")
-    with pytest.raises(mh.ConfigError, match="'zz' is not a language's code here; codes are ISO 639's"):
+    with pytest.raises(mh.ConfigError, match="'zz' is not a known language code; use a code of ISO 639"):
         check_language("zz")
     for code in ("ko", "pt-BR", "kau", "zh-Hant"):
         check_language(code)

@@ -1,4 +1,4 @@
-"""Whatever people have becomes pairs, and what cannot be a pair is named by file, line and reason."""
+"""Every format becomes sentence pairs, and what is not a pair is reported by file, line and reason."""
 
 import gzip
 import lzma
@@ -7,8 +7,8 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
+from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,16 +21,11 @@ from manyheads.text.invalid import InvalidRecord
 ENGLISH_KOREAN = CorpusConfig(source="en", target="ko")
 
 
-def write_zst(path: Path, data: bytes) -> None:
-    with pa.output_stream(str(path), compression="zstd") as stream:
-        stream.write(data)
-
-
 WRITERS: dict[str, Callable[[Path, bytes], object]] = {
     "": Path.write_bytes,
     ".gz": lambda path, data: path.write_bytes(gzip.compress(data)),
     ".xz": lambda path, data: path.write_bytes(lzma.compress(data)),
-    ".zst": write_zst,
+    ".zst": lambda path, data: path.write_bytes(zstd.compress(data)),
 }
 
 
@@ -107,7 +102,7 @@ def test_windows_line_ends_and_a_leading_byte_order_mark_are_not_text(tmp_path: 
 
 
 def test_utf_16_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(mh.DataError, match=r"a\.en: begins with the mark of UTF-16.*iconv"):
+    with pytest.raises(mh.DataError, match=r"a\.en: starts with the byte order mark of UTF-16.*iconv"):
         read_plain(tmp_path, "one\n".encode("utf-16"), b"eins\n")
 
 
@@ -197,9 +192,7 @@ def test_tsv_columns_go_by_number(tmp_path: Path) -> None:
     text = "1\tI go.\tx\t나는 간다.\n2\tshort\n"
     found = read_one(tmp_path / "a.tsv", text, fields=("2", "4"))
     assert found[0] == SentencePair("I go.", "나는 간다.", 1)
-    assert found[1] == InvalidRecord(
-        f"{tmp_path}/a.tsv", 2, "too few columns", "2, but column 4 is asked for"
-    )
+    assert found[1] == InvalidRecord(f"{tmp_path}/a.tsv", 2, "too few columns", "2, but column 4 is needed")
     assert texts(read_one(tmp_path / "a.tsv", "a\tb\n")) == [("a", "b")]
 
 
@@ -226,7 +219,7 @@ def test_jsonl_keys_may_go_inside(tmp_path: Path) -> None:
     [
         ("{", invalid.WRONG_JSON, "Expecting property name"),
         ("[1]", invalid.WRONG_JSON, "no key 'en'"),
-        ('{"en": 3, "ko": "x"}', invalid.WRONG_JSON, "'en' is not a text"),
+        ('{"en": 3, "ko": "x"}', invalid.WRONG_JSON, "'en' is not a string"),
         ('{"en": "\\ud800", "ko": "x"}', invalid.INVALID_UTF8, "half of a surrogate pair"),
         ('{"en": "a\\u0000b", "ko": "x"}', "NUL", "U+0000 at character 2"),
         ('{"en": "", "ko": "x"}', invalid.EMPTY_SOURCE, ""),
@@ -318,10 +311,12 @@ def test_a_large_memory_is_a_stream(tmp_path: Path) -> None:
 def test_units_are_forgotten_after_use() -> None:
     from io import BytesIO
 
-    from manyheads.text.containers import elements
+    from manyheads.text.containers import iterate_elements
 
     text = b"<tmx><body>" + b"<tu><tuv/></tu>" * 50 + b"</body></tmx>"
-    earlier = [len(list(unit.itersiblings(preceding=True))) for unit in elements(BytesIO(text), "a", "{*}tu")]
+    earlier = [
+        len(list(unit.itersiblings(preceding=True))) for unit in iterate_elements(BytesIO(text), "a", "{*}tu")
+    ]
     assert len(earlier) == 50
     assert max(earlier) <= 1
 
@@ -383,11 +378,13 @@ def test_what_stands_for_code_in_xliff_becomes_a_tag_and_code_itself_is_text(tmp
 def test_groups_and_units_are_forgotten_too() -> None:
     from io import BytesIO
 
-    from manyheads.text.containers import elements
+    from manyheads.text.containers import iterate_elements
 
     unit = b"<unit><notes><note>n</note></notes><segment><source>s</source></segment></unit>"
     left = []
-    for element in elements(BytesIO(b"<xliff><file>" + unit * 200 + b"</file></xliff>"), "a", "{*}segment"):
+    for element in iterate_elements(
+        BytesIO(b"<xliff><file>" + unit * 200 + b"</file></xliff>"), "a", "{*}segment"
+    ):
         left.append(len(list(element.getparent().itersiblings(preceding=True))))
     assert len(left) == 200
     assert max(left) <= 1
@@ -445,10 +442,50 @@ def test_po_gives_finished_messages_and_both_forms_of_a_plural(tmp_path: Path) -
     ]
 
 
-def test_without_the_toolkit_its_absence_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "translate.storage.pypo", None)
-    with pytest.raises(mh.DataError, match=r"a\.po: .* not installed here \(translate.*\): pip install"):
-        read_one(tmp_path / "a.po", PO)
+@pytest.mark.parametrize(
+    ("file", "text", "module"), [("a.po", PO, "polib"), ("a.tmx", TMX, "lxml"), ("a.xlf", "<xliff/>", "lxml")]
+)
+def test_a_missing_extra_is_named_with_the_pip_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, module: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    message = (
+        rf"{file}: .* needs the extra `formats` \({module} is missing\): pip install 'manyheads\[formats\]'"
+    )
+    with pytest.raises(mh.DataError, match=message):
+        read_one(tmp_path / file, text)
+
+
+def test_a_missing_extra_for_zst_is_named_with_the_pip_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "backports.zstd", None)
+    message = r"a\.tsv\.zst: reading \.zst needs .*: pip install 'manyheads\[formats\]'"
+    with pytest.raises(mh.DataError, match=message):
+        read_one(tmp_path / "a.tsv.zst", zstd.compress(b"a\tb\n"))
+
+
+@pytest.mark.parametrize(
+    ("comments", "reason"),
+    [
+        ("#, fuzzy", invalid.UNFINISHED),
+        ("#,fuzzy", invalid.UNFINISHED),
+        ("#, c-format, fuzzy", invalid.UNFINISHED),
+        ('#, c-format\n#| msgid "old"\n#~| msgid "older"\n#comment\n#\n#,\n#:', None),
+    ],
+)
+def test_po_flags_count_and_other_comments_do_not(tmp_path: Path, comments: str, reason: str | None) -> None:
+    (record,) = read_one(tmp_path / "a.po", f'{comments}\nmsgctxt "menu"\nmsgid "Save"\nmsgstr "저장"\n')
+    expected = InvalidRecord(f"{tmp_path}/a.po", 1, reason) if reason else SentencePair("Save", "저장", 1)
+    assert record == expected
+
+
+def test_po_escapes_are_decoded_and_a_line_separator_does_not_end_a_line(tmp_path: Path) -> None:
+    text = 'msgid "say \\"a\\\\b\\"\\tnow"\nmsgstr "ㄱ"\n\nmsgid "a\u2028b"\nmsgstr "ㄴ"\n'
+    escaped, separated = read_one(tmp_path / "a.po", text)
+    assert escaped == SentencePair('say "a\\b"\tnow', "ㄱ", 1)
+    assert isinstance(separated, InvalidRecord)
+    assert separated.reason == "line separator inside a line"
 
 
 def test_of_several_plural_forms_the_last_stands_for_the_plural(tmp_path: Path) -> None:

@@ -784,7 +784,7 @@ def test_a_call_that_fails_leaves_the_corpus_that_was_there_and_no_trace_of_itse
     def fail(*_: Any, **__: Any) -> None:
         raise DataError("no network")
 
-    monkeypatch.setattr("manyheads.playground.corpus", fail)
+    monkeypatch.setattr("manyheads.playground.generate_corpus", fail)
     for folder in ("old", "new"):
         with pytest.raises(DataError, match="no network"):
             get_corpus("playground", "en-ko", tmp_path / folder, again=True)
@@ -829,7 +829,7 @@ def test_every_row_of_the_table_is_well_formed(corpus: CatalogEntry) -> None:
 
 
 def test_no_address_of_the_table_goes_without_encryption() -> None:
-    packaged = (ROOT / "src/manyheads/text/known/known.toml").read_text(encoding="utf-8")
+    packaged = (ROOT / "src/manyheads/text/datasets/catalog.toml").read_text(encoding="utf-8")
     assert "http://" not in packaged
     assert set(load_catalog().corpora) >= {
         "multi30k",

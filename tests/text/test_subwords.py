@@ -39,27 +39,28 @@ KOREAN = [
     "그녀가 읽던 편지는 누가 썼니?",
 ] * 20
 SMALL = SubwordConfig(vocab_size=400)
-KINDS = ("bpe", "unigram")
+ALGORITHMS = ("bpe", "unigram")
 
 
-def trained(kind: str = "bpe", **changes: object) -> SubwordTokenizer:
-    return SubwordTokenizer.train(ENGLISH + KOREAN, replace(SMALL, algorithm=kind, **changes), ["%s", "<b>"])
+def train_tokenizer(algorithm: str = "bpe", **changes: object) -> SubwordTokenizer:
+    config = replace(SMALL, algorithm=algorithm, **changes)
+    return SubwordTokenizer.train(ENGLISH + KOREAN, config, ["%s", "<b>"])
 
 
-SUBWORDS = {kind: trained(kind) for kind in KINDS}
+SUBWORDS = {algorithm: train_tokenizer(algorithm) for algorithm in ALGORITHMS}
 
 ODD = "나는 집에 간다 각 \u1100\u1161\u11a8 e\u0301 \u2581"
 ODD += "👩\u200d👩\u200d👧 漢 <b>%s</b> <0x41> </s> \u00a0\n\x00\ufeff\ud800"
 ANY_TEXT = st.text(max_size=40) | st.text(st.sampled_from(ODD), max_size=40)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(text=ANY_TEXT)
 @example(text="\u2581a\u2581")
 @example(text="half \ud83d and whole \ud83d\ude00")
 @example(text="<s> </s> <unk> <0x0A> \u2047")
-def test_decoding_gives_back_the_normalized_text(kind: str, text: str) -> None:
-    subwords = SUBWORDS[kind]
+def test_decoding_gives_back_the_normalized_text(algorithm: str, text: str) -> None:
+    subwords = SUBWORDS[algorithm]
     ids = subwords.encode(text)
     assert subwords.decode(ids) == normalize(text)
     assert not {UNK_ID, BOS_ID, EOS_ID} & set(ids)
@@ -77,20 +78,20 @@ def test_normalizing_twice_changes_nothing_more(text: str) -> None:
     assert normalize(normalize(text)) == normalize(text)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_fixed_ids_and_the_size(kind: str) -> None:
-    subwords = SUBWORDS[kind]
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_fixed_ids_and_the_size(algorithm: str) -> None:
+    subwords = SUBWORDS[algorithm]
     assert [subwords.id_to_piece(one) for one in (UNK_ID, BOS_ID, EOS_ID)] == ["<unk>", "<s>", "</s>"]
     assert len(subwords) == SMALL.vocab_size
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_training_is_deterministic(kind: str) -> None:
-    assert trained(kind).model == SUBWORDS[kind].model
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_training_is_deterministic(algorithm: str) -> None:
+    assert train_tokenizer(algorithm).model == SUBWORDS[algorithm].model
 
 
 def test_reserved_symbols_are_one_piece_wherever_they_stand() -> None:
-    subwords = trained(user_symbols=("<polite>",))
+    subwords = train_tokenizer(user_symbols=("<polite>",))
     assert subwords.encode_as_pieces("<polite> a%sb<b>") == ["▁", "<polite>", "▁a", "%s", "b", "<b>"]
     for wrong in ("a b", "", "<s>", "</s>", "<unk>", "<0x41>", "a\u2581"):
         with pytest.raises(mh.ConfigError, match=r"subwords\.user_symbols holds"):
@@ -125,7 +126,7 @@ def test_many_texts_are_encoded_as_each_alone_and_closed_with_end() -> None:
 def test_decoding_ignores_begin_and_end_and_refuses_what_is_no_id() -> None:
     subwords = SUBWORDS["bpe"]
     assert subwords.decode([BOS_ID, *subwords.encode("나는"), EOS_ID]) == "나는"
-    with pytest.raises(mh.DataError, match="ids from 5 to 400, but the vocabulary is 0 to 399"):
+    with pytest.raises(mh.DataError, match="ids from 5 to 400, but the vocabulary has 0 to 399"):
         subwords.decode([5, 400])
 
 
@@ -134,7 +135,7 @@ def test_decoding_ignores_begin_and_end_and_refuses_what_is_no_id() -> None:
     [
         (
             {"vocab_size": 37_000},
-            r"vocabulary is 37,000, but this corpus has words for (\d+) only: set .*=\1 or less",
+            r"vocab_size is 37,000, but this corpus has pieces for (\d+) only: set .*=\1 or less",
         ),
         ({"vocab_size": 100}, r"alone need (\d+): set subwords.vocab_size=\1 or more"),
         (
@@ -147,18 +148,18 @@ def test_an_impossible_vocabulary_names_the_limit_and_the_remedy(
     changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(mh.DataError, match=message):
-        trained(**changes)
+        train_tokenizer(**changes)
 
 
 def test_the_remedy_works() -> None:
     with pytest.raises(mh.DataError) as error:
-        trained(vocab_size=37_000)
+        train_tokenizer(vocab_size=37_000)
     most = int(str(error.value).split("subwords.vocab_size=")[1].split()[0])
-    assert len(trained(vocab_size=most)) == most
+    assert len(train_tokenizer(vocab_size=most)) == most
 
 
 def test_no_sentence_at_all_is_said_so() -> None:
-    with pytest.raises(mh.DataError, match="not one sentence is left"):
+    with pytest.raises(mh.DataError, match="no sentence is left"):
         SubwordTokenizer.train([], SMALL)
 
 
@@ -194,18 +195,18 @@ def test_joint_and_separate_vocabularies_come_back_from_their_folder(tmp_path: P
 # ---- splits drawn by chance
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(text=ANY_TEXT)
-def test_without_chance_our_splits_are_sentencepieces(kind: str, text: str) -> None:
-    certain = SubwordSampler(SUBWORDS[kind], 0.0 if kind == "bpe" else 1000.0)
-    assert certain.sample(text, random.Random(0)) == SUBWORDS[kind].encode(text)
+def test_without_chance_our_splits_are_sentencepieces(algorithm: str, text: str) -> None:
+    certain = SubwordSampler(SUBWORDS[algorithm], 0.0 if algorithm == "bpe" else 1000.0)
+    assert certain.sample(text, random.Random(0)) == SUBWORDS[algorithm].encode(text)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(text=ANY_TEXT, seed=st.integers(0, 1000))
-def test_a_split_drawn_by_chance_is_of_the_same_text(kind: str, text: str, seed: int) -> None:
-    drawn = SubwordSampler(SUBWORDS[kind], 0.3).sample(text, random.Random(seed))
-    assert SUBWORDS[kind].decode(drawn) == normalize(text)
+def test_a_split_drawn_by_chance_is_of_the_same_text(algorithm: str, text: str, seed: int) -> None:
+    drawn = SubwordSampler(SUBWORDS[algorithm], 0.3).sample(text, random.Random(seed))
+    assert SUBWORDS[algorithm].decode(drawn) == normalize(text)
 
 
 def test_reserved_symbols_are_not_split_by_chance() -> None:
@@ -215,7 +216,7 @@ def test_reserved_symbols_are_not_split_by_chance() -> None:
 
 
 def test_the_longest_reserved_symbol_is_found_first() -> None:
-    subwords = trained(user_symbols=("<x", "<x>", "<x>y"))
+    subwords = train_tokenizer(user_symbols=("<x", "<x>", "<x>y"))
     sampler = SubwordSampler(subwords, 0.0)
     for text in ("<x>y", "<x>", "<xy", "a<x><x>yb"):
         assert sampler.sample(text, random.Random(0)) == subwords.encode(text)
@@ -271,8 +272,8 @@ def test_sampling_is_the_same_in_another_process() -> None:
     """SentencePiece's own is not: a resumed run would read other splits."""
     code = (
         "import sys; sys.path.insert(0, 'tests/text')\n"
-        "import random; from test_subwords import SUBWORDS, Sampler, KOREAN, KINDS\n"
-        "s = [Sampler(SUBWORDS[kind], 0.2) for kind in KINDS]\n"
+        "import random; from test_subwords import SUBWORDS, SubwordSampler, KOREAN, ALGORITHMS\n"
+        "s = [SubwordSampler(SUBWORDS[algorithm], 0.2) for algorithm in ALGORITHMS]\n"
         "print([[one.sample(text, random.Random(7)) for text in KOREAN[:8]] for one in s])"
     )
     outputs = {
@@ -285,11 +286,11 @@ def test_sampling_is_the_same_in_another_process() -> None:
         ).stdout
         for _ in range(2)
     }
-    samplers = [SubwordSampler(SUBWORDS[kind], 0.2) for kind in KINDS]
+    samplers = [SubwordSampler(SUBWORDS[algorithm], 0.2) for algorithm in ALGORITHMS]
     here = [[one.sample(text, random.Random(7)) for text in KOREAN[:8]] for one in samplers]
     assert outputs == {f"{here}\n"}
 
 
 def test_sampling_needs_bytes() -> None:
     with pytest.raises(mh.DataError, match="byte_fallback=true"):
-        SubwordSampler(trained(vocab_size=100, byte_fallback=False), 0.1)
+        SubwordSampler(train_tokenizer(vocab_size=100, byte_fallback=False), 0.1)

@@ -1,4 +1,4 @@
-"""Cleaning: what is mended in a pair of sentences, and why a pair is dropped. Each filter has its switch."""
+"""Cleaning: normalization of sentences, and the filters of pairs. Each can be switched off."""
 
 import re
 import unicodedata
@@ -13,20 +13,20 @@ from numpy.typing import NDArray
 from manyheads.config import SENTENCEPIECE_RESERVED, CleanConfig, CorpusConfig
 from manyheads.text.languages import get_script_pattern
 
-# Reasons, as reports count them; a pair is dropped for the first that holds, in this order.
+# Reasons for which pairs are dropped, as reports count them.
 MARKUP = "placeholders or tags"
 MARKUP_DIFFERS = "placeholders or tags differ"
-TOO_LONG_SIDE = "too long a side"
-LENGTH_RATIO = "lengths too unlike"
+TOO_LONG_SIDE = "side too long"
+LENGTH_RATIO = "length ratio"
 WRONG_SCRIPT = "wrong script"
 IDENTICAL = "identical sides"
-LEAKAGE = "stands in valid or test"
+LEAKAGE = "also in valid or test"
 DUPLICATE = "duplicate"
 
-RATIO_SLACK = 20  # bytes added to each side: "Hi." may well be "안녕하세요."
+RATIO_SLACK = 20  # bytes added to each side: "Hi." may be "안녕하세요."
 
-# %s, %1$d, %(name)s, %.2f, {name}, {0:.2f}, {{name}}, ${name}, <b>, </b>, <br/>. Korean writes its particles
-# behind them (%s를, %d개); a Latin letter there makes a word of a bare one (%sure), and a digit before it a
+# %s, %1$d, %(name)s, %.2f, {name}, {0:.2f}, {{name}}, ${name}, <b>, </b>, <br/>. Korean particles follow
+# directly (%s를, %d개); a Latin letter after a bare conversion makes it a word (%sure), a digit before it a
 # percentage (100%ige). A space is no flag: "50 % des".
 CONVERSION = r"(?:hh|h|ll|l|z|L)?[diouxXeEfgGcrs@]"
 PLACEHOLDER = re.compile(
@@ -41,13 +41,13 @@ ANY_LETTER = re.compile(r"[^\W\d_]")
 
 
 def normalize(text: str) -> str:
-    """The text as subwords see it: composed (NFC), one space for a run of white space, none at the ends."""
+    """Compose to NFC, replace runs of white space by one space, and strip."""
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 @dataclass
 class Cleaner:
-    """Mends sides and judges pairs by a CleanConfig. `held_out`: every side of valid and test, and which."""
+    """Normalizes sentences and filters pairs. `held_out` maps every side of valid and test to its split."""
 
     config: CleanConfig
     corpus: CorpusConfig
@@ -60,17 +60,17 @@ class Cleaner:
         ]
 
     def normalize(self, text: str) -> str:
-        """Normalized as far as the switches allow; what changed is counted."""
+        """Normalize as configured, and count what changed."""
         if self.config.nfc and not unicodedata.is_normalized("NFC", text):
             self.normalized["Unicode NFC"] += 1
             text = unicodedata.normalize("NFC", text)
-        if self.config.whitespace and (spaced := " ".join(text.split())) != text:
+        if self.config.whitespace and (stripped := " ".join(text.split())) != text:
             self.normalized["white space"] += 1
-            text = spaced
+            text = stripped
         return text
 
     def find_rejection(self, source: str, target: str) -> tuple[str, str] | None:
-        """Why a mended pair is dropped, and a detail; None where it is kept."""
+        """Return the first reason to drop a normalized pair with a detail, or None to keep it."""
         for check in (
             self._check_length,
             self._check_identical,
@@ -78,22 +78,22 @@ class Cleaner:
             self._check_script,
             self._check_leakage,
         ):
-            if found := check(source, target):
-                return found
+            if rejection := check(source, target):
+                return rejection
         return None
 
     def _check_markup(self, source: str, target: str) -> tuple[str, str] | None:
         if self.config.markup == "ignore":
             return None
-        found, other = find_placeholders(source), find_placeholders(target)
-        if self.config.markup == "drop" and (found or other):
-            return MARKUP, (found or other)[0]
-        if sorted(found) != sorted(other):
-            return MARKUP_DIFFERS, f"{' '.join(found) or 'none'} / {' '.join(other) or 'none'}"
+        in_source, in_target = find_placeholders(source), find_placeholders(target)
+        if self.config.markup == "drop" and (in_source or in_target):
+            return MARKUP, (in_source or in_target)[0]
+        if sorted(in_source) != sorted(in_target):
+            return MARKUP_DIFFERS, f"{' '.join(in_source) or 'none'} / {' '.join(in_target) or 'none'}"
         return None
 
     def _check_length(self, source: str, target: str) -> tuple[str, str] | None:
-        """In bytes of UTF-8, which make scripts more alike: Hangul has fewer letters, of three bytes each."""
+        """Compare bytes of UTF-8, which differ less between scripts: a Hangul syllable has three."""
         short, long = sorted((count_utf8_bytes(source), count_utf8_bytes(target)))
         if self.config.max_length is not None and long > self.config.max_length:
             return TOO_LONG_SIDE, f"{long} bytes"
@@ -106,10 +106,10 @@ class Cleaner:
     def _check_script(self, source: str, target: str) -> tuple[str, str] | None:
         if not self.config.script:
             return None
-        for letters, text, side in zip(
+        for pattern, text, side in zip(
             self.script_patterns, (source, target), ("source", "target"), strict=True
         ):
-            if letters and not letters.search(text) and ANY_LETTER.search(text):
+            if pattern and not pattern.search(text) and ANY_LETTER.search(text):
                 return WRONG_SCRIPT, side
         return None
 
@@ -129,44 +129,44 @@ def count_utf8_bytes(text: str) -> int:
 
 
 def find_placeholders(text: str) -> list[str]:
-    """The placeholders and tags of a text, in its order."""
+    """Return the placeholders and tags of a text, in order."""
     if "%" in text or "{" in text or "<" in text:
         return PLACEHOLDER.findall(text)
     return []
 
 
 class SeenKeys:
-    """Which of a stream of keys came before, in eight bytes a key, twice that while it merges.
+    """The set of keys seen in a stream, in eight bytes a key, and twice that while it merges.
 
-    Sorted arrays, each at least twice the next: a new one is merged into its neighbor when it has grown to
-    half of it, so that a lookup searches a handful of arrays and a key is copied a handful of times.
+    The keys are in sorted arrays, each at least twice as large as the next. A new array is merged into its
+    neighbor once it has half its size, so a lookup searches few arrays and a key is copied few times.
     """
 
     def __init__(self) -> None:
         self.levels: list[NDArray[np.uint64]] = []
 
     def add(self, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """For each key, whether it is new; from now on it is not."""
-        new = np.zeros(len(keys), bool)
+        """Add keys, and return for each whether it is new."""
+        is_new = np.zeros(len(keys), bool)
         unique, first = np.unique(keys, return_index=True)
-        known = np.zeros(len(unique), bool)
+        is_known = np.zeros(len(unique), bool)
         for level in self.levels:
-            places = np.minimum(np.searchsorted(level, unique), len(level) - 1)
-            known |= level[places] == unique
-        new[first[~known]] = True
-        self._insert(unique[~known])
-        return new
+            indices = np.minimum(np.searchsorted(level, unique), len(level) - 1)
+            is_known |= level[indices] == unique
+        is_new[first[~is_known]] = True
+        self._insert(unique[~is_known])
+        return is_new
 
     def _insert(self, keys: NDArray[np.uint64]) -> None:
         while self.levels and len(self.levels[-1]) < 2 * len(keys):
             keys = np.concatenate([self.levels.pop(), keys])
-            keys.sort()  # in place: runs that are sorted already
+            keys.sort()  # in place, two sorted runs
         if len(keys):
             self.levels.append(keys)
 
 
 def hash_pairs(pairs: Iterable[tuple[str, str]]) -> NDArray[np.uint64]:
-    """A key for each pair. 64 bits: among 36 million pairs two keys meet by chance once in 28,000 corpora."""
+    """Hash each pair to 64 bits. With 36 million pairs, one corpus in 28,000 has a collision."""
     return np.fromiter(map(hash_pair, pairs), np.uint64)
 
 
@@ -175,12 +175,12 @@ def hash_pair(pair: tuple[str, str]) -> int:
 
 
 def find_frequent_placeholders(texts: Iterator[str], max_count: int) -> list[str]:
-    """The most frequent placeholders and tags, those of equal number in the order of the alphabet."""
-    counts = Counter(found for text in texts for found in find_placeholders(text))
+    """Return the most frequent placeholders and tags, ties in alphabetical order."""
+    counts = Counter(symbol for text in texts for symbol in find_placeholders(text))
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return [symbol for symbol, _ in ranked if can_be_user_symbol(symbol)][:max_count]
 
 
 def can_be_user_symbol(symbol: str) -> bool:
-    """Not what has a space in it, nor what SentencePiece itself calls its ends, the unknown and bytes."""
+    """Return whether the symbol has no white space and is not one of SentencePiece's own."""
     return "".join(symbol.split()) == symbol and not SENTENCEPIECE_RESERVED.fullmatch(symbol)

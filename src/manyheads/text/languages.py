@@ -1,10 +1,10 @@
-"""Languages: their codes, and the scripts that they are written in."""
+"""Language codes and scripts."""
 
 import re
 
 from manyheads.errors import ConfigError
 
-# The letters of each script, by Unicode blocks.
+# The letters of each script, by Unicode block.
 SCRIPTS = {
     "Latin": r"A-Za-z\u00AA\u00BA\u00C0-\u00D6\u00D8-\u00F6\u00F8-\u02AF\u1E00-\u1EFF\u2C60-\u2C7F",
     "Greek": r"\u0370-\u03FF\u1F00-\u1FFF",
@@ -62,204 +62,26 @@ SCRIPT_BY_LANGUAGE = {code: script for script, codes in LANGUAGES_BY_SCRIPT.item
 
 
 def get_script_pattern(language: str) -> re.Pattern[str] | None:
-    """What finds a letter of the language's script; None where a language has several, or is not known."""
+    """Return a pattern for a letter of the language's script, or None if it is unknown or has several."""
     script = SCRIPT_BY_LANGUAGE.get(re.split("[-_]", language)[0].lower())
     return re.compile(f"[{SCRIPTS[script]}]") if script else None
 
 
-# The two-letter codes of ISO 639-1.
-ISO_639_1_CODES = frozenset(
-    [
-        "aa",
-        "ab",
-        "ae",
-        "af",
-        "ak",
-        "am",
-        "an",
-        "ar",
-        "as",
-        "av",
-        "ay",
-        "az",
-        "ba",
-        "be",
-        "bg",
-        "bi",
-        "bm",
-        "bn",
-        "bo",
-        "br",
-        "bs",
-        "ca",
-        "ce",
-        "ch",
-        "co",
-        "cr",
-        "cs",
-        "cu",
-        "cv",
-        "cy",
-        "da",
-        "de",
-        "dv",
-        "dz",
-        "ee",
-        "el",
-        "en",
-        "eo",
-        "es",
-        "et",
-        "eu",
-        "fa",
-        "ff",
-        "fi",
-        "fj",
-        "fo",
-        "fr",
-        "fy",
-        "ga",
-        "gd",
-        "gl",
-        "gn",
-        "gu",
-        "gv",
-        "ha",
-        "he",
-        "hi",
-        "ho",
-        "hr",
-        "ht",
-        "hu",
-        "hy",
-        "hz",
-        "ia",
-        "id",
-        "ie",
-        "ig",
-        "ii",
-        "ik",
-        "io",
-        "is",
-        "it",
-        "iu",
-        "ja",
-        "jv",
-        "ka",
-        "kg",
-        "ki",
-        "kj",
-        "kk",
-        "kl",
-        "km",
-        "kn",
-        "ko",
-        "ks",
-        "ku",
-        "kv",
-        "kw",
-        "ky",
-        "la",
-        "lb",
-        "lg",
-        "li",
-        "ln",
-        "lo",
-        "lt",
-        "lu",
-        "lv",
-        "mg",
-        "mh",
-        "mi",
-        "mk",
-        "ml",
-        "mn",
-        "mr",
-        "ms",
-        "mt",
-        "my",
-        "na",
-        "nb",
-        "nd",
-        "ne",
-        "ng",
-        "nl",
-        "nn",
-        "no",
-        "nr",
-        "nv",
-        "ny",
-        "oc",
-        "oj",
-        "om",
-        "or",
-        "os",
-        "pa",
-        "pi",
-        "pl",
-        "ps",
-        "pt",
-        "qu",
-        "rm",
-        "rn",
-        "ro",
-        "ru",
-        "rw",
-        "sa",
-        "sc",
-        "sd",
-        "se",
-        "sg",
-        "si",
-        "sk",
-        "sl",
-        "sm",
-        "sn",
-        "so",
-        "sq",
-        "sr",
-        "ss",
-        "st",
-        "su",
-        "sv",
-        "sw",
-        "ta",
-        "te",
-        "tg",
-        "th",
-        "ti",
-        "tk",
-        "tl",
-        "tn",
-        "to",
-        "tr",
-        "ts",
-        "tt",
-        "tw",
-        "ty",
-        "ug",
-        "uk",
-        "ur",
-        "uz",
-        "ve",
-        "vi",
-        "vo",
-        "wa",
-        "wo",
-        "xh",
-        "yi",
-        "yo",
-        "za",
-        "zh",
-        "zu",
-    ]
-)
-# What people write for a language and is its country's. (kr is Kanuri's code, which kau writes too.)
+ISO_639_1 = """
+    aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv
+    dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie
+    ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko ks ku kv kw ky la lb lg li ln lo lt lu lv mg
+    mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn
+    ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt
+    tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
+"""
+ISO_639_1_CODES = frozenset(ISO_639_1.split())
+# Country codes that are often written for the language. (kr is also Kanuri, which can be written kau.)
 COMMON_MISTAKES = {"kr": "ko", "jp": "ja", "cn": "zh", "gr": "el", "cz": "cs", "dk": "da", "ua": "uk"}
 
 
 def get_base_language(code: str) -> str:
-    """The language without its region or script: pt of pt-BR."""
+    """Return the language without region and script: pt of pt-BR."""
     return re.split("[-_]", code)[0].lower()
 
 
@@ -268,26 +90,23 @@ def is_known_language(code: str) -> bool:
 
 
 def check_language(code: str) -> None:
-    """Two letters must be a language's; three letters are taken on trust."""
-    own = get_base_language(code)
-    if own in COMMON_MISTAKES or (len(own) == 2 and own not in ISO_639_1_CODES):
-        hint = (
-            f"did you mean {COMMON_MISTAKES[own]}?"
-            if own in COMMON_MISTAKES
-            else "codes are ISO 639's, such as en, ko, de"
-        )
-        raise ConfigError(f"{code!r} is not a language's code here; {hint}")
+    """Refuse unknown codes of two letters. Codes of three letters are not checked."""
+    language = get_base_language(code)
+    if language in COMMON_MISTAKES or (len(language) == 2 and language not in ISO_639_1_CODES):
+        suggestion = COMMON_MISTAKES.get(language)
+        hint = f"did you mean {suggestion}?" if suggestion else "use a code of ISO 639, such as en, ko, de"
+        raise ConfigError(f"{code!r} is not a known language code; {hint}")
 
 
 CODE_PATTERN = r"[a-z]{2,3}(?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}|\d{3}))*"
 
 
 def split_language_pair(text: str) -> tuple[str, str]:
-    """en-ko, pt-BR-en, en-zh-Hant: two codes, of which regions and scripts begin with a capital."""
-    found = re.fullmatch(f"({CODE_PATTERN})-({CODE_PATTERN})", text)
-    if not found:
+    """Split en-ko, pt-BR-en or en-zh-Hant. Regions and scripts start with a capital letter."""
+    match = re.fullmatch(f"({CODE_PATTERN})-({CODE_PATTERN})", text)
+    if not match:
         raise ConfigError(
             f"the pair is {text!r}, but must be two languages with a dash, such as en-ko or pt-BR-en; "
             f"corpus.source and corpus.target take any code"
         )
-    return found[1], found[2]
+    return match[1], match[2]

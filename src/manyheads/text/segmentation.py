@@ -1,12 +1,11 @@
-"""A text in parts: what is translated, and what stands between and stays as it is.
+"""Splitting text into segments: sentences to translate, and what is between them and stays unchanged.
 
     "  Hello. How are you?\n\n🙂"  ->  "  "  [Hello.]  " "  [How are you?]  "\n\n🙂"
 
-Joined again the parts are the text to the character. Sentences are found by sentencex where it knows the
-language. For Korean, and where sentencex is not installed, these are the rules: a sentence ends with . ! ? or
-… and the quotes and brackets that close after it, before white space; with their full-width forms, before
-anything. It does not end with a full stop after a single letter, after a number that begins it, or after one
-of a few abbreviations.
+The concatenated segments are exactly the text. Sentences are found by sentencex if it knows the language. For
+Korean, and if sentencex is not installed, by rules: a sentence ends with . ! ? or … and the quotes and
+brackets that close after it, before white space; with their full-width forms, before anything. It does not
+end with a full stop after a single letter, after a number at its start, or after one of a few abbreviations.
 """
 
 import re
@@ -16,7 +15,7 @@ from itertools import pairwise
 
 LINE_BREAKS = re.compile(r"(?:\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])+")
 CLOSING_MARKS = r"[\"'”’»›)\]}」』）】》〉]*+"
-# A run of signs is looked at from its beginning only: a line of nothing but dots must not take forever.
+# A run of marks is matched from its start only: a line of dots must not take quadratic time.
 SENTENCE_END = re.compile(
     rf"(?:(?<![.!?…])[.!?…]++{CLOSING_MARKS}(?=\s)|(?<![。！？])[。！？]++{CLOSING_MARKS})"
 )
@@ -24,7 +23,7 @@ NOT_SENTENCE_END = re.compile(
     r"(?:^\s*\d{1,3}|(?:^|\s)(?:[^\W\d]|Mr|Mrs|Ms|Dr|Prof|St|No|vs|cf|e\.g|i\.e|etc|z\.B|bzw|ca|Nr))\.$",
     re.IGNORECASE,
 )
-# Where a sentence that is too long may be parted: behind punctuation rather than behind a word.
+# Where a long sentence may be split: after punctuation rather than between words.
 BREAK_PATTERNS = (
     re.compile(r"[;:—–؛；：]\s+|[；：]"),
     re.compile(r"[,،，、]\s+|[，、]"),
@@ -34,19 +33,19 @@ BREAK_PATTERNS = (
 
 @dataclass(frozen=True)
 class Segment:
-    """Some of a text."""
+    """A part of a text."""
 
     text: str
     is_translatable: bool
 
 
 def split_text(text: str, language: str | None) -> Iterator[Segment]:
-    """A text's sentences, and what stands between them. Without a language each line is one sentence."""
+    """Yield the sentences of a text and what is between them. Without a language each line is a sentence."""
     start = 0
-    for found in LINE_BREAKS.finditer(text):
-        yield from split_line(text[start : found.start()], language)
-        yield Segment(found.group(), False)
-        start = found.end()
+    for line_break in LINE_BREAKS.finditer(text):
+        yield from split_line(text[start : line_break.start()], language)
+        yield Segment(line_break.group(), False)
+        start = line_break.end()
     yield from split_line(text[start:], language)
 
 
@@ -59,26 +58,26 @@ def split_line(line: str, language: str | None) -> Iterator[Segment]:
 
 
 def split_edges(text: str) -> Iterator[Segment]:
-    """White space before, what is inside, white space after; as far as there is any."""
-    inside = text.strip()
-    start = text.index(inside) if inside else len(text)
-    end = start + len(inside)
-    for part in (
+    """Yield the white space before, the content and the white space after, unless empty."""
+    content = text.strip()
+    start = text.index(content) if content else len(text)
+    end = start + len(content)
+    for segment in (
         Segment(text[:start], False),
-        Segment(inside, has_words(inside)),
+        Segment(content, has_words(content)),
         Segment(text[end:], False),
     ):
-        if part.text:
-            yield part
+        if segment.text:
+            yield segment
 
 
 def has_words(text: str) -> bool:
-    """Whether there is anything to translate: a letter or a digit. Emoji and punctuation pass as they are."""
+    """Return whether there is a letter or a digit to translate. Emoji and punctuation stay unchanged."""
     return any(character.isalnum() for character in text)
 
 
 def split_sentences(line: str, language: str) -> list[str]:
-    """The sentences of a line with the white space around them: joined they are the line."""
+    """Split a line into sentences with the white space after them. Concatenated they are the line."""
     if language.partition("-")[0].lower() == "ko":
         return split_by_rules(line)
     try:
@@ -87,67 +86,68 @@ def split_sentences(line: str, language: str) -> list[str]:
         return split_by_rules(line)
     try:
         return align_sentences(line, list(segment(language.partition("-")[0], line)))
-    except UnicodeEncodeError:  # half a surrogate pair, which only Python's strings can hold
+    except UnicodeEncodeError:  # a lone surrogate, which only Python strings can hold
         return split_by_rules(line)
 
 
-def align_sentences(line: str, found: list[str]) -> list[str]:
-    """What a splitter found, each with the white space that follows it in the line."""
-    starts, place = [], 0
-    for sentence in found:
-        inside = sentence.strip()
-        if not inside:
+def align_sentences(line: str, sentences: list[str]) -> list[str]:
+    """Return the sentences of a splitter as slices of the line, each with the white space that follows it."""
+    starts, position = [], 0
+    for sentence in sentences:
+        content = sentence.strip()
+        if not content:
             continue
-        place = line.find(inside, place)
-        if place < 0:  # the splitter changed the text: it is left whole
+        position = line.find(content, position)
+        if position < 0:  # the splitter changed the text: do not split
             return [line]
-        starts.append(place)
-        place += len(inside)
+        starts.append(position)
+        position += len(content)
     bounds = [0, *starts[1:], len(line)]
-    return [line[first:last] for first, last in pairwise(bounds)]
+    return [line[start:end] for start, end in pairwise(bounds)]
 
 
 def split_by_rules(line: str) -> list[str]:
-    """The rules above."""
-    found, start = [], 0
-    for end in SENTENCE_END.finditer(line):
-        if end.end() < len(line) and not NOT_SENTENCE_END.search(line[start : end.end()]):
-            gap = end.end() + len(line[end.end() :]) - len(line[end.end() :].lstrip())
-            found.append(line[start:gap])
-            start = gap
-    return [*found, line[start:]]
+    """Apply the rules above."""
+    sentences, start = [], 0
+    for match in SENTENCE_END.finditer(line):
+        end = match.end()
+        if end < len(line) and not NOT_SENTENCE_END.search(line[start:end]):
+            next_start = end + len(line[end:]) - len(line[end:].lstrip())
+            sentences.append(line[start:next_start])
+            start = next_start
+    return [*sentences, line[start:]]
 
 
-# ---- sentences that are too long
+# ---- long sentences
 
 
 def split_long_sentence(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """A sentence in parts that fit, as far as it can be parted: joined they are the sentence.
+    """Split a sentence into parts that fit, as far as possible. Concatenated they are the sentence.
 
-    It is parted nearest to its middle, behind a semicolon, colon or dash if there is one, else behind a
-    comma, else between words.
+    It is split nearest to its middle, after a semicolon, colon or dash if there is one, else after a comma,
+    else between words.
     """
     if fits(text):
         return [text]
-    place = find_break(text)
-    if place is None:
+    position = find_break(text)
+    if position is None:
         return [text]
-    return [*split_long_sentence(text[:place], fits), *split_long_sentence(text[place:], fits)]
+    return [*split_long_sentence(text[:position], fits), *split_long_sentence(text[position:], fits)]
 
 
 def find_break(text: str) -> int | None:
-    inside = len(text.rstrip())
-    for kind in BREAK_PATTERNS:
-        places = [found.end() for found in kind.finditer(text, 1) if found.end() < inside]
-        # A part of a few characters says nothing: those near the ends do not count while there is a choice.
-        middle = [place for place in places if inside / 5 <= place <= inside * 4 / 5]
-        if middle or (places and kind is BREAK_PATTERNS[-1]):
-            return min(middle or places, key=lambda place: abs(place - inside / 2))
+    length = len(text.rstrip())
+    for pattern in BREAK_PATTERNS:
+        positions = [match.end() for match in pattern.finditer(text, 1) if match.end() < length]
+        # Parts of a few characters are useless: breaks near the ends count only as a last resort.
+        central = [position for position in positions if length / 5 <= position <= length * 4 / 5]
+        if central or (positions and pattern is BREAK_PATTERNS[-1]):
+            return min(central or positions, key=lambda position: abs(position - length / 2))
     return None
 
 
 def split_in_halves(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """Halved between characters until the parts fit."""
+    """Split in halves between characters until the parts fit."""
     if fits(text) or len(text) < 2:
         return [text]
     middle = len(text) // 2

@@ -1,16 +1,15 @@
-"""Splitting words anew at each reading, so that a model sees the parts of a word too.
+"""Subword regularization: random segmentations of words, so that a model also sees the parts of a word.
 
-BPE-dropout (Provilkov and others, 2020): each possible merge is passed over with probability p. For a unigram
-model, sampling among all splits by their probability (Kudo, 2018), smoothed by an exponent.
+BPE-dropout (Provilkov et al., 2020) skips each possible merge with probability p. Unigram sampling (Kudo,
+2018) draws among all segmentations by their probability, smoothed by an exponent.
 
-SentencePiece can do both, but mixes something of the process into its seed: a resumed run would read other
-splits. Here they are a function of the seed alone; without dropout they are SentencePiece's own.
+SentencePiece implements both, but its seed also depends on the process, so a resumed run would see other
+segmentations. Here they are a function of the seed alone. Without randomness they equal SentencePiece's.
 """
 
 import math
 import random
 import re
-from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -19,15 +18,74 @@ from manyheads.errors import DataError
 from manyheads.text.subwords import WORD_START, SubwordTokenizer, normalize
 
 BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
-UNKNOWN_PENALTY = 10.0  # below the least likely piece, as SentencePiece has it
+UNKNOWN_PENALTY = 10.0  # below the least likely piece, as in SentencePiece
+
+
+class SubwordSampler:
+    """Encodes text randomly: `rate` is p of BPE-dropout, or the exponent of unigram sampling."""
+
+    def __init__(self, tokenizer: SubwordTokenizer, rate: float) -> None:
+        vocabulary = tokenizer.get_scored_vocabulary()
+        self.byte_ids = {
+            int(match[1], 16): token_id
+            for token_id, (piece, _) in enumerate(vocabulary)
+            if (match := BYTE_PIECE.fullmatch(piece))
+        }
+        if len(self.byte_ids) < 256:
+            raise DataError(
+                "data.subword_regularization decodes the ids to text, so the subwords must spell unknown "
+                "characters in bytes: prepare the data with subwords.byte_fallback=true"
+            )
+        special = {*range(NUM_SPECIAL_TOKENS), *self.byte_ids.values()}
+        scored = [
+            (token_id, piece, score)
+            for token_id, (piece, score) in enumerate(vocabulary)
+            if token_id not in special
+        ]
+        is_bpe = all(score == round(score) for _, _, score in scored)  # ranks; log-probabilities otherwise
+        unscored = [piece for _, piece, score in scored if score == 0]
+        symbols = unscored[:-1] if is_bpe else unscored  # the best merge comes after them, also with score 0
+        self.ids = {piece: token_id for token_id, piece, _ in scored}
+        self.scores = {piece: score for _, piece, score in scored if piece not in set(symbols)}
+        by_length = sorted(symbols, key=len, reverse=True)
+        self.symbol_pattern = re.compile(f"({'|'.join(map(re.escape, by_length))})") if symbols else None
+        self.segmenter: BpeDropout | UnigramSampler = (
+            BpeDropout(self.scores, rate) if is_bpe else UnigramSampler(self.scores, rate)
+        )
+
+    def sample(self, text: str, rng: random.Random) -> list[int]:
+        """Return the ids of a text, without begin and end."""
+        normalized = normalize(text)
+        words = (WORD_START + word for word in normalized.split(" ")) if normalized else ()
+        return [
+            token_id
+            for word in words
+            for part in self._split_symbols(word)
+            for token_id in self._sample_part(part, rng)
+        ]
+
+    def _split_symbols(self, word: str) -> list[str]:
+        """Separate user-defined symbols, which are never segmented."""
+        return [part for part in self.symbol_pattern.split(word) if part] if self.symbol_pattern else [word]
+
+    def _sample_part(self, part: str, rng: random.Random) -> list[int]:
+        if part in self.ids and part not in self.scores:
+            return [self.ids[part]]
+        ids: list[int] = []
+        for piece in self.segmenter.segment(part, rng):
+            if piece in self.ids:
+                ids.append(self.ids[piece])
+            else:
+                ids += [self.byte_ids[byte] for byte in piece.encode()]
+        return ids
 
 
 class MergeState(NamedTuple):
-    """A word on its way from characters to pieces."""
+    """A partly merged word."""
 
     pieces: list[str]
-    scores: list[float]  # of merging each with the next
-    best_index: int | None  # the place of the best merge, where there is any
+    scores: list[float]  # of merging each piece with the next
+    best_index: int | None  # of the best merge, if any is possible
 
     @classmethod
     def from_scores(cls, pieces: list[str], scores: list[float]) -> "MergeState":
@@ -35,132 +93,90 @@ class MergeState(NamedTuple):
         return cls(pieces, scores, scores.index(best) if best > -math.inf else None)
 
 
-class SubwordSampler:
-    """Splits texts by chance: `rate` is BPE-dropout's p, or the exponent of a unigram model's weights."""
+class BpeDropout:
+    """Byte-pair encoding that skips each possible merge with probability `rate`."""
 
-    def __init__(self, subwords: SubwordTokenizer, rate: float) -> None:
-        table = subwords.get_scored_vocabulary()
-        self.rate = rate
-        self.bytes = {
-            int(found[1], 16): one
-            for one, (piece, _) in enumerate(table)
-            if (found := BYTE_PIECE.fullmatch(piece))
-        }
-        if len(self.bytes) < 256:
-            raise DataError(
-                "data.subword_regularization reads the text out of the ids, which needs subwords that spell what "
-                "they do not know: prepare the data with subwords.byte_fallback=true"
-            )
-        special = {*range(NUM_SPECIAL_TOKENS), *self.bytes.values()}
-        scored = [(one, piece, score) for one, (piece, score) in enumerate(table) if one not in special]
-        is_bpe = all(score == round(score) for _, _, score in scored)  # ranks; log-probabilities otherwise
-        unscored = [piece for _, piece, score in scored if score == 0]
-        reserved = unscored[:-1] if is_bpe else unscored  # the best merge scores 0 too, and stands after them
-        self.ids = {piece: one for one, piece, _ in scored}
-        self.scores = {piece: score for _, piece, score in scored if piece not in set(reserved)}
-        self.unknown_score = min(self.scores.values(), default=0.0) - UNKNOWN_PENALTY
-        self.max_piece_length = max(map(len, self.scores), default=1)
-        longest_first = sorted(reserved, key=len, reverse=True)
-        self.symbol_pattern = re.compile(f"({'|'.join(map(re.escape, longest_first))})") if reserved else None
-        self.cached_merges: tuple[str | None, list[MergeState]] = None, []  # word and its way without chance
-        self._split: Callable[[str, random.Random], list[str]] = (
-            self._bpe_dropout if is_bpe else self._sample_unigram
-        )
+    def __init__(self, scores: dict[str, float], rate: float) -> None:
+        self.scores, self.rate = scores, rate
+        self.cached_word: str | None = None
+        self.cached_states: list[MergeState] = []  # of the cached word, without dropout
 
-    def sample(self, text: str, rng: random.Random) -> list[int]:
-        """Ids of a text, without begin and end."""
-        mended = normalize(text)
-        words = (WORD_START + word for word in mended.split(" ")) if mended else ()
-        return [
-            one
-            for word in words
-            for part in self._split_symbols(word)
-            for one in self._sample_part(part, rng)
-        ]
-
-    def _split_symbols(self, word: str) -> list[str]:
-        """Reserved symbols stand apart: they are never split."""
-        return [part for part in self.symbol_pattern.split(word) if part] if self.symbol_pattern else [word]
-
-    def _sample_part(self, part: str, chance: random.Random) -> list[int]:
-        if part in self.ids and part not in self.scores:
-            return [self.ids[part]]
-        ids: list[int] = []
-        for piece in self._split(part, chance):
-            ids += [self.ids[piece]] if piece in self.ids else self._encode_bytes(piece)
-        return ids
-
-    def _encode_bytes(self, character: str) -> list[int]:
-        return [self.bytes[byte] for byte in character.encode()]
-
-    def _bpe_dropout(self, word: str, chance: random.Random) -> list[str]:
-        """Byte-pair encoding: the best merge that is possible and not passed over, until there is none."""
-        merging = self._merge_until_dropped(word, chance)
-        pieces, scores = merging.pieces.copy(), merging.scores.copy()
-        open_to_us = scores.copy()
-        if merging.best_index is not None:
-            open_to_us[merging.best_index] = -math.inf
-        while (best := max(open_to_us, default=-math.inf)) > -math.inf:
-            place = open_to_us.index(best)
-            if chance.random() < self.rate:
-                open_to_us[place] = -math.inf  # until the next merge
+    def segment(self, word: str, rng: random.Random) -> list[str]:
+        """Apply the best merge that is not dropped, until there is none."""
+        state = self._merge_until_dropped(word, rng)
+        pieces, scores = state.pieces.copy(), state.scores.copy()
+        candidates = scores.copy()
+        if state.best_index is not None:
+            candidates[state.best_index] = -math.inf
+        while (best := max(candidates, default=-math.inf)) > -math.inf:
+            index = candidates.index(best)
+            if rng.random() < self.rate:
+                candidates[index] = -math.inf  # until the next merge
                 continue
-            self._apply_merge(pieces, scores, place)
-            open_to_us = scores.copy()
+            self._apply_merge(pieces, scores, index)
+            candidates = scores.copy()
         return pieces
 
-    def _merge_until_dropped(self, word: str, chance: random.Random) -> MergeState:
-        """The best merge each time, up to one that is passed over: where every drawing of a word begins."""
-        if self.cached_merges[0] != word:
+    def _merge_until_dropped(self, word: str, rng: random.Random) -> MergeState:
+        """Apply the best merges up to the first that is dropped. The states are cached."""
+        if self.cached_word != word:
             pieces = list(word)
-            self.cached_merges = (
-                word,
-                [MergeState.from_scores(pieces, [self._merge_score(*both) for both in pairwise(pieces)])],
-            )
-        way, step = self.cached_merges[1], 0
-        while (best := way[step].best_index) is not None and chance.random() >= self.rate:
+            scores = [self._get_merge_score(left, right) for left, right in pairwise(pieces)]
+            self.cached_word, self.cached_states = word, [MergeState.from_scores(pieces, scores)]
+        states, step = self.cached_states, 0
+        while (best := states[step].best_index) is not None and rng.random() >= self.rate:
             step += 1
-            if step == len(way):
-                pieces, scores = way[-1].pieces.copy(), way[-1].scores.copy()
+            if step == len(states):
+                pieces, scores = states[-1].pieces.copy(), states[-1].scores.copy()
                 self._apply_merge(pieces, scores, best)
-                way.append(MergeState.from_scores(pieces, scores))
-        return way[step]
+                states.append(MergeState.from_scores(pieces, scores))
+        return states[step]
 
-    def _apply_merge(self, pieces: list[str], scores: list[float], place: int) -> None:
-        """The merge at a place, and what may then be merged beside it."""
-        pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
-        del scores[place]
-        for left in range(max(0, place - 1), min(place + 1, len(scores))):
-            scores[left] = self._merge_score(pieces[left], pieces[left + 1])
+    def _apply_merge(self, pieces: list[str], scores: list[float], index: int) -> None:
+        """Merge two pieces in place, and update the scores of the merges beside them."""
+        pieces[index : index + 2] = [pieces[index] + pieces[index + 1]]
+        del scores[index]
+        for left in range(max(0, index - 1), min(index + 1, len(scores))):
+            scores[left] = self._get_merge_score(pieces[left], pieces[left + 1])
 
-    def _merge_score(self, left: str, right: str) -> float:
+    def _get_merge_score(self, left: str, right: str) -> float:
         return self.scores.get(left + right, -math.inf)
 
-    def _sample_unigram(self, word: str, chance: random.Random) -> list[str]:
-        """Unigram: sums over all splits from the left, then a walk back that draws each last piece."""
-        sums = [0.0] + [-math.inf] * len(word)  # log of the smoothed weight of all splits of word[:i]
+
+class UnigramSampler:
+    """Samples a segmentation with probability proportional to P(segmentation) ** `rate`."""
+
+    def __init__(self, scores: dict[str, float], rate: float) -> None:
+        self.scores, self.rate = scores, rate
+        self.unknown_score = min(scores.values(), default=0.0) - UNKNOWN_PENALTY
+        self.max_piece_length = max(map(len, scores), default=1)
+
+    def segment(self, word: str, rng: random.Random) -> list[str]:
+        """Filter forward over all segmentations, then sample pieces backward from the end."""
+        sums = [0.0] + [-math.inf] * len(word)  # log of the smoothed weight of all segmentations of word[:i]
         for end in range(1, len(word) + 1):
             sums[end] = logsumexp(
-                [sums[start] + weight for start, weight in self._pieces_ending_at(word, end)]
+                [sums[start] + weight for start, weight in self._find_pieces_ending_at(word, end)]
             )
         pieces: list[str] = []
         end = len(word)
         while end > 0:
-            start = sample_by_log_weight(
-                [(start, sums[start] + weight) for start, weight in self._pieces_ending_at(word, end)], chance
-            )
+            starts = [
+                (start, sums[start] + weight) for start, weight in self._find_pieces_ending_at(word, end)
+            ]
+            start = sample_by_log_weight(starts, rng)
             pieces.append(word[start:end])
             end = start
         return pieces[::-1]
 
-    def _pieces_ending_at(self, word: str, end: int) -> list[tuple[int, float]]:
-        """Where a piece that ends here may begin, and its smoothed weight."""
-        found = []
+    def _find_pieces_ending_at(self, word: str, end: int) -> list[tuple[int, float]]:
+        """Return the start and smoothed log weight of every piece that ends at `end`."""
+        pieces = []
         for start in range(max(0, end - self.max_piece_length), end):
             score = self.scores.get(word[start:end], self.unknown_score if end - start == 1 else None)
             if score is not None:
-                found.append((start, self.rate * score))
-        return found
+                pieces.append((start, self.rate * score))
+        return pieces
 
 
 def logsumexp(logs: list[float]) -> float:
@@ -168,12 +184,12 @@ def logsumexp(logs: list[float]) -> float:
     return top + math.log(sum(math.exp(log - top) for log in logs))
 
 
-def sample_by_log_weight(weighted: list[tuple[int, float]], chance: random.Random) -> int:
-    """One of the choices, by log weights."""
-    top = max(log for _, log in weighted)
-    left = chance.random() * sum(math.exp(log - top) for _, log in weighted)
-    for choice, log in weighted:
-        left -= math.exp(log - top)
-        if left < 0:
+def sample_by_log_weight(choices: list[tuple[int, float]], rng: random.Random) -> int:
+    """Return one of the choices, which come with their log weights."""
+    top = max(log for _, log in choices)
+    remaining = rng.random() * sum(math.exp(log - top) for _, log in choices)
+    for choice, log in choices:
+        remaining -= math.exp(log - top)
+        if remaining < 0:
             return choice
-    return weighted[-1][0]
+    return choices[-1][0]

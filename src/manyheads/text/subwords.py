@@ -1,7 +1,7 @@
-"""Subwords (5.1): SentencePiece models that turn text into ids and back without loss.
+"""Subwords (5.1): SentencePiece models that convert text to ids and back without loss.
 
-SentencePiece normalizes nothing here: `normalize` does, so that decode(encode(x)) == normalize(x) for any
-text. The ids begin with unknown, begin and end; there is no padding.
+SentencePiece does not normalize here, `normalize` does, so that decode(encode(x)) == normalize(x) for any
+text. The first ids are unknown, begin and end; there is no padding.
 """
 
 import hashlib
@@ -24,14 +24,16 @@ from manyheads.errors import DataError
 from manyheads.text import clean
 from manyheads.text.invalid import LONE_SURROGATE
 
-WORD_START = "\u2581"  # how SentencePiece writes a space; it decodes the character itself to a space too
-TRAINING_THREADS = 4  # fixed: the unigram model's sums depend on their number
-MAX_SENTENCE_BYTES = 1 << 24  # bytes; SentencePiece would skip longer ones silently, and ours are shorter
+WORD_START = "\u2581"  # written by SentencePiece for a space; it decodes the character to a space too
+TRAINING_THREADS = 4  # fixed: the sums of unigram training depend on it
+MAX_SENTENCE_BYTES = 1 << 24  # SentencePiece skips longer ones silently; input lines are shorter
 
 
 def normalize(text: str) -> str:
-    """NFC, single spaces, none at the ends; U+2581 becomes the underscore that it looks like, and half a
-    surrogate pair, which no file can hold, the sign for what cannot be read."""
+    """Normalize to NFC with single spaces and none at the ends.
+
+    U+2581 becomes an underscore, and a lone surrogate, which no file can hold, the replacement character.
+    """
     if LONE_SURROGATE.search(text):
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return clean.normalize(text.replace(WORD_START, "_"))
@@ -39,14 +41,14 @@ def normalize(text: str) -> str:
 
 @dataclass(frozen=True)
 class TokenSequences:
-    """Ids of many sentences, laid end to end. offsets [sentences + 1]"""
+    """Ids of many sentences, concatenated. offsets [sentences + 1]"""
 
     ids: NDArray[np.int64]
     offsets: NDArray[np.int64]
 
 
 class SubwordTokenizer:
-    """One vocabulary."""
+    """A SentencePiece model: one vocabulary."""
 
     def __init__(self, model: bytes, name: str = "subwords.model") -> None:
         self.model = model
@@ -55,19 +57,22 @@ class SubwordTokenizer:
             self._processor.LoadFromSerializedProto(model)
         except RuntimeError:
             raise DataError(f"{name}: not a SentencePiece model, or damaged") from None
-        ids = self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id()
-        if ids != (UNK_ID, BOS_ID, EOS_ID):
+        ids, expected = self._get_special_ids(), (UNK_ID, BOS_ID, EOS_ID)
+        if ids != expected:
             raise DataError(
-                f"{name}: unknown, begin and end are {ids}, but must be {(UNK_ID, BOS_ID, EOS_ID)}: "
+                f"{name}: the ids of unknown, begin and end are {ids}, but must be {expected}: "
                 f"train the SentencePiece model with unk_id=0 bos_id=1 eos_id=2 pad_id=-1"
             )
+
+    def _get_special_ids(self) -> tuple[int, int, int]:
+        return self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         try:
             return cls(Path(path).read_bytes(), os.fspath(path))
-        except OSError as fault:
-            raise DataError(f"{path}: {fault.strerror}") from None
+        except OSError as error:
+            raise DataError(f"{path}: {error.strerror}") from None
 
     @classmethod
     def train(
@@ -76,9 +81,9 @@ class SubwordTokenizer:
         config: SubwordConfig,
         extra_symbols: Sequence[str] = (),
     ) -> Self:
-        """Pieces learned from sentences. `found`: symbols to reserve beside those that the config names."""
+        """Train on sentences. `extra_symbols` become pieces besides the user symbols of the config."""
         model, source = io.BytesIO(), ErrorRecordingIterable(sentences)
-        reserved = list(dict.fromkeys([*config.user_symbols, *extra_symbols]))
+        symbols = list(dict.fromkeys([*config.user_symbols, *extra_symbols]))
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=map(normalize, source),
@@ -87,7 +92,7 @@ class SubwordTokenizer:
                 vocab_size=config.vocab_size,
                 character_coverage=min(1.0, config.character_coverage),
                 byte_fallback=config.byte_fallback,
-                user_defined_symbols=reserved,
+                user_defined_symbols=symbols,
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
                 unk_id=UNK_ID,
@@ -98,10 +103,10 @@ class SubwordTokenizer:
                 max_sentence_length=MAX_SENTENCE_BYTES,
                 minloglevel=2,
             )
-        except (RuntimeError, OSError) as fault:
+        except (RuntimeError, OSError) as error:
             if source.error is not None:
                 raise source.error from None
-            raise DataError(explain_training_failure(str(fault), config, len(reserved))) from None
+            raise DataError(explain_training_failure(str(error), config, len(symbols))) from None
         return cls(model.getvalue())
 
     def __len__(self) -> int:
@@ -115,47 +120,51 @@ class SubwordTokenizer:
         Path(path).write_bytes(self.model)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text, without begin and end."""
+        """Return the ids of a text, without begin and end."""
         ids: list[int] = self._processor.encode(normalize(text))
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids; begin and end say nothing."""
+        """Return the text of ids, ignoring begin and end."""
         self._check_range(ids)
-        text: str = self._processor.decode([int(one) for one in ids if one not in (BOS_ID, EOS_ID)])
+        text: str = self._processor.decode(
+            [int(token_id) for token_id in ids if token_id not in (BOS_ID, EOS_ID)]
+        )
         return text
 
     def _check_range(self, ids: Sequence[int]) -> None:
         if len(ids) and not 0 <= min(ids) <= max(ids) < len(self):
-            raise DataError(f"ids from {min(ids)} to {max(ids)}, but the vocabulary is 0 to {len(self) - 1}")
+            raise DataError(f"ids from {min(ids)} to {max(ids)}, but the vocabulary has 0 to {len(self) - 1}")
 
     def get_scored_vocabulary(self) -> list[tuple[str, float]]:
-        """Every piece, in the order of its id, with its score: what a sampler needs."""
+        """Return every piece with its score, by id."""
         ids = range(len(self))
-        return [(self._processor.id_to_piece(one), self._processor.get_score(one)) for one in ids]
+        return [
+            (self._processor.id_to_piece(token_id), self._processor.get_score(token_id)) for token_id in ids
+        ]
 
     def get_vocabulary(self) -> list[str]:
-        """Every piece, in the order of its id."""
+        """Return every piece, by id."""
         return [piece for piece, _ in self.get_scored_vocabulary()]
 
     def id_to_piece(self, token_id: int) -> str:
-        """An id as people read it: a space is written U+2581, a byte <0x0A>."""
+        """Return the piece of an id. A space is written U+2581, a byte <0x0A>."""
         self._check_range([token_id])
         text: str = self._processor.id_to_piece(token_id)
         return text
 
     def encode_as_pieces(self, text: str) -> list[str]:
-        """How a text is split."""
-        return [self.id_to_piece(one) for one in self.encode(text)]
+        """Return the pieces of a text."""
+        return [self.id_to_piece(token_id) for token_id in self.encode(text)]
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> TokenSequences:
-        """Ids of many texts, each followed by end. `threads`: by default as many as there are cores."""
-        mended = [normalize(text) for text in texts]
-        return concat_with_end(self._processor.encode(mended, num_threads=threads or count_cpus()))
+        """Return the ids of many texts, each followed by end. By default one thread per core."""
+        normalized = [normalize(text) for text in texts]
+        return concat_with_end(self._processor.encode(normalized, num_threads=threads or count_cpus()))
 
 
 class ErrorRecordingIterable:
-    """An iterable that keeps what went wrong in it, for SentencePiece makes another error of it."""
+    """An iterable that keeps the exception it raised, which SentencePiece replaces by its own."""
 
     def __init__(self, sentences: Iterable[str]) -> None:
         self.sentences, self.error = sentences, None
@@ -165,45 +174,45 @@ class ErrorRecordingIterable:
     def __iter__(self) -> Iterator[str]:
         try:
             yield from self.sentences
-        except BaseException as fault:
-            self.error = fault
+        except BaseException as error:
+            self.error = error
             raise
 
 
 def concat_with_end(sentences: list[list[int]]) -> TokenSequences:
     offsets = np.cumsum([0, *(len(ids) + 1 for ids in sentences)])
-    closed = chain.from_iterable(chain(ids, (EOS_ID,)) for ids in sentences)
-    return TokenSequences(np.fromiter(closed, np.int64, count=int(offsets[-1])), offsets)
+    with_ends = chain.from_iterable(chain(ids, (EOS_ID,)) for ids in sentences)
+    return TokenSequences(np.fromiter(with_ends, np.int64, count=int(offsets[-1])), offsets)
 
 
 def count_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def explain_training_failure(fault: str, config: SubwordConfig, reserved: int) -> str:
-    """SentencePiece's words, turned into the value, the limit and the remedy."""
-    wanted = f"subwords.vocab_size is {config.vocab_size:,}"
-    if found := re.search(r"Vocabulary size too high.*?<= (\d+)", fault):
-        most = int(found.group(1))
+def explain_training_failure(message: str, config: SubwordConfig, num_symbols: int) -> str:
+    """Turn SentencePiece's message into the value, the limit and the remedy."""
+    current = f"subwords.vocab_size is {config.vocab_size:,}"
+    if match := re.search(r"Vocabulary size too high.*?<= (\d+)", message):
+        max_size = int(match.group(1))
         return (
-            f"{wanted}, but this corpus has words for {most:,} only: "
-            f"set subwords.vocab_size={most} or less, or add text"
+            f"{current}, but this corpus has pieces for {max_size:,} only: "
+            f"set subwords.vocab_size={max_size} or less, or add text"
         )
-    if found := re.search(r"smaller than required_chars\D+\d+ vs (\d+)", fault):
-        least = int(found.group(1))
+    if match := re.search(r"smaller than required_chars\D+\d+ vs (\d+)", message):
+        min_size = int(match.group(1))
         return (
-            f"{wanted}, but characters, bytes and reserved symbols alone need {least:,}: set "
-            f"subwords.vocab_size={least} or more, or lower subwords.character_coverage"
+            f"{current}, but characters, bytes and user symbols alone need {min_size:,}: set "
+            f"subwords.vocab_size={min_size} or more, or lower subwords.character_coverage"
         )
-    if config.vocab_size <= NUM_SPECIAL_TOKENS + reserved + 256 * config.byte_fallback:
+    if config.vocab_size <= NUM_SPECIAL_TOKENS + num_symbols + 256 * config.byte_fallback:
+        num_bytes = ", and 256 bytes" if config.byte_fallback else ""
         return (
-            f"{wanted}, but {NUM_SPECIAL_TOKENS} special tokens, {reserved} reserved symbols"
-            + (" and 256 bytes" if config.byte_fallback else "")
-            + " leave no room: set a larger one"
+            f"{current}, but {NUM_SPECIAL_TOKENS} special tokens, {num_symbols} user symbols{num_bytes} "
+            f"take all of it: set a larger one"
         )
-    if "sentences_.empty()" in fault:
-        return "no subwords could be learned: not one sentence is left to learn from"
-    return f"no subwords could be learned: {fault.strip()}"
+    if "sentences_.empty()" in message:
+        return "subwords cannot be trained: no sentence is left to train on"
+    return f"subwords cannot be trained: {message.strip()}"
 
 
 # ---- both languages
@@ -211,7 +220,7 @@ def explain_training_failure(fault: str, config: SubwordConfig, reserved: int) -
 
 @dataclass(frozen=True)
 class SubwordPair:
-    """The source's subwords and the target's: one and the same where the vocabulary is joint."""
+    """The tokenizers of source and target, which are the same object if the vocabulary is joint."""
 
     source: SubwordTokenizer
     target: SubwordTokenizer
@@ -224,14 +233,14 @@ class SubwordPair:
 
     @cached_property
     def has_shared_ids(self) -> bool:
-        """Whether an id is the same piece on both sides, though the two may split text differently."""
+        """Whether an id is the same piece on both sides, even if the tokenizers segment text differently."""
         return self.is_joint or self.source.get_vocabulary() == self.target.get_vocabulary()
 
     def is_same_as(self, other: "SubwordPair") -> bool:
-        """Whether ids mean the same in both."""
+        """Return whether both pairs have the same models."""
         return all(
-            own.sha256 == theirs.sha256
-            for own, theirs in ((self.source, other.source), (self.target, other.target))
+            tokenizer.sha256 == other_tokenizer.sha256
+            for tokenizer, other_tokenizer in ((self.source, other.source), (self.target, other.target))
         )
 
     @property
@@ -242,15 +251,13 @@ class SubwordPair:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
-        """From a data or model folder."""
+        """Load from a data or model folder."""
         here = Path(folder)
         if (here / cls.JOINT).exists():
-            both = SubwordTokenizer.load(here / cls.JOINT)
-            return cls(both, both)
+            shared = SubwordTokenizer.load(here / cls.JOINT)
+            return cls(shared, shared)
         if not (here / cls.SOURCE).exists():
-            raise DataError(
-                f"{folder}: no subwords; {cls.JOINT}, or {cls.SOURCE} and {cls.TARGET}, must be there"
-            )
+            raise DataError(f"{folder}: no subwords; needs {cls.JOINT}, or {cls.SOURCE} and {cls.TARGET}")
         return cls(SubwordTokenizer.load(here / cls.SOURCE), SubwordTokenizer.load(here / cls.TARGET))
 
     @classmethod
@@ -259,16 +266,16 @@ class SubwordPair:
         sample: Callable[[], Iterator[tuple[str, str]]],
         config: SubwordConfig,
     ) -> Self:
-        """From pairs, which are gone through several times."""
-        found = clean.find_frequent_placeholders(chain.from_iterable(sample()), config.detect_placeholders)
+        """Train on pairs. `sample` is called once for each pass over them."""
+        symbols = clean.find_frequent_placeholders(chain.from_iterable(sample()), config.detect_placeholders)
         if config.joint:
-            both = SubwordTokenizer.train(chain.from_iterable(sample()), config, found)
-            return cls(both, both)
+            shared = SubwordTokenizer.train(chain.from_iterable(sample()), config, symbols)
+            return cls(shared, shared)
         return cls(
-            SubwordTokenizer.train((source for source, _ in sample()), config, found),
-            SubwordTokenizer.train((target for _, target in sample()), config, found),
+            SubwordTokenizer.train((source for source, _ in sample()), config, symbols),
+            SubwordTokenizer.train((target for _, target in sample()), config, symbols),
         )
 
     def save(self, folder: Path) -> None:
-        for name, subwords in self.files.items():
-            subwords.save(folder / name)
+        for name, tokenizer in self.files.items():
+            tokenizer.save(folder / name)
