@@ -198,7 +198,7 @@ def test_a_killed_download_is_continued_by_the_next_process(site: Site, tmp_path
 
 def test_an_interrupt_leaves_the_beginning_and_never_the_final_name(site: Site, tmp_path: Path) -> None:
     class Impatient(Progress):
-        def tell(self, stage: str, done: int, total: int | None) -> None:
+        def update(self, stage: str, done: int, total: int | None) -> None:
             if done >= HALF:
                 raise KeyboardInterrupt
 

@@ -1,8 +1,8 @@
 """Batches (5.1): about N source and N target tokens each, sentences of similar length together.
 
 The order of an epoch is a pure function of (seed, epoch). No state is kept between batches, so a run that
-starts at batch k reads what an uninterrupted run would have read. A batch is the same for any number of ranks:
-each takes every world_size-th pair of it, and since lengths are similar, all ranks have about the same work.
+starts at batch k reads what an uninterrupted run would have read. A batch is the same for any number of
+ranks: each takes every world_size-th pair of it, and as lengths are similar, all have about the same work.
 """
 
 import queue

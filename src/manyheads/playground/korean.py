@@ -284,7 +284,8 @@ class KoreanRealizer:
         if type(entity) is Pronoun:
             return "저" if self.polite and entity.ko == "나" else entity.ko
         if type(entity) is Coordination:
-            return f"{add_particle(self.realize_entity(entity.first), '과')} {self.realize_entity(entity.second)}"
+            first = add_particle(self.realize_entity(entity.first), "과")
+            return f"{first} {self.realize_entity(entity.second)}"
         assert type(entity) is Name
         return entity.ko
 

@@ -81,18 +81,18 @@ def decompress(disk: Any, file: str) -> Any:
     if suffix == ".xz":
         return lzma.LZMAFile(disk)
     if suffix == ".zst":
-        return import_zstd(file).ZstdFile(disk)
+        return open_zstd(disk, file)
     return disk
 
 
-def import_zstd(file: str) -> Any:
+def open_zstd(disk: Any, file: str) -> Any:
     try:
-        from backports import zstd
+        from backports.zstd import ZstdFile
     except ImportError:
         raise DataError(
             f"{file}: reading .zst needs the extra `formats`: pip install 'manyheads[formats]'"
         ) from None
-    return zstd
+    return ZstdFile(disk)
 
 
 @contextmanager
