@@ -6,11 +6,11 @@
 T: tokens in the batch.  B: sentences.  L: the longest sentence, or any bound above it.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -18,8 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from manyheads.errors import DataError
-
-Anything = TypeVar("Anything")
 
 MAX_TOKENS = 2**31 - 1  # that offsets of 32 bits can count
 MAX_TOKEN_ID = 2**63 - 1
@@ -31,9 +29,7 @@ class Packed:
 
     tokens: Tensor  # [T] int64
     offsets: Tensor  # [B + 1] int32
-    max_length: (
-        int  # on the host; any bound above the longest sentence will do, so a captured graph can fix it
-    )
+    max_length: int  # on the host: the longest sentence, or an upper bound
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
@@ -91,11 +87,6 @@ class Packed:
         """In page-locked memory, out of which a GPU copies while it computes."""
         return type(self)(self.tokens.pin_memory(), self.offsets.pin_memory(), self.max_length)
 
-    def computed(self) -> Self:
-        """Itself, with what follows from the offsets worked out now, out of torch.compile's sight."""
-        _ = self.lengths, self.positions, self._padded_positions
-        return self
-
     @cached_property
     def lengths(self) -> Tensor:
         """Tokens of each sentence. [B] int32"""
@@ -113,17 +104,6 @@ class Packed:
         places = torch.arange(self.tokens.shape[0], device=self.tokens.device)
         return places - self.offsets[self.sentence_ids]
 
-    def remember(self, key: Hashable, make: Callable[[], Anything]) -> Anything:
-        """What was made for this batch under this key before, or is made now."""
-        if key not in self._remembered:
-            self._remembered[key] = make()
-        found: Anything = self._remembered[key]
-        return found
-
-    @cached_property
-    def _remembered(self) -> dict[Hashable, Any]:
-        return {}
-
     def split(self, values: Tensor | None = None) -> list[Tensor]:
         """Back to sentences: the tokens, or any values [T, ...] that stand in their places."""
         values = self.tokens if values is None else values
@@ -131,12 +111,12 @@ class Packed:
 
     def pad(self, values: Tensor) -> Tensor:
         """Values [T, ...] as [B, L, ...] with zeros after each sentence, L at least 1."""
-        padded: Tensor = _pad(values, self._padded_positions, len(self) * self._padded_length)
+        padded: Tensor = _pad(values, self.padded_positions, len(self) * self._padded_length)
         return padded.view(len(self), self._padded_length, *values.shape[1:])
 
     def unpad(self, padded: Tensor) -> Tensor:
         """The inverse of pad."""
-        values: Tensor = _unpad(padded.flatten(0, 1), self._padded_positions)
+        values: Tensor = _unpad(padded.flatten(0, 1), self.padded_positions)
         return values
 
     @property
@@ -144,7 +124,7 @@ class Packed:
         return max(1, self.max_length)
 
     @cached_property
-    def _padded_positions(self) -> Tensor:
+    def padded_positions(self) -> Tensor:
         """Where each token stands in the padded view laid flat. [T] int64"""
         return self.sentence_ids * self._padded_length + self.positions
 
@@ -161,8 +141,8 @@ def gather_rows(values: Tensor, places: Tensor) -> Tensor:
     return found
 
 
-# Each of the two is the other's derivative; torch's own for indexing would add where we only move.
-# They are operators of their own so that torch.compile takes them as they are.
+# Each of the two is the derivative of the other. The derivative of torch's own indexing would add values up,
+# which takes longer, but no index occurs twice here.
 
 
 @torch.library.custom_op("manyheads::pad", mutates_args=())
@@ -195,26 +175,6 @@ _pad.register_autograd(lambda ctx, grad: (_unpad(grad, ctx.slots), None, None), 
 _unpad.register_autograd(lambda ctx, grad: (_pad(grad, ctx.slots, ctx.room), None), setup_context=_keep_slots)
 
 
-# Rows of a fixed length, which captured graphs read
-
-FILLER = 64  # tokens of a sentence that only fills up
-
-
 def round_up(number: int, step: int) -> int:
     """To the next multiple."""
     return -(-number // step) * step
-
-
-def zeros_for_gpu(count: int) -> Tensor:
-    """In page-locked memory, out of which a GPU copies while it computes."""
-    row = torch.empty(count, dtype=torch.int64, pin_memory=torch.cuda.is_available())
-    row.numpy().fill(0)  # torch would call all cores together for it, and wait for the last one
-    return row
-
-
-def put_offsets(room: NDArray[np.int64], real: NDArray[np.int32], fillers: NDArray[np.int64]) -> None:
-    """Real sentences, then those that fill up, then empty ones."""
-    end = len(real) + len(fillers)
-    room[: len(real)] = real
-    room[len(real) : end] = real[-1] + fillers
-    room[end:] = room[end - 1]

@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluate": {"text", *TRANSLATION},
     "train": {"ops", "cuda", "data", "model", "search", "checkpoint", "inference", "evaluate", *TRANSLATION},
     "export": {"text", "model", "search", "checkpoint", "inference", *TRANSLATION},
-    "look": {"model", "checkpoint", *TRANSLATION},
+    "look": {"ops", "model", "checkpoint", *TRANSLATION},
     "serve": {"evaluate", "look", "train", *TRANSLATION},  # of train, the log
     "demo": {"playground", "text", "data", "checkpoint", "evaluate", "train", "look", *TRANSLATION},
     "paper": {"playground", "demo", *PRODUCT},

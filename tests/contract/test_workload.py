@@ -5,7 +5,7 @@ import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 import manyheads as mh
-from manyheads.model import attention
+from manyheads.ops import dispatch
 from manyheads.train.loss import reference_loss
 from workload import draw_pairs, make_batch, sorted_and_random, training_flops
 
@@ -40,7 +40,7 @@ def test_random_batches_hold_the_sentences_of_the_sorted_ones() -> None:
 
 def test_flops_are_what_torch_counts_but_for_the_causal_half(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch counts the products of the reference path, which computes hidden scores and masks them."""
-    monkeypatch.setattr(attention, "choose_path", lambda *_: "reference")
+    monkeypatch.setattr(dispatch, "choose_attention", lambda *_: "reference")
     config = mh.TransformerConfig(vocab_size=50, layers=2, d_model=12, d_ff=20, heads=2, d_k=4, d_v=8)
     batch = make_batch(draw_pairs(5, vocabulary=50, seed=0))
     model = mh.Transformer(config)

@@ -9,7 +9,9 @@ from torch import Tensor
 
 import manyheads as mh
 from manyheads.model import attention
-from manyheads.model.attention import AttentionSpec, attend, choose_implementation
+from manyheads.ops.attention import attend
+from manyheads.ops.attention_spec import AttentionSpec
+from manyheads.ops.dispatch import choose_attention
 from manyheads.train.loss import chunked_loss, reference_loss
 
 pytestmark = pytest.mark.gpu
@@ -62,7 +64,7 @@ def test_the_fused_path_equals_the_reference(
         if not len(q) or not len(v):
             continue
         weight = torch.randn(len(q), heads, d_v, device="cuda")
-        assert choose_implementation(q, v, rule, 2000) == "fused"
+        assert choose_attention(q, v, rule, 2000) == "fused"
         fast = run([q, k, v], weight, queries, keys, rule, "fused")
         exact = run([x.double() for x in (q, k, v)], weight.to(dtype), queries, keys, rule, "reference")
         for name, a, b in zip(("out", "dq", "dk", "dv"), fast, exact, strict=True):
@@ -90,13 +92,13 @@ def test_what_the_kernel_cannot_serve_takes_the_padded_path() -> None:
         return torch.zeros(3, 2, width, dtype=dtype, device="cuda")
 
     half = at(64, torch.bfloat16)
-    assert choose_implementation(half, half, AttentionSpec(), 2000) == "fused"
-    assert choose_implementation(half, half, AttentionSpec(), 100) == "spans"
-    assert choose_implementation(half, half, AttentionSpec(dropout=0.1)) == "padded"
-    assert choose_implementation(half, half, AttentionSpec("additive")) == "padded"
-    assert choose_implementation(half.float(), half.float(), AttentionSpec()) == "padded"
-    assert choose_implementation(at(264, torch.bfloat16), half, AttentionSpec()) == "padded"
-    assert choose_implementation(half[:0], half, AttentionSpec()) == "padded"
+    assert choose_attention(half, half, AttentionSpec(), 2000) == "fused"
+    assert choose_attention(half, half, AttentionSpec(), 100) == "spans"
+    assert choose_attention(half, half, AttentionSpec(dropout=0.1)) == "padded"
+    assert choose_attention(half, half, AttentionSpec("additive")) == "padded"
+    assert choose_attention(half.float(), half.float(), AttentionSpec()) == "padded"
+    assert choose_attention(at(264, torch.bfloat16), half, AttentionSpec()) == "padded"
+    assert choose_attention(half[:0], half, AttentionSpec()) == "padded"
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -120,7 +122,7 @@ def test_the_fused_model_in_bf16_is_no_further_from_float64_than_the_padded_one(
     source, target = (mh.Packed.of([[*t, 2] for t in side]).to("cuda") for side in (texts, texts[::-1]))
 
     def learn(path: str, exact: bool) -> list[Tensor]:
-        monkeypatch.setattr(attention, "choose_path", lambda *_: path)
+        monkeypatch.setattr(attention, "choose_attention", lambda *_: path)
         learner = model.double() if exact else model.float()
         learner.zero_grad()
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=not exact):

@@ -1,43 +1,46 @@
-"""Compiles every kernel for a GPU that need not be there, and prints their names: run by test_kernels.py."""
+"""Compile every kernel for a GPU, present or not, and print their names: run by test_kernels.py."""
 
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from manyheads.ops import add_norm_triton as residual
-from manyheads.ops import attention_triton as spans
-from manyheads.ops import cross_entropy_triton as cross_entropy
-from manyheads.ops import decode_attention_triton as rows
-from manyheads.ops import linear_triton as products
-from manyheads.ops import topk_triton as summary
+from manyheads.ops import (
+    add_norm_triton,
+    attention_triton,
+    cross_entropy_triton,
+    decode_attention_triton,
+    linear_triton,
+    topk_triton,
+)
 
 HOPPER = GPUTarget("cuda", 90, 32)
-HALF, REAL, WHOLE, LONG, NUMBER = "*bf16", "*fp32", "*i32", "*i64", "fp32"
+BF16, FP32, INT32, INT64, FLOAT = "*bf16", "*fp32", "*i32", "*i64", "fp32"
 HEADS = {"D_K": 64, "D_V": 64, "K": 64, "V": 64}
-SPANS = {**dict.fromkeys(("q", "k", "v", "out", "d_out", "d_q", "d_k", "d_v"), HALF), "scale": NUMBER}
-SPANS |= {"log_sums": REAL, "deltas": REAL, "first": WHOLE, "last": WHOLE}
-ROWS = {**dict.fromkeys(("q", "k", "v", "keys", "values", "out"), HALF), "scale": NUMBER}
-ROWS |= {"origins": WHOLE, "lengths": LONG, "first": LONG}
-RESIDUAL = {**dict.fromkeys(("x", "h", "y", "total", "d_y", "d_x", "d_h"), HALF), "seed": WHOLE}
-RESIDUAL |= dict.fromkeys(("gain", "bias", "mean", "deviation", "d_gain", "d_bias", "sum_of_d_h"), REAL)
-RESIDUAL |= {"epsilon": NUMBER, "dropout": NUMBER}
-NORM = {"D": 512, "BLOCK": 512, "ROWS": 2, "DROPS": True}
-LOSS = {"logits": HALF, "labels": LONG, "loss": REAL, "nll": REAL, "a": NUMBER, "b": NUMBER, "c": NUMBER}
-PRODUCT = {"d_out": HALF, "out": HALF, "d_product": HALF, "sums": REAL}
-SUMMARY = {"logits": REAL, "greatest": REAL, "total": REAL}
+ATTENTION = {**dict.fromkeys(("q", "k", "v", "out", "d_out", "d_q", "d_k", "d_v"), BF16), "scale": FLOAT}
+ATTENTION |= {"log_sums": FP32, "deltas": FP32, "starts": INT32, "ends": INT32}
+DECODE = {**dict.fromkeys(("q", "k", "v", "keys", "values", "out"), BF16), "scale": FLOAT}
+DECODE |= {"ancestors": INT32, "lengths": INT64, "starts": INT64}
+ADD_NORM = {**dict.fromkeys(("x", "h", "y", "total", "d_y", "d_x", "d_h"), BF16), "seed": INT32}
+ADD_NORM |= dict.fromkeys(("weight", "bias", "mean", "rstd", "d_weight", "d_bias", "d_h_sum"), FP32)
+ADD_NORM |= {"eps": FLOAT, "dropout": FLOAT}
+NORM_SHAPE = {"D": 512, "BLOCK": 512, "ROWS": 2, "HAS_DROPOUT": True}
+LOSS = {"logits": BF16, "labels": INT64, "loss": FP32, "nll": FP32, "a": FLOAT, "b": FLOAT, "c": FLOAT}
+LOSS_SHAPE = {"IGNORE_INDEX": -1, "BLOCK": 4096}
+LINEAR = {"d_out": BF16, "out": BF16, "d_product": BF16, "sums": FP32}
+TOPK = {"logits": FP32, "maximum": FP32, "total": FP32}
 
 KERNELS = [
-    (spans.attention_forward, SPANS, {**HEADS, "QUERIES": 64, "KEYS": 64}),
-    (spans.attention_backward_queries, SPANS, {**HEADS, "QUERIES": 64, "KEYS": 64}),
-    (spans.attention_backward_keys, SPANS, {**HEADS, "QUERIES": 32, "KEYS": 64}),
-    (rows.self_attention_row, ROWS, {**HEADS, "KEYS": 32}),
-    (rows.cross_attention_row, ROWS, {**HEADS, "KEYS": 32}),
-    (residual.add_norm_forward, RESIDUAL, NORM),
-    (residual.add_norm_backward, RESIDUAL, NORM),
-    (cross_entropy.cross_entropy_row, LOSS, {"IGNORED": -1, "BLOCK": 4096}),
-    (cross_entropy.cross_entropy_r_drop_row, LOSS, {"IGNORED": -1, "BLOCK": 4096}),
-    (products.linear_backward, PRODUCT, {"CLOSES": True, "ROWS": 32, "COLUMNS": 128}),
-    (summary.reduce_chunks_kernel, SUMMARY, {"WORDS": 128, "CHUNKS": 16}),
+    (attention_triton.attention_forward, ATTENTION, {**HEADS, "QUERIES": 64, "KEYS": 64}),
+    (attention_triton.attention_backward_queries, ATTENTION, {**HEADS, "QUERIES": 64, "KEYS": 64}),
+    (attention_triton.attention_backward_keys, ATTENTION, {**HEADS, "QUERIES": 32, "KEYS": 64}),
+    (decode_attention_triton.self_attention_row, DECODE, {**HEADS, "KEYS": 32}),
+    (decode_attention_triton.cross_attention_row, DECODE, {**HEADS, "KEYS": 32}),
+    (add_norm_triton.add_norm_forward, ADD_NORM, NORM_SHAPE),
+    (add_norm_triton.add_norm_backward, ADD_NORM, NORM_SHAPE),
+    (cross_entropy_triton.cross_entropy_row, LOSS, LOSS_SHAPE),
+    (cross_entropy_triton.cross_entropy_r_drop_row, LOSS, LOSS_SHAPE),
+    (linear_triton.linear_backward, LINEAR, {"HAS_RELU": True, "ROWS": 32, "COLUMNS": 128}),
+    (topk_triton.reduce_chunks_kernel, TOPK, {"CHUNK_WIDTH": 128, "CHUNKS": 16}),
 ]
 
 for kernel, types, constants in KERNELS:

@@ -8,16 +8,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import manyheads as mh
-from manyheads.model import attention
-from manyheads.model.attention import AttentionSpec, attend, choose_implementation, flash_supports
+from manyheads.ops import attention_spec
+from manyheads.ops.attention import attend
+from manyheads.ops.attention_spec import AttentionSpec
+from manyheads.ops.dispatch import choose_attention, flash_supports
 from support.strategies import attention_problems, random_tensor
 
 
 def values_and_gradients(problem: dict[str, Any], implementation: str) -> list[Tensor]:
     """What `attend` gives, and the gradient of a fixed random sum of it by each input."""
     inputs = [problem["q_THK"], problem["k_SHK"], problem["v_SHV"]]
-    if problem["rule"].energy_HK is not None:
-        inputs.append(problem["rule"].energy_HK)
+    if problem["spec"].energy_HK is not None:
+        inputs.append(problem["spec"].energy_HK)
     out = attend(**problem, implementation=implementation)
     torch.manual_seed(1)
     gradients = torch.autograd.grad((out * torch.randn_like(out)).sum(), inputs, allow_unused=True)
@@ -38,9 +40,9 @@ def test_the_banded_path_equals_the_reference(problem: dict[str, Any], window: i
     """Blocks so small that sentences cross them, and that several sentences lie in one."""
     if problem["queries"] is not problem["keys"]:
         return
-    problem["rule"] = replace(problem["rule"], window=window)
+    problem["spec"] = replace(problem["spec"], window=window)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attention, "BAND_BLOCK", block)
+        patch.setattr(attention_spec, "BAND_MIN_BLOCK", block)
         fast = values_and_gradients(problem, "banded")
     for ours, plain in zip(fast, values_and_gradients(problem, "reference"), strict=True):
         torch.testing.assert_close(ours, plain, atol=1e-10, rtol=1e-10)
@@ -49,10 +51,10 @@ def test_the_banded_path_equals_the_reference(problem: dict[str, Any], window: i
 def test_a_window_that_is_narrow_beside_the_sentence_is_a_band() -> None:
     """A block and its neighbors in reach are 32 + 32 + 32 keys here; twice that is enough."""
     q = torch.zeros(1, 1, 4)
-    assert choose_implementation(q, q, AttentionSpec(window=64), 192) == "banded"
-    assert choose_implementation(q, q, AttentionSpec(window=64), 191) == "padded"
-    assert choose_implementation(q, q, AttentionSpec(window=64, causal=True), 128) == "banded"
-    assert choose_implementation(q, q, AttentionSpec(), 10_000) == "padded"
+    assert choose_attention(q, q, AttentionSpec(window=64), 192) == "banded"
+    assert choose_attention(q, q, AttentionSpec(window=64), 191) == "padded"
+    assert choose_attention(q, q, AttentionSpec(window=64, causal=True), 128) == "banded"
+    assert choose_attention(q, q, AttentionSpec(), 10_000) == "padded"
 
 
 def reference_varlen_attn(
@@ -75,11 +77,11 @@ def reference_varlen_attn(
 @given(attention_problems())
 def test_the_fused_path_asks_its_kernel_for_the_right_thing(problem: dict[str, Any]) -> None:
     """The kernel itself is judged on a GPU; here it is what torch documents, in float64."""
-    if problem["rule"].attention == "additive" or not len(problem["queries"]):
+    if problem["spec"].score == "additive" or not len(problem["queries"]):
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("torch.nn.attention.varlen.varlen_attn", reference_varlen_attn)
-        fused = values_and_gradients(problem, "fused")
+        fused = values_and_gradients(problem, "flash")
     for fast, plain in zip(fused, values_and_gradients(problem, "reference"), strict=True):
         torch.testing.assert_close(fast, plain, atol=1e-10, rtol=1e-10)
 
@@ -88,7 +90,7 @@ def test_the_fused_path_asks_its_kernel_for_the_right_thing(problem: dict[str, A
 def test_every_query_shares_out_one_whole_among_what_it_may_see(problem: dict[str, Any]) -> None:
     maps: list[Tensor] = []
     attend(**problem, maps=maps)
-    rule, lengths = problem["rule"], problem["keys"].lengths.tolist()
+    rule, lengths = problem["spec"], problem["keys"].lengths.tolist()
     assert len(maps) == len(lengths)
     for weights_HQL, keys in zip(maps, lengths, strict=True):
         assert weights_HQL.shape[2] == keys
@@ -136,7 +138,7 @@ def test_a_narrow_window_over_sentences_of_very_different_lengths(score: str, ca
     problem |= {
         "queries": text,
         "keys": text,
-        "rule": AttentionSpec(score, causal, window=2, energy_HK=energy),
+        "spec": AttentionSpec(score, causal, window=2, energy_HK=energy),
     }
     for fast, plain in zip(
         values_and_gradients(problem, "padded"), values_and_gradients(problem, "reference"), strict=True
@@ -219,4 +221,4 @@ def test_the_kernel_serves_half_precision_heads_that_are_not_too_wide() -> None:
     assert not flash_supports(half, torch.zeros(3, 2, 257, dtype=torch.bfloat16), AttentionSpec())
     assert not flash_supports(half[:0], half, AttentionSpec())
     assert not flash_supports(half, half[:0], AttentionSpec())
-    assert choose_implementation(half, half, AttentionSpec()) == "padded"  # there is no kernel on a CPU
+    assert choose_attention(half, half, AttentionSpec()) == "padded"  # there is no kernel on a CPU

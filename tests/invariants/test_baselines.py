@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import manyheads as mh
 from manyheads.model import build_model, count_parameters
-from manyheads.model.encoder_decoder import init_weights
+from manyheads.model.initialization import init_weights
 from manyheads.presets import BASELINES, PRESETS
 from support.incremental_decoding import check_random_search
 from support.strategies import VOCAB_SIZE, baseline_configs, build_test_model, sentence_pairs, sentences
@@ -120,7 +120,7 @@ def test_empty_sentences_and_empty_batches_are_legal(
     state = model.start(model.encode(source), beam=2)
     logits, state = model.step(torch.ones(2 * len(source), dtype=torch.int64), state)
     assert logits.isfinite().all()
-    state = state.admit(model.encode(mh.Packed.of([[3, 4]])))
+    state = state.append(model.encode(mh.Packed.of([[3, 4]])))
     assert model.step(torch.ones(2 * len(state), dtype=torch.int64), state)[0].isfinite().all()
 
 
@@ -129,11 +129,11 @@ def test_wrong_calls_are_refused(kind: str) -> None:
     model = build_test_model(small(kind))
     memory = model.encode(mh.Packed.of([[3], [4]]))
     with pytest.raises(mh.RequestError, match="0 hypotheses a sentence, but there must be at least 1"):
-        model.start(memory, width=0)
+        model.start(memory, beam=0)
     with pytest.raises(mh.RequestError, match="3 tokens, but the state has 4 rows"):
-        model.step(torch.tensor([1, 1, 1]), model.start(memory, width=2))
+        model.step(torch.tensor([1, 1, 1]), model.start(memory, beam=2))
     with pytest.raises(mh.RequestError, match="3 rows to reorder, but the state has 4"):
-        model.start(memory, width=2).reorder(torch.tensor([0, 1, 2]))
+        model.start(memory, beam=2).reorder(torch.tensor([0, 1, 2]))
     with pytest.raises(mh.DataError, match="3 sentences look at 1"):
         model(mh.Packed.of([[3]]), mh.Packed.of([[1], [1], [1]]))
     with pytest.raises(mh.DataError, match=f"token id 40, but the vocabulary has {VOCAB_SIZE}"):

@@ -13,6 +13,7 @@ from torch.nn.utils.parametrizations import weight_norm
 import manyheads as mh
 from manyheads.model.baselines.bytenet import ByteNet, dilation_rates, unfold_source
 from manyheads.model.baselines.convolution import Convolution
+from manyheads.model.initialization import init_convolution
 from support.strategies import VOCAB_SIZE, build_test_model, random_tensor, sentences
 
 
@@ -39,10 +40,10 @@ def plain_loop(layer: Convolution, x_LX: Tensor) -> Tensor:
 
 @given(sentences(), st.sampled_from([1, 3, 5]), st.sampled_from([1, 2, 4]), st.booleans(), st.booleans())
 def test_a_packed_convolution_is_the_plain_loop_over_each_sentence(
-    texts: list[list[int]], kernel: int, dilation: int, causal: bool, normalizes: bool
+    texts: list[list[int]], kernel: int, dilation: int, causal: bool, weight_norm: bool
 ) -> None:
     text = mh.Packed.of(texts)
-    layer = made(3, 4, kernel, dilation=dilation, causal=causal, normalizes=normalizes)
+    layer = made(3, 4, kernel, dilation=dilation, causal=causal, weight_norm=weight_norm)
     x = random_tensor(len(text.tokens), 3)
     expected = torch.cat([x.new_zeros(0, 4), *(plain_loop(layer, one) for one in text.split(x))])
     found = layer(x, text)
@@ -67,7 +68,7 @@ def test_a_packed_convolution_is_torchs_conv1d(causal: bool, dilation: int) -> N
 
 def test_weights_are_normalized_as_torch_does_it_and_begin_as_if_they_were_not() -> None:
     layer = Convolution(3, 4, 5, weight_norm=True).double()
-    layer.reset_parameters()
+    init_convolution(layer)
     torch.testing.assert_close(layer.weight, layer.weight_v.detach())
     judge = torch.nn.Linear(15, 4).double()
     judge.weight.data.copy_(layer.weight_v)
@@ -79,7 +80,7 @@ def test_weights_are_normalized_as_torch_does_it_and_begin_as_if_they_were_not()
 
 def test_initial_convolutions_keep_the_variance_that_they_are_told_to() -> None:
     layer = Convolution(400, 300, 3, init_variance=2.0)
-    layer.reset_parameters()
+    init_convolution(layer)
     out = layer(torch.randn(200, 400), mh.Packed.of([[3] * 200]))
     assert out[1:-1].var().item() == pytest.approx(2, rel=0.1)
 
@@ -94,10 +95,10 @@ def test_a_block_of_bytenet_is_its_formula() -> None:
     def opened(h: Tensor, norm: Any) -> Tensor:
         return relu(layer_norm(h, h.shape[-1:], norm.weight, norm.bias))
 
-    narrow = opened(x, block.norms[0]) @ block.inward.weight.T + block.inward.bias
+    narrow = opened(x, block.norms[0]) @ block.reduce.weight.T + block.reduce.bias
     seen = opened(narrow, block.norms[1])
-    across = torch.cat([plain_loop(block.across, one) for one in text.split(seen)])
-    expected = x + opened(across, block.norms[2]) @ block.outward.weight.T + block.outward.bias
+    across = torch.cat([plain_loop(block.dilated, one) for one in text.split(seen)])
+    expected = x + opened(across, block.norms[2]) @ block.expand.weight.T + block.expand.bias
     torch.testing.assert_close(block(x, text), expected, atol=1e-12, rtol=1e-12)
 
 

@@ -18,12 +18,12 @@ def test_sentences_of_different_age_keep_their_own_length() -> None:
     """The oldest leaves, a newcomer stays: its rows must not take over what the old ones had read."""
     config = mh.TransformerConfig(vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=8, heads=2, dropout=0.0)
     model, old, new = build_test_model(config), [3, 4, 5], [6]
-    state = model.start(model.encode(mh.Packed.of([old])), width=2)
+    state = model.start(model.encode(mh.Packed.of([old])), beam=2)
     for token in (1, 7, 8):
         _, state = model.step(torch.tensor([token, token]), state)
-    state = state.admit(model.encode(mh.Packed.of([new])))
+    state = state.append(model.encode(mh.Packed.of([new])))
     _, state = model.step(torch.tensor([9, 9, 1, 1]), state)
-    state = state.drop(torch.tensor([0]))
+    state = state.remove(torch.tensor([0]))
     logits, state = model.step(torch.tensor([3, 4]), state)
     assert state.lengths.tolist() == [2, 2]
     expected = full_forward(model, [new, new], [[1, 3], [1, 4]])
@@ -36,11 +36,11 @@ def test_a_state_that_sentences_leave_and_join_does_not_grow(positions: str) -> 
         vocab_size=VOCAB_SIZE, layers=1, d_model=8, d_ff=8, heads=2, positions=positions, max_positions=4
     )
     model = build_test_model(config)
-    state = model.start(model.encode(mh.Packed.of([[3, 4, 5, 6]])), width=2)
+    state = model.start(model.encode(mh.Packed.of([[3, 4, 5, 6]])), beam=2)
     for _ in range(40):
         _, state = model.step(torch.tensor([1, 1]), state)
-        state = state.drop(torch.tensor([0])).admit(model.encode(mh.Packed.of([[3]])))
-    assert state.longest == 0
+        state = state.remove(torch.tensor([0])).append(model.encode(mh.Packed.of([[3]])))
+    assert state.max_length == 0
     assert state.past_keys.shape[3] <= 1
     assert state.source_keys.shape[3] == 1
 
@@ -50,12 +50,12 @@ def test_wrong_calls_are_refused() -> None:
     model = build_test_model(config)
     memory = model.encode(mh.Packed.of([[3], [4]]))
     with pytest.raises(mh.RequestError, match="0 hypotheses a sentence, but there must be at least 1"):
-        model.start(memory, width=0)
+        model.start(memory, beam=0)
     for tokens in ([1], [1, 1, 1]):
         with pytest.raises(mh.RequestError, match=f"{len(tokens)} tokens, but the state has 4 rows"):
-            model.step(torch.tensor(tokens), model.start(memory, width=2))
+            model.step(torch.tensor(tokens), model.start(memory, beam=2))
     with pytest.raises(mh.RequestError, match="3 rows to reorder, but the state has 4"):
-        model.start(memory, width=2).reorder(torch.tensor([0, 1, 2]))
+        model.start(memory, beam=2).reorder(torch.tensor([0, 1, 2]))
 
 
 def test_decoding_under_autocast_follows_the_full_forward() -> None:
@@ -87,7 +87,7 @@ def test_source_keys_are_computed_once_a_sentence_and_shared_by_its_hypotheses()
     model = build_test_model(config)
     calls = []
     model.decoder[0].cross_attention.w_k.register_forward_hook(lambda *_: calls.append(1))
-    state = model.start(model.encode(mh.Packed.of([[3, 4], [5, 6, 7]])), width=4)
+    state = model.start(model.encode(mh.Packed.of([[3, 4], [5, 6, 7]])), beam=4)
     for _ in range(3):
         _, state = model.step(torch.tensor([1] * 8), state)
     state = state.reorder(torch.arange(8))
@@ -98,10 +98,10 @@ def test_source_keys_are_computed_once_a_sentence_and_shared_by_its_hypotheses()
 def test_an_empty_batch_can_be_decoded() -> None:
     config = mh.TransformerConfig(vocab_size=VOCAB_SIZE, layers=1, d_model=8, d_ff=8, heads=2)
     model = build_test_model(config)
-    state = model.start(model.encode(mh.Packed.of([])), width=2)
+    state = model.start(model.encode(mh.Packed.of([])), beam=2)
     logits, state = model.step(torch.tensor([], dtype=torch.int64), state)
     assert logits.shape == (0, VOCAB_SIZE)
-    state = state.admit(model.encode(mh.Packed.of([[3, 4]])))
+    state = state.append(model.encode(mh.Packed.of([[3, 4]])))
     logits, state = model.step(torch.tensor([1, 1]), state)
     assert logits.shape == (2, VOCAB_SIZE)
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 import manyheads as mh
 from manyheads.model.layers import Experts, load_balance_loss
+from manyheads.ops.linear import linear_float32
 from manyheads.train.loss import chunked_loss
 from manyheads.train.objective import Objective
 from support.strategies import VOCAB_SIZE, build_test_model, random_tensor
@@ -81,12 +82,12 @@ def test_the_balance_lowers_the_score_of_who_is_chosen_too_often() -> None:
 def test_training_adds_the_balance_of_every_layer_by_its_weight_and_by_tokens() -> None:
     config = replace(SMALL, experts_balance_weight=0.5)
     model, train, labels = build_test_model(config), mh.TrainConfig(), torch.tensor([3, 4, 5, 6, 7, 8, 9])
-    losses: list[Tensor] = []
-    hidden = model.hidden(SOURCE, TARGET, losses=losses)
+    aux_losses: list[Tensor] = []
+    hidden = model.hidden(SOURCE, TARGET, aux_losses=aux_losses)
     plain = chunked_loss(hidden, model.output, labels, train)
-    assert len(losses) == config.encoder_layers + config.decoder_layers
+    assert len(aux_losses) == config.encoder_layers + config.decoder_layers
     total, nll = Objective(model, train)(SOURCE, TARGET, labels)
-    torch.testing.assert_close(total, plain.total + 0.5 * 7 * sum(losses))
+    torch.testing.assert_close(total, plain.total + 0.5 * 7 * sum(aux_losses))
     torch.testing.assert_close(nll, plain.nll)
     assert torch.equal(hidden, model.hidden(SOURCE, TARGET))  # collecting changes nothing
 
@@ -106,6 +107,6 @@ def test_gates_stay_in_full_precision_under_autocast() -> None:
     layer = Experts(SMALL)
     x = torch.randn(6, 8)
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(layer.gate_scores(x), layer.gate(x).float()) is False
-        assert layer.gate_scores(x).dtype == torch.float32
+        assert torch.equal(linear_float32(x, layer.gate), layer.gate(x).float()) is False
+        assert linear_float32(x, layer.gate).dtype == torch.float32
         assert layer(x).dtype == torch.bfloat16

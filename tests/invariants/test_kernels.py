@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,11 +16,10 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton is not installed: its kernels cannot be interpreted")
 
 import manyheads as mh
-from manyheads.model.attention import AttentionSpec, attend
-from manyheads.ops import add_norm_triton as residual
-from manyheads.ops import cross_entropy_triton as cross_entropy
-from manyheads.ops import dispatch as kernels
-from manyheads.ops import linear_triton as products
+from manyheads.ops import add_norm_triton, cross_entropy_triton, dispatch, linear_triton
+from manyheads.ops.attention import attend
+from manyheads.ops.attention_spec import AttentionSpec
+from manyheads.ops.cross_entropy import IGNORE_INDEX
 from manyheads.ops.split import split
 from manyheads.train.loss import reference_loss, reference_r_drop_loss, smoothing_weights
 
@@ -96,7 +96,7 @@ def compare(
     v, weight = normal(len(keys.tokens), 2, d_v, dtype=dtype), normal(len(queries.tokens), 2, d_v)
     ours = [one.requires_grad_() for one in (q, k, v)]
     exact = [one.detach().double().requires_grad_() for one in (q, k, v)]
-    fast = gradients(attend(*ours, queries, keys, rule, implementation="spans"), weight, ours)
+    fast = gradients(attend(*ours, queries, keys, rule, implementation="triton"), weight, ours)
     plain = gradients(attend(*exact, queries, keys, rule, implementation="reference"), weight, exact)
     for name, a, b in zip(("out", "d_q", "d_k", "d_v"), fast, plain, strict=True):
         assert a.isfinite().all(), name
@@ -108,7 +108,7 @@ def test_parts_of_one_product_give_their_gradient_back_in_one_piece() -> None:
     sentences = text([4, 9])
     together = normal(13, 3 * 16).requires_grad_()
     parts = [part.view(13, 2, 8) for part in split(together, [16, 16, 16])]
-    out = attend(*parts, sentences, sentences, AttentionSpec(), implementation="spans")
+    out = attend(*parts, sentences, sentences, AttentionSpec(), implementation="triton")
     weight = normal(*out.shape)
     plain = [part.view(13, 2, 8) for part in together.split(16, -1)]
     expected = attend(*plain, sentences, sentences, AttentionSpec(), implementation="reference")
@@ -135,7 +135,7 @@ def test_the_fused_residual_is_the_norm_of_a_sum(
     ours = [one.requires_grad_() for one in inputs]
     exact = [one.detach().double().requires_grad_() for one in inputs]
     weight = normal(tokens, width)
-    fast = gradients(residual.add_norm(*ours, 1e-5, 0.0), weight, ours)
+    fast = gradients(add_norm_triton.add_norm(*ours, 1e-5, 0.0), weight, ours)
     x, h, gain, bias = exact
     plain = gradients(F.layer_norm(x + h, (width,), gain, bias, 1e-5), weight, exact)
     for name, a, b in zip(("y", "d_x", "d_h", "d_gain", "d_bias"), fast, plain, strict=True):
@@ -148,7 +148,7 @@ def test_what_is_dropped_is_dropped_on_the_way_back_too_and_the_seed_decides_it(
     masks = []
     for seed in (5, 5, 6):
         torch.manual_seed(seed)
-        y = residual.add_norm(torch.zeros_like(h), h, gain, bias, 1e-5, 0.3)
+        y = add_norm_triton.add_norm(torch.zeros_like(h), h, gain, bias, 1e-5, 0.3)
         (d_h,) = torch.autograd.grad(y, h, torch.randn_like(y))
         dropped = y < 0  # a sum of zeros and equal numbers: the smaller ones
         assert torch.equal(d_h == 0, dropped)
@@ -165,15 +165,79 @@ def test_what_is_dropped_is_dropped_on_the_way_back_too_and_the_seed_decides_it(
     assert neighbors == pytest.approx(0.09, abs=0.01)
 
 
-def test_the_gradient_of_h_carries_its_sum() -> None:
+@each_dtype
+@pytest.mark.parametrize(("tokens", "inputs", "width"), [(37, 24, 48), (1, 8, 16), (70, 96, 130)])
+def test_linear_add_norm_equals_the_reference(
+    tokens: int, inputs: int, width: int, dtype: torch.dtype, tolerance: float
+) -> None:
+    tensors = [
+        normal(tokens, width),
+        normal(tokens, inputs, dtype=dtype),
+        (normal(width, inputs) * inputs**-0.5).to(dtype),
+        normal(width, dtype=dtype),
+        normal(width),
+        normal(width),
+    ]
+    ours = [tensor.requires_grad_() for tensor in tensors]
+    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    weight = normal(tokens, width)
+    fast = gradients(add_norm_triton.linear_add_norm(*ours, 1e-5, 0.0), weight, ours)
+    x, h, linear_weight, linear_bias, norm_weight, norm_bias = exact
+    summed = x + F.linear(h, linear_weight, linear_bias)
+    plain = gradients(F.layer_norm(summed, (width,), norm_weight, norm_bias, 1e-5), weight, exact)
+    names = ("y", "d_x", "d_h", "d_linear_weight", "d_linear_bias", "d_weight", "d_bias")
+    for name, a, b in zip(names, fast, plain, strict=True):
+        assert a.isfinite().all(), name
+        assert distance(a, b) < tolerance, name
+
+
+def test_linear_add_norm_is_a_linear_map_and_an_add_norm_with_the_same_dropout() -> None:
+    x, h, weight = normal(50, 32), normal(50, 24), normal(32, 24).requires_grad_()
+    bias, norm_weight, norm_bias = normal(32).requires_grad_(), normal(32), normal(32)
+    upstream = normal(50, 32)
+    torch.manual_seed(3)
+    fused = add_norm_triton.linear_add_norm(x, h, weight, bias, norm_weight, norm_bias, 1e-5, 0.3)
+    torch.manual_seed(3)
+    parts = add_norm_triton.add_norm(x, F.linear(h, weight, bias), norm_weight, norm_bias, 1e-5, 0.3)
+    assert distance(fused, parts) < 1e-5
+    for ours, theirs in zip(
+        torch.autograd.grad(fused, (weight, bias), upstream),
+        torch.autograd.grad(parts, (weight, bias), upstream),
+        strict=True,
+    ):
+        assert distance(ours, theirs) < 1e-5
+
+
+def test_gradients_changed_in_place_reach_the_bias_gradient() -> None:
+    """The output of a linear map has two users, and its gradient is doubled in place."""
+    inputs, weight, bias, x = normal(50, 24), normal(32, 24), normal(32), normal(50, 32)
+    norm_weight, norm_bias, upstream = normal(32), normal(32), normal(2, 50, 32)
+
+    def bias_gradient(dtype: torch.dtype, linear: Any, add_norm: Any) -> Tensor:
+        own = bias.to(dtype).requires_grad_()
+        h = linear(inputs.to(dtype), weight.to(dtype), own)
+        h.register_hook(lambda gradient: gradient.mul_(2))
+        y = add_norm(x.to(dtype), h, norm_weight.to(dtype), norm_bias.to(dtype))
+        (gradient,) = torch.autograd.grad((y * upstream[0] + h * upstream[1]).sum(), own)
+        return gradient
+
+    ours = bias_gradient(
+        torch.float32, linear_triton.linear, lambda *inputs: add_norm_triton.add_norm(*inputs, 1e-5, 0.0)
+    )
+    expected = bias_gradient(
+        torch.float64, F.linear, lambda x, h, *norm: F.layer_norm(x + h, (32,), *norm, 1e-5)
+    )
+    assert distance(ours, expected) < 1e-5
+
+
+def test_no_gradient_carries_attributes() -> None:
+    """A sum stored on a gradient would be wrong as soon as autograd adds to the gradient in place."""
     h = normal(50, 32).requires_grad_()
     seen: list[Tensor] = []
-    y = residual.add_norm(normal(50, 32), h, normal(32), normal(32), 1e-5, 0.1)
+    y = add_norm_triton.add_norm(normal(50, 32), h, normal(32), normal(32), 1e-5, 0.1)
     h.register_hook(lambda gradient: seen.append(gradient))
     y.backward(normal(50, 32))
-    known = products.known_sum(seen[0])
-    assert known is not None
-    assert distance(known, seen[0].sum(0)) < 1e-5
+    assert not vars(seen[0])
 
 
 # ---- products
@@ -185,7 +249,7 @@ def test_the_gradient_of_a_product_is_closed_where_the_maximum_was_and_summed(
     closes: bool, dtype: torch.dtype, tolerance: float
 ) -> None:
     arrived, out = normal(130, 300, dtype=dtype), normal(130, 300, dtype=dtype).relu()
-    passed, summed = products.relu_backward_and_sum(arrived, out if closes else None)
+    passed, summed = linear_triton.relu_backward_and_sum(arrived, out if closes else None)
     expected = arrived * (out > 0) if closes else arrived
     assert torch.equal(passed, expected)
     assert distance(summed, expected.double().sum(0)) < tolerance
@@ -202,12 +266,12 @@ def test_the_cross_entropy_and_its_gradient_are_the_plain_ones(
 ) -> None:
     train = mh.TrainConfig(label_smoothing=smoothing)
     logits, labels = 3 * normal(7, words, dtype=dtype), torch.randint(0, words, (7,), device=DEVICE)
-    labels[3] = cross_entropy.IGNORE_INDEX
+    labels[3] = IGNORE_INDEX
     counts = labels >= 0
     exact = logits.double().requires_grad_()
     plain = reference_loss(exact[counts], labels[counts], train)
     (expected,) = torch.autograd.grad(plain.total, exact)
-    loss, nll = cross_entropy.cross_entropy_(logits[None], labels, smoothing_weights(words, train))
+    loss, nll = cross_entropy_triton.cross_entropy_(logits[None], labels, smoothing_weights(words, train))
     assert loss.sum().item() == pytest.approx(plain.total.item(), rel=1e-5)
     assert nll.sum().item() == pytest.approx(plain.nll.item(), rel=1e-5)
     assert distance(logits, expected) < tolerance
@@ -224,12 +288,14 @@ def test_so_are_those_of_two_readings(
     train = mh.TrainConfig(r_drop=agreement)
     room, labels = 3 * normal(2, 9, words, dtype=dtype), torch.randint(0, words, (7,), device=DEVICE)
     logits, beyond = room[:, :7], room[:, 7:].clone()  # as the last chunk of a batch lies in its room
-    labels[3] = cross_entropy.IGNORE_INDEX
+    labels[3] = IGNORE_INDEX
     counts = labels >= 0
     exact = logits.double().requires_grad_()
     plain = reference_r_drop_loss(exact[:, counts], labels[counts], train)
     (expected,) = torch.autograd.grad(plain.total, exact)
-    loss, nll = cross_entropy.cross_entropy_(logits, labels, smoothing_weights(words, train), train.r_drop)
+    loss, nll = cross_entropy_triton.cross_entropy_(
+        logits, labels, smoothing_weights(words, train), train.r_drop
+    )
     assert loss.sum().item() == pytest.approx(plain.total.item(), rel=1e-5)
     assert nll.sum().item() == pytest.approx(plain.nll.item(), rel=1e-5)
     assert distance(logits, expected) < tolerance
@@ -245,6 +311,6 @@ def test_every_kernel_compiles_for_a_gpu() -> None:
         [sys.executable, script], capture_output=True, text=True, env={**os.environ, "TRITON_INTERPRET": "0"}
     )
     assert done.returncode == 0, done.stderr
-    written = "".join(path.read_text() for path in Path(kernels.__file__).parent.glob("*.py"))
+    written = "".join(path.read_text() for path in Path(dispatch.__file__).parent.glob("*.py"))
     launched = set(re.findall(r"^\s+(\w+)\[\(", written, re.MULTILINE))
     assert launched == set(done.stdout.split())

@@ -56,7 +56,7 @@ def test_searching_in_slots_is_searching(
 ) -> None:
     for name, value in (("SHRINK", 2), ("FEWEST_ROWS", 1), ("LOOK_EVERY", 2), ("READ_TOKENS", 8)):
         monkeypatch.setattr(slots_module, name, value)
-    monkeypatch.setattr(reading_module, "FILLER", 3)
+    monkeypatch.setattr(reading_module, "FILLER_LENGTH", 3)
     monkeypatch.setattr(reading_module, "LONGEST", longest)
     torch.manual_seed(5)
     model = mh.Transformer(replace(SMALL, window=window)).eval()

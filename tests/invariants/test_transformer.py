@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import manyheads as mh
-from manyheads.model import attention, count_parameters
-from manyheads.model.encoder_decoder import init_weights
-from manyheads.model.layers import Dropout, MultiHeadAttention
+from manyheads.model import count_parameters
+from manyheads.model.attention import MultiHeadAttention
+from manyheads.model.initialization import init_weights
+from manyheads.model.layers import Dropout
+from manyheads.ops import dispatch
 from support.strategies import VOCAB_SIZE, build_test_model, sentence_pairs, sentences, transformer_configs
 
 Texts = list[list[int]]
@@ -77,7 +79,7 @@ def test_the_padded_model_learns_as_the_reference_does(
     found = {}
     for path in ("padded", "reference"):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(attention, "choose_path", lambda *_, path=path: path)
+            patch.setattr(dispatch, "choose_attention", lambda *_, path=path: path)
             model.zero_grad()
             logits = model(source, target)
             logits.square().sum().backward()
@@ -95,7 +97,7 @@ def test_a_trace_changes_no_bit_and_holds_every_map(
     model, trace = build_test_model(config), mh.Trace()
     source, target = map(mh.Packed.of, texts)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attention, "choose_path", lambda *_: path)
+        patch.setattr(dispatch, "choose_attention", lambda *_: path)
         assert torch.equal(model(source, target, trace=trace), model(source, target))
     for kind, layers, queries, keys in (
         (trace.encoder, config.encoder_layers, texts[0], texts[0]),
@@ -164,8 +166,8 @@ def test_dropout_takes_each_sublayer_before_it_is_added_and_the_embeddings(
     model = mh.Transformer(SMALL)
     source, target, x = mh.Packed.of([[3, 4]]), mh.Packed.of([[1, 5, 6]]), torch.randn(3, SMALL.d_model)
     layer = model.decoder[0]
-    nothing_but_norms = layer.around_feed_forward.norm(
-        layer.around_cross_attention.norm(layer.around_self_attention.norm(x))
+    nothing_but_norms = layer.feed_forward_residual.norm(
+        layer.cross_attention_residual.norm(layer.self_attention_residual.norm(x))
     )
     assert torch.equal(layer(x, torch.randn(2, SMALL.d_model), target, source), nothing_but_norms)
     calls.clear()
@@ -194,8 +196,8 @@ def test_ties_share_one_matrix(ties: str, embeddings_shared: bool, output_shared
 def test_without_residuals_a_layer_is_its_sublayers_alone() -> None:
     layer = mh.Transformer(replace(SMALL, residuals=False)).encoder[0]
     text, x = mh.Packed.of([[3, 4, 5]]), torch.randn(3, SMALL.d_model)
-    attended = layer.around_self_attention.norm(layer.self_attention(x, x, text, text))
-    expected = layer.around_feed_forward.norm(layer.feed_forward(attended))
+    attended = layer.self_attention_residual.norm(layer.self_attention(x, x, text, text))
+    expected = layer.feed_forward_residual.norm(layer.feed_forward(attended))
     assert torch.equal(layer(x, text), expected)
 
 

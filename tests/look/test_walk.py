@@ -77,16 +77,16 @@ def expected(
         values[f"{part}.concat"] = found[f"{name}.w_o<"][0]
         values[f"{part}.heads"] = values[f"{part}.concat"].view(len(values[f"{part}.concat"]), heads, -1)
         values[f"{part}.project"] = found[f"{name}.w_o>"][0]
-        values[f"{part}.norm"] = found[f"{layer}.around_{part}_attention.norm>"][0]
-        key = f".around_{part}_attention>" if pre else f".around_{part}_attention.norm<"
+        values[f"{part}.norm"] = found[f"{layer}.{part}_attention_residual.norm>"][0]
+        key = f".{part}_attention_residual>" if pre else f".{part}_attention_residual.norm<"
         values[f"{part}.add"] = found[f"{layer}{key}"][0]
     kinds = {"self": stack, "cross": "cross"}
     for part, kind in kinds.items():
         values[f"{part}.weights"] = getattr(attention.trace, kind)[number][0]
-    values["feed_forward.norm"] = found[f"{layer}.around_feed_forward.norm>"][0]
+    values["feed_forward.norm"] = found[f"{layer}.feed_forward_residual.norm>"][0]
     values["feed_forward.hidden"] = found[f"{layer}.feed_forward.w_2<"][0]
     values["feed_forward.outward"] = found[f"{layer}.feed_forward.w_2>"][0]
-    values["feed_forward.add"] = found[f"{layer}.around_feed_forward{'>' if pre else '.norm<'}"][0]
+    values["feed_forward.add"] = found[f"{layer}.feed_forward_residual{'>' if pre else '.norm<'}"][0]
     values["output.norm"] = found[f"{stack}_norm>"][0]
     values["output.logits"] = found["output>"][0]
     return values

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 import manyheads as mh
-from manyheads.model.attention import AttentionSpec, attend
-from manyheads.model.layers import MultiHeadAttention
+from manyheads.model.attention import MultiHeadAttention
+from manyheads.ops.attention import attend
+from manyheads.ops.attention_spec import AttentionSpec
 
 CONFIG = mh.TransformerConfig(
     vocab_size=5, d_model=6, heads=1, d_k=4, d_v=6, attention="additive", attention_dropout=0.0

@@ -28,7 +28,7 @@ def same(model: Any, expected: Tensor) -> None:
 
 def looked_up(model: Any, side: str, text: list[int]) -> Tensor:
     rows = getattr(model, f"{side}_embedding").weight[text]
-    if model.config.kind == "recurrent":
+    if model.config.architecture == "recurrent":
         return rows * 6**0.5
     return rows + getattr(model, f"{side}_positions").table.weight[: len(text)]
 
@@ -82,13 +82,13 @@ def test_the_recurrent_model_is_its_formula(attention: str, residuals: bool) -> 
     model = stirred(architecture="recurrent", layers=3, attention=attention, residuals=residuals)
     x, ended = looked_up(model, "source", SOURCE), []
     for number, layer in enumerate(model.encoder):
-        out, last = layer.weights(x)
+        out, last = layer.rnn(x)
         ended.append([part.flatten()[None] for part in last])  # h and c, forwards and backwards side by side
         x = x + out if number and residuals else out
     memory, y, context = x, looked_up(model, "target", TARGET), None
     for number, layer in enumerate(model.decoder):
         below = y if context is None else torch.cat((y, context), 1)
-        out, _ = layer.weights(below, tuple(ended[number]))
+        out, _ = layer.rnn(below, tuple(ended[number]))
         y = y + out if number and residuals else out
         if number == 0 and attention != "none":
             context = torch.stack([gathered(model.decoder_attention, one, memory, attention) for one in y])

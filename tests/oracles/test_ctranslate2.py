@@ -91,7 +91,7 @@ def ours(learned: tuple[Path, mh.Transformer]) -> OurSearch:
     ) -> list[list[Hypothesis]]:
         def begin(numbers: list[int], state: Any) -> Any:
             memory = model.encode(mh.Packed.of([sources[number] for number in numbers]))
-            return model.start(memory, how.num_hypotheses) if state is None else state.admit(memory)
+            return model.start(memory, how.num_hypotheses) if state is None else state.append(memory)
 
         return search(model.step, begin, wishes, how, torch.device("cpu"))
 

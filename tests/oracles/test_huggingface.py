@@ -171,7 +171,7 @@ def test_their_tokenizer_gives_our_ids_and_our_text(tmp_path: Path, subwords: Su
 def searched(ours: mh.Transformer, sources: list[list[int]], how: DecodingConfig) -> list[list[Hypothesis]]:
     def open_sentences(numbers: list[int], state: Any) -> Any:
         memory = ours.encode(mh.Packed.of([sources[number] for number in numbers]))
-        return ours.start(memory, how.num_hypotheses) if state is None else state.admit(memory)
+        return ours.start(memory, how.num_hypotheses) if state is None else state.append(memory)
 
     return search(
         ours.step, open_sentences, [DecodingConstraints(60)] * len(sources), how, torch.device("cpu")

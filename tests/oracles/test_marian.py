@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import manyheads as mh
-from manyheads.model.layers import MultiHeadAttention
+from manyheads.model.attention import MultiHeadAttention
 from manyheads.model.positions import sinusoidal_encoding
 from support.strategies import randomize_weights
 
@@ -58,13 +58,13 @@ def copy_weights(ours: mh.Transformer, marian: nn.Module) -> None:
     for side in ("encoder", "decoder"):
         for mine, theirs in zip(getattr(ours, side), getattr(marian.model, side).layers, strict=True):
             copy_attention(mine.self_attention, theirs.self_attn)
-            copy(mine.around_self_attention.norm, theirs.self_attn_layer_norm)
+            copy(mine.self_attention_residual.norm, theirs.self_attn_layer_norm)
             if side == "decoder":
                 copy_attention(mine.cross_attention, theirs.encoder_attn)
-                copy(mine.around_cross_attention.norm, theirs.encoder_attn_layer_norm)
+                copy(mine.cross_attention_residual.norm, theirs.encoder_attn_layer_norm)
             copy(mine.feed_forward.w_1, theirs.fc1)
             copy(mine.feed_forward.w_2, theirs.fc2)
-            copy(mine.around_feed_forward.norm, theirs.final_layer_norm)
+            copy(mine.feed_forward_residual.norm, theirs.final_layer_norm)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])

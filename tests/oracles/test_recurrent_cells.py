@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 import manyheads as mh
-from manyheads.model.baselines.recurrent import CELLS, RecurrentLayer
+from manyheads.model.baselines.recurrent_layer import CELLS, RecurrentLayer
 
 MODULES = {"rnn": (nn.RNNCell, nn.RNN), "gru": (nn.GRUCell, nn.GRU), "lstm": (nn.LSTMCell, nn.LSTM)}
 TEXTS = [[3, 4, 5], [], [6], [7, 8, 9, 10]]
@@ -44,17 +44,17 @@ def test_a_step_is_torchs_cell(cell: str) -> None:
 
 
 @of_each_cell
-@pytest.mark.parametrize("both_ways", [False, True])
-@pytest.mark.parametrize("path", ["fused", "plain"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("implementation", ["fused", "reference"])
 def test_a_layer_over_packed_texts_is_torchs_layer_over_each_sentence(
-    cell: str, both_ways: bool, path: str
+    cell: str, bidirectional: bool, implementation: str
 ) -> None:
     """An empty sentence among them, which leaves its state as it was."""
     text = mh.Packed.of(TEXTS)
-    layer = RecurrentLayer(cell, 5, 6, bidirectional=both_ways).double()
+    layer = RecurrentLayer(cell, 5, 6, bidirectional=bidirectional).double()
     judge = layer.rnn
     x, first = random(len(text.tokens), 5), [random(len(text), 6) for _ in range(2 if cell == "lstm" else 1)]
-    found, last = layer(x, text, first, path=path)
+    found, last = layer(x, text, first, implementation=implementation)
     outs, lasts = [], []
     for number, x_LX in enumerate(text.split(x)):
         began = [torch.stack(one[number].chunk(layer.num_directions))[:, None] for one in first]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import manyheads as mh
-from manyheads.model.layers import MultiHeadAttention
+from manyheads.model.attention import MultiHeadAttention
 from support.strategies import randomize_weights
 
 CONFIG = mh.TransformerConfig(vocab_size=50, layers=3, d_model=24, d_ff=40, heads=4, dropout=0.0)
@@ -69,15 +69,15 @@ def pair_up(ours: mh.Transformer, judge: Judge) -> Iterator[tuple[nn.Module, nn.
     """Our modules beside theirs."""
     for mine, theirs in zip(ours.encoder, judge.encoder.layers, strict=True):
         yield mine.self_attention, theirs.self_attn
-        yield mine.around_self_attention.norm, theirs.norm1
-        yield mine.around_feed_forward.norm, theirs.norm2
+        yield mine.self_attention_residual.norm, theirs.norm1
+        yield mine.feed_forward_residual.norm, theirs.norm2
         yield from ((mine.feed_forward.w_1, theirs.linear1), (mine.feed_forward.w_2, theirs.linear2))
     for mine, theirs in zip(ours.decoder, judge.decoder.layers, strict=True):
         yield mine.self_attention, theirs.self_attn
         yield mine.cross_attention, theirs.multihead_attn
-        yield mine.around_self_attention.norm, theirs.norm1
-        yield mine.around_cross_attention.norm, theirs.norm2
-        yield mine.around_feed_forward.norm, theirs.norm3
+        yield mine.self_attention_residual.norm, theirs.norm1
+        yield mine.cross_attention_residual.norm, theirs.norm2
+        yield mine.feed_forward_residual.norm, theirs.norm3
         yield from ((mine.feed_forward.w_1, theirs.linear1), (mine.feed_forward.w_2, theirs.linear2))
     if ours.config.norm == "pre":
         yield ours.encoder_norm, judge.encoder.norm

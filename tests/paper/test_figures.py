@@ -7,9 +7,11 @@ import torch
 from torch import nn
 
 import manyheads as mh
-from manyheads.model.attention import AttentionSpec, attention_scores
-from manyheads.model.layers import FeedForward, MultiHeadAttention
+from manyheads.model.attention import MultiHeadAttention
+from manyheads.model.layers import FeedForward
 from manyheads.model.positions import sinusoidal_encoding
+from manyheads.ops.attention import attention_scores
+from manyheads.ops.attention_spec import AttentionSpec
 from manyheads.train.loss import smoothed_targets
 from manyheads.train.schedule import learning_rate
 

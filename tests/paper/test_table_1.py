@@ -11,7 +11,8 @@ import torch
 
 from manyheads.cli import main
 from manyheads.errors import RequestError
-from manyheads.model.attention import AttentionSpec, attend
+from manyheads.ops.attention import attend
+from manyheads.ops.attention_spec import AttentionSpec
 from manyheads.packed import Packed
 from manyheads.paper import layer_costs, table1
 from manyheads.paper.layer_costs import hops_are_exact, measure_layers

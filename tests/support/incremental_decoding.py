@@ -24,7 +24,7 @@ def check_random_search(model: Any, data: st.DataObject) -> None:
     width = data.draw(st.integers(1, 3))
     sources = data.draw(st.lists(SOURCE, min_size=1, max_size=3))
     read: list[list[int]] = [[] for _ in sources for _ in range(width)]
-    state = model.start(model.encode(mh.Packed.of(sources)), width=width)
+    state = model.start(model.encode(mh.Packed.of(sources)), beam=width)
 
     actions = st.sampled_from(["step", "step", "reorder", "drop", "admit"])
     for action in data.draw(st.lists(actions, max_size=8)):
@@ -46,10 +46,10 @@ def check_random_search(model: Any, data: st.DataObject) -> None:
             gone = data.draw(st.integers(0, len(sources) - 1))
             sources = sources[:gone] + sources[gone + 1 :]
             read = read[: gone * width] + read[(gone + 1) * width :]
-            state = state.drop(torch.tensor([gone]))
+            state = state.remove(torch.tensor([gone]))
         elif action == "admit":
             new = data.draw(st.lists(SOURCE, min_size=1, max_size=2))
             sources = sources + new
             read = read + [[] for _ in new for _ in range(width)]
-            state = state.admit(model.encode(mh.Packed.of(new)))
+            state = state.append(model.encode(mh.Packed.of(new)))
         assert len(state) == len(sources)

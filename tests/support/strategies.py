@@ -8,7 +8,7 @@ from torch import Tensor
 
 import manyheads as mh
 from manyheads.model import build_model
-from manyheads.model.attention import AttentionSpec
+from manyheads.ops.attention_spec import AttentionSpec
 
 VOCAB_SIZE = 11  # ids that sentences are made of; a drawn model knows at least these
 SEEDS = st.integers(0, 2**16)
@@ -50,7 +50,7 @@ def attention_problems(draw: st.DrawFn) -> dict[str, Any]:
         "v_SHV": random_tensor(len(keys.tokens), heads, d_v),
         "queries": queries,
         "keys": keys,
-        "rule": rule,
+        "spec": rule,
     }
 
 

@@ -8,16 +8,11 @@ from hypothesis import strategies as st
 
 import manyheads as mh
 from manyheads.config import TrainConfig, TransformerConfig
+from manyheads.cuda.static_batch import StaticBatchShape, pack_static_batch, unpack_static_batch
 from manyheads.data.batches import Batch
-from manyheads.ops.dispatch import IGNORE_INDEX
-from manyheads.train import captured_step as captured
-from manyheads.train.captured_step import (
-    FlatGradient,
-    StaticBatchShape,
-    can_capture,
-    pack_static_batch,
-    unpack_static_batch,
-)
+from manyheads.ops import dispatch
+from manyheads.ops.cross_entropy import IGNORE_INDEX
+from manyheads.train.captured_step import FlatGradient, can_capture
 
 SENTENCES = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size=0, max_size=12)
 
@@ -29,13 +24,20 @@ def batch(lengths: list[tuple[int, int]]) -> Batch:
     return Batch(source, inputs, labels, np.zeros(0, np.int64), 0, 0)
 
 
+def shape_for(batch: Batch, full: int) -> StaticBatchShape:
+    return StaticBatchShape.for_tokens(len(batch.source.tokens), len(batch.labels.tokens), full)
+
+
 @given(SENTENCES, st.sampled_from([1, 50, 100, 700, 4000, 25_000]), st.integers(1, 64))
 def test_a_filled_batch_holds_the_batch_and_what_does_not_count(
     lengths: list[tuple[int, int]], full: int, filler: int
 ) -> None:
     one = batch(lengths)
-    size = StaticBatchShape.for_batch(one, full)
-    source, inputs, labels = unpack_static_batch(pack_static_batch(one, size, filler), size, 256)
+    size = shape_for(one, full)
+    row = pack_static_batch(
+        one.source, one.inputs, one.labels, size, filler_length=filler, ignore_index=IGNORE_INDEX
+    )
+    source, inputs, labels = unpack_static_batch(row, size, 256)
     count = len(lengths)
     for packed, real, tokens in ((source, one.source, size.source), (inputs, one.inputs, size.target)):
         assert len(packed.tokens) == tokens == packed.offsets[-1]
@@ -52,17 +54,17 @@ def test_a_filled_batch_holds_the_batch_and_what_does_not_count(
 
 def test_sizes_are_few_and_waste_little() -> None:
     lengths = [[(90, 90)] * count for count in range(133, 278)]
-    sizes = {StaticBatchShape.for_batch(batch(one), 25_000).source for one in lengths}
+    sizes = {shape_for(batch(one), 25_000).source for one in lengths}
     assert len(sizes) <= 27  # of a full batch's upper half
     for tokens in (24_990, 25_000):
-        padded = StaticBatchShape.for_batch(batch([(tokens, tokens)]), 25_000)
+        padded = shape_for(batch([(tokens, tokens)]), 25_000)
         assert padded.source == padded.target == 25_088
-    assert StaticBatchShape.for_batch(batch([]), 25_000).source > 0
+    assert shape_for(batch([]), 25_000).source > 0
 
 
 def test_batches_that_grew_beyond_full_have_few_sizes() -> None:
     grown = range(25_100, 31_000, 150)
-    sizes = [StaticBatchShape.for_batch(batch([(tokens, 25_000)]), 25_000) for tokens in grown]
+    sizes = [shape_for(batch([(tokens, 25_000)]), 25_000) for tokens in grown]
     assert {one.source for one in sizes} == {28_288, 31_488}
     assert all(one.source >= tokens for one, tokens in zip(sizes, grown, strict=True))
     assert {one.target for one in sizes} == {25_088}
@@ -103,15 +105,13 @@ def test_every_gradient_has_a_place_of_its_own_in_the_row() -> None:
 def test_what_has_no_kernel_of_fixed_shape_is_not_captured(
     model: dict[str, object], train: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from manyheads.ops import dispatch as kernels
-
-    monkeypatch.setattr(kernels, "there_is_triton", lambda: True)
+    monkeypatch.setattr(dispatch, "has_triton", lambda: True)
     gpu = torch.device("cuda")
-    monkeypatch.setattr(captured, "has_kernel", lambda _: True)
+    monkeypatch.setattr(dispatch, "has_flash_attention", lambda _: True)
     assert can_capture(mh.Config(), gpu)
     assert not can_capture(mh.Config(), torch.device("cpu"))
     other = mh.Config(model=TransformerConfig(**model), train=TrainConfig(**train))  # type: ignore[arg-type]
     assert not can_capture(other, gpu)
     assert not can_capture(mh.Config(data=mh.DataConfig(max_length=5000)), gpu)
-    monkeypatch.setattr(captured, "has_kernel", lambda _: False)
+    monkeypatch.setattr(dispatch, "has_flash_attention", lambda _: False)
     assert not can_capture(mh.Config(), gpu)

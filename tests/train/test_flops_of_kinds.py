@@ -8,8 +8,9 @@ import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 import manyheads as mh
-from manyheads.model import attention, build_model
-from manyheads.model.baselines.recurrent import RecurrentLayer
+from manyheads.model import build_model
+from manyheads.model.baselines.recurrent_layer import RecurrentLayer
+from manyheads.ops import dispatch
 from manyheads.train.flops import GATES, self_attention_pairs, training_flops
 
 SIZES: dict[str, Any] = {
@@ -35,9 +36,9 @@ def test_a_step_of_each_kind_is_counted_as_torch_counts_it(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = CONFIGS[name]
-    monkeypatch.setattr(attention, "choose_path", lambda *_: "reference")
+    monkeypatch.setattr(dispatch, "choose_attention", lambda *_: "reference")
     monkeypatch.setattr(
-        RecurrentLayer, "fused", RecurrentLayer.forward_reference
+        RecurrentLayer, "forward_fused", RecurrentLayer.forward_reference
     )  # kernels are not looked into
     lengths = np.array([5, 5]), np.array([4, 4])
     source, target = (mh.Packed.of([[3] * length for length in side]) for side in lengths)
@@ -64,7 +65,7 @@ def test_experts_cost_what_is_used_of_them_and_a_window_what_it_sees() -> None:
 
 def test_a_step_of_the_transformer_is_counted_as_torch_counts_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reference computes what is masked too, and torch counts it; the formula does not."""
-    monkeypatch.setattr(attention, "choose_path", lambda *_: "reference")
+    monkeypatch.setattr(dispatch, "choose_attention", lambda *_: "reference")
     config = mh.TransformerConfig(heads=2, d_k=3, d_v=5, **SIZES)
     lengths = np.array([5, 5]), np.array([4, 4])
     source, target = (mh.Packed.of([[3] * length for length in side]) for side in lengths)

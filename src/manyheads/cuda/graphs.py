@@ -1,4 +1,4 @@
-"""Work on a GPU recorded as a graph, which is done again without Python."""
+"""CUDA graph capture: work on a GPU recorded once and replayed without Python."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -10,24 +10,24 @@ import torch
 Result = TypeVar("Result")
 
 
-def capture(work: Callable[[], Result], pool: Any = None) -> tuple[torch.cuda.CUDAGraph, Result]:
-    """A recording of it, and where its results lie whenever that is replayed.
+def capture(function: Callable[[], Result], pool: Any = None) -> tuple[torch.cuda.CUDAGraph, Result]:
+    """Record a function as a graph; return the graph and the tensors that each replay overwrites.
 
-    What other threads do, such as making the next batch ready, is no business of a recording.
+    Other threads, such as one that prepares the next batch, may use CUDA meanwhile.
     """
     graph = torch.cuda.CUDAGraph()
     with gc_paused(), torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-        result = work()
+        result = function()
     return graph, result
 
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """An older graph may be among it, and to end one while another is recorded spoils the recording."""
-    collects = gc.isenabled()
+    """Pause garbage collection: collecting an older graph during a capture would invalidate the capture."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collects:
+        if was_enabled:
             gc.enable()

@@ -1,4 +1,4 @@
-"""Numbers on their way between a GPU and the host, for which nobody waits before they are read."""
+"""Asynchronous copies between host and GPU."""
 
 from dataclasses import dataclass
 
@@ -11,27 +11,29 @@ IntArray = NDArray[np.int64]
 
 
 def to_device(array: IntArray, device: torch.device) -> Tensor:
-    """Integers on their way to the device."""
-    here = torch.from_numpy(array)
-    return (here.pin_memory() if device.type == "cuda" else here).to(device, non_blocking=True)
+    """Start to copy integers to the device."""
+    tensor = torch.from_numpy(array)
+    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
 
 
 @dataclass(frozen=True)
 class AsyncCopy:
-    """Numbers on their way to the host. They are what they were when they left."""
+    """A copy to the host. Later changes of the originals do not reach it."""
 
     tensors: list[Tensor]
     event: torch.cuda.Event | None
 
     @classmethod
     def to_host(cls, tensors: list[Tensor]) -> "AsyncCopy":
+        """Start to copy these tensors, all of one device."""
         event = torch.cuda.Event() if tensors and tensors[0].is_cuda else None
-        copies = [one.to("cpu", non_blocking=True, copy=True) for one in tensors]
+        copies = [tensor.to("cpu", non_blocking=True, copy=True) for tensor in tensors]
         if event:
             event.record()
         return cls(copies, event)
 
     def wait(self) -> list[Tensor]:
+        """Return the copies once they are complete."""
         if self.event:
             self.event.synchronize()
         return self.tensors

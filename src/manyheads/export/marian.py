@@ -39,9 +39,9 @@ LAYER_NAMES = {  # of the parts of a layer, ours and theirs
     "cross_attention.w_o": "encoder_attn.out_proj",
     "feed_forward.w_1": "fc1",
     "feed_forward.w_2": "fc2",
-    "around_self_attention.norm": "self_attn_layer_norm",
-    "around_cross_attention.norm": "encoder_attn_layer_norm",
-    "around_feed_forward.norm": "final_layer_norm",
+    "self_attention_residual.norm": "self_attn_layer_norm",
+    "cross_attention_residual.norm": "encoder_attn_layer_norm",
+    "feed_forward_residual.norm": "final_layer_norm",
 }
 
 

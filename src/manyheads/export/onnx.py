@@ -38,7 +38,8 @@ from manyheads.export.onnx_run import (
 )
 from manyheads.export.verify import ScoreComparison, compare_scores, sample_pairs, score_pairs
 from manyheads.inference.torch_engine import TorchEngine
-from manyheads.model.layers import BatchNorm, FeedForward, MultiHeadAttention, Residual
+from manyheads.model.attention import MultiHeadAttention
+from manyheads.model.layers import BatchNorm, FeedForward, Residual
 from manyheads.model.positions import LearnedPositions, SinusoidalPositions
 from manyheads.model.transformer import Transformer
 from manyheads.text.subwords import SubwordPair
@@ -253,9 +254,9 @@ def build_encoder(model: Transformer) -> bytes:
     layer: Any
     for layer in model.encoder:
         x_BSD = residual(
-            g, layer.around_self_attention, x_BSD, encoder_self_attention(g, layer.self_attention, seen)
+            g, layer.self_attention_residual, x_BSD, encoder_self_attention(g, layer.self_attention, seen)
         )
-        x_BSD = residual(g, layer.around_feed_forward, x_BSD, feed_forward(g, layer.feed_forward, config))
+        x_BSD = residual(g, layer.feed_forward_residual, x_BSD, feed_forward(g, layer.feed_forward, config))
     memory_BSD = normalize(g, model.encoder_norm, x_BSD)
     layers: Any = model.decoder
     both = [project_keys_values(g, layer.cross_attention, memory_BSD) for layer in layers]
@@ -279,9 +280,9 @@ def build_decoder(model: Transformer) -> bytes:
     for number, layer in enumerate(model.decoder):
         own = decoder_self_attention(g, layer.self_attention, past, seen_past)
         cross = cross_attention(g, layer.cross_attention, number, seen_source)
-        x_R1D = residual(g, layer.around_self_attention, x_R1D, own)
-        x_R1D = residual(g, layer.around_cross_attention, x_R1D, cross)
-        x_R1D = residual(g, layer.around_feed_forward, x_R1D, feed_forward(g, layer.feed_forward, config))
+        x_R1D = residual(g, layer.self_attention_residual, x_R1D, own)
+        x_R1D = residual(g, layer.cross_attention_residual, x_R1D, cross)
+        x_R1D = residual(g, layer.feed_forward_residual, x_R1D, feed_forward(g, layer.feed_forward, config))
     x_RD = g("Squeeze", normalize(g, model.decoder_norm, x_R1D), g.constant([1]))
     bias = [] if model.output.bias is None else [g.weight(model.output.bias)]
     g.name_output("logits", g("Gemm", x_RD, g.weight(model.output.weight), *bias, transB=1))

@@ -31,7 +31,7 @@ from manyheads.config import BOS_ID, EOS_ID, UNK_ID, Config, DecodingConfig, Mod
 from manyheads.errors import CheckpointError, ConfigError, DataError, RequestError
 from manyheads.inference.engine import ScoreDetail
 from manyheads.inference.torch_engine import group_by_tokens
-from manyheads.model.layers import MultiHeadAttention
+from manyheads.model.attention import MultiHeadAttention
 from manyheads.model.positions import LearnedPositions, SinusoidalPositions, sinusoidal_encoding
 from manyheads.model.transformer import Transformer
 from manyheads.search.beam import DecodingConstraints, Hypothesis, length_penalty
@@ -257,7 +257,7 @@ def build_spec(model: Transformer, subwords: SubwordPair) -> Any:
     for mine, theirs in zip(model.decoder, spec.decoder.layer, strict=True):
         copy_layer(mine, theirs)
         copy_cross_attention(mine.cross_attention, theirs.attention)  # type: ignore[arg-type]
-        copy_norm(mine.around_cross_attention.norm, theirs.attention.layer_norm)
+        copy_norm(mine.cross_attention_residual.norm, theirs.attention.layer_norm)
     register_vocabularies(spec, subwords, config)
     spec.validate()
     spec.optimize()  # matrices that are tied are stored once
@@ -303,10 +303,10 @@ def copy_layer(mine: Any, theirs: Any) -> None:
     queries = scaled_queries(attention)
     copy_linear([queries, attention.w_k, attention.w_v], theirs.self_attention.linear[0])
     copy_linear([attention.w_o], theirs.self_attention.linear[1])
-    copy_norm(mine.around_self_attention.norm, theirs.self_attention.layer_norm)
+    copy_norm(mine.self_attention_residual.norm, theirs.self_attention.layer_norm)
     copy_linear([mine.feed_forward.w_1], theirs.ffn.linear_0)
     copy_linear([mine.feed_forward.w_2], theirs.ffn.linear_1)
-    copy_norm(mine.around_feed_forward.norm, theirs.ffn.layer_norm)
+    copy_norm(mine.feed_forward_residual.norm, theirs.ffn.layer_norm)
 
 
 def copy_cross_attention(mine: MultiHeadAttention, theirs: Any) -> None:

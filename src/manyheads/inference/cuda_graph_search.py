@@ -25,7 +25,8 @@ from manyheads.cuda.transfer import EMPTY_COPY, AsyncCopy, IntArray, to_device
 from manyheads.inference.prefill import SourcePrefill
 from manyheads.model.static_cache import StaticKVCache
 from manyheads.model.transformer import Transformer
-from manyheads.ops import dispatch as kernels
+from manyheads.ops import dispatch
+from manyheads.ops.topk import topk_logsumexp
 from manyheads.packed import Packed, round_up
 from manyheads.search.beam import NEG_INF, DecodingConstraints, Hypothesis, length_penalty
 
@@ -46,7 +47,7 @@ def supports(model: Any, wishes: Sequence[DecodingConstraints], how: DecodingCon
     plain = all(not (one.prefix or one.required_phrases or one.forbidden_phrases) for one in wishes)
     ours = isinstance(model, Transformer) and model.config.attention != "additive"
     ours = ours and model.config.experts is None
-    ours = ours and model.config.positions != "learned" and kernels.has_triton()
+    ours = ours and model.config.positions != "learned" and dispatch.has_triton()
     return ours and plain and how.temperature is None and how.no_repeat_ngram is None and how.beam <= WIDEST
 
 
@@ -363,8 +364,6 @@ class CapturedStep:
 
     def _continuations(self, logits_RK: Tensor) -> tuple[Tensor, Tensor]:
         """The likeliest words of each row and their log p, with NEVER where one may not come."""
-        from manyheads.ops.topk_triton import topk_logsumexp
-
         here = self.places
         count, shape = min(2 * self.size.beam + 1, logits_RK.shape[1]), (self.size.slots, self.size.beam)
         values, words, log_total = topk_logsumexp(logits_RK, count)

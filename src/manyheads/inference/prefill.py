@@ -13,13 +13,19 @@ import torch
 from torch import Tensor
 
 from manyheads.cuda.graphs import capture
-from manyheads.model.attention import TRITON_MAX_HEAD_DIM, TRITON_MAX_LENGTH, has_flash_attention
+from manyheads.cuda.static_batch import (
+    FILLER_LENGTH,
+    count_fillers,
+    pinned_zeros,
+    write_offsets,
+    write_tokens,
+)
 from manyheads.model.static_cache import StaticKVCache
 from manyheads.model.transformer import Transformer
-from manyheads.ops import dispatch as kernels
-from manyheads.packed import FILLER, Packed, put_offsets, zeros_for_gpu
+from manyheads.ops import dispatch
+from manyheads.packed import Packed
 
-LONGEST = TRITON_MAX_LENGTH  # tokens of a sentence that the graph reads
+LONGEST = dispatch.TRITON_MAX_LENGTH  # tokens of a sentence that the graph reads
 CAPTURE_AFTER = 4  # parts that are read as they are before a graph is worth its making
 
 
@@ -30,8 +36,8 @@ class SourcePrefill:
         self.model, self.state, self.tokens = model, state, tokens
         self.device, dtype = state.source_keys.device, state.source_keys.dtype
         widest = max(model.config.head_dim_k, model.config.head_dim_v)
-        by_kernel = dtype in kernels.HALF_DTYPES and widest <= TRITON_MAX_HEAD_DIM
-        self.pads_batches = self.device.type == "cpu" or (by_kernel and has_flash_attention(self.device))
+        has_kernel = dispatch.has_static_attention(self.device, dtype, widest)
+        self.pads_batches = self.device.type == "cpu" or has_kernel
         self.static_input = torch.zeros(2 * tokens + 2, dtype=torch.int64, device=self.device)
         self.padded_batches = 0  # parts so far that were filled up
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -52,17 +58,16 @@ class SourcePrefill:
 
     def _has_room_for(self, part: Packed) -> bool:
         """Empty sentences have no tokens, but an offset each."""
-        sentences = len(part) + -(-(self.tokens - len(part.tokens)) // FILLER)
+        sentences = len(part) + count_fillers(self.tokens - len(part.tokens), FILLER_LENGTH)
         return max(len(part.tokens), sentences) <= self.tokens and part.max_length <= LONGEST
 
     def _filled_up(self, part: Packed, start: int) -> Tensor:
         """[2 E + 2] E tokens, the offsets of at most E sentences, and the place of the first token."""
-        row = zeros_for_gpu(len(self.static_input))
+        row = pinned_zeros(len(self.static_input))
         tokens, offsets, first = np.split(row.numpy(), [self.tokens, 2 * self.tokens + 1])
-        tokens[: len(part.tokens)] = part.tokens.numpy()
-        lacking = self.tokens - len(part.tokens)
-        fillers = np.minimum(FILLER * np.arange(1, -(-lacking // FILLER) + 1), lacking)
-        put_offsets(offsets, part.offsets.numpy(), fillers)
+        write_tokens(tokens, part)
+        missing = self.tokens - len(part.tokens)
+        write_offsets(offsets, part, missing, count_fillers(missing, FILLER_LENGTH), FILLER_LENGTH)
         first[:] = start
         return row
 

@@ -19,7 +19,7 @@ from manyheads.inference.engine import ScoreDetail
 from manyheads.model.encoder_decoder import Trace
 from manyheads.model.kv_cache import Memory
 from manyheads.model.transformer import Transformer
-from manyheads.ops import dispatch as kernels
+from manyheads.ops import dispatch
 from manyheads.packed import Packed
 from manyheads.search.beam import DecodingConstraints, Hypothesis, SearchLimits, search
 
@@ -76,7 +76,7 @@ class TorchEngine:
     ) -> None:
         self.device = torch.device(device)
         self.model: Any = model.to(self.device).eval()
-        quick = self.device.type == "cuda" and kernels.has_triton()
+        quick = self.device.type == "cuda" and dispatch.has_triton()
         self.uses_bfloat16 = precision == "bfloat16" or (precision == "auto" and quick)
         self.uses_bfloat16 &= any(isinstance(part, Transformer) for part in self.model.modules())
         self.search_model: Any = (
@@ -135,7 +135,7 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         def open_sentences(numbers: list[int], state: Any) -> Any:
             memory = model.encode(Packed.of([sources[number] for number in numbers]).to(self.device))
-            return model.start(memory, how.num_hypotheses) if state is None else state.admit(memory)
+            return model.start(memory, how.num_hypotheses) if state is None else state.append(memory)
 
         model, room = self.search_model, max(1, *map(len, sources))
         looks = LOOK_EVERY if self.device.type == "cuda" else 1
@@ -277,10 +277,10 @@ class EnsembleState:
         return EnsembleState([state.reorder(rows) for state in self.states])
 
     def remove(self, sentences: Tensor) -> "EnsembleState":
-        return EnsembleState([state.drop(sentences) for state in self.states])
+        return EnsembleState([state.remove(sentences) for state in self.states])
 
     def append(self, memories: list[Memory]) -> "EnsembleState":
-        return EnsembleState([state.admit(one) for state, one in zip(self.states, memories, strict=True)])
+        return EnsembleState([state.append(one) for state, one in zip(self.states, memories, strict=True)])
 
 
 class Ensemble(nn.Module):

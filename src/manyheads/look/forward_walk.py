@@ -28,16 +28,11 @@ from torch import Tensor
 
 from manyheads.config import BOS_ID, EOS_ID, TransformerConfig
 from manyheads.errors import RequestError
-from manyheads.model.attention import attention_mask, attention_scores
-from manyheads.model.layers import (
-    DecoderLayer,
-    EncoderLayer,
-    Experts,
-    FeedForward,
-    MultiHeadAttention,
-    Residual,
-)
+from manyheads.model.attention import MultiHeadAttention
+from manyheads.model.layers import DecoderLayer, EncoderLayer, Experts, FeedForward, Residual
 from manyheads.model.transformer import Transformer
+from manyheads.ops.attention import attention_scores
+from manyheads.ops.attention_spec import attention_mask
 from manyheads.packed import Packed
 from manyheads.translator import Translator
 

@@ -1,6 +1,6 @@
-"""The paper's section 3: attention (3.2), positions (3.5), layers (3.1, 3.3), the whole (3.4).
+"""The paper's section 3: attention (3.2), positions (3.5), layers (3.1, 3.3), the Transformer (3.4).
 
-Beside it stand the systems that the paper compares it with; `make_model` makes what a configuration asks for.
+`baselines` has the systems that the paper compares it with.
 """
 
 import torch
@@ -22,27 +22,27 @@ ARCHITECTURES: dict[str, type[EncoderDecoder]] = {
 
 
 def build_model(config: ModelConfig) -> EncoderDecoder:
-    """The model that the configuration describes, with initial weights."""
+    """Return the model that the config describes, with initial weights."""
     return ARCHITECTURES[config.architecture](config)
 
 
 def count_parameters(config: ModelConfig) -> dict[str, int]:
-    """In all and by part; no memory is taken for weights, so that the largest model is counted at once."""
+    """Return the number of parameters, in total and by component. No memory is allocated for them."""
     with torch.device("meta"):
         model = build_model(config)
 
-    def size(*parts: nn.Module) -> int:
-        return sum({p: p.numel() for part in parts for p in part.parameters()}.values())
+    def count(*modules: nn.Module) -> int:
+        return sum({p: p.numel() for module in modules for p in module.parameters()}.values())
 
-    parts: dict[str, list[nn.Module]] = {"embeddings_and_output": [], "encoder": [], "decoder": []}
+    components: dict[str, list[nn.Module]] = {"embeddings_and_output": [], "encoder": [], "decoder": []}
     for name, child in model.named_children():
-        parts.setdefault(component_name(name), []).append(child)
-    sizes = {part: size(*children) for part, children in parts.items()}
-    return {"total": size(model), **{part: count for part, count in sizes.items() if count}}
+        components.setdefault(component_name(name), []).append(child)
+    counts = {component: count(*modules) for component, modules in components.items()}
+    return {"total": count(model), **{component: number for component, number in counts.items() if number}}
 
 
 def component_name(name: str) -> str:
-    """Of a child of a model: what it is counted under."""
+    """Return the component that a child of a model is counted under."""
     if name == "output" or name.endswith("_embedding"):
         return "embeddings_and_output"
     return "positions" if name.endswith("_positions") else name.partition("_")[0]

@@ -1,7 +1,9 @@
-"""What decoding keeps from one step to the next, so that each step computes one token only.
+"""The KV cache of a decoding: keys and values of earlier tokens, so that each step computes one token only.
+
+This one grows as sentences do. static_cache.py has one of fixed shapes for CUDA graphs.
 
 Shapes: N layers; B sentences, W hypotheses of each, R = B W rows in that order; H heads, K = d_k, V = d_v;
-        L slots for tokens already written, S slots for the longest source.
+        L tokens of capacity of a row, S tokens of the longest source.
 """
 
 from collections.abc import Callable
@@ -13,15 +15,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.errors import RequestError
-from manyheads.model.attention import AttentionSpec, masked_attention, padding_mask
+from manyheads.ops.attention import masked_attention
+from manyheads.ops.attention_spec import AttentionSpec, padding_mask
 from manyheads.packed import Packed
 
-INITIAL_CAPACITY = 16  # slots made at the first step; doubled whenever they are full
+INITIAL_CAPACITY = 16  # tokens of a row at the first step; doubled whenever it is full
 
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What the encoder gives the decoder: its output, and where the sentences lie in it."""
+    """The encoder's output, and where the sentences lie in it."""
 
     hidden: Tensor  # [source tokens, d_model]
     source: Packed
@@ -29,32 +32,32 @@ class Memory:
 
 @dataclass(eq=False)
 class DynamicKVCache:
-    """W hypotheses for each of B sentences. `model.step` moves it on in place, and what a method gives takes
-    its place: the state that it was called on may share its memory and is not used again.
+    """W hypotheses for each of B sentences.
 
-    The source's keys and values are computed once a sentence, and its hypotheses share them. From start to
-    end it stays in one mode: all of it in inference mode or none, all of it under autocast or none.
+    `model.step` advances it in place. The other methods return a new cache that may share memory with this
+    one: do not use this one again. Keys and values of the source are computed once per sentence, and its
+    hypotheses share them. All steps of a cache are in inference mode or none, under autocast or none.
     """
 
     past_keys: Tensor  # [N, R, H, L, K]
     past_values: Tensor  # [N, R, H, L, V]
     lengths: Tensor  # [R] int64: tokens that each row has read
-    max_length: int  # of these, on the host, or a bound above it
+    max_length: int  # of these, on the host, or an upper bound
     source_keys: Tensor  # [N, B, H, S, K]
     source_values: Tensor  # [N, B, H, S, V]
     source_lengths: Tensor  # [B]
     beam: int  # W
-    window: int | None  # that self-attention is restricted to
-    start: Callable[[Memory, int], "DynamicKVCache"]  # the model's, which makes a state for new sentences
+    window: int | None  # of self-attention
+    start: Callable[[Memory, int], "DynamicKVCache"]  # of the model: creates a cache for new sentences
 
     def __len__(self) -> int:
-        """B, the sentences under way."""
+        """B"""
         return len(self.source_lengths)
 
     def reorder(self, rows_R: Tensor) -> "DynamicKVCache":
-        """Row i continues what row rows[i] has read. Both must be of one sentence, which is not checked.
+        """Row i continues row rows[i]. Both must belong to one sentence, which is not checked.
 
-        Moved in place, layer by layer and only what was written: new memory would cost more than the moving.
+        The copy is in place, layer by layer: allocating memory would take longer than copying.
         """
         if len(rows_R) != len(self.lengths):
             raise RequestError(f"{len(rows_R)} rows to reorder, but the state has {len(self.lengths)}")
@@ -65,26 +68,26 @@ class DynamicKVCache:
         return replace(self, lengths=self.lengths.index_select(0, rows_R))
 
     def remove(self, sentences: Tensor) -> "DynamicKVCache":
-        """Without the sentences of these indices, and without the room that only they needed."""
+        """Return the cache without these sentences, and without the capacity only they needed."""
         kept_B = torch.ones(len(self), dtype=torch.bool, device=self.lengths.device)
         kept_B[sentences] = False
         kept_R = kept_B.repeat_interleave(self.beam)
         lengths, source_lengths = self.lengths[kept_R], self.source_lengths[kept_B]
-        longest = int(lengths.max()) if len(lengths) else 0
-        room = max(1, int(source_lengths.max())) if len(source_lengths) else 1
+        max_length = int(lengths.max()) if len(lengths) else 0
+        source_length = max(1, int(source_lengths.max())) if len(source_lengths) else 1
         return replace(
             self,
-            past_keys=self.past_keys[:, kept_R, :, :longest],
-            past_values=self.past_values[:, kept_R, :, :longest],
+            past_keys=self.past_keys[:, kept_R, :, :max_length],
+            past_values=self.past_values[:, kept_R, :, :max_length],
             lengths=lengths,
-            max_length=longest,
-            source_keys=self.source_keys[:, kept_B, :, :room],
-            source_values=self.source_values[:, kept_B, :, :room],
+            max_length=max_length,
+            source_keys=self.source_keys[:, kept_B, :, :source_length],
+            source_values=self.source_values[:, kept_B, :, :source_length],
             source_lengths=source_lengths,
         )
 
     def append(self, memory: Memory) -> "DynamicKVCache":
-        """With new sentences behind the others, whose hypotheses have read nothing yet."""
+        """Return the cache with new sentences behind the others, before their first token."""
         new = self.start(memory, self.beam)
         return replace(
             self,
@@ -97,34 +100,34 @@ class DynamicKVCache:
         )
 
     def begin_step(self) -> list["DynamicLayerCache"]:
-        """Room for one more token of each row, and what each layer needs to read it."""
-        room = self.past_keys.shape[3]
-        if self.max_length == room:
-            self.past_keys = grow_capacity(self.past_keys, max(INITIAL_CAPACITY, 2 * room))
-            self.past_values = grow_capacity(self.past_values, max(INITIAL_CAPACITY, 2 * room))
-        past, source = self.self_attention_mask(), self.cross_attention_mask()
-        return [DynamicLayerCache(self, layer, past, source) for layer in range(len(self.past_keys))]
+        """Make room for one more token of each row; return the cache of each layer."""
+        capacity = self.past_keys.shape[3]
+        if self.max_length == capacity:
+            self.past_keys = grow_capacity(self.past_keys, max(INITIAL_CAPACITY, 2 * capacity))
+            self.past_values = grow_capacity(self.past_values, max(INITIAL_CAPACITY, 2 * capacity))
+        masks = self.self_attention_mask(), self.cross_attention_mask()
+        return [DynamicLayerCache(self, layer, *masks) for layer in range(len(self.past_keys))]
 
     def end_step(self) -> None:
         self.lengths = self.lengths + 1
         self.max_length += 1
 
     def self_attention_mask(self) -> Tensor:
-        """Each row sees what it has read, and its newest token. [R, 1, 1, L]"""
-        slots = torch.arange(self.max_length + 1, device=self.lengths.device)
-        newest = self.lengths[:, None]
-        seen_RL = slots <= newest
+        """Return which tokens each row sees: what it has read, and its newest token. [R, 1, 1, L]"""
+        positions_L = torch.arange(self.max_length + 1, device=self.lengths.device)
+        newest_R1 = self.lengths[:, None]
+        mask_RL = positions_L <= newest_R1
         if self.window is not None:
-            seen_RL = seen_RL & (newest - slots <= self.window // 2)
-        return seen_RL[:, None, None, :]
+            mask_RL = mask_RL & (newest_R1 - positions_L <= self.window // 2)
+        return mask_RL[:, None, None, :]
 
     def cross_attention_mask(self) -> Tensor:
-        """Which slots hold a token of the source. [B, 1, 1, S]"""
+        """Return which positions hold a token of the source. [B, 1, 1, S]"""
         return padding_mask(self.source_lengths, self.source_keys.shape[3])[:, None, None, :]
 
 
 class LayerCache(Protocol):
-    """A state as one decoder layer sees it during one step."""
+    """A KV cache as one decoder layer sees it during one step."""
 
     def self_attention(self, q_RHK: Tensor, k_RHK: Tensor, v_RHV: Tensor, spec: AttentionSpec) -> Tensor: ...
     def cross_attention(self, q_RHK: Tensor, spec: AttentionSpec) -> Tensor: ...
@@ -132,58 +135,58 @@ class LayerCache(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class DynamicLayerCache:
-    """The cache of a State."""
+    """One layer of a DynamicKVCache."""
 
-    state: DynamicKVCache
+    cache: DynamicKVCache
     layer: int
     self_attention_mask: Tensor  # [R, 1, 1, L]
     cross_attention_mask: Tensor  # [B, 1, 1, S]
 
     def self_attention(self, q_RHK: Tensor, k_RHK: Tensor, v_RHV: Tensor, spec: AttentionSpec) -> Tensor:
-        """What each row's newest token gathers of the row, itself included, which is kept. [R, H, V]"""
+        """Append the newest token of each row; return its attention over the row and itself. [R, H, V]"""
         self.append(k_RHK, v_RHV)
         return attend_step(q_RHK, *self.past_keys_values(), spec)
 
     def cross_attention(self, q_RHK: Tensor, spec: AttentionSpec) -> Tensor:
-        """What it gathers of its sentence's source. [R, H, V]"""
+        """Return its attention over the source of its sentence. [R, H, V]"""
         return attend_step(q_RHK, *self.source_keys_values(), spec)
 
     def append(self, k_RHK: Tensor, v_RHV: Tensor) -> None:
-        """Keys and values of the newest token of each row, behind what the row has read."""
+        """Write the key and value of the newest token of each row."""
         rows = torch.arange(len(k_RHK), device=k_RHK.device)
-        keys, values = self.state.past_keys[self.layer], self.state.past_values[self.layer]
-        keys[rows, :, self.state.lengths] = k_RHK.to(keys.dtype)
-        values[rows, :, self.state.lengths] = v_RHV.to(values.dtype)
+        keys, values = self.cache.past_keys[self.layer], self.cache.past_values[self.layer]
+        keys[rows, :, self.cache.lengths] = k_RHK.to(keys.dtype)
+        values[rows, :, self.cache.lengths] = v_RHV.to(values.dtype)
 
     def past_keys_values(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys [R, H, L, K], values [R, H, L, V], and which of them each row may see."""
-        slots = self.self_attention_mask.shape[-1]
-        keys, values = self.state.past_keys[self.layer], self.state.past_values[self.layer]
-        return keys[:, :, :slots], values[:, :, :slots], self.self_attention_mask
+        """Return keys [R, H, L, K], values [R, H, L, V] and the mask of each row."""
+        length = self.self_attention_mask.shape[-1]
+        keys, values = self.cache.past_keys[self.layer], self.cache.past_values[self.layer]
+        return keys[:, :, :length], values[:, :, :length], self.self_attention_mask
 
     def source_keys_values(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys [B, H, S, K], values [B, H, S, V], and which of them are tokens of the source."""
+        """Return keys [B, H, S, K], values [B, H, S, V] and the mask of the source."""
         return (
-            self.state.source_keys[self.layer],
-            self.state.source_values[self.layer],
+            self.cache.source_keys[self.layer],
+            self.cache.source_values[self.layer],
             self.cross_attention_mask,
         )
 
 
 def attend_step(q_RHK: Tensor, k_BHLK: Tensor, v_BHLV: Tensor, mask: Tensor, spec: AttentionSpec) -> Tensor:
-    """One query of each row, against its own keys (B = R) or those that the W rows of a sentence share."""
-    width = len(q_RHK) // max(1, len(k_BHLK))
-    q_BHWK = q_RHK.view(len(k_BHLK), width, *q_RHK.shape[1:]).transpose(1, 2)
-    gathered_BHWV = masked_attention(q_BHWK, k_BHLK, v_BHLV, mask, spec)
-    return gathered_BHWV.transpose(1, 2).flatten(0, 1)
+    """Attend from one query of each row to its own keys (B = R) or to those that W rows share. [R, H, V]"""
+    hypotheses = len(q_RHK) // max(1, len(k_BHLK))
+    q_BHWK = q_RHK.view(len(k_BHLK), hypotheses, *q_RHK.shape[1:]).transpose(1, 2)
+    out_BHWV = masked_attention(q_BHWK, k_BHLK, v_BHLV, mask, spec)
+    return out_BHWV.transpose(1, 2).flatten(0, 1)
 
 
-def concat_rows(ours: Tensor, theirs: Tensor) -> Tensor:
-    """Rows of two caches, the second behind the first."""
-    slots = max(ours.shape[3], theirs.shape[3])
-    return torch.cat((grow_capacity(ours, slots), grow_capacity(theirs, slots)), dim=1)
+def concat_rows(first: Tensor, second: Tensor) -> Tensor:
+    """Return the rows of two caches, with the capacity of the larger. [N, R, H, L, K]"""
+    capacity = max(first.shape[3], second.shape[3])
+    return torch.cat((grow_capacity(first, capacity), grow_capacity(second, capacity)), dim=1)
 
 
-def grow_capacity(cache: Tensor, slots: int) -> Tensor:
-    """[N, R, H, L, K] with room for at least so many tokens, zeros where nothing is written yet."""
-    return F.pad(cache, (0, 0, 0, max(0, slots - cache.shape[3])))
+def grow_capacity(cache: Tensor, capacity: int) -> Tensor:
+    """Return a cache [N, R, H, L, K] of at least this capacity, zeros where nothing is written yet."""
+    return F.pad(cache, (0, 0, 0, max(0, capacity - cache.shape[3])))

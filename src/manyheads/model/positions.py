@@ -1,4 +1,4 @@
-"""Positional encoding (3.5): what tells the model the order of its tokens.
+"""Positional encoding (3.5): the order of the tokens, which attention itself does not see.
 
 PE(pos, 2i)     = sin(pos / 10000^(2i / d_model))
 PE(pos, 2i + 1) = cos(pos / 10000^(2i / d_model))
@@ -12,7 +12,7 @@ from manyheads.errors import DataError
 
 
 def sinusoidal_encoding(positions: Tensor, d_model: int) -> Tensor:
-    """The encoding of each position, sines and cosines interleaved. [..., d_model] float64"""
+    """Return the encoding of each position, sines and cosines interleaved. [..., d_model] float64"""
     even = torch.arange(0, d_model, 2, device=positions.device, dtype=torch.float64)
     angles = positions[..., None] / 10000 ** (even / d_model)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
@@ -27,14 +27,14 @@ def build_positional_encoding(config: PositionalConfig) -> "SinusoidalPositions 
 
 
 class SinusoidalPositions(nn.Module):
-    """Positions of any length, computed and never stored."""
+    """Sinusoids for any position, computed when needed."""
 
     def __init__(self, d_model: int):
         super().__init__()
         self.d_model = d_model
 
     def forward(self, positions_T: Tensor, max_length: int, dtype: torch.dtype) -> Tensor:
-        """For tokens that stand at these positions, all of them below `longest`. [T, d_model]"""
+        """Return the encodings of these positions, all of them below max_length. [T, d_model]"""
         if len(positions_T) <= max_length:
             return sinusoidal_encoding(positions_T, self.d_model).to(dtype)
         table = sinusoidal_encoding(torch.arange(max_length, device=positions_T.device), self.d_model)
@@ -42,7 +42,7 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """A vector learned for each position (Table 3, row E), up to a length that the config sets."""
+    """A learned vector for each position (Table 3, row E), up to model.max_positions."""
 
     def __init__(self, max_positions: int, d_model: int):
         super().__init__()
@@ -55,5 +55,5 @@ class LearnedPositions(nn.Module):
                 f"{self.table.num_embeddings}: shorten them, raise model.max_positions, "
                 f'or set model.positions = "sinusoid"'
             )
-        found: Tensor = self.table(positions_T).to(dtype)
-        return found
+        encoding: Tensor = self.table(positions_T).to(dtype)
+        return encoding

@@ -1,10 +1,10 @@
-"""What decoding keeps on a GPU: a fixed number of places for sentences, whose shapes never change.
+"""A KV cache of fixed shapes: a fixed number of batch slots, so that one CUDA graph serves every step.
 
-So one captured graph serves every step. Hypotheses that branch move nothing but a table of origins (see
-kernels/rows.py), and the source's keys and values lie packed, for many more sentences than are under way.
+When hypotheses branch, only a table of ancestors changes (see ops/decode_attention.py). Keys and values of
+the sources lie packed, for many more sentences than there are slots.
 
-Shapes: N layers; B places, W hypotheses of each, R = B W rows in that order; H heads, K = d_k, V = d_v;
-        L slots for tokens of a row; S source tokens that there is room for.
+Shapes: N layers; B slots, W hypotheses of each, R = B W rows in that order; H heads, K = d_k, V = d_v;
+        L tokens of capacity of a row; S source tokens of capacity.
 """
 
 from dataclasses import dataclass, replace
@@ -13,23 +13,24 @@ import torch
 from torch import Tensor
 
 from manyheads.config import TransformerConfig
-from manyheads.model.attention import AttentionSpec
+from manyheads.ops.attention_spec import AttentionSpec
+from manyheads.ops.decode_attention import decode_cross_attention, decode_self_attention
 
 
 @dataclass(eq=False)
 class StaticKVCache:
-    """W hypotheses for each of B places. Everything is changed in place."""
+    """W hypotheses for each of B slots. Every method changes it in place."""
 
     past_keys: Tensor  # [N, R, L, H, K]
     past_values: Tensor  # [N, R, L, H, V]
-    ancestors: Tensor  # [R, L] int32: the row in which each place of a row's past lies
+    ancestors: Tensor  # [R, L] int32: the row of the cache that holds each position of a row
     lengths: Tensor  # [R] int64: tokens that each row has read
     source_keys: Tensor  # [N, S, H, K]
     source_values: Tensor  # [N, S, H, V]
-    source_starts: Tensor  # [B] int64: where a place's source begins
+    source_starts: Tensor  # [B] int64: where the source of a slot begins
     source_lengths: Tensor  # [B] int64
     beam: int  # W
-    window: int | None  # that self-attention is restricted to
+    window: int | None  # of self-attention
 
     @classmethod
     def allocate(
@@ -44,32 +45,32 @@ class StaticKVCache:
     ) -> "StaticKVCache":
         rows, layers, heads = num_slots * beam, config.decoder_layers, config.heads
 
-        def room(*shape: int) -> Tensor:
+        def zeros(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
 
-        def numbers(*shape: int) -> Tensor:
+        def integers(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.int64, device=device)
 
         return cls(
-            past_keys=room(layers, rows, capacity, heads, config.head_dim_k),
-            past_values=room(layers, rows, capacity, heads, config.head_dim_v),
-            ancestors=numbers(rows, capacity).int(),
-            lengths=numbers(rows),
-            source_keys=room(layers, source_capacity, heads, config.head_dim_k),
-            source_values=room(layers, source_capacity, heads, config.head_dim_v),
-            source_starts=numbers(num_slots),
-            source_lengths=numbers(num_slots),
+            past_keys=zeros(layers, rows, capacity, heads, config.head_dim_k),
+            past_values=zeros(layers, rows, capacity, heads, config.head_dim_v),
+            ancestors=integers(rows, capacity).int(),
+            lengths=integers(rows),
+            source_keys=zeros(layers, source_capacity, heads, config.head_dim_k),
+            source_values=zeros(layers, source_capacity, heads, config.head_dim_v),
+            source_starts=integers(num_slots),
+            source_lengths=integers(num_slots),
             beam=beam,
             window=config.window,
         )
 
     @property
     def max_length(self) -> int:
-        """A bound above what any row has read."""
+        """An upper bound of the tokens that any row has read."""
         return self.ancestors.shape[1] - 1
 
     def first_slots(self, num_slots: int) -> "StaticKVCache":
-        """Of the first places only, in the same memory; pasts may lie in rows of any."""
+        """Return a view of the first slots; their ancestors may be in rows of any slot."""
         rows = num_slots * self.beam
         return replace(
             self,
@@ -80,46 +81,42 @@ class StaticKVCache:
         )
 
     def move_slots(self, old: Tensor, new: Tensor) -> None:
-        """The sentences of some places go on in others, whose own are over. What they read stays."""
-        for of_rows in (self.ancestors, self.lengths):
-            of_places = of_rows.view(-1, self.beam, *of_rows.shape[1:])
-            of_places[new] = of_places[old]
-        for of_places in (self.source_starts, self.source_lengths):
-            of_places[new] = of_places[old]
+        """Move the sentences of some slots to free ones. Keys and values stay where they are."""
+        for by_row in (self.ancestors, self.lengths):
+            by_slot = by_row.view(-1, self.beam, *by_row.shape[1:])
+            by_slot[new] = by_slot[old]
+        for by_slot in (self.source_starts, self.source_lengths):
+            by_slot[new] = by_slot[old]
 
     def begin_step(self) -> list["StaticLayerCache"]:
         return [StaticLayerCache(self, layer) for layer in range(len(self.past_keys))]
 
     def end_step(self) -> None:
-        """Each row's newest token lies in the row itself. A row that is full writes its last slot anew."""
+        """Enter each row as the ancestor of its newest token. A full row overwrites its last position."""
         own_R1 = torch.arange(len(self.lengths), dtype=torch.int32, device=self.lengths.device)[:, None]
         self.ancestors.scatter_(1, self.lengths[:, None], own_R1)
         self.lengths.add_(1).clamp_(max=self.max_length)
 
     def reorder(self, rows_R: Tensor) -> None:
-        """Row i goes on with what row rows[i] of the same sentence has read."""
+        """Row i continues row rows[i] of the same sentence."""
         self.ancestors.copy_(self.ancestors.index_select(0, rows_R))
 
 
 @dataclass(frozen=True, eq=False)
 class StaticLayerCache:
-    """The cache of a SlotState."""
+    """One layer of a StaticKVCache."""
 
-    state: StaticKVCache
+    cache: StaticKVCache
     layer: int
 
     def self_attention(self, q_RHK: Tensor, k_RHK: Tensor, v_RHV: Tensor, spec: AttentionSpec) -> Tensor:
-        from manyheads.ops.decode_attention_triton import decode_self_attention
-
-        state, scale = self.state, spec.scale(q_RHK.shape[-1])
-        keys, values = state.past_keys[self.layer], state.past_values[self.layer]
+        cache, scale = self.cache, spec.scale(q_RHK.shape[-1])
+        keys, values = cache.past_keys[self.layer], cache.past_values[self.layer]
         return decode_self_attention(
-            q_RHK, k_RHK, v_RHV, keys, values, state.ancestors, state.lengths, scale, state.window
+            q_RHK, k_RHK, v_RHV, keys, values, cache.ancestors, cache.lengths, scale, cache.window
         )
 
     def cross_attention(self, q_RHK: Tensor, spec: AttentionSpec) -> Tensor:
-        from manyheads.ops.decode_attention_triton import decode_cross_attention
-
-        state, scale = self.state, spec.scale(q_RHK.shape[-1])
-        keys, values = state.source_keys[self.layer], state.source_values[self.layer]
-        return decode_cross_attention(q_RHK, keys, values, state.source_starts, state.source_lengths, scale)
+        cache, scale = self.cache, spec.scale(q_RHK.shape[-1])
+        keys, values = cache.source_keys[self.layer], cache.source_values[self.layer]
+        return decode_cross_attention(q_RHK, keys, values, cache.source_starts, cache.source_lengths, scale)

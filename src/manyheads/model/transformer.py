@@ -1,4 +1,4 @@
-"""The Transformer (section 3), put together: embeddings (3.4), positions (3.5), encoder and decoder (3.1).
+"""The Transformer (section 3): embeddings (3.4), positions (3.5), encoder and decoder (3.1).
 
 Shapes: S source tokens, T target tokens, D = d_model; R rows of a decoding step.
 """
@@ -11,24 +11,20 @@ from torch import Tensor, nn
 
 from manyheads.config import TransformerConfig
 from manyheads.errors import RequestError
-from manyheads.model.encoder_decoder import (
-    EncoderDecoder,
-    Trace,
-    append_layer_maps,
-    init_weights,
-    project_logits,
-)
+from manyheads.model.encoder_decoder import EncoderDecoder, Trace, append_layer_maps
+from manyheads.model.initialization import init_weights
 from manyheads.model.kv_cache import DynamicKVCache, Memory
 from manyheads.model.layers import DecoderLayer, EncoderLayer, build_norm
 from manyheads.model.positions import build_positional_encoding
 from manyheads.model.static_cache import StaticKVCache
+from manyheads.ops.linear import project_logits
 from manyheads.packed import Packed
 
 AnyKVCache = TypeVar("AnyKVCache", DynamicKVCache, StaticKVCache)
 
 
 class Transformer(EncoderDecoder):
-    """Figure 1 of the paper: an encoder, a decoder, and what leads in and out."""
+    """Figure 1 of the paper."""
 
     config: TransformerConfig
 
@@ -45,7 +41,7 @@ class Transformer(EncoderDecoder):
     def encode(
         self, source: Packed, trace: Trace | None = None, aux_losses: list[Tensor] | None = None
     ) -> Memory:
-        """The encoder's output for each source token. [S, D]"""
+        """Return the encoder's output for each source token. [S, D]"""
         if trace is not None:
             trace.encoder.clear()
         x_SD = self.embed(
@@ -62,7 +58,7 @@ class Transformer(EncoderDecoder):
         trace: Trace | None = None,
         aux_losses: list[Tensor] | None = None,
     ) -> Tensor:
-        """The decoder's output for each target token. [T, D]"""
+        """Return the decoder's output for each target token. [T, D]"""
         if trace is not None:
             trace.decoder.clear()
             trace.cross.clear()
@@ -84,21 +80,21 @@ class Transformer(EncoderDecoder):
 
     @torch.no_grad()
     def start(self, memory: Memory, beam: int = 1) -> DynamicKVCache:
-        """The state before the first token, with `width` hypotheses for each sentence."""
+        """Return the KV cache before the first token, with `beam` hypotheses for each sentence."""
         if beam < 1:
             raise RequestError(f"{beam} hypotheses a sentence, but there must be at least 1")
         source = memory.source
-        found = [[source.pad(x).transpose(1, 2) for x in pair] for pair in self.project_source(memory)]
-        source_keys, source_values = (torch.stack(kind) for kind in zip(*found, strict=True))
+        by_layer = [[source.pad(x).transpose(1, 2) for x in pair] for pair in self.project_source(memory)]
+        source_keys, source_values = (torch.stack(layers) for layers in zip(*by_layer, strict=True))
         rows = len(source) * beam
 
-        def nothing_yet(like: Tensor) -> Tensor:
-            layers, _, heads, _, each = like.shape
-            return like.new_empty(layers, rows, heads, 0, each)
+        def empty(like: Tensor) -> Tensor:
+            layers, _, heads, _, head_dim = like.shape
+            return like.new_empty(layers, rows, heads, 0, head_dim)
 
         return DynamicKVCache(
-            past_keys=nothing_yet(source_keys),
-            past_values=nothing_yet(source_values),
+            past_keys=empty(source_keys),
+            past_values=empty(source_values),
             lengths=torch.zeros(rows, dtype=torch.int64, device=source.tokens.device),
             max_length=0,
             source_keys=source_keys,
@@ -110,14 +106,14 @@ class Transformer(EncoderDecoder):
         )
 
     def project_source(self, memory: Memory) -> Iterator[tuple[Tensor, Tensor]]:
-        """The keys [S, H, K] and values [S, H, V] that each decoder layer finds in the encoder's output."""
+        """Yield the keys [S, H, K] and values [S, H, V] of the encoder's output for each decoder layer."""
         layer: DecoderLayer
         for layer in self.decoder:  # type: ignore[assignment]
             yield layer.cross_attention.keys_and_values(memory.hidden)
 
     @torch.no_grad()
     def step(self, tokens_R: Tensor, state: AnyKVCache) -> tuple[Tensor, AnyKVCache]:
-        """Reads one token of each row; gives the logits of what follows it, [R, vocabulary]."""
+        """Read one token of each row; return the logits of the next, [R, vocabulary], and the cache."""
         if len(tokens_R) != len(state.lengths):
             raise RequestError(f"{len(tokens_R)} tokens, but the state has {len(state.lengths)} rows")
         caches = state.begin_step()
@@ -132,5 +128,5 @@ class Transformer(EncoderDecoder):
 
 
 def build_final_norm(config: TransformerConfig) -> nn.Module:
-    """Post-norm ends normalized; pre-norm needs one more at the end of each stack."""
+    """Return the norm after a stack, which only pre-norm needs."""
     return build_norm(config) if config.norm == "pre" else nn.Identity()

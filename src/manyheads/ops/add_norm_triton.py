@@ -1,8 +1,8 @@
 """LayerNorm(x + Dropout(h)) (3.1, 5.4) in one pass forward and one backward.
 
-What was dropped is not kept: it is a function of a seed and of the place, and is worked out anew.
+The dropout mask is not stored: it is a function of a seed and of the element's index, and is computed again.
 
-Shapes: T tokens, D = d_model. A program takes ROWS tokens at a time.
+Shapes: T tokens, D = d_model, F numbers into the linear map. A program takes ROWS tokens at a time.
 """
 
 from typing import Any
@@ -13,27 +13,43 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from manyheads.ops.linear_triton import remember_sum
-
-BACKWARD_PROGRAMS = (
-    1056  # of a backward pass, each with sums of its own: eight to each multiprocessor of an H200
-)
-BLOCK_SIZE = 1024  # that a program holds at once
+BACKWARD_PROGRAMS = 1056  # each with sums of its own: eight for each multiprocessor of an H200
+BLOCK_SIZE = 1024  # elements that a program holds at once
 NUM_WARPS = 2
 
 
 def add_norm(
     x_TD: Tensor, h_TD: Tensor, weight_D: Tensor, bias_D: Tensor, eps: float, dropout: float
 ) -> Tensor:
-    """LayerNorm(x + Dropout(h)), in the dtype of h. [T, D]"""
+    """Return LayerNorm(x + Dropout(h)) in the dtype of h. [T, D]"""
     seed = dropout_seed(h_TD.device, dropout)
-    found = _AddNorm.apply(x_TD, h_TD, weight_D, bias_D, seed, eps, dropout)
-    assert isinstance(found, Tensor)
-    return found
+    out = _AddNorm.apply(x_TD, h_TD, weight_D, bias_D, seed, eps, dropout)
+    assert isinstance(out, Tensor)
+    return out
+
+
+def linear_add_norm(
+    x_TD: Tensor,
+    h_TF: Tensor,
+    linear_weight_DF: Tensor,
+    linear_bias_D: Tensor,
+    weight_D: Tensor,
+    bias_D: Tensor,
+    eps: float,
+    dropout: float,
+) -> Tensor:
+    """Return LayerNorm(x + Dropout(h W^T + b)) in the dtype of h. [T, D]"""
+    linear_weight_DF, linear_bias_D = linear_weight_DF.to(h_TF.dtype), linear_bias_D.to(h_TF.dtype)
+    seed = dropout_seed(h_TF.device, dropout)
+    out = _LinearAddNorm.apply(
+        *(x_TD, h_TF, linear_weight_DF, linear_bias_D, weight_D, bias_D), seed, eps, dropout
+    )
+    assert isinstance(out, Tensor)
+    return out
 
 
 def dropout_seed(device: torch.device, dropout: float) -> Tensor:
-    """Two random words out of torch's generator, so that its seed decides what is dropped; or any two."""
+    """Return two random words from torch's generator, whose seed so decides the mask; arbitrary ones at 0."""
     if dropout == 0:
         return torch.empty(2, dtype=torch.int32, device=device)
     return torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32, device=device)
@@ -45,51 +61,106 @@ class _AddNorm(torch.autograd.Function):
         ctx: Any,
         x: Tensor,
         h: Tensor,
-        gain: Tensor,
+        weight: Tensor,
         bias: Tensor,
         seed: Tensor,
-        epsilon: float,
+        eps: float,
         dropout: float,
     ) -> Tensor:
-        x, h = x.contiguous(), h.contiguous()
-        count, width = h.shape
-        y, total = torch.empty_like(h), torch.empty_like(h)
-        mean, deviation = (torch.empty(count, dtype=torch.float32, device=h.device) for _ in range(2))
-        block = triton.next_power_of_2(width)
-        rows = max(1, BLOCK_SIZE // block)
-        add_norm_forward[(triton.cdiv(count, rows),)](
-            *(x, h, gain, bias, seed, y, total, mean, deviation, count, epsilon, dropout),
-            *(width, block, rows, dropout > 0),
-            num_warps=NUM_WARPS,
-        )
-        ctx.save_for_backward(total, mean, deviation, gain, seed)
+        y, total, mean, rstd = launch_forward(x, h.contiguous(), weight, bias, seed, eps, dropout)
+        ctx.save_for_backward(total, mean, rstd, weight, seed)
         ctx.dropout, ctx.x_dtype = dropout, x.dtype
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
-        total, mean, deviation, gain, seed = ctx.saved_tensors
-        count, width = total.shape
-        block = triton.next_power_of_2(width)
-        rows = max(1, BLOCK_SIZE // block)
-        programs = min(BACKWARD_PROGRAMS, triton.cdiv(count, rows))
-        d_h = torch.empty_like(total)
-        d_x = torch.empty_like(total, dtype=ctx.x_dtype)
-        sums = torch.empty(3, programs, width, dtype=torch.float32, device=total.device)
-        add_norm_backward[(programs,)](
-            *(d_y.contiguous(), total, mean, deviation, gain, seed, d_x, d_h, *sums, count),
-            *(ctx.dropout, width, block, rows, ctx.dropout > 0),
-            num_warps=NUM_WARPS,
+        d_x, d_h, (d_weight, d_bias, _) = launch_backward(d_y, *ctx.saved_tensors, ctx.dropout, ctx.x_dtype)
+        return d_x, d_h, d_weight, d_bias, None, None, None
+
+
+class _LinearAddNorm(torch.autograd.Function):
+    """The norm's backward kernel also sums d_h over the tokens: that is the gradient of the linear bias."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        h: Tensor,
+        linear_weight: Tensor,
+        linear_bias: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        seed: Tensor,
+        eps: float,
+        dropout: float,
+    ) -> Tensor:
+        projected = torch.addmm(linear_bias, h, linear_weight.T)
+        y, total, mean, rstd = launch_forward(x, projected, weight, bias, seed, eps, dropout)
+        ctx.save_for_backward(h, linear_weight, total, mean, rstd, weight, seed)
+        ctx.dropout, ctx.x_dtype = dropout, x.dtype
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
+        h, linear_weight, *saved = ctx.saved_tensors
+        d_x, d_projected, sums = launch_backward(d_y, *saved, ctx.dropout, ctx.x_dtype)
+        d_weight, d_bias, d_linear_bias = sums
+        d_h, d_linear_weight = d_projected @ linear_weight, d_projected.T @ h
+        return (
+            *(d_x, d_h, d_linear_weight, d_linear_bias.to(linear_weight.dtype), d_weight, d_bias),
+            *(None, None, None),
         )
-        d_gain, d_bias, sum_of_d_h = sums.sum(1)
-        remember_sum(d_h, sum_of_d_h)
-        return d_x, d_h, d_gain, d_bias, None, None, None
+
+
+def launch_forward(
+    x: Tensor, h: Tensor, weight: Tensor, bias: Tensor, seed: Tensor, eps: float, dropout: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return LayerNorm(x + Dropout(h)), the sum, and its mean and inverse standard deviation by token."""
+    x = x.contiguous()
+    count, width = h.shape
+    y, total = torch.empty_like(h), torch.empty_like(h)
+    mean, rstd = (torch.empty(count, dtype=torch.float32, device=h.device) for _ in range(2))
+    block = triton.next_power_of_2(width)
+    rows = max(1, BLOCK_SIZE // block)
+    add_norm_forward[(triton.cdiv(count, rows),)](
+        *(x, h, weight, bias, seed, y, total, mean, rstd, count, eps, dropout),
+        *(width, block, rows, dropout > 0),
+        num_warps=NUM_WARPS,
+    )
+    return y, total, mean, rstd
+
+
+def launch_backward(
+    d_y: Tensor,
+    total: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor,
+    seed: Tensor,
+    dropout: float,
+    x_dtype: torch.dtype,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of x and h, and the sums [3, D] that are those of weight, bias and h's bias."""
+    count, width = total.shape
+    block = triton.next_power_of_2(width)
+    rows = max(1, BLOCK_SIZE // block)
+    programs = min(BACKWARD_PROGRAMS, triton.cdiv(count, rows))
+    d_h = torch.empty_like(total)
+    d_x = torch.empty_like(total, dtype=x_dtype)
+    sums = torch.empty(3, programs, width, dtype=torch.float32, device=total.device)
+    add_norm_backward[(programs,)](
+        *(d_y.contiguous(), total, mean, rstd, weight, seed, d_x, d_h, *sums, count),
+        *(dropout, width, block, rows, dropout > 0),
+        num_warps=NUM_WARPS,
+    )
+    return d_x, d_h, sums.sum(1)
 
 
 @triton.jit
 def mix_bits(x):
-    """A number of 32 bits stirred so that each bit of it decides about every other (MurmurHash3's end)."""
+    """Return 32 bits mixed so that each one depends on every other (the finalizer of MurmurHash3)."""
     x ^= x >> 16
     x *= 0x85EBCA6B
     x ^= x >> 13
@@ -100,7 +171,7 @@ def mix_bits(x):
 
 @triton.jit
 def dropout_mask(seed, offsets, dropout):
-    """Which places are not dropped: a function of the seed's two words and the place."""
+    """Return which elements are kept: a function of the two words of the seed and of the offset."""
     first = tl.load(seed).to(tl.uint32, bitcast=True)
     second = tl.load(seed + 1).to(tl.uint32, bitcast=True)
     chance = mix_bits(mix_bits(offsets.to(tl.uint32) ^ first) + second)
@@ -109,60 +180,60 @@ def dropout_mask(seed, offsets, dropout):
 
 @triton.jit
 def add_norm_forward(
-    x, h, gain, bias, seed, y, total, mean, deviation, count, epsilon, dropout,
-    D: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, DROPS: tl.constexpr,
+    x, h, weight, bias, seed, y, total, mean, rstd, count, eps, dropout,
+    D: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, HAS_DROPOUT: tl.constexpr,
 ):  # fmt: skip
     rows, columns = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
-    there = (rows < count)[:, None] & (columns < D)[None, :]
-    places = rows[:, None] * D + columns[None, :]
-    added = tl.load(h + places, mask=there, other=0.0).to(tl.float32)
-    if DROPS:
-        added = tl.where(dropout_mask(seed, places, dropout), added / (1 - dropout), 0.0)
-    summed = tl.load(x + places, mask=there, other=0.0).to(tl.float32) + added
+    inside = (rows < count)[:, None] & (columns < D)[None, :]
+    offsets = rows[:, None] * D + columns[None, :]
+    branch = tl.load(h + offsets, mask=inside, other=0.0).to(tl.float32)
+    if HAS_DROPOUT:
+        branch = tl.where(dropout_mask(seed, offsets, dropout), branch / (1 - dropout), 0.0)
+    summed = tl.load(x + offsets, mask=inside, other=0.0).to(tl.float32) + branch
     center = tl.sum(summed, 1) / D
-    apart = tl.where((columns < D)[None, :], summed - center[:, None], 0.0)
-    inverse = tl.rsqrt(tl.sum(apart * apart, 1) / D + epsilon)
-    gains = tl.load(gain + columns, mask=columns < D, other=0.0).to(tl.float32)
+    centered = tl.where((columns < D)[None, :], summed - center[:, None], 0.0)
+    inverse = tl.rsqrt(tl.sum(centered * centered, 1) / D + eps)
+    weights = tl.load(weight + columns, mask=columns < D, other=0.0).to(tl.float32)
     biases = tl.load(bias + columns, mask=columns < D, other=0.0).to(tl.float32)
-    normal = apart * inverse[:, None] * gains[None, :] + biases[None, :]
-    tl.store(y + places, normal.to(y.dtype.element_ty), mask=there)
-    tl.store(total + places, summed.to(total.dtype.element_ty), mask=there)
+    normalized = centered * inverse[:, None] * weights[None, :] + biases[None, :]
+    tl.store(y + offsets, normalized.to(y.dtype.element_ty), mask=inside)
+    tl.store(total + offsets, summed.to(total.dtype.element_ty), mask=inside)
     tl.store(mean + rows, center, mask=rows < count)
-    tl.store(deviation + rows, inverse, mask=rows < count)
+    tl.store(rstd + rows, inverse, mask=rows < count)
 
 
 @triton.jit
 def add_norm_backward(
-    d_y, total, mean, deviation, gain, seed, d_x, d_h, d_gain, d_bias, sum_of_d_h, count, dropout,
-    D: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, DROPS: tl.constexpr,
+    d_y, total, mean, rstd, weight, seed, d_x, d_h, d_weight, d_bias, d_h_sum, count, dropout,
+    D: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, HAS_DROPOUT: tl.constexpr,
 ):  # fmt: skip
-    """Each program walks over its share of the tokens and sums up what gain, bias and h's bias get of it."""
+    """Each program takes a share of the tokens and sums the gradients of weight, bias and h over it."""
     program, columns = tl.program_id(0), tl.arange(0, BLOCK)
-    inside = columns < D
-    gains = tl.load(gain + columns, mask=inside, other=0.0).to(tl.float32)
-    gain_sum = tl.zeros([ROWS, BLOCK], tl.float32)
+    in_row = columns < D
+    weights = tl.load(weight + columns, mask=in_row, other=0.0).to(tl.float32)
+    weight_sum = tl.zeros([ROWS, BLOCK], tl.float32)
     bias_sum = tl.zeros([ROWS, BLOCK], tl.float32)
     h_sum = tl.zeros([ROWS, BLOCK], tl.float32)
     for start in range(program * ROWS, count, tl.num_programs(0) * ROWS):
         rows = start + tl.arange(0, ROWS)
-        there = (rows < count)[:, None] & inside[None, :]
-        places = rows[:, None] * D + columns[None, :]
-        arrived = tl.load(d_y + places, mask=there, other=0.0).to(tl.float32)
-        summed = tl.load(total + places, mask=there, other=0.0).to(tl.float32)
+        inside = (rows < count)[:, None] & in_row[None, :]
+        offsets = rows[:, None] * D + columns[None, :]
+        grad = tl.load(d_y + offsets, mask=inside, other=0.0).to(tl.float32)
+        summed = tl.load(total + offsets, mask=inside, other=0.0).to(tl.float32)
         center = tl.load(mean + rows, mask=rows < count, other=0.0)
-        inverse = tl.load(deviation + rows, mask=rows < count, other=0.0)
-        normal = tl.where(there, (summed - center[:, None]) * inverse[:, None], 0.0)
-        gain_sum += arrived * normal
-        bias_sum += arrived
-        pushed = arrived * gains[None, :]
-        along = tl.sum(pushed * normal, 1) / D
-        level = tl.sum(pushed, 1) / D
-        back = (pushed - level[:, None] - normal * along[:, None]) * inverse[:, None]
-        tl.store(d_x + places, back.to(d_x.dtype.element_ty), mask=there)
-        if DROPS:
-            back = tl.where(dropout_mask(seed, places, dropout), back / (1 - dropout), 0.0)
-        tl.store(d_h + places, back.to(d_h.dtype.element_ty), mask=there)
-        h_sum += tl.where(there, back, 0.0)
-    tl.store(d_gain + program * D + columns, tl.sum(gain_sum, 0), mask=inside)
-    tl.store(d_bias + program * D + columns, tl.sum(bias_sum, 0), mask=inside)
-    tl.store(sum_of_d_h + program * D + columns, tl.sum(h_sum, 0), mask=inside)
+        inverse = tl.load(rstd + rows, mask=rows < count, other=0.0)
+        normalized = tl.where(inside, (summed - center[:, None]) * inverse[:, None], 0.0)
+        weight_sum += grad * normalized
+        bias_sum += grad
+        grad_normalized = grad * weights[None, :]
+        projection = tl.sum(grad_normalized * normalized, 1) / D
+        average = tl.sum(grad_normalized, 1) / D
+        d_total = (grad_normalized - average[:, None] - normalized * projection[:, None]) * inverse[:, None]
+        tl.store(d_x + offsets, d_total.to(d_x.dtype.element_ty), mask=inside)
+        if HAS_DROPOUT:
+            d_total = tl.where(dropout_mask(seed, offsets, dropout), d_total / (1 - dropout), 0.0)
+        tl.store(d_h + offsets, d_total.to(d_h.dtype.element_ty), mask=inside)
+        h_sum += tl.where(inside, d_total, 0.0)
+    tl.store(d_weight + program * D + columns, tl.sum(weight_sum, 0), mask=in_row)
+    tl.store(d_bias + program * D + columns, tl.sum(bias_sum, 0), mask=in_row)
+    tl.store(d_h_sum + program * D + columns, tl.sum(h_sum, 0), mask=in_row)

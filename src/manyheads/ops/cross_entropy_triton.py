@@ -1,8 +1,9 @@
 """The smoothed cross-entropy of logits (5.4) and its gradient, written over them.
 
-A row of logits is read twice, the second time out of the GPU's cache, and only its gradient is left. A token
-whose label is IGNORED adds nothing, and its gradient is zero. The loss of two readings is defined in
-train/loss.py.
+A row of logits is read twice, the second time from the GPU's cache, and only its gradient is left. A token
+whose label is ignore_index adds nothing, and its gradient is zero. The formulas are in cross_entropy.py.
+
+Shapes: M forward passes, T tokens, K classes.
 """
 
 import torch
@@ -10,34 +11,36 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from manyheads.ops.dispatch import IGNORE_INDEX
-
-BLOCK_SIZE = 8192  # that a program reads at once, of all readings
+BLOCK_SIZE = 8192  # logits that a program reads at once, of all forward passes
 NUM_WARPS = 16
 LARGE_NEGATIVE = tl.constexpr(-1e30)
 
 
 def cross_entropy_(
-    logits_MTK: Tensor, labels_T: Tensor, smoothing: tuple[float, float], r_drop: float = 0.0
+    logits_MTK: Tensor,
+    labels_T: Tensor,
+    smoothing: tuple[float, float],
+    r_drop: float = 0.0,
+    ignore_index: int = -1,
 ) -> tuple[Tensor, Tensor]:
-    """The loss and the negative log-likelihood of each token, [T]; logits become the gradient by them.
+    """Return the loss and the negative log-likelihood of each token, [T]; overwrite logits by their gradient.
 
-    Of two readings: the mean of both, and how far they disagree.
+    Of two forward passes: the mean of both, and how far they disagree.
     """
     loss_T, nll_T = torch.empty(2, len(labels_T), dtype=torch.float32, device=logits_MTK.device)
-    readings, _, words = logits_MTK.shape
-    block = min(BLOCK_SIZE // readings, triton.next_power_of_2(words))
-    of_row = logits_MTK, labels_T, loss_T, nll_T
-    if readings == 1:
+    passes, _, classes = logits_MTK.shape
+    block = min(BLOCK_SIZE // passes, triton.next_power_of_2(classes))
+    tensors = logits_MTK, labels_T, loss_T, nll_T
+    if passes == 1:
         cross_entropy_row[(len(labels_T),)](
-            *(*of_row, logits_MTK.stride(1), *smoothing, words),
-            *(IGNORE_INDEX, block),
+            *(*tensors, logits_MTK.stride(1), *smoothing, classes),
+            *(ignore_index, block),
             num_warps=NUM_WARPS,
         )
     else:
         cross_entropy_r_drop_row[(len(labels_T),)](
-            *(*of_row, *logits_MTK.stride()[:2], *smoothing, r_drop, words),
-            *(IGNORE_INDEX, block),
+            *(*tensors, *logits_MTK.stride()[:2], *smoothing, r_drop, classes),
+            *(ignore_index, block),
             num_warps=NUM_WARPS,
         )
     return loss_T, nll_T
@@ -45,91 +48,96 @@ def cross_entropy_(
 
 @triton.jit
 def cross_entropy_row(
-    logits, labels, loss, nll, stride, a, b, words, IGNORED: tl.constexpr, BLOCK: tl.constexpr
+    logits, labels, loss, nll, stride, a, b, classes, IGNORE_INDEX: tl.constexpr, BLOCK: tl.constexpr
 ):
     """-sum_k (a [k = y] + b) log p_k, and p_k - a [k = y] - b."""
     row = tl.program_id(0)
     logits += row.to(tl.int64) * stride
     label = tl.load(labels + row)
-    counts = label != IGNORED
-    greatest = float("-inf")
+    is_counted = label != IGNORE_INDEX
+    maximum = float("-inf")
     total = 0.0
-    summed = 0.0
-    for start in range(0, words, BLOCK):
+    logit_sum = 0.0
+    for start in range(0, classes, BLOCK):
         columns = start + tl.arange(0, BLOCK)
-        value = tl.load(logits + columns, mask=columns < words, other=float("-inf")).to(tl.float32)
-        now = tl.maximum(greatest, tl.max(value))
-        total = total * tl.exp(greatest - now) + tl.sum(tl.exp(value - now))
-        summed += tl.sum(tl.where(columns < words, value, 0.0))
-        greatest = now
-    log_sum = greatest + tl.log(total)
-    right = tl.load(logits + tl.where(counts, label, 0)).to(tl.float32)
-    missed = log_sum - right
-    tl.store(nll + row, tl.where(counts, missed, 0.0))
-    tl.store(loss + row, tl.where(counts, a * missed + b * (words * log_sum - summed), 0.0))
-    tl.debug_barrier()  # the right word's logit is read before it is written over
-    for start in range(0, words, BLOCK):
+        value = tl.load(logits + columns, mask=columns < classes, other=float("-inf")).to(tl.float32)
+        new_maximum = tl.maximum(maximum, tl.max(value))
+        total = total * tl.exp(maximum - new_maximum) + tl.sum(tl.exp(value - new_maximum))
+        logit_sum += tl.sum(tl.where(columns < classes, value, 0.0))
+        maximum = new_maximum
+    log_sum = maximum + tl.log(total)
+    label_logit = tl.load(logits + tl.where(is_counted, label, 0)).to(tl.float32)
+    nll_value = log_sum - label_logit
+    tl.store(nll + row, tl.where(is_counted, nll_value, 0.0))
+    tl.store(loss + row, tl.where(is_counted, a * nll_value + b * (classes * log_sum - logit_sum), 0.0))
+    tl.debug_barrier()  # the label's logit is read before it is overwritten
+    for start in range(0, classes, BLOCK):
         columns = start + tl.arange(0, BLOCK)
-        value = tl.load(logits + columns, mask=columns < words, other=float("-inf")).to(tl.float32)
+        value = tl.load(logits + columns, mask=columns < classes, other=float("-inf")).to(tl.float32)
         gradient = tl.exp(value - log_sum) - b - tl.where(columns == label, a, 0.0)
-        gradient = tl.where(counts, gradient, 0.0)
-        tl.store(logits + columns, gradient.to(logits.dtype.element_ty), mask=columns < words)
+        gradient = tl.where(is_counted, gradient, 0.0)
+        tl.store(logits + columns, gradient.to(logits.dtype.element_ty), mask=columns < classes)
 
 
 @triton.jit
-def load_logits(row, columns, words):
-    """Some logits; those beyond the last word are as good as -inf, and can be subtracted."""
-    there = columns < words
-    return tl.where(there, tl.load(row + columns, mask=there, other=0.0).to(tl.float32), LARGE_NEGATIVE)
+def load_logits(row, columns, classes):
+    """Load logits; those beyond the last class are so negative that they count as -inf in a difference."""
+    inside = columns < classes
+    return tl.where(inside, tl.load(row + columns, mask=inside, other=0.0).to(tl.float32), LARGE_NEGATIVE)
 
 
 @triton.jit
 def cross_entropy_r_drop_row(
-    logits, labels, loss, nll, stride_reading, stride, a, b, c, words,
-    IGNORED: tl.constexpr, BLOCK: tl.constexpr,
+    logits, labels, loss, nll, stride_pass, stride, a, b, c, classes,
+    IGNORE_INDEX: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The mean of both readings' losses, and c times the mean of KL(p|q) and KL(q|p)."""
+    """The mean of the losses of both passes, and c times the mean of KL(p|q) and KL(q|p)."""
     row = tl.program_id(0)
-    one = logits + row.to(tl.int64) * stride
-    two = one + stride_reading
+    logits_p = logits + row.to(tl.int64) * stride
+    logits_q = logits_p + stride_pass
     label = tl.load(labels + row)
-    counts = label != IGNORED
-    most_p, most_q = float("-inf"), float("-inf")
+    is_counted = label != IGNORE_INDEX
+    max_p, max_q = float("-inf"), float("-inf")
     total_p, total_q = 0.0, 0.0
-    summed = 0.0
-    apart_p, apart_q = 0.0, 0.0  # sums of exp(x - most_p) (x - y) and of exp(y - most_q) (y - x)
-    for start in range(0, words, BLOCK):
+    logit_sum = 0.0
+    difference_p, difference_q = 0.0, 0.0  # sums of exp(x - max_p) (x - y) and of exp(y - max_q) (y - x)
+    for start in range(0, classes, BLOCK):
         columns = start + tl.arange(0, BLOCK)
-        x = load_logits(one, columns, words)
-        y = load_logits(two, columns, words)
-        apart = x - y
-        now_p, now_q = tl.maximum(most_p, tl.max(x)), tl.maximum(most_q, tl.max(y))
-        shrink_p, shrink_q = tl.exp(most_p - now_p), tl.exp(most_q - now_q)
-        p, q = tl.exp(x - now_p), tl.exp(y - now_q)
-        total_p = total_p * shrink_p + tl.sum(p)
-        total_q = total_q * shrink_q + tl.sum(q)
-        apart_p = apart_p * shrink_p + tl.sum(p * apart)
-        apart_q = apart_q * shrink_q - tl.sum(q * apart)
-        summed += tl.sum(tl.where(columns < words, x + y, 0.0))
-        most_p, most_q = now_p, now_q
-    log_p, log_q = most_p + tl.log(total_p), most_q + tl.log(total_q)
-    far_p = apart_p / total_p - (log_p - log_q)  # KL(p|q)
-    far_q = apart_q / total_q - (log_q - log_p)  # KL(q|p)
-    right = tl.where(counts, label, 0)
-    missed = (log_p + log_q - tl.load(one + right).to(tl.float32) - tl.load(two + right).to(tl.float32)) / 2
-    others = (words * (log_p + log_q) - summed) / 2
-    tl.store(nll + row, tl.where(counts, missed, 0.0))
-    tl.store(loss + row, tl.where(counts, a * missed + b * others + c * (far_p + far_q) / 2, 0.0))
-    tl.debug_barrier()  # the right word's logits are read before they are written over
-    for start in range(0, words, BLOCK):
+        x = load_logits(logits_p, columns, classes)
+        y = load_logits(logits_q, columns, classes)
+        difference = x - y
+        new_max_p, new_max_q = tl.maximum(max_p, tl.max(x)), tl.maximum(max_q, tl.max(y))
+        rescale_p, rescale_q = tl.exp(max_p - new_max_p), tl.exp(max_q - new_max_q)
+        p, q = tl.exp(x - new_max_p), tl.exp(y - new_max_q)
+        total_p = total_p * rescale_p + tl.sum(p)
+        total_q = total_q * rescale_q + tl.sum(q)
+        difference_p = difference_p * rescale_p + tl.sum(p * difference)
+        difference_q = difference_q * rescale_q - tl.sum(q * difference)
+        logit_sum += tl.sum(tl.where(columns < classes, x + y, 0.0))
+        max_p, max_q = new_max_p, new_max_q
+    log_p, log_q = max_p + tl.log(total_p), max_q + tl.log(total_q)
+    kl_p = difference_p / total_p - (log_p - log_q)  # KL(p|q)
+    kl_q = difference_q / total_q - (log_q - log_p)  # KL(q|p)
+    safe_label = tl.where(is_counted, label, 0)
+    nll_value = (
+        log_p
+        + log_q
+        - tl.load(logits_p + safe_label).to(tl.float32)
+        - tl.load(logits_q + safe_label).to(tl.float32)
+    ) / 2
+    uniform = (classes * (log_p + log_q) - logit_sum) / 2
+    tl.store(nll + row, tl.where(is_counted, nll_value, 0.0))
+    tl.store(loss + row, tl.where(is_counted, a * nll_value + b * uniform + c * (kl_p + kl_q) / 2, 0.0))
+    tl.debug_barrier()  # the label's logits are read before they are overwritten
+    for start in range(0, classes, BLOCK):
         columns = start + tl.arange(0, BLOCK)
-        x = load_logits(one, columns, words)
-        y = load_logits(two, columns, words)
+        x = load_logits(logits_p, columns, classes)
+        y = load_logits(logits_q, columns, classes)
         p, q = tl.exp(x - log_p), tl.exp(y - log_q)
-        apart = (x - log_p) - (y - log_q)
-        wanted = b + tl.where(columns == label, a, 0.0)
-        by_x = p - wanted + c * (p * (apart - far_p) + p - q)
-        by_y = q - wanted + c * (q * (-apart - far_q) + q - p)
-        by_x, by_y = tl.where(counts, by_x / 2, 0.0), tl.where(counts, by_y / 2, 0.0)
-        tl.store(one + columns, by_x.to(logits.dtype.element_ty), mask=columns < words)
-        tl.store(two + columns, by_y.to(logits.dtype.element_ty), mask=columns < words)
+        difference = (x - log_p) - (y - log_q)
+        target = b + tl.where(columns == label, a, 0.0)
+        d_x = p - target + c * (p * (difference - kl_p) + p - q)
+        d_y = q - target + c * (q * (-difference - kl_q) + q - p)
+        d_x, d_y = tl.where(is_counted, d_x / 2, 0.0), tl.where(is_counted, d_y / 2, 0.0)
+        tl.store(logits_p + columns, d_x.to(logits.dtype.element_ty), mask=columns < classes)
+        tl.store(logits_q + columns, d_y.to(logits.dtype.element_ty), mask=columns < classes)

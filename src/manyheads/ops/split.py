@@ -1,4 +1,4 @@
-"""One product cut into parts, without copies on the way back."""
+"""Splitting a projection into parts, without a copy in the backward pass."""
 
 from typing import Any
 
@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from manyheads.ops import dispatch
+
 
 def split(x_TW: Tensor, widths: list[int]) -> tuple[Tensor, ...]:
-    """As torch's split along the last side; gradients that lie side by side go back in one piece."""
-    if torch.compiler.is_compiling():
+    """Split the last dimension as torch.split does; adjacent gradients become one tensor without a copy."""
+    if dispatch.is_compiling():
         return torch.split(x_TW, widths, -1)
     parts: tuple[Tensor, ...] = _Split.apply(x_TW, widths)
     return parts
@@ -25,10 +27,9 @@ class _Split(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         first, size = gradients[0], gradients[0].element_size()
-        whole = (sum(ctx.widths), 1)
-        places = [first.data_ptr() + size * sum(ctx.widths[:number]) for number in range(len(ctx.widths))]
-        if all(one.stride() == whole for one in gradients) and places == [
-            one.data_ptr() for one in gradients
-        ]:
-            return first.as_strided((len(first), whole[0]), whole), None
+        strides = (sum(ctx.widths), 1)
+        addresses = [first.data_ptr() + size * sum(ctx.widths[:index]) for index in range(len(ctx.widths))]
+        adjacent = addresses == [gradient.data_ptr() for gradient in gradients]
+        if adjacent and all(gradient.stride() == strides for gradient in gradients):
+            return first.as_strided((len(first), strides[0]), strides), None
         return torch.cat(gradients, -1), None

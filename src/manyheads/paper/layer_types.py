@@ -19,12 +19,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyheads.config import ByteNetConfig, ConvS2SConfig, TransformerConfig
-from manyheads.model.attention import AttentionSpec, attend
+from manyheads.model.attention import MultiHeadAttention
 from manyheads.model.baselines.bytenet import ByteNetBlock
 from manyheads.model.baselines.convolution import Convolution
 from manyheads.model.baselines.convs2s import GatedConvolution
-from manyheads.model.baselines.recurrent import RecurrentLayer, rnn_cell
-from manyheads.model.layers import MultiHeadAttention
+from manyheads.model.baselines.recurrent_layer import RecurrentLayer, rnn_cell
+from manyheads.model.initialization import init_convolution
+from manyheads.ops.attention import attend
+from manyheads.ops.attention_spec import AttentionSpec
+from manyheads.ops.batch_cache import precompute_layout
 from manyheads.packed import Packed
 
 HEAD_DIM = 64  # d_k and d_v of both models of the paper
@@ -75,7 +78,7 @@ def count_heads(d: int) -> int:
 
 def make_packed(size: LayerSize) -> Packed:
     text = Packed.of([[0] * size.n] * size.batch)
-    return text.to(torch.get_default_device()).computed()
+    return precompute_layout(text.to(torch.get_default_device()))
 
 
 def make_attention(size: LayerSize, *, window: int | None = None, path: str | None = None) -> LayerCall:
@@ -142,7 +145,7 @@ def apply_recurrent_hop(h_BND: Tensor, x_BND: Tensor, number: int, k: int) -> Te
 
 def make_convolution(size: LayerSize, *, dilated: bool = False) -> LayerCall:
     layer = Convolution(size.d, size.d, size.k, dilation=size.k if dilated else 1, causal=True)
-    layer.reset_parameters()
+    init_convolution(layer)
     return make_layer_call(layer, size)
 
 
@@ -154,7 +157,7 @@ def make_layer_call(layer: nn.Module, size: LayerSize) -> LayerCall:
 def make_gated_convolution(size: LayerSize) -> LayerCall:
     """Make the layer of ConvS2S: twice as wide, with a gated linear unit."""
     layer = GatedConvolution(ConvS2SConfig(d_ff=size.d, kernel_size=size.k), causal=True).eval()
-    layer.convolution.reset_parameters()
+    init_convolution(layer.convolution)
     return make_layer_call(layer, size)
 
 
@@ -163,7 +166,7 @@ def make_bytenet_block(size: LayerSize) -> LayerCall:
     config = ByteNetConfig(d_model=size.d, d_ff=size.d // 2, kernel_size=size.k)
     layer = ByteNetBlock(config, size.k, causal=True).eval()
     for part in (layer.reduce, layer.dilated, layer.expand):
-        part.reset_parameters()
+        init_convolution(part)
     return make_layer_call(layer, size)
 
 

@@ -25,9 +25,9 @@ from torch import Tensor
 
 from manyheads.config import BOS_ID, EOS_ID, DecodingConfig
 from manyheads.errors import RequestError
+from manyheads.ops.topk import logsumexp
 
 NEG_INF = -math.inf  # the score of what must not be
-LOGSUMEXP_ROWS = 16  # of logits, that a CPU looks at together
 
 
 class DecoderState(Protocol):
@@ -276,7 +276,7 @@ def over_now(beams: Beams, alpha: float, branching: bool) -> list[int]:
 
 def advance(beams: Beams, logits_RK: Tensor, how: DecodingConfig, branching: bool) -> Tensor | None:
     """One token more for every hypothesis, in place; which row each continues, where that may be another."""
-    log_total_BW = log_totals(logits_RK).view(beams.scores.shape)
+    log_total_BW = logsumexp(logits_RK).view(beams.scores.shape)
     logits_BWK = forbid(beams, logits_RK.view(*beams.scores.shape, -1), how)
     rows = None
     if branching:
@@ -285,13 +285,6 @@ def advance(beams: Beams, logits_RK: Tensor, how: DecodingConfig, branching: boo
         pick(beams, logits_BWK, log_total_BW, how)
     beams.lengths = [length + 1 for length in beams.lengths]
     return rows
-
-
-def log_totals(logits_RK: Tensor) -> Tensor:
-    """What makes probabilities of logits. On a CPU some rows at a time, which its caches can hold. [R]"""
-    if logits_RK.is_cuda:
-        return logits_RK.logsumexp(-1)
-    return torch.cat([rows.logsumexp(-1) for rows in logits_RK.split(LOGSUMEXP_ROWS)])
 
 
 # ---- what may be written

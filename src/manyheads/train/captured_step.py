@@ -8,27 +8,28 @@ Shapes: S source and T target tokens of a size, N = max(S, T) sentences that it 
 """
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
 from manyheads.config import Config, TrainConfig, TransformerConfig
 from manyheads.cuda.graphs import capture
+from manyheads.cuda.static_batch import (
+    FILLER_LENGTH,
+    StaticBatchShape,
+    pack_static_batch,
+    unpack_static_batch,
+)
 from manyheads.data.batches import Batch
-from manyheads.model.attention import TRITON_MAX_HEAD_DIM, TRITON_MAX_LENGTH, has_flash_attention
-from manyheads.model.layers import Linear
-from manyheads.ops import dispatch as kernels
-from manyheads.packed import FILLER, Packed, put_offsets, round_up, zeros_for_gpu
+from manyheads.ops import dispatch
+from manyheads.ops.cross_entropy import IGNORE_INDEX
+from manyheads.ops.linear import Linear
+from manyheads.packed import round_up
 from manyheads.train.distributed import DistributedContext
 from manyheads.train.optimizer import Optimizer
 from manyheads.train.step import StepInput, StepResult
 
-SIZE_BUCKETS = 64  # that a side of a batch may have, from nothing to full
-OVERSIZE_BUCKETS = 8  # from full to twice as much
-SIZE_MULTIPLE = 128  # tokens: sizes are multiples of it
 GRADIENT_ALIGNMENT = 64  # numbers: a parameter's gradient begins at a multiple of it
 
 
@@ -37,44 +38,14 @@ def can_capture(config: Config, device: torch.device) -> bool:
     model, train = config.model, config.train
     if not isinstance(model, TransformerConfig):
         return False
-    widths = max(model.head_dim_k, model.head_dim_v)
+    head_dim = max(model.head_dim_k, model.head_dim_v)
     return (
         model.experts is None
         and (train.cuda_graphs and not train.compile and train.precision != "float32")
-        and (device.type == "cuda" and kernels.has_triton() and has_flash_attention(device))
-        and config.data.max_length <= TRITON_MAX_LENGTH
-        and (model.attention != "additive" and model.attention_dropout == 0 and widths <= TRITON_MAX_HEAD_DIM)
+        and dispatch.has_static_attention(device, torch.bfloat16, head_dim, config.data.max_length)
+        and (model.attention != "additive" and model.attention_dropout == 0)
         and (model.normalization == "layer" and train.optimizer != "muon")
     )
-
-
-@dataclass(frozen=True)
-class StaticBatchShape:
-    """The tokens that a graph is made for, of either side."""
-
-    source: int
-    target: int
-
-    @classmethod
-    def for_batch(cls, batch: Batch, full: int) -> "StaticBatchShape":
-        """The smallest that holds the batch, counted down from full ones, of which there are most.
-
-        Words split anew make batches longer than full, each by a length of its own: few sizes serve these.
-        """
-        most = round_up(full, SIZE_MULTIPLE)
-        below, beyond = (
-            max(SIZE_MULTIPLE, round_up(full // sizes, SIZE_MULTIPLE))
-            for sizes in (SIZE_BUCKETS, OVERSIZE_BUCKETS)
-        )
-        lengths = len(batch.source.tokens), len(batch.labels.tokens)
-        over = [length - most for length in lengths]
-        return cls(*(max(SIZE_MULTIPLE, most + round_up(one, beyond if one > 0 else below)) for one in over))
-
-    @property
-    def segment_lengths(self) -> list[int]:
-        """How many numbers: source, inputs, labels, and the offsets of both sides."""
-        sentences = max(self.source, self.target)
-        return [self.source, self.target, self.target, sentences + 1, sentences + 1]
 
 
 class CapturedStep:
@@ -120,9 +91,19 @@ class CapturedStep:
 
     def accumulate(self, part: Batch, scale: float, seed: int) -> None:
         """The gradient of `scale` times the part's loss, on top of what there is; the seed is dropout's."""
-        size = StaticBatchShape.for_batch(part, self.full_tokens)
+        shape = StaticBatchShape.for_tokens(
+            len(part.source.tokens), len(part.labels.tokens), self.full_tokens
+        )
+        row = pack_static_batch(
+            part.source,
+            part.inputs,
+            part.labels,
+            shape,
+            filler_length=min(FILLER_LENGTH, self.max_length),
+            ignore_index=IGNORE_INDEX,
+        )
         self.loss_scale.fill_(scale)
-        self.gradient_graphs.run(size, pack_static_batch(part, size, min(FILLER, self.max_length)), seed)
+        self.gradient_graphs.run(shape, row, seed)
 
     def apply_update(self, rate: float) -> StepResult:
         """The optimizer's step; without a finite gradient nothing changes."""
@@ -255,30 +236,3 @@ class GraphRunner(Generic[Key]):
         room = torch.empty_like(given, device=self.device)
         graph, result = capture(lambda: self.function(key, room), self.pool)
         return graph, room, result
-
-
-# ---- batches of a fixed size
-
-
-def pack_static_batch(batch: Batch, size: StaticBatchShape, filler: int) -> Tensor:
-    """Source, inputs, labels and both offsets in a row, filled up by sentences of at most `filler` tokens."""
-    lacking = [size.source - len(batch.source.tokens), size.target - len(batch.labels.tokens)]
-    fillers = -(-max(lacking) // filler)
-    row = zeros_for_gpu(sum(size.segment_lengths))
-    source, inputs, labels, *offsets = np.split(row.numpy(), np.cumsum(size.segment_lengths)[:-1])
-    labels.fill(kernels.IGNORE_INDEX)
-    for room, side in zip((source, inputs, labels), (batch.source, batch.inputs, batch.labels), strict=True):
-        room[: len(side.tokens)] = side.tokens.numpy()
-    for room, side, lack in zip(offsets, (batch.source, batch.labels), lacking, strict=True):
-        put_offsets(room, side.offsets.numpy(), np.minimum(filler * np.arange(1, fillers + 1), lack))
-    return row
-
-
-def unpack_static_batch(row: Tensor, size: StaticBatchShape, longest: int) -> tuple[Packed, Packed, Tensor]:
-    """The source, the decoder's input and the labels."""
-    source, inputs, labels, source_offsets, target_offsets = row.split(size.segment_lengths)
-    return (
-        Packed(source, source_offsets.int(), longest),
-        Packed(inputs, target_offsets.int(), longest),
-        labels,
-    )

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from manyheads.config import TransformerConfig
-from manyheads.model.attention import AttentionSpec, choose_implementation
+from manyheads.ops.attention_spec import AttentionSpec
+from manyheads.ops.dispatch import choose_attention
 
 PACKAGES = (
     "manyheads",
@@ -56,7 +57,7 @@ def attention_backend() -> str:
     device, dtype = ("cuda", torch.bfloat16) if torch.cuda.is_available() else ("cpu", torch.float32)
     width = TransformerConfig().head_dim_k
     q = torch.empty(1, 1, width, device=device, dtype=dtype)
-    return f"{choose_implementation(q, q, AttentionSpec())} ({device}, {str(dtype).removeprefix('torch.')})"
+    return f"{choose_attention(q, q, AttentionSpec())} ({device}, {str(dtype).removeprefix('torch.')})"
 
 
 def collect_warnings() -> list[str]:

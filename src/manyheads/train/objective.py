@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from manyheads.config import TrainConfig, TransformerConfig
 from manyheads.model.encoder_decoder import EncoderDecoder
+from manyheads.ops.batch_cache import precompute_layout
 from manyheads.packed import Packed
 from manyheads.train.loss import chunked_loss
 
@@ -26,7 +27,7 @@ class Objective(nn.Module):
         if readings == 2:
             source, inputs = source.duplicate(), inputs.duplicate()
         if self.train_config.compile:
-            source, inputs = source.computed(), inputs.computed()
+            source, inputs = precompute_layout(source), precompute_layout(inputs)
         config, extra = self.model.config, list[Tensor]()
         has_experts = isinstance(config, TransformerConfig) and config.experts is not None
         hidden_TD = (

@@ -1,11 +1,11 @@
 """ByteNet: dilated convolutions in residual blocks, and a decoder that unfolds over the encoder's output.
 
-There is no attention. The encoder's output is a little longer than the source; the decoder reads it column by
-column, the t-th beside the t-th token of the target, for as long as the target goes on (nothing where the
-columns have ended). Dilations double from block to block, so that log(n) blocks see n tokens.
+There is no attention. The encoder's output is a fifth longer than the source. The decoder reads its t-th
+column beside the t-th token of the target, zeros where the columns have ended. Dilations double from block to
+block, so that log(n) blocks see n tokens.
 
 Shapes: S source tokens, U columns of the sources, T target tokens, B sentences, D = d_model, F = d_ff;
-        R rows of a step, P tokens that a convolution remembers of a row.
+        R rows of a step, P past tokens that a convolution needs of a row.
 """
 
 from collections.abc import Callable
@@ -18,22 +18,25 @@ from torch import Tensor, nn
 from manyheads.config import ByteNetConfig
 from manyheads.model.baselines.convolution import Convolution
 from manyheads.model.baselines.recurrent_state import RecurrentState
-from manyheads.model.encoder_decoder import EncoderDecoder, Trace, init_weights, project_logits
+from manyheads.model.encoder_decoder import EncoderDecoder, Trace
+from manyheads.model.initialization import init_weights
 from manyheads.model.kv_cache import Memory
 from manyheads.model.layers import Dropout, LayerNorm
+from manyheads.ops.batch_cache import cached_for_batch
+from manyheads.ops.linear import project_logits
 from manyheads.packed import Packed
 
-COLUMNS, TOKENS = 6, 5  # of the source: 1.2 columns a token, as its authors have it for English and German
+COLUMNS, TOKENS = 6, 5  # 1.2 columns per source token, as its authors have it for English and German
 
 
 def dilation_rates(layers: int, max_dilation: int) -> list[int]:
-    """1, 2, 4, ... up to the widest, and again."""
-    powers = [1 << number for number in range(max_dilation.bit_length())]
-    return [powers[number % len(powers)] for number in range(layers)]
+    """Return the dilation of each layer: 1, 2, 4, ... up to the maximum, and again."""
+    powers = [1 << exponent for exponent in range(max_dilation.bit_length())]
+    return [powers[layer % len(powers)] for layer in range(layers)]
 
 
 class ByteNetBlock(nn.Module):
-    """x + Dropout(W ReLU(LN(conv(ReLU(LN(W ReLU(LN(x))))))): narrow, over several tokens, and wide again."""
+    """x + Dropout(W ReLU(LN(conv(ReLU(LN(W ReLU(LN(x)))))))"""
 
     def __init__(self, config: ByteNetConfig, dilation: int, *, causal: bool):
         super().__init__()
@@ -50,47 +53,48 @@ class ByteNetBlock(nn.Module):
         return self.apply_block(x_TD, lambda h_TF: self.dilated(h_TF, text))
 
     def step(self, x_RD: Tensor, past_RPF: Tensor) -> tuple[Tensor, Tensor]:
-        after = []
+        """Read one token of each row of a causal block; return its output and the new past."""
+        new_past = []
 
-        def across(h_RF: Tensor) -> Tensor:
+        def dilated_step(h_RF: Tensor) -> Tensor:
             out, past = self.dilated.step(h_RF, past_RPF)
-            after.append(past)
+            new_past.append(past)
             return out
 
-        return self.apply_block(x_RD, across), after[0]
+        return self.apply_block(x_RD, dilated_step), new_past[0]
 
-    def apply_block(self, x: Tensor, across: Callable[[Tensor], Tensor]) -> Tensor:
-        before, between, behind = self.norms
-        narrow = self.reduce.pointwise(F.relu(before(x)))
-        seen = across(F.relu(between(narrow)))
-        out: Tensor = x + self.dropout(self.expand.pointwise(F.relu(behind(seen))))
+    def apply_block(self, x: Tensor, dilated: Callable[[Tensor], Tensor]) -> Tensor:
+        norm_1, norm_2, norm_3 = self.norms
+        reduced = self.reduce.pointwise(F.relu(norm_1(x)))
+        mixed = dilated(F.relu(norm_2(reduced)))
+        out: Tensor = x + self.dropout(self.expand.pointwise(F.relu(norm_3(mixed))))
         return out
 
 
 def unfold_length(tokens: Any) -> Any:
-    """Columns of so many tokens, rounded up; of a number, or of an array or tensor of them."""
+    """Return the number of columns for a number of tokens, or for an array or tensor of numbers."""
     return (tokens * COLUMNS + TOKENS - 1) // TOKENS
 
 
 def unfold_source(source: Packed) -> Packed:
-    """The columns that the decoder reads: as many as tokens, and a fifth more."""
+    """Return the layout of the columns that the decoder reads: a fifth more than the tokens."""
 
-    def made() -> Packed:
+    def compute() -> Packed:
         offsets = F.pad(unfold_length(source.lengths).cumsum(0), (1, 0)).int()
-        longest = unfold_length(source.max_length)
-        return Packed(source.tokens.new_zeros(int(offsets[-1])), offsets, longest)
+        max_length = unfold_length(source.max_length)
+        return Packed(source.tokens.new_zeros(int(offsets[-1])), offsets, max_length)
 
-    return source.remember(unfold_source, made)
+    return cached_for_batch(source, unfold_source, compute)
 
 
 def align_to_target(values: Tensor, source: Packed, target: Packed) -> Tensor:
-    """What stands at the same place of each sentence in another text; zeros where that has ended."""
-    padded, room = source.pad(values), max(1, target.max_length)
-    return target.unpad(F.pad(padded, (0, 0, 0, max(0, room - padded.shape[1])))[:, :room])
+    """Return for each target token the value at its position in the source, zeros beyond the end. [T, D]"""
+    padded, length = source.pad(values), max(1, target.max_length)
+    return target.unpad(F.pad(padded, (0, 0, 0, max(0, length - padded.shape[1])))[:, :length])
 
 
 class ByteNet(EncoderDecoder):
-    """Blocks in the encoder, and blocks in the decoder on top of it."""
+    """A stack of residual blocks as the encoder, and another on top of it as the decoder."""
 
     config: ByteNetConfig
 
@@ -144,8 +148,8 @@ class ByteNet(EncoderDecoder):
     @torch.no_grad()
     def start(self, memory: Memory, beam: int = 1) -> RecurrentState:
         rates = dilation_rates(self.config.decoder_layers, self.config.dilation)
-        slots = [(self.config.kernel_size - 1) * rate for rate in rates]
-        past = [memory.hidden.new_zeros(len(memory.source), each, self.config.d_ff) for each in slots]
+        lengths = [(self.config.kernel_size - 1) * rate for rate in rates]
+        past = [memory.hidden.new_zeros(len(memory.source), length, self.config.d_ff) for length in lengths]
         return RecurrentState.create(past, [memory.hidden], memory.source, beam, self.start)
 
     @torch.no_grad()
@@ -154,17 +158,17 @@ class ByteNet(EncoderDecoder):
         embedded_RD = self.embed(tokens_R, self.target_embedding, None, state.lengths, state.max_length + 1)
         x_RD, past = self.combine_inputs(embedded_RD, current_columns(state)), []
         block: ByteNetBlock
-        for block, before in zip(self.decoder, state.past, strict=True):  # type: ignore[assignment]
-            x_RD, after = block.step(x_RD, before)
-            past.append(after)
+        for block, old in zip(self.decoder, state.past, strict=True):  # type: ignore[assignment]
+            x_RD, new = block.step(x_RD, old)
+            past.append(new)
         state.advance(past)
         return project_logits(self.decoder_norm(x_RD), self.output), state
 
 
 def current_columns(state: RecurrentState) -> Tensor:
-    """The column that each row reads next, or zeros. [R, D]"""
+    """Return the column that each row reads next, zeros after the last. [R, D]"""
     (columns_BUD,) = state.source
     sentence_R = torch.arange(len(state), device=state.lengths.device).repeat_interleave(state.beam)
-    found_RD = columns_BUD[sentence_R, state.lengths.clamp(max=columns_BUD.shape[1] - 1)]
-    over_R = state.lengths >= state.source_lengths[sentence_R]
-    return found_RD.masked_fill(over_R[:, None], 0)
+    column_RD = columns_BUD[sentence_R, state.lengths.clamp(max=columns_BUD.shape[1] - 1)]
+    ended_R = state.lengths >= state.source_lengths[sentence_R]
+    return column_RD.masked_fill(ended_R[:, None], 0)

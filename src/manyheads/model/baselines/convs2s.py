@@ -1,11 +1,11 @@
 """ConvS2S: convolutions with gated linear units in encoder and decoder, and attention in each decoder layer.
 
-A layer is x + GLU(conv(x)), where a gated linear unit lets one half of the numbers through as far as the
-other half opens it. Every sum of two is scaled by sqrt(0.5), so that its variance stays; weights are
-normalized; positions are learned.
+A layer is x + GLU(conv(x)): a gated linear unit multiplies one half of the features by the sigmoid of the
+other. Every sum of two is scaled by sqrt(0.5) to keep its variance. Weights are normalized, and positions
+learned.
 
-Shapes: S source tokens, T target tokens, D = d_model, C = d_ff channels; R rows of a step, P tokens that a
-        convolution remembers of a row.
+Shapes: S source tokens, T target tokens, D = d_model, C = d_ff channels; R rows of a step, P past
+        tokens that a convolution needs of a row.
 """
 
 import math
@@ -16,30 +16,26 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyheads.config import ConvS2SConfig
-from manyheads.model.attention import AttentionSpec, attend, padding_mask
 from manyheads.model.baselines.convolution import Convolution
 from manyheads.model.baselines.recurrent_state import RecurrentState
-from manyheads.model.encoder_decoder import (
-    EncoderDecoder,
-    Trace,
-    append_layer_maps,
-    embed_tokens,
-    init_weights,
-    project_logits,
-)
+from manyheads.model.encoder_decoder import EncoderDecoder, Trace, append_layer_maps, embed_tokens
+from manyheads.model.initialization import init_weights
 from manyheads.model.kv_cache import Memory, attend_step
 from manyheads.model.layers import Dropout
 from manyheads.model.positions import LearnedPositions, SinusoidalPositions, build_positional_encoding
+from manyheads.ops.attention import attend
+from manyheads.ops.attention_spec import AttentionSpec, padding_mask
+from manyheads.ops.linear import project_logits
 from manyheads.packed import Packed
 
 
 def scaled_add(a: Tensor, b: Tensor) -> Tensor:
-    """The sum of two, with the variance of one."""
+    """Return the sum, scaled to the variance of one summand."""
     return (a + b) * math.sqrt(0.5)
 
 
 def weight_norm_linear(inputs: int, outputs: int) -> Convolution:
-    """x W + b with normalized weights: a convolution that sees one token."""
+    """Return x W + b with normalized weights: a convolution of kernel size 1."""
     return Convolution(inputs, outputs, 1, weight_norm=True)
 
 
@@ -49,14 +45,14 @@ class GatedConvolution(nn.Module):
     def __init__(self, config: ConvS2SConfig, *, causal: bool):
         super().__init__()
         self.dropout = Dropout(config.dropout)
-        spread = 4 * (1 - config.dropout)  # of which the gates leave a quarter, and dropout adds its part
+        init_variance = 4 * (1 - config.dropout)  # the gates leave a quarter, and dropout adds its share
         self.convolution = Convolution(
             config.d_ff,
             2 * config.d_ff,
             config.kernel_size,
             causal=causal,
             weight_norm=True,
-            init_variance=spread,
+            init_variance=init_variance,
         )
 
     def forward(self, x_TC: Tensor, text: Packed) -> Tensor:
@@ -68,7 +64,7 @@ class GatedConvolution(nn.Module):
 
 
 class ConvS2SDecoderLayer(nn.Module):
-    """A decoder layer: a gated convolution, and what its output finds in the source."""
+    """A gated convolution, then attention over the source."""
 
     def __init__(self, config: ConvS2SConfig):
         super().__init__()
@@ -79,26 +75,26 @@ class ConvS2SDecoderLayer(nn.Module):
         self.spec = AttentionSpec(config.attention)
 
     def query(self, h_TC: Tensor, target_TD: Tensor) -> Tensor:
-        """One head. The token that was read has its say beside what the convolution made of it. [T, 1, D]"""
+        """Return the query of one head: projected convolution output and target embedding. [T, 1, D]"""
         return scaled_add(self.w_q.pointwise(h_TC), target_TD)[:, None]
 
     def add_context(
-        self, x_TC: Tensor, h_TC: Tensor, gathered_T1D: Tensor, source_lengths_T: Tensor
+        self, x_TC: Tensor, h_TC: Tensor, attended_T1D: Tensor, source_lengths_T: Tensor
     ) -> Tensor:
-        """A mean of m vectors has the m-th part of their variance; sqrt(m) brings it back."""
-        context_TD = gathered_T1D[:, 0] * source_lengths_T[:, None].to(gathered_T1D.dtype).sqrt()
+        """Add the attention output, times sqrt(m): a mean of m vectors has 1/m of their variance."""
+        context_TD = attended_T1D[:, 0] * source_lengths_T[:, None].to(attended_T1D.dtype).sqrt()
         return scaled_add(x_TC, scaled_add(h_TC, self.w_o.pointwise(context_TD)))
 
 
 @dataclass(frozen=True, eq=False)
 class ConvS2SMemory(Memory):
-    """The encoder's output, which is matched, and the same with the embeddings added, which is gathered."""
+    """The encoder's output as keys, and with the embeddings added as values."""
 
     values: Tensor  # [S, D]
 
 
 class ConvS2S(EncoderDecoder):
-    """Layers of one width in the encoder and in the decoder."""
+    """Encoder and decoder of gated convolutions, all of one width."""
 
     config: ConvS2SConfig
 
@@ -124,8 +120,10 @@ class ConvS2S(EncoderDecoder):
         positions_T: Tensor,
         max_length: int,
     ) -> Tensor:
-        """As small as they are stored, words and positions alike: all that follows keeps their variance, and
-        dot products of large vectors would begin with one sharp choice."""
+        """Return the sum of both embeddings, not multiplied by sqrt(d_model).
+
+        All layers keep their variance, and dot products of large vectors would start with a sharp softmax.
+        """
         x_TD = embed_tokens(tokens_T, embedding)
         if positional_encoding is not None:
             scale = self.config.d_model**-0.5 if isinstance(positional_encoding, SinusoidalPositions) else 1.0
@@ -168,8 +166,8 @@ class ConvS2S(EncoderDecoder):
             h_TC = layer.gated(x_TC, target)
             q_T1D = layer.query(h_TC, embedded_TD).to(k_S1D.dtype)
             maps = append_layer_maps(trace.cross if trace else None)
-            gathered = attend(q_T1D, k_S1D, v_S1D, target, memory.source, layer.spec, maps=maps)
-            x_TC = layer.add_context(x_TC, h_TC, gathered, source_lengths_T)
+            attended = attend(q_T1D, k_S1D, v_S1D, target, memory.source, layer.spec, maps=maps)
+            x_TC = layer.add_context(x_TC, h_TC, attended, source_lengths_T)
         return self.project_hidden(x_TC)
 
     def project_hidden(self, x: Tensor) -> Tensor:
@@ -178,8 +176,8 @@ class ConvS2S(EncoderDecoder):
 
     @torch.no_grad()
     def start(self, memory: ConvS2SMemory, beam: int = 1) -> RecurrentState:
-        slots = (self.config.kernel_size - 1, self.config.d_ff)
-        past = [memory.hidden.new_zeros(len(memory.source), *slots) for _ in self.decoder]
+        shape = (self.config.kernel_size - 1, self.config.d_ff)
+        past = [memory.hidden.new_zeros(len(memory.source), *shape) for _ in self.decoder]
         source = [memory.hidden[:, None], memory.values[:, None].to(memory.hidden.dtype)]
         return RecurrentState.create(past, source, memory.source, beam, self.start)
 
@@ -189,16 +187,16 @@ class ConvS2S(EncoderDecoder):
         embedded_RD = self.embed(
             tokens_R, self.target_embedding, self.target_positions, state.lengths, state.max_length + 1
         )
-        k_B1SD, v_B1SD = (one.transpose(1, 2) for one in state.source)
-        seen = padding_mask(state.source_lengths, k_B1SD.shape[2])[:, None, None, :]
+        k_B1SD, v_B1SD = (x.transpose(1, 2) for x in state.source)
+        mask = padding_mask(state.source_lengths, k_B1SD.shape[2])[:, None, None, :]
         source_lengths_R = state.source_lengths.repeat_interleave(state.beam)
         x_RC, past = self.decoder_input.pointwise(embedded_RD), []
         layer: ConvS2SDecoderLayer
-        for layer, before in zip(self.decoder, state.past, strict=True):  # type: ignore[assignment]
-            h_RC, after = layer.gated.step(x_RC, before)
-            past.append(after)
+        for layer, old in zip(self.decoder, state.past, strict=True):  # type: ignore[assignment]
+            h_RC, new = layer.gated.step(x_RC, old)
+            past.append(new)
             q_R1D = layer.query(h_RC, embedded_RD).to(k_B1SD.dtype)
-            gathered = attend_step(q_R1D, k_B1SD, v_B1SD, seen, layer.spec)
-            x_RC = layer.add_context(x_RC, h_RC, gathered, source_lengths_R)
+            attended = attend_step(q_R1D, k_B1SD, v_B1SD, mask, layer.spec)
+            x_RC = layer.add_context(x_RC, h_RC, attended, source_lengths_R)
         state.advance(past)
         return project_logits(self.project_hidden(x_RC), self.output), state

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.config import NUM_SPECIAL_TOKENS, TransformerConfig
-from manyheads.model.attention import AttentionSpec, attention_scores
-from manyheads.model.layers import EncoderLayer, MultiHeadAttention
+from manyheads.model.attention import MultiHeadAttention
+from manyheads.model.layers import EncoderLayer
 from manyheads.model.transformer import Transformer
+from manyheads.ops.attention import attention_scores
+from manyheads.ops.attention_spec import AttentionSpec
 from manyheads.packed import Packed
 from manyheads.paper.notes.drawing import COLORS, Labels, make_axes, plot_curve
 from manyheads.paper.notes.learning import (

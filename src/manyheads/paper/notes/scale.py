@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from manyheads.config import TransformerConfig
-from manyheads.model.attention import AttentionSpec, attention_scores
+from manyheads.ops.attention import attention_scores
+from manyheads.ops.attention_spec import AttentionSpec
 from manyheads.paper.notes.drawing import BLUE, ORANGE, Labels, make_axes, plot_curve, set_log_scale
 from manyheads.paper.notes.learning import (
     TRAINING,
