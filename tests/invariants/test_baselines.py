@@ -99,7 +99,11 @@ def test_a_trace_changes_no_bit_and_holds_what_maps_there_are(
     source, target = map(mh.Packed.of, texts)
     for _ in range(2):  # a trace that is used again holds the latest call
         assert torch.equal(model(source, target, trace=trace), model(source, target))
-    layers = {"recurrent": config.attention != "none", "convs2s": config.layers, "bytenet": 0}[kind]
+    layers = {
+        "recurrent": kind == "recurrent" and config.attention != "none",
+        "convs2s": config.decoder_layers,
+        "bytenet": 0,
+    }[kind]
     shapes = [(1, len(q), len(k)) for q, k in zip(texts[1], texts[0], strict=True)]
     assert [[tuple(found.shape) for found in layer] for layer in trace.cross] == [shapes] * layers
     assert trace.encoder == trace.decoder == []

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import manyheads as mh
-import manyheads.train.loss as loss_module
+from manyheads.ops import cross_entropy
 from manyheads.train.loss import Loss, chunked_loss, reference_loss, reference_r_drop_loss
 
 SMOOTHINGS = st.builds(
@@ -150,8 +150,8 @@ def test_the_whole_matrix_of_logits_is_never_held() -> None:
 
 def test_no_gradient_is_computed_when_nobody_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    plain = loss_module.logit_gradient
-    monkeypatch.setattr(loss_module, "logit_gradient", lambda *given: calls.append(1) or plain(*given))
+    plain = cross_entropy.logit_gradient
+    monkeypatch.setattr(cross_entropy, "logit_gradient", lambda *given: calls.append(1) or plain(*given))
     hidden, output, labels = problem(10, 7, 3)
     with torch.no_grad():
         loss = chunked_loss(hidden, output, labels, mh.TrainConfig())
