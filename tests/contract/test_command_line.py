@@ -12,7 +12,7 @@ import manyheads as mh
 from manyheads import cli
 from manyheads.cli import app
 
-HEAVY = ("torch", "numpy", "transformers", "matplotlib", "sentencepiece", "pyarrow", "rich.progress", "lxml")
+HEAVY = ("torch", "numpy", "transformers", "matplotlib", "sentencepiece", "rich.progress", "lxml", "polib")
 
 
 def manyheads(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -98,7 +98,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     assert "train: 90 pairs" in done.stdout
     assert "bad                1  NUL" in done.stdout
-    assert "learning subwords: done in" in done.stderr
+    assert "training subwords: done in" in done.stderr
     return folder
 
 

@@ -20,8 +20,6 @@ PACKAGES = (
     "sentencepiece",
     "safetensors",
     "sacrebleu",
-    "pyarrow",
-    "translate-toolkit",
 )
 MIN_FREE_DISK = 5 * 2**30  # bytes; five checkpoints of the base model with its optimizer are about 3.8 GB
 
