@@ -98,10 +98,15 @@ def test_commands_between_back_ticks_run(document: Path) -> None:
     for command in re.findall(r"`manyheads ([^`]+)`", read(document)):
         if command in commands():  # the command is only mentioned
             continue
-        process = subprocess.run(
-            [sys.executable, "-m", "manyheads", *shlex.split(command)], capture_output=True, text=True
-        )
-        assert process.returncode == 0, f"{command}: {process.stderr}"
+        assert not error_of(command), command
+
+
+@cache  # several documents have the same commands
+def error_of(command: str) -> str:
+    """Run a command and return what it printed to stderr if it failed."""
+    call = [sys.executable, "-m", "manyheads", *shlex.split(command)]
+    process = subprocess.run(call, capture_output=True, text=True)
+    return (process.stderr or "failed") if process.returncode else ""
 
 
 @pytest.mark.parametrize("document", CURRENT, ids=name)
@@ -204,7 +209,7 @@ def test_the_reading_list_is_an_evening_long(document: Path) -> None:
     rows = re.findall(r"^\| \[`[^`]+`\]\(([^)]+)\) \| ([\d,]+) \|", read(document), flags=re.M)
     counts = {target: int(lines.replace(",", "")) for target, lines in rows}
     actual = {target: len(read(document.parent / target).splitlines()) for target in counts}
-    assert counts == actual
+    assert counts == pytest.approx(actual, rel=0.1)  # so that a small change of the code needs no change here
     assert len(counts) >= 10
     assert sum(actual.values()) <= MAX_READING_LIST_LINES
 
