@@ -1,1 +1,1 @@
-"""The model as a server: LibreTranslate's HTTP API and our own, requests translated together, a web page."""
+"""The HTTP server: the API of LibreTranslate and more, batching across requests, and a web page."""

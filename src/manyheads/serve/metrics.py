@@ -1,4 +1,4 @@
-"""What Prometheus may ask. No text, no address, and paths only by their names."""
+"""Metrics for Prometheus. They hold no texts, no addresses, and only known paths."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -9,45 +9,49 @@ COUNT_BUCKETS = tuple(2**n for n in range(13))
 
 
 class ServerMetrics:
-    """The server's counts."""
-
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        labels = ["path", "status"]
-        self._requests = Counter("manyheads_requests", "Requests answered.", labels, registry=registry)
-        self._seconds = Histogram(
+        self._requests = Counter(
+            "manyheads_requests", "Requests answered.", ["path", "status"], registry=registry
+        )
+        self._request_seconds = Histogram(
             "manyheads_request_seconds",
-            "To answer a request.",
+            "Time to answer a request.",
             ["path"],
             buckets=SECONDS_BUCKETS,
             registry=registry,
         )
-        self._waited = Histogram(
-            "manyheads_queue_seconds", "In the queue.", buckets=SECONDS_BUCKETS, registry=registry
+        self._queue_seconds = Histogram(
+            "manyheads_queue_seconds",
+            "Time of a request in the queue.",
+            buckets=SECONDS_BUCKETS,
+            registry=registry,
         )
-        self._jobs = Histogram(
-            "manyheads_batch_requests", "Requests done together.", buckets=COUNT_BUCKETS, registry=registry
+        self._batch_requests = Histogram(
+            "manyheads_batch_requests", "Requests per batch.", buckets=COUNT_BUCKETS, registry=registry
         )
-        self._tokens = Histogram(
-            "manyheads_batch_tokens", "Source tokens done together.", buckets=COUNT_BUCKETS, registry=registry
+        self._batch_tokens = Histogram(
+            "manyheads_batch_tokens", "Source tokens per batch.", buckets=COUNT_BUCKETS, registry=registry
         )
-        self._work = Counter("manyheads_working_seconds", "Of the working thread.", registry=registry)
-        self._characters = Counter("manyheads_characters", "Of texts taken in.", registry=registry)
-        self._waiting = Gauge("manyheads_waiting_requests", "In the queue now.", registry=registry)
+        self._worker_seconds = Counter(
+            "manyheads_worker_seconds", "Busy time of the worker thread.", registry=registry
+        )
+        self._characters = Counter("manyheads_characters", "Characters of texts received.", registry=registry)
+        self._waiting = Gauge("manyheads_waiting_requests", "Requests in the queue now.", registry=registry)
 
     def track_queue(self, queue: JobQueue) -> None:
         self._waiting.set_function(lambda: len(queue.waiting))
 
     def record_request(self, path: str, status: int, seconds: float) -> None:
         self._requests.labels(path, str(status)).inc()
-        self._seconds.labels(path).observe(seconds)
+        self._request_seconds.labels(path).observe(seconds)
 
     def record_batch(self, batch: BatchStats) -> None:
-        self._jobs.observe(batch.num_jobs)
-        self._tokens.observe(batch.num_tokens)
-        self._work.inc(batch.seconds)
+        self._batch_requests.observe(batch.num_jobs)
+        self._batch_tokens.observe(batch.num_tokens)
+        self._worker_seconds.inc(batch.seconds)
         for seconds in batch.wait_seconds:
-            self._waited.observe(seconds)
+            self._queue_seconds.observe(seconds)
 
     def record_characters(self, count: int) -> None:
         self._characters.inc(count)

@@ -1,9 +1,9 @@
-"""Requests that arrive together are translated together.
+"""The queue of requests: those that arrive together are translated together.
 
-The event loop holds the requests that wait; one thread works, so that everything else is answered meanwhile.
-Whenever it is free, the request that waits longest is taken, and with it those behind it that ask for the
-same kind of work, up to a number of tokens. A request whose client leaves, or whose time is over, is out of
-the queue at once.
+The event loop holds the waiting requests, and one worker thread runs the model, so that all other requests
+are answered meanwhile. Whenever the worker is free, it takes the oldest request and those behind it with an
+equal task, up to a number of tokens. A request whose client disconnects, or that times out, leaves the queue
+at once.
 """
 
 import asyncio
@@ -20,70 +20,74 @@ from typing import Any, Protocol
 from manyheads.serve.limits import ServerLimits
 
 LOG = logging.getLogger("manyheads.serve")
-MAX_RETRY_AFTER = 60  # seconds that anyone is told to stay away
+MAX_RETRY_AFTER = 60  # seconds
 
 
 class BatchTask(Protocol):
-    """What is to be done with items. Two that are equal can be done together."""
+    """What to do with items. Items of equal tasks can be run in one batch."""
 
     def size(self, items: Sequence[Any]) -> int:
-        """In tokens."""
+        """Return the number of tokens."""
         ...
 
     def run(self, items: Sequence[Any]) -> list[Any]:
-        """A result of each item."""
+        """Return one result per item."""
         ...
 
 
 class QueueFull(Exception):
-    """There is no place to wait."""
+    """The queue has as many jobs as its limit allows."""
 
 
 @dataclass(eq=False)
 class Job:
-    """What one request wants done."""
+    """The items of one request."""
 
     task: BatchTask
     items: Sequence[Any]
     future: "asyncio.Future[list[Any]]"
     arrived_at: float = field(default_factory=time.monotonic)
-    num_tokens: int | None = None  # counted when its turn comes near
+    num_tokens: int | None = None  # counted shortly before it runs
 
 
 @dataclass(frozen=True)
 class BatchStats:
-    """What is told of some jobs that were done together."""
+    """Measurements of a batch that has run."""
 
     num_jobs: int
     num_tokens: int
     seconds: float
-    wait_seconds: list[float]  # seconds, of each job
+    wait_seconds: list[float]  # of each job
 
 
 class JobQueue:
-    """The places to wait, and the thread that works."""
+    """The waiting jobs, and the worker thread."""
 
     def __init__(
         self, limits: ServerLimits, on_batch: Callable[[BatchStats], None] = lambda batch: None
     ) -> None:
         self.limits, self.on_batch = limits, on_batch
-        self.waiting: dict[Job, None] = {}  # in the order of arrival
-        self.incoming = 0  # requests that are here whole, but not read yet
-        self.seconds_per_job = 0.0  # seconds of work a job, lately
+        self.waiting: dict[Job, None] = {}  # in order of arrival
+        self.incoming = 0  # requests that were received, but not parsed yet
+        self.seconds_per_job = 0.0  # moving average
         self.has_jobs = asyncio.Event()
-        self.executor = ThreadPoolExecutor(1, "translating")
+        self.executor = ThreadPoolExecutor(1, "manyheads-worker")
 
     @property
     def is_full(self) -> bool:
         return len(self.waiting) + self.incoming >= self.limits.queue_size
 
     @property
+    def full_message(self) -> str:
+        return f"the queue is full: {self.limits.queue_size} requests are waiting"
+
+    @property
     def retry_after(self) -> int:
-        """Seconds in which what waits now should be done."""
+        """Seconds in which the waiting jobs should be done."""
         return min(MAX_RETRY_AFTER, max(1, math.ceil(len(self.waiting) * self.seconds_per_job)))
 
     def submit(self, task: BatchTask, items: Sequence[Any]) -> Job:
-        """A place in the queue. Whoever cancels the job's answer gives it back."""
+        """Add a job. Canceling its future removes it."""
         if len(self.waiting) >= self.limits.queue_size:
             raise QueueFull
         job = Job(task, items, asyncio.get_running_loop().create_future())
@@ -93,7 +97,7 @@ class JobQueue:
         return job
 
     async def run(self) -> None:
-        """Works until it is canceled."""
+        """Run batches until canceled."""
         try:
             while True:
                 await self.has_jobs.wait()
@@ -105,37 +109,37 @@ class JobQueue:
             self.executor.shutdown(wait=False)
 
     async def _run_next_batch(self) -> None:
-        """Whatever goes wrong is that of the jobs that it was done for, and not of those that come after."""
+        """An error reaches the jobs of its batch, and not those that come after."""
         first = next(iter(self.waiting), None)
         batch: list[Job] = []
         try:
             batch = await self._next_batch()
             await self._execute(batch)
-        except Exception as fault:
-            where = "".join(traceback.format_tb(fault.__traceback__))
-            LOG.error("%s in the queue\n%s", type(fault).__name__, where)  # its message may quote a text
+        except Exception as error:
+            location = "".join(traceback.format_tb(error.__traceback__))
+            LOG.error("%s in the queue\n%s", type(error).__name__, location)  # its message may quote a text
             for job in batch or ([first] if first else []):
                 if not job.future.done():
-                    job.future.set_exception(fault)
+                    job.future.set_exception(error)
 
     async def _next_batch(self) -> list[Job]:
-        """Of the kind of the one that waits longest."""
+        """Take the oldest job and those with an equal task that fit into a batch with it."""
         first = next(iter(self.waiting), None)
         if first is None:
             return []
-        most = self.limits.batch_tokens
-        alike = [job for job in self.waiting if job.task == first.task][:most]
+        max_tokens = self.limits.batch_tokens
+        candidates = [job for job in self.waiting if job.task == first.task][:max_tokens]
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self.executor, count_tokens, alike, most)
+        await loop.run_in_executor(self.executor, count_tokens, candidates, max_tokens)
         batch: list[Job] = []
-        tokens = 0
-        for job in alike:
+        total = 0
+        for job in candidates:
             if job.future.done():
                 continue
-            if job.num_tokens is None or (batch and tokens + job.num_tokens > most):
+            if job.num_tokens is None or (batch and total + job.num_tokens > max_tokens):
                 break
             batch.append(job)
-            tokens += job.num_tokens
+            total += job.num_tokens
             del self.waiting[job]
         return batch
 
@@ -144,32 +148,26 @@ class JobQueue:
             return
         start = time.monotonic()
         loop = asyncio.get_running_loop()
-        outcomes = await loop.run_in_executor(self.executor, run_jobs, batch)
+        results = await loop.run_in_executor(self.executor, run_jobs, batch)
         seconds = time.monotonic() - start
         self.seconds_per_job += 0.2 * (seconds / len(batch) - self.seconds_per_job)
-        self.on_batch(
-            BatchStats(
-                len(batch),
-                sum(job.num_tokens or 0 for job in batch),
-                seconds,
-                [start - job.arrived_at for job in batch],
-            )
-        )
-        for job, outcome in zip(batch, outcomes, strict=True):
-            if job.future.done():  # its client left meanwhile
+        num_tokens = sum(job.num_tokens or 0 for job in batch)
+        self.on_batch(BatchStats(len(batch), num_tokens, seconds, [start - job.arrived_at for job in batch]))
+        for job, result in zip(batch, results, strict=True):
+            if job.future.done():  # its client disconnected meanwhile
                 continue
-            if isinstance(outcome, Exception):
-                job.future.set_exception(outcome)
+            if isinstance(result, Exception):
+                job.future.set_exception(result)
             else:
-                job.future.set_result(outcome)
+                job.future.set_result(result)
 
 
 def count_tokens(jobs: Sequence[Job], max_tokens: int) -> None:
-    """Of jobs that were not counted yet, as far as they may go together."""
+    """Count the tokens of jobs, until they fill a batch."""
     total = 0
     for job in jobs:
         if job.num_tokens is None:
-            # What cannot even be counted is found out when its turn comes.
+            # An error of counting comes up again when the job runs.
             job.num_tokens = 1
             with suppress(Exception):
                 job.num_tokens = max(1, job.task.size(job.items))
@@ -179,13 +177,13 @@ def count_tokens(jobs: Sequence[Job], max_tokens: int) -> None:
 
 
 def run_jobs(batch: Sequence[Job]) -> list[list[Any] | Exception]:
-    """Of each job, or why there is none. One that cannot be done does not spoil the others."""
+    """Return the results of each job, or its error. After an error each job runs alone."""
     try:
-        done = iter(batch[0].task.run([item for job in batch for item in job.items]))
-        return [[next(done) for _ in job.items] for job in batch]
+        results = iter(batch[0].task.run([item for job in batch for item in job.items]))
+        return [[next(results) for _ in job.items] for job in batch]
     except StopIteration:
         return [RuntimeError("fewer results than items")] * len(batch)
-    except Exception as fault:
+    except Exception as error:
         if len(batch) == 1:
-            return [fault]
-    return [one for job in batch for one in run_jobs([job])]
+            return [error]
+    return [result for job in batch for result in run_jobs([job])]

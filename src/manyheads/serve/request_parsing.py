@@ -1,4 +1,4 @@
-"""What a request says, be it JSON, a form or a query string."""
+"""Read the fields of a request from JSON, a form or a query string, and validate them."""
 
 import json
 from typing import Any, TypeVar
@@ -12,98 +12,100 @@ from starlette.exceptions import HTTPException
 from manyheads.serve.limits import ServerLimits
 
 FORM_TYPE, MULTIPART_TYPE = "application/x-www-form-urlencoded", "multipart/form-data"
-MAX_DIGITS = 100  # of an integer; Python's own limit would speak in Python's words
+MAX_DIGITS = 100  # of an integer; Python's own limit has a message about Python
 RequestT = TypeVar("RequestT", bound=BaseModel)
 
 
 async def read_fields(request: Request, limits: ServerLimits) -> dict[str, Any]:
-    """The query string's fields and the body's, which go before. A field `q` that stands twice is a list."""
-    said = parse_form(request.scope["query_string"], limits)
+    """Return the fields of the query string and of the body, which has precedence."""
+    fields = parse_form(request.scope["query_string"], limits)
     body = await request.body()
     if not body:
-        return said
-    packed = request.headers.get("content-encoding", "").strip().lower()
-    if packed not in ("", "identity"):
-        raise HTTPException(415, f"the content encoding is {packed[:100]!r}, but bodies are read as they are")
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "application/json" or kind.endswith("+json"):
-        return said | parse_json(body)
-    if kind == FORM_TYPE:
-        return said | parse_form(body, limits)
-    if kind == MULTIPART_TYPE:
-        return said | await parse_multipart(request, limits)
+        return fields
+    encoding = request.headers.get("content-encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise HTTPException(
+            415, f"the content encoding is {encoding[:100]!r}, but compressed bodies are not supported"
+        )
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type == "application/json" or media_type.endswith("+json"):
+        return fields | parse_json(body)
+    if media_type == FORM_TYPE:
+        return fields | parse_form(body, limits)
+    if media_type == MULTIPART_TYPE:
+        return fields | await parse_multipart(request, limits)
     raise HTTPException(
         415,
-        f"the content type is {kind[:100]!r}, but must be application/json, {FORM_TYPE} or {MULTIPART_TYPE}",
+        f"the content type is {media_type[:100]!r}, "
+        f"but must be application/json, {FORM_TYPE} or {MULTIPART_TYPE}",
     )
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(body.decode("utf-8-sig"), parse_constant=reject_constant, parse_int=parse_integer)
+        fields = json.loads(body.decode("utf-8-sig"), parse_constant=reject_constant, parse_int=parse_integer)
     except RecursionError:
         raise HTTPException(400, "the JSON is nested too deeply") from None
     except UnicodeDecodeError:
         raise HTTPException(400, "the body is not UTF-8") from None
-    except ValueError as fault:
-        raise HTTPException(400, f"the body is not JSON: {str(fault)[:100]}") from None
-    if not isinstance(found, dict):
+    except ValueError as error:
+        raise HTTPException(400, f"the body is not JSON: {str(error)[:100]}") from None
+    if not isinstance(fields, dict):
         raise HTTPException(400, 'the JSON must be an object, such as {"q": "..."}')
-    return found
+    return fields
 
 
 def parse_integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise HTTPException(400, f"a number of {len(digits)} digits, but at most {MAX_DIGITS} are read")
+        raise HTTPException(400, f"a number has {len(digits)} digits, but the maximum is {MAX_DIGITS}")
     return int(digits)
 
 
 def reject_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def parse_form(raw: bytes, limits: ServerLimits) -> dict[str, Any]:
-    """Of a form or a query string. What is not UTF-8 becomes U+FFFD."""
+    """Parse a form or a query string. Bytes that are not UTF-8 become U+FFFD."""
     try:
-        found = parse_qsl(
+        items = parse_qsl(
             raw.decode("utf-8", "replace"),
             keep_blank_values=True,
             errors="replace",
             max_num_fields=limits.max_form_fields,
         )
     except ValueError:
-        raise HTTPException(400, f"a form of more than {limits.max_form_fields} fields") from None
-    return group_repeated(found)
+        raise HTTPException(400, f"the form has more than {limits.max_form_fields} fields") from None
+    return group_repeated(items)
 
 
 async def parse_multipart(request: Request, limits: ServerLimits) -> dict[str, Any]:
-    async with request.form(
-        max_files=0, max_fields=limits.max_form_fields, max_part_size=limits.max_body_bytes
-    ) as form:
-        return group_repeated(
-            [(key, value) for key, value in form.multi_items() if not isinstance(value, UploadFile)]
-        )
+    max_fields, max_bytes = limits.max_form_fields, limits.max_body_bytes
+    async with request.form(max_files=0, max_fields=max_fields, max_part_size=max_bytes) as form:
+        items = [(key, value) for key, value in form.multi_items() if not isinstance(value, UploadFile)]
+        return group_repeated(items)
 
 
-def group_repeated(found: list[tuple[str, str]]) -> dict[str, Any]:
-    said: dict[str, Any] = dict(found)
+def group_repeated(items: list[tuple[str, str]]) -> dict[str, Any]:
+    """Collect fields; `q` and `translation` become lists where they are repeated."""
+    fields: dict[str, Any] = dict(items)
     for key in ("q", "translation"):
-        several = [value for name, value in found if name == key]
-        if len(several) > 1:
-            said[key] = several
-    return said
+        values = [value for name, value in items if name == key]
+        if len(values) > 1:
+            fields[key] = values
+    return fields
 
 
-def validate_request(kind: type[RequestT], said: dict[str, Any], limits: ServerLimits) -> RequestT:
-    """The fields as the model has them; the first fault is told."""
+def validate_request(schema: type[RequestT], fields: dict[str, Any], limits: ServerLimits) -> RequestT:
+    """Validate fields against a schema and the limits; the first error is reported."""
     try:
-        asked = kind.model_validate(said)
-    except ValidationError as faults:
-        first = faults.errors(include_url=False, include_context=False, include_input=False)[0]
+        query = schema.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise HTTPException(400, f"{first['loc'][0]}: {first['msg'][:200]}") from None
     for key in ("q", "translation"):
-        check_texts(key, to_list(getattr(asked, key, None)), limits)
-    return asked
+        check_texts(key, to_list(getattr(query, key, None)), limits)
+    return query
 
 
 def to_list(value: str | list[str] | None) -> list[str]:
@@ -112,11 +114,9 @@ def to_list(value: str | list[str] | None) -> list[str]:
 
 def check_texts(key: str, texts: list[str], limits: ServerLimits) -> None:
     if len(texts) > limits.max_texts:
+        raise HTTPException(400, f"{key} has {len(texts)} texts, but the maximum is {limits.max_texts}")
+    num_characters = sum(map(len, texts))
+    if num_characters > limits.max_characters:
         raise HTTPException(
-            400, f"{key} has {len(texts)} texts, but at most {limits.max_texts} go in one request"
-        )
-    characters = sum(map(len, texts))
-    if characters > limits.max_characters:
-        raise HTTPException(
-            400, f"{key} has {characters} characters, but at most {limits.max_characters} go in one request"
+            400, f"{key} has {num_characters} characters, but the maximum is {limits.max_characters}"
         )

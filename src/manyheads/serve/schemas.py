@@ -1,26 +1,26 @@
-"""What goes in and what comes out, as OpenAPI describes it. Names are LibreTranslate's where it has them."""
+"""Schemas of requests and responses for OpenAPI. Names follow LibreTranslate where it has them."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from manyheads.serve.languages import ModelRegistry
 from manyheads.serve.limits import ServerLimits
 
 MAX_WIDTH = 2**20
-SURROGATES = re.compile("[\ud800-\udfff]")  # halves of a character, which JSON can write
+SURROGATES = re.compile("[\ud800-\udfff]")  # halves of a character, which JSON can hold
 
 
 def replace_surrogates(text: Any) -> Any:
-    """Halves of characters become U+FFFD, where they do not make one together."""
+    """Combine surrogate pairs; single surrogates become U+FFFD."""
     if not isinstance(text, str) or not SURROGATES.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def default_if_empty(default: Any) -> BeforeValidator:
-    """Null and the empty string, which some clients send for what they leave out, are the default."""
+    """Use the default for null and the empty string, which some clients send for omitted fields."""
     return BeforeValidator(lambda value: default if value is None or value == "" else value)
 
 
@@ -28,11 +28,11 @@ Text = Annotated[str, BeforeValidator(replace_surrogates)]
 Texts = Annotated[Text | list[Text], Field(description="A text, or a list of them.", examples=["I go home."])]
 Source = Annotated[Text, Field(description="The language of q.", examples=["en"])]
 Target = Annotated[Text, Field(description="The language to translate to.", examples=["ko"])]
-Key = Annotated[Text | None, Field(description="Where the server asks for one; or Authorization: Bearer.")]
-Model = Annotated[Text | None, Field(description="The name of a model, where several have the pair.")]
+Key = Annotated[Text | None, Field(description="If the server requires one; or use Authorization: Bearer.")]
+Model = Annotated[Text | None, Field(description="Name of a model, if several translate this pair.")]
 
 
-# ---- what is asked
+# ---- requests
 
 
 class TranslateRequest(BaseModel):
@@ -40,13 +40,13 @@ class TranslateRequest(BaseModel):
     source: Annotated[Text, Field(description='The language of q, or "auto".', examples=["en"])]
     target: Target
     format: Annotated[
-        Literal["text", "html"], default_if_empty("text"), Field(description="html: tags are kept in place.")
+        Literal["text", "html"], default_if_empty("text"), Field(description="html: tags are kept.")
     ] = "text"
     alternatives: Annotated[
-        int, default_if_empty(0), Field(ge=0, description="Further translations of each text.")
+        int, default_if_empty(0), Field(ge=0, description="Number of alternative translations of each text.")
     ] = 0
     details: Annotated[
-        bool, Field(description="Also tokens, their scores and the alignment; of format text.")
+        bool, Field(description="Return tokens, their scores and the alignment; for format text.")
     ] = False
     model: Model = None
     api_key: Key = None
@@ -70,22 +70,24 @@ class LookRequest(BaseModel):
     q: Annotated[Text, Field(description="One sentence.", examples=["I go home."])]
     source: Source
     target: Target
-    translation: Annotated[Text | None, Field(description="Looked at in place of the model's own.")] = None
+    translation: Annotated[
+        Text | None, Field(description="Shown instead of the translation of the model.")
+    ] = None
     model: Model = None
     api_key: Key = None
 
 
 class AttentionRequest(LookRequest):
-    layer: Annotated[int | None, Field(ge=0, description="Only this one, from 0; else all.")] = None
+    layer: Annotated[int | None, Field(ge=0, description="Only this layer, counted from 0.")] = None
 
 
 class WalkRequest(LookRequest):
-    stack: Annotated[Literal["encoder", "decoder"], Field(description="What is walked through.")] = "encoder"
-    layer: Annotated[int, Field(ge=0, description="Which of its layers, from 0.")] = 0
-    width: Annotated[int, Field(ge=1, le=MAX_WIDTH, description="Numbers that are told of each vector.")] = 8
+    stack: Annotated[Literal["encoder", "decoder"], Field(description="The stack of the layer.")] = "encoder"
+    layer: Annotated[int, Field(ge=0, description="The layer, counted from 0.")] = 0
+    width: Annotated[int, Field(ge=1, le=MAX_WIDTH, description="Numbers shown of each vector.")] = 8
 
 
-# ---- what is answered
+# ---- responses
 
 Number = float | None  # null where it is not finite
 
@@ -93,21 +95,23 @@ Number = float | None  # null where it is not finite
 class ErrorResponse(BaseModel):
     error: str
     code: Annotated[
-        Literal["too_long"] | None, Field(description="Where a page has words of its own for it.")
+        Literal["too_many_numbers"] | None, Field(description="Identifies some errors for programs.")
     ] = None
 
 
 class Detection(BaseModel):
     language: str
-    confidence: Annotated[float, Field(ge=0, le=100, description="In per cent.")]
+    confidence: Annotated[float, Field(ge=0, le=100, description="In percent.")]
 
 
 class WordDetail(BaseModel):
-    """Of a translation."""
+    """A word of a translation."""
 
     text: str
-    probability: Annotated[Number, Field(description="Probability of its tokens together; null: not known.")]
-    sources: Annotated[list[int], Field(description="The source words that it came from, by number.")]
+    probability: Annotated[
+        Number, Field(description="Product of the probabilities of its tokens; null: unknown.")
+    ]
+    sources: Annotated[list[int], Field(description="Indices of the source words that it is aligned with.")]
 
 
 class TranslationDetails(BaseModel):
@@ -116,15 +120,15 @@ class TranslationDetails(BaseModel):
     tokens: list[str]
     tokenScores: Annotated[list[Number], Field(description="log p of each token.")]
     alignment: Annotated[
-        list[tuple[int, int]] | None, Field(description="Source token and target token, by number.")
+        list[tuple[int, int]] | None, Field(description="Indices of source token and target token.")
     ]
     sourceWords: list[str]
-    words: Annotated[list[WordDetail], Field(description="What the tokens make up.")]
-    sentences: Annotated[list[str], Field(description="That the text was parted into.")]
+    words: Annotated[list[WordDetail], Field(description="The words that the tokens form.")]
+    sentences: Annotated[list[str], Field(description="The sentences of the text.")]
 
 
 class TranslateResponse(BaseModel):
-    """A list where q was one. What was not asked for is not there."""
+    """Values are lists if q is a list. Fields that were not requested are absent."""
 
     model_config = ConfigDict(json_schema_extra={"required": ["translatedText"]})
     translatedText: str | list[str]
@@ -156,14 +160,14 @@ class DefaultLanguages(BaseModel):
 class FrontendSettings(BaseModel):
     apiKeys: bool
     charLimit: int
-    frontendTimeout: Annotated[int, Field(description="Milliseconds to wait while someone types.")]
+    frontendTimeout: Annotated[int, Field(description="Milliseconds to wait while the user types.")]
     keyRequired: bool
     language: DefaultLanguages
     suggestions: bool
     filesTranslation: bool
     supportedFilesFormat: list[str]
-    textLimit: Annotated[int, Field(description="Ours: texts of a request.")]
-    alternativesLimit: Annotated[int, Field(description="Ours.")]
+    textLimit: Annotated[int, Field(description="Texts per request; not in LibreTranslate.")]
+    alternativesLimit: Annotated[int, Field(description="Not in LibreTranslate.")]
 
 
 class ModelInfo(BaseModel):
@@ -172,8 +176,8 @@ class ModelInfo(BaseModel):
     target: str
     engine: str
     objective: str
-    max_length: Annotated[int, Field(description="Tokens of a sentence that it was trained for.")]
-    alignment: Annotated[bool, Field(description="Whether it has alignments and attention maps.")]
+    max_length: Annotated[int, Field(description="Maximum tokens of a sentence in training.")]
+    alignment: Annotated[bool, Field(description="Whether alignments and attention maps are available.")]
 
 
 class ScoreDetails(BaseModel):
@@ -188,20 +192,20 @@ class ScoreResponse(BaseModel):
     scores: list[ScoreDetails]
 
 
-AttentionMaps = Annotated[list[list[list[list[float]]]], Field(description="[layer][head][from][to]")]
+AttentionMaps = Annotated[list[list[list[list[float]]]], Field(description="[layer][head][query][key]")]
 
 
 class AttentionResponse(BaseModel):
     translatedText: str
-    sourceTokens: Annotated[list[str], Field(description="With the end.")]
-    targetTokens: Annotated[list[str], Field(description="With the end.")]
+    sourceTokens: Annotated[list[str], Field(description="With the end token.")]
+    targetTokens: Annotated[list[str], Field(description="With the end token.")]
     encoder: AttentionMaps
     decoder: AttentionMaps
     cross: AttentionMaps
 
 
 class LookResponse(BaseModel):
-    """What the attention page shows; look/maps.py describes every field."""
+    """The data of the attention page, described in look/attention_data.py."""
 
     model_config = ConfigDict(extra="allow")
     format: int
@@ -210,7 +214,7 @@ class LookResponse(BaseModel):
     words: dict[str, list[str]]
     layers: int
     heads: int
-    moments: list[dict[str, Any]]
+    snapshots: list[dict[str, Any]]
 
 
 class WalkStep(BaseModel):
@@ -220,11 +224,11 @@ class WalkStep(BaseModel):
     shape: list[int]
     rows: str
     columns: str | None = None
-    numbers: Annotated[list[Any], Field(description="Nested; null: may not be seen.")]
+    values: Annotated[list[Any], Field(description="Nested lists; null: masked.")]
 
 
 class WalkResponse(BaseModel):
-    """One sentence through one layer; look/walk.py describes every field."""
+    """One sentence through one layer, described in look/forward_walk.py."""
 
     model_config = ConfigDict(extra="allow")
     source: str
@@ -237,7 +241,9 @@ class WalkResponse(BaseModel):
     candidates: list[list[tuple[str, float]]]
 
 
-CurvePoints = Annotated[list[dict[str, float]], Field(description="By step; at most 1,000, evenly taken.")]
+CurvePoints = Annotated[
+    list[dict[str, float]], Field(description="By step; at most 1,000, at even intervals.")
+]
 
 
 class TrainingRunInfo(BaseModel):
@@ -247,34 +253,34 @@ class TrainingRunInfo(BaseModel):
     valid: CurvePoints
 
 
-# ---- how OpenAPI tells it
+# ---- OpenAPI
 
 ERROR_DESCRIPTIONS = {
-    400: "The request is malformed, asks for what there is not, or passes a limit.",
-    403: "A missing or wrong API key, or a Host or Origin that is not this server's.",
-    404: "There is no such path.",
-    405: "The path has no such method.",
-    408: "The client was too slow to send its request.",
+    400: "The request is malformed, names an unknown language or model, or exceeds a limit.",
+    403: "The API key is missing or wrong, or the Host or Origin is not allowed.",
+    404: "Unknown path.",
+    405: "The path does not support this method.",
+    408: "The client sent its request too slowly.",
     413: "The body is too large.",
     415: "The body is neither JSON nor a form, or is compressed.",
-    503: "There is no place in the queue, or it took too long. Retry-After says when to come again.",
+    503: "The queue is full, or the request timed out. Retry-After says when to retry.",
 }
 RETRY_AFTER_HEADER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}}
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     code: {
         "model": ErrorResponse,
-        "description": why,
+        "description": description,
         **({"headers": RETRY_AFTER_HEADER} if code == 503 else {}),
     }
-    for code, why in ERROR_DESCRIPTIONS.items()
+    for code, description in ERROR_DESCRIPTIONS.items()
 }
 
 
 def describe_request_body(
-    kind: type[BaseModel], limits: ServerLimits, pairs: ModelRegistry
+    schema_class: type[BaseModel], limits: ServerLimits, languages: Sequence[str]
 ) -> dict[str, Any]:
-    """The request body of an operation, in every way in which it may come, with the limits in it."""
-    schema = kind.model_json_schema()
+    """Describe the request body of an operation for every content type, with the limits of this server."""
+    schema = schema_class.model_json_schema()
     properties = schema["properties"]
     for key in ("q", "translation"):
         for option in properties.get(key, {}).get("anyOf", [properties.get(key, {})]):
@@ -284,14 +290,14 @@ def describe_request_body(
                 option["maxItems"] = limits.max_texts
     if "alternatives" in properties:
         properties["alternatives"]["maximum"] = limits.max_alternatives
-    for key, codes in (("source", pairs.codes), ("target", pairs.codes)):
+    for key in ("source", "target"):
         if key in properties:
-            properties[key]["enum"] = [*codes, *(["auto"] if "auto" in str(properties[key]) else [])]
-    kinds = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+            properties[key]["enum"] = [*languages, *(["auto"] if "auto" in str(properties[key]) else [])]
+    media_types = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
     return {
         "requestBody": {
             "required": True,
-            "description": "The same fields may stand in the query string.",
-            "content": {one: {"schema": schema} for one in kinds},
+            "description": "The same fields can be in the query string.",
+            "content": {media_type: {"schema": schema} for media_type in media_types},
         }
     }

@@ -1,4 +1,4 @@
-"""Opening the models, listening, and stopping when everything that was accepted is done."""
+"""Load the models, listen, and finish accepted requests before stopping."""
 
 import gc
 import logging
@@ -12,17 +12,17 @@ from pathlib import Path
 import uvicorn
 
 from manyheads.errors import ConfigError, RequestError
-from manyheads.serve.app import create_app
+from manyheads.serve.allowed_hosts import AllowedHosts
+from manyheads.serve.app import ServerApp, create_app
 from manyheads.serve.http_protocol import create_protocol
 from manyheads.serve.limits import ServerLimits
-from manyheads.serve.middleware import AllowedHosts, RequestMiddleware
-from manyheads.serve.worker import name_models
+from manyheads.serve.served_model import name_models
 from manyheads.translator import load
 
 LOG = logging.getLogger("manyheads.serve")
-ACCEPT_BATCH = 16  # connections that are taken before anything else is done
-BACKLOG = 2048  # connections that wait to be taken
-SWITCH_INTERVAL = 0.0005  # seconds after which the working thread lets the one that answers have a turn
+ACCEPT_BATCH = 16  # connections that the event loop accepts in one go
+BACKLOG = 2048  # connections that wait to be accepted
+SWITCH_INTERVAL = 0.0005  # seconds after which the worker thread yields to the event loop
 
 
 def serve(
@@ -40,19 +40,18 @@ def serve(
     log_requests: bool = True,
     runs: Sequence[Path] = (),
 ) -> None:
-    """Serves until SIGTERM or Ctrl-C; what was accepted by then is finished."""
-    limits = limits or ServerLimits()
-    doors = AllowedHosts.for_host(host, allow_hosts, allow_origins)
+    """Serve until SIGTERM or Ctrl-C; requests that were accepted are finished."""
+    allowed_hosts = AllowedHosts.for_host(host, allow_hosts, allow_origins)
     if api_key is not None and not api_key.strip():
-        raise ConfigError("the API key is empty: give one (--api-key or MANYHEADS_API_KEY), or none at all")
-    listening = bind_socket(host, port)
+        raise ConfigError("the API key is empty: set one with --api-key or MANYHEADS_API_KEY, or unset both")
+    server_socket = bind_socket(host, port)
     models = name_models([load(folder, engine=engine, device=device) for folder in folders])
-    for one in models:
-        one.translator.translate("A first sentence is slow.")  # and shows that the model works
+    for model in models:
+        model.translator.translate("The first sentence is slow.")  # and shows that the model works
     app = create_app(
         models,
         limits,
-        doors,
+        allowed_hosts,
         api_key=api_key,
         log_text=log_text,
         log_requests=log_requests,
@@ -60,67 +59,73 @@ def serve(
     )
     configure_logging()
     configure_process()
-    pairs = ", ".join(f"{one.name} ({one.translator.engine.name})" for one in models)
+    description = ", ".join(f"{model.name} ({model.translator.engine.name})" for model in models)
     try:
-        create_server(app, pairs).run(sockets=[listening])
+        create_server(app, description).run(sockets=[server_socket])
     finally:
         gc.unfreeze()
 
 
-def create_server(app: RequestMiddleware, what: str = "") -> "BacklogServer":
-    """uvicorn, with our limits; and what it tells when it is there."""
+def create_server(app: ServerApp, description: str = "") -> "BacklogServer":
+    """Create the uvicorn server. It logs the description with its address when it listens."""
     limits = app.limits
     config = uvicorn.Config(
-        app, http=create_protocol(limits, app.queue, app.record_request), ws="none", lifespan="on", log_config=None,
-        access_log=False, server_header=False, backlog=ACCEPT_BATCH, h11_max_incomplete_event_size=limits.max_header_bytes,
+        app,
+        http=create_protocol(limits, app.queue, app.record_request),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=ACCEPT_BATCH,
+        h11_max_incomplete_event_size=limits.max_header_bytes,
         timeout_graceful_shutdown=int(limits.request_timeout + 2 * limits.client_timeout) + 1,
-    )  # fmt: skip
-    return BacklogServer(config, what)
+    )
+    return BacklogServer(config, description)
 
 
 class BacklogServer(uvicorn.Server):
-    """Takes a few connections at a time, while a thousand may knock."""
+    """Accepts few connections at a time, while many can wait. asyncio has one number for both."""
 
-    def __init__(self, config: uvicorn.Config, what: str) -> None:
+    def __init__(self, config: uvicorn.Config, description: str) -> None:
         super().__init__(config)
-        self.description = what
+        self.description = description
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        for one in sockets or []:
-            one.listen(BACKLOG)
-            LOG.info("%s on %s", self.description, format_url(one))
+        for server_socket in sockets or []:
+            server_socket.listen(BACKLOG)
+            LOG.info("%s on %s", self.description, format_url(server_socket))
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """An address of our own, on which nobody is heard yet."""
-    found = None
+    """Bind an address without listening yet, so that a port in use is an error before models are loaded."""
+    server_socket = None
     try:
-        passive = socket.AI_PASSIVE
-        places = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=passive)
-        family, kind, proto, _, address = places[0]
-        found = socket.socket(family, kind, proto)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-    except OSError as fault:
-        if found:
-            found.close()
+        addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, socket_type, protocol, _, address = addresses[0]
+        server_socket = socket.socket(family, socket_type, protocol)
+        server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server_socket.bind(address)
+    except OSError as error:
+        if server_socket:
+            server_socket.close()
         raise RequestError(
-            f"cannot listen on {host}:{port} ({fault.strerror or fault}): choose another --host or --port"
+            f"cannot listen on {host}:{port} ({error.strerror or error}): choose another --host or --port"
         ) from None
-    return found
+    return server_socket
 
 
-def format_url(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
+def format_url(server_socket: socket.socket) -> str:
+    host, port = server_socket.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def configure_logging() -> None:
-    """On stderr, a line each."""
-    lines = logging.StreamHandler(sys.stderr)
-    lines.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S"))
-    LOG.handlers = [lines]
+    """Log to stderr, one line per event."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S"))
+    LOG.handlers = [handler]
     LOG.setLevel(logging.INFO)
     LOG.propagate = False
     for name in ("uvicorn", "uvicorn.error", "asyncio"):
@@ -129,11 +134,11 @@ def configure_logging() -> None:
 
 def configure_process() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)  # uvicorn stops, raises it again, and all is well
+        signal.signal(number, lambda *_: None)  # uvicorn raises the signal again after it has stopped
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.collect()
-    gc.freeze()  # what is here now stays: looking through it took 300 ms, in which nobody was answered
-    with suppress(ImportError, ValueError, OSError):  # a thousand clients are a thousand files
+    gc.freeze()  # a full collection of the loaded modules blocks the event loop for 300 ms
+    with suppress(ImportError, ValueError, OSError):  # every connection is an open file
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,4 +1,4 @@
-"""The words of a translation: how sure the model is of each, and which source words it came from."""
+"""The words of a translation: the probability of each, and the source words that it is aligned with."""
 
 import math
 from collections.abc import Sequence
@@ -11,38 +11,41 @@ from manyheads.translator import Translation
 
 @dataclass(frozen=True)
 class WordAlignment:
-    """What the tokens of a translation make up."""
-
     source: list[str]
     target: list[str]
-    probabilities: list[float | None]  # that all tokens of a word come, given what stands before
-    sources: list[list[int]]  # numbers of the source words that a word looked at most
+    probabilities: list[float | None]  # of all tokens of a target word, given the words before it
+    sources: list[list[int]]  # for each target word the indices of its source words
 
     @classmethod
-    def from_translation(cls, found: Translation) -> "WordAlignment":
-        target = tokens_to_words(found.tokens)
-        numbers = [get_word_ids(found.source_tokens), get_word_ids(found.tokens)]
+    def from_translation(cls, translation: Translation) -> "WordAlignment":
+        target = tokens_to_words(translation.tokens)
+        source_ids, target_ids = get_word_ids(translation.source_tokens), get_word_ids(translation.tokens)
         sources: list[set[int]] = [set() for _ in target]
-        for source_token, token in found.alignment or []:
-            sources[numbers[1][token]].add(numbers[0][source_token])
-        chances = word_probabilities(len(target), numbers[1], found.token_scores)
-        return cls(tokens_to_words(found.source_tokens), target, chances, [sorted(one) for one in sources])
+        for source_token, target_token in translation.alignment or []:
+            sources[target_ids[target_token]].add(source_ids[source_token])
+        probabilities = word_probabilities(len(target), target_ids, translation.token_scores)
+        return cls(
+            tokens_to_words(translation.source_tokens), target, probabilities, list(map(sorted, sources))
+        )
 
     def to_json(self) -> dict[str, Any]:
         words = zip(self.target, self.probabilities, self.sources, strict=True)
         return {
             "sourceWords": self.source,
             "words": [
-                {"text": text, "chance": chance, "sources": sources} for text, chance, sources in words
+                {"text": text, "probability": probability, "sources": sources}
+                for text, probability, sources in words
             ],
         }
 
 
-def word_probabilities(words: int, numbers: Sequence[int], scores: Sequence[float]) -> list[float | None]:
-    """None where the engine gave no scores."""
-    if len(scores) != len(numbers):
-        return [None] * words
-    totals = [0.0] * words
-    for number, score in zip(numbers, scores, strict=True):
-        totals[number] += score
+def word_probabilities(
+    num_words: int, word_ids: Sequence[int], scores: Sequence[float]
+) -> list[float | None]:
+    """Multiply the probabilities of the tokens of each word; None where the engine returned no scores."""
+    if len(scores) != len(word_ids):
+        return [None] * num_words
+    totals = [0.0] * num_words
+    for word, score in zip(word_ids, scores, strict=True):
+        totals[word] += score
     return [math.exp(total) for total in totals]

@@ -1,0 +1,343 @@
+"""The endpoints of the HTTP API: what each reads from a request and what it answers."""
+
+import asyncio
+import hmac
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fastapi import FastAPI, Request, Response
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from manyheads.errors import ConfigError
+from manyheads.serve import schemas
+from manyheads.serve.attention_tasks import AttentionPageTask, AttentionTask, SentenceTask, WalkTask
+from manyheads.serve.languages import LanguageDetector, language_name
+from manyheads.serve.limits import ServerLimits
+from manyheads.serve.metrics import ServerMetrics
+from manyheads.serve.middleware import queue_full_error
+from manyheads.serve.model_registry import ModelRegistry
+from manyheads.serve.queue import BatchTask, Job, JobQueue, QueueFull
+from manyheads.serve.request_parsing import read_fields, to_list, validate_request
+from manyheads.serve.responses import ClientDisconnected, RequestRejected
+from manyheads.serve.served_model import ServedModel
+from manyheads.serve.training import TrainingRuns
+from manyheads.serve.translation_tasks import ScoreTask, TranslateHtmlTask, TranslateTask
+from manyheads.serve.word_alignment import WordAlignment
+from manyheads.translator import Translation
+
+LOG = logging.getLogger("manyheads.serve")
+RequestT = TypeVar("RequestT", bound=BaseModel)
+
+
+class Endpoints:
+    """The state that all endpoints share, and one method per endpoint."""
+
+    def __init__(
+        self,
+        models: Sequence[ServedModel],
+        limits: ServerLimits,
+        *,
+        api_key: str | None = None,
+        log_text: bool = False,
+        log_requests: bool = True,
+        runs: Sequence[Path] = (),
+    ) -> None:
+        if not models:
+            raise ConfigError("a server needs at least one model")
+        self.limits, self.api_key, self.log_text, self.log_requests = limits, api_key, log_text, log_requests
+        self.registry, self.metrics, self.runs = ModelRegistry(models), ServerMetrics(), TrainingRuns(runs)
+        self.detector = LanguageDetector(self.registry.codes)
+        self.queue = JobQueue(limits, self.metrics.record_batch)
+        self.metrics.track_queue(self.queue)
+        self.worker_task: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+        self.worker_task = asyncio.create_task(self.queue.run())
+        yield
+        self.worker_task.cancel()
+
+    def record_request(self, path: str, status: int, seconds: float) -> None:
+        """Count and log a request, without text, query string or address. 503s are only counted."""
+        self.metrics.record_request(path, status, seconds)
+        if self.log_requests and status != 503:
+            LOG.info("%s %d %.0f ms", path, status, 1000 * seconds)
+
+    # ---- requests
+
+    async def parse_request(self, request: Request, schema: type[RequestT]) -> RequestT:
+        """Return the validated fields of a request, after checking its API key."""
+        fields = await read_fields(request, self.limits)
+        self.check_api_key(request, fields.get("api_key"))
+        query = validate_request(schema, fields, self.limits)
+        for side in ("source", "target"):
+            if hasattr(query, side):
+                setattr(query, side, self.registry.normalize_code(getattr(query, side)))
+        self.metrics.record_characters(sum(map(len, to_list(getattr(query, "q", None)))))
+        return query
+
+    def check_api_key(self, request: Request, key: Any = None) -> None:
+        if self.api_key is None:
+            return
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        received = str(key or request.query_params.get("api_key", "")).encode("utf-8", "replace")
+        if scheme.lower() == "bearer":
+            received = token.encode("latin-1")  # the encoding in which headers are read
+        if not hmac.compare_digest(received, self.api_key.encode()):
+            raise HTTPException(
+                403, "missing or wrong API key: send it as api_key or in the Authorization header"
+            )
+
+    async def run_tasks(
+        self, request: Request, tasks: Sequence[tuple[BatchTask, Sequence[Any]]]
+    ) -> list[list[Any]]:
+        """Run tasks in the queue. Stops when the client disconnects or the time is over."""
+        jobs: list[Job] = []
+        disconnect = asyncio.create_task(wait_for_disconnect(request))
+        try:
+            for task, items in tasks:
+                jobs.append(self.queue.submit(task, items))
+            await self._wait_for_jobs(jobs, disconnect)
+            return [job.future.result() for job in jobs]
+        except QueueFull:
+            raise queue_full_error(self.queue) from None
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and "memory" not in str(error):
+                raise
+            raise RequestRejected(503, "out of memory: send less text at once", retry_after="5") from None
+        finally:
+            disconnect.cancel()
+            for job in jobs:
+                job.future.cancel()
+
+    async def _wait_for_jobs(self, jobs: Sequence[Job], disconnect: "asyncio.Task[None]") -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.limits.request_timeout
+        while pending := [job.future for job in jobs if not job.future.done()]:
+            remaining = deadline - loop.time()
+            waiting: set[asyncio.Future[Any]] = {disconnect, *pending}
+            await asyncio.wait(waiting, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
+            if disconnect.done():
+                raise ClientDisconnected
+            if remaining <= 0:
+                raise RequestRejected(
+                    503,
+                    f"not completed within {self.limits.request_timeout:g} seconds",
+                    retry_after=str(self.queue.retry_after),
+                )
+
+    # ---- translation
+
+    async def translate(self, request: Request) -> dict[str, Any]:
+        query = await self.parse_request(request, schemas.TranslateRequest)
+        max_alternatives = self.limits.max_alternatives
+        if query.alternatives > max_alternatives:
+            raise HTTPException(
+                400, f"alternatives is {query.alternatives}, but the maximum is {max_alternatives}"
+            )
+        texts = to_list(query.q)
+        languages = self.detect_languages(query, texts)
+        models = [self.select_model(language, query) for language, _ in languages]
+        translations = await self.translate_texts(request, query, texts, models)
+        if self.log_text:
+            for text, translation in zip(texts, translations, strict=True):
+                LOG.info("%s -> %s: %r -> %r", query.source, query.target, text, translation.text)
+        response: dict[str, Any] = {"translatedText": [translation.text for translation in translations]}
+        if query.source == "auto":
+            response["detectedLanguage"] = [format_detection(*detection) for detection in languages]
+        if query.alternatives:
+            response["alternatives"] = list(map(distinct_alternatives, translations))
+        if query.details and query.format == "text":
+            response["details"] = list(map(format_details, translations, models))
+        return response if isinstance(query.q, list) else {key: value[0] for key, value in response.items()}
+
+    def detect_languages(
+        self, query: schemas.TranslateRequest, texts: Sequence[str]
+    ) -> list[tuple[str, float]]:
+        """Return the source language of each text with its confidence in percent."""
+        if query.source != "auto":
+            return [(query.source, 100.0)] * len(texts)
+        sources = self.registry.find_sources(query.target)
+        # At equal confidence, as for a text without letters, take a language that can be translated.
+        return [
+            max(self.detector.detect(text), key=lambda entry: (entry[1], entry[0] in sources))
+            for text in texts
+        ]
+
+    def select_model(self, source: str, query: schemas.TranslateRequest) -> ServedModel | None:
+        """Return the model for a text; None where it is in the target language already."""
+        self.registry.check_language(query.target)
+        return None if source == query.target else self.registry.find_model(source, query.target, query.model)
+
+    async def translate_texts(
+        self,
+        request: Request,
+        query: schemas.TranslateRequest,
+        texts: Sequence[str],
+        models: Sequence[ServedModel | None],
+    ) -> list[Translation]:
+        """Translate each text with its model; without one it stays as it is."""
+        indices: dict[ServedModel, list[int]] = {}
+        for index, model in enumerate(models):
+            if model is not None:
+                indices.setdefault(model, []).append(index)
+        tasks = [
+            (create_translate_task(model, query), [texts[index] for index in own])
+            for model, own in indices.items()
+        ]
+        translations = [Translation(text, text) for text in texts]
+        for own, results in zip(indices.values(), await self.run_tasks(request, tasks), strict=True):
+            for index, result in zip(own, results, strict=True):
+                translations[index] = result
+        return translations
+
+    async def detect(self, request: Request) -> list[dict[str, Any]]:
+        query = await self.parse_request(request, schemas.DetectRequest)
+        detections = self.detector.detect("\n".join(to_list(query.q)))
+        return [format_detection(*detection) for detection in detections]
+
+    async def score(self, request: Request) -> dict[str, Any]:
+        query = await self.parse_request(request, schemas.ScoreRequest)
+        texts, translations = to_list(query.q), to_list(query.translation)
+        if len(texts) != len(translations):
+            raise HTTPException(400, f"q has {len(texts)} texts, but translation has {len(translations)}")
+        task = ScoreTask(self.registry.find_model(query.source, query.target, query.model))
+        pairs = list(zip(texts, translations, strict=True))
+        task.check(pairs)
+        (results,) = await self.run_tasks(request, [(task, pairs)])
+        return {"scores": list(map(format_score, results))}
+
+    # ---- attention
+
+    async def attention(self, request: Request) -> Response:
+        query = await self.parse_request(request, schemas.AttentionRequest)
+        task = AttentionTask(self.select_attention_model(query), query.layer, self.limits.max_numbers)
+        return await self.run_sentence_task(request, query, task)
+
+    async def look(self, request: Request) -> Response:
+        query = await self.parse_request(request, schemas.LookRequest)
+        task = AttentionPageTask(self.select_attention_model(query), None, self.limits.max_numbers)
+        return await self.run_sentence_task(request, query, task)
+
+    async def walk(self, request: Request) -> Response:
+        query = await self.parse_request(request, schemas.WalkRequest)
+        model = self.select_attention_model(query)
+        task = WalkTask(model, query.stack, query.layer, query.width, self.limits.max_numbers)
+        return await self.run_sentence_task(request, query, task)
+
+    def select_attention_model(self, query: schemas.LookRequest) -> ServedModel:
+        model = self.registry.find_model(query.source, query.target, query.model)
+        if not model.can_align:
+            engine = model.translator.engine.name
+            raise HTTPException(400, f"attention maps need the torch engine; this model runs on {engine}")
+        return model
+
+    async def run_sentence_task(
+        self, request: Request, query: schemas.LookRequest, task: SentenceTask
+    ) -> Response:
+        task.check(query.q, query.translation)
+        ((result,),) = await self.run_tasks(request, [(task, [(query.q, query.translation)])])
+        return Response(result.encode("utf-8", "replace"), media_type="application/json")
+
+    # ---- the server itself
+
+    async def training(self, request: Request) -> list[dict[str, Any]]:
+        self.check_api_key(request)
+        return await self.runs.read_curves()
+
+    async def models(self, request: Request) -> list[dict[str, Any]]:
+        self.check_api_key(request)
+        return list(map(format_model, self.registry.models))
+
+    async def languages(self, request: Request) -> list[dict[str, Any]]:
+        return [
+            {**format_language(code), "targets": self.registry.find_targets(code)}
+            for code in self.registry.codes
+        ]
+
+    async def health(self, request: Request) -> dict[str, str]:
+        if self.worker_task is not None and self.worker_task.done():
+            raise RequestRejected(503, "the worker has stopped: restart the server", retry_after="60")
+        return {"status": "ok"}
+
+    async def settings(self, request: Request) -> dict[str, Any]:
+        first = self.registry.models[0]
+        return {
+            "apiKeys": self.api_key is not None,
+            "charLimit": self.limits.max_characters,
+            "frontendTimeout": 500,
+            "keyRequired": self.api_key is not None,
+            "language": {"source": format_language(first.source), "target": format_language(first.target)},
+            "suggestions": False,
+            "filesTranslation": False,
+            "supportedFilesFormat": [],
+            "textLimit": self.limits.max_texts,
+            "alternativesLimit": self.limits.max_alternatives,
+        }
+
+
+async def wait_for_disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def create_translate_task(model: ServedModel, query: schemas.TranslateRequest) -> BatchTask:
+    if query.format == "html":
+        return TranslateHtmlTask(model, query.alternatives + 1)
+    return TranslateTask(model, query.alternatives + 1, query.details)
+
+
+# ---- parts of responses
+
+
+def format_detection(language: str, confidence: float) -> dict[str, Any]:
+    return {"language": language, "confidence": confidence}
+
+
+def format_language(code: str) -> dict[str, Any]:
+    return {"code": code, "name": language_name(code)}
+
+
+def format_model(model: ServedModel) -> dict[str, Any]:
+    translator = model.translator
+    return {
+        "name": model.name,
+        "source": model.source,
+        "target": model.target,
+        "engine": translator.engine.name,
+        "objective": translator.engine.objective,
+        "max_length": translator.max_length,
+        "alignment": model.can_align,
+    }
+
+
+def distinct_alternatives(translation: Translation) -> list[str]:
+    """Return the alternative texts without repetitions: different tokens can make the same text."""
+    texts = [other.text for other in translation.alternatives if other.text != translation.text]
+    return list(dict.fromkeys(texts))
+
+
+def format_details(translation: Translation, model: ServedModel | None) -> dict[str, Any]:
+    return {
+        "score": translation.score,
+        "sourceTokens": translation.source_tokens,
+        "tokens": translation.tokens,
+        "tokenScores": translation.token_scores,
+        "alignment": translation.alignment,
+        "sentences": model.split_sentences(translation.source) if model else [],
+        **WordAlignment.from_translation(translation).to_json(),
+    }
+
+
+def format_score(translation: Translation) -> dict[str, Any]:
+    return {
+        "score": translation.score,
+        "logProbability": translation.log_probability,
+        "sourceTokens": translation.source_tokens,
+        "tokens": translation.tokens,
+        "tokenScores": translation.token_scores,
+    }

@@ -1,0 +1,107 @@
+"""Tasks of the worker thread that translate and score texts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from manyheads.errors import RequestError
+from manyheads.serve.html_document import HtmlDocument
+from manyheads.serve.served_model import ServedModel, suppress_warnings
+from manyheads.translator import Translation
+
+SCORE_LENGTH_FACTOR = 4  # scored sentences may be so many times longer than those of training
+
+
+@dataclass(frozen=True)
+class TranslateTask:
+    """Translate texts."""
+
+    model: ServedModel
+    nbest: int = 1
+    details: bool = False  # with the scores of tokens, and the alignment where the engine has one
+
+    def size(self, texts: Sequence[str]) -> int:
+        return sum(map(self.model.count_tokens, texts))
+
+    def run(self, texts: Sequence[str]) -> list[Translation]:
+        with suppress_warnings():
+            return self.model.translator.translate(
+                list(texts),
+                beam=max(self.nbest, self.model.translator.decoding.beam),
+                nbest=self.nbest,
+                alignment=self.details and self.model.can_align,
+                scores="tokens" if self.details else "none",
+            )
+
+
+@dataclass(frozen=True)
+class TranslateHtmlTask:
+    """Translate HTML and keep its tags. html_document.py states the rules."""
+
+    model: ServedModel
+    nbest: int = 1
+
+    def size(self, pages: Sequence[str]) -> int:
+        return sum(map(self.model.count_tokens, pages))
+
+    def run(self, pages: Sequence[str]) -> list[Translation]:
+        documents = [HtmlDocument(page, whole_blocks=self.model.can_align) for page in pages]
+        with suppress_warnings():
+            translations = self.model.translator.translate(
+                [text for document in documents for text in document.texts],
+                beam=max(self.nbest, self.model.translator.decoding.beam),
+                nbest=self.nbest,
+                alignment=self.model.can_align,
+                scores="none",
+            )
+        remaining = iter(translations)
+        return [
+            render_page(page, document, [next(remaining) for _ in document.texts])
+            for page, document in zip(pages, documents, strict=True)
+        ]
+
+
+def render_page(page: str, document: HtmlDocument, translations: Sequence[Translation]) -> Translation:
+    """Fill a page. Its n-th alternative holds the n-th best translation of each of its texts."""
+    nbest_lists = [[best, *best.alternatives] for best in translations]
+    num_ranks = max(map(len, nbest_lists), default=1)
+    best, *alternatives = (
+        Translation(page, document.render([nbest[min(rank, len(nbest) - 1)] for nbest in nbest_lists]))
+        for rank in range(num_ranks)
+    )
+    return replace(best, alternatives=alternatives)
+
+
+@dataclass(frozen=True)
+class ScoreTask:
+    """Score given translations of texts."""
+
+    model: ServedModel
+
+    def size(self, pairs: Sequence[tuple[str, str]]) -> int:
+        return sum(self.model.count_tokens(text) for pair in pairs for text in pair)
+
+    def run(self, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
+        sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
+        with suppress_warnings():
+            return self.model.translator.score(sources, targets)
+
+    def check(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Raise RequestError for texts that are too long, before the task enters the queue.
+
+        A job that fails in a batch makes the others of the batch run again.
+        """
+        for pair in pairs:
+            for text in pair:
+                self._check_length(text)
+
+    def _check_length(self, text: str) -> None:
+        """Scored sentences are not split, and all their logits are in memory at once."""
+        translator = self.model.translator
+        length = self.model.count_tokens(text) + 1
+        max_length = min(
+            SCORE_LENGTH_FACTOR * translator.max_length, translator.engine.max_positions or 2**30
+        )
+        if length > max_length:
+            raise RequestError(
+                f"a sentence has {length} tokens, but at most {max_length} can be scored: split it"
+            )
