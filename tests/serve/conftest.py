@@ -1,4 +1,4 @@
-"""Servers to ask: in this process, or listening on a socket of its own."""
+"""Servers for tests: in this process, or listening on a socket."""
 
 import socket
 import threading
@@ -15,73 +15,77 @@ from starlette.testclient import TestClient
 import manyheads as mh
 from manyheads import checkpoint
 from manyheads.config import SubwordConfig
+from manyheads.serve.allowed_hosts import AllowedHosts
 from manyheads.serve.app import create_app
 from manyheads.serve.limits import ServerLimits
-from manyheads.serve.middleware import AllowedHosts
 from manyheads.serve.server import create_server
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
+from support.browser import browser, pages  # noqa: F401
 from support.scripted_translator import ScriptedTranslator, serve_scripted
 from support.strategies import randomize_weights
 
 CreateClient = Callable[..., AbstractContextManager[TestClient]]
-StartServer = Callable[..., AbstractContextManager[int]]
+RunServer = Callable[..., AbstractContextManager[int]]
 
 
 @pytest.fixture(scope="session")
-def asking() -> CreateClient:
+def create_client() -> CreateClient:
+    """Create clients of servers in this process, without a socket."""
+
     @contextmanager
-    def ask(
+    def create(
         *translators: ScriptedTranslator,
         limits: ServerLimits | None = None,
-        doors: AllowedHosts | None = None,
-        **how: Any,
+        allowed_hosts: AllowedHosts | None = None,
+        **options: Any,
     ) -> Any:
-        app = create_app(serve_scripted(*(translators or (ScriptedTranslator(),))), limits, doors, **how)
+        models = serve_scripted(*(translators or (ScriptedTranslator(),)))
+        app = create_app(models, limits, allowed_hosts, **options)
         with TestClient(app, base_url="http://localhost") as client:
             yield client
 
-    return ask
+    return create
 
 
 @pytest.fixture(scope="module")
-def client(asking: CreateClient) -> Iterator[TestClient]:
-    with asking() as found:
-        yield found
+def client(create_client: CreateClient) -> Iterator[TestClient]:
+    with create_client() as client:
+        yield client
 
 
 @pytest.fixture
-def listening() -> StartServer:
-    """A server on a port, in a thread: the whole of it, as `manyheads serve` runs it."""
+def run_server() -> RunServer:
+    """Run servers on ports of their own, each in a thread, as `manyheads serve` runs them."""
 
     @contextmanager
-    def listen(
-        *translators: ScriptedTranslator, limits: ServerLimits | None = None, **how: Any
+    def run(
+        *translators: ScriptedTranslator, limits: ServerLimits | None = None, **options: Any
     ) -> Iterator[int]:
-        app = create_app(serve_scripted(*(translators or (ScriptedTranslator(),))), limits, **how)
+        app = create_app(serve_scripted(*(translators or (ScriptedTranslator(),))), limits, **options)
         server = create_server(app)
-        place = socket.create_server(("127.0.0.1", 0))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [place]})
+        server_socket = socket.create_server(("127.0.0.1", 0))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [server_socket]})
         thread.start()
         while not server.started:
             time.sleep(0.01)
         try:
-            yield place.getsockname()[1]
+            yield server_socket.getsockname()[1]
         finally:
             server.should_exit = True
             thread.join(20)
-            place.close()
+            server_socket.close()
             assert not thread.is_alive()
 
-    return listen
+    return run
 
 
-# ---- a small model that was never trained
+# ---- small models that were never trained
 
 TEXTS = ["나는 오늘 집에 간다.", "I go home today.", "We read a book at school."] * 20
 
 
-def make_translator(folder: Path, seed: int, *, speaks: bool) -> mh.Translator:
-    """It says bytes, or, where it speaks, pieces of words."""
+def make_translator(folder: Path, seed: int, *, outputs_words: bool) -> mh.Translator:
+    """Save and load a model whose translations are bytes, or pieces of words."""
     subwords = SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=320))
     config = mh.Config(
         model=mh.TransformerConfig(vocab_size=320, layers=2, d_model=16, d_ff=32, heads=2),
@@ -91,7 +95,7 @@ def make_translator(folder: Path, seed: int, *, speaks: bool) -> mh.Translator:
     torch.manual_seed(seed)
     model = mh.Transformer(config.model)
     randomize_weights(model)
-    if speaks:
+    if outputs_words:
         with torch.no_grad():
             model.output.weight[3:259] = 0  # the bytes
             model.output.weight[259:] *= 3
@@ -103,9 +107,9 @@ def make_translator(folder: Path, seed: int, *, speaks: bool) -> mh.Translator:
 
 @pytest.fixture(scope="session")
 def translator(tmp_path_factory: pytest.TempPathFactory) -> mh.Translator:
-    return make_translator(tmp_path_factory.mktemp("served") / "model", 0, speaks=False)
+    return make_translator(tmp_path_factory.mktemp("served") / "model", 0, outputs_words=False)
 
 
 @pytest.fixture(scope="session")
-def speaker(tmp_path_factory: pytest.TempPathFactory) -> mh.Translator:
-    return make_translator(tmp_path_factory.mktemp("served") / "model", 1, speaks=True)
+def word_translator(tmp_path_factory: pytest.TempPathFactory) -> mh.Translator:
+    return make_translator(tmp_path_factory.mktemp("served") / "model", 1, outputs_words=True)

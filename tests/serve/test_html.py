@@ -1,4 +1,4 @@
-"""Tags stay, words change."""
+"""HTML keeps its tags while its words are translated."""
 
 import random
 import re
@@ -7,13 +7,13 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from manyheads.serve.html_document import HtmlDocument
 
-from manyheads.serve.html import HtmlDocument
 from manyheads.translator import Translation
 
 
-def mirrored(text: str) -> Translation:
-    """The words backwards, aligned: what moves, moves far."""
+def reverse_translation(text: str) -> Translation:
+    """Reverse the words, with their alignment."""
     words = text.split()
     last = len(words) - 1
     return Translation(
@@ -25,9 +25,9 @@ def mirrored(text: str) -> Translation:
     )
 
 
-def translated(page: str, whole: bool = True) -> str:
+def translate(page: str, whole: bool = True) -> str:
     document = HtmlDocument(page, whole)
-    return document.render([mirrored(text) for text in document.texts])
+    return document.render([reverse_translation(text) for text in document.texts])
 
 
 @pytest.mark.parametrize(
@@ -84,57 +84,57 @@ def translated(page: str, whole: bool = True) -> str:
         ('<IMG ALT="one two">A B', '<IMG ALT="one two">B A'),
     ],
 )
-def test_tags_are_put_around_what_came_of_their_words(page: str, expected: str) -> None:
-    assert translated(page) == expected
+def test_tags_are_placed_around_the_aligned_words(page: str, expected: str) -> None:
+    assert translate(page) == expected
 
 
-def test_of_words_that_two_tags_claim_the_second_takes_what_is_left() -> None:
+def test_words_are_given_to_the_first_of_two_tags() -> None:
     document = HtmlDocument("<i>a b d e</i> <b>c f</b> g")
     source, target = "abdecfg", "abcdegf"
-    found = Translation(
+    translation = Translation(
         " ".join(source),
         " ".join(target),
         source_tokens=[f"\u2581{word}" for word in source],
         tokens=[f"\u2581{word}" for word in target],
         alignment=[(source.index(word), number) for number, word in enumerate(target)],
     )
-    assert document.render([found]) == "<i>a b c d e</i> g <b>f</b>"
+    assert document.render([translation]) == "<i>a b c d e</i> g <b>f</b>"
 
 
-def test_without_an_alignment_the_text_between_two_tags_is_by_itself() -> None:
-    assert translated("one two <b>three four</b> five", whole=False) == "two one <b>four three</b> five"
+def test_without_an_alignment_text_between_tags_is_translated_separately() -> None:
+    assert translate("one two <b>three four</b> five", whole=False) == "two one <b>four three</b> five"
 
 
-def markup(page: str) -> list[str]:
+def find_tags(page: str) -> list[str]:
     return sorted(re.findall(r"<[^>]*>", page))
 
 
 WORDS = ["one", "two", "three", "&amp;", "&lt;", "é", "나는"]
 
 
-def drawn_page(chance: random.Random, depth: int = 0) -> str:
+def random_page(rng: random.Random, depth: int = 0) -> str:
     parts = []
-    for _ in range(chance.randint(1, 4)):
-        kind = chance.random()
-        if kind < 0.5 or depth > 3:
-            parts.append(" ".join(chance.choices(WORDS, k=chance.randint(0, 4))))
+    for _ in range(rng.randint(1, 4)):
+        draw = rng.random()
+        if draw < 0.5 or depth > 3:
+            parts.append(" ".join(rng.choices(WORDS, k=rng.randint(0, 4))))
         else:
-            name = chance.choice(["b", "i", "span", "p", "div", "a"])
-            parts.append(f'<{name} id="{chance.random()}">{drawn_page(chance, depth + 1)}</{name}>')
+            name = rng.choice(["b", "i", "span", "p", "div", "a"])
+            parts.append(f'<{name} id="{rng.random()}">{random_page(rng, depth + 1)}</{name}>')
     return " ".join(parts)
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_every_tag_comes_out_once_and_well_nested_and_every_word_too(whole: bool) -> None:
-    chance = random.Random(1)
+def test_every_tag_and_word_comes_out_once_and_well_nested(whole: bool) -> None:
+    rng = random.Random(1)
     for _ in range(300):
-        page = drawn_page(chance)
-        found = translated(page, whole)
-        assert markup(found) == markup(page)
-        bare = [sorted(re.sub(r"<[^>]*>", " ", one).split()) for one in (page, found)]
-        assert bare[0] == bare[1]
+        page = random_page(rng)
+        output = translate(page, whole)
+        assert find_tags(output) == find_tags(page)
+        words = [sorted(re.sub(r"<[^>]*>", " ", html).split()) for html in (page, output)]
+        assert words[0] == words[1]
         stack: list[str] = []
-        for closing, name in re.findall(r"<(/?)(\w+)", found):
+        for closing, name in re.findall(r"<(/?)(\w+)", output):
             if not closing:
                 stack.append(name)
             else:
@@ -165,13 +165,13 @@ PIECES = [
 @given(
     st.lists(st.sampled_from([*PIECES, "<script>", "<a href=", "&#x110000;", "\x00", "word"]), max_size=40)
 )
-def test_nothing_is_so_malformed_that_it_fails(pieces: list[str]) -> None:
+def test_malformed_html_never_fails(pieces: list[str]) -> None:
     for whole in (True, False):
-        assert isinstance(translated("".join(pieces), whole), str)
+        assert isinstance(translate("".join(pieces), whole), str)
 
 
-ALONE = ["<b>", "<a '\"", "<!--", "<b></i>", "</b>", "<p><b>x</p>", "<", "&", "<b>x "]
-SLOW = [
+REPEATED_PIECES = ["<b>", "<a '\"", "<!--", "<b></i>", "</b>", "<p><b>x</p>", "<", "&", "<b>x "]
+BACKTRACKING_PIECES = [
     "<a",
     "<a\"'",
     "<!",
@@ -188,8 +188,8 @@ SLOW = [
 ]
 
 
-@pytest.mark.parametrize("piece", [*ALONE, *SLOW])
-def test_a_page_of_nothing_else_takes_no_long(piece: str) -> None:
+@pytest.mark.parametrize("piece", [*REPEATED_PIECES, *BACKTRACKING_PIECES])
+def test_repeated_pieces_take_linear_time(piece: str) -> None:
     for page in (
         piece * (20_000 // len(piece)),
         f"<pre>{piece * 4000}",
@@ -197,5 +197,5 @@ def test_a_page_of_nothing_else_takes_no_long(piece: str) -> None:
         f'{piece * 4000}=">',
     ):
         start = time.process_time()
-        assert translated(page)
+        assert translate(page)
         assert time.process_time() - start < 1

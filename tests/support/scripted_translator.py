@@ -1,4 +1,4 @@
-"""A translator without a model: it answers at once, or when it is told to, and remembers its calls."""
+"""A translator without a model: it answers at once, or on release, and records its calls."""
 
 import threading
 import time
@@ -7,12 +7,12 @@ from typing import Any
 
 from manyheads.config import DecodingConfig
 from manyheads.errors import RequestError
-from manyheads.serve.worker import ServedModel, name_models
+from manyheads.serve.served_model import ServedModel, name_models
 from manyheads.translator import Translation
 
 
 class WordSubwords:
-    """A token is a word."""
+    """Every word is a token."""
 
     def encode(self, text: str) -> list[int]:
         return [1] * len(text.split())
@@ -27,13 +27,13 @@ class ScriptedSubwords:
 @dataclass
 class ScriptedEngine:
     name: str = "scripted"
-    objective: str = "as it is written"
+    objective: str = "scripted"
     max_positions: int | None = None
 
 
 @dataclass
 class ScriptedTranslator:
-    """Words backwards: what comes out is told apart from what went in, and tags would be seen."""
+    """Reverses the words of a text, so that the output differs from the input and moves tags."""
 
     source_language: str = "en"
     target_language: str = "ko"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from manyheads.errors import ConfigError
@@ -105,3 +106,11 @@ class AllowedHostsMiddleware:
                 await error.to_response()(scope, receive, send)
                 return
         await self.app(scope, receive, send)
+
+
+class AllowedOriginsMiddleware(CORSMiddleware):
+    """Starlette's CORS for the allowed origins; requests of the server's own pages need none."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_cross_origin = scope["type"] == "http" and Headers(scope=scope).get("origin") in self.allow_origins
+        await (super().__call__ if is_cross_origin else self.app)(scope, receive, send)

@@ -8,12 +8,11 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
-from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from manyheads.errors import ConfigError, ManyheadsError, RequestError
 from manyheads.serve import schemas
-from manyheads.serve.allowed_hosts import AllowedHosts, AllowedHostsMiddleware
+from manyheads.serve.allowed_hosts import AllowedHosts, AllowedHostsMiddleware, AllowedOriginsMiddleware
 from manyheads.serve.attention_tasks import TooManyNumbersError
 from manyheads.serve.endpoints import Endpoints
 from manyheads.serve.limits import ServerLimits
@@ -63,13 +62,12 @@ def create_app(
 def add_middleware(app: FastAPI, endpoints: Endpoints, allowed_hosts: AllowedHosts) -> ASGIApp:
     """Wrap the application, from the inside out, so that every response passes all layers."""
     stack: ASGIApp = BodyLimitMiddleware(app, endpoints.limits, endpoints.queue)
-    if allowed_hosts.origins:
-        stack = CORSMiddleware(
-            stack,
-            allow_origins=sorted(allowed_hosts.origins),
-            allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "content-type"],
-        )
+    stack = AllowedOriginsMiddleware(
+        stack,
+        allow_origins=sorted(allowed_hosts.origins),
+        allow_methods=["GET", "POST"],
+        allow_headers=["authorization", "content-type"],
+    )
     stack = AllowedHostsMiddleware(stack, allowed_hosts)
     paths = [getattr(route, "path", "") for route in app.routes]
     return RequestMiddleware(stack, paths, endpoints.record_request)

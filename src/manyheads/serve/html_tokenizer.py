@@ -11,8 +11,9 @@ from html import unescape
 
 INLINE_NAMES = frozenset(
     [
-        "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "ins",
-        "label", "mark", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u",
+        "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i",
+        "ins", "label", "mark", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time",
+        "tt", "u",
     ]
 )  # fmt: skip
 VERBATIM_NAMES = frozenset(
