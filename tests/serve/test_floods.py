@@ -84,9 +84,7 @@ class RequestFuzzer:
         )
         body = self.body(content_type)
         host = (
-            "localhost"
-            if rng.random() < 0.97
-            else rng.choice(["", "evil.org", "[::", "a b", "localhost:x"])
+            "localhost" if rng.random() < 0.97 else rng.choice(["", "evil.org", "[::", "a b", "localhost:x"])
         )
         query = f"?{self.form()}" if rng.random() < 0.1 else ""
         head = f"{method} {path}{query} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {content_type}\r\n"
@@ -223,7 +221,9 @@ def test_fuzzed_requests_to_a_model_get_documented_responses(tmp_path: Path) -> 
     async def run_all(port: int) -> None:
         await asyncio.gather(*(fuzz(port, MODEL_REQUESTS // 8, 100 + seed, seen) for seed in range(8)))
 
-    with start_server("--quiet", "--client-timeout=2", model=save_untrained_model(tmp_path / "model")) as server:
+    with start_server(
+        "--quiet", "--client-timeout=2", model=save_untrained_model(tmp_path / "model")
+    ) as server:
         asyncio.run(run_all(server.port))
         assert sum(seen.values()) == MODEL_REQUESTS
         assert seen[200] > MODEL_REQUESTS / 5, seen

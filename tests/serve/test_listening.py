@@ -124,7 +124,9 @@ def test_requests_time_out(run_server: Any) -> None:
 @pytest.mark.parametrize("has_length", [True, False])
 def test_an_endless_body_is_rejected_once_it_is_too_large(run_server: Any, has_length: bool) -> None:
     """A gigabyte with a Content-Length, or in chunks without one."""
-    head = HEAD + (b"Content-Length: 1000000000\r\n\r\n" if has_length else b"Transfer-Encoding: chunked\r\n\r\n")
+    head = HEAD + (
+        b"Content-Length: 1000000000\r\n\r\n" if has_length else b"Transfer-Encoding: chunked\r\n\r\n"
+    )
     chunk = b"x" * 65536 if has_length else b"10000\r\n" + b"x" * 65536 + b"\r\n"
     with run_server() as port:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

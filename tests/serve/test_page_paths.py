@@ -60,7 +60,9 @@ def test_details_hold_the_words(model_client: TestClient, translator: mh.Transla
     assert {n for word in details["words"] for n in word["sources"]} <= set(range(4))
 
 
-def test_look_returns_the_data_of_the_attention_page(model_client: TestClient, translator: mh.Translator) -> None:
+def test_look_returns_the_data_of_the_attention_page(
+    model_client: TestClient, translator: mh.Translator
+) -> None:
     response = model_client.post("/look", json=REQUEST)
     expected = build_attention_data(
         translator.attention(REQUEST["q"], REQUEST["translation"]), source=REQUEST["q"], target="집에 간다."
@@ -109,7 +111,7 @@ def test_walk_returns_the_numbers_of_the_model(model_client: TestClient, transla
         ("/walk", {"q": "I go home. " * 60}, "numbers, but the maximum is 40000"),
         ("/walk", {"translation": "집에 간다. " * 60}, "numbers, but the maximum is 40000"),
         ("/walk", {"q": "I go home. " * 10, "width": 1000}, "numbers, but the maximum is 40000"),
-        ("/walk", {"layer": 2}, "layer is 2, but the model has 2 layers, counted from 0"),
+        ("/walk", {"layer": 2}, "layer is 2, but the encoder has 2 layers, counted from 0"),
         ("/walk", {"layer": -1}, "layer: Input should be greater than or equal to 0"),
         ("/walk", {"width": 0}, "width: Input should be greater than or equal to 1"),
         ("/walk", {"stack": "both"}, "stack: Input should be 'encoder' or 'decoder'"),
@@ -164,7 +166,9 @@ def test_curves_follow_the_log(create_client: Any, tmp_path: Path) -> None:
         assert (missing.status_code, missing.json()["error"]) == (400, "the log of the run run is missing")
 
 
-def test_without_runs_there_are_no_curves_and_an_api_key_is_required(create_client: Any, tmp_path: Path) -> None:
+def test_without_runs_there_are_no_curves_and_an_api_key_is_required(
+    create_client: Any, tmp_path: Path
+) -> None:
     with create_client() as client:
         assert client.get("/training").json() == []
     with create_client(api_key="k") as client:
@@ -202,7 +206,9 @@ def test_every_asset_of_the_page_is_served(client: TestClient) -> None:
     assert client.get("/look/attention_explorer.js").status_code == 200
     assert client.get("/look/attention.css").status_code == 200
     assert client.get("/look/template.html").status_code == 404, "it is a template"
-    assert client.get("/look/attention_data.py").status_code == client.get("/look/../app.py").status_code == 404
+    assert (
+        client.get("/look/attention_data.py").status_code == client.get("/look/../app.py").status_code == 404
+    )
 
 
 def test_modules_and_styles_of_the_page_refer_to_served_files_only(client: TestClient) -> None:

@@ -47,12 +47,6 @@ class SentenceTask:
     def _config(self) -> Any:
         return self.model.translator.engine.model.config  # type: ignore[attr-defined]
 
-    def _check_layer(self, layer: int) -> None:
-        if layer >= self._config.layers:
-            raise RequestError(
-                f"layer is {layer}, but the model has {self._config.layers} layers, counted from 0"
-            )
-
     def _render(self, source: str, target: str) -> str:
         raise NotImplementedError
 
@@ -72,10 +66,13 @@ class AttentionTask(SentenceTask):
         return attention_to_json(self.model.translator.attention(source, target), target, self.layer)
 
     def _check_size(self, num_tokens: int) -> None:
-        if self.layer is not None:
-            self._check_layer(self.layer)
-        per_layer = 3 * self._config.heads * num_tokens**2
-        total = per_layer * (self._config.layers if self.layer is None else 1)
+        num_layers = max(self._config.encoder_layers, self._config.decoder_layers)
+        if self.layer is not None and self.layer >= num_layers:
+            raise RequestError(
+                f"layer is {self.layer}, but the model has {num_layers} layers, counted from 0"
+            )
+        per_layer = 3 * getattr(self._config, "heads", 1) * num_tokens**2  # a baseline has one head
+        total = per_layer * (num_layers if self.layer is None else 1)
         if total > self.max_numbers:
             suggest_layer = self.can_select_layer and self.layer is None and per_layer <= self.max_numbers
             raise TooManyNumbersError(
@@ -118,10 +115,15 @@ class WalkTask(SentenceTask):
         return [subwords.id_to_piece(piece) for piece in range(min(self.width, len(subwords)))]
 
     def _check_size(self, num_tokens: int) -> None:
-        self._check_layer(self.layer)
-        total = estimate_numbers(self._config, num_tokens, self.width)
+        config = self._config
+        num_layers = config.encoder_layers if self.stack == "encoder" else config.decoder_layers
+        if self.layer >= num_layers:
+            raise RequestError(
+                f"layer is {self.layer}, but the {self.stack} has {num_layers} layers, counted from 0"
+            )
+        total = estimate_numbers(config, num_tokens, self.width)
         if total > self.max_numbers:
-            narrow = estimate_numbers(self._config, num_tokens, DEFAULT_WIDTH)
+            narrow = estimate_numbers(config, num_tokens, DEFAULT_WIDTH)
             suggest_width = self.width > DEFAULT_WIDTH and narrow <= self.max_numbers
             raise TooManyNumbersError(
                 f"the walk of {num_tokens} tokens has {total} numbers, but the maximum is "
