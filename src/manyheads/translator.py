@@ -432,7 +432,7 @@ class Attention:
     def show(self, height: int = 760) -> Any:
         """The page of these maps in a notebook, as a frame of so many pixels."""
         # The one glance upwards: look is built on this file, and only a call of this brings it in.
-        return import_module("manyheads.look.notebook").frame(self, height)
+        return import_module("manyheads.look.notebook").show(self, height)
 
 
 # ---- opening a model folder

@@ -143,8 +143,8 @@ def test_the_page_shows_what_maps_a_kind_has(
     text = (tmp_path / "attention.html").read_text(encoding="utf-8")
     data = json.loads(text.split('id="attention">')[1].split("</script>")[0])
     kinds = ["encoder", "decoder", "cross"] if name == "experts" else ["cross"]
-    assert list(data["sides"]) == list(data["moments"][0]["maps"]) == kinds
-    assert data["layers"] == LOOKS[name]
+    assert list(data["sides"]) == list(data["snapshots"][0]["maps"]) == kinds
+    assert data["layers"] == dict.fromkeys(kinds, LOOKS[name])
     (aligned,) = mh.load(folders[name], device="cpu").translate(["I have 3 books."], alignment=True)
     assert aligned.alignment is not None
 

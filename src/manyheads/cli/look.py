@@ -117,7 +117,7 @@ def compute_attention(
 
 def first_sentence(text: str, translator: Any) -> str:
     """A text is translated sentence by sentence, and so it is looked at."""
-    sentences = translator.sentences(text) or [text]
+    sentences = translator.split_sentences(text) or [text]
     if len(sentences) > 1:
         left = f"{len(sentences)} sentences, of which the first is shown"
         print(f"manyheads: {left}; each has maps of its own", file=sys.stderr)
@@ -136,24 +136,29 @@ def compute_attention_over_training(
 
 def format_figure_heads(data: dict[str, Any]) -> list[str]:
     """The heads of the encoder most like those of the paper's figures, a line each."""
-    from manyheads.look.measures import FIGURE_PATTERNS
+    from manyheads.look.figure_heads import FIGURE_PATTERNS
 
-    words, like = data["words"]["source"], data["moments"][-1]["like"].get("encoder", {})
+    words, heads = data["words"]["source"], data["snapshots"][-1]["figure_heads"].get("encoder", {})
     lines = []
-    for likeness, figure in FIGURE_PATTERNS.items():
-        for one in like.get(likeness, [])[:1]:
-            at = "" if likeness == "structural" else f", best seen at {words[one['row']]!r}"
-            head = f"layer {one['layer'] + 1}, head {one['head'] + 1}"
-            lines.append(f"like Figure {figure} ({likeness}): encoder {head}{at}")
+    for pattern, figure in FIGURE_PATTERNS.items():
+        for entry in heads.get(pattern, [])[:1]:
+            word = "" if pattern == "structural" else f", best seen at {words[entry['row']]!r}"
+            head = f"layer {entry['layer'] + 1}, head {entry['head'] + 1}"
+            lines.append(f"like Figure {figure} ({pattern}): encoder {head}{word}")
     return lines
 
 
 def summarize_page(data: dict[str, Any], written: list[Path]) -> dict[str, Any]:
     """What the page holds, but the maps."""
-    moments = [
-        {key: value for key, value in moment.items() if key not in ("maps", "candidates")}
-        for moment in data["moments"]
+    snapshots = [
+        {key: value for key, value in snapshot.items() if key not in ("maps", "candidates")}
+        for snapshot in data["snapshots"]
     ]
     kept = ("languages", "text", "tokens", "words", "layers", "heads")
     names = {"measure_names": data["measures"]}
-    return {"files": list(map(str, written)), **{key: data[key] for key in kept}, **names, "moments": moments}
+    return {
+        "files": list(map(str, written)),
+        **{key: data[key] for key in kept},
+        **names,
+        "snapshots": snapshots,
+    }

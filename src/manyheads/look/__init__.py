@@ -1,1 +1,1 @@
-"""Attention, shown: maps of one sentence as a web page, as figures, as numbers (Figures 3 to 5)."""
+"""Attention of one sentence as a web page, as figures and as numbers (Figures 3 to 5)."""

@@ -1,8 +1,8 @@
-"""One file that holds a page, its data and its program, and needs nothing from outside.
+"""The attention page as a single HTML file with its data and its program.
 
-The program is the ES modules of the folder page/, laid one after the other in the order of their imports.
-A strict Content-Security-Policy names the hash of this one script and this one style; whatever a token may
-hold, no browser runs it.
+The program is the ES modules of the folder assets/, concatenated in the order of their imports. A strict
+Content-Security-Policy holds the hashes of this script and this style, so a browser runs nothing else,
+whatever a token holds.
 """
 
 import base64
@@ -19,29 +19,29 @@ from typing import Any
 from manyheads.errors import RequestError
 
 ENTRY_MODULE = "main.js"
-IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z]+\.js)";\n', flags=re.MULTILINE)
+IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z_]+\.js)";\n', flags=re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?function|class|const)", flags=re.MULTILINE)
 JSON_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def write_page(data: dict[str, Any], path: str | os.PathLike[str]) -> Path:
-    """Complete or absent: written aside and renamed."""
-    place = Path(path)
-    if place.is_dir():
-        raise RequestError(f"{place}: is a folder; give the page a name, such as {place / 'page.html'}")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    aside = place.with_name(f".{place.name}.manyheads-part")
+    """Write a page to a temporary file, and rename it when it is complete."""
+    target = Path(path)
+    if target.is_dir():
+        raise RequestError(f"{target}: is a folder; give a file name, such as {target / 'page.html'}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.manyheads-part")
     try:
-        aside.write_text(render_page(data), encoding="utf-8")
-        aside.replace(place)
+        temporary.write_text(render_page(data), encoding="utf-8")
+        temporary.replace(target)
     finally:
-        aside.unlink(missing_ok=True)
-    return place
+        temporary.unlink(missing_ok=True)
+    return target
 
 
 def render_page(data: dict[str, Any]) -> str:
-    """The page of what maps.py describes."""
-    style, script = read_asset("page.css"), bundle_modules()
+    """Return the page for the data that attention_data.py describes."""
+    style, script = read_asset("attention.css"), bundle_modules()
     policy = (
         f"default-src 'none'; script-src {csp_hash(script)}; style-src {csp_hash(style)}; "
         f"img-src data:; base-uri 'none'; form-action 'none'"
@@ -53,13 +53,13 @@ def render_page(data: dict[str, Any]) -> str:
         "data": embed_json(data),
         "script": script,
     }
-    return re.sub(r"\{(\w+)\}", lambda found: parts[found.group(1)], read_asset("page.html"))
+    return re.sub(r"\{(\w+)\}", lambda match: parts[match.group(1)], read_asset("template.html"))
 
 
 def embed_json(data: dict[str, Any]) -> str:
-    """JSON in which no character can end the element that it stands in."""
+    """Return JSON without the characters that could end its HTML element."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return re.sub("[<>&\u2028\u2029]", lambda found: JSON_ESCAPES[found.group()], text)
+    return re.sub("[<>&\u2028\u2029]", lambda match: JSON_ESCAPES[match.group()], text)
 
 
 def csp_hash(text: str) -> str:
@@ -69,13 +69,13 @@ def csp_hash(text: str) -> str:
 
 @cache
 def bundle_modules() -> str:
-    """All modules as one: each after those that it imports, without the words import and export."""
+    """Concatenate all modules, each after its imports, without the import and export keywords."""
     order: list[str] = []
 
     def add(name: str) -> None:
         if name not in order:
-            for needed in IMPORT.findall(read_asset(name)):
-                add(needed)
+            for imported in IMPORT.findall(read_asset(name)):
+                add(imported)
             order.append(name)
 
     add(ENTRY_MODULE)
@@ -84,5 +84,4 @@ def bundle_modules() -> str:
 
 @cache
 def read_asset(name: str) -> str:
-    """A file of the folder page/."""
     return files("manyheads.look").joinpath("assets", name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The page inside a notebook."""
+"""The attention page in a notebook."""
 
 import html
 from typing import Any
@@ -8,18 +8,20 @@ from manyheads.look.attention_data import build_attention_data
 from manyheads.look.html import render_page
 from manyheads.translator import Attention
 
+DEFAULT_HEIGHT = 760  # pixels
 
-def show(attention: Attention, height: int) -> Any:
-    """A frame of its own, which can run its program and save pictures, and reach nothing of the notebook."""
+
+def show(attention: Attention, height: int = DEFAULT_HEIGHT) -> Any:
+    """Return the page in a sandboxed frame, which cannot reach the notebook but can download pictures."""
     try:
         from IPython.display import HTML
     except ImportError:
         raise RequestError(
-            "show() is for notebooks, and IPython is not installed: pip install ipython, or write a page "
+            "show() needs a notebook, and IPython is not installed: pip install ipython, or write a page "
             "with `manyheads look`"
         ) from None
-    inside = html.escape(render_page(build_attention_data(attention)))
+    page = html.escape(render_page(build_attention_data(attention)))
     return HTML(
-        f'<div><iframe srcdoc="{inside}" sandbox="allow-scripts allow-downloads" title="Attention" '
+        f'<div><iframe srcdoc="{page}" sandbox="allow-scripts allow-downloads" title="Attention" '
         f'style="width: 100%; height: {height:d}px; border: 0"></iframe></div>'
     )

@@ -1,15 +1,16 @@
-"""One sentence through the checkpoints of a run: how the heads came to look where they look."""
+"""The attention of one sentence over the checkpoints of a training run."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from manyheads import checkpoint
 from manyheads.errors import CheckpointError, RequestError
 from manyheads.look.attention_data import build_snapshot, combine_snapshots
+from manyheads.progress import ReportProgress
 from manyheads.translator import load
 
-MAX_CHECKPOINTS = 20  # checkpoints of a page, the first and the last among them
+MAX_CHECKPOINTS = 20
+MAX_SENTENCES = 100  # of the validation set, among which a default is chosen
 
 
 def compare_checkpoints(
@@ -19,54 +20,60 @@ def compare_checkpoints(
     *,
     device: str | None = None,
     max_checkpoints: int = MAX_CHECKPOINTS,
-    report_progress: Callable[[str, int, int], None] = lambda what, done, of: None,
+    report_progress: ReportProgress = lambda stage, done, total: None,
 ) -> dict[str, Any]:
-    """The sentence with the newest checkpoint's translation, or the given one, at every moment the same.
+    """Return the attention of every checkpoint for the same source and target.
 
-    What each checkpoint itself would have said stands beside its maps.
+    The target is by default the translation of the newest checkpoint. Each snapshot also holds the
+    translation of its own checkpoint.
     """
-    there = checkpoint.list_checkpoints(run)
-    if not there:
-        raise CheckpointError(f"{run}: no run with checkpoints; a run keeps them in its folder checkpoints")
-    source = source or choose_sentence(run, there[-1])
-    chosen = select_evenly(there, max_checkpoints)
-    moments = []
-    for done, folder in enumerate(reversed(chosen), 1):
+    folders = checkpoint.list_checkpoints(run)
+    if not folders:
+        raise CheckpointError(f"{run}: has no checkpoints; give the folder of a training run")
+    source = source or choose_sentence(run, folders[-1])
+    selected = select_evenly(folders, max_checkpoints)
+    snapshots = []
+    for done, folder in enumerate(reversed(selected), 1):
         translator = load(folder, device=device)
-        said = translator.translate(source, split=False, beam=1).text
+        translation = translator.translate(source, split=False, beam=1).text
         if target is None:
-            target = said
+            target = translation
         attention = translator.attention(source, target)
-        step = checkpoint.parse_step(folder)
-        moments.append(
+        snapshots.append(
             build_snapshot(
-                attention, name=folder.name, step=step, translation=said, num_snapshots=len(chosen)
+                attention,
+                name=folder.name,
+                step=checkpoint.parse_step(folder),
+                translation=translation,
+                num_snapshots=len(selected),
             )
         )
-        report_progress("checkpoints", done, len(chosen))
+        report_progress("checkpoints", done, len(selected))
     assert target is not None
-    return combine_snapshots(attention, source, target, moments[::-1])
+    return combine_snapshots(attention, source, target, snapshots[::-1])
 
 
 def select_evenly(folders: list[Path], max_count: int) -> list[Path]:
-    """At most so many, evenly spread, the first and the last among them."""
+    """Return at most max_count folders at even intervals, the first and the last among them."""
     if len(folders) <= max_count:
         return folders
     last = len(folders) - 1
-    return [folders[round(place * last / (max_count - 1))] for place in range(max_count)]
+    return [folders[round(index * last / (max_count - 1))] for index in range(max_count)]
 
 
 def choose_sentence(run: Path, folder: Path) -> str:
-    """A sentence of middling length that the run was validated on, where none is given."""
-    told = checkpoint.read_info(folder)
-    path = Path(told.config.data.folder) / f"valid.{told.languages['source']}"
+    """Choose a sentence of medium length from the validation set of the run."""
+    info = checkpoint.read_info(folder)
+    path = Path(info.config.data.folder) / f"valid.{info.languages['source']}"
     try:
         with path.open(encoding="utf-8") as file:
-            lines = [line.strip() for line, _ in zip(file, range(100), strict=False) if line.strip()]
-    except OSError as fault:
+            lines = [
+                line.strip() for line, _ in zip(file, range(MAX_SENTENCES), strict=False) if line.strip()
+            ]
+    except OSError as error:
         raise RequestError(
-            f"{run}: give a sentence, for its data are gone ({path}: {fault.strerror})"
+            f"{run}: its data are missing ({path}: {error.strerror}): give a sentence"
         ) from None
     if not lines:
-        raise RequestError(f"{run}: give a sentence, for {path} has none")
+        raise RequestError(f"{run}: {path} has no sentences: give a sentence")
     return sorted(lines, key=len)[len(lines) * 2 // 3]

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from manyheads import playground
 from manyheads.errors import DataError, RequestError
-from manyheads.look.attention_data import Maps, head_colors
-from manyheads.look.figures import draw_lines, fonts_covering, import_pyplot, save_figure
+from manyheads.look.attention_data import Maps
+from manyheads.look.colors import head_colors
+from manyheads.look.fonts import fonts_covering
+from manyheads.look.plots import draw_lines, import_pyplot, save_figure
 from manyheads.paper.head_selection import MIN_LINK, NUM_TARGETS, HeadFigure, choose_figures
 from manyheads.paper.report import Cell, ReportTable, format_provenance, write_report
 from manyheads.paper.sentence_scores import compute_encoder_maps, score_sentences

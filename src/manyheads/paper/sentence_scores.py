@@ -22,8 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.errors import RequestError
-from manyheads.look.attention_data import Maps, is_word, merge_into_words, stack_maps, tokens_to_words
-from manyheads.look.measures import Array, compute_links, score_heads
+from manyheads.look.attention_data import Maps, merge_into_words, stack_maps
+from manyheads.look.figure_heads import compute_links, score_heads
+from manyheads.look.measures import Array
+from manyheads.look.words import is_word, tokens_to_words
 from manyheads.progress import ReportProgress
 from manyheads.translator import Translator
 

@@ -212,7 +212,7 @@ class LookResponse(BaseModel):
     text: dict[str, str]
     tokens: dict[str, list[str]]
     words: dict[str, list[str]]
-    layers: int
+    layers: dict[str, int]
     heads: int
     snapshots: list[dict[str, Any]]
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from manyheads.look.attention_data import get_word_ids, tokens_to_words
+from manyheads.look.words import get_word_ids, tokens_to_words
 from manyheads.translator import Translation
 
 

@@ -1,50 +1,50 @@
-// Maps of one sentence, decoded when they are first asked for. What the data hold is told in look/maps.py.
+// The attention maps of one sentence, decoded on first use. look/attention_data.py describes the data.
 
-const ONE = 65535;
-const KEPT = 1024; // decoded maps that are held
+const WEIGHT_SCALE = 65535;
+const MAX_CACHED_MAPS = 1024;
 
-export class Maps {
+export class AttentionMaps {
   constructor(data) {
     this.data = data;
-    this.decoded = new Map();
+    this.cache = new Map();
   }
 
-  // Names of who looks (side 0) and who is looked at (side 1).
-  names(kind, side, words) {
-    const name = this.data.sides[kind][side];
+  // Labels of the queries (side 0) or the keys (side 1).
+  labels(attention, side, words) {
+    const name = this.data.sides[attention][side];
     return (words ? this.data.words : this.data.tokens)[name];
   }
 
-  language(kind, side) {
-    const name = this.data.sides[kind][side];
+  language(attention, side) {
+    const name = this.data.sides[attention][side];
     return this.data.languages[name === "source" ? "source" : "target"];
   }
 
-  // One head: {rows, columns, weights}, the weights row after row.
-  map({ moment, kind, layer, head, words }) {
-    const key = [moment, kind, layer, head, words].join();
-    if (!this.decoded.has(key)) {
-      if (this.decoded.size >= KEPT) this.decoded.clear();
-      const map = this.decode(moment, kind, layer, head);
-      this.decoded.set(key, words ? this.merge(map, kind) : map);
+  // One head: {rows, columns, weights}, with the weights in row-major order.
+  map({ snapshot, attention, layer, head, words }) {
+    const key = [snapshot, attention, layer, head, words].join();
+    if (!this.cache.has(key)) {
+      if (this.cache.size >= MAX_CACHED_MAPS) this.cache.clear();
+      const map = this.decode(snapshot, attention, layer, head);
+      this.cache.set(key, words ? this.mergeWords(map, attention) : map);
     }
-    return this.decoded.get(key);
+    return this.cache.get(key);
   }
 
-  decode(moment, kind, layer, head) {
-    const bytes = atob(this.data.moments[moment].maps[kind][layer][head]);
+  decode(snapshot, attention, layer, head) {
+    const bytes = atob(this.data.snapshots[snapshot].maps[attention][layer][head]);
     const weights = new Float32Array(bytes.length / 2);
     for (let n = 0; n < weights.length; n++) {
-      weights[n] = (bytes.charCodeAt(2 * n) + 256 * bytes.charCodeAt(2 * n + 1)) / ONE;
+      weights[n] = (bytes.charCodeAt(2 * n) + 256 * bytes.charCodeAt(2 * n + 1)) / WEIGHT_SCALE;
     }
-    const [rows, columns] = this.data.sides[kind].map((side) => this.data.tokens[side].length);
+    const [rows, columns] = this.data.sides[attention].map((side) => this.data.tokens[side].length);
     return { rows, columns, weights };
   }
 
-  // What a word's tokens look at on average, at all tokens of another word together.
-  merge(map, kind) {
-    const [rowWord, columnWord] = this.data.sides[kind].map((side) => this.data.word_of[side]);
-    const [rows, columns] = this.data.sides[kind].map((side) => this.data.words[side].length);
+  // Average over the tokens of a query word, sum over the tokens of a key word.
+  mergeWords(map, attention) {
+    const [rowWord, columnWord] = this.data.sides[attention].map((side) => this.data.word_ids[side]);
+    const [rows, columns] = this.data.sides[attention].map((side) => this.data.words[side].length);
     const sizes = new Array(rows).fill(0);
     rowWord.forEach((word) => sizes[word]++);
     const weights = new Float32Array(rows * columns);
@@ -57,30 +57,30 @@ export class Maps {
     return { rows, columns, weights };
   }
 
-  // The five measures of a head, by name; null where there is none.
-  measures({ moment, kind, layer, head, words }) {
-    const values = this.data.moments[moment].measures[kind][words ? "words" : "tokens"][layer][head];
+  // The five measures of a head, by name; null where a measure is undefined.
+  measures({ snapshot, attention, layer, head, words }) {
+    const values = this.data.snapshots[snapshot].measures[attention][words ? "words" : "tokens"][layer][head];
     return Object.fromEntries(this.data.measures.map((name, n) => [name, values[n]]));
   }
 
-  // Every head, as [layer, head], by a measure from small to large, or by position.
-  order(state) {
-    const all = [];
-    for (let layer = 0; layer < this.data.layers; layer++) {
-      for (let head = 0; head < this.data.heads; head++) all.push([layer, head]);
+  // All heads as [layer, head], sorted by position or by a measure; undefined measures come last.
+  sortedHeads(state) {
+    const heads = [];
+    for (let layer = 0; layer < this.data.layers[state.attention]; layer++) {
+      for (let head = 0; head < this.data.heads; head++) heads.push([layer, head]);
     }
-    if (state.order === "position") return state.falling ? all.reverse() : all;
-    const value = ([layer, head]) => this.measures({ ...state, layer, head })[state.order];
-    const sign = state.falling ? -1 : 1;
-    return all.sort((a, b) => {
-      const [one, other] = [value(a), value(b)];
-      return one === null || other === null ? (one === null) - (other === null) : sign * (one - other);
+    if (state.sort === "position") return state.descending ? heads.reverse() : heads;
+    const value = ([layer, head]) => this.measures({ ...state, layer, head })[state.sort];
+    const sign = state.descending ? -1 : 1;
+    return heads.sort((first, second) => {
+      const [a, b] = [value(first), value(second)];
+      return a === null || b === null ? (a === null) - (b === null) : sign * (a - b);
     });
   }
 
-  // Which row of a decoder's map belongs to a step; the encoder has none.
-  rowOfStep({ kind, step, words }) {
-    if (kind === "encoder" || step === null) return null;
-    return words ? this.data.word_of[this.data.sides[kind][0]][step] : step;
+  // The row of a decoding step, or null for the encoder.
+  rowOfStep({ attention, step, words }) {
+    if (attention === "encoder" || step === null) return null;
+    return words ? this.data.word_ids[this.data.sides[attention][0]][step] : step;
   }
 }

@@ -1,25 +1,26 @@
-// Elements with their properties and children. Text goes in as text: nothing here reads markup.
+// Create elements with attributes, listeners and children. Strings become text nodes, never markup.
 
-const SVG = "http://www.w3.org/2000/svg";
+const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
 
-export function element(name, properties = {}, ...children) {
-  const made = document.createElement(name);
-  give(made, properties);
-  made.append(...children.filter((child) => child !== null));
-  return made;
+export function element(name, attributes = {}, ...children) {
+  const node = document.createElement(name);
+  setAttributes(node, attributes);
+  node.append(...children.filter((child) => child !== null));
+  return node;
 }
 
 export function svgElement(name, attributes = {}, ...children) {
-  const made = document.createElementNS(SVG, name);
-  give(made, attributes);
-  made.append(...children);
-  return made;
+  const node = document.createElementNS(SVG_NAMESPACE, name);
+  setAttributes(node, attributes);
+  node.append(...children);
+  return node;
 }
 
-function give(made, properties) {
-  for (const [name, value] of Object.entries(properties)) {
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (value === true) made.setAttribute(name, "");
-    else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
+// Names that start with "on" are event listeners; true is an empty attribute; false and null are left out.
+function setAttributes(node, attributes) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
   }
 }

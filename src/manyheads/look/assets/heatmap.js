@@ -1,103 +1,114 @@
-// One head as a heat map: rows look at columns, with the value in each cell where there is room.
+// One head as a heat map: queries in rows, keys in columns, with the weight in each cell where it fits.
 
-import { shortened, textWidth } from "./scene.js";
+import { textWidth, truncateText } from "./scene.js";
 
-const WITH_VALUES = 26; // columns: up to so many each cell has its number
-const TURNED = -55; // degrees, of the names of columns
-const LONGEST_NAME = 110;
+const MAX_COLUMNS_WITH_VALUES = 26;
+const COLUMN_LABEL_ROTATION = -55; // degrees
+const MAX_NAME_WIDTH = 110;
 
-export function heatScene({ names, languages, map, color, alone, pressed, title, colors, room }) {
-  const values = map.columns <= WITH_VALUES;
-  const size = values ? 13 : 10;
-  const longest = names.map((side) => Math.min(LONGEST_NAME, Math.max(...side.map((name) => textWidth(name, size)))));
-  const left = longest[0] + 12;
-  const rise = longest[1] * Math.sin((-TURNED * Math.PI) / 180) + 14;
-  const lean = longest[1] * Math.cos((TURNED * Math.PI) / 180) + 10;
-  const top = (title ? 28 : 4) + rise;
-  const cell = clamp((room - left - lean) / map.columns, values ? 25 : 7, values ? 46 : 20);
-  const tall = values ? Math.min(cell, 34) : cell;
-  const marks = [
-    { shape: "rect", x: left - 1, y: top - 1, w: map.columns * cell + 1, h: map.rows * tall + 1, color: colors.cell },
-  ];
-  for (let row = 0; row < map.rows; row++) {
-    for (let column = 0; column < map.columns; column++) {
-      const weight = map.weights[row * map.columns + column];
-      const shown = !alone || alone[1] === (alone[0] ? column : row);
-      const x = left + column * cell;
-      const y = top + row * tall;
-      const about = { row, column, weight: weight.toFixed(4) };
-      marks.push({
-        shape: "rect",
-        x,
-        y,
-        w: cell - 1,
-        h: tall - 1,
-        color,
-        opacity: weight * (shown ? 1 : 0.12),
-        about,
-      });
-      if (values && shown && weight >= 0.005) {
-        const ink = weight > 0.85 ? colors.onColor : colors.text;
-        marks.push({
-          shape: "text",
-          x: x + cell / 2 - 0.5,
-          y: y + tall / 2,
-          text: brief(weight),
-          size: 11,
-          align: "center",
-          color: ink,
-        });
-      }
-    }
-  }
-  const labelOf = (side, place, more) => {
-    const own = alone && alone[0] === side && alone[1] === place;
-    return {
-      token: [side, place],
-      name: names[side][place],
-      text: shortened(names[side][place], size, LONGEST_NAME),
-      size,
-      language: languages[side],
-      color: !alone || own || alone[0] !== side ? colors.text : colors.faint,
-      bold: own,
-      pressed: pressed && pressed[0] === side && pressed[1] === place,
-      ...more,
-    };
-  };
-  const rows = names[0].map((_, place) =>
-    labelOf(0, place, {
-      x: left - 6,
-      y: top + (place + 0.5) * tall,
-      align: "right",
-      box: { x: 0, y: top + place * tall, w: left - 3, h: tall - 1 },
-    }),
-  );
-  const columns = names[1].map((_, place) =>
-    labelOf(1, place, {
-      x: left + (place + 0.5) * cell,
-      y: top - 6,
-      turn: TURNED,
-      box: { x: left + place * cell, y: top - 24, w: cell - 1, h: 23 },
-    }),
-  );
-  const width = left + map.columns * cell + lean;
-  const labels = [...rows, ...columns];
+const clamp = (value, min, max) => Math.max(min, Math.min(max, value));
+const formatWeight = (weight) => (weight >= 0.995 ? "1" : weight.toFixed(2).slice(1));
+
+export function createHeatmapScene({ names, languages, map, color, active, pinned, title, colors, maxWidth }) {
+  const layout = createHeatmapLayout(names, map, title, maxWidth);
+  const { left, top, cellWidth, cellHeight, slant } = layout;
+  const labels = createHeatmapLabels({ names, languages, active, pinned, colors, layout });
   if (title) labels.unshift({ text: title, name: title, x: 2, y: 12, size: 13, color: colors.faint });
-  const at = (x, y) => {
-    const [column, row] = [Math.floor((x - left) / cell), Math.floor((y - top) / tall)];
+  const cellAt = (x, y) => {
+    const [column, row] = [Math.floor((x - left) / cellWidth), Math.floor((y - top) / cellHeight)];
     return row >= 0 && column >= 0 && row < map.rows && column < map.columns ? [row, column] : null;
   };
   return {
-    width,
-    height: top + map.rows * tall + 4,
-    marks,
+    width: left + map.columns * cellWidth + slant,
+    height: top + map.rows * cellHeight + 4,
+    marks: createCells({ map, color, active, colors, layout }),
     labels,
-    at,
-    sideways: true,
+    cellAt,
+    keysAreHorizontal: true,
     background: colors.background,
   };
 }
 
-const clamp = (value, least, most) => Math.max(least, Math.min(most, value));
+function createHeatmapLayout(names, map, title, maxWidth) {
+  const withValues = map.columns <= MAX_COLUMNS_WITH_VALUES;
+  const size = withValues ? 13 : 10;
+  const widths = names.map((side) => Math.min(MAX_NAME_WIDTH, Math.max(...side.map((name) => textWidth(name, size)))));
+  const left = widths[0] + 12;
+  const rise = widths[1] * Math.sin((-COLUMN_LABEL_ROTATION * Math.PI) / 180) + 14;
+  const slant = widths[1] * Math.cos((COLUMN_LABEL_ROTATION * Math.PI) / 180) + 10;
+  const top = (title ? 28 : 4) + rise;
+  const cellWidth = clamp((maxWidth - left - slant) / map.columns, withValues ? 25 : 7, withValues ? 46 : 20);
+  const cellHeight = withValues ? Math.min(cellWidth, 34) : cellWidth;
+  return { withValues, size, left, slant, top, cellWidth, cellHeight };
+}
 
-const brief = (weight) => (weight >= 0.995 ? "1" : weight.toFixed(2).slice(1));
+function createCells({ map, color, active, colors, layout }) {
+  const { withValues, left, top, cellWidth, cellHeight } = layout;
+  const [width, height] = [map.columns * cellWidth + 1, map.rows * cellHeight + 1];
+  const marks = [{ shape: "rect", x: left - 1, y: top - 1, w: width, h: height, color: colors.cell }];
+  for (let row = 0; row < map.rows; row++) {
+    for (let column = 0; column < map.columns; column++) {
+      const weight = map.weights[row * map.columns + column];
+      const isShown = !active || active[1] === (active[0] ? column : row);
+      const x = left + column * cellWidth;
+      const y = top + row * cellHeight;
+      marks.push({
+        shape: "rect",
+        x,
+        y,
+        w: cellWidth - 1,
+        h: cellHeight - 1,
+        color,
+        opacity: weight * (isShown ? 1 : 0.12),
+        data: { row, column, weight: weight.toFixed(4) },
+      });
+      if (withValues && isShown && weight >= 0.005) {
+        marks.push({
+          shape: "text",
+          x: x + cellWidth / 2 - 0.5,
+          y: y + cellHeight / 2,
+          text: formatWeight(weight),
+          size: 11,
+          align: "center",
+          color: weight > 0.85 ? colors.onColor : colors.text,
+        });
+      }
+    }
+  }
+  return marks;
+}
+
+function createHeatmapLabels({ names, languages, active, pinned, colors, layout }) {
+  const { size, left, top, cellWidth, cellHeight } = layout;
+  const createLabel = (side, index, position) => {
+    const isActive = active && active[0] === side && active[1] === index;
+    return {
+      token: [side, index],
+      name: names[side][index],
+      text: truncateText(names[side][index], size, MAX_NAME_WIDTH),
+      size,
+      language: languages[side],
+      color: !active || isActive || active[0] !== side ? colors.text : colors.faint,
+      bold: isActive,
+      pinned: pinned && pinned[0] === side && pinned[1] === index,
+      ...position,
+    };
+  };
+  const rows = names[0].map((_, index) =>
+    createLabel(0, index, {
+      x: left - 6,
+      y: top + (index + 0.5) * cellHeight,
+      align: "right",
+      box: { x: 0, y: top + index * cellHeight, w: left - 3, h: cellHeight - 1 },
+    }),
+  );
+  const columns = names[1].map((_, index) =>
+    createLabel(1, index, {
+      x: left + (index + 0.5) * cellWidth,
+      y: top - 6,
+      rotation: COLUMN_LABEL_ROTATION,
+      box: { x: left + index * cellWidth, y: top - 24, w: cellWidth - 1, h: 23 },
+    }),
+  );
+  return [...rows, ...columns];
+}

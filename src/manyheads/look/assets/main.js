@@ -1,6 +1,6 @@
-// The page of one file: its data stand beside it.
+// Entry point of the single-file page, which embeds its data as JSON.
 
-import { showAttention } from "./show.js";
+import { showAttention } from "./attention_explorer.js";
 
 const data = JSON.parse(document.getElementById("attention").textContent);
 showAttention(document.getElementById("look"), data, { permalink: true });

@@ -1,85 +1,87 @@
-// What is shown, as one plain object, and the same as a fragment of an address.
+// The state of the view as one plain object, and its form as a URL fragment.
 
 export const VIEWS = ["lines", "grid", "head", "table"];
-// Of attention: encoder, decoder and cross, or those that the model has.
-export const kindsOf = (data) => Object.keys(data.sides);
+// encoder, decoder and cross, as far as the model has them.
+export const attentionTypes = (data) => Object.keys(data.sides);
 
-export function firstState(data) {
+export function initialState(data) {
+  const [attention] = attentionTypes(data);
   return {
     view: "lines",
-    kind: kindsOf(data)[0],
-    layer: data.layers - 1,
+    attention,
+    layer: data.layers[attention] - 1,
     head: 0,
-    on: Array.from({ length: data.heads }, (_, head) => head), // heads whose lines are drawn
-    beside: null, // [layer, head]: a second head, side by side
+    heads: Array.from({ length: data.heads }, (_, head) => head), // heads whose lines are drawn
+    compare: null, // [layer, head] of a second head, drawn side by side
     words: true,
-    token: null, // [side, place]: one token alone; side 0 looks, side 1 is looked at
+    token: null, // [side, index] of the pinned token; side 0 holds the queries, side 1 the keys
     step: null,
-    moment: data.moments.length - 1,
-    order: "position",
-    falling: false,
+    snapshot: data.snapshots.length - 1,
+    sort: "position",
+    descending: false,
     language: null,
   };
 }
 
-const numbers = (text) => (text === "" ? [] : text.split(",").map(Number));
-
-// Only what differs from the first state; numbers of layers and heads are counted from 1, as on the page.
-export function toFragment(state, data) {
-  const first = firstState(data);
-  const parts = new URLSearchParams();
-  const put = (name, value, usual) => String(value) !== String(usual) && parts.set(name, value);
-  put("view", state.view, first.view);
-  put("kind", state.kind, first.kind);
-  put("layer", state.layer + 1, first.layer + 1);
-  put("head", state.head + 1, first.head + 1);
-  put(
-    "on",
-    state.on.map((head) => head + 1),
-    first.on.map((head) => head + 1),
-  );
-  if (state.beside)
-    parts.set(
-      "beside",
-      state.beside.map((one) => one + 1),
-    );
-  if (!state.words) parts.set("tokens", 1);
-  if (state.token) parts.set("token", state.token);
-  if (state.step !== null) parts.set("step", state.step + 1);
-  put("moment", state.moment + 1, first.moment + 1);
-  put("order", (state.falling ? "-" : "") + state.order, first.order);
-  if (state.language) parts.set("language", state.language);
-  return parts.toString();
+// Encoder and decoder can have different numbers of layers.
+export function limitLayers(state, data) {
+  const last = data.layers[state.attention] - 1;
+  const compare = state.compare && [Math.min(state.compare[0], last), state.compare[1]];
+  return { ...state, layer: Math.min(state.layer, last), compare };
 }
 
-// Whatever a fragment says that cannot be shown is left out: addresses are typed by people.
+const parseNumbers = (text) => (text === "" ? [] : text.split(",").map(Number));
+
+// Holds only the differences from the initial state. Layers and heads count from 1, as on the page.
+export function toFragment(state, data) {
+  const initial = initialState(data);
+  const parameters = new URLSearchParams();
+  const put = (name, value, usual) => String(value) !== String(usual) && parameters.set(name, value);
+  const fromOne = (numbers) => numbers.map((number) => number + 1);
+  put("view", state.view, initial.view);
+  put("attention", state.attention, initial.attention);
+  put("layer", state.layer + 1, initial.layer + 1);
+  put("head", state.head + 1, initial.head + 1);
+  put("heads", fromOne(state.heads), fromOne(initial.heads));
+  if (state.compare) parameters.set("compare", fromOne(state.compare));
+  if (!state.words) parameters.set("tokens", 1);
+  if (state.token) parameters.set("token", state.token);
+  if (state.step !== null) parameters.set("step", state.step + 1);
+  put("snapshot", state.snapshot + 1, initial.snapshot + 1);
+  put("sort", (state.descending ? "-" : "") + state.sort, initial.sort);
+  if (state.language) parameters.set("language", state.language);
+  return parameters.toString();
+}
+
+// Invalid values are ignored: people edit addresses by hand.
 export function fromFragment(fragment, data) {
-  const parts = new URLSearchParams(fragment);
-  const state = firstState(data);
-  const get = (name) => parts.get(name) ?? "";
-  const within = (value, below) => Number.isInteger(value) && value >= 0 && value < below;
-  const count = (name, below) => (within(Number(get(name)) - 1, below) ? Number(get(name)) - 1 : null);
+  const parameters = new URLSearchParams(fragment);
+  const state = initialState(data);
+  const get = (name) => parameters.get(name) ?? "";
+  const isIndex = (value, length) => Number.isInteger(value) && value >= 0 && value < length;
+  const index = (name, length) => (isIndex(Number(get(name)) - 1, length) ? Number(get(name)) - 1 : null);
   if (VIEWS.includes(get("view"))) state.view = get("view");
-  if (kindsOf(data).includes(get("kind"))) state.kind = get("kind");
-  state.layer = count("layer", data.layers) ?? state.layer;
-  state.head = count("head", data.heads) ?? state.head;
-  state.moment = count("moment", data.moments.length) ?? state.moment;
-  state.step = count("step", data.tokens.written.length);
-  state.words = !parts.has("tokens");
-  if (parts.has("on")) {
-    const on = new Set(numbers(get("on")).map((one) => one - 1));
-    state.on = state.on.filter((head) => on.has(head));
+  if (attentionTypes(data).includes(get("attention"))) state.attention = get("attention");
+  state.layer = index("layer", data.layers[state.attention]) ?? state.layer;
+  state.head = index("head", data.heads) ?? state.head;
+  state.snapshot = index("snapshot", data.snapshots.length) ?? state.snapshot;
+  state.step = index("step", data.tokens.target.length);
+  state.words = !parameters.has("tokens");
+  if (parameters.has("heads")) {
+    const heads = new Set(parseNumbers(get("heads")).map((number) => number - 1));
+    state.heads = state.heads.filter((head) => heads.has(head));
   }
-  const beside = numbers(get("beside")).map((one) => one - 1);
-  if (beside.length === 2 && within(beside[0], data.layers) && within(beside[1], data.heads)) state.beside = beside;
-  const order = get("order").replace(/^-/, "");
-  if (["position", ...data.measures].includes(order)) {
-    state.order = order;
-    state.falling = get("order").startsWith("-");
+  const compare = parseNumbers(get("compare")).map((number) => number - 1);
+  if (compare.length === 2 && isIndex(compare[0], data.layers[state.attention]) && isIndex(compare[1], data.heads))
+    state.compare = compare;
+  const sort = get("sort").replace(/^-/, "");
+  if (["position", ...data.measures].includes(sort)) {
+    state.sort = sort;
+    state.descending = get("sort").startsWith("-");
   }
-  const token = numbers(get("token"));
-  const side = data.sides[state.kind][token[0]];
+  const token = parseNumbers(get("token"));
+  const side = data.sides[state.attention][token[0]];
   if (side && (state.words ? data.words : data.tokens)[side][token[1]] !== undefined) state.token = token;
   if (["en", "ko"].includes(get("language"))) state.language = get("language");
-  return state;
+  return limitLayers(state, data);
 }

@@ -51,7 +51,7 @@ def draw_heatmap(
     axis: Any, values: Any, rows: Sequence[str], columns: Sequence[str], top: float = 1.0
 ) -> None:
     """A map with its values in the cells; the names of the columns stand above."""
-    from manyheads.look.figures import make_colormap
+    from manyheads.look.plots import make_colormap
 
     shown = np.asarray(values, dtype=float)
     axis.imshow(shown, cmap=make_colormap(BLUE), vmin=0, vmax=top, aspect="auto")

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.errors import RequestError
-from manyheads.look.attention_data import merge_into_words, stack_maps, tokens_by_side, tokens_to_words
+from manyheads.look.attention_data import merge_into_words, stack_maps, tokens_by_side
+from manyheads.look.words import tokens_to_words
 from manyheads.paper.notes.drawing import Labels, draw_heatmap, make_axes
 from manyheads.paper.notes.learning import ignore_progress
 from manyheads.paper.notes.translation import CONSTRUCTIONS, WORDS_PER_CLASS

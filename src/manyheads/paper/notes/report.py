@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from manyheads.errors import RequestError
-from manyheads.look.figures import fonts_covering
+from manyheads.look.fonts import fonts_covering
 from manyheads.paper.notes import (
     example,
     heads,

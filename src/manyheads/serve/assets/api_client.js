@@ -1,66 +1,66 @@
-// What the page asks of its server. A refusal is an Error with the server's own words, its status and its wait.
+// Requests to the server. A rejected request throws an Error with the server's message, status, code and retry delay.
 
-let key = "";
+let apiKey = "";
 
-export function useKey(given) {
-  key = given;
+export function setApiKey(key) {
+  apiKey = key;
 }
 
-// A header holds bytes: the key's UTF-8, each byte as a character.
-function headers() {
-  const bytes = String.fromCharCode(...new TextEncoder().encode(key));
-  return key ? { authorization: `Bearer ${bytes}` } : {};
+// A header holds bytes: the UTF-8 of the key, one character per byte.
+function authorizationHeaders() {
+  const bytes = String.fromCharCode(...new TextEncoder().encode(apiKey));
+  return apiKey ? { authorization: `Bearer ${bytes}` } : {};
 }
 
-async function answered(path, options) {
-  const answer = await fetch(path, { ...options, headers: { ...options.headers, ...headers() } });
-  if (answer.ok) return answer.json();
-  const said = await answer.json().catch(() => ({}));
-  const fault = new Error(said.error ?? `${answer.status}`);
-  fault.status = answer.status;
-  fault.kind = said.kind;
-  fault.wait = Number(answer.headers.get("retry-after")) || 1;
-  throw fault;
+async function request(path, options) {
+  const response = await fetch(path, { ...options, headers: { ...options.headers, ...authorizationHeaders() } });
+  if (response.ok) return response.json();
+  const body = await response.json().catch(() => ({}));
+  const error = new Error(body.error ?? `${response.status}`);
+  error.status = response.status;
+  error.code = body.code;
+  error.retryAfter = Number(response.headers.get("retry-after")) || 1;
+  throw error;
 }
 
-// In the page's language as far as the page knows the reason.
-export function why(fault, texts) {
-  if (!fault.status) return texts.unreachable;
-  return fault.kind === "too_long" ? texts.sentenceTooLong : texts.refused(fault.message);
+// A message in the language of the page, where the page has a text for the error.
+export function errorMessage(error, texts) {
+  if (!error.status) return texts.unreachable;
+  return error.code === "too_many_numbers" ? texts.sentenceTooLong : texts.rejected(error.message);
 }
 
 export function get(path, signal) {
-  return answered(path, { signal });
+  return request(path, { signal });
 }
 
-export function post(path, asked, signal) {
-  return answered(path, {
+export function post(path, fields, signal) {
+  return request(path, {
     method: "POST",
     headers: { "content-type": "application/json" },
-    body: JSON.stringify(asked),
+    body: JSON.stringify(fields),
     signal,
   });
 }
 
-// Waits until the server has a place again, however often that takes.
-export async function patiently(ask, signal, onWait) {
+// Retry while the server is busy (503), after the delay that it asks for.
+export async function retryWhileBusy(send, signal, onWait) {
   for (;;) {
     try {
-      return await ask();
-    } catch (fault) {
-      if (fault.status !== 503) throw fault;
-      onWait(fault.wait);
-      await pause(1000 * fault.wait, signal);
+      return await send();
+    } catch (error) {
+      if (error.status !== 503) throw error;
+      onWait(error.retryAfter);
+      await sleep(1000 * error.retryAfter, signal);
     }
   }
 }
 
-export function pause(milliseconds, signal) {
-  return new Promise((done, failed) => {
-    const timer = setTimeout(done, milliseconds);
+export function sleep(milliseconds, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, milliseconds);
     signal?.addEventListener("abort", () => {
       clearTimeout(timer);
-      failed(new DOMException("left", "AbortError"));
+      reject(new DOMException("aborted", "AbortError"));
     });
   });
 }

@@ -1,8 +1,9 @@
-// What every head looks at while the text is translated: the attention page's own view.
+// The attention view: the explorer of `manyheads look` for the first sentence of the text.
 
-import { element } from "./look/elements.js";
-import { showAttention } from "./look/show.js";
-import { patiently, post, why } from "./asking.js";
+import { element } from "./look/dom.js";
+import { showAttention } from "./look/attention_explorer.js";
+import { errorMessage, post, retryWhileBusy } from "./api_client.js";
+import { attentionUnavailable, prepareSentence } from "./sentence.js";
 
 export class AttentionView {
   constructor(page) {
@@ -12,69 +13,43 @@ export class AttentionView {
   }
 
   build() {
-    this.told = element("p", { class: "told", role: "status" });
-    this.note = element("p", { class: "quiet first-only" });
-    this.holder = element("div", { class: "holder" });
+    this.status = element("p", { class: "message", role: "status" });
+    this.note = element("p", { class: "quiet first-sentence" });
+    this.container = element("div", { class: "explorer" });
     this.root.replaceChildren(
       element("h2", {}, this.page.texts.views.attention),
       element("p", { class: "lead" }, this.page.texts.attentionAbout),
-      this.told,
+      this.status,
       this.note,
-      this.holder,
+      this.container,
     );
     this.shown = "";
   }
 
   async enter() {
     const { texts, language, current } = this.page;
-    const wanted = JSON.stringify(current);
-    if (wanted === this.shown) return;
-    this.shown = wanted;
-    this.holder.replaceChildren();
+    const requested = JSON.stringify(current);
+    if (requested === this.shown) return;
+    this.shown = requested;
+    this.container.replaceChildren();
     this.note.textContent = "";
-    this.told.textContent = noLook(this.page) || (current.text.trim() ? texts.loading : texts.needText);
-    if (this.told.textContent !== texts.loading) return;
+    this.status.textContent = attentionUnavailable(this.page) || (current.text.trim() ? texts.loading : texts.needText);
+    if (this.status.textContent !== texts.loading) return;
     try {
-      const { asked, more } = await sentenceOf(this.page, current.text);
-      if (this.shown !== wanted) return; // another text was asked for meanwhile
-      const data = await patiently(() => post("look", asked), undefined, (seconds) => {
-        if (this.shown === wanted) this.told.textContent = texts.trying(seconds);
+      const { fields, hasMore } = await prepareSentence(this.page, current.text);
+      if (this.shown !== requested) return; // another text was requested in the meantime
+      const data = await retryWhileBusy(() => post("look", fields), undefined, (seconds) => {
+        if (this.shown === requested) this.status.textContent = texts.retrying(seconds);
       });
-      if (this.shown !== wanted) return;
-      this.told.textContent = "";
-      this.note.textContent = more ? texts.firstSentence : "";
-      this.holder.className = "holder";
-      showAttention(this.holder, data, { language });
-    } catch (fault) {
-      if (this.shown !== wanted) return;
+      if (this.shown !== requested) return;
+      this.status.textContent = "";
+      this.note.textContent = hasMore ? texts.firstSentence : "";
+      this.container.className = "explorer";
+      showAttention(this.container, data, { language });
+    } catch (error) {
+      if (this.shown !== requested) return;
       this.shown = "";
-      this.told.textContent = why(fault, texts);
+      this.status.textContent = errorMessage(error, texts);
     }
   }
-}
-
-// Why the chosen model cannot be looked into; nothing where it can.
-export function noLook(page) {
-  const { source, target, model } = page.current;
-  const models = page.modelsOf(source, target);
-  const chosen = models.find(({ name }) => name === model) ?? models[0];
-  if (!chosen) return page.texts.noModel;
-  return chosen.alignment ? "" : page.texts.noMaps;
-}
-
-// The first sentence of a text, as the server parts it, with its translation where that is known, and whether
-// the text has more. Sentences are translated one by one: maps of two at once would be of nothing that happened.
-export async function sentenceOf(page, text) {
-  const { source, target, model, ...current } = page.current;
-  const how = { source, target, ...(model ? { model } : {}) };
-  const lines = text.split(/\r?\n/).filter((one) => one.trim());
-  let { sentences, translation } = current;
-  if (current.translated !== text || !sentences?.length) {
-    const found = await patiently(() => post("translate", { q: lines[0].trim(), details: true, ...how }), undefined, () => {});
-    translation = found.translatedText;
-    sentences = found.details?.sentences ?? [lines[0].trim()];
-  }
-  const more = lines.length > 1 || sentences.length > 1;
-  const q = sentences[0] ?? lines[0].trim();
-  return { asked: { q, ...how, ...(more ? {} : { translation: translation.trim() }) }, more };
 }

@@ -1,26 +1,42 @@
-// A text file, line for line: line n of what comes out is the translation of line n.
+// Translate a text file line by line: line n of the result is the translation of line n.
 
-import { element } from "./look/elements.js";
-import { patiently, post } from "./asking.js";
+import { element } from "./look/dom.js";
+import { post, retryWhileBusy } from "./api_client.js";
 
-export class FileBox {
-  constructor(page, howAsked) {
+const MAX_LINES_PER_REQUEST = 32; // few enough that the progress bar moves
+
+export class FileTranslation {
+  constructor(page, getOptions) {
     this.page = page;
-    this.howAsked = howAsked; // source, target and model
-    this.running = null;
+    this.getOptions = getOptions; // source, target and model
+    this.controller = null;
   }
 
   build() {
     const { texts } = this.page;
-    this.running?.abort();
+    this.controller?.abort();
     const parts = (this.parts = {
-      file: element("input", { type: "file", id: "file", class: "visually-hidden", accept: ".txt,text/plain", onchange: () => this.chosen() }),
+      file: element("input", {
+        type: "file",
+        id: "file",
+        class: "visually-hidden",
+        accept: ".txt,text/plain",
+        onchange: () => this.selectFile(),
+      }),
       name: element("span", { class: "quiet" }, texts.noFile),
-      begin: element("button", { type: "button", class: "begin", disabled: true, onclick: () => this.begin() }, texts.translateFile),
-      stop: element("button", { type: "button", class: "stop", hidden: true, onclick: () => this.running.abort() }, texts.cancel),
+      start: element(
+        "button",
+        { type: "button", class: "start", disabled: true, onclick: () => this.start() },
+        texts.translateFile,
+      ),
+      stop: element(
+        "button",
+        { type: "button", class: "stop", hidden: true, onclick: () => this.controller.abort() },
+        texts.cancel,
+      ),
       bar: element("progress", { max: 1, value: 0, hidden: true, "aria-label": texts.file }),
-      told: element("p", { class: "told", role: "status" }),
-      link: element("a", { class: "saved", hidden: true }),
+      status: element("p", { class: "message", role: "status" }),
+      link: element("a", { class: "download", hidden: true }),
     });
     return element(
       "section",
@@ -30,103 +46,104 @@ export class FileBox {
       parts.file,
       element("label", { for: "file" }, texts.choose),
       parts.name,
-      element("div", { class: "row" }, parts.begin, parts.stop, parts.bar),
-      parts.told,
+      element("div", { class: "row" }, parts.start, parts.stop, parts.bar),
+      parts.status,
       parts.link,
     );
   }
 
-  chosen() {
+  selectFile() {
     const [file] = this.parts.file.files;
-    this.parts.begin.disabled = !file;
+    this.parts.start.disabled = !file;
     this.parts.name.textContent = file?.name ?? this.page.texts.noFile;
-    this.parts.told.textContent = "";
-    this.forget();
+    this.parts.status.textContent = "";
+    this.discardResult();
   }
 
-  forget() {
-    if (this.address) URL.revokeObjectURL(this.address);
-    this.address = null;
+  discardResult() {
+    if (this.url) URL.revokeObjectURL(this.url);
+    this.url = null;
     this.parts.link.hidden = true;
   }
 
-  async begin() {
+  async start() {
     const { parts, page } = this;
     const [file] = parts.file.files;
-    const how = this.howAsked();
-    this.running = new AbortController();
-    this.forget();
-    for (const [part, hidden] of [["stop", false], ["bar", false]]) parts[part].hidden = hidden;
-    parts.begin.disabled = true;
+    const options = this.getOptions();
+    this.controller = new AbortController();
+    this.discardResult();
+    parts.stop.hidden = parts.bar.hidden = false;
+    parts.start.disabled = true;
     try {
       const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
-      this.offer(await this.translated(text, how), `${file.name.replace(/\.[^.]*$/, "")}.${how.target}.txt`);
-    } catch (fault) {
-      parts.told.textContent = this.why(fault, page.texts);
+      const name = `${file.name.replace(/\.[^.]*$/, "")}.${options.target}.txt`;
+      this.offerDownload(await this.translate(text, options), name);
+    } catch (error) {
+      parts.status.textContent = this.describeError(error, page.texts);
     } finally {
       parts.stop.hidden = parts.bar.hidden = true;
-      parts.begin.disabled = false;
+      parts.start.disabled = false;
     }
   }
 
-  why(fault, texts) {
-    if (fault.name === "AbortError") return texts.stopped;
-    if (fault.status || fault.ours) return fault.message;
-    return fault instanceof TypeError && /decod|encoded/i.test(fault.message) ? texts.notUtf8 : texts.unreachable;
+  describeError(error, texts) {
+    if (error.name === "AbortError") return texts.stopped;
+    if (error.status || error.isLocal) return error.message;
+    return error instanceof TypeError && /decod|encoded/i.test(error.message) ? texts.notUtf8 : texts.unreachable;
   }
 
-  // Lines end as they ended before, and empty ones are not sent.
-  async translated(text, how) {
+  // Line endings are kept, and empty lines are not sent.
+  async translate(text, options) {
     const { texts, settings } = this.page;
-    const pieces = text.split(/(\r\n|\n|\r)/); // lines at even places, their ends between them
-    const places = pieces.flatMap((line, n) => (n % 2 === 0 && line.trim() ? [n] : []));
-    for (const n of places)
+    const pieces = text.split(/(\r\n|\n|\r)/); // lines at even indices, their endings between them
+    const indices = pieces.flatMap((line, n) => (n % 2 === 0 && line.trim() ? [n] : []));
+    for (const n of indices)
       if ([...pieces[n]].length > settings.charLimit)
-        throw Object.assign(new Error(texts.lineTooLong(n / 2 + 1, settings.charLimit)), { ours: true });
+        throw Object.assign(new Error(texts.lineTooLong(n / 2 + 1, settings.charLimit)), { isLocal: true });
     let done = 0;
-    const tell = () => {
-      this.parts.bar.value = places.length ? done / places.length : 1;
-      this.parts.told.textContent = this.page.texts.progress(done, places.length);
+    const showProgress = () => {
+      this.parts.bar.value = indices.length ? done / indices.length : 1;
+      this.parts.status.textContent = this.page.texts.progress(done, indices.length);
     };
-    tell();
-    for (const some of together(places, pieces, settings)) {
-      const { signal } = this.running;
-      const asked = { q: some.map((n) => pieces[n]), ...how };
-      const { translatedText } = await patiently(
-        () => post("translate", asked, signal),
+    showProgress();
+    for (const batch of createBatches(indices, pieces, settings)) {
+      const { signal } = this.controller;
+      const fields = { q: batch.map((n) => pieces[n]), ...options };
+      const { translatedText } = await retryWhileBusy(
+        () => post("translate", fields, signal),
         signal,
-        (seconds) => (this.parts.told.textContent = this.page.texts.trying(seconds)),
+        (seconds) => (this.parts.status.textContent = this.page.texts.retrying(seconds)),
       );
-      some.forEach((n, place) => (pieces[n] = translatedText[place].replace(/[\r\n]+/g, " ")));
-      done += some.length;
-      tell();
+      batch.forEach((n, index) => (pieces[n] = translatedText[index].replace(/[\r\n]+/g, " ")));
+      done += batch.length;
+      showProgress();
     }
     return pieces.join("");
   }
 
-  offer(text, name) {
+  offerDownload(text, name) {
     const { link } = this.parts;
-    this.address = URL.createObjectURL(new Blob([text], { type: "text/plain;charset=utf-8" }));
-    link.href = this.address;
+    this.url = URL.createObjectURL(new Blob([text], { type: "text/plain;charset=utf-8" }));
+    link.href = this.url;
     link.download = name;
     link.textContent = this.page.texts.download(name);
     link.hidden = false;
   }
 }
 
-// As many lines at once as a request may hold, and few enough that the bar moves.
-function* together(places, pieces, { charLimit, textLimit }) {
-  const most = Math.min(textLimit, 32);
-  let some = [];
+// Indices of lines, as many as fit into a request.
+function* createBatches(indices, pieces, { charLimit, textLimit }) {
+  const maxLines = Math.min(textLimit, MAX_LINES_PER_REQUEST);
+  let batch = [];
   let characters = 0;
-  for (const n of places) {
+  for (const n of indices) {
     const length = [...pieces[n]].length;
-    if (some.length === most || (some.length && characters + length > charLimit)) {
-      yield some;
-      [some, characters] = [[], 0];
+    if (batch.length === maxLines || (batch.length && characters + length > charLimit)) {
+      yield batch;
+      [batch, characters] = [[], 0];
     }
-    some.push(n);
+    batch.push(n);
     characters += length;
   }
-  if (some.length) yield some;
+  if (batch.length) yield batch;
 }

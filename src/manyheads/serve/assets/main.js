@@ -1,24 +1,25 @@
-// The page of the server: its views, its language, and what they share.
+// The page of the server: its views, its language and the state that they share.
 
-import { element } from "./look/elements.js";
-import { get, useKey } from "./asking.js";
-import { AttentionView } from "./attention.js";
-import { LANGUAGES, TEXTS, firstLanguage, remember } from "./texts.js";
-import { TrainingView } from "./training.js";
-import { TranslateView } from "./translate.js";
-import { WalkView } from "./walk.js";
+import { element } from "./look/dom.js";
+import { get, setApiKey } from "./api_client.js";
+import { AttentionView } from "./attention_view.js";
+import { loadLanguage, saveLanguage } from "./page_language.js";
+import { LANGUAGES, TEXTS } from "./texts.js";
+import { TrainingView } from "./training_view.js";
+import { TranslateView } from "./translate_view.js";
+import { WalkView } from "./walk_view.js";
 
 const VIEWS = { translate: TranslateView, attention: AttentionView, walk: WalkView, training: TrainingView };
 
-// What every view knows: the server's models and limits, and the text that is being translated.
+// Holds the models and limits of the server, and the text that is being translated.
 class Page {
   constructor() {
-    this.language = firstLanguage();
+    this.language = loadLanguage();
     this.current = { text: "", source: "", target: "", model: "", translation: "" };
     this.views = {};
-    this.head = element("header", { class: "top" });
+    this.header = element("header", { class: "top" });
     this.main = element("main", { id: "main", tabindex: -1 });
-    document.body.append(this.head, this.main);
+    document.body.append(this.header, this.main);
     window.addEventListener("hashchange", () => this.show(true));
   }
 
@@ -27,18 +28,18 @@ class Page {
   }
 
   get view() {
-    const asked = location.hash.slice(1);
-    return asked in VIEWS ? asked : "translate";
+    const name = location.hash.slice(1);
+    return name in VIEWS ? name : "translate";
   }
 
   async start() {
-    this.drawHead();
+    this.drawHeader();
     try {
       [this.settings, this.languages] = await Promise.all([get("frontend/settings"), get("languages")]);
-      if (this.settings.keyRequired && !this.models) return this.askForKey();
+      if (this.settings.keyRequired && !this.models) return this.requestKey();
       await this.open();
-    } catch (fault) {
-      this.main.replaceChildren(element("p", { role: "alert" }, fault.status ? fault.message : this.texts.unreachable));
+    } catch (error) {
+      this.main.replaceChildren(element("p", { role: "alert" }, error.status ? error.message : this.texts.unreachable));
     }
   }
 
@@ -50,33 +51,33 @@ class Page {
     this.show(false);
   }
 
-  askForKey() {
+  requestKey() {
     const { texts } = this;
-    const told = element("p", { role: "alert" });
+    const alert = element("p", { role: "alert" });
     const input = element("input", { type: "password", id: "key", autocomplete: "off", required: true });
-    const use = async (event) => {
+    const submit = async (event) => {
       event.preventDefault();
-      useKey(input.value);
+      setApiKey(input.value);
       try {
         await this.open();
-      } catch (fault) {
-        told.textContent = fault.status ? fault.message : texts.unreachable;
+      } catch (error) {
+        alert.textContent = error.status ? error.message : texts.unreachable;
       }
     };
     this.main.replaceChildren(
       element(
         "form",
-        { class: "key", onsubmit: use },
+        { class: "key", onsubmit: submit },
         element("p", {}, texts.keyNeeded),
         element("label", { for: "key" }, texts.key),
         input,
         element("button", {}, texts.useKey),
-        told,
+        alert,
       ),
     );
   }
 
-  drawHead() {
+  drawHeader() {
     const { texts } = this;
     document.documentElement.lang = this.language;
     const links = Object.keys(VIEWS).map((name) =>
@@ -85,49 +86,50 @@ class Page {
     const options = Object.entries(LANGUAGES).map(([code, name]) =>
       element("option", { value: code, lang: code, selected: code === this.language }, name),
     );
-    this.head.replaceChildren(
-      element("a", { class: "skip", href: "#main", onclick: (event) => this.skip(event) }, texts.skip),
+    const onchange = (event) => this.setLanguage(event.target.value);
+    this.header.replaceChildren(
+      element("a", { class: "skip", href: "#main", onclick: (event) => this.skipToContent(event) }, texts.skip),
       element("h1", {}, "Manyheads"),
       element("nav", { "aria-label": texts.navigation }, ...links),
       element(
         "label",
         { class: "page-language" },
         `${texts.pageLanguage} `,
-        element("select", { name: "page-language", onchange: (event) => this.speak(event.target.value) }, ...options),
+        element("select", { name: "page-language", onchange }, ...options),
       ),
     );
   }
 
-  skip(event) {
+  skipToContent(event) {
     event.preventDefault();
     this.main.focus();
   }
 
-  speak(language) {
+  setLanguage(language) {
     this.language = language;
-    remember(language);
-    if (!this.models) return this.start().then(() => this.head.querySelector("select").focus());
-    for (const view of Object.values(this.views)) view.built = false;
+    saveLanguage(language);
+    if (!this.models) return this.start().then(() => this.header.querySelector("select").focus());
+    for (const view of Object.values(this.views)) view.isBuilt = false;
     this.show(false);
-    this.head.querySelector("[name=page-language]").focus();
+    this.header.querySelector("[name=page-language]").focus();
   }
 
-  show(moved) {
-    this.drawHead();
+  show(moveFocus) {
+    this.drawHeader();
     const view = this.views[this.view];
     if (!view) return;
     for (const [name, other] of Object.entries(this.views)) if (name !== this.view) other.leave?.();
     document.title = `${this.texts.views[this.view]} - Manyheads`;
-    if (!view.built) view.build();
-    view.built = true;
+    if (!view.isBuilt) view.build();
+    view.isBuilt = true;
     this.main.replaceChildren(view.root);
     view.enter?.();
-    if (moved) this.main.focus({ preventScroll: true });
+    if (moveFocus) this.main.focus({ preventScroll: true });
   }
 
-  // The models of a pair; the first answers unless another is named.
-  modelsOf(source, target) {
-    return this.models.filter((one) => one.source === source && one.target === target);
+  // The models of a language pair; the first is used unless another is named.
+  modelsFor(source, target) {
+    return this.models.filter((model) => model.source === source && model.target === target);
   }
 }
 

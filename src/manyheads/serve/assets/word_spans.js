@@ -1,57 +1,55 @@
-// Words of a text as things that can be pointed at and reached by keys; what stands between them stays text.
+// The words of a text as elements that can be hovered, focused and pinned.
 
-import { element } from "./look/elements.js";
+import { element } from "./look/dom.js";
 
-const SURE = 0.8;
-const FAIR = 0.5;
+const HIGH_CONFIDENCE = 0.8;
+const MEDIUM_CONFIDENCE = 0.5;
 
-export function levelOf(chance) {
-  if (chance === null || chance === undefined) return null;
-  return chance >= SURE ? "sure" : chance >= FAIR ? "fair" : "unsure";
+export function confidenceLevel(probability) {
+  if (probability === null || probability === undefined) return null;
+  return probability >= HIGH_CONFIDENCE ? "high" : probability >= MEDIUM_CONFIDENCE ? "medium" : "low";
 }
 
-export function perCent(chance) {
-  return `${(100 * chance).toFixed(chance > 0.9995 || chance < 0.1 ? 1 : 0)}%`;
+export function formatPercent(probability) {
+  return `${(100 * probability).toFixed(probability > 0.9995 || probability < 0.1 ? 1 : 0)}%`;
 }
 
-// Fills `holder` with the text. `words` are looked for one after the other; a word that the text does not have,
-// as it was normalized away, is no place to point at. describe(n) gives the attributes of word n.
-export function fillWithWords(holder, text, words, describe, listeners) {
+// Fill the container with the text. Words are located in order; a word that normalization has changed is not in
+// the text, and gets no element. getAttributes(n) returns the attributes of word n.
+export function fillWithWords(container, text, words, getAttributes, listeners) {
   const pieces = [];
-  let done = 0;
+  let end = 0;
   words.forEach((word, n) => {
-    const at = word ? text.indexOf(word, done) : -1;
-    if (at < 0) return;
-    pieces.push(text.slice(done, at));
-    pieces.push(
-      element("span", { class: "word", role: "button", tabindex: -1, "data-word": n, ...describe(n) }, word),
-    );
-    done = at + word.length;
+    const start = word ? text.indexOf(word, end) : -1;
+    if (start < 0) return;
+    const attributes = { class: "word", role: "button", tabindex: -1, "data-word": n, ...getAttributes(n) };
+    pieces.push(text.slice(end, start), element("span", attributes, word));
+    end = start + word.length;
   });
-  pieces.push(text.slice(done));
-  holder.replaceChildren(...pieces);
-  const spans = [...holder.querySelectorAll(".word")];
+  pieces.push(text.slice(end));
+  container.replaceChildren(...pieces);
+  const spans = [...container.querySelectorAll(".word")];
   if (spans.length) spans[0].tabIndex = 0;
-  for (const span of spans) listen(span, spans, listeners);
+  for (const span of spans) addListeners(span, spans, listeners);
 }
 
-function listen(span, spans, { onPoint, onPress, onLeave }) {
+function addListeners(span, spans, { onHover, onPin, onLeave }) {
   const n = Number(span.dataset.word);
-  span.addEventListener("pointerenter", () => onPoint(n));
+  span.addEventListener("pointerenter", () => onHover(n));
   span.addEventListener("pointerleave", onLeave);
-  span.addEventListener("focus", () => onPoint(n));
+  span.addEventListener("focus", () => onHover(n));
   span.addEventListener("blur", onLeave);
-  span.addEventListener("click", () => onPress(n));
+  span.addEventListener("click", () => onPin(n));
   span.addEventListener("keydown", (event) => {
-    const at = spans.indexOf(span);
-    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: spans.length - 1 }[event.key];
-    if (event.key === "Enter" || event.key === " ") onPress(n);
-    else if (event.key === "Escape") onPress(null);
-    else if (to === undefined || !spans[to]) return;
+    const index = spans.indexOf(span);
+    const target = { ArrowRight: index + 1, ArrowLeft: index - 1, Home: 0, End: spans.length - 1 }[event.key];
+    if (event.key === "Enter" || event.key === " ") onPin(n);
+    else if (event.key === "Escape") onPin(null);
+    else if (target === undefined || !spans[target]) return;
     else {
       span.tabIndex = -1;
-      spans[to].tabIndex = 0;
-      spans[to].focus();
+      spans[target].tabIndex = 0;
+      spans[target].focus();
     }
     event.preventDefault();
   });

@@ -1,0 +1,77 @@
+// Sliders over the checkpoints of training and the steps of decoding, and the candidates of a step.
+
+import { element } from "./dom.js";
+
+export function createSliders(data, texts, onChange) {
+  const createSlider = (name, text, max, set) =>
+    element(
+      "label",
+      { class: `slider ${name}` },
+      element("span", {}, text),
+      element("input", {
+        type: "range",
+        name,
+        min: 0,
+        max,
+        step: 1,
+        oninput: (event) => set(Number(event.target.value)),
+      }),
+      element("output", {}),
+    );
+  const lastSnapshot = data.snapshots.length - 1;
+  const setStep = (step) => onChange({ step: step ? step - 1 : null, token: null });
+  return element(
+    "div",
+    { class: "sliders" },
+    lastSnapshot ? createSlider("snapshot", texts.snapshot, lastSnapshot, (snapshot) => onChange({ snapshot })) : null,
+    createSlider("step", texts.step, data.tokens.target.length, setStep),
+  );
+}
+
+export function updateSliders(root, state, data, texts) {
+  const setValue = (input, value, text) => {
+    input.value = value;
+    input.nextSibling.value = text;
+    input.setAttribute("aria-valuetext", text);
+  };
+  const { translation, step, name } = data.snapshots[state.snapshot];
+  const numSteps = data.tokens.target.length;
+  const stepText = state.step === null ? texts.allSteps : texts.stepOf(state.step + 1, numSteps);
+  setValue(root.querySelector("[name=step]"), state.step === null ? 0 : state.step + 1, stepText);
+  const slider = root.querySelector("[name=snapshot]");
+  if (slider) {
+    setValue(slider, state.snapshot, step === null ? name : texts.snapshotStep(step));
+    root.querySelector(".snapshot-translation span + span").textContent = translation;
+  }
+}
+
+// The most probable tokens of the chosen step; the token of the translation is among them in any case.
+export function drawCandidates(container, state, data, texts) {
+  const { candidates, probabilities } = data.snapshots[state.snapshot];
+  container.hidden = state.step === null || !candidates.length;
+  if (container.hidden) return container.replaceChildren();
+  const chosen = data.tokens.target[state.step];
+  const items = candidates[state.step].map(([piece, probability]) =>
+    createCandidate(piece, probability, piece === chosen, texts, data),
+  );
+  if (!candidates[state.step].some(([piece]) => piece === chosen))
+    items.push(createCandidate(chosen, probabilities[state.step], true, texts, data));
+  const prefix = data.tokens.decoder_input.slice(0, state.step + 1).join(" ");
+  container.replaceChildren(
+    element("h2", {}, texts.candidates),
+    element("p", { class: "prefix" }, `${texts.prefix}: `, element("span", { lang: data.languages.target }, prefix)),
+    element("ol", {}, ...items),
+  );
+}
+
+function createCandidate(piece, probability, isChosen, texts, data) {
+  const bar = element("span", { class: "bar", "aria-hidden": "true" });
+  bar.style.width = `${100 * probability}%`;
+  return element(
+    "li",
+    { class: isChosen ? "chosen" : null, "data-probability": probability },
+    element("span", { class: "piece", lang: data.languages.target }, piece),
+    element("span", { class: "track" }, bar),
+    element("span", {}, `${(100 * probability).toFixed(2)}%` + (isChosen ? ` · ${texts.chosen}` : "")),
+  );
+}

@@ -1,0 +1,140 @@
+"""Plots of attention maps with matplotlib: lines as in the paper, a grid of heads, and a heat map."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from manyheads.errors import RequestError
+from manyheads.look.attention_data import Maps
+from manyheads.look.colors import head_colors
+
+FORMATS = ("svg", "pdf", "png")
+MIN_WEIGHT = 0.01  # of a line
+MAX_VALUES = 2500  # cells of a heat map with their values
+MAX_PIXELS = 12_000  # of the longer side of a PNG
+
+HeadLines = tuple[Maps, str, int | None]  # a map, its color, and the row that is drawn alone
+
+
+def save_figure(figure: Any, folder: Path, name: str) -> list[Path]:
+    """Save a figure in every format. The fonts that it was drawn with must still be set."""
+    folder.mkdir(parents=True, exist_ok=True)
+    dpi = min(200, MAX_PIXELS / max(figure.get_size_inches()))
+    paths = [folder / f"{name}.{suffix}" for suffix in FORMATS]
+    for path in paths:
+        figure.savefig(path, dpi=dpi, metadata=reproducible_metadata(path.suffix[1:]))
+    import_pyplot().close(figure)
+    return paths
+
+
+def import_pyplot() -> Any:
+    try:
+        import matplotlib
+    except ImportError:
+        raise RequestError(
+            "figures need matplotlib, which is not installed: pip install 'manyheads[figures]'"
+        ) from None
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def reproducible_metadata(suffix: str) -> dict[str, None]:
+    """Return metadata without dates, so that the same maps make the same file."""
+    dates = {"svg": "Date", "pdf": "CreationDate"}
+    return {dates[suffix]: None} if suffix in dates else {}
+
+
+def draw_lines(words: Sequence[str], panels: Sequence[list[HeadLines]]) -> Any:
+    """Draw lines from queries above to keys below, as in the paper."""
+    figure, axes = import_pyplot().subplots(
+        len(panels), 1, figsize=(0.42 * len(words) + 0.6, 3.4 * len(panels)), squeeze=False
+    )
+    for axis, heads in zip(axes[:, 0], panels, strict=True):
+        for number, head in enumerate(heads):
+            add_lines(axis, head, shift=(number - (len(heads) - 1) / 2) * 0.05)
+        selected = {row for _, _, row in heads}
+        for index, word in enumerate(words):
+            color = "black" if None in selected or index in selected else "0.6"
+            upright = {"rotation": 90, "ha": "center", "fontsize": 11}
+            axis.text(index, 1.03, word, va="bottom", color=color, **upright)
+            axis.text(index, -0.03, word, va="top", color="black", **upright)
+        axis.set(xlim=(-0.6, len(words) - 0.4), ylim=(0, 1))
+        axis.axis("off")
+    set_tight_layout(figure)
+    return figure
+
+
+def add_lines(axis: Any, head: HeadLines, shift: float) -> None:
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import to_rgba
+
+    map_QK, color, selected = head
+    cells = [
+        (row, column)
+        for row, column in zip(*(map_QK >= MIN_WEIGHT).nonzero(), strict=True)
+        if selected in (None, row)
+    ]
+    weights = [min(float(map_QK[cell]), 1.0) for cell in cells]
+    axis.add_collection(
+        LineCollection(
+            [((row + shift, 1), (column + shift, 0)) for row, column in cells],
+            colors=[to_rgba(color, weight) for weight in weights],
+            linewidths=[0.6 + 1.8 * weight for weight in weights],
+            capstyle="round",
+        )
+    )
+
+
+def draw_grid(maps_LHQK: Maps) -> Any:
+    """Draw every head as a small map, one row per layer."""
+    layers, heads, rows, columns = maps_LHQK.shape
+    palette = head_colors(heads)
+    aspect = min(max(rows / columns, 0.4), 2.5)
+    figure, axes = import_pyplot().subplots(
+        layers, heads, figsize=(heads * 1.1 + 0.3, layers * (1.1 * aspect + 0.25) + 0.3), squeeze=False
+    )
+    for layer in range(layers):
+        for head in range(heads):
+            axis = axes[layer, head]
+            axis.imshow(
+                maps_LHQK[layer, head], cmap=make_colormap(palette[head]), vmin=0, vmax=1, aspect="auto"
+            )
+            axis.set(xticks=[], yticks=[])
+            axis.set_title(f"{layer + 1}.{head + 1}", fontsize=7, pad=2)
+            for spine in axis.spines.values():
+                spine.set(linewidth=0.4, color="0.6")
+    set_tight_layout(figure)
+    return figure
+
+
+def draw_heatmap(map_QK: Maps, names: Sequence[Sequence[str]]) -> Any:
+    """Draw one map with its weights; `names` are the labels of queries and keys."""
+    rows, columns = map_QK.shape
+    figure, axis = import_pyplot().subplots(figsize=(0.5 * columns + 1.8, 0.42 * rows + 1.6))
+    axis.imshow(map_QK, cmap=make_colormap("#2b50c8"), vmin=0, vmax=1, aspect="auto")
+    axis.set_xticks(range(columns), names[1], rotation=55, ha="left", rotation_mode="anchor")
+    axis.set_yticks(range(rows), names[0])
+    axis.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+    for row in range(rows if rows * columns <= MAX_VALUES else 0):
+        for column in range(columns):
+            weight = float(map_QK[row, column])
+            if weight >= 0.005:
+                color = "white" if weight > 0.55 else "black"
+                value = "1" if weight >= 0.995 else f"{weight:.2f}"[1:]
+                axis.text(column, row, value, ha="center", va="center", fontsize=7, color=color)
+    set_tight_layout(figure)
+    return figure
+
+
+def make_colormap(color: str) -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list(color, ["white", color])
+
+
+def set_tight_layout(figure: Any) -> None:
+    figure.set_layout_engine("tight")

@@ -1,0 +1,30 @@
+// The sentence that the attention view and the walkthrough show.
+
+import { post, retryWhileBusy } from "./api_client.js";
+
+// Why the chosen model has no attention to show; empty where it has.
+export function attentionUnavailable(page) {
+  const { source, target, model } = page.current;
+  const models = page.modelsFor(source, target);
+  const chosen = models.find(({ name }) => name === model) ?? models[0];
+  if (!chosen) return page.texts.noModel;
+  return chosen.alignment ? "" : page.texts.noAttention;
+}
+
+// The request for the first sentence of a text, with its translation where that is known, and whether the text
+// has more. The model translates sentence by sentence, so attention maps exist within one sentence only.
+export async function prepareSentence(page, text) {
+  const { source, target, model, ...current } = page.current;
+  const options = { source, target, ...(model ? { model } : {}) };
+  const lines = text.split(/\r?\n/).filter((line) => line.trim());
+  let { sentences, translation } = current;
+  if (current.translated !== text || !sentences?.length) {
+    const fields = { q: lines[0].trim(), details: true, ...options };
+    const response = await retryWhileBusy(() => post("translate", fields), undefined, () => {});
+    translation = response.translatedText;
+    sentences = response.details?.sentences ?? [lines[0].trim()];
+  }
+  const hasMore = lines.length > 1 || sentences.length > 1;
+  const q = sentences[0] ?? lines[0].trim();
+  return { fields: { q, ...options, ...(hasMore ? {} : { translation: translation.trim() }) }, hasMore };
+}

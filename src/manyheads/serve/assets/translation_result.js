@@ -1,0 +1,191 @@
+// A translation with the confidence and the alignment of its words, and its alternatives.
+
+import { element } from "./look/dom.js";
+import { confidenceLevel, fillWithWords, formatPercent } from "./word_spans.js";
+
+export class TranslationResult {
+  constructor(page) {
+    this.page = page;
+    this.response = null; // with its request
+  }
+
+  // Returns the elements that the view lays out.
+  build(showMessage) {
+    const { texts } = this.page;
+    this.showMessage = showMessage;
+    const parts = (this.parts = {
+      output: element("p", { class: "output", role: "group", "aria-label": texts.translation }),
+      copy: element("button", { type: "button", class: "copy", onclick: () => this.copy() }, texts.copy),
+      legend: this.createLegend(),
+      announcement: element("p", { class: "announcement visually-hidden", "aria-live": "polite" }),
+      source: element("p", { class: "source-words", role: "group", "aria-label": texts.alignment }),
+      word: element("p", { class: "word-details" }),
+      alternatives: element("ol", { class: "alternatives-list" }),
+      noAlternatives: element("p", { class: "quiet no-alternatives", hidden: true }, texts.noAlternatives),
+    });
+    parts.box = element(
+      "div",
+      { class: "box" },
+      element("div", { class: "row" }, element("span", { class: "name" }, texts.translation), parts.copy),
+      parts.output,
+      parts.legend,
+    );
+    parts.alignment = element(
+      "section",
+      { class: "alignment", "aria-label": texts.alignment },
+      element("h3", {}, texts.alignment),
+      parts.source,
+      parts.word,
+    );
+    return parts;
+  }
+
+  createLegend() {
+    const { texts } = this.page;
+    const createEntry = (level) =>
+      element(
+        "span",
+        {},
+        element("span", { class: "sample", "data-level": level, "aria-hidden": "true" }, "abc"),
+        ` ${texts.levels[level]} (${texts.levelRanges[level]})`,
+      );
+    const title = element("span", {}, `${texts.confidence}:`);
+    return element("p", { class: "legend quiet" }, title, ...["high", "medium", "low"].map(createEntry));
+  }
+
+  setLanguages(source, target) {
+    this.parts.output.lang = target;
+    this.parts.source.lang = source;
+    this.parts.alternatives.lang = target;
+  }
+
+  // Marks the result as one of an earlier text.
+  setStale(isStale) {
+    const { output, alignment, alternatives, copy } = this.parts;
+    for (const part of [output, alignment, alternatives]) {
+      part.classList.toggle("stale", isStale);
+      part.setAttribute("aria-busy", String(isStale));
+    }
+    copy.disabled = isStale || !this.response;
+  }
+
+  show(isNew) {
+    const { texts } = this.page;
+    const { parts, response } = this;
+    this.pinned = null;
+    parts.word.textContent = response?.details?.words.length ? texts.wordsHint : "";
+    this.setStale(false);
+    parts.output.classList.toggle("empty", !response);
+    parts.alignment.hidden = !response?.details?.alignment?.length;
+    parts.legend.hidden = !response?.details?.words.some(({ probability }) => probability !== null);
+    this.showAlternatives();
+    if (isNew) parts.announcement.textContent = response?.translatedText ?? "";
+    if (!response) {
+      parts.output.replaceChildren(texts.nothing);
+      parts.source.replaceChildren();
+      return;
+    }
+    this.showWords();
+  }
+
+  showWords() {
+    const { texts } = this.page;
+    const { sourceWords, words } = this.response.details;
+    const listeners = (side) => ({
+      onHover: (n) => this.highlight(side, n),
+      onPin: (n) => this.pin(side, n),
+      onLeave: () => this.highlight(...(this.pinned ?? [side, null])),
+    });
+    const targetAttributes = (n) => {
+      const { text, probability } = words[n];
+      const level = confidenceLevel(probability);
+      const percent = level && formatPercent(probability);
+      return {
+        "data-level": level,
+        "data-probability": probability,
+        "aria-label": texts.wordLabel(text, level && texts.levels[level], percent, quoteWords(this.sourcesOf(n))),
+      };
+    };
+    const sourceAttributes = (n) => ({
+      "aria-label": texts.sourceLabel(sourceWords[n], quoteWords(this.targetsOf(n))),
+    });
+    const targetWords = words.map(({ text }) => text);
+    const { output, source } = this.parts;
+    fillWithWords(output, this.response.translatedText, targetWords, targetAttributes, listeners("target"));
+    fillWithWords(source, this.response.request.q, sourceWords, sourceAttributes, listeners("source"));
+  }
+
+  sourcesOf(n) {
+    const { words, sourceWords } = this.response.details;
+    return words[n].sources.map((source) => sourceWords[source]);
+  }
+
+  targetsOf(n) {
+    return this.response.details.words.filter(({ sources }) => sources.includes(n)).map(({ text }) => text);
+  }
+
+  // Highlights a word and those that it is aligned with; n is null for none.
+  highlight(side, n) {
+    if (!this.response) return;
+    const { words } = this.response.details;
+    const setHighlighted = (container, numbers) => {
+      for (const span of container.querySelectorAll(".word"))
+        span.classList.toggle("highlighted", numbers.includes(Number(span.dataset.word)));
+    };
+    const aligned = (n) =>
+      side === "target"
+        ? words[n].sources
+        : words.flatMap(({ sources }, index) => (sources.includes(n) ? [index] : []));
+    const [own, others] = n === null ? [[], []] : [[n], aligned(n)];
+    setHighlighted(this.parts.output, side === "target" ? own : others);
+    setHighlighted(this.parts.source, side === "target" ? others : own);
+    this.parts.word.textContent = n === null ? this.page.texts.wordsHint : this.describeWord(side, n);
+  }
+
+  describeWord(side, n) {
+    const { texts } = this.page;
+    const { words, sourceWords } = this.response.details;
+    if (side === "source") return texts.describeSource(sourceWords[n], quoteWords(this.targetsOf(n)));
+    const { text, probability } = words[n];
+    const level = confidenceLevel(probability);
+    const confidence = level && `${texts.levels[level]}, ${formatPercent(probability)}`;
+    return texts.describeWord(text, confidence, quoteWords(this.sourcesOf(n)));
+  }
+
+  // A pinned word stays highlighted until it is pinned again.
+  pin(side, n) {
+    const isPinned = this.pinned && this.pinned[0] === side && this.pinned[1] === n;
+    this.pinned = isPinned || n === null ? null : [side, n];
+    this.highlight(side, this.pinned ? n : null);
+  }
+
+  showAlternatives() {
+    const { texts, language } = this.page;
+    const { response, parts } = this;
+    const alternatives = response?.alternatives ?? [];
+    parts.noAlternatives.hidden = !(response && response.request.alternatives && !alternatives.length);
+    const createCopyButton = (text) =>
+      element(
+        "button",
+        { type: "button", lang: language, "aria-label": `${texts.copy}: ${text}`, onclick: () => this.copy(text) },
+        texts.copy,
+      );
+    parts.alternatives.replaceChildren(
+      ...alternatives.map((text) => element("li", {}, element("span", {}, text), createCopyButton(text))),
+    );
+  }
+
+  async copy(text = this.response.translatedText) {
+    const { texts } = this.page;
+    try {
+      await navigator.clipboard.writeText(text);
+      this.showMessage(texts.copied);
+    } catch {
+      this.showMessage(texts.notCopied); // not https, not localhost, or not allowed
+    }
+  }
+}
+
+function quoteWords(words) {
+  return words.map((word) => `“${word}”`).join(", ");
+}
