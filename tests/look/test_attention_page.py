@@ -1,4 +1,4 @@
-"""The page is one file, and nothing that a token holds can act in it."""
+"""The page is one file, and tokens cannot inject markup or scripts into it."""
 
 import base64
 import hashlib
@@ -19,9 +19,9 @@ from manyheads.look.html import bundle_modules, embed_json, render_page, write_p
 from support.attention_samples import MARKUP_TOKENS, random_attention_data, with_markup_tokens
 
 
-def parts(text: str) -> tuple[str, str, str, str]:
-    """Policy, style, data and script, as a browser would part them."""
-    found = re.fullmatch(
+def split_page(text: str) -> tuple[str, str, str, str]:
+    """Return the policy, style, data and script of a page."""
+    match = re.fullmatch(
         r'.*<meta http-equiv="Content-Security-Policy" content="([^"]*)">.*<style>(.*?)</style>.*'
         r'<script type="application/json" id="attention">(.*?)</script>\s*'
         r'<script type="module">(.*?)</script>\s*'
@@ -29,60 +29,62 @@ def parts(text: str) -> tuple[str, str, str, str]:
         text,
         flags=re.S,
     )
-    assert found
-    return found[1], found[2], found[3], found[4]
+    assert match
+    return match[1], match[2], match[3], match[4]
 
 
 def sha256(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def test_the_policy_lets_this_script_and_this_style_in_and_nothing_else(attention: mh.Attention) -> None:
-    policy, style, _, script = parts(render_page(build_attention_data(attention)))
+def test_the_policy_allows_this_script_and_this_style_only(attention: mh.Attention) -> None:
+    policy, style, _, script = split_page(render_page(build_attention_data(attention)))
     assert policy == (
         f"default-src 'none'; script-src 'sha256-{sha256(script)}'; style-src 'sha256-{sha256(style)}'; "
         f"img-src data:; base-uri 'none'; form-action 'none'"
     )
 
 
-def test_no_token_can_be_markup(attention: mh.Attention) -> None:
+def test_tokens_cannot_be_markup(attention: mh.Attention) -> None:
     data = build_attention_data(
         with_markup_tokens(attention), source="</title><script>alert(1)</script>", target=MARKUP_TOKENS[0]
     )
     text = render_page(data)
-    _, _, inside, _ = parts(text)
-    assert not re.search("[<>&\u2028\u2029]", inside)
-    assert json.loads(inside)["tokens"]["source"][0] == MARKUP_TOKENS[0]
+    _, _, json_data, _ = split_page(text)
+    assert not re.search("[<>&\u2028\u2029]", json_data)
+    assert json.loads(json_data)["tokens"]["source"][0] == MARKUP_TOKENS[0]
     assert text.count("<script") == 2
     assert "<img" not in text
     assert "<title>&lt;/title&gt;&lt;script&gt;" in text
 
 
-def test_numbers_that_json_does_not_know_are_no_data() -> None:
+def test_nan_is_rejected() -> None:
     with pytest.raises(ValueError, match="JSON"):
         embed_json({"weight": float("nan")})
 
 
-def test_the_page_needs_nothing_from_outside(attention: mh.Attention) -> None:
+def test_the_page_loads_nothing(attention: mh.Attention) -> None:
     text = render_page(build_attention_data(attention))
     addresses = set(re.findall(r"https?://[^\s\"'`<)]+", text))
-    assert addresses == {"http://www.w3.org/2000/svg"}, "the name of a format, not a place"
+    assert addresses == {"http://www.w3.org/2000/svg"}, "a namespace, not an address"
     assert not re.search(r"\b(?:src|href)=[\"']?(?!#)\w", text)
 
 
-def test_the_modules_become_one_program() -> None:
+def test_the_modules_are_bundled_in_order() -> None:
     script = bundle_modules()
     assert not re.search(r"^(?:import|export)\b", script, flags=re.M)
     assert "</script" not in script
     assert script.count("function showAttention(") == 1
     assert (
-        script.index("class Maps") < script.index("class View") < script.index('getElementById("attention")')
+        script.index("class AttentionMaps")
+        < script.index("class AttentionExplorer")
+        < script.index('getElementById("attention")')
     )
     names = re.findall(r"^(?:async )?(?:function|class|const|let) (\w+)", script, flags=re.M)
-    assert len(names) == len(set(names)), "two modules must not use one name"
+    assert len(names) == len(set(names)), "modules share one scope in the bundle"
 
 
-def test_the_page_writes_text_and_never_markup() -> None:
+def test_the_program_never_writes_markup() -> None:
     for forbidden in (
         "innerHTML",
         "outerHTML",
@@ -94,11 +96,11 @@ def test_the_page_writes_text_and_never_markup() -> None:
         assert forbidden not in bundle_modules()
 
 
-def test_both_languages_say_the_same_things() -> None:
+def test_both_languages_have_the_same_texts() -> None:
     english, korean = re.findall(
         r"^  (?:en|ko): \{\n(.*?)^  \},", pages.read_asset("texts.js"), flags=re.S | re.M
     )
-    keys = [re.findall(r"^    (\w+):", one, flags=re.M) for one in (english, korean)]
+    keys = [re.findall(r"^    (\w+):", text, flags=re.M) for text in (english, korean)]
     assert keys[0] == keys[1]
     assert not re.search("[가-힣]", english)
     used = set(re.findall(r"texts\.(\w+)", bundle_modules()))
@@ -111,7 +113,7 @@ def test_a_hundred_tokens_of_the_largest_model_fit_a_page() -> None:
     assert 20e6 < len(text.encode()) < 32e6
 
 
-def test_a_page_is_complete_or_absent(
+def test_pages_are_written_atomically(
     attention: mh.Attention, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_page(build_attention_data(attention), tmp_path / "page.html")
@@ -120,30 +122,28 @@ def test_a_page_is_complete_or_absent(
     with pytest.raises(OSError, match="full"):
         write_page(build_attention_data(attention), path)
     assert path.read_text(encoding="utf-8") == before
-    assert [one.name for one in tmp_path.iterdir()] == ["page.html"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]
 
 
 # ---- in a notebook
 
 
-def test_show_is_a_frame_that_reaches_nothing_of_the_notebook(
-    attention: mh.Attention, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_show_returns_a_sandboxed_frame(attention: mh.Attention, monkeypatch: pytest.MonkeyPatch) -> None:
     display = ModuleType("IPython.display")
     display.HTML = str  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     shown = with_markup_tokens(attention).show(height=500)
-    found = re.fullmatch(
+    match = re.fullmatch(
         r'<div><iframe srcdoc="([^"]*)" sandbox="allow-scripts allow-downloads" title="Attention" '
         r'style="width: 100%; height: 500px; border: 0"></iframe></div>',
         shown,
     )
-    assert found
-    assert html.unescape(found[1]) == render_page(build_attention_data(with_markup_tokens(attention)))
+    assert match
+    assert html.unescape(match[1]) == render_page(build_attention_data(with_markup_tokens(attention)))
 
 
-def test_show_says_what_it_needs(attention: mh.Attention, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_without_ipython_is_an_error(attention: mh.Attention, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "IPython", None)
     monkeypatch.setitem(sys.modules, "IPython.display", None)
     with pytest.raises(mh.RequestError, match="IPython is not installed"):

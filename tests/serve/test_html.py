@@ -7,8 +7,8 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from manyheads.serve.html_document import HtmlDocument
 
+from manyheads.serve.html_document import HtmlDocument
 from manyheads.translator import Translation
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urljoin
 
 import pytest
-from manyheads.serve.served_model import name_models
 from starlette.testclient import TestClient
 
 import manyheads as mh
@@ -17,6 +16,7 @@ from manyheads.look.attention_data import build_attention_data
 from manyheads.look.forward_walk import walk_layer
 from manyheads.serve.app import create_app
 from manyheads.serve.limits import ServerLimits
+from manyheads.serve.served_model import name_models
 from manyheads.serve.training import MAX_POINTS, TrainingRuns
 from manyheads.serve.word_alignment import WordAlignment
 from manyheads.translator import Translation
@@ -147,8 +147,8 @@ def write_log(run: Path, lines: list[Any]) -> Path:
 
 
 def test_curves_follow_the_log(create_client: Any, tmp_path: Path) -> None:
-    train = [{"kind": "train", "step": n, "loss": 9.0 - n, "epoch": 0, "signature": "x"} for n in (1, 2)]
-    valid = {"kind": "valid", "step": 2, "loss": 3.0, "bleu": 50.5, "perplexity": None}
+    train = [{"event": "train", "step": n, "loss": 9.0 - n, "epoch": 0, "signature": "x"} for n in (1, 2)]
+    valid = {"event": "valid", "step": 2, "loss": 3.0, "bleu": 50.5, "perplexity": None}
     run = write_log(tmp_path / "run", [*train, valid, ["not a line"]])
     with create_client(runs=[run]) as client:
         points = {
@@ -156,7 +156,7 @@ def test_curves_follow_the_log(create_client: Any, tmp_path: Path) -> None:
             "valid": [{"step": 2, "loss": 3.0, "bleu": 50.5}],
         }
         assert client.get("/training").json() == [{"name": "run", "ended": False, **points}]
-        write_log(run, [*train, valid, {"kind": "end", "step": 3, "loss": 1.0}])
+        write_log(run, [*train, valid, {"event": "end", "step": 3, "loss": 1.0}])
         assert client.get("/training").json()[0]["ended"] is True
         (run / "log.jsonl").write_text("{\n\n", encoding="utf-8")
         broken = client.get("/training")
@@ -178,7 +178,7 @@ def test_without_runs_there_are_no_curves_and_an_api_key_is_required(
 
 
 def test_long_logs_are_downsampled_and_keep_their_last_point(create_client: Any, tmp_path: Path) -> None:
-    lines = [{"kind": "train", "step": n, "loss": 1.0} for n in range(1, 2502)]
+    lines = [{"event": "train", "step": n, "loss": 1.0} for n in range(1, 2502)]
     with create_client(runs=[write_log(tmp_path / "run", lines)]) as client:
         steps = [point["step"] for point in client.get("/training").json()[0]["train"]]
     assert len(steps) <= MAX_POINTS

@@ -1,4 +1,4 @@
-"""Attention of sentences that nobody would say: tokens that would be markup, and very many."""
+"""Attention of unusual sentences: tokens that look like markup, and very many tokens."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,12 +24,12 @@ MARKUP_TOKENS = [
 
 
 def with_markup_tokens(attention: mh.Attention) -> mh.Attention:
-    """The same with tokens that would like to be markup."""
+    """Replace the tokens by markup."""
     count = len(attention.source_tokens) - 1
     source = [MARKUP_TOKENS[n % len(MARKUP_TOKENS)] for n in range(count)]
     target = [MARKUP_TOKENS[-1 - n % len(MARKUP_TOKENS)] for n in range(len(attention.target_tokens) - 1)]
     candidates = [
-        [(one, value) for one, (_, value) in zip(MARKUP_TOKENS, step, strict=False)]
+        [(token, value) for token, (_, value) in zip(MARKUP_TOKENS, step, strict=False)]
         for step in attention.candidates
     ]
     return replace(
@@ -38,16 +38,16 @@ def with_markup_tokens(attention: mh.Attention) -> mh.Attention:
 
 
 def random_attention_data(layers: int = 24, heads: int = 16, length: int = 100) -> dict[str, Any]:
-    """Of random maps: 100 tokens on both sides, 24 layers, 16 heads."""
+    """Return the data of random maps, by default with 100 tokens, 24 layers and 16 heads."""
 
-    def kind(causal: bool) -> list[list[torch.Tensor]]:
+    def random_maps(causal: bool) -> list[list[torch.Tensor]]:
         scores = 3 * torch.randn(layers, heads, length, length)
         if causal:
             scores = scores.masked_fill(torch.ones(length, length).triu(1) > 0, -torch.inf)
-        return [[one] for one in scores.softmax(-1)]
+        return [[layer] for layer in scores.softmax(-1)]
 
     tokens = [*(f"▁w{n}" for n in range(length - 1)), "</s>"]
-    trace = mh.Trace(kind(False), kind(True), kind(False))
+    trace = mh.Trace(random_maps(False), random_maps(True), random_maps(False))
     return build_attention_data(
         mh.Attention(tokens, tokens, trace, languages={"source": "en", "target": "ko"})
     )

@@ -5,7 +5,7 @@ import { get } from "./api_client.js";
 import { createChart, formatNumber } from "./line_chart.js";
 
 const RELOAD_INTERVAL = 15000; // milliseconds
-const METRICS = ["perplexity", "bleu", "loss", "learning_rate", "gradient_norm", "tokens_per_second"];
+const METRICS = ["perplexity", "bleu", "loss", "learning_rate", "grad_norm", "tokens_per_second"];
 const LOGARITHMIC = new Set(["perplexity"]);
 const SERIES = ["train", "valid"];
 
