@@ -152,7 +152,8 @@ class Residual(nn.Module):
         h = self.dropout(h if output is None else output(h))
         if self.residuals:
             h = x_TD + h
-        return h if self.pre_norm else self.norm(h)
+        out: Tensor = h if self.pre_norm else self.norm(h)
+        return out
 
     def feed_forward(
         self, x_TD: Tensor, network: FeedForward | Experts, aux_losses: list[Tensor] | None

@@ -5,6 +5,7 @@ The dropout mask is not stored: it is a function of a seed and of the element's 
 Shapes: T tokens, D = d_model, F numbers into the linear map. A program takes ROWS tokens at a time.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -75,7 +76,8 @@ class _AddNorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
-        d_x, d_h, (d_weight, d_bias, _) = launch_backward(d_y, *ctx.saved_tensors, ctx.dropout, ctx.x_dtype)
+        d_x, d_h, sums = launch_backward(d_y, ctx.saved_tensors, ctx.dropout, ctx.x_dtype)
+        d_weight, d_bias, _ = sums
         return d_x, d_h, d_weight, d_bias, None, None, None
 
 
@@ -105,7 +107,7 @@ class _LinearAddNorm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_y: Tensor) -> tuple[Tensor | None, ...]:
         h, linear_weight, *saved = ctx.saved_tensors
-        d_x, d_projected, sums = launch_backward(d_y, *saved, ctx.dropout, ctx.x_dtype)
+        d_x, d_projected, sums = launch_backward(d_y, saved, ctx.dropout, ctx.x_dtype)
         d_weight, d_bias, d_linear_bias = sums
         d_h, d_linear_weight = d_projected @ linear_weight, d_projected.T @ h
         return (
@@ -133,16 +135,13 @@ def launch_forward(
 
 
 def launch_backward(
-    d_y: Tensor,
-    total: Tensor,
-    mean: Tensor,
-    rstd: Tensor,
-    weight: Tensor,
-    seed: Tensor,
-    dropout: float,
-    x_dtype: torch.dtype,
+    d_y: Tensor, saved: Sequence[Tensor], dropout: float, x_dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of x and h, and the sums [3, D] that are those of weight, bias and h's bias."""
+    """Return the gradients of x and h, and the sums [3, D] that are those of weight, bias and h's bias.
+
+    `saved` are the sum x + Dropout(h), its mean and inverse standard deviation, the weight and the seed.
+    """
+    total, mean, rstd, weight, seed = saved
     count, width = total.shape
     block = triton.next_power_of_2(width)
     rows = max(1, BLOCK_SIZE // block)

@@ -189,7 +189,7 @@ def flash_attention(
     d_k, d_v = q_THK.shape[-1], v_SHV.shape[-1]
     width = round_up(max(d_k, d_v), FLASH_HEAD_DIM_MULTIPLE)
     q, k, v = (pad_head_dim(x, width) for x in (q_THK, k_SHK, v_SHV))
-    window = tuple(-1 if count is None else count for count in (spec.keys_before, spec.keys_after))
+    before, after = (-1 if count is None else count for count in (spec.keys_before, spec.keys_after))
     out = varlen_attn(
         q,
         k,
@@ -199,7 +199,7 @@ def flash_attention(
         queries.max_length,
         keys.max_length,
         scale=spec.scale(d_k),
-        window_size=window,
+        window_size=(before, after),
     )
     assert isinstance(out, Tensor)
     return out[..., :d_v]

@@ -48,7 +48,7 @@ def linear_cross_entropy(
     """Return the sums of the loss, which has a gradient, and of the negative log-likelihood."""
     chunk = (chunk_logits or max_chunk_logits(hidden_MTD)) // len(weight_KD) // len(hidden_MTD)
     needs_gradient = torch.is_grad_enabled() and (hidden_MTD.requires_grad or weight_KD.requires_grad)
-    total, nll = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
+    total, nll = _LinearCrossEntropy.apply(
         hidden_MTD, weight_KD, bias_K, labels_T, weights, max(1, chunk), needs_gradient
     )
     return total, nll
