@@ -16,7 +16,16 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton is not installed: its kernels cannot be interpreted")
 
 import manyheads as mh
-from manyheads.ops import add_norm_triton, cross_entropy_triton, dispatch, linear_triton
+from manyheads.ops import (
+    add_norm_triton,
+    cross_entropy_triton,
+    decode_attention,
+    decode_attention_triton,
+    dispatch,
+    linear_triton,
+    topk,
+    topk_triton,
+)
 from manyheads.ops.attention import attend
 from manyheads.ops.attention_spec import AttentionSpec
 from manyheads.ops.cross_entropy import IGNORE_INDEX
@@ -253,6 +262,92 @@ def test_the_gradient_of_a_product_is_closed_where_the_maximum_was_and_summed(
     expected = arrived * (out > 0) if closes else arrived
     assert torch.equal(passed, expected)
     assert distance(summed, expected.double().sum(0)) < tolerance
+
+
+# ---- the whole model
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm": "pre"}, {"activation": "gelu"}, {"experts": 2}])
+def test_a_model_over_the_kernels_equals_the_plain_model(
+    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(5)
+    config = mh.TransformerConfig(
+        **{"vocab_size": 20, "layers": 1, "d_model": 16, "d_ff": 24, "heads": 2, "dropout": 0.0, **changes}
+    )
+    model = mh.Transformer(config).to(DEVICE)
+    source, target = text([3, 0, 5]), text([4, 2, 1])
+    weight = normal(7, 16)
+
+    def values_and_gradients() -> list[Tensor]:
+        hidden = model.hidden(source, target)
+        used = [parameter for name, parameter in model.named_parameters() if not name.startswith("output")]
+        return [hidden.detach(), *torch.autograd.grad((hidden * weight).sum(), used, allow_unused=True)]
+
+    plain = values_and_gradients()
+    monkeypatch.setattr(dispatch, "use_kernels", lambda _: True)
+    monkeypatch.setattr(dispatch, "choose_attention", lambda *_: "triton")
+    monkeypatch.setattr(dispatch, "stack_projections", lambda _: True)
+    for ours, theirs in zip(values_and_gradients(), plain, strict=True):
+        assert distance(ours, theirs) < 1e-4
+
+
+# ---- decoding steps
+
+
+@each_dtype
+@pytest.mark.parametrize("window", [None, 5])
+@pytest.mark.parametrize("widths", [(16, 16), (24, 20)])
+def test_a_step_over_the_static_cache_equals_the_reference(
+    window: int | None, widths: tuple[int, int], dtype: torch.dtype, tolerance: float
+) -> None:
+    """Rows of different lengths, whose past lies in other rows of the cache; keys and values are appended."""
+    d_k, d_v = widths
+    rows, capacity, heads = 6, 41, 2
+    q, k = normal(2, rows, heads, d_k, dtype=dtype)
+    v = normal(rows, heads, d_v, dtype=dtype)
+    caches = [normal(8, capacity, heads, width, dtype=dtype) for width in widths]
+    lengths = torch.tensor([0, 1, 7, 33, 39, 40], device=DEVICE)
+    own = torch.arange(rows, dtype=torch.int32, device=DEVICE)[:, None].expand(-1, capacity)
+    elsewhere = torch.randint_like(own, rows, 8)  # rows that this step does not write
+    ancestors = torch.where(torch.rand(rows, capacity, device=DEVICE) < 0.5, own, elsewhere)
+    results = []
+    for step in (decode_attention_triton.decode_self_attention, decode_attention.reference_self_attention):
+        keys, values = (cache.clone() for cache in caches)
+        out = step(q, k, v, keys, values, ancestors, lengths, 0.3, window)
+        results.append((out, keys, values))
+    (out, keys, values), (plain_out, plain_keys, plain_values) = results
+    assert distance(out, plain_out) < tolerance
+    assert torch.equal(keys, plain_keys)
+    assert torch.equal(values, plain_values)
+    assert torch.equal(keys[torch.arange(rows), lengths], k)
+
+
+@each_dtype
+def test_a_step_over_packed_sources_equals_the_reference(dtype: torch.dtype, tolerance: float) -> None:
+    keys, values = normal(120, 2, 24, dtype=dtype), normal(120, 2, 20, dtype=dtype)
+    starts, lengths = torch.tensor([0, 5, 50, 50], device=DEVICE), torch.tensor([5, 45, 0, 70], device=DEVICE)
+    q = normal(12, 2, 24, dtype=dtype)
+    out = decode_attention_triton.decode_cross_attention(q, keys, values, starts, lengths, 0.3)
+    plain = decode_attention.reference_cross_attention(q, keys, values, starts, lengths, 0.3)
+    assert distance(out, plain) < tolerance
+    assert (out[6:9] == 0).all()  # an empty source
+    nothing = torch.zeros_like(lengths)
+    assert (decode_attention.reference_cross_attention(q, keys, values, starts, nothing, 0.3) == 0).all()
+
+
+@each_dtype
+@pytest.mark.parametrize(("classes", "k"), [(7, 5), (128, 3), (1000, 9)])
+def test_topk_and_logsumexp_equal_the_reference(
+    classes: int, k: int, dtype: torch.dtype, tolerance: float
+) -> None:
+    logits = normal(5, classes, dtype=dtype)
+    values, indices, log_sum = topk_triton.topk_logsumexp(logits, k)
+    plain_values, _, plain_log_sum = topk.topk_logsumexp(logits.cpu(), k)
+    assert torch.equal(values.cpu(), plain_values)
+    assert torch.equal(logits.gather(1, indices).float(), values)
+    assert distance(log_sum.cpu(), plain_log_sum) < tolerance
+    assert torch.equal(topk.logsumexp(logits.cpu().float()), logits.cpu().float().logsumexp(-1))
 
 
 # ---- the loss
