@@ -16,7 +16,7 @@ import torch
 import manyheads as mh
 from manyheads import checkpoint
 from manyheads.train.run import train
-from support.small_run import make_config, read_entries, read_losses, read_weights
+from support.small_run import are_identical, make_config, read_entries, read_losses, read_weights
 
 
 def make_command(data: Path, folder: Path, **changes: Any) -> list[str]:
@@ -130,6 +130,18 @@ def test_a_rank_may_have_an_empty_batch(data: Path, tmp_path: Path) -> None:
     (tmp_path / "2").mkdir()
     check_ranks(2, [*make_command(data, tmp_path / "2", dropout=0.0), "data.batch_tokens=13"])
     assert read_losses(tmp_path / "2" / "run") == pytest.approx(read_losses(tmp_path / "1" / "run"), abs=1e-5)
+
+
+def test_two_ranks_average_more_checkpoints_than_an_int64_has_bits(data: Path, tmp_path: Path) -> None:
+    """The main rank tells the others which checkpoints are intact."""
+    count = 70
+    changes = {"steps": count, "checkpoint_every": 1, "validate_every": 10**6, "log_every": count}
+    call = make_command(data, tmp_path, average_checkpoints=count, keep_checkpoints=1, **changes)
+    check_ranks(2, call)
+    (end,) = read_entries(tmp_path / "run", "end")
+    assert end["model"] == f"average of {count}"
+    folders = [checkpoint.checkpoint_path(tmp_path / "run", step) for step in range(1, count + 1)]
+    assert are_identical(read_weights(tmp_path / "run"), checkpoint.average_weights(folders))
 
 
 def test_two_ranks_equal_one_and_their_number_may_change(data: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What this machine has for training, and what would go wrong."""
+"""A report on this machine: versions, devices, free disk, and what would make training fail."""
 
 import os
 import platform
@@ -25,7 +25,7 @@ MIN_FREE_DISK = 5 * 2**30  # bytes; five checkpoints of the base model with its 
 
 
 def report() -> dict[str, Any]:
-    """By name, what a person asks first when something does not work."""
+    """Return what to look at first when something does not work."""
     return {
         "python": f"{sys.version.split()[0]} on {platform.platform()}",
         **{name: installed_version(name) for name in PACKAGES},
@@ -46,12 +46,12 @@ def installed_version(name: str) -> str:
 
 
 def list_gpus() -> list[str]:
-    found = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
-    return [f"{one.name}, {one.total_memory / 2**30:.0f} GiB" for one in found]
+    gpus = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+    return [f"{gpu.name}, {gpu.total_memory / 2**30:.0f} GiB" for gpu in gpus]
 
 
 def attention_backend() -> str:
-    """Which kernel training takes here, for the base model."""
+    """Return the attention implementation that trains the base model here."""
     device, dtype = ("cuda", torch.bfloat16) if torch.cuda.is_available() else ("cpu", torch.float32)
     width = TransformerConfig().head_dim_k
     q = torch.empty(1, 1, width, device=device, dtype=dtype)
@@ -59,13 +59,13 @@ def attention_backend() -> str:
 
 
 def collect_warnings() -> list[str]:
-    found = []
+    warnings = []
     if shutil.disk_usage(".").free < MIN_FREE_DISK:
-        found.append("less than 5 GiB of disk are free: checkpoints of a base model may not fit")
+        warnings.append("less than 5 GiB of disk space is free: checkpoints of a base model may not fit")
     if not torch.cuda.is_available():
-        found.append("no GPU: small models train here, the paper's do not in reasonable time")
+        warnings.append("no GPU: small models train here, but the paper's would take weeks")
     elif not torch.cuda.is_bf16_supported():
-        found.append('the GPU has no bfloat16: set train.precision="float32"')
+        warnings.append('the GPU has no bfloat16: set train.precision = "float32"')
     if torch.get_num_threads() == 1 and (os.cpu_count() or 1) > 1:
-        found.append("torch uses one thread of several: unset OMP_NUM_THREADS")
-    return found
+        warnings.append("torch uses one thread although there are several cores: unset OMP_NUM_THREADS")
+    return warnings

@@ -1,4 +1,4 @@
-"""What an update makes smaller: the loss of a batch (5.4), as a module."""
+"""The training objective: the loss of a batch (5.4), as a module."""
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +11,10 @@ from manyheads.train.loss import chunked_loss
 
 
 class Objective(nn.Module):
-    """The loss as a module, which torch's wrapper for several ranks takes hold of.
+    """Computes the loss from tokens. It is a module, so that DistributedDataParallel can wrap it.
 
-    Compiled, the model is one program for batches of every shape; the loss, which holds no more than a chunk
-    of the logits at once, stays as it is.
+    With train.compile, the model is compiled once for batches of every shape. The loss is not: it never
+    holds more than a chunk of the logits.
     """
 
     def __init__(self, model: EncoderDecoder, train: TrainConfig) -> None:
@@ -23,22 +23,23 @@ class Objective(nn.Module):
         self.hidden = torch.compile(model.hidden, dynamic=True) if train.compile else model.hidden
 
     def forward(self, source: Packed, inputs: Packed, labels_T: Tensor) -> tuple[Tensor, Tensor]:
-        readings = self.train_config.forward_passes
-        if readings == 2:
+        """Return the loss and the unsmoothed negative log-likelihood, both summed over tokens."""
+        train, config = self.train_config, self.model.config
+        if train.forward_passes == 2:  # R-Drop: one pass over the batch twice
             source, inputs = source.duplicate(), inputs.duplicate()
-        if self.train_config.compile:
+        if train.compile:
             source, inputs = precompute_layout(source), precompute_layout(inputs)
-        config, extra = self.model.config, list[Tensor]()
-        has_experts = isinstance(config, TransformerConfig) and config.experts is not None
-        hidden_TD = (
-            self.hidden(source, inputs, aux_losses=extra) if has_experts else self.hidden(source, inputs)
-        )
+        aux_losses: list[Tensor] = []
+        if isinstance(config, TransformerConfig) and config.experts is not None:
+            hidden_TD = self.hidden(source, inputs, aux_losses=aux_losses)
+        else:
+            hidden_TD = self.hidden(source, inputs)
         loss = chunked_loss(
-            hidden_TD, self.model.output, labels_T, self.train_config, forward_passes=readings
+            hidden_TD, self.model.output, labels_T, train, forward_passes=train.forward_passes
         )
         total = loss.total
-        if extra and isinstance(
-            config, TransformerConfig
-        ):  # of a token as much as of another, since whoever updates divides by their number
-            total = total + config.experts_balance_weight * len(labels_T) * torch.stack(extra).sum()
+        if aux_losses and isinstance(config, TransformerConfig):
+            # Times the number of tokens, by which the update divides.
+            balance = torch.stack(aux_losses).sum()
+            total = total + config.experts_balance_weight * len(labels_T) * balance
         return total, loss.nll

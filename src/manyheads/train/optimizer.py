@@ -1,4 +1,4 @@
-"""Adam with the paper's numbers (5.3), AdamW and Muon; their state as named tensors that can be kept."""
+"""Adam with the paper's hyperparameters (5.3), AdamW and Muon, with state that checkpoints can store."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,68 +17,71 @@ STATE_KEYS: dict[type[optim.Optimizer], set[str]] = {
 
 
 class Optimizer:
-    """One or two of torch's, over the parameters of a model by their names."""
+    """One or two torch optimizers over the parameters of a model."""
 
     def __init__(self, model: nn.Module, train: TrainConfig) -> None:
         self.names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
         self.optimizers = make_optimizers(model, train)
 
     def set_learning_rate(self, learning_rate: float) -> None:
-        """The learning rate of the next step. On a GPU it is a number there, which a captured step reads."""
-        for part in self.optimizers:
-            for group in part.param_groups:
+        """Set the learning rate of the next step. On a GPU it is a tensor, which a captured step reads."""
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
                 if isinstance(group["lr"], Tensor):
                     group["lr"].fill_(learning_rate)
                 else:
                     group["lr"] = learning_rate
 
     def step(self, skip: Tensor | None = None) -> None:
-        """An update, unless `skip` holds, which only the fused ones can be told on the GPU itself."""
-        for part in self.optimizers:
+        """Update the weights, unless `skip` is true. Only fused optimizers read a `skip` on the GPU."""
+        for optimizer in self.optimizers:
             if skip is not None:
-                part.found_inf = skip.float()  # type: ignore[attr-defined]  # as torch's own scaler does it
-            part.step()
+                optimizer.found_inf = skip.float()  # type: ignore[attr-defined]  # as torch's GradScaler does
+            optimizer.step()
 
     def zero_grad(self) -> None:
-        for part in self.optimizers:
-            part.zero_grad(set_to_none=True)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
 
     def named_state(self) -> dict[str, Tensor]:
-        """By parameter and quantity: decoder.0.norm.weight/exp_avg."""
+        """Return the state by parameter and key, such as decoder.0.norm.weight/exp_avg."""
         return {
             f"{self.names[parameter]}/{key}": value
-            for part in self.optimizers
-            for parameter, kept in part.state.items()
-            for key, value in kept.items()
+            for optimizer in self.optimizers
+            for parameter, state in optimizer.state.items()
+            for key, value in state.items()
             if isinstance(value, Tensor)
         }
 
     def load_named_state(self, state: Mapping[str, Tensor], where: str) -> None:
-        """What `state` gave, put back."""
-        left = dict(state)
-        for part in self.optimizers:
-            for group in part.param_groups:
+        """Restore what `named_state` returned; `where` names its file in errors."""
+        remaining = dict(state)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     prefix = f"{self.names[parameter]}/"
-                    own = {key.removeprefix(prefix) for key in left if key.startswith(prefix)}
-                    if own not in (set(), STATE_KEYS[type(part)]):
+                    keys = {key.removeprefix(prefix) for key in remaining if key.startswith(prefix)}
+                    needed = STATE_KEYS[type(optimizer)]
+                    if keys not in (set(), needed):
                         raise CheckpointError(
-                            f"{where}: keeps {', '.join(sorted(own))} of {prefix[:-1]}, but "
-                            f"{type(part).__name__} needs {', '.join(sorted(STATE_KEYS[type(part)]))}: the "
+                            f"{where}: has {', '.join(sorted(keys))} of {prefix[:-1]}, but "
+                            f"{type(optimizer).__name__} needs {', '.join(sorted(needed))}: the "
                             f"optimizer of a run cannot change; start another with train.init_from"
                         )
-                    kept = {key: move_to_parameter(left.pop(prefix + key), parameter) for key in sorted(own)}
-                    part.state[parameter] = kept
-        if left:
-            raise CheckpointError(f"{where}: holds {sorted(left)[0]}, which this model does not have")
+                    optimizer.state[parameter] = {
+                        key: move_to_parameter(remaining.pop(prefix + key), parameter) for key in sorted(keys)
+                    }
+        if remaining:
+            raise CheckpointError(f"{where}: has {sorted(remaining)[0]}, which this model does not")
 
 
 def move_to_parameter(value: Tensor, parameter: Tensor) -> Tensor:
-    """Moments lie beside their parameter; a step count is a number of its own."""
+    """Put moments and step counts on the device of their parameter."""
     return value.to(parameter.device)
 
 
 def make_optimizers(model: nn.Module, train: TrainConfig) -> list[optim.Optimizer]:
+    """Return Adam, AdamW, or Muon for the hidden matrices with AdamW for the rest."""
     parameters = list(model.parameters())
     on_gpu = parameters[0].is_cuda
     adam: dict[str, Any] = {
@@ -93,19 +96,21 @@ def make_optimizers(model: nn.Module, train: TrainConfig) -> list[optim.Optimize
     decay = train.weight_decay
     if train.optimizer == "adamw":
         return [optim.AdamW(parameters, weight_decay=decay, **adam)]
-    outside = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
-    outside.add(model.output.weight)  # type: ignore[union-attr, arg-type]
-    inside = [one for one in parameters if one.dim() == 2 and one not in outside]
-    rest = [one for one in parameters if one.dim() != 2 or one in outside]
+    embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
+    embeddings.add(model.output.weight)  # type: ignore[union-attr, arg-type]
+    hidden, rest = [], []
+    for parameter in parameters:
+        is_hidden = parameter.dim() == 2 and parameter not in embeddings
+        (hidden if is_hidden else rest).append(parameter)
     return [
-        optim.Muon(inside, lr=0.0, weight_decay=decay),
+        optim.Muon(hidden, lr=0.0, weight_decay=decay),
         optim.AdamW(rest, weight_decay=decay, **adam),
     ]
 
 
 def clip_grad_norm(model: nn.Module, max_norm: float | None) -> float:
-    """The norm of the whole gradient, before it is scaled down to the limit."""
-    gradients = [one.grad for one in model.parameters() if one.grad is not None]
+    """Scale the gradient down to `max_norm`, if it is given; return the norm before that."""
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
     if max_norm is not None:
         torch.nn.utils.clip_grads_with_norm_(model.parameters(), max_norm, norm)

@@ -2,7 +2,7 @@
 
     lrate = d_model^-0.5 * min(step^-0.5, step * warmup^-1.5)                           (3)
 
-Written here as a peak, reached at the end of the warm-up, times a shape between 0 and 1.
+Computed as the peak, reached at the end of the warm-up, times a factor between 0 and 1.
 """
 
 import math
@@ -11,7 +11,7 @@ from manyheads.config import TrainConfig
 
 
 def learning_rate(step: int, train: TrainConfig, d_model: int) -> float:
-    """For the update number `step`, the first being 1."""
+    """Return the learning rate of an update; the first step is 1."""
     if step < 1:
         raise ValueError(f"steps are counted from 1, not {step}")
     paper_peak = (d_model * train.warmup) ** -0.5
@@ -22,7 +22,7 @@ def learning_rate(step: int, train: TrainConfig, d_model: int) -> float:
 
 
 def decay_factor(step: int, train: TrainConfig) -> float:
-    """The share of the peak that is left."""
+    """Return the fraction of the peak after the warm-up."""
     if train.schedule == "constant":
         return 1.0
     if train.schedule == "paper":
