@@ -1,4 +1,4 @@
-"""The whole way at its smallest: prepared text, training, search; copying and reversing without a fault."""
+"""Prepare, train and translate at the smallest scale: copying and reversing without an error."""
 
 import random
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from manyheads.train.run import train
 LETTERS = "가나다라마바사아자차"
 
 
-def words(chance: random.Random) -> list[str]:
-    return [chance.choice(LETTERS) for _ in range(chance.randint(1, 7))]
+def draw_words(rng: random.Random) -> list[str]:
+    return [rng.choice(LETTERS) for _ in range(rng.randint(1, 7))]
 
 
-def corpus(task: Callable[[list[str]], list[str]], count: int, seed: int) -> list[tuple[str, str]]:
-    chance = random.Random(seed)
-    texts = [words(chance) for _ in range(count)]
+def make_corpus(task: Callable[[list[str]], list[str]], count: int, seed: int) -> list[tuple[str, str]]:
+    rng = random.Random(seed)
+    texts = [draw_words(rng) for _ in range(count)]
     return [(" ".join(text), " ".join(task(text))) for text in texts]
 
 
@@ -32,8 +32,8 @@ def corpus(task: Callable[[list[str]], list[str]], count: int, seed: int) -> lis
         pytest.param(lambda text: text[::-1], id="reverse"),
     ],
 )
-def test_it_is_learned_to_the_last_sentence(task: Callable[[list[str]], list[str]], tmp_path: Path) -> None:
-    learned, unseen = corpus(task, 12_000, seed=1), corpus(task, 300, seed=2)
+def test_every_unseen_sentence_is_right(task: Callable[[list[str]], list[str]], tmp_path: Path) -> None:
+    learned, unseen = make_corpus(task, 12_000, seed=1), make_corpus(task, 300, seed=2)
     unseen = [pair for pair in unseen if pair not in set(learned)]
     assert len(unseen) > 100
     lines = "".join(f"{source}\t{target}\n" for source, target in learned)
@@ -60,5 +60,5 @@ def test_it_is_learned_to_the_last_sentence(task: Callable[[list[str]], list[str
     )
     train(config, tmp_path / "run", device="cpu")
     sources, references = zip(*unseen, strict=True)
-    found = mh.load(tmp_path / "run" / "model", device="cpu").translate(sources, beam=1)
-    assert exact_match([one.text for one in found], references) == 1.0
+    results = mh.load(tmp_path / "run" / "model", device="cpu").translate(sources, beam=1)
+    assert exact_match([result.text for result in results], references) == 1.0

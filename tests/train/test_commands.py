@@ -1,4 +1,4 @@
-"""The verbs of training, as people call them."""
+"""The training commands: train, inspect, average, doctor."""
 
 import json
 import re
@@ -27,9 +27,9 @@ def manyheads(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Data, a configuration, and a finished run."""
-    folder = tmp_path_factory.mktemp("place")
+    folder = tmp_path_factory.mktemp("workspace")
     for side, code in enumerate(("en", "ko")):
         text = "".join(f"{pair[side]}\n" for pair in PAIRS)
         (folder / f"a.{code}").write_text(text, encoding="utf-8")
@@ -53,70 +53,70 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_inspect_tells_where_a_run_stands(place: Path) -> None:
-    done = manyheads("inspect", f"{place}/run")
+def test_inspect_summarizes_a_run(workspace: Path) -> None:
+    done = manyheads("inspect", f"{workspace}/run")
     assert done.returncode == 0, done.stderr
-    assert "model: sound, step 9" in done.stdout
-    assert "step-00000009: sound, step 9" in done.stdout
+    assert "model: intact, step 9" in done.stdout
+    assert "step-00000009: intact, step 9" in done.stdout
     assert "validation, step 9: loss" in done.stdout
-    told = json.loads(manyheads("inspect", f"{place}/run", "--json").stdout)
-    assert told["latest"]["train"]["step"] == 9
-    assert told["latest"]["end"]["model"]
+    summary = json.loads(manyheads("inspect", f"{workspace}/run", "--json").stdout)
+    assert summary["latest"]["train"]["step"] == 9
+    assert summary["latest"]["end"]["model"]
 
 
-def test_curves_are_drawn(place: Path, tmp_path: Path) -> None:
+def test_inspect_plots_curves(workspace: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    for kind, beginning in (("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")):
-        done = manyheads("inspect", f"{place}/run", "--curves", f"{tmp_path}/run.{kind}")
+    for extension, start in (("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")):
+        done = manyheads("inspect", f"{workspace}/run", "--curves", f"{tmp_path}/run.{extension}")
         assert done.returncode == 0, done.stderr
-        assert (tmp_path / f"run.{kind}").read_bytes().startswith(beginning)
-    wrong = manyheads("inspect", f"{place}/run", "--curves", f"{tmp_path}/run.foo")
+        assert (tmp_path / f"run.{extension}").read_bytes().startswith(start)
+    wrong = manyheads("inspect", f"{workspace}/run", "--curves", f"{tmp_path}/run.foo")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
 
 
-def test_there_is_no_panel_without_a_curve(tmp_path: Path) -> None:
+def test_curves_without_data_have_no_panel(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    lines = [
-        {"kind": kind, "step": step, "loss": 2.0, "perplexity": 9.0}
-        for kind in ("train", "valid")
+    entries = [
+        {"event": event, "step": step, "loss": 2.0, "perplexity": 9.0}
+        for event in ("train", "valid")
         for step in (1, 2)
     ]
-    lines.append({"event": "end", "step": 2, "model": "mean of 1", "bleu": 3.0})
+    entries.append({"event": "end", "step": 2, "model": "average of 1", "bleu": 3.0})
     for more, titles in (
         ([], ["loss", "perplexity"]),
         ([{"event": "valid", "step": 3, "bleu": 9.0}], CURVES),
     ):
-        (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines + more))
+        (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in entries + more))
         plot_curves(tmp_path, tmp_path / "run.svg")
-        found = re.findall(r">(loss|perplexity|bleu)</text>", (tmp_path / "run.svg").read_text())
-        assert found == [*titles]
+        shown = re.findall(r">(loss|perplexity|bleu)</text>", (tmp_path / "run.svg").read_text())
+        assert shown == [*titles]
 
 
-def test_a_curve_of_one_line_falls_from_left_to_right() -> None:
+def test_a_sparkline_falls_from_left_to_right() -> None:
     assert sparkline([4.0, 3.0, 2.0, 1.0]) == "█▆▃▁  4.000 to 1.000"
     assert sparkline([]) == sparkline([float("nan"), None]) == ""
     assert len(sparkline([float(n) for n in range(1000)]).split()[0]) <= 60
 
 
-def test_average_makes_a_model_of_the_last_checkpoints(place: Path, tmp_path: Path) -> None:
-    done = manyheads("average", f"{place}/run", "--last", "2", "--out", f"{tmp_path}/mean")
+def test_average_writes_a_model_of_the_last_checkpoints(workspace: Path, tmp_path: Path) -> None:
+    done = manyheads("average", f"{workspace}/run", "--last", "2", "--out", f"{tmp_path}/mean")
     assert done.stdout == f"{tmp_path}/mean: the mean of step-00000006, step-00000009\n", done.stderr
     assert checkpoint.read_info(tmp_path / "mean").step == 9
-    told = json.loads(
-        manyheads("average", f"{place}/run", "--last", "1", "--out", f"{tmp_path}/1", "--json").stdout
+    report = json.loads(
+        manyheads("average", f"{workspace}/run", "--last", "1", "--out", f"{tmp_path}/1", "--json").stdout
     )
-    assert told == {"model": f"{tmp_path}/1", "checkpoints": ["step-00000009"]}
-    wrong = manyheads("average", f"{place}/run", "--last", "50")
+    assert report == {"model": f"{tmp_path}/1", "checkpoints": ["step-00000009"]}
+    wrong = manyheads("average", f"{workspace}/run", "--last", "50")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (3, 1)
-    nothing = manyheads("average", f"{place}/data")
+    nothing = manyheads("average", f"{workspace}/data")
     assert (nothing.returncode, "no run with checkpoints" in nothing.stderr) == (3, True)
 
 
-def test_doctor_tells_what_is_here() -> None:
-    told = json.loads(manyheads("doctor", "--json").stdout)
-    assert told["torch"].startswith("2.")
-    assert told["attention"].split()[0] in ("padded", "fused")
-    assert "free disk" in told
+def test_doctor_reports_versions_attention_and_disk() -> None:
+    report = json.loads(manyheads("doctor", "--json").stdout)
+    assert report["torch"].startswith("2.")
+    assert report["attention"].split()[0] in ("padded", "fused")
+    assert "free disk" in report
     assert "torch: 2." in manyheads("doctor").stdout
 
 
@@ -124,29 +124,33 @@ def test_doctor_tells_what_is_here() -> None:
     ("arguments", "code", "message"),
     [
         (["gone.toml"], 2, "gone.toml: No such file or directory"),
-        (["{place}/run.toml", "train.stpes=3"], 2, "unknown key train.stpes; did you mean train.steps?"),
-        (["{place}/run.toml", "data.folder=gone", "--out", "{place}/x"], 3, "gone: no data folder"),
+        (["{workspace}/run.toml", "train.stpes=3"], 2, "unknown key train.stpes; did you mean train.steps?"),
+        (["{workspace}/run.toml", "data.folder=gone", "--out", "{workspace}/x"], 3, "gone: no data folder"),
         (
-            ["{place}/run.toml", "train.steps=10"],
+            ["{workspace}/run.toml", "train.steps=10"],
             2,
-            "{place}/run: began with another configuration (train.steps was 9",
+            "{workspace}/run: started with another configuration (train.steps was 9",
         ),
-        (["{place}/run.toml", "train.init_from=gone", "--out", "{place}/y"], 3, "gone: no model folder"),
+        (
+            ["{workspace}/run.toml", "train.init_from=gone", "--out", "{workspace}/y"],
+            3,
+            "gone: no model folder",
+        ),
     ],
 )
-def test_a_wrong_call_is_one_clear_line(place: Path, arguments: list[str], code: int, message: str) -> None:
-    done = manyheads("train", *(one.format(place=place) for one in arguments))
+def test_a_wrong_call_prints_one_line(workspace: Path, arguments: list[str], code: int, message: str) -> None:
+    done = manyheads("train", *(argument.format(workspace=workspace) for argument in arguments))
     assert done.returncode == code, done.stderr
-    assert done.stderr.splitlines()[-1].startswith(f"manyheads: {message.format(place=place)}")
+    assert done.stderr.splitlines()[-1].startswith(f"manyheads: {message.format(workspace=workspace)}")
     assert "Traceback" not in done.stderr
 
 
-def test_gpus_calls_torchrun_and_answers_with_our_codes(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_gpus_runs_torchrun_and_returns_our_exit_codes(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a GPU the ranks compute on the CPU."""
+    """Without a GPU the ranks train on the CPU."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    call = [sys.executable, "-m", "manyheads", "train", f"{place}/run.toml", "--gpus", "2"]
+    call = [sys.executable, "-m", "manyheads", "train", f"{workspace}/run.toml", "--gpus", "2"]
     done = subprocess.run([*call, "--out", f"{tmp_path}/run"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert checkpoint.read_info(tmp_path / "run" / "model").step == 9
@@ -161,17 +165,17 @@ def test_gpus_calls_torchrun_and_answers_with_our_codes(
 
 
 @pytest.mark.parametrize("gpus", [[], ["--gpus", "2"]])
-def test_a_full_disk_ends_with_4_and_the_bytes_needed(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: list[str]
+def test_a_full_disk_exits_with_4_and_reports_the_bytes_needed(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: list[str]
 ) -> None:
-    """No file may grow beyond some kilobytes, which is less than the weights take."""
+    """No file may exceed some kilobytes, which is less than the weights need."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     call = [
         sys.executable,
         "-m",
         "manyheads",
         "train",
-        f"{place}/run.toml",
+        f"{workspace}/run.toml",
         "--out",
         f"{tmp_path}/run",
         *gpus,
@@ -182,14 +186,14 @@ def test_a_full_disk_ends_with_4_and_the_bytes_needed(
     assert "no room; about" in done.stderr
     assert "bytes are needed" in done.stderr
     assert checkpoint.list_checkpoints(tmp_path / "run") == []
-    assert subprocess.run(call, capture_output=True).returncode == 0  # with room again, it begins
+    assert subprocess.run(call, capture_output=True).returncode == 0  # with enough space it starts
 
 
-def test_asked_twice_the_ranks_leave_at_once(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_second_ctrl_c_ends_all_ranks_at_once(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    call = [sys.executable, "-m", "manyheads", "train", f"{place}/run.toml", "train.steps=100000"]
+    call = [sys.executable, "-m", "manyheads", "train", f"{workspace}/run.toml", "train.steps=100000"]
     call += ["train.validate_every=100000", "--gpus", "2", "--out", f"{tmp_path}/run"]
     with subprocess.Popen(call, stderr=subprocess.DEVNULL) as child:
         while not checkpoint.list_checkpoints(tmp_path / "run"):

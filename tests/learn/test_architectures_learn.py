@@ -1,4 +1,4 @@
-"""Every kind of model, and the Transformer without each of its parts, learns something in seconds."""
+"""Every architecture, and the Transformer without each of its parts, learns a toy task in seconds."""
 
 import random
 from dataclasses import replace
@@ -20,19 +20,19 @@ WORDS = list(range(3, 11))
 SIZES: dict[str, Any] = {"vocab_size": 11, "layers": 2, "d_model": 32, "d_ff": 48, "dropout": 0.0}
 
 
-def texts(chance: random.Random, count: int) -> list[list[int]]:
-    return [chance.choices(WORDS, k=chance.randint(1, 5)) for _ in range(count)]
+def make_texts(rng: random.Random, count: int) -> list[list[int]]:
+    return [rng.choices(WORDS, k=rng.randint(1, 5)) for _ in range(count)]
 
 
-def trained(config: mh.ModelConfig, train: mh.TrainConfig, turned: bool) -> tuple[Any, list[float]]:
-    """A model that has read so many batches of texts to copy or to turn round, and its losses."""
+def train_model(config: mh.ModelConfig, train: mh.TrainConfig, is_reversed: bool) -> tuple[Any, list[float]]:
+    """Train a model to copy or to reverse texts; return it and its losses."""
     torch.manual_seed(1)
-    chance, losses = random.Random(1), []
+    rng, losses = random.Random(1), []
     model = build_model(config).train()
     optimizer, objective = Optimizer(model, train), Objective(model, train)
     for step in range(1, train.steps + 1):
-        sources = texts(chance, 40)
-        targets = [text[::-1] if turned else text for text in sources]
+        sources = make_texts(rng, 40)
+        targets = [text[::-1] if is_reversed else text for text in sources]
         labels = mh.Packed.of([[*text, EOS_ID] for text in targets]).tokens
         inputs = mh.Packed.of([[BOS_ID, *text] for text in targets])
         optimizer.zero_grad()
@@ -45,16 +45,20 @@ def trained(config: mh.ModelConfig, train: mh.TrainConfig, turned: bool) -> tupl
     return model.eval(), losses
 
 
-def share_right(model: Any, turned: bool) -> float:
-    """Of texts that are translated without a fault."""
-    unseen = texts(random.Random(2), 100)
-    wishes = [DecodingConstraints(12) for _ in unseen]
-    found = TorchEngine(model).search([[*text, EOS_ID] for text in unseen], wishes, mh.DecodingConfig(beam=1))
-    wanted = [text[::-1] if turned else text for text in unseen]
-    return sum(list(best[0].tokens) == text for best, text in zip(found, wanted, strict=True)) / len(unseen)
+def measure_accuracy(model: Any, is_reversed: bool) -> float:
+    """Return the share of texts that greedy search gets right."""
+    unseen = make_texts(random.Random(2), 100)
+    constraints = [DecodingConstraints(12) for _ in unseen]
+    results = TorchEngine(model).search(
+        [[*text, EOS_ID] for text in unseen], constraints, mh.DecodingConfig(beam=1)
+    )
+    expected = [text[::-1] if is_reversed else text for text in unseen]
+    return sum(list(best[0].tokens) == text for best, text in zip(results, expected, strict=True)) / len(
+        unseen
+    )
 
 
-KINDS = {  # what is changed, whether texts are turned round, and after how many steps it can do it
+ARCHITECTURES = {  # its config, whether it reverses or copies, and in how many steps
     "lstm-additive": ({"architecture": "recurrent", "attention": "additive"}, True, 100),
     "gru-dot": ({"architecture": "recurrent", "cell": "gru", "attention": "dot", "layers": 1}, True, 130),
     "rnn": ({"architecture": "recurrent", "cell": "rnn", "layers": 1}, True, 120),
@@ -65,14 +69,14 @@ KINDS = {  # what is changed, whether texts are turned round, and after how many
 }
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_each_kind_learns_to_copy_or_to_turn_round(name: str) -> None:
-    keys, turned, steps = KINDS[name]
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_each_architecture_learns_to_copy_or_to_reverse(name: str) -> None:
+    keys, is_reversed, steps = ARCHITECTURES[name]
     train = mh.TrainConfig(
         steps=steps, learning_rate=1e-2, warmup=20, schedule="linear", clip_norm=1.0, label_smoothing=0.0
     )
-    model, losses = trained(mh.ModelConfig.from_mapping({**SIZES, **keys}), train, turned)
-    assert share_right(model, turned) >= 0.8, losses[::20]
+    model, losses = train_model(mh.ModelConfig.from_mapping({**SIZES, **keys}), train, is_reversed)
+    assert measure_accuracy(model, is_reversed) >= 0.8, losses[::20]
 
 
 SWITCHES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -89,9 +93,9 @@ SWITCHES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_the_transformer_learns_without_each_of_its_parts(switch: str) -> None:
-    """Less well, which is for the tables to say; but better than by counting words."""
+    """Better than by counting words. How much worse than the whole model, the tables show."""
     model_keys, train_keys = SWITCHES[switch]
     train = mh.TrainConfig(steps=30, learning_rate=4e-3, warmup=5, schedule="linear")
     config = mh.TransformerConfig(**{**SIZES, "heads": 4, "init_gain": 1.0, **model_keys})
-    _, losses = trained(config, replace(train, **train_keys), False)
+    _, losses = train_model(config, replace(train, **train_keys), False)
     assert sum(losses[-5:]) / 5 < 2.05, losses  # the entropy of eight words and the end is 2.1

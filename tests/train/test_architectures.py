@@ -1,4 +1,4 @@
-"""Every kind of model is trained, kept, taken up again, and called by the command line as any other."""
+"""Every architecture trains, resumes, and works with every command as the Transformer does."""
 
 import io
 import json
@@ -31,7 +31,7 @@ MODELS = {
     "bytenet": mh.ByteNetConfig(**SIZES),
     "experts": mh.TransformerConfig(experts=3, heads=2, **SIZES),
 }
-LOOKS = {"lstm": 1, "convs2s": 2, "experts": 2}  # and at how many layers
+ATTENTION_LAYERS = {"lstm": 1, "convs2s": 2, "experts": 2}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "data"
 
 
-def config(name: str, data: Path, **changes: Any) -> mh.Config:
+def make_config(name: str, data: Path, **changes: Any) -> mh.Config:
     training: dict[str, Any] = {
         "steps": 4, "warmup": 2, "learning_rate": 5e-3, "log_every": 1, "validate_every": 2,
         "checkpoint_every": 2, "bleu_sentences": 2, "average_checkpoints": 2, "clip_norm": 1.0,
@@ -60,14 +60,14 @@ def config(name: str, data: Path, **changes: Any) -> mh.Config:
 
 @pytest.fixture(scope="module")
 def folders(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A model of each kind, by a run that was cut and taken up again."""
-    found = {}
+    """A model of each architecture, from a run that was resumed once."""
+    models = {}
     for name in MODELS:
         run = tmp_path_factory.mktemp(name) / "run"
-        assert train(config(name, data, steps=2), run, device="cpu") == "steps"
-        assert train(config(name, data), run, change_config=True, device="cpu") == "steps"
-        found[name] = run / "model"
-    return found
+        assert train(make_config(name, data, steps=2), run, device="cpu") == "steps"
+        assert train(make_config(name, data), run, change_config=True, device="cpu") == "steps"
+        models[name] = run / "model"
+    return models
 
 
 Call = Callable[..., tuple[int, str, str]]
@@ -93,20 +93,20 @@ def manyheads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("name", ["lstm", "experts"])
-def test_a_run_that_was_cut_is_the_run_that_was_not(
+def test_a_resumed_run_ends_bit_identical(
     name: str, data: Path, folders: dict[str, Path], tmp_path: Path
 ) -> None:
-    train(config(name, data), tmp_path / "run", device="cpu")
-    whole, cut = (
+    train(make_config(name, data), tmp_path / "run", device="cpu")
+    uninterrupted, resumed = (
         checkpoint.read_tensors(folder / checkpoint.WEIGHTS)
         for folder in (tmp_path / "run/model", folders[name])
     )
-    assert whole.keys() == cut.keys()
-    assert all(torch.equal(whole[key], cut[key]) for key in whole)
+    assert uninterrupted.keys() == resumed.keys()
+    assert all(torch.equal(uninterrupted[key], resumed[key]) for key in resumed)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_command_line_translates_scores_and_tells_of_each_kind(
+def test_translate_and_inspect_work_for_each_architecture(
     name: str, folders: dict[str, Path], manyheads: Call, tmp_path: Path
 ) -> None:
     model = str(folders[name])
@@ -115,36 +115,39 @@ def test_the_command_line_translates_scores_and_tells_of_each_kind(
     )
     assert (code, err, len(out.splitlines())) == (0, "", 3)
     texts = out.splitlines()
-    assert [one.text for one in mh.load(model, device="cpu").translate(["I have 3 books."])] == texts[:1]
+    assert [result.text for result in mh.load(model, device="cpu").translate(["I have 3 books."])] == texts[
+        :1
+    ]
     code, out, err = manyheads("inspect", model, "--json")
-    told = json.loads(out)
-    assert told["config"]["model"]["architecture"] == MODELS[name].architecture
-    assert told["parameters"] == sum(
-        one.numel() for one in build_model(mh.Config.from_mapping(told["config"]).model).parameters()
+    report = json.loads(out)
+    assert report["config"]["model"]["architecture"] == MODELS[name].architecture
+    assert report["parameters"] == sum(
+        parameter.numel()
+        for parameter in build_model(mh.Config.from_mapping(report["config"]).model).parameters()
     )
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_beams_score_is_that_of_forced_decoding(name: str, folders: dict[str, Path]) -> None:
+def test_a_beam_score_equals_the_forced_decoding_score(name: str, folders: dict[str, Path]) -> None:
     translator = mh.load(folders[name], device="cpu")
-    found = translator.translate("I have 3 books.", beam=3, nbest=3, split=False)
-    for one in (found, *found.alternatives):
-        (scored,) = translator.score(["I have 3 books."], [one.text])
-        if scored.tokens == one.tokens:  # else the text is split otherwise than it was written
-            assert scored.log_probability == pytest.approx(one.log_probability, abs=1e-4)
+    best = translator.translate("I have 3 books.", beam=3, nbest=3, split=False)
+    for result in (best, *best.alternatives):
+        (scored,) = translator.score(["I have 3 books."], [result.text])
+        if scored.tokens == result.tokens:  # else the text is segmented in another way
+            assert scored.log_probability == pytest.approx(result.log_probability, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", LOOKS)
-def test_the_page_shows_what_maps_a_kind_has(
+@pytest.mark.parametrize("name", ATTENTION_LAYERS)
+def test_the_attention_page_has_the_maps_of_each_architecture(
     name: str, folders: dict[str, Path], manyheads: Call, tmp_path: Path
 ) -> None:
     code, _, err = manyheads("look", str(folders[name]), "I have 3 books.", "--device", "cpu")
     assert (code, err) == (0, "")
     text = (tmp_path / "attention.html").read_text(encoding="utf-8")
     data = json.loads(text.split('id="attention">')[1].split("</script>")[0])
-    kinds = ["encoder", "decoder", "cross"] if name == "experts" else ["cross"]
-    assert list(data["sides"]) == list(data["snapshots"][0]["maps"]) == kinds
-    assert data["layers"] == dict.fromkeys(kinds, LOOKS[name])
+    names = ["encoder", "decoder", "cross"] if name == "experts" else ["cross"]
+    assert list(data["sides"]) == list(data["snapshots"][0]["maps"]) == names
+    assert data["layers"] == dict.fromkeys(names, ATTENTION_LAYERS[name])
     (aligned,) = mh.load(folders[name], device="cpu").translate(["I have 3 books."], alignment=True)
     assert aligned.alignment is not None
 
@@ -153,7 +156,7 @@ def test_the_page_shows_what_maps_a_kind_has(
     ("name", "why"),
     [("bytenet", "model.architecture is 'bytenet'"), ("seq2seq", "model.attention is 'none'")],
 )
-def test_what_has_no_attention_cannot_be_looked_at(
+def test_models_without_attention_have_no_attention_page(
     name: str, why: str, folders: dict[str, Path], manyheads: Call
 ) -> None:
     code, _, err = manyheads("look", str(folders[name]), "I have 3 books.")
@@ -167,7 +170,7 @@ def test_what_has_no_attention_cannot_be_looked_at(
 @pytest.mark.parametrize(
     ("name", "key"), [("lstm", "model.architecture is 'recurrent'"), ("experts", "model.experts is 3")]
 )
-def test_other_formats_hold_the_transformer_alone(
+def test_exports_refuse_other_architectures(
     name: str, key: str, to: str, folders: dict[str, Path], manyheads: Call
 ) -> None:
     code, _, err = manyheads("export", str(folders[name]), "--to", to, "--out", "out")
@@ -175,7 +178,7 @@ def test_other_formats_hold_the_transformer_alone(
     assert key in err
 
 
-def test_a_walk_is_through_the_papers_layers(folders: dict[str, Path]) -> None:
+def test_the_forward_walk_refuses_other_architectures(folders: dict[str, Path]) -> None:
     from manyheads.look.forward_walk import walk_layer
 
     for name, key in (("lstm", "model.architecture is 'recurrent'"), ("experts", "model.experts is 3")):
@@ -183,32 +186,32 @@ def test_a_walk_is_through_the_papers_layers(folders: dict[str, Path]) -> None:
             walk_layer(mh.load(folders[name], device="cpu"), "I have 3 books.")
 
 
-def test_several_kinds_decide_together(folders: dict[str, Path]) -> None:
-    together = mh.load(folders["lstm"], folders["bytenet"], folders["convs2s"], device="cpu")
-    (one,) = together.translate(["I have 3 books."], beam=2)
-    (scored,) = together.score(["I have 3 books."], [one.text])
-    if scored.tokens == one.tokens:
-        assert scored.log_probability == pytest.approx(one.log_probability, abs=1e-4)
+def test_an_ensemble_may_mix_architectures(folders: dict[str, Path]) -> None:
+    ensemble = mh.load(folders["lstm"], folders["bytenet"], folders["convs2s"], device="cpu")
+    (result,) = ensemble.translate(["I have 3 books."], beam=2)
+    (scored,) = ensemble.score(["I have 3 books."], [result.text])
+    if scored.tokens == result.tokens:
+        assert scored.log_probability == pytest.approx(result.log_probability, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_captured_graphs_and_compiled_programs_are_the_papers_transformer(
+def test_cuda_graphs_and_compilation_need_the_transformer(
     name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("manyheads.train.captured_step", "manyheads.inference.cuda_graph_search"):
-        monkeypatch.setattr(f"{module}.kernels.there_is_triton", lambda: True)
-    monkeypatch.setattr("manyheads.train.captured_step.has_kernel", lambda _: True)
-    one = config(name, data)
-    assert not can_capture(one, torch.device("cuda"))
-    assert can_capture(replace(one, model=mh.TransformerConfig(**SIZES, heads=2)), torch.device("cuda"))
+        monkeypatch.setattr(f"{module}.kernels.has_triton", lambda: True)
+    monkeypatch.setattr("manyheads.train.captured_step.has_flash_attention", lambda _: True)
+    config = make_config(name, data)
+    assert not can_capture(config, torch.device("cuda"))
+    assert can_capture(replace(config, model=mh.TransformerConfig(**SIZES, heads=2)), torch.device("cuda"))
     model = build_model(MODELS[name])
     assert not supports(model, [DecodingConstraints(5)], mh.DecodingConfig())
     assert supports(
         build_model(mh.TransformerConfig(**SIZES, heads=2)), [DecodingConstraints(5)], mh.DecodingConfig()
     )
-    with pytest.raises(mh.ConfigError, match=r"train.compile is true, but model\.(kind|experts) is"):
-        train(config(name, data, compile=True), tmp_path / "run", device="cpu")
+    with pytest.raises(mh.ConfigError, match=r"train.compile is true, but model\.(architecture|experts) is"):
+        train(make_config(name, data, compile=True), tmp_path / "run", device="cpu")
 
 
-def test_every_kind_of_the_configuration_is_made() -> None:
+def test_every_architecture_of_the_config_can_be_built() -> None:
     assert set(ARCHITECTURES) == set(get_args(get_type_hints(mh.ModelConfig)["architecture"]))

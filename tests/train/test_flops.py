@@ -1,4 +1,4 @@
-"""The arithmetic that is told of a step is what torch counts."""
+"""The FLOPs of a training step are what torch counts."""
 
 from dataclasses import replace
 from typing import Any
@@ -32,26 +32,24 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_step_of_each_kind_is_counted_as_torch_counts_it(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_flops_of_each_baseline_are_what_torch_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = CONFIGS[name]
     monkeypatch.setattr(dispatch, "choose_attention", lambda *_: "reference")
     monkeypatch.setattr(
         RecurrentLayer, "forward_fused", RecurrentLayer.forward_reference
-    )  # kernels are not looked into
+    )  # torch does not count fused kernels
     lengths = np.array([5, 5]), np.array([4, 4])
     source, target = (mh.Packed.of([[3] * length for length in side]) for side in lengths)
     model = build_model(config)
     with FlopCounterMode(display=False) as counter:
         model(source, target).sum().backward()
-    of_first_states = 0  # which are zeros and need no gradient, but are counted as any other
+    first_state_flops = 0  # zeros without a gradient, which the formula counts as any other
     if config.architecture == "recurrent":
-        of_first_states = config.encoder_layers * 2 * 2 * 2 * GATES[config.cell] * (config.d_ff // 2) ** 2
-    assert training_flops(config, *lengths) == counter.get_total_flops() + of_first_states
+        first_state_flops = config.encoder_layers * 2 * 2 * 2 * GATES[config.cell] * (config.d_ff // 2) ** 2
+    assert training_flops(config, *lengths) == counter.get_total_flops() + first_state_flops
 
 
-def test_experts_cost_what_is_used_of_them_and_a_window_what_it_sees() -> None:
+def test_flops_count_the_used_experts_and_the_window() -> None:
     base = mh.TransformerConfig(vocab_size=11, layers=1, d_model=8, d_ff=8, heads=2)
     lengths = np.array([10]), np.array([10])
     whole = training_flops(base, *lengths)
@@ -63,8 +61,8 @@ def test_experts_cost_what_is_used_of_them_and_a_window_what_it_sees() -> None:
     assert training_flops(replace(base, window=4), *lengths) < whole
 
 
-def test_a_step_of_the_transformer_is_counted_as_torch_counts_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reference computes what is masked too, and torch counts it; the formula does not."""
+def test_the_flops_of_the_transformer_are_what_torch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference also computes masked pairs, which torch counts and the formula does not."""
     monkeypatch.setattr(dispatch, "choose_attention", lambda *_: "reference")
     config = mh.TransformerConfig(heads=2, d_k=3, d_v=5, **SIZES)
     lengths = np.array([5, 5]), np.array([4, 4])
@@ -72,14 +70,14 @@ def test_a_step_of_the_transformer_is_counted_as_torch_counts_it(monkeypatch: py
     with FlopCounterMode(display=False) as counter:
         build_model(config)(source, target).sum().backward()
     masked = int((lengths[1] ** 2).sum()) - self_attention_pairs(lengths[1], None, causal=True)
-    of_masked = (
+    masked_flops = (
         3 * config.decoder_layers * masked * 2 * config.heads * (config.head_dim_k + config.head_dim_v)
     )
-    assert training_flops(config, *lengths) + of_masked == counter.get_total_flops()
+    assert training_flops(config, *lengths) + masked_flops == counter.get_total_flops()
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "convs2s", "bytenet"])
-def test_an_empty_batch_costs_nothing(kind: str) -> None:
+def test_an_empty_batch_has_no_flops(kind: str) -> None:
     empty = np.zeros(0, np.int64)
     changes = {"attention": "dot"} if kind == "convs2s" else {}
     assert training_flops(mh.ModelConfig.from_mapping({"architecture": kind, **changes}), empty, empty) == 0

@@ -1,4 +1,4 @@
-"""Batches of a fixed size, which captured graphs are made for; what needs no GPU of it."""
+"""Static batch shapes, the flat gradient, and which runs are captured: all that needs no GPU."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from manyheads.train.captured_step import FlatGradient, can_capture
 SENTENCES = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size=0, max_size=12)
 
 
-def batch(lengths: list[tuple[int, int]]) -> Batch:
+def make_batch(lengths: list[tuple[int, int]]) -> Batch:
     source = mh.Packed.of([[3 + n % 5] * length for n, (length, _) in enumerate(lengths)])
     labels = mh.Packed.of([[4 + n % 5] * length for n, (_, length) in enumerate(lengths)])
     inputs = mh.Packed(labels.tokens + 1, labels.offsets, labels.max_length)
@@ -29,17 +29,25 @@ def shape_for(batch: Batch, full: int) -> StaticBatchShape:
 
 
 @given(SENTENCES, st.sampled_from([1, 50, 100, 700, 4000, 25_000]), st.integers(1, 64))
-def test_a_filled_batch_holds_the_batch_and_what_does_not_count(
+def test_a_static_batch_has_the_batch_and_ignored_filler(
     lengths: list[tuple[int, int]], full: int, filler: int
 ) -> None:
-    one = batch(lengths)
-    size = shape_for(one, full)
+    packed_batch = make_batch(lengths)
+    size = shape_for(packed_batch, full)
     row = pack_static_batch(
-        one.source, one.inputs, one.labels, size, filler_length=filler, ignore_index=IGNORE_INDEX
+        packed_batch.source,
+        packed_batch.inputs,
+        packed_batch.labels,
+        size,
+        filler_length=filler,
+        ignore_index=IGNORE_INDEX,
     )
     source, inputs, labels = unpack_static_batch(row, size, 256)
     count = len(lengths)
-    for packed, real, tokens in ((source, one.source, size.source), (inputs, one.inputs, size.target)):
+    for packed, real, tokens in (
+        (source, packed_batch.source, size.source),
+        (inputs, packed_batch.inputs, size.target),
+    ):
         assert len(packed.tokens) == tokens == packed.offsets[-1]
         assert torch.equal(packed.tokens[: len(real.tokens)], real.tokens)
         assert torch.equal(packed.offsets[: count + 1], real.offsets)
@@ -47,30 +55,30 @@ def test_a_filled_batch_holds_the_batch_and_what_does_not_count(
         assert (packed.lengths[count:] <= filler).all()
         assert packed.offsets.dtype == torch.int32
     assert len(source) == len(inputs) == max(size.source, size.target)
-    real_labels = len(one.labels.tokens)
-    assert torch.equal(labels[:real_labels], one.labels.tokens)
+    real_labels = len(packed_batch.labels.tokens)
+    assert torch.equal(labels[:real_labels], packed_batch.labels.tokens)
     assert (labels[real_labels:] == IGNORE_INDEX).all()
 
 
-def test_sizes_are_few_and_waste_little() -> None:
+def test_static_shapes_are_few_and_waste_little() -> None:
     lengths = [[(90, 90)] * count for count in range(133, 278)]
-    sizes = {shape_for(batch(one), 25_000).source for one in lengths}
+    sizes = {shape_for(make_batch(pairs), 25_000).source for pairs in lengths}
     assert len(sizes) <= 27  # of a full batch's upper half
     for tokens in (24_990, 25_000):
-        padded = shape_for(batch([(tokens, tokens)]), 25_000)
+        padded = shape_for(make_batch([(tokens, tokens)]), 25_000)
         assert padded.source == padded.target == 25_088
-    assert shape_for(batch([]), 25_000).source > 0
+    assert shape_for(make_batch([]), 25_000).source > 0
 
 
-def test_batches_that_grew_beyond_full_have_few_sizes() -> None:
+def test_oversize_batches_have_few_static_shapes() -> None:
     grown = range(25_100, 31_000, 150)
-    sizes = [shape_for(batch([(tokens, 25_000)]), 25_000) for tokens in grown]
-    assert {one.source for one in sizes} == {28_288, 31_488}
-    assert all(one.source >= tokens for one, tokens in zip(sizes, grown, strict=True))
-    assert {one.target for one in sizes} == {25_088}
+    sizes = [shape_for(make_batch([(tokens, 25_000)]), 25_000) for tokens in grown]
+    assert {size.source for size in sizes} == {28_288, 31_488}
+    assert all(size.source >= tokens for size, tokens in zip(sizes, grown, strict=True))
+    assert {size.target for size in sizes} == {25_088}
 
 
-def test_every_gradient_has_a_place_of_its_own_in_the_row() -> None:
+def test_gradients_do_not_overlap_in_the_flat_buffer() -> None:
     model = mh.Transformer(TransformerConfig(vocab_size=30, layers=1, d_model=8, d_ff=12, heads=2))
     flat = FlatGradient(model)
     for number, parameter in enumerate(model.parameters(), 1):
@@ -102,7 +110,7 @@ def test_every_gradient_has_a_place_of_its_own_in_the_row() -> None:
         ({}, {"optimizer": "muon"}),
     ],
 )
-def test_what_has_no_kernel_of_fixed_shape_is_not_captured(
+def test_runs_without_static_shape_kernels_are_not_captured(
     model: dict[str, object], train: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatch, "has_triton", lambda: True)
