@@ -151,7 +151,7 @@ def test_a_punctuation_tag_in_one_tree_only_is_an_error() -> None:
 
 
 def test_f1_of_one_wrong_attachment() -> None:
-    """The phrase "with a telescope" belongs to the verb in gold, 6 brackets, and to the noun in the prediction, 7.
+    """The last phrase belongs to the verb in gold, 6 brackets, and to the noun in the prediction, 7.
 
     Gold     S 0-7, NP 0-1, VP 1-7, NP 2-4, PP 4-7, NP 5-7
     Predicted S 0-7, NP 0-1, VP 1-7, NP 2-7, NP 2-4, PP 4-7, NP 5-7

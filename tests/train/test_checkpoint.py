@@ -1,4 +1,4 @@
-"""A model folder is complete or absent; damaged and foreign ones are refused by name; nothing is executed."""
+"""A model folder is complete or absent; a damaged or foreign one is refused; nothing is unpickled."""
 
 import errno
 import json
@@ -30,7 +30,7 @@ CONFIG = mh.Config(model=mh.TransformerConfig(vocab_size=300, layers=1, d_model=
 LANGUAGES = {"source": "en", "target": "ko"}
 
 
-def saved(folder: Path, seed: int = 0, config: mh.Config = CONFIG) -> mh.Transformer:
+def save_model(folder: Path, seed: int = 0, config: mh.Config = CONFIG) -> mh.Transformer:
     torch.manual_seed(seed)
     model = mh.Transformer(config.model)
     checkpoint.save(
@@ -46,16 +46,16 @@ def saved(folder: Path, seed: int = 0, config: mh.Config = CONFIG) -> mh.Transfo
     return model
 
 
-def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
-    model = saved(tmp_path / "model")
-    again, subwords, told = checkpoint.load_model(tmp_path / "model")
+def test_a_loaded_model_equals_the_saved_one(tmp_path: Path) -> None:
+    model = save_model(tmp_path / "model")
+    loaded, subwords, info = checkpoint.load_model(tmp_path / "model")
     source, target = mh.Packed.of([[5, 2]]), mh.Packed.of([[1, 9]])
-    assert torch.equal(again(source, target), model.eval()(source, target))
-    assert not again.training
+    assert torch.equal(loaded(source, target), model.eval()(source, target))
+    assert not loaded.training
     assert subwords.source.sha256 == SUBWORDS.sha256
-    assert (told.step, told.languages, told.training, told.config) == (7, LANGUAGES, {"epoch": 2}, CONFIG)
+    assert (info.step, info.languages, info.training, info.config) == (7, LANGUAGES, {"epoch": 2}, CONFIG)
     state = checkpoint.read_tensors(tmp_path / "model" / "optimizer.safetensors")
-    assert {name: one.tolist() for name, one in state.items()} == {
+    assert {name: tensor.tolist() for name, tensor in state.items()} == {
         "a/exp_avg": [1.0, 1.0, 1.0],
         "a/step": 7.0,
     }
@@ -64,26 +64,26 @@ def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ties", ["three-way", "two-way", "none"])
 def test_tied_matrices_are_stored_once_and_stay_tied(tmp_path: Path, ties: Any) -> None:
     config = mh.Config(model=replace(CONFIG.model, tie_embeddings=ties, normalization="batch"))
-    saved(tmp_path / "model", config=config)
+    save_model(tmp_path / "model", config=config)
     stored = checkpoint.read_tensors(tmp_path / "model" / "weights.safetensors")
-    large = [name for name, one in stored.items() if one.shape == (300, 8)]
+    large = [name for name, tensor in stored.items() if tensor.shape == (300, 8)]
     assert len(large) == {"three-way": 1, "two-way": 2, "none": 3}[ties]
     model, _, _ = checkpoint.load_model(tmp_path / "model")
     assert (model.output.weight is model.target_embedding.weight) == (ties != "none")
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640)])
-def test_every_part_is_readable_by_whoever_the_umask_lets(tmp_path: Path, umask: int, mode: int) -> None:
+def test_file_modes_follow_the_umask(tmp_path: Path, umask: int, mode: int) -> None:
     before = os.umask(umask)
     try:
-        saved(tmp_path / "model")
+        save_model(tmp_path / "model")
     finally:
         os.umask(before)
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "model").iterdir()} == {mode}
 
 
-def test_damage_in_any_part_is_named(tmp_path: Path) -> None:
-    saved(tmp_path / "model")
+def test_damage_in_any_file_is_reported_with_its_name(tmp_path: Path) -> None:
+    save_model(tmp_path / "model")
     for path in sorted((tmp_path / "model").iterdir()):
         whole = path.read_bytes()
         if path.name == checkpoint.MANIFEST:
@@ -101,19 +101,21 @@ def test_damage_in_any_part_is_named(tmp_path: Path) -> None:
     checkpoint.load_model(tmp_path / "model")
 
 
-def test_a_flipped_bit_of_the_description_is_told(tmp_path: Path) -> None:
-    saved(tmp_path / "model")
+def test_a_flipped_bit_in_the_manifest_is_detected(tmp_path: Path) -> None:
+    save_model(tmp_path / "model")
     path = tmp_path / "model" / checkpoint.MANIFEST
     whole = path.read_bytes()
-    meant = json.loads(whole)
-    for place in range(0, len(whole), 3):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 7]) + whole[place + 1 :])
+    original = json.loads(whole)
+    for position in range(0, len(whole), 3):
+        path.write_bytes(
+            whole[:position] + bytes([whole[position] ^ 1 << position % 7]) + whole[position + 1 :]
+        )
         try:
             checkpoint.read_info(tmp_path / "model")
         except mh.CheckpointError:
             continue
         kept = json.loads(path.read_bytes())
-        assert all(kept.get(key) == meant[key] for key in meant if key != "sha256"), (
+        assert all(kept.get(key) == original[key] for key in original if key != "sha256"), (
             "only white space differs"
         )
 
@@ -128,52 +130,51 @@ def test_a_flipped_bit_of_the_description_is_told(tmp_path: Path) -> None:
         ('{"format": 1, "step": 3}', "has no sound languages, training, config, files"),
     ],
 )
-def test_a_foreign_description_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    saved(tmp_path / "model")
+def test_a_foreign_manifest_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    save_model(tmp_path / "model")
     (tmp_path / "model" / checkpoint.MANIFEST).write_text(text)
     with pytest.raises(mh.CheckpointError, match=message):
         checkpoint.load_model(tmp_path / "model")
 
 
 class Trap:
-    """Unpickled, it would leave a mark."""
+    """If unpickled, it creates a file."""
 
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (self.mark,)
+        return Path.touch, (self.path,)
 
 
-def test_a_pickle_in_place_of_weights_is_refused_and_not_executed(tmp_path: Path) -> None:
-    saved(tmp_path / "model")
+def test_a_pickle_instead_of_weights_is_refused_and_not_executed(tmp_path: Path) -> None:
+    save_model(tmp_path / "model")
     weights = tmp_path / "model" / checkpoint.WEIGHTS
-    weights.write_bytes(pickle.dumps(Trap(tmp_path / "mark")))
-    told = json.loads((tmp_path / "model" / checkpoint.MANIFEST).read_text())
-    told["files"][weights.name] = folders.hash_file(weights)
-    told["sha256"] = checkpoint.compute_checksum(told)
-    (tmp_path / "model" / checkpoint.MANIFEST).write_text(json.dumps(told))
+    weights.write_bytes(pickle.dumps(Trap(tmp_path / "created")))
+    manifest = json.loads((tmp_path / "model" / checkpoint.MANIFEST).read_text())
+    manifest["files"][weights.name] = folders.hash_file(weights)
+    manifest["sha256"] = checkpoint.compute_checksum(manifest)
+    (tmp_path / "model" / checkpoint.MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(mh.CheckpointError, match=r"weights\.safetensors: not safetensors"):
         checkpoint.load_model(tmp_path / "model")
-    assert not (tmp_path / "mark").exists()
+    assert not (tmp_path / "created").exists()
 
 
-def test_keys_of_other_kinds_of_model_may_have_had_other_defaults(tmp_path: Path) -> None:
+def test_a_manifest_has_the_keys_of_its_own_architecture_only(tmp_path: Path) -> None:
+    """So a changed default of another architecture does not matter to it."""
     folder = tmp_path / "model"
     config = replace(CONFIG, model=mh.RecurrentConfig(vocab_size=300, layers=1, d_model=8, d_ff=8))
     recurrent = build_model(config.model)
     checkpoint.save(
         folder, checkpoint.collect_weights(recurrent), PAIR, config, step=1, languages=LANGUAGES, training={}
     )
-    told = json.loads((folder / checkpoint.MANIFEST).read_text())
-    told["config"]["model"] |= {"init_gain": 3.0, "norm": "pre"}
-    told["sha256"] = checkpoint.compute_checksum(told)
-    (folder / checkpoint.MANIFEST).write_text(json.dumps(told))
+    manifest = json.loads((folder / checkpoint.MANIFEST).read_text())
+    assert not {"init_gain", "norm"} & manifest["config"]["model"].keys()
     assert checkpoint.load_model(folder)[2].config.model == config.model
 
 
-def test_weights_of_another_model_are_refused_by_name_or_shape(tmp_path: Path) -> None:
-    saved(tmp_path / "model")
+def test_weights_of_another_model_are_refused_with_name_or_shape(tmp_path: Path) -> None:
+    save_model(tmp_path / "model")
     for changes, message in (
         ({"vocab_size": 301}, r"is \[300, 8\], but the model's is \[301, 8\]"),
         ({"layers": 2}, r"lacks decoder\.1\."),
@@ -186,13 +187,13 @@ def test_weights_of_another_model_are_refused_by_name_or_shape(tmp_path: Path) -
 
 def test_an_average_is_the_mean_of_each_weight(tmp_path: Path) -> None:
     folders = [tmp_path / "run" / "checkpoints" / f"step-{n:08d}" for n in (1000, 2000, 3000)]
-    models = [saved(folder, seed) for seed, folder in enumerate(folders)]
+    models = [save_model(folder, seed) for seed, folder in enumerate(folders)]
     mean = checkpoint.average_weights(folders[1:])
-    for name, one in mean.items():
+    for name, weight in mean.items():
         expected = sum(checkpoint.collect_weights(model)[name].double() for model in models[1:]) / 2
-        assert torch.equal(one, expected.to(one.dtype))
-    made_of = checkpoint.average_checkpoints(tmp_path / "run", 2, tmp_path / "m")
-    assert made_of == ["step-00002000", "step-00003000"]
+        assert torch.equal(weight, expected.to(weight.dtype))
+    names = checkpoint.average_checkpoints(tmp_path / "run", 2, tmp_path / "m")
+    assert names == ["step-00002000", "step-00003000"]
     assert checkpoint.load_model(tmp_path / "m")[2].step == 7
     with pytest.raises(mh.CheckpointError, match="has 3 checkpoints, but 4 are asked for: --last 3"):
         checkpoint.average_checkpoints(tmp_path / "run", 4, tmp_path / "m")
@@ -200,11 +201,11 @@ def test_an_average_is_the_mean_of_each_weight(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """A disk on which so many bytes can be written; then it is full, in the middle of whatever is written."""
+    """Return a function that limits how many bytes can be written, after which the disk is full."""
     write = Path.write_bytes
 
-    def limit(room: int) -> None:
-        left = [room]
+    def limit(size: int) -> None:
+        left = [size]
 
         def full(path: Path, data: bytes) -> int:
             write(path, data[: max(0, left[0])])
@@ -216,8 +217,8 @@ def small_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         def full_for_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None) -> None:
             try:
                 full(path, safetensors.torch.save(tensors, metadata))
-            except OSError as fault:
-                raise SafetensorError(f"I/O error: {fault.strerror} (os error {fault.errno})") from None
+            except OSError as error:
+                raise SafetensorError(f"I/O error: {error.strerror} (os error {error.errno})") from None
 
         monkeypatch.setattr(Path, "write_bytes", full)
         monkeypatch.setattr(safetensors.torch, "save_file", full_for_tensors)
@@ -226,26 +227,26 @@ def small_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 @pytest.mark.parametrize("share", range(20))
-def test_a_full_disk_keeps_the_checkpoint_before_and_says_what_is_missing(
+def test_a_full_disk_keeps_the_previous_checkpoint_and_reports_the_bytes_needed(
     tmp_path: Path, small_disk: Callable[[int], None], share: int
 ) -> None:
-    saved(tmp_path / "model")
+    save_model(tmp_path / "model")
     before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
     size = sum(len(data) for data in before.values())
     small_disk(size * share // 20)
-    with pytest.raises(mh.ResourceError, match=r"model: no room; about [\d,]+ bytes are needed") as fault:
-        saved(tmp_path / "model", seed=1)
-    assert fault.value.exit_code == 4
+    with pytest.raises(mh.ResourceError, match=r"model: no room; about [\d,]+ bytes are needed") as error:
+        save_model(tmp_path / "model", seed=1)
+    assert error.value.exit_code == 4
     assert {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()} == before
     assert os.listdir(tmp_path) == ["model"]
 
 
-def test_what_safetensors_says_of_a_full_disk_is_understood(tmp_path: Path) -> None:
+def test_a_full_disk_is_recognized_in_errors_of_safetensors(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
         with pytest.raises(mh.ResourceError, match=r"model: no room; about [\d,]+ bytes are needed"):
-            saved(tmp_path / "model")
+            save_model(tmp_path / "model")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert os.listdir(tmp_path) == []
