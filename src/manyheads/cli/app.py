@@ -1,18 +1,48 @@
-"""The command line itself: how verbs are called, and how they end."""
+"""The application: groups of commands, exit codes, error messages."""
 
 import os
 import sys
 from typing import Annotated
 
+import click
 import typer
+import typer.core
 
 from manyheads import __version__
 from manyheads.atomic_io import DISK_FULL_ERRNOS
 from manyheads.errors import ManyheadsError
 
+# The groups of commands in --help, in the order of a workflow.
+START, DATA, TRAINING = "Start here", "Data", "Training"
+TRANSLATION, SERVING, PAPER = "Translation", "Serving and looking inside", "The paper"
+GROUPS = (START, DATA, TRAINING, TRANSLATION, SERVING, PAPER)
+
+
+class WorkflowGroup(typer.core.TyperGroup):
+    """Lists commands by group, with whole descriptions."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        for group in GROUPS:
+            rows = [
+                (name, describe_command(command))
+                for name, command in commands.items()
+                if command is not None and getattr(command, "rich_help_panel", None) == group
+            ]
+            if rows:
+                with formatter.section(group):
+                    formatter.write_dl(rows)
+
+
+def describe_command(command: click.Command) -> str:
+    """Return the first paragraph of a command's help as one line."""
+    return " ".join((command.help or "").strip().split("\n\n")[0].split())
+
+
 app = typer.Typer(
     name="manyheads",
-    help="Attention Is All You Need, as software: exact, readable, every head open to the eye.",
+    cls=WorkflowGroup,
+    help="Train, run and inspect translation models: the Transformer of Attention Is All You Need.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -22,40 +52,39 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Our own errors are one line and an exit code; anything else is a bug and shows where."""
+    """Run the command line. Our own errors become one line and an exit code; others are bugs and show a traceback."""
     try:
         app()
-    except ManyheadsError as fault:
-        exit_with_error(str(fault), fault.exit_code)
+    except ManyheadsError as error:
+        exit_with_error(str(error), error.exit_code)
     except MemoryError:
         exit_with_error("out of memory", 4)
-    except BrokenPipeError:  # whoever read our output has read enough
+    except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except RuntimeError as fault:
-        if not any(words in str(fault) for words in ("out of memory", "can't allocate memory")):
+    except RuntimeError as error:
+        if not any(words in str(error) for words in ("out of memory", "can't allocate memory")):
             raise
-        exit_with_error(
-            f"{str(fault).splitlines()[0]} In training lower train.micro_tokens, in translating --beam", 4
-        )
-    except OSError as fault:
-        at = f"{fault.filename}: " if fault.filename else ""
-        exit_with_error(f"{at}{fault.strerror or fault}", 4 if fault.errno in DISK_FULL_ERRNOS else 3)
+        first_line = str(error).splitlines()[0]
+        exit_with_error(f"{first_line} Lower train.micro_tokens in training, --beam in translation", 4)
+    except OSError as error:
+        path = f"{error.filename}: " if error.filename else ""
+        exit_with_error(f"{path}{error.strerror or error}", 4 if error.errno in DISK_FULL_ERRNOS else 3)
 
 
 def exit_with_error(message: str, code: int) -> None:
-    first = True
-    if "MANYHEADS_RANKS" in os.environ:  # one of several ranks: torchrun would hide the code
+    is_reporting_rank = True
+    if "MANYHEADS_RANKS" in os.environ:  # torchrun would hide the exit code of a rank
         from manyheads.train.launcher import record_exit_code
 
-        first = record_exit_code(code)
-    if first:
+        is_reporting_rank = record_exit_code(code)
+    if is_reporting_rank:
         print(f"manyheads: {message}", file=sys.stderr)
     sys.exit(code)
 
 
-def print_version(wanted: bool) -> None:
-    if wanted:
+def print_version(requested: bool) -> None:
+    if requested:
         print(f"manyheads {__version__}")
         raise typer.Exit
 
@@ -63,7 +92,8 @@ def print_version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print it and leave.")
+        bool,
+        typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
     pass
