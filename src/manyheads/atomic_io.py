@@ -1,68 +1,78 @@
-"""Folders that are complete or absent: written aside, synced, renamed. And the sums that tell damage."""
+"""Folders that are complete or absent, and their manifests.
+
+A folder is written under a temporary name, synced and renamed. Its manifest is a JSON file with a format number,
+the SHA-256 of every other file, and a checksum of itself.
+"""
 
 import errno
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
-from manyheads.errors import CheckpointError, DataError, ResourceError
+from manyheads.errors import CheckpointError, DataError, ManyheadsError, ResourceError
 
-DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # how a system says that a disk is full
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+# ---- writing
 
 
 @contextmanager
 def atomic_directory(folder: Path, manifest_name: str, replace: bool = False) -> Iterator[Path]:
-    """A folder to write into, which takes the name asked for when all is done, synced; or leaves nothing.
+    """Yield a temporary folder that takes the name `folder` on success, and is deleted on failure.
 
-    Only a folder of ours is replaced: one that holds the file `marker` and nothing that it does not name.
+    An existing folder is replaced only if it holds a manifest of this name and no file that the manifest
+    does not list.
     """
     folder = Path(os.path.realpath(folder))
     check_replaceable(folder, manifest_name, replace)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = folder.with_name(f".{folder.name}.manyheads-part")
-    with lock_directory(aside):
+    temporary = folder.with_name(f".{folder.name}.manyheads-part")
+    with lock_directory(temporary):
         try:
             check_replaceable(folder, manifest_name, replace)  # another process may have finished meanwhile
-            yield aside
-            for path in (*sorted(aside.iterdir()), aside):
+            yield temporary
+            for path in (*sorted(temporary.iterdir()), temporary):
                 fsync_path(path)
-            replace_directory(aside, folder)
+            replace_directory(temporary, folder)
         except BaseException:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
             raise
 
 
-def check_replaceable(folder: Path, marker: str, replace: bool) -> None:
+def check_replaceable(folder: Path, manifest_name: str, replace: bool) -> None:
     if not folder.exists():
         return
     if not replace:
         raise DataError(f"{folder}: exists already; choose another folder, or replace it with --force")
     try:
-        named = json.loads((folder / marker).read_text(encoding="utf-8"))["files"]
+        listed = json.loads((folder / manifest_name).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):
         raise DataError(
-            f"{folder}: is no folder of ours (no sound {marker}), and will not be replaced"
+            f"{folder}: was not written by manyheads (no valid {manifest_name}), and will not be replaced"
         ) from None
-    foreign = sorted({path.name for path in folder.iterdir()} - {marker, *named})
+    foreign = sorted({path.name for path in folder.iterdir()} - {manifest_name, *listed})
     if foreign:
         raise DataError(f"{folder}: holds {foreign[0]}, which is not ours to delete; choose another folder")
 
 
 @contextmanager
-def lock_directory(aside: Path) -> Iterator[None]:
-    """An empty folder that no other process writes. What a killed one left in it is cleared away."""
+def lock_directory(temporary: Path) -> Iterator[None]:
+    """Create an empty folder that no other process writes. Clear what a killed process left in it."""
     while True:
-        aside.mkdir(exist_ok=True)
-        handle = os.open(aside, os.O_RDONLY)
+        temporary.mkdir(exist_ok=True)
+        handle = os.open(temporary, os.O_RDONLY)
         try:
-            acquire_lock(handle, aside)
-            if is_same_directory(handle, aside):  # and not one that was renamed while we waited
-                for path in aside.iterdir():
+            acquire_lock(handle, temporary)
+            if is_same_directory(handle, temporary):  # it may have been renamed while we waited
+                for path in temporary.iterdir():
                     path.unlink()
                 yield
                 return
@@ -70,19 +80,17 @@ def lock_directory(aside: Path) -> Iterator[None]:
             os.close(handle)
 
 
-def acquire_lock(handle: int, aside: Path) -> None:
+def acquire_lock(handle: int, path: Path) -> None:
     try:
         import fcntl
     except ImportError:  # a system without such locks
         return
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as fault:
-        if fault.errno in (errno.EAGAIN, errno.EACCES):
-            raise DataError(
-                f"{aside}: another process is writing it; wait for it, or choose another"
-            ) from None
-        if fault.errno not in (errno.ENOLCK, errno.ENOTSUP):
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            raise DataError(f"{path}: another process is writing it; wait for it, or choose another") from None
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
             raise
 
 
@@ -94,7 +102,7 @@ def is_same_directory(handle: int, path: Path) -> bool:
 
 
 def fsync_path(path: Path) -> None:
-    """A file or a folder, out of the machine's memory and onto the disk."""
+    """Flush a file or a folder to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -103,7 +111,7 @@ def fsync_path(path: Path) -> None:
 
 
 def restore_interrupted_replacements(parent: Path) -> None:
-    """A folder that was being replaced when the process died, and whose successor never came."""
+    """Restore folders that were being replaced when the process died."""
     for old in parent.glob(".*.manyheads-old"):
         folder = old.with_name(old.name.removeprefix(".").removesuffix(".manyheads-old"))
         if not folder.exists():
@@ -112,72 +120,130 @@ def restore_interrupted_replacements(parent: Path) -> None:
 
 @contextmanager
 def report_disk_full(path: Path, needed: int) -> Iterator[None]:
-    """A full disk, said with the bytes that are missing. What was there before stays."""
+    """Raise a ResourceError with the needed and the free bytes if the disk is full."""
     try:
         yield
-    except OSError as fault:
-        if fault.errno not in DISK_FULL_ERRNOS:
+    except OSError as error:
+        if error.errno not in DISK_FULL_ERRNOS:
             raise
         free = shutil.disk_usage(path.parent).free
         raise ResourceError(
-            f"{path}: no room; about {needed:,} bytes are needed and {free:,} are free. "
-            f"Earlier checkpoints are kept: make room, and the same command goes on"
+            f"{path}: the disk is full; about {needed:,} bytes are needed and {free:,} are free. "
+            f"Earlier checkpoints are kept: free some space, and run the same command again"
         ) from None
 
 
-def replace_directory(aside: Path, folder: Path) -> None:
-    """The new folder under its name; the old one goes only then, and comes back if that fails."""
+def replace_directory(temporary: Path, folder: Path) -> None:
+    """Rename the new folder to its name. Delete the old one only then, and restore it on failure."""
     old = folder.with_name(f".{folder.name}.manyheads-old")
     shutil.rmtree(old, ignore_errors=True)
-    there = folder.exists()
-    if there:
+    exists = folder.exists()
+    if exists:
         folder.rename(old)
     try:
-        aside.rename(folder)
+        temporary.rename(folder)
     except BaseException:
-        if there:
+        if exists:
             old.rename(folder)
         raise
     fsync_path(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 
-def read_description(folder: Path, marker: str, newest: int, absent: str, kind: str) -> dict[str, Any]:
-    """What a folder's marker says of it, in a format that this version reads.
+# ---- manifests
 
-    `absent` says what the folder then is not, `kind` what the marker ought to describe.
-    """
-    path = folder / marker
+
+@dataclass(frozen=True)
+class ManifestSchema:
+    """The manifest of one type of folder."""
+
+    file_name: str
+    format: int
+    folder_type: str  # such as "model folder"
+    keys: Mapping[str, type | UnionType]  # that it must have, beside files
+    remedy: str  # how to make such a folder again
+    required_files: tuple[str, ...] = ()
+    error: type[ManyheadsError] = CheckpointError
+
+
+def write_manifest(folder: Path, schema: ManifestSchema, values: Mapping[str, Any]) -> None:
+    """Write the manifest of a folder that is complete otherwise."""
+    manifest = {"format": schema.format, **values, "files": hash_files(folder)}
+    manifest["sha256"] = compute_checksum(manifest)
+    text = json.dumps(manifest, ensure_ascii=False, indent=1) + "\n"
+    (folder / schema.file_name).write_bytes(text.encode("utf-8", "backslashreplace"))  # odd file names
+
+
+def read_manifest(folder: Path, schema: ManifestSchema, hint: str = "") -> dict[str, Any]:
+    """Read and check the manifest of a folder. `hint` is added to the message if there is none."""
+    path = folder / schema.file_name
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        number = told["format"]
-    except OSError as fault:
-        raise CheckpointError(f"{folder}: {absent.format(why=f'{marker}: {fault.strerror}')}") from None
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        number = manifest["format"]
+    except OSError as error:
+        raise schema.error(
+            f"{folder}: no {schema.folder_type} ({schema.file_name}: {error.strerror}){hint}"
+        ) from None
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise CheckpointError(f"{path}: not the description of {kind}") from None
-    if type(number) is not int or number > newest:
-        raise CheckpointError(
-            f"{folder}: format {number}, but this version reads up to {newest}: update manyheads"
+        raise schema.error(f"{path}: not the manifest of a {schema.folder_type}") from None
+    check_format(folder, number, schema)
+    required = {**schema.keys, "files": dict}
+    wrong = [
+        key
+        for key, required_type in required.items()
+        if key not in manifest or not has_type(manifest[key], required_type)
+    ]
+    if not wrong and not all(map(is_file_hash, manifest["files"].values())):
+        wrong = ["files"]
+    if wrong:
+        raise schema.error(f"{path}: has no valid {', '.join(wrong)}: {schema.remedy}")
+    for name in schema.required_files:
+        if name not in manifest["files"]:
+            raise schema.error(f"{path}: does not list {name}")
+    if manifest.get("sha256") != compute_checksum(manifest):
+        raise schema.error(f"{path}: damaged or edited, its SHA-256 does not match: {schema.remedy}")
+    return dict(manifest)
+
+
+def check_format(folder: Path, number: Any, schema: ManifestSchema) -> None:
+    if type(number) is int and number < schema.format:
+        raise schema.error(
+            f"{folder}: format {number} of an older development version, but this version reads "
+            f"format {schema.format}: {schema.remedy}"
         )
-    return dict(told)
+    if number != schema.format or type(number) is not int:
+        raise schema.error(
+            f"{folder}: format {number}, but this version reads format {schema.format}: update manyheads"
+        )
 
 
-def verify_files(folder: Path, stated: dict[str, Any], needed: tuple[str, ...], marker: str) -> None:
-    """Every file that the marker names is there, in the folder itself, and as it was written."""
-    for name in needed:
-        if name not in stated:
-            raise CheckpointError(f"{folder / marker}: names no {name}")
-    for name, sums in stated.items():
+def has_type(value: Any, required: type | UnionType) -> bool:
+    return isinstance(value, required) and not (isinstance(value, bool) and required is not bool)
+
+
+def is_file_hash(value: Any) -> bool:
+    return isinstance(value, dict) and type(value.get("bytes")) is int and type(value.get("sha256")) is str
+
+
+def verify_files(folder: Path, manifest: Mapping[str, Any], schema: ManifestSchema) -> None:
+    """Check that every listed file exists, in the folder itself, with its SHA-256."""
+    for name, listed in manifest["files"].items():
         if Path(name).name != name:
-            raise CheckpointError(f"{folder / marker}: names {name!r}, which is not in the folder")
+            raise schema.error(f"{folder / schema.file_name}: lists {name!r}, which is not in the folder")
         if not (folder / name).is_file():
-            raise CheckpointError(f"{folder / name}: is missing, and {marker} names it")
-        if hash_file(folder / name) != sums:
-            raise CheckpointError(f"{folder / name}: damaged, its SHA-256 is not that of {marker}")
+            raise schema.error(f"{folder / name}: is missing, but {schema.file_name} lists it")
+        if hash_file(folder / name) != listed:
+            raise schema.error(f"{folder / name}: damaged, its SHA-256 is not that of {schema.file_name}")
+
+
+def compute_checksum(manifest: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of everything in a manifest but its own checksum."""
+    rest = {key: value for key, value in manifest.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def hash_files(folder: Path) -> dict[str, dict[str, Any]]:
-    """Of every file in a folder, by name."""
+    """Hash every file in a folder, by name."""
     return {path.name: hash_file(path) for path in sorted(folder.iterdir())}
 
 

@@ -1,0 +1,129 @@
+"""Model folders: weights, configuration and subwords together, complete or absent, nothing pickled.
+
+manyheads.json         the manifest: configuration, step, languages, versions, SHA-256 of the other files
+weights.safetensors    every parameter once, by its name in the model
+subwords.model         or subwords.source.model and subwords.target.model
+optimizer.safetensors  in a checkpoint of a run only
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.atomic_io import (
+    ManifestSchema,
+    atomic_directory,
+    read_manifest,
+    report_disk_full,
+    verify_files,
+    write_manifest,
+)
+from manyheads.checkpoint.tensors import copy_weights, read_tensors, write_tensors
+from manyheads.config import Config
+from manyheads.errors import CheckpointError, ConfigError, DataError
+from manyheads.model import build_model
+from manyheads.model.encoder_decoder import EncoderDecoder
+from manyheads.text.subwords import SubwordPair
+
+OVERHEAD_BYTES = 1 << 16  # an upper bound of the manifest, and of what the blocks of a disk waste
+MANIFEST, WEIGHTS, OPTIMIZER = "manyheads.json", "weights.safetensors", "optimizer.safetensors"
+
+MODEL_SCHEMA = ManifestSchema(
+    file_name=MANIFEST,
+    format=2,
+    folder_type="model folder",
+    keys={"step": int, "languages": dict, "training": dict, "config": dict},
+    remedy="train the model again",
+    required_files=(WEIGHTS,),
+)
+
+
+@dataclass(frozen=True)
+class CheckpointInfo:
+    """What the manifest of a model folder says."""
+
+    config: Config
+    step: int
+    languages: dict[str, str]  # source and target
+    training: dict[str, Any]  # the progress of a run; empty if it is over
+    folder: Path
+
+
+def save(
+    folder: Path,
+    weights: Mapping[str, Tensor],
+    subwords: SubwordPair,
+    config: Config,
+    *,
+    step: int,
+    languages: dict[str, str],
+    training: dict[str, Any] | None = None,
+    optimizer: Mapping[str, Tensor] | None = None,
+) -> None:
+    """Write a model folder atomically; an existing one is replaced."""
+    tensors = (tensor.nbytes for group in (weights, optimizer or {}) for tensor in group.values())
+    needed = sum(tensors) + sum(len(part.model) for part in subwords.files.values()) + OVERHEAD_BYTES
+    with report_disk_full(folder, needed), atomic_directory(folder, MANIFEST, replace=True) as temporary:
+        write_tensors(temporary / WEIGHTS, weights)
+        if optimizer is not None:
+            write_tensors(temporary / OPTIMIZER, optimizer)
+        subwords.save(temporary)
+        values = {
+            "step": step,
+            "languages": languages,
+            "training": training or {},
+            "config": asdict(config),
+            "versions": get_versions(),
+        }
+        write_manifest(temporary, MODEL_SCHEMA, values)
+
+
+def get_versions() -> dict[str, str]:
+    from manyheads import __version__
+
+    return {"manyheads": __version__, "torch": torch.__version__}
+
+
+def read_info(folder: str | os.PathLike[str]) -> CheckpointInfo:
+    """Read the manifest of a model folder, and check every file against its SHA-256."""
+    path = Path(folder)
+    manifest = read_model_manifest(path)
+    verify_files(path, manifest, MODEL_SCHEMA)
+    try:
+        config = Config.from_mapping(manifest["config"])
+    except ConfigError as error:
+        raise CheckpointError(f"{path / MANIFEST}: {error}") from None
+    return CheckpointInfo(config, manifest["step"], manifest["languages"], manifest["training"], path)
+
+
+def read_model_manifest(folder: Path) -> dict[str, Any]:
+    inside = folder / "model"
+    hint = f"; did you mean {inside}?" if (inside / MANIFEST).exists() else ""
+    return read_manifest(folder, MODEL_SCHEMA, hint)
+
+
+def read_subwords(folder: Path) -> SubwordPair:
+    try:
+        return SubwordPair.load(folder)
+    except DataError as error:
+        raise CheckpointError(str(error)) from None
+
+
+def load_weights(model: nn.Module, folder: Path) -> None:
+    """Load the weights of a model folder into a model of the same shape."""
+    copy_weights(model, read_tensors(folder / WEIGHTS), str(folder / WEIGHTS))
+
+
+def load_model(
+    folder: str | os.PathLike[str], device: str = "cpu"
+) -> tuple[EncoderDecoder, SubwordPair, CheckpointInfo]:
+    """Load a model for inference, with its subwords and its description."""
+    info = read_info(folder)
+    model = build_model(info.config.model)
+    load_weights(model, info.folder)
+    return model.to(device).eval(), read_subwords(info.folder), info

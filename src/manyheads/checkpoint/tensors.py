@@ -1,0 +1,67 @@
+"""Tensors on disk (safetensors, never pickled), and in and out of a model."""
+
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.errors import CheckpointError
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file; other threads can run meanwhile.
+
+    safetensors reports system errors as text, and makes files that only their owner can read. Here they are
+    OSErrors again, and files are as readable as their folder.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    try:
+        save_file(plain, path, metadata)
+    except SafetensorError as error:
+        if match := re.search(r"os error (\d+)", str(error)):
+            number = int(match[1])
+            raise OSError(number, os.strerror(number), str(path)) from None
+        raise
+    with suppress(PermissionError):  # a file system without such permissions
+        path.chmod(path.parent.stat().st_mode & 0o666)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        return load(path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}") from None
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{path}: not safetensors ({error}); nothing else is read") from None
+
+
+def collect_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return parameters and running statistics, each once: tied matrices have one name."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+@torch.no_grad()
+def copy_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
+    """Copy weights into a model of the same shape. `where` names their origin in messages."""
+    own = collect_weights(model)
+    missing, foreign = own.keys() - weights.keys(), weights.keys() - own.keys()
+    if missing or foreign:
+        name = sorted(missing or foreign)[0]
+        problem = f"lacks {name}" if missing else f"has an unknown {name}"
+        raise CheckpointError(f"{where}: {problem}: these are the weights of another model")
+    for name, tensor in own.items():
+        if tensor.shape != weights[name].shape:
+            raise CheckpointError(
+                f"{where}: {name} is {list(weights[name].shape)}, but the model's is {list(tensor.shape)}"
+            )
+        tensor.copy_(weights[name])
