@@ -89,7 +89,9 @@ def acquire_lock(handle: int, path: Path) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
-            raise DataError(f"{path}: another process is writing it; wait for it, or choose another") from None
+            raise DataError(
+                f"{path}: another process is writing it; wait for it, or choose another"
+            ) from None
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
             raise
 
@@ -159,8 +161,8 @@ class ManifestSchema:
 
     file_name: str
     format: int
-    folder_type: str  # such as "model folder"
-    keys: Mapping[str, type | UnionType]  # that it must have, beside files
+    folder_type: str  # such as "a model folder"
+    keys: Mapping[str, type | UnionType | tuple[str, ...]]  # their types; a tuple: a table with these keys
     remedy: str  # how to make such a folder again
     required_files: tuple[str, ...] = ()
     error: type[ManyheadsError] = CheckpointError
@@ -182,24 +184,17 @@ def read_manifest(folder: Path, schema: ManifestSchema, hint: str = "") -> dict[
         number = manifest["format"]
     except OSError as error:
         raise schema.error(
-            f"{folder}: no {schema.folder_type} ({schema.file_name}: {error.strerror}){hint}"
+            f"{folder}: not {schema.folder_type} ({schema.file_name}: {error.strerror}){hint}"
         ) from None
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise schema.error(f"{path}: not the manifest of a {schema.folder_type}") from None
+        raise schema.error(f"{path}: not the manifest of {schema.folder_type}") from None
     check_format(folder, number, schema)
-    required = {**schema.keys, "files": dict}
-    wrong = [
-        key
-        for key, required_type in required.items()
-        if key not in manifest or not has_type(manifest[key], required_type)
-    ]
-    if not wrong and not all(map(is_file_hash, manifest["files"].values())):
-        wrong = ["files"]
-    if wrong:
-        raise schema.error(f"{path}: has no valid {', '.join(wrong)}: {schema.remedy}")
-    for name in schema.required_files:
-        if name not in manifest["files"]:
-            raise schema.error(f"{path}: does not list {name}")
+    required = {**schema.keys, "files": schema.required_files}
+    invalid = [key for key, wanted in required.items() if not is_valid(manifest, key, wanted)]
+    if "files" not in invalid and not all(map(is_file_hash, manifest["files"].values())):
+        invalid.append("files")
+    if invalid:
+        raise schema.error(f"{path}: has no valid {', '.join(invalid)}: {schema.remedy}")
     if manifest.get("sha256") != compute_checksum(manifest):
         raise schema.error(f"{path}: damaged or edited, its SHA-256 does not match: {schema.remedy}")
     return dict(manifest)
@@ -217,8 +212,13 @@ def check_format(folder: Path, number: Any, schema: ManifestSchema) -> None:
         )
 
 
-def has_type(value: Any, required: type | UnionType) -> bool:
-    return isinstance(value, required) and not (isinstance(value, bool) and required is not bool)
+def is_valid(manifest: dict[str, Any], key: str, wanted: type | UnionType | tuple[str, ...]) -> bool:
+    if key not in manifest:
+        return False
+    value = manifest[key]
+    if isinstance(wanted, tuple):
+        return isinstance(value, dict) and all(name in value for name in wanted)
+    return isinstance(value, wanted) and not (isinstance(value, bool) and wanted is not bool)
 
 
 def is_file_hash(value: Any) -> bool:

@@ -180,7 +180,7 @@ WRONG = {
     "multi30k --data . --seconds 5 --peer --peer-set model.layer=1": (2, "unknown key model.layer"),
     "multi30k --data . --seconds 5 --set train.seconds=2": (2, "said by --seconds"),
     "multi30 --data . --seconds 5": (2, "no recipe of runs/ (base, big,"),
-    "multi30k --data nowhere --seconds 5": (3, "no data folder"),
+    "multi30k --data nowhere --seconds 5": (3, "not a data folder"),
 }
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import manyheads as mh
-from manyheads.atomic_io import atomic_directory
+from manyheads.atomic_io import atomic_directory, compute_checksum
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
 from manyheads.data.store import MANIFEST, ArrayWriter, SideWriter, Store
@@ -109,8 +109,11 @@ def test_every_damaged_byte_is_found(data: Path) -> None:
     [
         ("{", "not the manifest of a data folder"),
         ("[]", "not the manifest of a data folder"),
-        ('{"format": 99}', "has format 99, but this version reads format 2: update manyheads"),
-        ('{"format": 1}', "has format 1, but this version reads format 2: prepare the data again"),
+        ('{"format": 99}', "format 99, but this version reads format 2: update manyheads"),
+        (
+            '{"format": 1}',
+            "format 1 of an older development version, but this version reads format 2: prepare the data again",
+        ),
         ('{"format": 2}', "has no valid languages, splits, subwords, files"),
     ],
 )
@@ -121,7 +124,7 @@ def test_a_foreign_description_is_refused(data: Path, text: str, message: str) -
 
 
 def test_what_is_no_data_folder_is_said_so(tmp_path: Path, data: Path) -> None:
-    with pytest.raises(mh.DataError, match=r"no data folder \(corpus\.json: No such file"):
+    with pytest.raises(mh.DataError, match=r"not a data folder \(corpus\.json: No such file"):
         Store.open(tmp_path)
     with pytest.raises(mh.DataError, match="no split 'dev'; it has train, valid, test"):
         Store.open(data).load_split("dev")
@@ -132,6 +135,7 @@ def test_a_pickle_is_not_read(data: Path) -> None:
     np.save(data / "train.source.tokens.npy", array, allow_pickle=True)
     manifest = json.loads((data / "corpus.json").read_text())
     manifest["files"]["train.source.tokens.npy"]["bytes"] = (data / "train.source.tokens.npy").stat().st_size
+    manifest["sha256"] = compute_checksum(manifest)
     (data / "corpus.json").write_text(json.dumps(manifest))
     with pytest.raises(mh.DataError, match="not a token array"):
         Store.open(data).load_split("train")
@@ -148,6 +152,7 @@ def test_a_store_of_any_size_opens_without_reading_it(data: Path) -> None:
         file.truncate(128 + 1_000_000_000_000)
     manifest = json.loads((data / "corpus.json").read_text())
     manifest["files"][path.name]["bytes"] = 128 + 1_000_000_000_000
+    manifest["sha256"] = compute_checksum(manifest)
     (data / "corpus.json").write_text(json.dumps(manifest))
     assert len(Store.open(data).load_split("train").source.tokens) == 500_000_000_000
 

@@ -19,7 +19,6 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import manyheads as mh
-from manyheads import atomic_io as folders
 from manyheads import checkpoint
 from manyheads.config import BOS_ID, EOS_ID, SubwordConfig
 from manyheads.export import onnx as export
@@ -370,7 +369,7 @@ def test_tied_matrices_are_stored_once_in_a_file(tmp_path: Path) -> None:
 
 def test_the_folder_says_what_its_reader_must_know(folder: Path) -> None:
     told = json.loads((folder / MANIFEST).read_text())
-    assert told["format"] == 1
+    assert told["format"] == 2
     assert told["special"] == {"unknown": 0, "begin": 1, "end": 2}
     assert (told["max_length"], told["max_extra_length"], told["positions"], told["step"]) == (40, 9, None, 7)
     assert told["languages"] == {"source": "en", "target": "ko"}
@@ -425,22 +424,29 @@ def test_damage_in_any_part_is_named(folder: Path) -> None:
 def changed(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     told = json.loads((folder / MANIFEST).read_text())
     change(told)
+    told["sha256"] = atomic_io.compute_checksum(told)
     (folder / MANIFEST).write_text(json.dumps(told))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda told: told.update(format=9), "format 9, but this version reads up to 1: update manyheads"),
-        (lambda told: told.clear(), "not the description of an ONNX export"),
-        (lambda told: told.pop("positions"), "has no sound positions"),
+        (lambda told: told.update(format=9), "format 9, but this version reads format 2: update manyheads"),
         (
-            lambda told: told.update(max_length="x", sizes=3),
-            "has no sound sizes, longest, sizes.source_vocabulary",
+            lambda told: told.update(format=1),
+            "format 1 of an older development version, but this version reads format 2: export the model again",
         ),
-        (lambda told: told["special"].update(end=3), "special ids are .* which are not ours"),
-        (lambda told: told["files"].pop("decoder.onnx"), "names no decoder.onnx"),
-        (lambda told: told["files"].update({"../x": {}}), "names '../x', which is not in the folder"),
+        (lambda told: told.clear(), "not the manifest of an ONNX export"),
+        (lambda told: told.pop("positions"), "has no valid positions: export the model again"),
+        (lambda told: told.update(max_length="x", sizes=3), "has no valid sizes, max_length"),
+        (lambda told: told["sizes"].pop("source_vocab_size"), "has no valid sizes"),
+        (lambda told: told["special"].update(end=3), "special ids are .*'end': 3.* but must be .*'end': 2"),
+        (lambda told: told["files"].pop("decoder.onnx"), "has no valid files"),
+        (lambda told: told["files"].update({"x": {}}), "has no valid files"),
+        (
+            lambda told: told["files"].update({"../x": {"bytes": 1, "sha256": "0"}}),
+            "lists '../x', which is not in the folder",
+        ),
     ],
 )
 def test_a_foreign_description_is_refused(folder: Path, change: Any, message: str) -> None:
@@ -457,11 +463,11 @@ def test_files_that_are_no_graphs_of_ours_are_refused(folder: Path) -> None:
         (decoder.read_bytes(), "not a graph of ours"),
     ):
         encoder.write_bytes(foreign)
-        changed(folder, lambda told: told["files"].update({encoder.name: folders.hash_file(encoder)}))
+        changed(folder, lambda told: told["files"].update({encoder.name: atomic_io.hash_file(encoder)}))
         with pytest.raises(mh.CheckpointError, match=rf"encoder\.onnx: .*{message}"):
             OnnxModel(folder)
     encoder.write_bytes(whole)
-    with pytest.raises(mh.CheckpointError, match="model: no folder of an ONNX export"):
+    with pytest.raises(mh.CheckpointError, match="model: not an ONNX export"):
         OnnxModel(folder.parent / "model")
 
 

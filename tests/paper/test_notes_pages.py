@@ -261,7 +261,7 @@ def test_a_wrong_call_is_one_clear_line(notes: Call, tmp_path: Path, monkeypatch
     monkeypatch.setattr(report, "measured", measure_all)
     code, _, err = notes("nowhere")
     assert code == 3
-    assert err.startswith("manyheads: nowhere: no model folder")
+    assert err.startswith("manyheads: nowhere: not a model folder")
 
 
 def test_a_model_is_judged_before_the_long_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

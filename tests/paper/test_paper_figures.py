@@ -185,7 +185,7 @@ def test_a_given_text_is_used(call: Call, model: Path, tmp_path: Path) -> None:
             2,
             "figures need a trained model: give its folder, as in manyheads paper figures manyheads-demo",
         ),
-        (["nowhere"], 3, "nowhere: no model folder"),
+        (["nowhere"], 3, "nowhere: not a model folder"),
         (["MODEL", "nothing.txt"], 3, "nothing.txt: cannot be read (No such file or directory)"),
         (
             ["MODEL", "short.txt"],

@@ -335,7 +335,7 @@ def manyheads(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["table3", "--budget", "soon"], "the budget is 'soon', but must be tokens, steps or seconds"),
         (["table2", "--scale", "huge"], "unknown scale huge; known: playground, tiny, base"),
         (["table2", "--systems", "rn"], "unknown system rn"),
-        (["table3", "nowhere"], "nowhere: no data folder"),
+        (["table3", "nowhere"], "nowhere: not a data folder"),
     ],
 )
 def test_a_usage_error_of_a_table_is_one_line(

@@ -17,8 +17,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 import manyheads as mh
-from manyheads import atomic_io as folders
-from manyheads import checkpoint
+from manyheads import atomic_io, checkpoint
 from manyheads.config import SubwordConfig
 from manyheads.model import build_model
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
@@ -123,11 +122,18 @@ def test_a_flipped_bit_in_the_manifest_is_detected(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not the description of a model folder"),
-        ("[1]", "not the description of a model folder"),
-        ('{"format": 9}', "format 9, but this version reads up to 1: update manyheads"),
+        ("{", "not the manifest of a model folder"),
+        ("[1]", "not the manifest of a model folder"),
+        ('{"format": 9}', "format 9, but this version reads format 2: update manyheads"),
         ('{"format": "1"}', "format 1, but this version reads"),
-        ('{"format": 1, "step": 3}', "has no sound languages, training, config, files"),
+        (
+            '{"format": 1}',
+            "format 1 of an older development version, but this version reads format 2: train the model again",
+        ),
+        (
+            '{"format": 2, "step": 3}',
+            "has no valid languages, training, config, files: train the model again",
+        ),
     ],
 )
 def test_a_foreign_manifest_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -152,8 +158,8 @@ def test_a_pickle_instead_of_weights_is_refused_and_not_executed(tmp_path: Path)
     weights = tmp_path / "model" / checkpoint.WEIGHTS
     weights.write_bytes(pickle.dumps(Trap(tmp_path / "created")))
     manifest = json.loads((tmp_path / "model" / checkpoint.MANIFEST).read_text())
-    manifest["files"][weights.name] = folders.hash_file(weights)
-    manifest["sha256"] = checkpoint.compute_checksum(manifest)
+    manifest["files"][weights.name] = atomic_io.hash_file(weights)
+    manifest["sha256"] = atomic_io.compute_checksum(manifest)
     (tmp_path / "model" / checkpoint.MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(mh.CheckpointError, match=r"weights\.safetensors: not safetensors"):
         checkpoint.load_model(tmp_path / "model")
@@ -171,6 +177,12 @@ def test_a_manifest_has_the_keys_of_its_own_architecture_only(tmp_path: Path) ->
     manifest = json.loads((folder / checkpoint.MANIFEST).read_text())
     assert not {"init_gain", "norm"} & manifest["config"]["model"].keys()
     assert checkpoint.load_model(folder)[2].config.model == config.model
+    manifest["config"]["model"] |= {"init_gain": 3.0, "norm": "pre"}
+    manifest["sha256"] = atomic_io.compute_checksum(manifest)
+    (folder / checkpoint.MANIFEST).write_text(json.dumps(manifest))
+    message = r"manyheads\.json: model\.init_gain is 3\.0, but the architecture 'recurrent' has no such key"
+    with pytest.raises(mh.CheckpointError, match=message):
+        checkpoint.load_model(folder)
 
 
 def test_weights_of_another_model_are_refused_with_name_or_shape(tmp_path: Path) -> None:
@@ -195,7 +207,7 @@ def test_an_average_is_the_mean_of_each_weight(tmp_path: Path) -> None:
     names = checkpoint.average_checkpoints(tmp_path / "run", 2, tmp_path / "m")
     assert names == ["step-00002000", "step-00003000"]
     assert checkpoint.load_model(tmp_path / "m")[2].step == 7
-    with pytest.raises(mh.CheckpointError, match="has 3 checkpoints, but 4 are asked for: --last 3"):
+    with pytest.raises(mh.CheckpointError, match="has 3 checkpoints, but 4 are requested: --last 3"):
         checkpoint.average_checkpoints(tmp_path / "run", 4, tmp_path / "m")
 
 

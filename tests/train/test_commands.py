@@ -125,7 +125,7 @@ def test_doctor_reports_versions_attention_and_disk() -> None:
     [
         (["gone.toml"], 2, "gone.toml: No such file or directory"),
         (["{workspace}/run.toml", "train.stpes=3"], 2, "unknown key train.stpes; did you mean train.steps?"),
-        (["{workspace}/run.toml", "data.folder=gone", "--out", "{workspace}/x"], 3, "gone: no data folder"),
+        (["{workspace}/run.toml", "data.folder=gone", "--out", "{workspace}/x"], 3, "gone: not a data folder"),
         (
             ["{workspace}/run.toml", "train.steps=10"],
             2,
@@ -134,7 +134,7 @@ def test_doctor_reports_versions_attention_and_disk() -> None:
         (
             ["{workspace}/run.toml", "train.init_from=gone", "--out", "{workspace}/y"],
             3,
-            "gone: no model folder",
+            "gone: not a model folder",
         ),
     ],
 )

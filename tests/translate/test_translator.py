@@ -330,7 +330,7 @@ def test_wrong_calls_are_refused(folder: Path, tmp_path: Path, translator: mh.Tr
     for wrong in ("onnx", "torch:int8"):
         with pytest.raises(mh.ConfigError, match=f"the engine is '{wrong}'"):
             mh.load(folder, engine=wrong)
-    with pytest.raises(mh.CheckpointError, match="no model folder"):
+    with pytest.raises(mh.CheckpointError, match="not a model folder"):
         mh.load(tmp_path / "gone")
     with pytest.raises(mh.ConfigError, match=r"unknown key search\.baem; did you mean decoding\.beam"):
         translator.translate("a", baem=3)
@@ -396,7 +396,7 @@ def test_json_tells_scores_tokens_and_alternatives(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["gone"], 3, "gone: no model folder"),
+        (["gone"], 3, "gone: not a model folder"),
         (["{folder}", "--nbest", "2"], 2, "add --json"),
         (["{folder}", "--beam", "0"], 2, "decoding.beam is 0"),
         (["{folder}", "--engine", "x"], 2, "the engine is 'x'"),

@@ -16,9 +16,7 @@ CHANGEABLE_KEYS = {"dropout", "attention_dropout", "experts_balance_weight", "in
 def fit_to_vocabulary(model: ModelConfig, subwords: SubwordPair) -> ModelConfig:
     """Set the vocabulary sizes of the data. Embeddings are shared only if both sides have the same ids."""
     if subwords.same_ids:
-        return replace(
-            model, vocab_size=len(subwords.source), source_vocab_size=None, target_vocab_size=None
-        )
+        return replace(model, vocab_size=len(subwords.source), source_vocab_size=None, target_vocab_size=None)
     return replace(
         model,
         tie_embeddings="two-way" if model.tie_embeddings == "three-way" else model.tie_embeddings,

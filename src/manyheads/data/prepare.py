@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from manyheads.atomic_io import atomic_directory
+from manyheads.atomic_io import atomic_directory, write_manifest
 from manyheads.config import SPLITS, CorpusConfig, Recipe
 from manyheads.data.filtering import (
     DropLog,
@@ -22,7 +22,7 @@ from manyheads.data.filtering import (
 )
 from manyheads.data.held_out import HeldOut, index_sides, load_held_out
 from manyheads.data.recipe import complete_recipe
-from manyheads.data.store import DROPPED, MANIFEST, Store, write_manifest
+from manyheads.data.store import DATA_SCHEMA, DROPPED, MANIFEST, Store
 from manyheads.data.tokenize import CHUNK_PAIRS, Spool, TokenCounts, encode_split, train_subwords
 from manyheads.errors import DataError
 from manyheads.progress import Progress, ReportProgress
@@ -55,7 +55,7 @@ def prepare(
             write_text(aside, split, recipe.corpus, pairs)
         spool.remove()
         report_progress("computing checksums", 0, None)
-        write_manifest(aside, build_manifest(recipe, subwords, reports, counts))
+        write_manifest(aside, DATA_SCHEMA, build_manifest(recipe, subwords, reports, counts))
     return Store.open(folder)
 
 

@@ -9,7 +9,6 @@ file), the subwords, and for each split and side two memory-mapped arrays in Num
 Valid and test are also stored as plain lines: `valid.en`, `valid.ko`.
 """
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,13 +19,22 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.atomic_io import hash_file, hash_files
+from manyheads.atomic_io import ManifestSchema, hash_file, read_manifest
 from manyheads.errors import DataError
 from manyheads.text.subwords import SubwordPair, TokenSequences
 
-FORMAT = 2
 MANIFEST, DROPPED = "corpus.json", "dropped.tsv"
 SIDES = ("source", "target")
+
+DATA_SCHEMA = ManifestSchema(
+    file_name=MANIFEST,
+    format=2,
+    folder_type="a data folder",
+    keys={"languages": SIDES, "splits": ("train",), "subwords": ("joint",)},
+    remedy="prepare the data again",
+    required_files=(DROPPED,),
+    error=DataError,
+)
 
 
 # ---- writing
@@ -70,16 +78,6 @@ class SideWriter:
     def close(self) -> None:
         self.tokens.close()
         self.offsets.close()
-
-
-def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Write the manifest, last of all files, with the size and SHA-256 of every other."""
-    text = json.dumps(
-        {"format": FORMAT, **manifest, "files": hash_files(folder)}, ensure_ascii=False, indent=1
-    )
-    (folder / MANIFEST).write_bytes(
-        (text + "\n").encode("utf-8", "backslashreplace")
-    )  # file names may not be UTF-8
 
 
 # ---- reading
@@ -129,7 +127,7 @@ class Store:
     def open(cls, folder: str | os.PathLike[str]) -> Self:
         """Open a data folder. Only file sizes are compared; `verify` compares contents."""
         here = Path(folder)
-        store = cls(here, read_manifest(here))
+        store = cls(here, read_manifest(here, DATA_SCHEMA, hint="; `prepare` makes one"))
         for name, expected in store.manifest["files"].items():
             path = here / name
             size = path.stat().st_size if path.exists() else None
@@ -198,40 +196,3 @@ def load_mapped_array(path: str) -> NDArray[Any]:
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: not a token array ({error}): prepare the data again") from None
     return array
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        number = manifest["format"]
-    except OSError as error:
-        raise DataError(
-            f"{folder}: no data folder ({MANIFEST}: {error.strerror}); `prepare` makes one"
-        ) from None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise DataError(f"{path}: not the manifest of a data folder") from None
-    if number != FORMAT:
-        remedy = (
-            "update manyheads" if isinstance(number, int) and number > FORMAT else "prepare the data again"
-        )
-        raise DataError(f"{folder}: has format {number}, but this version reads format {FORMAT}: {remedy}")
-    is_valid = {
-        "languages": has_keys(manifest.get("languages"), "source", "target"),
-        "splits": has_keys(manifest.get("splits"), "train"),
-        "subwords": has_keys(manifest.get("subwords"), "joint"),
-        "files": has_keys(manifest.get("files"), DROPPED)
-        and all(map(is_fingerprint, manifest["files"].values())),
-    }
-    invalid = [name for name, valid in is_valid.items() if not valid]
-    if invalid:
-        raise DataError(f"{path}: has no valid {', '.join(invalid)}: prepare the data again")
-    return dict(manifest)
-
-
-def has_keys(value: Any, *keys: str) -> bool:
-    return isinstance(value, dict) and all(key in value for key in keys)
-
-
-def is_fingerprint(value: Any) -> bool:
-    return has_keys(value, "bytes", "sha256") and isinstance(value["bytes"], int)

@@ -10,7 +10,6 @@ Shapes: B sentences, W hypotheses of each, R = B W rows; N layers, H heads, K = 
         S slots for the longest source, L slots for what was read; Q queries of a set of keys, I of either.
 """
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -22,17 +21,18 @@ import torch
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from torch import Tensor, nn
 
-from manyheads.atomic_io import atomic_directory, hash_files, report_disk_full
+from manyheads.atomic_io import atomic_directory, report_disk_full, write_manifest
 from manyheads.checkpoint import CheckpointInfo, load_model
-from manyheads.config import BOS_ID, EOS_ID, UNK_ID, ModelConfig, TransformerConfig
+from manyheads.config import EOS_ID, ModelConfig, TransformerConfig
 from manyheads.errors import RequestError
 from manyheads.export.onnx_run import (
     DECODER,
     DECODER_PORTS,
     ENCODER,
     ENCODER_PORTS,
-    FORMAT,
     MANIFEST,
+    ONNX_SCHEMA,
+    SPECIAL_IDS,
     OnnxModel,
     import_optional,
 )
@@ -81,9 +81,7 @@ def to_onnx(folder: Path, out: Path, *, replace: bool = False) -> list[ScoreComp
         (aside / ENCODER).write_bytes(build_encoder(model))
         (aside / DECODER).write_bytes(build_decoder(model))
         subwords.save(aside)
-        description = {**build_manifest(model.config, told), "files": hash_files(aside)}
-        written = json.dumps(description, ensure_ascii=False, indent=1) + "\n"
-        (aside / MANIFEST).write_text(written, encoding="utf-8")
+        write_manifest(aside, ONNX_SCHEMA, build_manifest(model.config, told))
         return verify_export(model, subwords, aside)
 
 
@@ -109,7 +107,6 @@ def check_exportable(config: ModelConfig) -> None:
 
 def build_manifest(config: TransformerConfig, told: CheckpointInfo) -> dict[str, Any]:
     return {
-        "format": FORMAT,
         "opset": OPSET,
         "step": told.step,
         "languages": told.languages,
@@ -123,7 +120,7 @@ def build_manifest(config: TransformerConfig, told: CheckpointInfo) -> dict[str,
             "d_k": config.head_dim_k,
             "d_v": config.head_dim_v,
         },
-        "special": {"unknown": UNK_ID, "begin": BOS_ID, "end": EOS_ID},
+        "special": SPECIAL_IDS,
         "max_length": told.config.data.max_length,
         "positions": config.position_limit,
         "max_extra_length": told.config.decoding.max_extra_length,

@@ -24,14 +24,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.atomic_io import read_description, verify_files
+from manyheads.atomic_io import ManifestSchema, read_manifest, verify_files
 from manyheads.config import BOS_ID, EOS_ID, UNK_ID, DecodingConfig
 from manyheads.errors import CheckpointError, DataError, RequestError
 from manyheads.text.segmentation import has_words
 from manyheads.text.subwords import SubwordPair
 
-FORMAT = 1
 MANIFEST, ENCODER, DECODER = "onnx.json", "encoder.onnx", "decoder.onnx"
+SPECIAL_IDS = {"unknown": UNK_ID, "begin": BOS_ID, "end": EOS_ID}
+ONNX_SCHEMA = ManifestSchema(
+    file_name=MANIFEST,
+    format=2,
+    folder_type="an ONNX export",
+    keys={
+        "sizes": ("source_vocab_size", "target_vocab_size"),
+        "positions": int | None,
+        "max_length": int,
+        "max_extra_length": int,
+        "special": dict,
+    },
+    remedy="export the model again",
+    required_files=(ENCODER, DECODER),
+)
 SOURCE = ("source_keys", "source_values", "source_lengths")
 ENCODER_PORTS = (("source", "source_lengths"), ("source_keys", "source_values"))
 DECODER_PORTS = (
@@ -83,7 +97,7 @@ class OnnxModel:
     def __init__(self, folder: str | os.PathLike[str], threads: int | None = None) -> None:
         """Every file is compared with its checksum. `threads`: by default as onnxruntime sees fit."""
         here = Path(folder)
-        self.manifest = read_manifest(here)
+        self.manifest = read_export_manifest(here)
         self.sizes: dict[str, int] = self.manifest["sizes"]
         self.max_positions: int | None = self.manifest[
             "positions"
@@ -299,34 +313,15 @@ def import_optional(package: str) -> Any:
         raise RequestError(f"{package} is not installed: pip install 'manyheads[onnx]'") from None
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """What the folder says of itself; every file that it names is compared with its checksum."""
-    absent, kind = "no folder of an ONNX export ({why})", "an ONNX export"
-    told = read_description(folder, MANIFEST, FORMAT, absent, kind)
-    check_manifest(folder / MANIFEST, told)
-    verify_files(folder, told["files"], (ENCODER, DECODER), MANIFEST)
-    return told
-
-
-def check_manifest(path: Path, told: dict[str, Any]) -> None:
-    wanted = {
-        "sizes": dict,
-        "positions": int | None,
-        "max_length": int,
-        "max_extra_length": int,
-        "files": dict,
-    }
-    wrong = [key for key, kind in wanted.items() if key not in told or not isinstance(told[key], kind)]
-    sizes = {} if "sizes" in wrong else told["sizes"]
-    wrong += [
-        f"sizes.{key}"
-        for key in ("source_vocab_size", "target_vocab_size")
-        if type(sizes.get(key)) is not int
-    ]
-    if wrong:
-        raise CheckpointError(f"{path}: has no sound {', '.join(wrong)}")
-    if told.get("special") != {"unknown": UNK_ID, "begin": BOS_ID, "end": EOS_ID}:
-        raise CheckpointError(f"{path}: its special ids are {told.get('special')}, which are not ours")
+def read_export_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest, and check every file that it lists."""
+    manifest = read_manifest(folder, ONNX_SCHEMA)
+    if manifest["special"] != SPECIAL_IDS:
+        raise CheckpointError(
+            f"{folder / MANIFEST}: its special ids are {manifest['special']}, but must be {SPECIAL_IDS}"
+        )
+    verify_files(folder, manifest, ONNX_SCHEMA)
+    return manifest
 
 
 def open_session(path: Path, ports: tuple[tuple[str, ...], tuple[str, ...]], threads: int | None) -> Any:

@@ -170,7 +170,7 @@ def read_conversion_manifest(place: Path) -> dict[str, Any]:
 
 def model_identity(folder: Path) -> str:
     """SHA-256 of the model folder's manifest, which holds those of the rest."""
-    checkpoint.read_manifest(folder)
+    checkpoint.read_model_manifest(folder)
     return str(hash_file(folder / checkpoint.MANIFEST)["sha256"])
 
 
