@@ -175,7 +175,7 @@ def test_a_folder_that_exists_is_not_overwritten_unless_asked(tmp_path: Path, da
         with_replacing(data)
     (tmp_path / "photos").mkdir()
     with (
-        pytest.raises(mh.DataError, match="is no folder of ours"),
+        pytest.raises(mh.DataError, match="was not written by manyheads"),
         atomic_directory(tmp_path / "photos", MANIFEST, replace=True),
     ):
         pass

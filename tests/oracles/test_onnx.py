@@ -19,7 +19,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import manyheads as mh
-from manyheads import checkpoint
+from manyheads import atomic_io, checkpoint
 from manyheads.config import BOS_ID, EOS_ID, SubwordConfig
 from manyheads.export import onnx as export
 from manyheads.export.onnx_run import MANIFEST, OnnxDecoderState, OnnxModel

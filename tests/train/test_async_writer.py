@@ -53,11 +53,11 @@ def test_a_failed_checkpoint_ends_the_run_soon(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(folder: Path, *rest: Any, **more: Any) -> None:
-        raise mh.ResourceError(f"{folder}: no room")
+        raise mh.ResourceError(f"{folder}: the disk is full")
 
     monkeypatch.setattr(checkpoint, "save", full)
     config = make_config(data, steps=200, validate_every=10**6, checkpoint_every=50)
-    with pytest.raises(mh.ResourceError, match="step-00000050: no room"):
+    with pytest.raises(mh.ResourceError, match="step-00000050: the disk is full"):
         train(config, tmp_path / "run", device="cpu")
     assert 50 <= len(read_losses(tmp_path / "run")) < 100
 

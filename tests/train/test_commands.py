@@ -183,7 +183,7 @@ def test_a_full_disk_exits_with_4_and_reports_the_bytes_needed(
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, 15_000))  # noqa: E731
     done = subprocess.run(call, capture_output=True, text=True, preexec_fn=limit)
     assert done.returncode == 4, done.stderr
-    assert "no room; about" in done.stderr
+    assert "the disk is full; about" in done.stderr
     assert "bytes are needed" in done.stderr
     assert checkpoint.list_checkpoints(tmp_path / "run") == []
     assert subprocess.run(call, capture_output=True).returncode == 0  # with enough space it starts

@@ -115,10 +115,10 @@ def test_a_checkpoint_with_a_damaged_manifest_is_skipped(
 def test_a_run_without_intact_checkpoints_is_left_untouched(data: Path, tmp_path: Path) -> None:
     train(make_config(data, steps=6), tmp_path / "run", device="cpu")
     for path in checkpoint.list_checkpoints(tmp_path / "run"):
-        (path / "manyheads.json").write_text('{"format": 2}')
+        (path / "manyheads.json").write_text('{"format": 3}')
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     with pytest.raises(
-        mh.CheckpointError, match=r"not one checkpoint is sound.*format 2.*will not begin anew"
+        mh.CheckpointError, match=r"no checkpoint is intact.*format 3.*will not start over"
     ):
         train(make_config(data, steps=6), tmp_path / "run", device="cpu")
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before

@@ -105,5 +105,5 @@ def test_a_full_disk_under_the_log_is_reported_with_its_path(
     log = RunLog(tmp_path, 0, lambda message: None)
     log.close()
     monkeypatch.setattr(log, "file", FullFile())
-    with pytest.raises(mh.ResourceError, match=r"log\.jsonl: no room; about \d+ bytes"):
+    with pytest.raises(mh.ResourceError, match=r"log\.jsonl: the disk is full; about \d+ bytes"):
         log.write("train", 1, {"loss": 1.0})

@@ -15,7 +15,7 @@ CHANGEABLE_KEYS = {"dropout", "attention_dropout", "experts_balance_weight", "in
 
 def fit_to_vocabulary(model: ModelConfig, subwords: SubwordPair) -> ModelConfig:
     """Set the vocabulary sizes of the data. Embeddings are shared only if both sides have the same ids."""
-    if subwords.same_ids:
+    if subwords.has_shared_ids:
         return replace(model, vocab_size=len(subwords.source), source_vocab_size=None, target_vocab_size=None)
     return replace(
         model,
@@ -27,7 +27,7 @@ def fit_to_vocabulary(model: ModelConfig, subwords: SubwordPair) -> ModelConfig:
 
 def check_subwords(folder: Path, subwords: SubwordPair) -> None:
     """Check that a checkpoint was trained with these subwords."""
-    if not subwords.same_as(read_subwords(folder)):
+    if not subwords.is_same_as(read_subwords(folder)):
         raise CheckpointError(
             f"{folder}: was trained with other subwords than the data's: prepare the data with "
             f"subwords.reuse_from={folder}, or start another run"
@@ -37,7 +37,7 @@ def check_subwords(folder: Path, subwords: SubwordPair) -> None:
 def load_initial_weights(model: EncoderDecoder, subwords: SubwordPair, folder: Path) -> None:
     """Initialize a model with the weights of another one that has the same subwords: fine-tuning."""
     info = read_info(folder)
-    if not subwords.same_as(read_subwords(info.folder)):
+    if not subwords.is_same_as(read_subwords(info.folder)):
         raise ConfigError(
             f"train.init_from is {folder}, whose subwords are not the data's: "
             f"prepare the data with subwords.reuse_from={folder}"

@@ -2,9 +2,8 @@
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
-import click
 import typer
 import typer.core
 
@@ -12,31 +11,29 @@ from manyheads import __version__
 from manyheads.atomic_io import DISK_FULL_ERRNOS
 from manyheads.errors import ManyheadsError
 
-# The groups of commands in --help, in the order of a workflow.
-START, DATA, TRAINING = "Start here", "Data", "Training"
-TRANSLATION, SERVING, PAPER = "Translation", "Serving and looking inside", "The paper"
-GROUPS = (START, DATA, TRAINING, TRANSLATION, SERVING, PAPER)
+# The commands in the order of a workflow, as --help lists them.
+GROUPS = {
+    "Start here": ("demo", "doctor"),
+    "Data": ("get", "prepare"),
+    "Training": ("inspect", "train", "average"),
+    "Translation": ("translate", "score", "evaluate", "export"),
+    "Serving and looking inside": ("serve", "look"),
+    "The paper": ("paper",),
+}
 
 
 class WorkflowGroup(typer.core.TyperGroup):
     """Lists commands by group, with whole descriptions."""
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        for group in GROUPS:
-            rows = [
-                (name, describe_command(command))
-                for name, command in commands.items()
-                if command is not None and getattr(command, "rich_help_panel", None) == group
-            ]
-            if rows:
-                with formatter.section(group):
-                    formatter.write_dl(rows)
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for heading, names in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, describe_command(self.commands[name].help)) for name in names])
 
 
-def describe_command(command: click.Command) -> str:
+def describe_command(help_text: str | None) -> str:
     """Return the first paragraph of a command's help as one line."""
-    return " ".join((command.help or "").strip().split("\n\n")[0].split())
+    return " ".join((help_text or "").strip().split("\n\n")[0].split())
 
 
 app = typer.Typer(
