@@ -246,7 +246,9 @@ def test_a_full_disk_keeps_the_previous_checkpoint_and_reports_the_bytes_needed(
     before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
     size = sum(len(data) for data in before.values())
     small_disk(size * share // 20)
-    with pytest.raises(mh.ResourceError, match=r"model: the disk is full; about [\d,]+ bytes are needed") as error:
+    with pytest.raises(
+        mh.ResourceError, match=r"model: the disk is full; about [\d,]+ bytes are needed"
+    ) as error:
         save_model(tmp_path / "model", seed=1)
     assert error.value.exit_code == 4
     assert {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()} == before

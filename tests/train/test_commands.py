@@ -125,7 +125,11 @@ def test_doctor_reports_versions_attention_and_disk() -> None:
     [
         (["gone.toml"], 2, "gone.toml: No such file or directory"),
         (["{workspace}/run.toml", "train.stpes=3"], 2, "unknown key train.stpes; did you mean train.steps?"),
-        (["{workspace}/run.toml", "data.folder=gone", "--out", "{workspace}/x"], 3, "gone: not a data folder"),
+        (
+            ["{workspace}/run.toml", "data.folder=gone", "--out", "{workspace}/x"],
+            3,
+            "gone: not a data folder",
+        ),
         (
             ["{workspace}/run.toml", "train.steps=10"],
             2,

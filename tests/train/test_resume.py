@@ -117,9 +117,7 @@ def test_a_run_without_intact_checkpoints_is_left_untouched(data: Path, tmp_path
     for path in checkpoint.list_checkpoints(tmp_path / "run"):
         (path / "manyheads.json").write_text('{"format": 3}')
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
-    with pytest.raises(
-        mh.CheckpointError, match=r"no checkpoint is intact.*format 3.*will not start over"
-    ):
+    with pytest.raises(mh.CheckpointError, match=r"no checkpoint is intact.*format 3.*will not start over"):
         train(make_config(data, steps=6), tmp_path / "run", device="cpu")
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
 
