@@ -1,4 +1,4 @@
-"""Batches on their way to a GPU: out of pinned memory, and unchanged by the journey."""
+"""Pinned batches reach a GPU unchanged."""
 
 import numpy as np
 import pytest
@@ -12,9 +12,9 @@ pytestmark = pytest.mark.gpu
 
 
 def test_pinned_batches_reach_the_device_unchanged() -> None:
-    chance = np.random.default_rng(0)
-    offsets = np.concatenate([[0], np.cumsum(chance.integers(1, 30, 2000))])
-    tokens = chance.integers(3, 60_000, offsets[-1]).astype(np.uint16)
+    rng = np.random.default_rng(0)
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(1, 30, 2000))])
+    tokens = rng.integers(3, 60_000, offsets[-1]).astype(np.uint16)
     tokens[offsets[1:] - 1] = EOS_ID
     side = Side(tokens, offsets)
     batches = Batches(Split(side, side, (("all", 1.0, 2000),)), DataConfig(batch_tokens=500), seed=3)

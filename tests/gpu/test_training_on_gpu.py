@@ -1,4 +1,4 @@
-"""Training on a CUDA device: it learns in bfloat16; cut in deterministic mode, it is the same run."""
+"""Training on a CUDA device: it learns in bfloat16, and resumes bit by bit in deterministic mode."""
 
 import os
 
@@ -59,21 +59,21 @@ def losses(run: Path) -> list[float]:
     return [line["loss"] for line in read_log(run / "log.jsonl") if line["event"] == "train"]
 
 
-def test_it_learns_in_half_precision_and_tells_its_share_of_the_peak(data: Path, tmp_path: Path) -> None:
+def test_it_learns_in_half_precision_and_reports_model_flops_utilization(data: Path, tmp_path: Path) -> None:
     assert train(config(data), tmp_path / "run", device="cuda") == "steps"
-    found = losses(tmp_path / "run")
-    assert found[-1] < 0.7 * found[0]
+    own = losses(tmp_path / "run")
+    assert own[-1] < 0.7 * own[0]
     lines = [line for line in read_log(tmp_path / "run" / "log.jsonl") if line["event"] == "train"]
     assert all(0 < line["mfu"] < 1 for line in lines)
     plain = config(data, precision="float32")
     train(plain, tmp_path / "plain", device="cuda")
-    assert found[:5] == pytest.approx(losses(tmp_path / "plain")[:5], rel=0.02)
+    assert own[:5] == pytest.approx(losses(tmp_path / "plain")[:5], rel=0.02)
     weights = checkpoint.read_tensors(tmp_path / "run" / "model" / "weights.safetensors")
-    assert {one.dtype for one in weights.values()} == {torch.float32}
+    assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
 
 
 @pytest.mark.filterwarnings("ignore:.*script:DeprecationWarning")  # torch's compiler, of torch
-def test_a_compiled_run_is_the_run(data: Path, tmp_path: Path) -> None:
+def test_a_compiled_run_equals_the_plain_run(data: Path, tmp_path: Path) -> None:
     for name in ("plain", "compiled"):
         made = config(data, compile=name == "compiled")
         made = replace(made, model=replace(made.model, dropout=0.0))
@@ -82,25 +82,25 @@ def test_a_compiled_run_is_the_run(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_in_deterministic_mode_a_cut_run_is_the_uninterrupted_one(
+def test_a_resumed_run_in_deterministic_mode_equals_the_uninterrupted_run(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
 ) -> None:
     made = config(data, deterministic=True, precision=precision)
     train(made, tmp_path / "whole", device="cuda")
     step = loop.Trainer._step
 
-    def falling(self: loop.Trainer, *rest: Any) -> None:
+    def failing_step(self: loop.Trainer, *rest: Any) -> None:
         if self.progress.step == 26:
             raise ZeroDivisionError
         step(self, *rest)
 
-    monkeypatch.setattr(loop.Trainer, "_step", falling)
+    monkeypatch.setattr(loop.Trainer, "_step", failing_step)
     with pytest.raises(ZeroDivisionError):
         train(made, tmp_path / "cut", device="cuda")
     monkeypatch.undo()
     train(made, tmp_path / "cut", device="cuda")
     assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
-    one, other = (
+    whole, resumed = (
         checkpoint.read_tensors(tmp_path / run / "model" / checkpoint.WEIGHTS) for run in ("whole", "cut")
     )
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)

@@ -1,4 +1,4 @@
-"""Compile every kernel for a GPU, present or not, and print their names: run by test_kernels.py."""
+"""Compile every kernel for a GPU, present or not, and print their names: run by test_ops.py."""
 
 import triton
 from triton.backends.compiler import GPUTarget

@@ -28,7 +28,7 @@ def values_and_gradients(problem: dict[str, Any], implementation: str) -> list[T
 
 
 @given(attention_problems())
-def test_the_padded_path_equals_the_reference(problem: dict[str, Any]) -> None:
+def test_padded_attention_equals_the_reference(problem: dict[str, Any]) -> None:
     for fast, plain in zip(
         values_and_gradients(problem, "padded"), values_and_gradients(problem, "reference"), strict=True
     ):
@@ -36,8 +36,8 @@ def test_the_padded_path_equals_the_reference(problem: dict[str, Any]) -> None:
 
 
 @given(attention_problems(), st.integers(1, 8), st.integers(1, 4))
-def test_the_banded_path_equals_the_reference(problem: dict[str, Any], window: int, block: int) -> None:
-    """Blocks so small that sentences cross them, and that several sentences lie in one."""
+def test_banded_attention_equals_the_reference(problem: dict[str, Any], window: int, block: int) -> None:
+    """Blocks so small that sentences cross them, and that several sentences lie in a block."""
     if problem["queries"] is not problem["keys"]:
         return
     problem["spec"] = replace(problem["spec"], window=window)
@@ -48,7 +48,7 @@ def test_the_banded_path_equals_the_reference(problem: dict[str, Any], window: i
         torch.testing.assert_close(ours, plain, atol=1e-10, rtol=1e-10)
 
 
-def test_a_window_that_is_narrow_beside_the_sentence_is_a_band() -> None:
+def test_narrow_windows_choose_the_banded_implementation() -> None:
     """A block and its neighbors in reach are 32 + 32 + 32 keys here; twice that is enough."""
     q = torch.zeros(1, 1, 4)
     assert choose_attention(q, q, AttentionSpec(window=64), 192) == "banded"
@@ -60,7 +60,7 @@ def test_a_window_that_is_narrow_beside_the_sentence_is_a_band() -> None:
 def reference_varlen_attn(
     q: Tensor, k: Tensor, v: Tensor, q_ends: Tensor, k_ends: Tensor, *_: int, scale: float, window_size: Any
 ) -> Tensor:
-    """What torch says of varlen_attn, sentence by sentence: one width, a scale, a (left, right) window."""
+    """varlen_attn as torch documents it, sentence by sentence: a width, a scale, a (left, right) window."""
     assert q.shape[-1] == k.shape[-1] == v.shape[-1]
     assert q.shape[-1] % 8 == 0
     out = []
@@ -75,7 +75,7 @@ def reference_varlen_attn(
 
 
 @given(attention_problems())
-def test_the_fused_path_asks_its_kernel_for_the_right_thing(problem: dict[str, Any]) -> None:
+def test_flash_attention_calls_its_kernel_correctly(problem: dict[str, Any]) -> None:
     """The kernel itself is judged on a GPU; here it is what torch documents, in float64."""
     if problem["spec"].score == "additive" or not len(problem["queries"]):
         return
@@ -87,7 +87,7 @@ def test_the_fused_path_asks_its_kernel_for_the_right_thing(problem: dict[str, A
 
 
 @given(attention_problems())
-def test_every_query_shares_out_one_whole_among_what_it_may_see(problem: dict[str, Any]) -> None:
+def test_weights_of_a_query_sum_to_one_over_visible_keys(problem: dict[str, Any]) -> None:
     maps: list[Tensor] = []
     attend(**problem, maps=maps)
     rule, lengths = problem["spec"], problem["keys"].lengths.tolist()
@@ -102,13 +102,13 @@ def test_every_query_shares_out_one_whole_among_what_it_may_see(problem: dict[st
                 assert not hidden or (weights_HQL[:, i, j] == 0).all()
 
 
-@pytest.mark.parametrize("path", ["reference", "padded"])
+@pytest.mark.parametrize("implementation", ["reference", "padded"])
 @pytest.mark.parametrize("score", ["scaled-dot", "dot", "additive"])
-def test_a_token_with_nothing_to_look_at_gives_zeros(path: str, score: str) -> None:
+def test_a_query_without_keys_gives_zeros(implementation: str, score: str) -> None:
     queries, keys = mh.Packed.of([[1, 2], [3], []]), mh.Packed.of([[], [4, 5, 6], []])
     rule = AttentionSpec(score, energy_HK=random_tensor(2, 4) if score == "additive" else None)
     q, k, v = random_tensor(3, 2, 4), random_tensor(3, 2, 4), random_tensor(3, 2, 5)
-    out = attend(q, k, v, queries, keys, rule, implementation=path)
+    out = attend(q, k, v, queries, keys, rule, implementation=implementation)
     assert (out[:2] == 0).all()
     assert (out[2] != 0).any()
     out.square().sum().backward()
@@ -117,11 +117,11 @@ def test_a_token_with_nothing_to_look_at_gives_zeros(path: str, score: str) -> N
     assert (q.grad[:2] == 0).all()
 
 
-@pytest.mark.parametrize("path", ["reference", "padded"])
-def test_keys_of_no_sentence_at_all_still_give_zeros(path: str) -> None:
+@pytest.mark.parametrize("implementation", ["reference", "padded"])
+def test_a_batch_without_keys_gives_zeros(implementation: str) -> None:
     queries, keys = mh.Packed.of([[1, 2], [3]]), mh.Packed.of([[], []])
-    q, nothing = random_tensor(3, 2, 4), random_tensor(0, 2, 4)
-    out = attend(q, nothing, nothing, queries, keys, AttentionSpec(), implementation=path)
+    q, empty = random_tensor(3, 2, 4), random_tensor(0, 2, 4)
+    out = attend(q, empty, empty, queries, keys, AttentionSpec(), implementation=implementation)
     out.sum().backward()
     assert (out == 0).all()
     assert (q.grad == 0).all()
@@ -129,7 +129,7 @@ def test_keys_of_no_sentence_at_all_still_give_zeros(path: str) -> None:
 
 @pytest.mark.parametrize("score", ["scaled-dot", "dot", "additive"])
 @pytest.mark.parametrize("causal", [True, False])
-def test_a_narrow_window_over_sentences_of_very_different_lengths(score: str, causal: bool) -> None:
+def test_narrow_windows_over_sentences_of_very_different_lengths(score: str, causal: bool) -> None:
     """In the padded view the filler behind the short sentence is too far from it to see any of it."""
     text = mh.Packed.of([[1], [2] * 9, []])
     energy = random_tensor(2, 3) if score == "additive" else None
@@ -152,37 +152,38 @@ def test_hand_computed_attention() -> None:
     q = torch.tensor([[[2.0]]])
     k = torch.tensor([[[0.0]], [[torch.tensor(3.0).log() / 2]]])
     v = torch.tensor([[[8.0]], [[16.0]]])
-    for path in ("reference", "padded"):
-        assert attend(q, k, v, query, text, AttentionSpec(), implementation=path).item() == pytest.approx(
-            14.0
-        )
+    for implementation in ("reference", "padded"):
+        assert attend(
+            q, k, v, query, text, AttentionSpec(), implementation=implementation
+        ).item() == pytest.approx(14.0)
 
 
-def test_the_scale_is_one_over_the_root_of_d_k_and_dot_has_none() -> None:
+def test_scaled_dot_attention_divides_by_the_root_of_d_k() -> None:
     text = mh.Packed.of([[1, 2, 3]])
     q, k, v = random_tensor(3, 1, 16), random_tensor(3, 1, 16), random_tensor(3, 1, 2)
-    for path in ("reference", "padded"):
-        scaled = attend(q, k, v, text, text, AttentionSpec("scaled-dot"), implementation=path)
+    for implementation in ("reference", "padded"):
+        scaled = attend(q, k, v, text, text, AttentionSpec("scaled-dot"), implementation=implementation)
         torch.testing.assert_close(
-            scaled, attend(q / 4, k, v, text, text, AttentionSpec("dot"), implementation=path)
+            scaled, attend(q / 4, k, v, text, text, AttentionSpec("dot"), implementation=implementation)
         )
 
 
 @given(attention_problems())
-def test_collecting_the_maps_changes_no_bit(problem: dict[str, Any]) -> None:
-    for path in ("reference", "padded"):
+def test_collecting_maps_changes_no_bit(problem: dict[str, Any]) -> None:
+    for implementation in ("reference", "padded"):
         maps: list[Tensor] = []
         assert torch.equal(
-            attend(**problem, implementation=path), attend(**problem, implementation=path, maps=maps)
+            attend(**problem, implementation=implementation),
+            attend(**problem, implementation=implementation, maps=maps),
         )
 
 
-def test_dropped_weights_are_made_up_for_by_the_rest() -> None:
+def test_dropout_of_weights_keeps_their_mean() -> None:
     text = mh.Packed.of([[0] * 2000])
     q, k = torch.zeros(2000, 1, 2), torch.zeros(2000, 1, 2)
     v = torch.ones(2000, 1, 2)
-    for path in ("reference", "padded"):
-        out = attend(q, k, v, text, text, AttentionSpec(dropout=0.25), implementation=path)
+    for implementation in ("reference", "padded"):
+        out = attend(q, k, v, text, text, AttentionSpec(dropout=0.25), implementation=implementation)
         assert out.mean().item() == pytest.approx(1, abs=0.01)
         assert out.std().item() > 0.001
 
@@ -194,24 +195,24 @@ def test_causal_attention_between_two_texts_is_refused() -> None:
         attend(q, q, q, here, there, AttentionSpec(causal=True))
 
 
-def test_as_many_sentences_look_as_are_looked_at() -> None:
-    one, three = mh.Packed.of([[1]]), mh.Packed.of([[1], [2], [3]])
-    for path in ("reference", "padded"):
-        for queries, keys in ((one, three), (three, one)):
+def test_queries_and_keys_need_as_many_sentences() -> None:
+    single, three = mh.Packed.of([[1]]), mh.Packed.of([[1], [2], [3]])
+    for implementation in ("reference", "padded"):
+        for queries, keys in ((single, three), (three, single)):
             q, k = random_tensor(len(queries), 1, 1), random_tensor(len(keys), 1, 1)
             with pytest.raises(mh.DataError, match=f"{len(queries)} sentences look at {len(keys)}"):
-                attend(q, k, k, queries, keys, AttentionSpec(), implementation=path)
+                attend(q, k, k, queries, keys, AttentionSpec(), implementation=implementation)
 
 
 @pytest.mark.parametrize("score", ["scaled-dot", "additive"])
-def test_maps_hold_no_graph(score: str) -> None:
+def test_maps_have_no_gradient(score: str) -> None:
     text, maps = mh.Packed.of([[1, 2]]), []
     q = random_tensor(2, 1, 3)
     attend(q, q, q, text, text, AttentionSpec(score, energy_HK=random_tensor(1, 3)), maps=maps)
     assert not maps[0].requires_grad
 
 
-def test_the_kernel_serves_half_precision_heads_that_are_not_too_wide() -> None:
+def test_flash_attention_supports_narrow_heads_in_half_precision() -> None:
     half = torch.zeros(3, 2, 256, dtype=torch.bfloat16)
     assert flash_supports(half, half, AttentionSpec())
     assert flash_supports(half.half(), half.half(), AttentionSpec("dot", causal=True, window=3))

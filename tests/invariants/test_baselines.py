@@ -19,25 +19,25 @@ from support.incremental_decoding import check_random_search
 from support.strategies import VOCAB_SIZE, baseline_configs, build_test_model, sentence_pairs, sentences
 
 Texts = list[list[int]]
-KINDS = ["recurrent", "convs2s", "bytenet"]
-of_each_kind = pytest.mark.parametrize("kind", KINDS)
+ARCHITECTURES = ["recurrent", "convs2s", "bytenet"]
+all_architectures = pytest.mark.parametrize("architecture", ARCHITECTURES)
 
 
-def small(kind: str, **changes: Any) -> mh.ModelConfig:
+def small(architecture: str, **changes: Any) -> mh.ModelConfig:
     sizes = {"vocab_size": VOCAB_SIZE, "layers": 2, "d_model": 8, "d_ff": 6, "dropout": 0.0}
-    return mh.ModelConfig.from_mapping({"architecture": kind, **sizes, **changes})
+    return mh.ModelConfig.from_mapping({"architecture": architecture, **sizes, **changes})
 
 
 def close(a: Tensor, b: Tensor) -> None:
     torch.testing.assert_close(a, b, atol=1e-10, rtol=1e-10)
 
 
-@of_each_kind
+@all_architectures
 @given(data=st.data(), texts=sentence_pairs())
 def test_future_tokens_cannot_change_the_past(
-    kind: str, data: st.DataObject, texts: tuple[Texts, Texts]
+    architecture: str, data: st.DataObject, texts: tuple[Texts, Texts]
 ) -> None:
-    model, source = build_test_model(data.draw(baseline_configs(kind))), mh.Packed.of(texts[0])
+    model, source = build_test_model(data.draw(baseline_configs(architecture))), mh.Packed.of(texts[0])
     before = texts[1]
     kept = [data.draw(st.integers(0, len(text))) for text in before]
     ends = data.draw(sentences(count=len(before)))
@@ -47,75 +47,75 @@ def test_future_tokens_cannot_change_the_past(
         close(a[:keep], b[:keep])
 
 
-@of_each_kind
-@given(data=st.data(), texts=sentence_pairs(), chance=st.randoms(use_true_random=False))
-def test_company_order_and_a_bound_above_the_longest_change_nothing(
-    kind: str, data: st.DataObject, texts: tuple[Texts, Texts], chance: random.Random
+@all_architectures
+@given(data=st.data(), texts=sentence_pairs(), rng=st.randoms(use_true_random=False))
+def test_batch_composition_order_and_max_length_change_nothing(
+    architecture: str, data: st.DataObject, texts: tuple[Texts, Texts], rng: random.Random
 ) -> None:
-    model = build_test_model(data.draw(baseline_configs(kind)))
+    model = build_test_model(data.draw(baseline_configs(architecture)))
     source, target = map(mh.Packed.of, texts)
     together = target.split(model(source, target))
     for words, alone, logits in zip(*texts, together, strict=True):
         close(model(mh.Packed.of([words]), mh.Packed.of([alone])), logits)
     order = list(range(len(texts[0])))
-    chance.shuffle(order)
+    rng.shuffle(order)
     sources, targets = ([side[i] for i in order] for side in texts)
     moved = mh.Packed.of(targets)
-    for place, logits in zip(order, moved.split(model(mh.Packed.of(sources), moved)), strict=True):
-        close(logits, together[place])
+    for index, logits in zip(order, moved.split(model(mh.Packed.of(sources), moved)), strict=True):
+        close(logits, together[index])
     loose = [replace(side, max_length=side.max_length + 3) for side in (source, target)]
     close(model(*loose), model(source, target))
 
 
-@of_each_kind
+@all_architectures
 @given(data=st.data())
-def test_a_cached_step_equals_the_full_forward(kind: str, data: st.DataObject) -> None:
+def test_a_cached_step_equals_the_full_forward(architecture: str, data: st.DataObject) -> None:
     """Whatever a search does in between: reorder hypotheses, drop finished sentences, admit waiting ones."""
-    check_random_search(build_test_model(data.draw(baseline_configs(kind))), data)
+    check_random_search(build_test_model(data.draw(baseline_configs(architecture))), data)
 
 
-@of_each_kind
-def test_a_long_decoding_beside_a_short_source_equals_the_full_forward(kind: str) -> None:
+@all_architectures
+def test_a_long_decoding_beside_a_short_source_equals_the_full_forward(architecture: str) -> None:
     """Far beyond what a convolution remembers, and beyond the columns of a source that ends early."""
-    model, read = build_test_model(small(kind, layers=3)), [token % VOCAB_SIZE for token in range(40)]
+    model, read = build_test_model(small(architecture, layers=3)), [token % VOCAB_SIZE for token in range(40)]
     sources = [[3], [4, 5, 6, 7, 8] * 4]
     state = model.start(model.encode(mh.Packed.of(sources)))
     logits = []
     for token in read:
-        found, state = model.step(torch.tensor([token, token]), state)
-        logits.append(found)
+        step_logits, state = model.step(torch.tensor([token, token]), state)
+        logits.append(step_logits)
     target = mh.Packed.of([read, read])
     expected = torch.stack(target.split(model(mh.Packed.of(sources), target)), 1)
     torch.testing.assert_close(torch.stack(logits), expected, atol=1e-9, rtol=1e-9)
 
 
-@of_each_kind
+@all_architectures
 @given(data=st.data(), texts=sentence_pairs())
-def test_a_trace_changes_no_bit_and_holds_what_maps_there_are(
-    kind: str, data: st.DataObject, texts: tuple[Texts, Texts]
+def test_a_trace_changes_no_bit_and_holds_the_maps_of_the_architecture(
+    architecture: str, data: st.DataObject, texts: tuple[Texts, Texts]
 ) -> None:
-    config = data.draw(baseline_configs(kind))
+    config = data.draw(baseline_configs(architecture))
     model, trace = build_test_model(config), mh.Trace()
     source, target = map(mh.Packed.of, texts)
     for _ in range(2):  # a trace that is used again holds the latest call
         assert torch.equal(model(source, target, trace=trace), model(source, target))
     layers = {
-        "recurrent": kind == "recurrent" and config.attention != "none",
+        "recurrent": architecture == "recurrent" and config.attention != "none",
         "convs2s": config.decoder_layers,
         "bytenet": 0,
-    }[kind]
+    }[architecture]
     shapes = [(1, len(q), len(k)) for q, k in zip(texts[1], texts[0], strict=True)]
-    assert [[tuple(found.shape) for found in layer] for layer in trace.cross] == [shapes] * layers
+    assert [[tuple(weights.shape) for weights in layer] for layer in trace.cross] == [shapes] * layers
     assert trace.encoder == trace.decoder == []
 
 
-@of_each_kind
+@all_architectures
 @pytest.mark.parametrize("texts", [([], []), ([[]], [[]]), ([[], [3]], [[4], []]), ([[]], [[1, 2]])])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_empty_sentences_and_empty_batches_are_legal(
-    kind: str, texts: tuple[Texts, Texts], dropout: float
+    architecture: str, texts: tuple[Texts, Texts], dropout: float
 ) -> None:
-    model = build_model(small(kind, dropout=dropout))
+    model = build_model(small(architecture, dropout=dropout))
     source, target = map(mh.Packed.of, texts)
     logits = model(source, target)
     logits.square().sum().backward()
@@ -128,9 +128,9 @@ def test_empty_sentences_and_empty_batches_are_legal(
     assert model.step(torch.ones(2 * len(state), dtype=torch.int64), state)[0].isfinite().all()
 
 
-@of_each_kind
-def test_wrong_calls_are_refused(kind: str) -> None:
-    model = build_test_model(small(kind))
+@all_architectures
+def test_wrong_calls_are_refused(architecture: str) -> None:
+    model = build_test_model(small(architecture))
     memory = model.encode(mh.Packed.of([[3], [4]]))
     with pytest.raises(mh.RequestError, match="0 hypotheses a sentence, but there must be at least 1"):
         model.start(memory, beam=0)
@@ -144,9 +144,9 @@ def test_wrong_calls_are_refused(kind: str) -> None:
         model(mh.Packed.of([[3, 40]]), mh.Packed.of([[1]]))
 
 
-@of_each_kind
-def test_every_weight_is_initialized_counted_and_used(kind: str) -> None:
-    config = small(kind, output_bias=True)
+@all_architectures
+def test_every_weight_is_initialized_counted_and_used(architecture: str) -> None:
+    config = small(architecture, output_bias=True)
     model = build_model(config).double()
     for parameter in model.parameters():
         nn.init.constant_(parameter, torch.nan)
@@ -162,23 +162,23 @@ def test_every_weight_is_initialized_counted_and_used(kind: str) -> None:
             assert parameter.grad.abs().max() > 1e-9, name
 
 
-@of_each_kind
-def test_training_and_decoding_under_autocast_follow_full_precision(kind: str) -> None:
-    model = build_model(small(kind))
+@all_architectures
+def test_training_and_decoding_under_autocast_follow_full_precision(architecture: str) -> None:
+    model = build_model(small(architecture))
     source, tokens = mh.Packed.of([[3, 4, 5], [6]]), [1, 5, 6]
     target = mh.Packed.of([tokens, tokens])
     expected = model(source, target)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = model(source, target)
+        logits = model(source, target)
         state = model.start(model.encode(source))
         for token in tokens:
             logits, state = model.step(torch.tensor([token, token]), state)
-    found.float().sum().backward()
-    torch.testing.assert_close(found.float(), expected, atol=0.06, rtol=0.06)
+    logits.float().sum().backward()
+    torch.testing.assert_close(logits.float(), expected, atol=0.06, rtol=0.06)
     torch.testing.assert_close(logits.float(), expected[[2, 5]], atol=0.06, rtol=0.06)
 
 
-def test_the_gain_of_initial_weights_is_the_transformers_alone() -> None:
+def test_init_gain_applies_to_the_transformer_only() -> None:
     model = build_model(replace(PRESETS["tiny-rnn"].model, vocab_size=200))
     for module in model.modules():
         if isinstance(module, torch.nn.Linear) and module is not model.output:
@@ -187,7 +187,7 @@ def test_the_gain_of_initial_weights_is_the_transformers_alone() -> None:
 
 
 @pytest.mark.parametrize("name", ["", *BASELINES["tiny"]])
-def test_a_new_model_knows_no_more_and_no_less_than_a_guess(name: str) -> None:
+def test_a_new_model_predicts_at_chance(name: str) -> None:
     """Nor has it made up its mind where to look: losses near log K, attention nearly even.
 
     With smaller initial weights than Xavier's a Transformer bets that each word follows itself.

@@ -1,4 +1,4 @@
-"""Convolutions over packed texts beside a plain loop over tokens, and how far stacks of them see."""
+"""Packed convolutions against a loop over tokens, and the receptive fields of stacks of them."""
 
 from typing import Any
 
@@ -17,48 +17,48 @@ from manyheads.model.initialization import init_convolution
 from support.strategies import VOCAB_SIZE, build_test_model, random_tensor, sentences
 
 
-def made(inputs: int, outputs: int, kernel: int, **how: Any) -> Convolution:
-    """With weights of which none is what it began as."""
-    layer = Convolution(inputs, outputs, kernel, **how).double()
+def make_convolution(inputs: int, outputs: int, kernel: int, **options: Any) -> Convolution:
+    """Return a convolution with random weights, none of them initial."""
+    layer = Convolution(inputs, outputs, kernel, **options).double()
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter)
     return layer
 
 
 def plain_loop(layer: Convolution, x_LX: Tensor) -> Tensor:
-    """out_t = b + sum_j W_j x_{t + o_j}, one token and one place after the other."""
+    """out_t = b + sum_j W_j x_{t + o_j}, one token and one offset after the other."""
     kernels = layer.weight.chunk(len(layer.offsets), dim=1)
-    found = []
-    for place in range(len(x_LX)):
+    outputs = []
+    for position in range(len(x_LX)):
         total = layer.bias
         for kernel, offset in zip(kernels, layer.offsets, strict=True):
-            if 0 <= place + offset < len(x_LX):
-                total = total + kernel @ x_LX[place + offset]
-        found.append(total)
-    return torch.stack(found) if found else x_LX.new_zeros(0, len(layer.bias))
+            if 0 <= position + offset < len(x_LX):
+                total = total + kernel @ x_LX[position + offset]
+        outputs.append(total)
+    return torch.stack(outputs) if outputs else x_LX.new_zeros(0, len(layer.bias))
 
 
 @given(sentences(), st.sampled_from([1, 3, 5]), st.sampled_from([1, 2, 4]), st.booleans(), st.booleans())
-def test_a_packed_convolution_is_the_plain_loop_over_each_sentence(
+def test_a_packed_convolution_equals_a_loop_over_each_sentence(
     texts: list[list[int]], kernel: int, dilation: int, causal: bool, weight_norm: bool
 ) -> None:
     text = mh.Packed.of(texts)
-    layer = made(3, 4, kernel, dilation=dilation, causal=causal, weight_norm=weight_norm)
+    layer = make_convolution(3, 4, kernel, dilation=dilation, causal=causal, weight_norm=weight_norm)
     x = random_tensor(len(text.tokens), 3)
-    expected = torch.cat([x.new_zeros(0, 4), *(plain_loop(layer, one) for one in text.split(x))])
-    found = layer(x, text)
-    torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
+    expected = torch.cat([x.new_zeros(0, 4), *(plain_loop(layer, part) for part in text.split(x))])
+    out = layer(x, text)
+    torch.testing.assert_close(out, expected, atol=1e-12, rtol=1e-12)
     if len(x):
         inputs = [x, *layer.parameters()]
-        ours, theirs = (torch.autograd.grad(out.sin().sum(), inputs) for out in (found, expected))
+        ours, theirs = (torch.autograd.grad(out.sin().sum(), inputs) for out in (out, expected))
         torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dilation", [1, 3])
-def test_a_packed_convolution_is_torchs_conv1d(causal: bool, dilation: int) -> None:
+def test_a_packed_convolution_equals_conv1d(causal: bool, dilation: int) -> None:
     text = mh.Packed.of([[3] * 9])
-    layer, x = made(3, 4, 5, dilation=dilation, causal=causal), random_tensor(9, 3)
+    layer, x = make_convolution(3, 4, 5, dilation=dilation, causal=causal), random_tensor(9, 3)
     kernels = layer.weight.view(4, 5, 3).transpose(1, 2)  # theirs is [out, in, k]
     both, ahead = 4 * dilation, 0 if causal else 2 * dilation
     around = torch.nn.functional.pad(x.T, (both - ahead, ahead))
@@ -66,7 +66,7 @@ def test_a_packed_convolution_is_torchs_conv1d(causal: bool, dilation: int) -> N
     torch.testing.assert_close(layer(x, text), expected, atol=1e-12, rtol=1e-12)
 
 
-def test_weights_are_normalized_as_torch_does_it_and_begin_as_if_they_were_not() -> None:
+def test_weight_norm_equals_torchs_and_starts_neutral() -> None:
     layer = Convolution(3, 4, 5, weight_norm=True).double()
     init_convolution(layer)
     torch.testing.assert_close(layer.weight, layer.weight_v.detach())
@@ -78,7 +78,7 @@ def test_weights_are_normalized_as_torch_does_it_and_begin_as_if_they_were_not()
     torch.testing.assert_close(layer.weight, judge.weight, atol=1e-12, rtol=1e-12)
 
 
-def test_initial_convolutions_keep_the_variance_that_they_are_told_to() -> None:
+def test_initial_convolutions_have_the_configured_variance() -> None:
     layer = Convolution(400, 300, 3, init_variance=2.0)
     init_convolution(layer)
     out = layer(torch.randn(200, 400), mh.Packed.of([[3] * 200]))
@@ -88,28 +88,30 @@ def test_initial_convolutions_keep_the_variance_that_they_are_told_to() -> None:
 # ---- ByteNet
 
 
-def test_a_block_of_bytenet_is_its_formula() -> None:
+def test_a_bytenet_block_equals_its_formula() -> None:
     model = build_test_model(mh.ByteNetConfig(vocab_size=VOCAB_SIZE, layers=1, d_model=6, d_ff=4))
     block, text, x = model.decoder[0], mh.Packed.of([[3, 4, 5], [6]]), random_tensor(4, 6)
 
-    def opened(h: Tensor, norm: Any) -> Tensor:
+    def normalize_and_relu(h: Tensor, norm: Any) -> Tensor:
         return relu(layer_norm(h, h.shape[-1:], norm.weight, norm.bias))
 
-    narrow = opened(x, block.norms[0]) @ block.reduce.weight.T + block.reduce.bias
-    seen = opened(narrow, block.norms[1])
-    across = torch.cat([plain_loop(block.dilated, one) for one in text.split(seen)])
-    expected = x + opened(across, block.norms[2]) @ block.expand.weight.T + block.expand.bias
+    narrow = normalize_and_relu(x, block.norms[0]) @ block.reduce.weight.T + block.reduce.bias
+    seen = normalize_and_relu(narrow, block.norms[1])
+    across = torch.cat([plain_loop(block.dilated, part) for part in text.split(seen)])
+    expected = x + normalize_and_relu(across, block.norms[2]) @ block.expand.weight.T + block.expand.bias
     torch.testing.assert_close(block(x, text), expected, atol=1e-12, rtol=1e-12)
 
 
-def test_dilations_double_and_begin_anew() -> None:
+def test_dilations_double_and_start_again() -> None:
     assert dilation_rates(7, 16) == [1, 2, 4, 8, 16, 1, 2]
     assert dilation_rates(3, 1) == [1, 1, 1]
     assert dilation_rates(4, 5) == [1, 2, 4, 1]
 
 
 @pytest.mark.parametrize(("layers", "kernel", "dilation"), [(1, 3, 16), (3, 3, 4), (4, 3, 2), (2, 5, 2)])
-def test_bytenet_sees_as_far_as_its_dilations_add_up(layers: int, kernel: int, dilation: int) -> None:
+def test_the_receptive_field_of_bytenet_is_the_sum_of_its_dilations(
+    layers: int, kernel: int, dilation: int
+) -> None:
     """By gradient: the decoder so far back, the encoder half as far to either side."""
     config = mh.ByteNetConfig(
         vocab_size=VOCAB_SIZE,
@@ -136,8 +138,8 @@ def test_bytenet_sees_as_far_as_its_dilations_add_up(layers: int, kernel: int, d
     assert (seen[0], seen[-1]) == (30 - reach // 2, 30 + reach // 2)
 
 
-def test_the_decoder_reads_the_source_column_by_column_and_goes_on_without() -> None:
-    """The t-th token sees what the encoder made of the first t columns, and no column beyond."""
+def test_the_decoder_reads_source_columns_and_continues_after_the_last() -> None:
+    """The t-th token sees what the encoder make_convolution of the first t columns, and no column beyond."""
     config = mh.ByteNetConfig(vocab_size=VOCAB_SIZE, layers=1, d_model=8, d_ff=8, kernel_size=1)
     model: ByteNet = build_test_model(config)
     source, target = mh.Packed.of([[3, 4, 5, 6, 7]]), mh.Packed.of([[1] * 9])
@@ -146,7 +148,7 @@ def test_the_decoder_reads_the_source_column_by_column_and_goes_on_without() -> 
     memory = model.encode(source)
     columns = memory.hidden.detach().requires_grad_()
     hidden = model.decode(target, type(memory)(columns, memory.source))
-    for place in range(9):
-        (by_columns,) = torch.autograd.grad(hidden[place].sin().sum(), columns, retain_graph=True)
+    for position in range(9):
+        (by_columns,) = torch.autograd.grad(hidden[position].sin().sum(), columns, retain_graph=True)
         seen = by_columns.abs().sum(1).nonzero().flatten().tolist()
-        assert seen == ([place] if place < 6 else [])
+        assert seen == ([position] if position < 6 else [])

@@ -14,7 +14,7 @@ def test_a_cached_step_equals_the_full_forward(config: mh.ModelConfig, data: st.
     check_random_search(build_test_model(config), data)
 
 
-def test_sentences_of_different_age_keep_their_own_length() -> None:
+def test_sentences_that_started_at_different_steps_keep_their_lengths() -> None:
     """The oldest leaves, a newcomer stays: its rows must not take over what the old ones had read."""
     config = mh.TransformerConfig(vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=8, heads=2, dropout=0.0)
     model, old, new = build_test_model(config), [3, 4, 5], [6]
@@ -31,7 +31,7 @@ def test_sentences_of_different_age_keep_their_own_length() -> None:
 
 
 @pytest.mark.parametrize("positions", ["sinusoid", "learned"])
-def test_a_state_that_sentences_leave_and_join_does_not_grow(positions: str) -> None:
+def test_a_cache_whose_sentences_are_replaced_does_not_grow(positions: str) -> None:
     config = mh.TransformerConfig(
         vocab_size=VOCAB_SIZE, layers=1, d_model=8, d_ff=8, heads=2, positions=positions, max_positions=4
     )
@@ -70,19 +70,19 @@ def test_decoding_under_autocast_follows_the_full_forward() -> None:
     torch.testing.assert_close(logits.float(), expected, atol=0.05, rtol=0.05)
 
 
-def test_a_long_decoding_makes_room_for_itself() -> None:
+def test_a_long_decoding_grows_its_cache() -> None:
     config = mh.TransformerConfig(vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=8, heads=2, dropout=0.0)
     model, tokens = build_test_model(config), [token % VOCAB_SIZE for token in range(100)]
     source, target = mh.Packed.of([[3, 4]]), mh.Packed.of([tokens])
     state = model.start(model.encode(source))
     logits = []
     for token in tokens:
-        found, state = model.step(torch.tensor([token]), state)
-        logits.append(found)
+        step_logits, state = model.step(torch.tensor([token]), state)
+        logits.append(step_logits)
     torch.testing.assert_close(torch.cat(logits), model(source, target), atol=1e-9, rtol=1e-9)
 
 
-def test_source_keys_are_computed_once_a_sentence_and_shared_by_its_hypotheses() -> None:
+def test_source_keys_are_computed_once_per_sentence_and_shared() -> None:
     config = mh.TransformerConfig(vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=8, heads=2, dropout=0.0)
     model = build_test_model(config)
     calls = []

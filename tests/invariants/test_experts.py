@@ -21,30 +21,32 @@ SOURCE, TARGET = mh.Packed.of([[3, 4, 5, 6], [7], []]), mh.Packed.of([[1, 8], [1
 
 def plain_loop(layer: Experts, x_TD: Tensor) -> Tensor:
     """One token after the other."""
-    found = []
+    outputs = []
     for x_D in x_TD:
         scores_E = layer.gate.weight @ x_D + layer.gate.bias
         best = scores_E.argsort(descending=True)[: layer.experts_per_token]
         gates = scores_E[best].exp() / scores_E[best].exp().sum()
-        found.append(sum(gate * layer.experts[e](x_D[None])[0] for gate, e in zip(gates, best, strict=True)))
-    return torch.stack(found)
+        outputs.append(
+            sum(gate * layer.experts[e](x_D[None])[0] for gate, e in zip(gates, best, strict=True))
+        )
+    return torch.stack(outputs)
 
 
 @pytest.mark.parametrize("used", [1, 2, 4])
-def test_experts_are_those_of_a_plain_loop_over_tokens(used: int) -> None:
+def test_experts_equal_a_loop_over_tokens(used: int) -> None:
     layer = build_test_model(replace(SMALL, experts_per_token=used)).encoder[0].feed_forward
     x = random_tensor(9, 8)
-    found, expected = layer(x), plain_loop(layer, x)
-    torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
+    out, expected = layer(x), plain_loop(layer, x)
+    torch.testing.assert_close(out, expected, atol=1e-12, rtol=1e-12)
     inputs = [x, *layer.parameters()]
     ours, theirs = (
         torch.autograd.grad(out.sin().sum(), inputs, allow_unused=True, materialize_grads=True)
-        for out in (found, expected)
+        for out in (out, expected)
     )
     torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
 
 
-def test_all_experts_alike_are_one_feed_forward_layer() -> None:
+def test_identical_experts_equal_one_feed_forward_network() -> None:
     layer = build_test_model(SMALL).encoder[0].feed_forward
     for expert in layer.experts:
         expert.load_state_dict(layer.experts[0].state_dict())
@@ -52,7 +54,7 @@ def test_all_experts_alike_are_one_feed_forward_layer() -> None:
     torch.testing.assert_close(layer(x), layer.experts[0](x), atol=1e-12, rtol=1e-12)
 
 
-def test_an_expert_that_nobody_chose_has_a_gradient_of_zeros() -> None:
+def test_an_unused_expert_has_a_gradient_of_zeros() -> None:
     """Ranks that share a model sum up the gradient of every parameter."""
     layer = build_test_model(SMALL).encoder[0].feed_forward
     layer.gate.bias.data[0] = -1e9
@@ -62,7 +64,7 @@ def test_an_expert_that_nobody_chose_has_a_gradient_of_zeros() -> None:
     assert layer(random_tensor(0, 8)).shape == (0, 8)
 
 
-def test_the_balance_has_its_known_values() -> None:
+def test_the_load_balance_loss_has_its_known_values() -> None:
     even = torch.zeros(8, 4)
     assert load_balance_loss(even, torch.arange(8)[:, None] % 4).item() == pytest.approx(1)
     alone = torch.tensor([[50.0, 0, 0, 0]]).expand(8, 4)
@@ -72,14 +74,14 @@ def test_the_balance_has_its_known_values() -> None:
     assert load_balance_loss(torch.zeros(0, 4), torch.zeros(0, 2, dtype=torch.int64)).item() == 0
 
 
-def test_the_balance_lowers_the_score_of_who_is_chosen_too_often() -> None:
+def test_the_load_balance_loss_lowers_scores_of_overused_experts() -> None:
     scores = torch.tensor([[2.0, 1.0, 0.0]] * 4, requires_grad=True)
     load_balance_loss(scores, torch.zeros(4, 1, dtype=torch.int64)).backward()
     assert (scores.grad[:, 0] > 0).all()
     assert (scores.grad[:, 1:] < 0).all()
 
 
-def test_training_adds_the_balance_of_every_layer_by_its_weight_and_by_tokens() -> None:
+def test_training_adds_the_load_balance_loss_of_every_layer() -> None:
     config = replace(SMALL, experts_balance_weight=0.5)
     model, train, labels = build_test_model(config), mh.TrainConfig(), torch.tensor([3, 4, 5, 6, 7, 8, 9])
     aux_losses: list[Tensor] = []
@@ -92,7 +94,7 @@ def test_training_adds_the_balance_of_every_layer_by_its_weight_and_by_tokens() 
     assert torch.equal(hidden, model.hidden(SOURCE, TARGET))  # collecting changes nothing
 
 
-def test_company_changes_nothing_and_a_cached_step_is_the_full_forward() -> None:
+def test_batch_composition_changes_nothing_and_a_cached_step_equals_the_full_forward() -> None:
     model = build_test_model(SMALL)
     together = TARGET.split(model(SOURCE, TARGET))
     state = model.start(model.encode(SOURCE))

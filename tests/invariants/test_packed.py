@@ -10,33 +10,35 @@ from support.strategies import sentences
 
 
 @given(sentences())
-def test_sentences_come_back_as_they_went_in(texts: list[list[int]]) -> None:
+def test_packing_and_splitting_returns_the_sentences(texts: list[list[int]]) -> None:
     packed = mh.Packed.of(texts)
     assert [part.tolist() for part in packed.split()] == texts
     assert len(packed) == len(texts)
 
 
 @given(sentences())
-def test_lengths_positions_and_sentences_say_where_each_token_stands(texts: list[list[int]]) -> None:
+def test_lengths_positions_and_sentence_ids(texts: list[list[int]]) -> None:
     packed = mh.Packed.of(texts)
     assert packed.lengths.tolist() == [len(text) for text in texts]
     assert packed.max_length == max(map(len, texts), default=0)
-    assert packed.positions.tolist() == [place for text in texts for place in range(len(text))]
+    assert packed.positions.tolist() == [position for text in texts for position in range(len(text))]
     assert packed.sentence_ids.tolist() == [number for number, text in enumerate(texts) for _ in text]
 
 
 @given(sentences())
 def test_lists_and_arrays_make_the_same_batch(texts: list[list[int]]) -> None:
-    listed = mh.Packed.of(texts)
-    made = mh.Packed.from_arrays(listed.tokens.numpy().astype(np.uint16), listed.offsets.numpy())
-    assert torch.equal(made.tokens, listed.tokens)
-    assert torch.equal(made.offsets, listed.offsets)
-    assert made.max_length == listed.max_length
-    assert (made.tokens.dtype, made.offsets.dtype) == (torch.int64, torch.int32)
+    from_lists = mh.Packed.of(texts)
+    from_arrays = mh.Packed.from_arrays(
+        from_lists.tokens.numpy().astype(np.uint16), from_lists.offsets.numpy()
+    )
+    assert torch.equal(from_arrays.tokens, from_lists.tokens)
+    assert torch.equal(from_arrays.offsets, from_lists.offsets)
+    assert from_arrays.max_length == from_lists.max_length
+    assert (from_arrays.tokens.dtype, from_arrays.offsets.dtype) == (torch.int64, torch.int32)
 
 
 @given(sentences())
-def test_padding_is_undone_and_is_zero(texts: list[list[int]]) -> None:
+def test_unpad_inverts_pad_and_padding_is_zero(texts: list[list[int]]) -> None:
     packed = mh.Packed.of(texts)
     values = torch.rand(len(packed.tokens), 3, dtype=torch.float64, requires_grad=True)
     padded = packed.pad(values)
@@ -48,10 +50,10 @@ def test_padding_is_undone_and_is_zero(texts: list[list[int]]) -> None:
 
 
 @given(sentences())
-def test_twice_is_every_sentence_a_second_time(texts: list[list[int]]) -> None:
+def test_duplicate_repeats_every_sentence(texts: list[list[int]]) -> None:
     packed = mh.Packed.of(texts)
     twice = packed.duplicate()
-    assert [one.tolist() for one in twice.split()] == texts + texts
+    assert [part.tolist() for part in twice.split()] == texts + texts
     assert twice.max_length == packed.max_length
 
 

@@ -46,7 +46,7 @@ SOURCES += [
         (mh.DecodingConfig(beam=2, alpha=0.0), 4, 8, 4, 32),
     ],
 )
-def test_searching_in_slots_is_searching(
+def test_captured_search_equals_eager_search(
     how: mh.DecodingConfig,
     window: int | None,
     places: int,

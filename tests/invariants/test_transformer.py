@@ -19,7 +19,7 @@ Texts = list[list[int]]
 SMALL = mh.TransformerConfig(vocab_size=VOCAB_SIZE, layers=2, d_model=8, d_ff=12, heads=2, dropout=0.0)
 
 
-def close(a: Tensor, b: Tensor) -> None:
+def assert_close(a: Tensor, b: Tensor) -> None:
     torch.testing.assert_close(a, b, atol=1e-10, rtol=1e-10)
 
 
@@ -34,49 +34,51 @@ def test_future_tokens_cannot_change_the_past(
     after = [text[:keep] + end for text, keep, end in zip(before, kept, ends, strict=True)]
     old, new = mh.Packed.of(before), mh.Packed.of(after)
     for a, b, keep in zip(old.split(model(source, old)), new.split(model(source, new)), kept, strict=True):
-        close(a[:keep], b[:keep])
+        assert_close(a[:keep], b[:keep])
 
 
 @given(transformer_configs(), sentence_pairs())
-def test_company_in_the_batch_changes_nothing(config: mh.ModelConfig, texts: tuple[Texts, Texts]) -> None:
+def test_other_sentences_of_the_batch_change_nothing(
+    config: mh.ModelConfig, texts: tuple[Texts, Texts]
+) -> None:
     model = build_test_model(config)
     target = mh.Packed.of(texts[1])
     together = target.split(model(mh.Packed.of(texts[0]), target))
     for source, alone, logits in zip(*texts, together, strict=True):
-        close(model(mh.Packed.of([source]), mh.Packed.of([alone])), logits)
+        assert_close(model(mh.Packed.of([source]), mh.Packed.of([alone])), logits)
 
 
 @given(transformer_configs(), sentence_pairs(), st.randoms(use_true_random=False))
 def test_the_order_of_the_sentences_changes_nothing(
-    config: mh.ModelConfig, texts: tuple[Texts, Texts], chance: random.Random
+    config: mh.ModelConfig, texts: tuple[Texts, Texts], rng: random.Random
 ) -> None:
     model = build_test_model(config)
     order = list(range(len(texts[0])))
-    chance.shuffle(order)
+    rng.shuffle(order)
     sources, targets = ([side[i] for i in order] for side in texts)
     moved, first = mh.Packed.of(targets), mh.Packed.of(texts[1])
     as_given = first.split(model(mh.Packed.of(texts[0]), first))
-    for place, logits in zip(order, moved.split(model(mh.Packed.of(sources), moved)), strict=True):
-        close(logits, as_given[place])
+    for index, logits in zip(order, moved.split(model(mh.Packed.of(sources), moved)), strict=True):
+        assert_close(logits, as_given[index])
 
 
 @given(transformer_configs(), sentence_pairs())
-def test_a_bound_above_the_longest_sentence_changes_nothing(
+def test_an_upper_bound_as_max_length_changes_nothing(
     config: mh.ModelConfig, texts: tuple[Texts, Texts]
 ) -> None:
     model = build_test_model(config)
     source, target = map(mh.Packed.of, texts)
     loose = [replace(side, max_length=side.max_length + 3) for side in (source, target)]
-    close(model(*loose), model(source, target))
+    assert_close(model(*loose), model(source, target))
 
 
 @given(transformer_configs(normalization="layer"), sentence_pairs())
-def test_the_padded_model_learns_as_the_reference_does(
+def test_gradients_with_padded_attention_equal_those_of_the_reference(
     config: mh.ModelConfig, texts: tuple[Texts, Texts]
 ) -> None:
     model = build_test_model(config)
     source, target = map(mh.Packed.of, texts)
-    found = {}
+    results = {}
     for path in ("padded", "reference"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(dispatch, "choose_attention", lambda *_, path=path: path)
@@ -84,8 +86,8 @@ def test_the_padded_model_learns_as_the_reference_does(
             logits = model(source, target)
             logits.square().sum().backward()
         gradients = [p.grad if p.grad is not None else torch.zeros_like(p) for p in model.parameters()]
-        found[path] = [logits, *gradients]
-    for fast, plain in zip(found["padded"], found["reference"], strict=True):
+        results[path] = [logits, *gradients]
+    for fast, plain in zip(results["padded"], results["reference"], strict=True):
         torch.testing.assert_close(fast, plain, atol=1e-8, rtol=1e-8)
 
 
@@ -99,34 +101,34 @@ def test_a_trace_changes_no_bit_and_holds_every_map(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dispatch, "choose_attention", lambda *_: path)
         assert torch.equal(model(source, target, trace=trace), model(source, target))
-    for kind, layers, queries, keys in (
+    for maps, layers, queries, keys in (
         (trace.encoder, config.encoder_layers, texts[0], texts[0]),
         (trace.decoder, config.decoder_layers, texts[1], texts[1]),
         (trace.cross, config.decoder_layers, texts[1], texts[0]),
     ):
         shapes = [(config.heads, len(q), len(k)) for q, k in zip(queries, keys, strict=True)]
-        assert [[tuple(found.shape) for found in layer] for layer in kind] == [shapes] * layers
+        assert [[tuple(weights.shape) for weights in layer] for layer in maps] == [shapes] * layers
 
 
 def test_a_trace_changes_no_bit_of_training_with_dropout() -> None:
     model = mh.Transformer(replace(SMALL, dropout=0.3, attention_dropout=0.2)).train()
     source, target = mh.Packed.of([[3, 4, 5], [6]]), mh.Packed.of([[1, 7], [1, 8, 9]])
-    found = []
+    logits = []
     for trace in (None, mh.Trace()):
         torch.manual_seed(5)
-        found.append(model(source, target, trace=trace))
-    assert torch.equal(*found)
+        logits.append(model(source, target, trace=trace))
+    assert torch.equal(*logits)
 
 
-def test_a_trace_that_is_used_again_holds_the_latest_call() -> None:
+def test_a_reused_trace_holds_the_latest_call() -> None:
     model, trace = mh.Transformer(SMALL).eval(), mh.Trace()
     for target in ([[1]], [[1, 3, 4]]):
         model(mh.Packed.of([[5]]), mh.Packed.of(target), trace=trace)
-    assert [len(kind) for kind in (trace.encoder, trace.decoder, trace.cross)] == [SMALL.decoder_layers] * 3
+    assert [len(maps) for maps in (trace.encoder, trace.decoder, trace.cross)] == [SMALL.decoder_layers] * 3
     assert trace.decoder[0][0].shape == (2, 3, 3)
 
 
-def test_as_many_sources_as_targets() -> None:
+def test_sources_and_targets_must_be_as_many() -> None:
     with pytest.raises(mh.DataError, match="3 sentences look at 1"):
         mh.Transformer(SMALL)(mh.Packed.of([[3]]), mh.Packed.of([[1], [1], [1]]))
 
@@ -144,7 +146,7 @@ def test_empty_sentences_and_empty_batches_are_legal(
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
-def test_hidden_and_output_make_the_call() -> None:
+def test_output_of_hidden_equals_forward() -> None:
     model = mh.Transformer(SMALL)
     source, target = mh.Packed.of([[3, 4], [5]]), mh.Packed.of([[1, 6, 7], [1]])
     hidden = model.hidden(source, target)
@@ -152,7 +154,7 @@ def test_hidden_and_output_make_the_call() -> None:
     assert torch.equal(model.output(hidden), model(source, target))
 
 
-def test_dropout_takes_each_sublayer_before_it_is_added_and_the_embeddings(
+def test_dropout_applies_to_each_sublayer_and_to_the_embeddings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where everything is dropped, nothing of a sub-layer is left: LayerNorm(x + 0), and no embedding."""
@@ -187,7 +189,7 @@ def test_dropout_zeroes_its_share_and_keeps_the_mean() -> None:
     ("ties", "embeddings_shared", "output_shared"),
     [("three-way", True, True), ("two-way", False, True), ("none", False, False)],
 )
-def test_ties_share_one_matrix(ties: str, embeddings_shared: bool, output_shared: bool) -> None:
+def test_tied_embeddings_share_one_matrix(ties: str, embeddings_shared: bool, output_shared: bool) -> None:
     model = mh.Transformer(replace(SMALL, tie_embeddings=ties))
     assert (model.source_embedding.weight is model.target_embedding.weight) == embeddings_shared
     assert (model.output.weight is model.target_embedding.weight) == output_shared
@@ -213,7 +215,7 @@ def test_a_window_holds_in_encoder_and_decoder_and_not_across() -> None:
         assert (trace.cross[layer][0] > 0).all()
 
 
-def test_unscaled_attention_with_queries_divided_by_the_root_of_d_k_is_the_scaled_one() -> None:
+def test_dot_attention_with_scaled_queries_equals_scaled_dot_attention() -> None:
     scaled, plain = (
         mh.Transformer(replace(SMALL, attention=kind)).double() for kind in ("scaled-dot", "dot")
     )
@@ -224,10 +226,10 @@ def test_unscaled_attention_with_queries_divided_by_the_root_of_d_k_is_the_scale
         if isinstance(module, MultiHeadAttention):
             module.w_q.weight.data /= SMALL.head_dim_k**0.5
             module.w_q.bias.data /= SMALL.head_dim_k**0.5
-    close(scaled(source, target), plain(source, target))
+    assert_close(scaled(source, target), plain(source, target))
 
 
-def test_attention_dropout_works_in_training_alone() -> None:
+def test_attention_dropout_applies_in_training_only() -> None:
     model = mh.Transformer(replace(SMALL, attention_dropout=0.5))
     undropped = mh.Transformer(SMALL)
     undropped.load_state_dict(model.state_dict())
@@ -236,12 +238,12 @@ def test_attention_dropout_works_in_training_alone() -> None:
     assert torch.equal(model.eval()(source, target), undropped(source, target))
 
 
-def test_an_id_that_the_vocabulary_does_not_have_is_named() -> None:
+def test_an_id_outside_the_vocabulary_is_named() -> None:
     with pytest.raises(mh.DataError, match=f"token id 40, but the vocabulary has {VOCAB_SIZE}"):
         mh.Transformer(SMALL)(mh.Packed.of([[3, 40]]), mh.Packed.of([[1]]))
 
 
-def test_dropout_remembers_a_byte_a_number() -> None:
+def test_dropout_saves_one_byte_per_element() -> None:
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.dtype) or x, lambda x: x):
         Dropout(0.5).train()(torch.ones(9, requires_grad=True))
@@ -249,7 +251,7 @@ def test_dropout_remembers_a_byte_a_number() -> None:
 
 
 @pytest.mark.parametrize("ties", ["two-way", "none"])
-def test_untied_languages_have_vocabularies_of_their_own(ties: str) -> None:
+def test_untied_languages_have_separate_vocabularies(ties: str) -> None:
     model = mh.Transformer(replace(SMALL, tie_embeddings=ties, source_vocab_size=20, target_vocab_size=30))
     logits = model(mh.Packed.of([[19]]), mh.Packed.of([[29, 1]]))
     assert logits.shape == (2, 30)
@@ -257,12 +259,12 @@ def test_untied_languages_have_vocabularies_of_their_own(ties: str) -> None:
 
 @pytest.mark.parametrize("layers", [6, 12, 24])
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_depth_is_a_free_number(layers: int, norm: str) -> None:
+def test_depth_is_configurable(layers: int, norm: str) -> None:
     model = mh.Transformer(replace(SMALL, layers=layers, norm=norm))
     assert model(mh.Packed.of([[3, 4]]), mh.Packed.of([[1]])).isfinite().all()
 
 
-def test_sinusoids_have_no_end_and_learned_positions_say_where_theirs_is() -> None:
+def test_sinusoids_are_unbounded_and_learned_positions_name_their_limit() -> None:
     long = mh.Packed.of([[3] * 3000])
     assert mh.Transformer(SMALL)(long, long).isfinite().all()
     learned = mh.Transformer(replace(SMALL, positions="learned", max_positions=10))
@@ -274,7 +276,7 @@ def test_sinusoids_have_no_end_and_learned_positions_say_where_theirs_is() -> No
 def test_without_positions_the_encoder_cannot_tell_the_order() -> None:
     model = build_test_model(replace(SMALL, positions="none"))
     forth, back = (model.encode(mh.Packed.of([text])).hidden for text in ([3, 4, 5], [5, 4, 3]))
-    close(forth, back.flip(0))
+    assert_close(forth, back.flip(0))
 
 
 def test_batch_normalization_of_a_single_training_token_is_refused() -> None:
@@ -293,23 +295,23 @@ def test_initial_embeddings_have_unit_variance_once_scaled() -> None:
     assert (w_1.bias == 0).all()
 
 
-def test_an_output_bias_begins_at_zero_and_is_counted() -> None:
+def test_an_output_bias_starts_at_zero_and_is_counted() -> None:
     config = replace(SMALL, output_bias=True)
     assert (mh.Transformer(config).output.bias == 0).all()
-    with_it, without = (count_parameters(one) for one in (config, SMALL))
+    with_it, without = (count_parameters(model) for model in (config, SMALL))
     assert with_it["total"] - without["total"] == config.output_vocab_size
     assert with_it["embeddings_and_output"] - without["embeddings_and_output"] == config.output_vocab_size
 
 
-def test_a_gain_scales_what_multiplies_and_leaves_what_is_looked_up() -> None:
+def test_init_gain_scales_linear_maps_and_not_embeddings() -> None:
     torch.manual_seed(3)
     config = mh.TransformerConfig(vocab_size=20, layers=1, d_model=8, d_ff=16, heads=2)
     whole = mh.Transformer(replace(config, init_gain=1.0))
     torch.manual_seed(3)
     half = mh.Transformer(replace(config, init_gain=0.5))
-    for (name, one), other in zip(whole.named_parameters(), half.parameters(), strict=True):
-        looked_up = one.dim() == 1 or "embedding" in name
-        assert torch.equal(other, one if looked_up else one / 2), name
+    for (name, full), other in zip(whole.named_parameters(), half.parameters(), strict=True):
+        is_unscaled = full.dim() == 1 or "embedding" in name
+        assert torch.equal(other, full if is_unscaled else full / 2), name
 
 
 def test_every_weight_is_initialized_in_one_function() -> None:

@@ -17,7 +17,7 @@ CONFIG = mh.TransformerConfig(
 )
 
 
-def test_additive_attention_is_the_hand_formula() -> None:
+def test_additive_attention_equals_its_formula() -> None:
     """Number by number: two heads, d_k 3, every weight exp(score) / sum exp(score)."""
     q, k = torch.randn(2, 2, 2, 3, dtype=torch.float64)  # two tokens each
     v, energy = torch.randn(2, 2, 1, dtype=torch.float64), torch.randn(2, 3, dtype=torch.float64)
@@ -35,7 +35,7 @@ def test_additive_attention_is_the_hand_formula() -> None:
 
 
 @pytest.mark.heavy
-def test_joeynmt_agrees_about_additive_attention() -> None:
+def test_additive_attention_equals_joeynmts() -> None:
     from joeynmt.attention import BahdanauAttention
 
     ours = MultiHeadAttention(CONFIG).double()

@@ -10,13 +10,13 @@ import manyheads as mh
 from manyheads.model import build_model
 from manyheads.ops.attention_spec import AttentionSpec
 
-VOCAB_SIZE = 11  # ids that sentences are made of; a drawn model knows at least these
+VOCAB_SIZE = 11  # of sentences; a drawn model has at least these ids
 SEEDS = st.integers(0, 2**16)
 
 
 @st.composite
 def sentences(draw: st.DrawFn, count: int | None = None, shortest: int = 0) -> list[list[int]]:
-    """Up to five short sentences, empty ones among them."""
+    """Draw up to five short sentences, some of them empty."""
     size = st.integers(0, 5) if count is None else st.just(count)
     sentence = st.lists(st.integers(0, VOCAB_SIZE - 1), min_size=shortest, max_size=7)
     return [draw(sentence) for _ in range(draw(size))]
@@ -24,24 +24,24 @@ def sentences(draw: st.DrawFn, count: int | None = None, shortest: int = 0) -> l
 
 @st.composite
 def sentence_pairs(draw: st.DrawFn, shortest: int = 0) -> tuple[list[list[int]], list[list[int]]]:
-    """Sources and as many targets."""
+    """Draw sources and as many targets."""
     sources = draw(sentences(shortest=shortest))
     return sources, draw(sentences(count=len(sources), shortest=shortest))
 
 
 @st.composite
 def attention_problems(draw: st.DrawFn) -> dict[str, Any]:
-    """Arguments of `attend`: over one text (causal or windowed, perhaps), or from one text to another."""
+    """Draw arguments of `attend`: self-attention (perhaps causal or windowed), or cross-attention."""
     torch.manual_seed(draw(SEEDS))
     heads, d_k, d_v = draw(st.integers(1, 3)), draw(st.integers(1, 5)), draw(st.integers(1, 5))
     keys = mh.Packed.of(draw(sentences()))
-    alone = draw(st.booleans())
-    queries = keys if alone else mh.Packed.of(draw(sentences(count=len(keys))))
+    is_self_attention = draw(st.booleans())
+    queries = keys if is_self_attention else mh.Packed.of(draw(sentences(count=len(keys))))
     score = draw(st.sampled_from(["scaled-dot", "dot", "additive"]))
     rule = AttentionSpec(
         score,
-        causal=alone and draw(st.booleans()),
-        window=draw(st.none() | st.integers(1, 8)) if alone else None,
+        causal=is_self_attention and draw(st.booleans()),
+        window=draw(st.none() | st.integers(1, 8)) if is_self_attention else None,
         energy_HK=random_tensor(heads, d_k) if score == "additive" else None,
     )
     return {
@@ -60,37 +60,37 @@ def random_tensor(*shape: int) -> Tensor:
 
 @st.composite
 def transformer_configs(draw: st.DrawFn, **fixed: Any) -> mh.TransformerConfig:
-    """Small models of every kind that the config allows, without dropout."""
+    """Draw small Transformers of every variant that the config allows, without dropout."""
 
-    def one_of(*choices: Any) -> Any:
+    def choose(*choices: Any) -> Any:
         return draw(st.sampled_from(choices))
 
-    positions = one_of("sinusoid", "learned", "none")
-    d_model = one_of(4, 6) if positions == "sinusoid" else one_of(4, 5, 6)
-    heads = one_of(1, 2, 3)
+    positions = choose("sinusoid", "learned", "none")
+    d_model = choose(4, 6) if positions == "sinusoid" else choose(4, 5, 6)
+    heads = choose(1, 2, 3)
     widths = st.integers(1, 4) if d_model % heads else st.none() | st.integers(1, 4)
-    ties = one_of("three-way", "two-way", "none")
-    apart = ties != "three-way" and draw(st.booleans())
+    tie_embeddings = choose("three-way", "two-way", "none")
+    separate = tie_embeddings != "three-way" and draw(st.booleans())
     drawn = {
         "vocab_size": VOCAB_SIZE,
-        "source_vocab_size": VOCAB_SIZE + 2 if apart else None,
-        "target_vocab_size": VOCAB_SIZE + 1 if apart else None,
-        "encoder_layers": one_of(1, 2, 3),
-        "decoder_layers": one_of(1, 2, 3),
+        "source_vocab_size": VOCAB_SIZE + 2 if separate else None,
+        "target_vocab_size": VOCAB_SIZE + 1 if separate else None,
+        "encoder_layers": choose(1, 2, 3),
+        "decoder_layers": choose(1, 2, 3),
         "d_model": d_model,
         "d_ff": 7,
         "heads": heads,
         "d_k": draw(widths),
         "d_v": draw(widths),
-        "attention": one_of("scaled-dot", "dot", "additive"),
+        "attention": choose("scaled-dot", "dot", "additive"),
         "window": draw(st.none() | st.integers(1, 6)),
         "positions": positions,
-        "max_positions": 14,  # two of the longest sentences: a test puts one behind another
-        "activation": one_of("relu", "gelu", "swish"),
-        "norm": one_of("post", "pre"),
-        "normalization": one_of("layer", "batch"),
+        "max_positions": 14,  # two of the longest sentences: a test concatenates them
+        "activation": choose("relu", "gelu", "swish"),
+        "norm": choose("post", "pre"),
+        "normalization": choose("layer", "batch"),
         "residuals": draw(st.booleans()),
-        "tie_embeddings": ties,
+        "tie_embeddings": tie_embeddings,
         "output_bias": draw(st.booleans()),
         "dropout": 0.0,
     }
@@ -99,38 +99,38 @@ def transformer_configs(draw: st.DrawFn, **fixed: Any) -> mh.TransformerConfig:
 
 @st.composite
 def baseline_configs(draw: st.DrawFn, architecture: str) -> mh.ModelConfig:
-    """Small models of a kind that the Transformer is compared with, without dropout."""
+    """Draw small baseline models, without dropout."""
 
-    def one_of(*choices: Any) -> Any:
+    def choose(*choices: Any) -> Any:
         return draw(st.sampled_from(choices))
 
     drawn: dict[str, dict[str, Any]] = {
         "recurrent": {
-            "cell": one_of("rnn", "gru", "lstm"),
-            "attention": one_of("scaled-dot", "dot", "additive", "none"),
+            "cell": choose("rnn", "gru", "lstm"),
+            "attention": choose("scaled-dot", "dot", "additive", "none"),
             "residuals": draw(st.booleans()),
         },
         "convs2s": {
-            "attention": one_of("dot", "scaled-dot"),
-            "positions": one_of("sinusoid", "learned", "none"),
+            "attention": choose("dot", "scaled-dot"),
+            "positions": choose("sinusoid", "learned", "none"),
             "max_positions": 14,
-            "kernel_size": one_of(1, 3, 5),
+            "kernel_size": choose(1, 3, 5),
         },
-        "bytenet": {"kernel_size": one_of(1, 3, 5), "dilation": one_of(1, 2, 4)},
+        "bytenet": {"kernel_size": choose(1, 3, 5), "dilation": choose(1, 2, 4)},
     }
-    ties = one_of("three-way", "two-way", "none")
-    apart = ties != "three-way" and draw(st.booleans())
-    depth = one_of(1, 2, 3)
+    tie_embeddings = choose("three-way", "two-way", "none")
+    separate = tie_embeddings != "three-way" and draw(st.booleans())
+    depth = choose(1, 2, 3)
     keys = {
         "architecture": architecture,
         "vocab_size": VOCAB_SIZE,
-        "source_vocab_size": VOCAB_SIZE + 2 if apart else None,
-        "target_vocab_size": VOCAB_SIZE + 1 if apart else None,
+        "source_vocab_size": VOCAB_SIZE + 2 if separate else None,
+        "target_vocab_size": VOCAB_SIZE + 1 if separate else None,
         "encoder_layers": depth,
-        "decoder_layers": depth if architecture == "recurrent" else one_of(1, 2, 3),
-        "d_model": one_of(4, 6),
-        "d_ff": one_of(4, 6),
-        "tie_embeddings": ties,
+        "decoder_layers": depth if architecture == "recurrent" else choose(1, 2, 3),
+        "d_model": choose(4, 6),
+        "d_ff": choose(4, 6),
+        "tie_embeddings": tie_embeddings,
         "output_bias": draw(st.booleans()),
         "dropout": 0.0,
     }
@@ -138,7 +138,7 @@ def baseline_configs(draw: st.DrawFn, architecture: str) -> mh.ModelConfig:
 
 
 def build_test_model(config: mh.ModelConfig) -> Any:
-    """In float64 and at rest, always the same; batch normalization with other than initial statistics."""
+    """Return a model in float64 and eval mode, always the same; batch norms with random statistics."""
     torch.manual_seed(1)
     model = build_model(config).double()
     for module in model.modules():
@@ -149,6 +149,6 @@ def build_test_model(config: mh.ModelConfig) -> Any:
 
 
 def randomize_weights(model: mh.Transformer) -> None:
-    """Weights that matter: none of them 0 or 1, as biases and norms begin, and tokens told apart."""
+    """Set random weights, so that none is 0 or 1 as initial biases and norms are."""
     for name, parameter in model.named_parameters():
         torch.nn.init.normal_(parameter, mean=float("norm.weight" in name), std=0.3)

@@ -7,7 +7,7 @@ import pytest
 from manyheads.cuda.graphs import gc_paused
 
 
-def test_garbage_is_left_lying_until_the_recording_ends_or_fails() -> None:
+def test_garbage_collection_is_paused_until_the_block_ends_or_fails() -> None:
     with gc_paused():
         assert not gc.isenabled()
     assert gc.isenabled()
@@ -16,7 +16,7 @@ def test_garbage_is_left_lying_until_the_recording_ends_or_fails() -> None:
     assert gc.isenabled()
 
 
-def test_whoever_had_switched_collecting_off_finds_it_so() -> None:
+def test_disabled_garbage_collection_stays_disabled() -> None:
     with gc_paused():
         with gc_paused():
             pass

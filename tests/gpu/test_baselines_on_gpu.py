@@ -1,4 +1,4 @@
-"""The systems compared, on a GPU: the same numbers as on a CPU, trained and searched."""
+"""Baselines on a GPU: the same losses, gradients and translations as on a CPU."""
 
 import copy
 from typing import Any
@@ -30,42 +30,42 @@ TARGETS = [[3 + (5 * n + m) % 50 for m in range(1 + n % 7)] for n in range(30)]
 
 
 def batch(device: str) -> tuple[mh.Packed, mh.Packed, torch.Tensor]:
-    """An empty source among them."""
+    """Return sources, one of them empty, inputs and labels."""
     source = mh.Packed.of([[], *SOURCES[1:]]).to(device)
     inputs = mh.Packed.of([[1, *text] for text in TARGETS]).to(device)
     return source, inputs, mh.Packed.of([[*text, EOS_ID] for text in TARGETS]).to(device).tokens
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("model_name", MODELS)
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 5e-3), (torch.bfloat16, 8e-2)])
-def test_a_step_is_that_of_the_cpu(name: str, dtype: torch.dtype, error: float) -> None:
+def test_a_training_step_equals_that_of_the_cpu(model_name: str, dtype: torch.dtype, error: float) -> None:
     """Loss and gradients; on the GPU under autocast, or in float32 with TF32 in the recurrences."""
-    model = build_model(MODELS[name])
-    there = copy.deepcopy(model).cuda()
+    model = build_model(MODELS[model_name])
+    on_gpu = copy.deepcopy(model).cuda()
     train = mh.TrainConfig()
     expected, _ = Objective(model, train)(*batch("cpu"))
     expected.backward()
     with torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
-        found, _ = Objective(there, train)(*batch("cuda"))
-    found.backward()
-    assert found.item() == pytest.approx(expected.item(), rel=error)
-    for (where, ours), theirs in zip(there.named_parameters(), model.parameters(), strict=True):
-        assert ours.grad is not None, where
-        far = (ours.grad.cpu() - theirs.grad).norm() / (theirs.grad.norm() + 1e-2)
-        if where.endswith("w_k.bias"):  # the same for every key changes no softmax: zero, but for rounding
+        loss, _ = Objective(on_gpu, train)(*batch("cuda"))
+    loss.backward()
+    assert loss.item() == pytest.approx(expected.item(), rel=error)
+    for (name, ours), theirs in zip(on_gpu.named_parameters(), model.parameters(), strict=True):
+        assert ours.grad is not None, name
+        error_norm = (ours.grad.cpu() - theirs.grad).norm() / (theirs.grad.norm() + 1e-2)
+        if name.endswith("w_k.bias"):  # the same for every key changes no softmax: zero, but for rounding
             continue
-        if "gate" not in where and "experts" not in where:  # a rounded vector may choose another expert
-            assert far < error * 4, where
+        if "gate" not in name and "experts" not in name:  # a rounded vector may choose another expert
+            assert error_norm < error * 4, name
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_search_finds_what_the_cpu_finds(name: str) -> None:
+def test_a_search_equals_that_of_the_cpu(name: str) -> None:
     torch.manual_seed(0)
     model = build_model(MODELS[name])
     randomize_weights(model)
-    sources, wishes = [[*text, EOS_ID] for text in SOURCES], [DecodingConstraints(12) for _ in SOURCES]
-    how = mh.DecodingConfig(beam=3)
-    here = TorchEngine(copy.deepcopy(model)).search(sources, wishes, how)
-    there = TorchEngine(model, "cuda", "float32").search(sources, wishes, how)
-    same = [a[0].tokens == b[0].tokens for a, b in zip(here, there, strict=True)]
+    sources, constraints = [[*text, EOS_ID] for text in SOURCES], [DecodingConstraints(12) for _ in SOURCES]
+    decoding = mh.DecodingConfig(beam=3)
+    on_cpu = TorchEngine(copy.deepcopy(model)).search(sources, constraints, decoding)
+    on_gpu = TorchEngine(model, "cuda", "float32").search(sources, constraints, decoding)
+    same = [a[0].tokens == b[0].tokens for a, b in zip(on_cpu, on_gpu, strict=True)]
     assert sum(same) >= len(same) - 2  # two candidates may lie within rounding

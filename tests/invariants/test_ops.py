@@ -36,7 +36,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = [(torch.float32, 2e-5), (torch.float16, 3e-3)]
 if DEVICE == "cuda":
     DTYPES.append((torch.bfloat16, 1e-2))
-each_dtype = pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
+all_dtypes = pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
 
 
 def text(lengths: list[int]) -> mh.Packed:
@@ -60,34 +60,32 @@ def gradients(out: Tensor, weight: Tensor, leaves: list[Tensor]) -> list[Tensor]
 # ---- attention
 
 
-@each_dtype
+@all_dtypes
 @pytest.mark.parametrize(
     ("causal", "window"), [(False, None), (True, None), (False, 7), (True, 4), (False, 1)]
 )
 @pytest.mark.parametrize("widths", [(16, 16), (24, 20), (64, 64), (5, 72)])
-def test_attention_over_spans_is_the_reference(
+def test_triton_self_attention_equals_the_reference(
     causal: bool, window: int | None, widths: tuple[int, int], dtype: torch.dtype, tolerance: float
 ) -> None:
-    chance = random.Random(f"{causal}{window}{widths}")
-    lengths = [chance.choice([0, 1, 2, 9, 31, 70]) for _ in range(5)]
+    rng = random.Random(f"{causal}{window}{widths}")
+    lengths = [rng.choice([0, 1, 2, 9, 31, 70]) for _ in range(5)]
     compare(text(lengths), None, AttentionSpec(causal=causal, window=window), widths, dtype, tolerance)
 
 
-@each_dtype
+@all_dtypes
 @pytest.mark.parametrize(
     ("queries", "keys"),
     [([3, 0, 40, 5], [0, 7, 33, 90]), ([1], [1]), ([0, 0, 2], [3, 0, 0]), ([65, 64, 63], [2, 130, 1])],
 )
-def test_so_it_is_from_one_text_to_another(
+def test_triton_cross_attention_equals_the_reference(
     queries: list[int], keys: list[int], dtype: torch.dtype, tolerance: float
 ) -> None:
     compare(text(queries), text(keys), AttentionSpec(), (32, 32), dtype, tolerance)
 
 
-def test_a_sentence_of_a_thousand_tokens_takes_several_tiles() -> None:
-    lengths = (
-        [1000, 1, 0, 37] if DEVICE == "cuda" else [200, 1, 0, 37]
-    )  # the interpreter is patient, not quick
+def test_long_sentences_take_several_tiles() -> None:
+    lengths = [1000, 1, 0, 37] if DEVICE == "cuda" else [200, 1, 0, 37]  # the interpreter is slow
     compare(text(lengths), None, AttentionSpec(causal=True), (16, 16), torch.float32, 1e-5)
 
 
@@ -103,8 +101,8 @@ def compare(
     d_k, d_v = widths
     q, k = normal(len(queries.tokens), 2, d_k, dtype=dtype), normal(len(keys.tokens), 2, d_k, dtype=dtype)
     v, weight = normal(len(keys.tokens), 2, d_v, dtype=dtype), normal(len(queries.tokens), 2, d_v)
-    ours = [one.requires_grad_() for one in (q, k, v)]
-    exact = [one.detach().double().requires_grad_() for one in (q, k, v)]
+    ours = [x.requires_grad_() for x in (q, k, v)]
+    exact = [x.detach().double().requires_grad_() for x in (q, k, v)]
     fast = gradients(attend(*ours, queries, keys, rule, implementation="triton"), weight, ours)
     plain = gradients(attend(*exact, queries, keys, rule, implementation="reference"), weight, exact)
     for name, a, b in zip(("out", "d_q", "d_k", "d_v"), fast, plain, strict=True):
@@ -112,37 +110,35 @@ def compare(
         assert distance(a, b) < tolerance, name
 
 
-def test_parts_of_one_product_give_their_gradient_back_in_one_piece() -> None:
-    """Self-attention's q, k and v lie side by side, and so do the gradients: nothing is copied."""
+def test_gradients_of_split_projections_are_not_copied() -> None:
+    """q, k and v of self-attention are parts of one tensor, and so are their gradients: nothing is copied."""
     sentences = text([4, 9])
-    together = normal(13, 3 * 16).requires_grad_()
-    parts = [part.view(13, 2, 8) for part in split(together, [16, 16, 16])]
+    projection = normal(13, 3 * 16).requires_grad_()
+    parts = [part.view(13, 2, 8) for part in split(projection, [16, 16, 16])]
     out = attend(*parts, sentences, sentences, AttentionSpec(), implementation="triton")
     weight = normal(*out.shape)
-    plain = [part.view(13, 2, 8) for part in together.split(16, -1)]
+    plain = [part.view(13, 2, 8) for part in projection.split(16, -1)]
     expected = attend(*plain, sentences, sentences, AttentionSpec(), implementation="reference")
-    (ours,), (theirs,) = (torch.autograd.grad((one * weight).sum(), together) for one in (out, expected))
+    (ours,), (theirs,) = (torch.autograd.grad((x * weight).sum(), projection) for x in (out, expected))
     assert distance(ours, theirs) < 1e-5
     pieces = torch.randn(6, 5, device=DEVICE)
-    back = split(together[:6, :5], [2, 3])[0].grad_fn.apply(pieces[:, :2], pieces[:, 2:])[0]  # type: ignore[union-attr]
+    back = split(projection[:6, :5], [2, 3])[0].grad_fn.apply(pieces[:, :2], pieces[:, 2:])[0]  # type: ignore[union-attr]
     assert back.data_ptr() == pieces.data_ptr()
-    apart = split(together[:6, :5], [2, 3])[0].grad_fn.apply(pieces[:, 2:4], pieces[:, :3])[0]  # type: ignore[union-attr]
+    apart = split(projection[:6, :5], [2, 3])[0].grad_fn.apply(pieces[:, 2:4], pieces[:, :3])[0]  # type: ignore[union-attr]
     assert torch.equal(apart, torch.cat((pieces[:, 2:4], pieces[:, :3]), 1))
 
 
-# ---- residual, dropout and norm
+# ---- add_norm
 
 
-@each_dtype
+@all_dtypes
 @pytest.mark.parametrize(
     ("tokens", "width"), [(37, 48), (1, 16), (9, 512), (3000 if DEVICE == "cuda" else 70, 130)]
 )
-def test_the_fused_residual_is_the_norm_of_a_sum(
-    tokens: int, width: int, dtype: torch.dtype, tolerance: float
-) -> None:
+def test_add_norm_equals_the_reference(tokens: int, width: int, dtype: torch.dtype, tolerance: float) -> None:
     inputs = [normal(tokens, width), normal(tokens, width, dtype=dtype), normal(width), normal(width)]
-    ours = [one.requires_grad_() for one in inputs]
-    exact = [one.detach().double().requires_grad_() for one in inputs]
+    ours = [x.requires_grad_() for x in inputs]
+    exact = [x.detach().double().requires_grad_() for x in inputs]
     weight = normal(tokens, width)
     fast = gradients(add_norm_triton.add_norm(*ours, 1e-5, 0.0), weight, ours)
     x, h, gain, bias = exact
@@ -151,7 +147,7 @@ def test_the_fused_residual_is_the_norm_of_a_sum(
         assert distance(a, b) < tolerance, name
 
 
-def test_what_is_dropped_is_dropped_on_the_way_back_too_and_the_seed_decides_it() -> None:
+def test_dropout_masks_repeat_in_the_backward_pass_and_follow_the_seed() -> None:
     gain, bias = torch.ones(256, device=DEVICE), torch.zeros(256, device=DEVICE)
     h = torch.ones(300, 256, device=DEVICE, requires_grad=True)
     masks = []
@@ -165,7 +161,7 @@ def test_what_is_dropped_is_dropped_on_the_way_back_too_and_the_seed_decides_it(
     assert torch.equal(masks[0], masks[1])
     shares = masks[2].float()
     assert shares.mean().item() == pytest.approx(0.3, abs=0.01)
-    for side in (0, 1):  # by row and by column as much as chance has it
+    for side in (0, 1):  # by row and by column, within the error of sampling
         count = shares.shape[side]
         assert shares.mean(side).std().item() == pytest.approx((0.21 / count) ** 0.5, rel=0.25)
     both = (masks[0] & masks[2]).float().mean().item()
@@ -174,7 +170,7 @@ def test_what_is_dropped_is_dropped_on_the_way_back_too_and_the_seed_decides_it(
     assert neighbors == pytest.approx(0.09, abs=0.01)
 
 
-@each_dtype
+@all_dtypes
 @pytest.mark.parametrize(("tokens", "inputs", "width"), [(37, 24, 48), (1, 8, 16), (70, 96, 130)])
 def test_linear_add_norm_equals_the_reference(
     tokens: int, inputs: int, width: int, dtype: torch.dtype, tolerance: float
@@ -249,12 +245,12 @@ def test_no_gradient_carries_attributes() -> None:
     assert not vars(seen[0])
 
 
-# ---- products
+# ---- linear
 
 
-@each_dtype
+@all_dtypes
 @pytest.mark.parametrize("closes", [True, False])
-def test_the_gradient_of_a_product_is_closed_where_the_maximum_was_and_summed(
+def test_the_backward_kernel_of_linear_masks_by_relu_and_sums(
     closes: bool, dtype: torch.dtype, tolerance: float
 ) -> None:
     arrived, out = normal(130, 300, dtype=dtype), normal(130, 300, dtype=dtype).relu()
@@ -295,7 +291,7 @@ def test_a_model_over_the_kernels_equals_the_plain_model(
 # ---- decoding steps
 
 
-@each_dtype
+@all_dtypes
 @pytest.mark.parametrize("window", [None, 5])
 @pytest.mark.parametrize("widths", [(16, 16), (24, 20)])
 def test_a_step_over_the_static_cache_equals_the_reference(
@@ -323,7 +319,7 @@ def test_a_step_over_the_static_cache_equals_the_reference(
     assert torch.equal(keys[torch.arange(rows), lengths], k)
 
 
-@each_dtype
+@all_dtypes
 def test_a_step_over_packed_sources_equals_the_reference(dtype: torch.dtype, tolerance: float) -> None:
     keys, values = normal(120, 2, 24, dtype=dtype), normal(120, 2, 20, dtype=dtype)
     starts, lengths = torch.tensor([0, 5, 50, 50], device=DEVICE), torch.tensor([5, 45, 0, 70], device=DEVICE)
@@ -332,11 +328,11 @@ def test_a_step_over_packed_sources_equals_the_reference(dtype: torch.dtype, tol
     plain = decode_attention.reference_cross_attention(q, keys, values, starts, lengths, 0.3)
     assert distance(out, plain) < tolerance
     assert (out[6:9] == 0).all()  # an empty source
-    nothing = torch.zeros_like(lengths)
-    assert (decode_attention.reference_cross_attention(q, keys, values, starts, nothing, 0.3) == 0).all()
+    no_tokens = torch.zeros_like(lengths)
+    assert (decode_attention.reference_cross_attention(q, keys, values, starts, no_tokens, 0.3) == 0).all()
 
 
-@each_dtype
+@all_dtypes
 @pytest.mark.parametrize(("classes", "k"), [(7, 5), (128, 3), (1000, 9)])
 def test_topk_and_logsumexp_equal_the_reference(
     classes: int, k: int, dtype: torch.dtype, tolerance: float
@@ -353,20 +349,20 @@ def test_topk_and_logsumexp_equal_the_reference(
 # ---- the loss
 
 
-@each_dtype
-@pytest.mark.parametrize("words", [5, 300, 9000])
+@all_dtypes
+@pytest.mark.parametrize("classes", [5, 300, 9000])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_cross_entropy_and_its_gradient_are_the_plain_ones(
-    words: int, smoothing: float, dtype: torch.dtype, tolerance: float
+def test_cross_entropy_equals_the_reference(
+    classes: int, smoothing: float, dtype: torch.dtype, tolerance: float
 ) -> None:
     train = mh.TrainConfig(label_smoothing=smoothing)
-    logits, labels = 3 * normal(7, words, dtype=dtype), torch.randint(0, words, (7,), device=DEVICE)
+    logits, labels = 3 * normal(7, classes, dtype=dtype), torch.randint(0, classes, (7,), device=DEVICE)
     labels[3] = IGNORE_INDEX
     counts = labels >= 0
     exact = logits.double().requires_grad_()
     plain = reference_loss(exact[counts], labels[counts], train)
     (expected,) = torch.autograd.grad(plain.total, exact)
-    loss, nll = cross_entropy_triton.cross_entropy_(logits[None], labels, smoothing_weights(words, train))
+    loss, nll = cross_entropy_triton.cross_entropy_(logits[None], labels, smoothing_weights(classes, train))
     assert loss.sum().item() == pytest.approx(plain.total.item(), rel=1e-5)
     assert nll.sum().item() == pytest.approx(plain.nll.item(), rel=1e-5)
     assert distance(logits, expected) < tolerance
@@ -374,28 +370,28 @@ def test_the_cross_entropy_and_its_gradient_are_the_plain_ones(
     assert loss[3] == nll[3] == 0
 
 
-@each_dtype
-@pytest.mark.parametrize("words", [5, 300, 9000])
+@all_dtypes
+@pytest.mark.parametrize("classes", [5, 300, 9000])
 @pytest.mark.parametrize("agreement", [0.0, 2.5])
-def test_so_are_those_of_two_readings(
-    words: int, agreement: float, dtype: torch.dtype, tolerance: float
+def test_cross_entropy_with_r_drop_equals_the_reference(
+    classes: int, agreement: float, dtype: torch.dtype, tolerance: float
 ) -> None:
     train = mh.TrainConfig(r_drop=agreement)
-    room, labels = 3 * normal(2, 9, words, dtype=dtype), torch.randint(0, words, (7,), device=DEVICE)
-    logits, beyond = room[:, :7], room[:, 7:].clone()  # as the last chunk of a batch lies in its room
+    buffer, labels = 3 * normal(2, 9, classes, dtype=dtype), torch.randint(0, classes, (7,), device=DEVICE)
+    logits, rest = buffer[:, :7], buffer[:, 7:].clone()  # as the last chunk of a batch lies in its buffer
     labels[3] = IGNORE_INDEX
     counts = labels >= 0
     exact = logits.double().requires_grad_()
     plain = reference_r_drop_loss(exact[:, counts], labels[counts], train)
     (expected,) = torch.autograd.grad(plain.total, exact)
     loss, nll = cross_entropy_triton.cross_entropy_(
-        logits, labels, smoothing_weights(words, train), train.r_drop
+        logits, labels, smoothing_weights(classes, train), train.r_drop
     )
     assert loss.sum().item() == pytest.approx(plain.total.item(), rel=1e-5)
     assert nll.sum().item() == pytest.approx(plain.nll.item(), rel=1e-5)
     assert distance(logits, expected) < tolerance
     assert (logits[:, 3] == 0).all()
-    assert torch.equal(room[:, 7:], beyond)
+    assert torch.equal(buffer[:, 7:], rest)
     assert loss[3] == nll[3] == 0
 
 
