@@ -1,12 +1,12 @@
 """Constituency trees (6.3): brackets to tokens and back.
 
-    (TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))       a tree, as a file has it
+    (TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))       a tree in a file
     (TOP (S (NP [DT] [NN] )NP (VP [VBZ] )VP [.] )S )TOP            its tokens, as the model writes them
 
-Words are not written: the n-th leaf, a tag, is of the n-th word of the sentence. Closing brackets carry
-their label, as in the work that the paper follows (Vinyals & Kaiser et al., 2014). Tokens and words together
-are the tree, without loss. What a model writes need not be one: `restore` mends it by the rules that REPAIRS
-names, and counts.
+Words are not among the tokens: the n-th leaf, a tag, belongs to the n-th word of the sentence. Closing
+brackets carry their label, as in the work that the paper follows (Vinyals & Kaiser et al., 2014). Tokens and
+words together are the tree, without loss. The output of a model need not be a tree: `restore_tree` repairs
+it by the rules of REPAIRS and counts them.
 """
 
 import re
@@ -27,13 +27,13 @@ from manyheads.text.invalid import (
 
 ROOT = "TOP"
 TRACE = "-NONE-"
-LABEL_PATTERN = re.compile(r"[!-'*-Z\\^-~]+")  # what can be read on any terminal, but for brackets
+LABEL_PATTERN = re.compile(r"[!-'*-Z\\^-~]+")  # printable ASCII without brackets
 PART_PATTERN = re.compile(r"[()]|[^ \t()]+")
 TOKEN_PATTERN = re.compile(r"[()][^()\[\]\s]*|\[[^()\[\]\s]*\]")
 
 
 class Leaf(NamedTuple):
-    """A word under its part of speech."""
+    """A word and its part-of-speech tag."""
 
     tag: str
     word: str
@@ -41,38 +41,38 @@ class Leaf(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A constituent: its label, and what it consists of."""
+    """A constituent: its label and its children."""
 
     label: str
     children: "tuple[Tree | Leaf, ...]"
 
     def __str__(self) -> str:
-        """As a file has it."""
-        parts = (f"({one.tag} {one.word})" if isinstance(one, Leaf) else one for one in walk(self))
+        """Format as in a file."""
+        parts = (f"({node.tag} {node.word})" if isinstance(node, Leaf) else node for node in walk(self))
         return "".join(join_brackets(parts))
 
 
 def walk(tree: Tree) -> Iterator[Leaf | str]:
-    """Leaves, and brackets with their labels, from left to right. No recursion: nesting has no limit."""
-    waiting: list[Tree | Leaf | str] = [tree]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, Tree):
-            yield f"({one.label}"
-            waiting.append(f"){one.label}")
-            waiting.extend(reversed(one.children))
+    """Yield leaves, and brackets with labels, from left to right. Not recursive: nesting has no limit."""
+    pending: list[Tree | Leaf | str] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Tree):
+            yield f"({node.label}"
+            pending.append(f"){node.label}")
+            pending.extend(reversed(node.children))
         else:
-            yield one
+            yield node
 
 
 def join_brackets(parts: Iterable[str]) -> Iterator[str]:
-    """With a space before whatever opens, but for the first; closing brackets lose their labels."""
-    for place, part in enumerate(parts):
-        yield (")" if part.startswith(")") else f" {part}" if place else part)
+    """Put a space before each opening bracket but the first, and strip labels of closing brackets."""
+    for index, part in enumerate(parts):
+        yield (")" if part.startswith(")") else f" {part}" if index else part)
 
 
 def get_leaves(tree: Tree) -> list[Leaf]:
-    return [one for one in walk(tree) if isinstance(one, Leaf)]
+    return [node for node in walk(tree) if isinstance(node, Leaf)]
 
 
 def get_words(tree: Tree) -> list[str]:
@@ -89,7 +89,7 @@ def get_tags(tree: Tree) -> list[str]:
 def read_trees(
     file: str, progress: Callable[[int], None] = lambda size: None
 ) -> Iterator[Tree | InvalidRecord]:
-    """The trees of a file, one a line, compressed or not, and what is none. Empty lines are passed over."""
+    """Yield the trees of a file, one a line, and the invalid lines. Empty lines are skipped."""
     number = 0
     try:
         with open_input(file, progress) as stream:
@@ -98,39 +98,41 @@ def read_trees(
                     text = decode_line(line)
                     if text.strip():
                         yield parse_tree(text)
-                except InvalidTextError as fault:
-                    yield InvalidRecord(file, number, fault.reason, fault.detail)
-    except UnreadableFileError as fault:
-        yield InvalidRecord(file, number + 1, BROKEN_FILE, str(fault))
+                except InvalidTextError as error:
+                    yield InvalidRecord(file, number, error.reason, error.detail)
+    except UnreadableFileError as error:
+        yield InvalidRecord(file, number + 1, BROKEN_FILE, str(error))
 
 
 def parse_tree(line: str) -> Tree:
-    """The tree that a line says. The nameless outermost bracket of the Penn Treebank is called TOP."""
-    open_ones: list[OpenBracket] = []
+    """Parse a tree. The outermost bracket of the Penn Treebank, which has no label, is called TOP."""
+    stack: list[OpenBracket] = []
     tree: Tree | None = None
-    for found in PART_PATTERN.finditer(line):
-        part, place = found.group(), found.start() + 1
+    for match in PART_PATTERN.finditer(line):
+        part, position = match.group(), match.start() + 1
         if tree:
-            raise InvalidTextError("more than one tree", f"{part!r} at character {place} follows a whole one")
+            raise InvalidTextError("more than one tree", f"{part!r} at character {position} follows the tree")
         if part == "(":
-            open_ones.append(OpenBracket(place))
-        elif not open_ones:
-            raise InvalidTextError("no bracket is open", f"{part!r} at character {place}")
+            stack.append(OpenBracket(position))
+        elif not stack:
+            raise InvalidTextError("no bracket is open", f"{part!r} at character {position}")
         elif part != ")":
-            open_ones[-1].add_text(part, place)
+            stack[-1].add_text(part, position)
         else:
-            done = open_ones.pop().close(is_root=not open_ones)
-            if open_ones:
-                open_ones[-1].add_child(done, place)
-            elif isinstance(done, Leaf):
-                raise InvalidTextError("a word alone is no tree", f"write ({ROOT} ({done.tag} {done.word}))")
+            closed = stack.pop().close(is_root=not stack)
+            if stack:
+                stack[-1].add_child(closed, position)
+            elif isinstance(closed, Leaf):
+                raise InvalidTextError(
+                    "a word alone is no tree", f"write ({ROOT} ({closed.tag} {closed.word}))"
+                )
             else:
-                tree = done
-    if open_ones or not tree:
-        what = f"{len(open_ones)} brackets are not closed" if open_ones else "no tree"
-        raise InvalidTextError(
-            what, f"the innermost is of character {open_ones[-1].position}" if open_ones else ""
-        )
+                tree = closed
+    if stack:
+        detail = f"the innermost is at character {stack[-1].position}"
+        raise InvalidTextError(f"{len(stack)} brackets are not closed", detail)
+    if not tree:
+        raise InvalidTextError("no tree")
     return tree
 
 
@@ -143,52 +145,56 @@ class OpenBracket:
     word: str = ""
     children: list[Tree | Leaf] = field(default_factory=list)
 
-    def add_text(self, text: str, place: int) -> None:
-        """Of two texts the first is the label, the second the word."""
+    def add_text(self, text: str, position: int) -> None:
+        """Add the label, or after it the word."""
         if self.children:
             raise InvalidTextError(
-                "a word without a tag", f"{text!r} at character {place} stands beside brackets"
+                "a word without a tag", f"{text!r} at character {position} is beside brackets"
             )
         if self.word:
             raise InvalidTextError(
-                "two words in one bracket", f"{self.word!r} and {text!r} at character {place}"
+                "two words in one bracket", f"{self.word!r} and {text!r} at character {position}"
             )
         if not self.label:
-            self.label = check_label(text, place)
+            self.label = check_label(text, position)
         else:
             self.word = text
 
-    def add_child(self, child: Tree | Leaf, place: int) -> None:
+    def add_child(self, child: Tree | Leaf, position: int) -> None:
         if self.word:
-            raise InvalidTextError("a word without a tag", f"{self.word!r} before character {place}")
+            raise InvalidTextError("a word without a tag", f"{self.word!r} before character {position}")
         self.children.append(child)
 
     def close(self, is_root: bool) -> Tree | Leaf:
         if self.children:
             if not (self.label or is_root):
-                raise InvalidTextError("a bracket without a label", f"that of character {self.position}")
+                raise InvalidTextError("a bracket without a label", f"at character {self.position}")
             return Tree(self.label or ROOT, tuple(self.children))
         if not self.word:
-            raise InvalidTextError("a bracket with nothing in it", f"that of character {self.position}")
+            raise InvalidTextError("a bracket with nothing in it", f"at character {self.position}")
         return Leaf(self.label, self.word)
 
 
-def check_label(text: str, place: int) -> str:
+def check_label(text: str, position: int) -> str:
     if not LABEL_PATTERN.fullmatch(text):
         raise InvalidTextError(
-            "a label that is not plain", f"{text!r} at character {place}: ASCII without white space, [ and ]"
+            "a label that is not plain",
+            f"{text!r} at character {position}: ASCII without white space, [ and ]",
         )
     return text
 
 
 def strip_annotations(tree: Tree) -> Tree | None:
-    """Without traces and what holds nothing else, without functions: NP-SBJ=2 is NP. None: all is gone."""
+    """Remove traces with the brackets that hold nothing else, and functions: NP-SBJ=2 becomes NP.
+
+    Return None if nothing remains.
+    """
     stack: list[Tree] = [Tree("", ())]
-    for one in walk(tree):
-        if isinstance(one, Leaf):
-            kept: Tree | Leaf | None = None if one.tag == TRACE else one
-        elif one.startswith("("):
-            stack.append(Tree(strip_functions(one[1:]), ()))
+    for node in walk(tree):
+        if isinstance(node, Leaf):
+            kept: Tree | Leaf | None = None if node.tag == TRACE else node
+        elif node.startswith("("):
+            stack.append(Tree(strip_functions(node[1:]), ()))
             continue
         else:
             closed = stack.pop()
@@ -200,7 +206,7 @@ def strip_annotations(tree: Tree) -> Tree | None:
 
 
 def strip_functions(label: str) -> str:
-    """A label without its functions; one that begins with a hyphen has none."""
+    """Return a label without its functions. A label that starts with a hyphen has none."""
     return label if label[:1] in "-=" else re.split("[-=]", label, maxsplit=1)[0]
 
 
@@ -208,25 +214,25 @@ def strip_functions(label: str) -> str:
 
 
 def linearize(tree: Tree) -> list[str]:
-    """The tokens of a tree, its words left out."""
-    return [f"[{one.tag}]" if isinstance(one, Leaf) else one for one in walk(tree)]
+    """Return the tokens of a tree, without its words."""
+    return [f"[{node.tag}]" if isinstance(node, Leaf) else node for node in walk(tree)]
 
 
 def split_tokens(text: str) -> list[str]:
-    """Tokens that were written one after the other, with white space between them or without."""
+    """Split a text into tokens, with or without white space between them."""
     return TOKEN_PATTERN.findall(text)
 
 
 # ---- from tokens to trees
 
-UNKNOWN_TOKEN = "what is no token is passed over"
-UNMATCHED_CLOSING = "a closing bracket is passed over that no open one has the label of"
-IMPLICIT_CLOSING = "brackets inside of one that closes are closed before it"
-UNCLOSED = "brackets that are open at the end are closed"
-TOO_MANY_LEAVES = "leaves beyond the last word are passed over"
-TOO_FEW_LEAVES = "words beyond the last leaf are put at the end of the outermost bracket"
-EMPTY_BRACKET = "a bracket with no word in it is taken away"
-MISSING_ROOT = "what is not one tree is put under one root"
+UNKNOWN_TOKEN = "text that is no token is skipped"
+UNMATCHED_CLOSING = "a closing bracket without an open bracket of its label is skipped"
+IMPLICIT_CLOSING = "brackets inside a closing bracket are closed first"
+UNCLOSED = "brackets open at the end are closed"
+TOO_MANY_LEAVES = "leaves beyond the last word are skipped"
+TOO_FEW_LEAVES = "words beyond the last leaf are added to the root"
+EMPTY_BRACKET = "a bracket without a word is removed"
+MISSING_ROOT = "output that is not a single tree is put under one root"
 REPAIRS = (
     UNKNOWN_TOKEN,
     UNMATCHED_CLOSING,
@@ -241,7 +247,7 @@ REPAIRS = (
 
 @dataclass(frozen=True)
 class RestoredTree:
-    """The tree that some output stands for, and how often each rule was needed to make one of it."""
+    """The tree of some output, and how often each repair was applied."""
 
     tree: Tree
     repairs: Counter[str]
@@ -254,13 +260,12 @@ class RestoredTree:
 def restore_tree(
     text: str, sentence: Sequence[str], tags: Sequence[str] | None = None, *, default_tag: str = "XX"
 ) -> RestoredTree:
-    """A tree over the words of a sentence, whatever the text.
+    """Build a tree over the words of a sentence from any text.
 
-    `given` are their tags where they are known, whatever the text says; `unseen` is the tag of a word that
-    has none.
+    `tags` replace those of the text if given; `default_tag` is for words without a tag.
     """
     if not sentence:
-        raise DataError("a sentence without words has no tree: leave it out")
+        raise DataError("a sentence without words has no tree: remove it")
     builder = TreeBuilder(sentence, tags, default_tag)
     leftover = TOKEN_PATTERN.sub("", text).split()
     if leftover:
@@ -271,14 +276,14 @@ def restore_tree(
 
 
 class TreeBuilder:
-    """Puts brackets around words, token by token."""
+    """Builds a tree token by token."""
 
-    def __init__(self, sentence: Sequence[str], given: Sequence[str] | None, unseen: str) -> None:
-        self.sentence, self.tags, self.default_tag = sentence, given, unseen
+    def __init__(self, sentence: Sequence[str], tags: Sequence[str] | None, default_tag: str) -> None:
+        self.sentence, self.tags, self.default_tag = sentence, tags, default_tag
         self.position = 0  # of the next word
         self.repairs: Counter[str] = Counter()
         self.labels: list[str] = []  # of the brackets that are open
-        self.contents: list[list[Tree | Leaf]] = [[]]  # of all brackets together, then of each
+        self.contents: list[list[Tree | Leaf]] = [[]]  # of the root, then of each open bracket
 
     def add_token(self, token: str) -> None:
         if token.startswith("("):
@@ -298,14 +303,14 @@ class TreeBuilder:
         if self.position == len(self.sentence):
             self.repairs[TOO_MANY_LEAVES] += 1
             return
-        own = self.tags[self.position] if self.tags is not None else tag or self.default_tag
-        self.contents[-1].append(Leaf(own, self.sentence[self.position]))
+        tag = self.tags[self.position] if self.tags is not None else tag or self.default_tag
+        self.contents[-1].append(Leaf(tag, self.sentence[self.position]))
         self.position += 1
 
     def close_bracket(self) -> None:
-        label, inside = self.labels.pop(), self.contents.pop()
-        if inside:
-            self.contents[-1].append(Tree(label, tuple(inside)))
+        label, children = self.labels.pop(), self.contents.pop()
+        if children:
+            self.contents[-1].append(Tree(label, tuple(children)))
         else:
             self.repairs[EMPTY_BRACKET] += 1
 
@@ -314,15 +319,14 @@ class TreeBuilder:
             self.repairs[UNCLOSED] += 1
             self.close_bracket()
         parts = self.contents[0]
-        only = parts[0] if len(parts) == 1 else None
-        if not isinstance(only, Tree):
+        root = parts[0] if len(parts) == 1 else None
+        if not isinstance(root, Tree):
             self.repairs[MISSING_ROOT] += 1
-            only = Tree(ROOT, tuple(parts))
+            root = Tree(ROOT, tuple(parts))
         if self.position == len(self.sentence):
-            return only
-        self.repairs[TOO_FEW_LEAVES] += len(self.sentence) - self.position
-        missing = [
-            Leaf(self.tags[place] if self.tags is not None else self.default_tag, self.sentence[place])
-            for place in range(self.position, len(self.sentence))
-        ]
-        return Tree(only.label, (*only.children, *missing))
+            return root
+        words = self.sentence[self.position :]
+        self.repairs[TOO_FEW_LEAVES] += len(words)
+        tags = [self.default_tag] * len(words) if self.tags is None else self.tags[self.position :]
+        missing = [Leaf(tag, word) for tag, word in zip(tags, words, strict=True)]
+        return Tree(root.label, (*root.children, *missing))
