@@ -20,8 +20,8 @@ def get(
     pair: Annotated[str | None, typer.Option(help="Source and target language, such as en-de.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder; without it NAME.PAIR here.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Keeps downloads; without it OUT/downloads.")] = None,
-    table: Annotated[Path | None, typer.Option(help="A TOML file with other addresses or corpora.")] = None,
-    again: Annotated[bool, typer.Option("--again", help="Fetch anew what is complete.")] = False,
+    catalog: Annotated[Path | None, typer.Option(help="A TOML file with other URLs or corpora.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Download again what is complete.")] = False,
     show_list: Annotated[bool, typer.Option("--list", help="Show the known corpora and leave.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Report as JSON.")] = False,
 ) -> None:
@@ -32,16 +32,16 @@ def get(
     """
     from manyheads.progress import create_progress
     from manyheads.text.datasets.catalog import load_catalog
-    from manyheads.text.datasets.get import get_corpus as get_corpus
+    from manyheads.text.datasets.get import get_corpus
 
-    known = load_catalog(table)
+    known = load_catalog(catalog)
     if show_list:
         print(known.to_json() if as_json else known.to_text())
         return
     if name is None:
         raise RequestError("get needs the NAME of a corpus; manyheads get --list shows them")
     with create_progress(sys.stderr, unit="bytes") as progress:
-        got = get_corpus(name, pair, out, catalog=known, cache=cache, again=again, progress=progress)
+        got = get_corpus(name, pair, out, catalog=known, cache=cache, force=force, progress=progress)
     print(got.to_json() if as_json else got.to_text())
 
 

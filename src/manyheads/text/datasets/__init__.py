@@ -1,1 +1,1 @@
-"""Known corpora by name: the table of their addresses, downloads that go on where they broke off."""
+"""Known corpora by name: the catalog of their URLs, and downloads that resume."""

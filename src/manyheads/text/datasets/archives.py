@@ -1,4 +1,4 @@
-"""Files out of .zip, .tar, .tgz and .gz, as streams. Nothing is unpacked under the archive's own names."""
+"""Read files of .zip, .tar, .tgz and .gz as streams. Nothing is unpacked to a path that an archive names."""
 
 import gzip
 import tarfile
@@ -21,34 +21,34 @@ DAMAGE_ERRORS = (
     NotImplementedError,
 )
 
-Opener = Callable[[], IO[bytes]]
-Members = Generator[tuple[str, Opener], None, None]
+MemberOpener = Callable[[], IO[bytes]]
+Members = Generator[tuple[str, MemberOpener], None, None]
 
 
 @contextmanager
 def removing_damaged(*files: Path) -> Iterator[None]:
-    """Damage found in reading is an error of ours; the file goes, so that the next call fetches it anew."""
+    """Raise DataError for damaged archives, and remove them, so that the next call downloads them again."""
     try:
         yield
-    except (*DAMAGE_ERRORS, FileNotFoundError) as fault:
+    except (*DAMAGE_ERRORS, FileNotFoundError) as error:
         for file in files:
             file.unlink(missing_ok=True)
         names = ", ".join(file.name for file in files)
-        raise DataError(f"{names} is damaged ({fault}); removed: run again to fetch it anew") from fault
+        raise DataError(f"{names} is damaged ({error}) and was removed: run again to download it") from error
 
 
 def decompress(name: str, stream: IO[bytes]) -> IO[bytes]:
-    """The stream of a file of this name, without its compression."""
+    """Return the decompressed stream of a file of this name."""
     return gzip.GzipFile(fileobj=stream) if name.endswith((".gz", ".tgz")) else stream  # type: ignore[return-value]
 
 
 def iterate_members(archive: Path) -> Members:
-    """Names of the plain files in it, and how to read each before asking for the next."""
+    """Yield the name of each regular file, and a function that opens it before the next is requested."""
     if archive.name.endswith(".zip"):
         return iterate_zip(archive)
     if archive.name.endswith((".tar", ".tgz", ".tar.gz")):
         return iterate_tar(archive)
-    raise ConfigError(f"{archive.name} is no .zip, .tar, .tgz or .tar.gz, so no member can be read from it")
+    raise ConfigError(f"{archive.name} must be a .zip, .tar, .tgz or .tar.gz to have members")
 
 
 def iterate_zip(archive: Path) -> Members:
@@ -59,7 +59,7 @@ def iterate_zip(archive: Path) -> Members:
 
 
 def iterate_tar(archive: Path) -> Members:
-    """In one pass, to the very end, where gzip keeps its sum. Links and devices are not files."""
+    """Read in one pass to the very end, where gzip has its checksum. Links and devices are skipped."""
     with archive.open("rb") as raw:
         stream = decompress(archive.name, raw)
         with tarfile.open(fileobj=stream, mode="r|") as tar:
@@ -71,7 +71,7 @@ def iterate_tar(archive: Path) -> Members:
 
 
 def copy_lines(stream: IO[bytes], side: IO[bytes]) -> int:
-    """Bytes as they are, and how many lines they were; a last line without its end is given one."""
+    """Copy bytes unchanged, end the last line, and return the number of lines."""
     lines, last = 0, b"\n"
     while chunk := stream.read(CHUNK_BYTES):
         side.write(chunk)

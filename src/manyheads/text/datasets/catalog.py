@@ -1,4 +1,4 @@
-"""The table of known corpora (known.toml): rows, language pairs, and the filling of placeholders."""
+"""The catalog of known corpora (catalog.toml): entries, language pairs, and placeholders."""
 
 import importlib.resources
 import json
@@ -14,12 +14,12 @@ from manyheads.errors import ConfigError, RequestError
 
 LANGUAGE_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 MEMBER_PATTERN = re.compile(r"[\w.+-]+(/[\w.+-]+)*")
-SOURCE_TYPES = ("address", "opus", "sacrebleu", "playground")
+SOURCE_TYPES = ("url", "opus", "sacrebleu", "playground")
 
 
 @dataclass(frozen=True)
 class LanguagePair:
-    """From which language into which."""
+    """Source and target language."""
 
     source: str
     target: str
@@ -43,7 +43,7 @@ class LanguagePair:
         return self.source, self.target
 
     def is_among(self, pairs: Sequence[str]) -> bool:
-        """In either direction."""
+        """Return whether the pair is listed in either direction."""
         return str(self) in pairs or f"{self.target}-{self.source}" in pairs
 
     def get_placeholder_values(self) -> dict[str, str]:
@@ -60,68 +60,68 @@ class LanguagePair:
 
 @dataclass(frozen=True)
 class CorpusPart:
-    """One source of a split, of one of the KINDS: it has an address, or its name on another list."""
+    """One source of a split. It has one of SOURCE_TYPES: a URL, or its name in another list."""
 
-    address: str | None = None
+    url: str | None = None
     member: str | None = None  # of the archive, for each side
     opus: str | None = None  # a corpus of OPUS, NAME or NAME/VERSION
     sacrebleu: str | None = None  # a test set of sacreBLEU's list
     playground: int | None = None  # pairs of the built-in grammar
-    pairs: Sequence[str] = ()  # where it serves only some of the corpus's
-    sha256: str | dict[str, str] | None = None  # of the file, or of each language's
+    pairs: Sequence[str] = ()  # if it has only some pairs of the corpus
+    sha256: str | dict[str, str] | None = None  # of the file, or by language
     md5: str | dict[str, str] | None = None
     size: int | dict[str, int] | None = None
 
     @property
     def source_type(self) -> str:
-        named = [kind for kind in SOURCE_TYPES if getattr(self, kind) is not None]
-        if len(named) != 1:
+        types = [name for name in SOURCE_TYPES if getattr(self, name) is not None]
+        if len(types) != 1:
             raise ConfigError(
-                f"needs one of {', '.join(SOURCE_TYPES)}, but has {' and '.join(named) or 'none'}"
+                f"needs one of {', '.join(SOURCE_TYPES)}, but has {' and '.join(types) or 'none'}"
             )
-        return named[0]
+        return types[0]
 
     def get_expected_file(self, language: str | None = None) -> dict[str, Any]:
-        """The sums and the size of the one file, or of this language's."""
+        """Return the expected checksums and size of the file, or of the file of a language."""
         values = {"sha256": self.sha256, "md5": self.md5, "size": self.size}
         return {
-            what: value.get(language or "") if isinstance(value, dict) else value
-            for what, value in values.items()
+            key: value.get(language or "") if isinstance(value, dict) else value
+            for key, value in values.items()
         }
 
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """A row of the table. Without `pairs`, it is for the source to say which it has."""
+    """A corpus of the catalog. Without `pairs`, its source decides which it has."""
 
     name: str
     title: str
     license: str
-    license_at: str
+    license_url: str
     homepage: str
     splits: dict[str, list[CorpusPart]]
     pairs: Sequence[str] = ()
 
     @property
     def is_family(self) -> bool:
-        """Whether a name belongs behind the corpus's own: opus/Tatoeba."""
+        """Whether a name must follow: opus/Tatoeba."""
         return any("{corpus}" in (part.opus or part.sacrebleu or "") for part in self.list_parts())
 
     @property
     def known_bytes(self) -> int | None:
-        """What is downloaded, as far as sizes are published."""
+        """The size of the downloads, as far as it is published."""
         return sum(part.size for part in self.list_parts() if isinstance(part.size, int)) or None
 
     def list_parts(self) -> list[CorpusPart]:
         return [part for parts in self.splits.values() for part in parts]
 
     def select_parts(self, pair: LanguagePair) -> dict[str, list[CorpusPart]]:
-        """The splits that this pair has, each with what makes it up."""
-        chosen = {
+        """Return the parts of each split that this pair has."""
+        selected = {
             split: [part for part in parts if not part.pairs or pair.is_among(part.pairs)]
             for split, parts in self.splits.items()
         }
-        return {split: parts for split, parts in chosen.items() if parts}
+        return {split: parts for split, parts in selected.items() if parts}
 
     def choose_pair(self, wanted: str | None) -> LanguagePair:
         if wanted is None and len(self.pairs) != 1:
@@ -136,28 +136,29 @@ class CatalogEntry:
 
 @dataclass(frozen=True)
 class Catalog:
-    """The addresses that move together, and the corpora."""
+    """URLs that several corpora share, and the corpora."""
 
-    addresses: dict[str, str]
+    urls: dict[str, str]
     corpora: dict[str, CatalogEntry]
 
     def find_entry(self, name: str) -> tuple[CatalogEntry, str]:
-        """The row for a name, and what stands behind its first slash."""
+        """Return the entry of a name, and what follows its first slash."""
         family, slash, member = name.partition("/")
         if family not in self.corpora:
             raise RequestError(describe_unknown_name("corpus", name, sorted(self.corpora)))
         corpus = self.corpora[family]
         if corpus.is_family and not MEMBER_PATTERN.fullmatch(member):
-            raise RequestError(f"the corpus is {name!r}, but must be {family}/NAME with one of its names")
+            raise RequestError(f"the corpus is {name!r}, but must be {family}/NAME")
         if slash and not corpus.is_family:
-            raise RequestError(f"the corpus is {name!r}, but {family} is one corpus: leave out /{member}")
+            raise RequestError(
+                f"the corpus is {name!r}, but {family} is a single corpus: leave out /{member}"
+            )
         return corpus, member
 
-    def fill(self, pattern: str, known: Mapping[str, str]) -> str:
-        """A pattern with its placeholders filled: addresses first, for they may hold others."""
-        return fill_placeholders(
-            fill_placeholders(pattern, {**keep_placeholders(pattern), **self.addresses}), known
-        )
+    def fill(self, pattern: str, values: Mapping[str, str]) -> str:
+        """Fill the placeholders of a pattern: URLs first, since they may contain others."""
+        with_urls = fill_placeholders(pattern, {**keep_placeholders(pattern), **self.urls})
+        return fill_placeholders(with_urls, values)
 
     def to_rows(self) -> list[dict[str, Any]]:
         return [
@@ -168,7 +169,7 @@ class Catalog:
                 "splits": list(corpus.splits),
                 "bytes": corpus.known_bytes,
                 "license": corpus.license,
-                "license_at": corpus.license_at,
+                "license_url": corpus.license_url,
                 "homepage": corpus.homepage,
             }
             for corpus in self.corpora.values()
@@ -178,9 +179,9 @@ class Catalog:
         return json.dumps(self.to_rows(), ensure_ascii=False, indent=1)
 
     def to_text(self) -> str:
-        """For people: a paragraph a corpus."""
+        """Format as text, a paragraph for each corpus."""
         return "\n".join(
-            f"{row['name']}\n  {row['title']}\n  license: {row['license']} ({row['license_at']})\n"
+            f"{row['name']}\n  {row['title']}\n  license: {row['license']} ({row['license_url']})\n"
             f"  pairs: {', '.join(row['pairs']) or 'any that its source has'}\n"
             f"  splits: {', '.join(row['splits'])}; "
             f"download: {format_download_size(row)}"
@@ -194,82 +195,80 @@ def format_download_size(row: dict[str, Any]) -> str:
     return f"at least {row['bytes'] / 1e6:,.1f} MB" if row["bytes"] else "size not published"
 
 
-def fill_placeholders(pattern: str, known: Mapping[str, str]) -> str:
-    def value(found: re.Match[str]) -> str:
-        if found[1] not in known:
+def fill_placeholders(pattern: str, values: Mapping[str, str]) -> str:
+    def get_value(placeholder: re.Match[str]) -> str:
+        if placeholder[1] not in values:
             raise ConfigError(
-                f"nothing fills {found[0]} in {pattern!r} of the table; known: {', '.join(known)}"
+                f"unknown placeholder {placeholder[0]} in {pattern!r} of the catalog; "
+                f"known: {', '.join(values)}"
             )
-        return known[found[1]]
+        return values[placeholder[1]]
 
-    return re.sub(r"\{(\w+)\}", value, pattern)
+    return re.sub(r"\{(\w+)\}", get_value, pattern)
 
 
 def keep_placeholders(pattern: str) -> dict[str, str]:
-    """Each as itself: filled with these, a pattern stays as it is."""
+    """Map each placeholder to itself, so that filling leaves it unchanged."""
     return {name: f"{{{name}}}" for name in re.findall(r"\{(\w+)\}", pattern)}
 
 
 def load_catalog(user_file: str | Path | None = None) -> Catalog:
-    """The package's table. A file of one's own replaces single addresses, and corpora by name."""
-    packaged = (
-        importlib.resources.files("manyheads.text.datasets")
-        .joinpath("catalog.toml")
-        .read_text(encoding="utf-8")
-    )
-    table = parse_catalog(tomllib.loads(packaged), "catalog.toml")
+    """Load the packaged catalog. A user's file replaces single URLs, and corpora by name."""
+    packaged = importlib.resources.files("manyheads.text.datasets").joinpath("catalog.toml")
+    catalog = parse_catalog(tomllib.loads(packaged.read_text(encoding="utf-8")), "catalog.toml")
     if user_file is None:
-        return table
+        return catalog
     try:
-        written = tomllib.loads(Path(user_file).read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise ConfigError(f"{user_file} cannot be read: {fault.strerror}") from None
-    except (ValueError, RecursionError) as fault:
-        raise ConfigError(f"{user_file} is not TOML: {fault}") from None
-    mine = parse_catalog(written, str(user_file))
-    return Catalog(table.addresses | mine.addresses, table.corpora | mine.corpora)
+        tables = tomllib.loads(Path(user_file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{user_file} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{user_file} is not TOML: {error}") from None
+    own = parse_catalog(tables, str(user_file))
+    return Catalog(catalog.urls | own.urls, catalog.corpora | own.corpora)
 
 
-def parse_catalog(written: Mapping[str, Any], where: str) -> Catalog:
-    check_keys(written, ["addresses", "corpora"], where)
+def parse_catalog(tables: Mapping[str, Any], file: str) -> Catalog:
+    check_keys(tables, ["urls", "corpora"], file)
     try:
-        addresses = {str(name): str(address) for name, address in written.get("addresses", {}).items()}
-        rows = dict(written.get("corpora", {}))
+        urls = {str(name): str(url) for name, url in tables.get("urls", {}).items()}
+        rows = dict(tables.get("corpora", {}))
     except (AttributeError, TypeError, ValueError):
-        raise ConfigError(f"{where}: addresses and corpora are tables, as in known.toml") from None
-    return Catalog(
-        addresses, {name: parse_entry(name, row, f"{where}: corpora.{name}") for name, row in rows.items()}
-    )
+        raise ConfigError(f"{file}: urls and corpora must be tables, as in catalog.toml") from None
+    corpora = {name: parse_entry(name, row, f"{file}: corpora.{name}") for name, row in rows.items()}
+    return Catalog(urls, corpora)
 
 
-def parse_entry(name: str, row: Mapping[str, Any], where: str) -> CatalogEntry:
-    wanted = [key.name for key in fields(CatalogEntry) if key.name != "name"]
+def parse_entry(name: str, row: Mapping[str, Any], location: str) -> CatalogEntry:
+    known = [key.name for key in fields(CatalogEntry) if key.name != "name"]
     try:
-        check_keys(row, wanted, where)
-        if missing := [key for key in wanted if key != "pairs" and key not in row]:
-            raise ConfigError(f"{where} lacks {', '.join(missing)}")
+        check_keys(row, known, location)
+        if missing := [key for key in known if key != "pairs" and key not in row]:
+            raise ConfigError(f"{location} lacks {', '.join(missing)}")
         splits = {
-            split: [parse_part(part, where) for part in parts] for split, parts in row["splits"].items()
+            split: [parse_part(part, location) for part in parts] for split, parts in row["splits"].items()
         }
     except (TypeError, AttributeError):
-        raise ConfigError(f"{where} does not have the shape of the corpora in known.toml") from None
+        raise ConfigError(f"{location} is not a corpus as in catalog.toml") from None
     for split in splits:
         if not re.fullmatch(r"\w+", split):
-            raise ConfigError(f"{where}: the split {split!r} names files, so it has letters and digits alone")
+            raise ConfigError(
+                f"{location}: the split {split!r} is part of file names: use letters and digits only"
+            )
     return CatalogEntry(name=name, **{**row, "splits": splits})
 
 
-def parse_part(row: Mapping[str, Any], where: str) -> CorpusPart:
-    check_keys(row, [key.name for key in fields(CorpusPart)], where)
+def parse_part(row: Mapping[str, Any], location: str) -> CorpusPart:
+    check_keys(row, [key.name for key in fields(CorpusPart)], location)
     part = CorpusPart(**row)
     try:
         _ = part.source_type
-    except ConfigError as fault:
-        raise ConfigError(f"{where}: a part {fault}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{location}: a part {error}") from None
     return part
 
 
-def check_keys(row: Mapping[str, Any], known: list[str], where: str) -> None:
+def check_keys(row: Mapping[str, Any], known: list[str], location: str) -> None:
     for key in row:
         if key not in known:
-            raise ConfigError(f"{where}: {describe_unknown_name('key', key, known)}")
+            raise ConfigError(f"{location}: {describe_unknown_name('key', key, known)}")

@@ -1,4 +1,4 @@
-"""One file from one address: resumed where it broke off, checked, and never half there under its own name."""
+"""Download a file: resumed after an interruption, checked, and never incomplete under its final name."""
 
 import hashlib
 import http.client
@@ -23,15 +23,15 @@ if sys.platform != "win32":
     import fcntl
 
 CHUNK_BYTES = 1 << 16
-TIMEOUT_SECONDS = 30.0  # seconds without a byte
-RETRY_DELAYS = (1.0, 3.0, 9.0)  # seconds before each new attempt
-RETRYABLE_STATUSES = (408, 425, 429, 500, 502, 503, 504)  # statuses worth another attempt
-REMEDY = "if it has moved, give its new address in a file: --table FILE (docs/corpora.md)"
+TIMEOUT_SECONDS = 30.0  # without a byte
+RETRY_DELAYS = (1.0, 3.0, 9.0)  # seconds before each retry
+RETRYABLE_STATUSES = (408, 425, 429, 500, 502, 503, 504)
+REMEDY = "if it has moved, give its new URL in a file: --catalog FILE (docs/corpora.md)"
 
 
 @dataclass(frozen=True)
 class DownloadedFile:
-    """A file that is whole, and what was seen of it."""
+    """A complete file with its size and checksum."""
 
     url: str
     path: Path
@@ -40,18 +40,26 @@ class DownloadedFile:
 
 
 class InterruptedDownloadError(Exception):
-    """An attempt ended early; what has come is kept, and another attempt goes on from there."""
+    """An attempt failed or ended early. The bytes received are kept, and another attempt resumes."""
 
 
 class HttpRedirectHandler(urllib.request.HTTPRedirectHandler):
-    """A server may send us to another address of the web, and nowhere else."""
+    """Follows redirects to http and https only."""
 
     def redirect_request(
-        self, request: urllib.request.Request, answer: IO[bytes], code: int, why: str, headers: Any, new: str
+        self,
+        request: urllib.request.Request,
+        response: IO[bytes],
+        code: int,
+        message: str,
+        headers: Any,
+        url: str,
     ) -> urllib.request.Request | None:
-        if urllib.parse.urlsplit(new).scheme not in ("http", "https"):
-            raise DataError(f"{request.full_url} leads to {new}, which is not on the web; not followed")
-        return super().redirect_request(request, answer, code, why, headers, new)
+        if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+            raise DataError(
+                f"{request.full_url} redirects to {url}, which is not http or https; not followed"
+            )
+        return super().redirect_request(request, response, code, message, headers, url)
 
 
 def download(
@@ -65,27 +73,27 @@ def download(
     retry_delays: Sequence[float] = RETRY_DELAYS,
     timeout: float = TIMEOUT_SECONDS,
 ) -> DownloadedFile:
-    """The file at `path`: what is there already if it is right, otherwise fetched, checked and renamed."""
+    """Return the file at `path` if it is there and as expected; otherwise download, check and rename it."""
     if urllib.parse.urlsplit(url).scheme not in ("http", "https", "file"):
-        raise DataError(f"{url} is not an address that begins with http:, https: or file:")
+        raise DataError(f"{url} is not a URL that starts with http:, https: or file:")
     if path.exists():
-        seen = compute_checksums(path)
-        if not describe_mismatch(seen, sha256, md5, size):
-            return DownloadedFile(url, path, seen["size"], seen["sha256"])
-        path.unlink()  # the table now asks for another file
+        actual = compute_checksums(path)
+        if not describe_mismatch(actual, sha256, md5, size):
+            return DownloadedFile(url, path, actual["size"], actual["sha256"])
+        path.unlink()  # the catalog now describes another file
     part = PartialFile(path, url)
     with lock_partial_file(part):
         fetch_with_retries(part, progress or Progress(), retry_delays, timeout)
-        seen = compute_checksums(part.path)
-        if wrong := describe_mismatch(seen, sha256, md5, size):
+        actual = compute_checksums(part.path)
+        if mismatch := describe_mismatch(actual, sha256, md5, size):
             part.remove()
-            raise DataError(f"{url} is not the file that the table describes: {wrong}; removed; {REMEDY}")
+            raise DataError(f"{url} is not the file of the catalog: {mismatch}; removed; {REMEDY}")
         part.finish()
-    return DownloadedFile(url, path, seen["size"], seen["sha256"])
+    return DownloadedFile(url, path, actual["size"], actual["sha256"])
 
 
 def compute_checksums(path: Path) -> dict[str, Any]:
-    """Size and sums of a file, in one reading."""
+    """Return the size and checksums of a file."""
     sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
     with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):
@@ -94,21 +102,21 @@ def compute_checksums(path: Path) -> dict[str, Any]:
     return {"size": path.stat().st_size, "sha256": sha256.hexdigest(), "md5": md5.hexdigest()}
 
 
-def describe_mismatch(seen: dict[str, Any], sha256: str | None, md5: str | None, size: int | None) -> str:
-    """How the file differs from what was published; empty when it does not."""
-    published = {"size": size, "sha256": sha256, "md5": md5}
+def describe_mismatch(actual: dict[str, Any], sha256: str | None, md5: str | None, size: int | None) -> str:
+    """Describe how the file differs from what is expected; empty if it does not."""
+    expected = {"size": size, "sha256": sha256, "md5": md5}
     return ", ".join(
-        f"{what} {seen[what]} instead of {wanted}"
-        for what, wanted in published.items()
-        if wanted is not None and seen[what] != wanted
+        f"{key} {actual[key]} instead of {value}"
+        for key, value in expected.items()
+        if value is not None and actual[key] != value
     )
 
 
 class PartialFile:
-    """`NAME.part` and, beside it, `NAME.part.json`: which version of the file the bytes belong to."""
+    """`NAME.part`, and `NAME.part.json` with the version of the file that the bytes belong to."""
 
-    def __init__(self, final: Path, address: str) -> None:
-        self.final, self.url = final, address
+    def __init__(self, final: Path, url: str) -> None:
+        self.final, self.url = final, url
         self.path = final.with_name(final.name + ".part")
         self.metadata_path = final.with_name(final.name + ".part.json")
 
@@ -117,16 +125,16 @@ class PartialFile:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def read_metadata(self) -> dict[str, Any]:
-        """What is known of the file whose beginning is here; nothing, if that cannot be told."""
+        """Return the URL, version and length of the partial file, or nothing if they are unknown."""
         try:
-            memo = json.loads(self.metadata_path.read_text(encoding="utf-8"))
+            metadata = json.loads(self.metadata_path.read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             return {}
-        return memo if isinstance(memo, dict) and memo.get("address") == self.url else {}
+        return metadata if isinstance(metadata, dict) and metadata.get("url") == self.url else {}
 
     def write_metadata(self, version: str | None, length: int | None) -> None:
-        memo = {"address": self.url, "version": version, "length": length}
-        self.metadata_path.write_text(json.dumps(memo), encoding="utf-8")
+        metadata = {"url": self.url, "version": version, "length": length}
+        self.metadata_path.write_text(json.dumps(metadata), encoding="utf-8")
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -141,16 +149,16 @@ class PartialFile:
 
 @contextmanager
 def lock_partial_file(part: PartialFile) -> Iterator[None]:
-    """One process at a time, where the system can lock a file. A killed process leaves no lock behind."""
+    """Allow one process at a time, where files can be locked. A killed process leaves no lock."""
     part.path.parent.mkdir(parents=True, exist_ok=True)
     if sys.platform == "win32":
         yield
         return
-    with part.path.open("ab") as held:
+    with part.path.open("ab") as file:
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DataError(f"another process is fetching {part.final}; let it finish first") from None
+            raise DataError(f"another process is downloading {part.final}; wait for it") from None
         except OSError:  # a file system without locks
             pass
         try:
@@ -160,92 +168,92 @@ def lock_partial_file(part: PartialFile) -> Iterator[None]:
                 part.remove()
 
 
-def fetch_with_retries(part: PartialFile, progress: Progress, waits: Sequence[float], timeout: float) -> None:
-    """Attempt after attempt. One that brought the file further than ever before does not count as lost."""
-    furthest, lost = part.size, 0
+def fetch_with_retries(
+    part: PartialFile, progress: Progress, retry_delays: Sequence[float], timeout: float
+) -> None:
+    """Retry after each delay. An attempt that got further than all before does not count as failed."""
+    furthest, num_failed = part.size, 0
     while True:
         try:
             return fetch_once(part, progress, timeout)
-        except InterruptedDownloadError as fault:
-            lost = 0 if part.size > furthest else lost + 1
+        except InterruptedDownloadError as error:
+            num_failed = 0 if part.size > furthest else num_failed + 1
             furthest = max(furthest, part.size)
-            if lost > len(waits) or not waits:
-                kept = f"; {part.size:,} bytes are kept, run again to go on" if part.size else ""
-                raise DataError(f"{part.url} could not be fetched: {fault}{kept}; {REMEDY}") from fault
-            wait = waits[max(lost - 1, 0)]
-            progress.message(f"{part.final.name}: {fault}; again in {wait:g} s")
-            time.sleep(wait)
+            if num_failed > len(retry_delays) or not retry_delays:
+                kept = f"; {part.size:,} bytes are kept, run again to resume" if part.size else ""
+                raise DataError(f"{part.url} could not be downloaded: {error}{kept}; {REMEDY}") from error
+            delay = retry_delays[max(num_failed - 1, 0)]
+            progress.message(f"{part.final.name}: {error}; retrying in {delay:g} s")
+            time.sleep(delay)
 
 
 def fetch_once(part: PartialFile, progress: Progress, timeout: float) -> None:
-    """One request, for what is missing."""
-    memo, have = part.read_metadata(), part.size
-    version, length = memo.get("version"), memo.get("length")
+    """Request the missing bytes once."""
+    metadata, have = part.read_metadata(), part.size
+    version, length = metadata.get("version"), metadata.get("length")
     if have and have == length:
         return
     headers = {"User-Agent": "manyheads (get)", "Accept-Encoding": "identity"}
     if have and version and (length is None or have < length):
         headers |= {"Range": f"bytes={have}-", "If-Range": version}
-    with open_url(part, urllib.request.Request(part.url, headers=headers), timeout) as answer:
-        resumed = "Range" in headers and answer.status == 206
-        if resumed and not (answer.headers.get("Content-Range") or "").startswith(f"bytes {have}-"):
+    with open_url(part, urllib.request.Request(part.url, headers=headers), timeout) as response:
+        is_resumed = "Range" in headers and response.status == 206
+        if is_resumed and not (response.headers.get("Content-Range") or "").startswith(f"bytes {have}-"):
             part.remove()
-            raise InterruptedDownloadError("the server sent another range than was asked for")
-        start = have if resumed else 0
-        announced = answer.headers.get("Content-Length")
+            raise InterruptedDownloadError("the server sent another range than requested")
+        start = have if is_resumed else 0
+        announced = response.headers.get("Content-Length")
         total = start + int(announced) if announced and announced.isdigit() else None
-        part.write_metadata(get_version(answer.headers), total)
-        receive(answer, part, start, total, progress)
+        part.write_metadata(get_version(response.headers), total)
+        receive(response, part, start, total, progress)
 
 
 def get_version(headers: Any) -> str | None:
-    """What a later If-Range may say: a strong tag, or else the date. A weak tag promises no equal bytes."""
+    """Return the validator for If-Range: a strong ETag, or else the date. A weak ETag is not enough."""
     tag = headers.get("ETag")
-    found = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
-    return str(found) if found else None
+    version = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
+    return str(version) if version else None
 
 
 def open_url(part: PartialFile, request: urllib.request.Request, timeout: float) -> Any:
-    """The server's answer; its refusals and the network's faults as our own errors."""
+    """Open the URL. Errors become DataError, or InterruptedDownloadError if a retry may help."""
     try:
         return urllib.request.build_opener(HttpRedirectHandler).open(request, timeout=timeout)
     except urllib.error.HTTPError as refusal:
         with refusal:
-            if refusal.code == 416:  # what is here is longer than the file: it is another one now
+            if refusal.code == 416:  # the partial file is longer than the file, which has changed
                 part.remove()
                 raise InterruptedDownloadError("the file became shorter") from refusal
             if refusal.code in RETRYABLE_STATUSES:
                 raise InterruptedDownloadError(
-                    f"the server answers {refusal.code} {refusal.reason}"
+                    f"the server replies {refusal.code} {refusal.reason}"
                 ) from refusal
-            said = f"the server answers {refusal.code} {' '.join(str(refusal.reason).split())}"
-            raise DataError(f"{part.url} cannot be fetched: {said}; {REMEDY}") from refusal
-    except urllib.error.URLError as fault:
-        final = isinstance(fault.reason, ssl.SSLCertVerificationError) or part.url.startswith("file:")
-        if final:
-            raise DataError(f"{part.url} cannot be fetched: {fault.reason}; {REMEDY}") from fault
-        raise InterruptedDownloadError(
-            f"the network says: {fault.reason} (is this machine online?)"
-        ) from fault
-    except (OSError, http.client.HTTPException) as fault:  # while the answer's first lines were read
-        raise InterruptedDownloadError(f"the connection broke: {fault or type(fault).__name__}") from fault
+            reason = f"the server replies {refusal.code} {' '.join(str(refusal.reason).split())}"
+            raise DataError(f"{part.url} cannot be downloaded: {reason}; {REMEDY}") from refusal
+    except urllib.error.URLError as error:
+        is_final = isinstance(error.reason, ssl.SSLCertVerificationError) or part.url.startswith("file:")
+        if is_final:
+            raise DataError(f"{part.url} cannot be downloaded: {error.reason}; {REMEDY}") from error
+        raise InterruptedDownloadError(f"network error: {error.reason} (is this machine online?)") from error
+    except (OSError, http.client.HTTPException) as error:  # while the response headers were read
+        raise InterruptedDownloadError(f"the connection was lost: {error or type(error).__name__}") from error
 
 
-def receive(answer: Any, part: PartialFile, start: int, total: int | None, progress: Progress) -> None:
-    """The bytes of the answer, behind those that are here. A full disk is an OSError, and passes up."""
+def receive(response: Any, part: PartialFile, start: int, total: int | None, progress: Progress) -> None:
+    """Append the bytes of the response to the partial file. A full disk raises OSError."""
     name, done = part.final.name, start
     with part.path.open("ab" if start else "wb") as file:
         while True:
             progress.update(name, done, total)
             try:
-                chunk = answer.read(CHUNK_BYTES)
-            except (OSError, http.client.HTTPException) as fault:
+                chunk = response.read(CHUNK_BYTES)
+            except (OSError, http.client.HTTPException) as error:
                 raise InterruptedDownloadError(
-                    f"the connection broke after {done:,} bytes: {fault}"
-                ) from fault
+                    f"the connection was lost after {done:,} bytes: {error}"
+                ) from error
             if not chunk:
                 break
             file.write(chunk)
             done += len(chunk)
     if total is not None and done != total:
-        raise InterruptedDownloadError(f"{done:,} bytes came, {total:,} were announced")
+        raise InterruptedDownloadError(f"{done:,} bytes received, {total:,} announced")
