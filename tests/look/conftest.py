@@ -1,4 +1,4 @@
-"""A small model that was never trained, and what it looks at."""
+"""A small model that was never trained, and its attention."""
 
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import manyheads as mh
 from manyheads import checkpoint
 from manyheads.config import SubwordConfig
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
+from support.browser import browser, pages  # noqa: F401
 from support.strategies import randomize_weights
 
 SOURCE, TARGET = "I go home today.", "나는 오늘 집에 간다."
