@@ -23,8 +23,8 @@ SIZES: dict[str, Any] = {
 }
 CONFIGS = {
     **{
-        f"{cell}-{kind}": mh.RecurrentConfig(cell=cell, attention=kind, **SIZES)
-        for cell, kind in (("rnn", "dot"), ("gru", "none"), ("lstm", "scaled-dot"))
+        f"{cell}-{attention}": mh.RecurrentConfig(cell=cell, attention=attention, **SIZES)
+        for cell, attention in (("rnn", "dot"), ("gru", "none"), ("lstm", "scaled-dot"))
     },
     "convs2s": mh.ConvS2SConfig(attention="dot", **SIZES),
     "bytenet": mh.ByteNetConfig(**SIZES),
@@ -76,8 +76,11 @@ def test_the_flops_of_the_transformer_are_what_torch_counts(monkeypatch: pytest.
     assert training_flops(config, *lengths) + masked_flops == counter.get_total_flops()
 
 
-@pytest.mark.parametrize("kind", ["recurrent", "convs2s", "bytenet"])
-def test_an_empty_batch_has_no_flops(kind: str) -> None:
+@pytest.mark.parametrize("architecture", ["recurrent", "convs2s", "bytenet"])
+def test_an_empty_batch_has_no_flops(architecture: str) -> None:
     empty = np.zeros(0, np.int64)
-    changes = {"attention": "dot"} if kind == "convs2s" else {}
-    assert training_flops(mh.ModelConfig.from_mapping({"architecture": kind, **changes}), empty, empty) == 0
+    changes = {"attention": "dot"} if architecture == "convs2s" else {}
+    assert (
+        training_flops(mh.ModelConfig.from_mapping({"architecture": architecture, **changes}), empty, empty)
+        == 0
+    )

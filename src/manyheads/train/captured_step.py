@@ -1,10 +1,8 @@
-"""Updates on a GPU as captured graphs, which run at the GPU's speed and not at Python's.
+"""The update step as CUDA graphs: the same as EagerStep, without the time that Python takes between kernels.
 
-A graph is a recording: its shapes and addresses are fixed. So a batch is filled up with tokens that do not
-count to one of a few sizes, and each size has a graph of its own; the gradients of all parameters lie in one
-row, which graphs add to, ranks sum up and the optimizer reads.
-
-Shapes: S source and T target tokens of a size, N = max(S, T) sentences that it has room for.
+The shapes and addresses of a graph are fixed. So a batch is padded to one of a few static shapes with tokens
+that the loss ignores, and each shape has a graph of its own. The gradients of all parameters are in one
+buffer, to which graphs add, which ranks sum up and the optimizer reads.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -30,11 +28,11 @@ from manyheads.train.distributed import DistributedContext
 from manyheads.train.optimizer import Optimizer
 from manyheads.train.step import StepInput, StepResult
 
-GRADIENT_ALIGNMENT = 64  # numbers: a parameter's gradient begins at a multiple of it
+GRADIENT_ALIGNMENT = 64  # each gradient starts at a multiple of so many numbers
 
 
 def can_capture(config: Config, device: torch.device) -> bool:
-    """Whether every part of a step has a kernel whose shapes do not depend on the sentences."""
+    """Whether every operation of a step has a kernel whose shapes do not depend on the sentences."""
     model, train = config.model, config.train
     if not isinstance(model, TransformerConfig):
         return False
@@ -58,24 +56,22 @@ class CapturedStep:
         objective: nn.Module,
         optimizer: Optimizer,
         train: TrainConfig,
-        world: DistributedContext,
+        dist: DistributedContext,
         *,
         full_tokens: int,
         max_length: int,
     ) -> None:
-        self.objective, self.optimizer, self.train, self.dist = objective, optimizer, train, world
-        self.full_tokens, self.max_length = (
-            full_tokens,
-            max_length,
-        )  # tokens of a full batch's side, and of a sentence
+        self.objective, self.optimizer, self.train, self.dist = objective, optimizer, train, dist
+        self.full_tokens = full_tokens  # on a side of a full micro-batch
+        self.max_length = max_length  # of a sentence
         self.flat_gradient = FlatGradient(objective)
         self.bf16_weights = BFloat16Weights(objective, self.flat_gradient)
-        self.loss_scale = torch.ones((), device=world.device)
+        self.loss_scale = torch.ones((), device=dist.device)
         pool = torch.cuda.graph_pool_handle()
         self.gradient_graphs: GraphRunner[StaticBatchShape] = GraphRunner(
-            self._forward_backward, world.device, pool
+            self._forward_backward, dist.device, pool
         )
-        self.update_graph: GraphRunner[None] = GraphRunner(self._clip_and_step, world.device, pool)
+        self.update_graph: GraphRunner[None] = GraphRunner(self._clip_and_step, dist.device, pool)
         self.no_input = torch.empty(0)
 
     def run(self, inputs: StepInput) -> StepResult:
@@ -89,15 +85,15 @@ class CapturedStep:
         """Reset the gradient, and the sums of the loss and the negative log-likelihood."""
         self.flat_gradient.buffer.zero_()
 
-    def accumulate(self, part: Batch, scale: float, seed: int) -> None:
-        """The gradient of `scale` times the part's loss, on top of what there is; the seed is dropout's."""
+    def accumulate(self, batch: Batch, scale: float, seed: int) -> None:
+        """Add the gradient of `scale` times the loss of a micro-batch; `seed` is that of dropout."""
         shape = StaticBatchShape.for_tokens(
-            len(part.source.tokens), len(part.labels.tokens), self.full_tokens
+            len(batch.source.tokens), len(batch.labels.tokens), self.full_tokens
         )
         row = pack_static_batch(
-            part.source,
-            part.inputs,
-            part.labels,
+            batch.source,
+            batch.inputs,
+            batch.labels,
             shape,
             filler_length=min(FILLER_LENGTH, self.max_length),
             ignore_index=IGNORE_INDEX,
@@ -105,24 +101,24 @@ class CapturedStep:
         self.loss_scale.fill_(scale)
         self.gradient_graphs.run(shape, row, seed)
 
-    def apply_update(self, rate: float) -> StepResult:
-        """The optimizer's step; without a finite gradient nothing changes."""
+    def apply_update(self, learning_rate: float) -> StepResult:
+        """Sum the gradient over ranks, clip it and run the optimizer."""
         if self.dist.world_size > 1:
             distributed.all_reduce(self.flat_gradient.buffer)
-        self.optimizer.set_learning_rate(rate)
+        self.optimizer.set_learning_rate(learning_rate)
         return StepResult.from_tensor(self.update_graph.run(None, self.no_input, 0))
 
-    def _forward_backward(self, size: StaticBatchShape, numbers: Tensor) -> Tensor:
-        source, inputs, labels = unpack_static_batch(numbers, size, self.max_length)
+    def _forward_backward(self, shape: StaticBatchShape, row: Tensor) -> Tensor:
+        source, inputs, labels = unpack_static_batch(row, shape, self.max_length)
         with torch.autocast("cuda", torch.bfloat16):
-            total, nll = self.bf16_weights.forward(source, inputs, labels)
-        self.bf16_weights.backward(total * self.loss_scale)
-        self.flat_gradient.loss += total.detach()
+            loss, nll = self.bf16_weights.forward(source, inputs, labels)
+        self.bf16_weights.backward(loss * self.loss_scale)
+        self.flat_gradient.loss += loss.detach()
         self.flat_gradient.nll += nll
         return self.flat_gradient.loss
 
     def _clip_and_step(self, _: None, __: Tensor) -> Tensor:
-        """[norm of the gradient, loss, negative log-likelihood]"""
+        """Return the gradient norm, the loss and the negative log-likelihood. [3]"""
         gradient = self.flat_gradient
         norm = torch.linalg.vector_norm(gradient.gradients)
         if self.train.clip_norm is not None:
@@ -132,107 +128,115 @@ class CapturedStep:
 
 
 class FlatGradient:
-    """The gradients of all parameters in one row, and behind them the sums of the loss and of -log p.
+    """The gradients of all parameters in one buffer, followed by the sums of loss and log-likelihood.
 
-    First come those of products, whose weights are rounded for each step, all of them at once.
+    Those of linear layers come first: their weights are converted to bfloat16 all at once.
     """
 
     def __init__(self, module: nn.Module) -> None:
-        names = {one: name for name, one in module.named_parameters()}
-        linear = [one for one in module.modules() if isinstance(one, Linear)]
-        self.linear_parameters = {names[one]: one for layer in linear for one in layer.parameters()}
+        names = {parameter: name for name, parameter in module.named_parameters()}
+        layers = [layer for layer in module.modules() if isinstance(layer, Linear)]
+        linear = [parameter for layer in layers for parameter in layer.parameters()]
+        self.linear_parameters = {names[parameter]: parameter for parameter in linear}
         self.other_parameters = {
-            name: one for one, name in names.items() if name not in self.linear_parameters
+            name: parameter for parameter, name in names.items() if name not in self.linear_parameters
         }
-        size, rest = (
-            aligned_size(self.linear_parameters.values()),
-            aligned_size(self.other_parameters.values()),
-        )
-        self.buffer = torch.zeros(size + rest + 2, device=next(iter(names)).device)
-        self.gradients, self.linear_gradients = self.buffer[:-2], self.buffer[:size]
+        linear_size = aligned_size(self.linear_parameters.values())
+        size = linear_size + aligned_size(self.other_parameters.values())
+        self.buffer = torch.zeros(size + 2, device=next(iter(names)).device)
+        self.gradients, self.linear_gradients = self.buffer[:-2], self.buffer[:linear_size]
         self.loss, self.nll = self.buffer[-2], self.buffer[-1]
-        for tensors, row in (
-            (self.linear_parameters, self.linear_gradients),
-            (self.other_parameters, self.buffer[size:]),
-        ):
-            for parameter, room in zip(
-                tensors.values(), split_into_views(row, tensors.values()), strict=True
-            ):
-                parameter.grad = room
+        self._assign(self.linear_parameters, self.linear_gradients)
+        self._assign(self.other_parameters, self.buffer[linear_size:])
+
+    def _assign(self, parameters: dict[str, nn.Parameter], buffer: Tensor) -> None:
+        views = split_into_views(buffer, parameters.values())
+        for parameter, view in zip(parameters.values(), views, strict=True):
+            parameter.grad = view
 
 
 class BFloat16Weights:
-    """The weights of products in bfloat16: as autocast rounds them, but in one piece, and back in one."""
+    """The weights of linear layers in bfloat16, converted in one operation, and their gradients likewise.
+
+    The numbers are those of autocast, which converts each weight by itself.
+    """
 
     def __init__(self, module: nn.Module, gradient: FlatGradient) -> None:
         self.module, self.gradient = module, gradient
-        products = gradient.linear_parameters.values()
+        parameters = gradient.linear_parameters.values()
         self.master_weights = torch.empty_like(gradient.linear_gradients)
         self.bf16_weights, self.bf16_gradients = (
             torch.zeros_like(self.master_weights, dtype=torch.bfloat16) for _ in range(2)
         )
-        for parameter, room in zip(products, split_into_views(self.master_weights, products), strict=True):
-            parameter.data = room.copy_(parameter.data)
-        self.weight_views = [room.requires_grad_() for room in split_into_views(self.bf16_weights, products)]
-        self.gradient_views = split_into_views(self.bf16_gradients, products)
+        master_views = split_into_views(self.master_weights, parameters)
+        for parameter, view in zip(parameters, master_views, strict=True):
+            parameter.data = view.copy_(parameter.data)
+        self.weight_views = split_into_views(self.bf16_weights, parameters)
+        for view in self.weight_views:
+            view.requires_grad_()
+        self.gradient_views = split_into_views(self.bf16_gradients, parameters)
 
     def forward(self, *inputs: Any) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
             self.bf16_weights.copy_(self.master_weights)
-        rounded = dict(zip(self.gradient.linear_parameters, self.weight_views, strict=True))
-        total, nll = torch.func.functional_call(self.module, rounded, inputs)
-        return total, nll
+        weights = dict(zip(self.gradient.linear_parameters, self.weight_views, strict=True))
+        loss, nll = torch.func.functional_call(self.module, weights, inputs)
+        return loss, nll
 
     def backward(self, loss: Tensor) -> None:
+        """Add the gradient of the loss to the flat gradient."""
         others = list(self.gradient.other_parameters.values())
-        found = list(torch.autograd.grad(loss, [*self.weight_views, *others]))
-        torch._foreach_copy_(self.gradient_views, found[: len(self.gradient_views)])
+        gradients = list(torch.autograd.grad(loss, [*self.weight_views, *others]))
+        linear_count = len(self.weight_views)
+        torch._foreach_copy_(self.gradient_views, gradients[:linear_count])
         self.gradient.linear_gradients.add_(self.bf16_gradients)
-        torch._foreach_add_(
-            [one.grad for one in others if one.grad is not None], found[len(self.gradient_views) :]
-        )
+        sums = [parameter.grad for parameter in others if parameter.grad is not None]
+        torch._foreach_add_(sums, gradients[linear_count:])
 
 
 def aligned_size(tensors: Iterable[Tensor]) -> int:
-    """Of a row that holds them all, each beginning at an aligned place."""
-    return sum(round_up(one.numel(), GRADIENT_ALIGNMENT) for one in tensors)
+    """Return the size of a buffer for all tensors, each starting at an aligned offset."""
+    return sum(round_up(tensor.numel(), GRADIENT_ALIGNMENT) for tensor in tensors)
 
 
-def split_into_views(row: Tensor, tensors: Iterable[Tensor]) -> list[Tensor]:
-    """The places of these tensors in a row, in their shapes."""
-    rooms, start = [], 0
-    for one in tensors:
-        rooms.append(row[start : start + one.numel()].view_as(one).detach())
-        start += aligned_size([one])
-    return rooms
+def split_into_views(buffer: Tensor, tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Return the parts of a buffer for these tensors, in their shapes."""
+    views, start = [], 0
+    for tensor in tensors:
+        views.append(buffer[start : start + tensor.numel()].view_as(tensor).detach())
+        start += aligned_size([tensor])
+    return views
 
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 class GraphRunner(Generic[Key]):
-    """Does a piece of work as it is the first time, so that all is compiled, and from then on as a graph."""
+    """Calls a function eagerly the first time, so that kernels are compiled, and as a CUDA graph after that.
 
-    def __init__(self, work: Callable[[Key, Tensor], Tensor], device: torch.device, pool: Any) -> None:
-        self.function, self.device, self.pool = work, device, pool
+    There is one graph for each key, such as the shape of a batch.
+    """
+
+    def __init__(self, function: Callable[[Key, Tensor], Tensor], device: torch.device, pool: Any) -> None:
+        self.function, self.device, self.pool = function, device, pool
         self.warmed_up: set[Key] = set()
         self.graphs: dict[Key, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
 
-    def run(self, key: Key, given: Tensor, seed: int) -> Tensor:
-        """The work with this key on what is given, which lies in page-locked memory."""
+    def run(self, key: Key, inputs: Tensor, seed: int) -> Tensor:
+        """Call the function with this key on inputs in pinned memory."""
         if key not in self.warmed_up:
             self.warmed_up.add(key)
             torch.cuda.manual_seed(seed)
-            return self.function(key, given.to(self.device, non_blocking=True))
+            return self.function(key, inputs.to(self.device, non_blocking=True))
         if key not in self.graphs:
-            self.graphs[key] = self._capture(key, given)
-        graph, room, result = self.graphs[key]
-        room.copy_(given, non_blocking=True)
+            self.graphs[key] = self._capture(key, inputs)
+        graph, static_inputs, result = self.graphs[key]
+        static_inputs.copy_(inputs, non_blocking=True)
         torch.cuda.manual_seed(seed)
         graph.replay()
         return result
 
-    def _capture(self, key: Key, given: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
-        room = torch.empty_like(given, device=self.device)
-        graph, result = capture(lambda: self.function(key, room), self.pool)
-        return graph, room, result
+    def _capture(self, key: Key, inputs: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
+        static_inputs = torch.empty_like(inputs, device=self.device)
+        graph, result = capture(lambda: self.function(key, static_inputs), self.pool)
+        return graph, static_inputs, result
