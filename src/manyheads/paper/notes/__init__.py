@@ -1,6 +1,6 @@
-"""The questions of the study notes, answered by running code and told in two languages.
+"""The questions of the study notes, answered by experiments and reported in two languages.
 
-An experiment is a module: `measure` gives a frozen dataclass of numbers, `draw` a figure of them. The words
-are in text/: prose in Markdown and labels in TOML, a file of each for each language. Numbers are put into the
-prose, and which conclusion is told depends on them (see pages.py).
+Each experiment is a module: `measure` returns a frozen dataclass of numbers, `make_table` and `draw_figure` show
+them. The text is in text/: prose in Markdown and labels in TOML, one file of each per language. The numbers are
+filled into the prose, and select the conclusions (see pages.py).
 """

@@ -1,4 +1,4 @@
-"""All the questions, measured one after the other; what takes its time is said while it does."""
+"""Run the experiments of all questions, one after the other."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ TRANSLATION_STEPS = 280
 
 @dataclass(frozen=True)
 class Answers:
-    """The numbers of every question, in the order of the report."""
+    """The results of all questions, in the order of the report."""
 
     example: example.ExampleResults
     projections: projections.ProjectionResults
@@ -44,11 +44,11 @@ class Answers:
     relations: relations.RelationResults
 
     def by_question(self) -> dict[str, Any]:
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Every number, and what was concluded from them."""
-        return {name: {**asdict(one), "findings": one.findings} for name, one in self.by_question().items()}
+        """Return all numbers and findings."""
+        return {name: {**asdict(results), "findings": results.findings} for name, results in self.by_question().items()}
 
 
 def measure_all(
@@ -57,43 +57,43 @@ def measure_all(
     *,
     steps_fraction: float = 1.0,
 ) -> Answers:
-    """On the CPU, by one thread: models so small gain nothing from more.
+    """Run all experiments on one CPU thread, since the models are too small to gain from more.
 
-    `model` is whose heads are looked at; without it one that is trained here. `share` is of the usual steps
-    of training, and of the sentences that are looked at.
+    `model` is a folder whose heads are measured; by default a small model is trained. `steps_fraction` scales
+    the number of training steps and of measured sentences.
     """
 
-    def steps(usual: int) -> int:
-        return max(2, round(steps_fraction * usual))
+    def scale_steps(default: int) -> int:
+        return max(2, round(steps_fraction * default))
 
-    looked_at = max(4, round(steps_fraction * relations.NUM_SENTENCES))
+    num_sentences = max(4, round(steps_fraction * relations.NUM_SENTENCES))
 
     with single_thread():
-        theirs = load(model, device="cpu") if model else None
-        if theirs:  # before the long work, so that a model that does not fit is refused at once
-            related = relations.measure(theirs, report_progress, num_sentences=looked_at)
-        material = translation.TranslationData.generate()
-        taught = steps(TRANSLATION_STEPS)
+        given_translator = load(model, device="cpu") if model else None
+        if given_translator:  # first, so that an unsuitable model is rejected before the long work
+            relation_results = relations.measure(given_translator, report_progress, num_sentences=num_sentences)
+        data = translation.TranslationData.generate()
+        translation_steps = scale_steps(TRANSLATION_STEPS)
         plain, smoothed = (
             translation.train_translation_model(
-                material, e, taught, report_progress, f"translation, label smoothing {e:g}"
+                data, label_smoothing, translation_steps, report_progress, f"translation, label smoothing {label_smoothing:g}"
             )
-            for e in (0.0, smoothing.SMOOTHING)
+            for label_smoothing in (0.0, smoothing.SMOOTHING)
         )
-        if not theirs:
-            own = translation.make_translator(smoothed, material)
-            related = relations.measure(own, report_progress, trained_here=True, num_sentences=looked_at)
+        if not given_translator:
+            translator = translation.make_translator(smoothed, data)
+            relation_results = relations.measure(translator, report_progress, trained_here=True, num_sentences=num_sentences)
         return Answers(
             example=example.measure(),
-            projections=projections.measure(report_progress, steps=steps(200)),
-            scale=scale.measure(report_progress, steps=steps(200)),
-            heads=heads.measure(report_progress, steps=steps(250)),
-            positions=positions.measure(report_progress, steps=steps(200)),
-            residuals=residuals.measure(report_progress, steps=steps(100)),
-            normalization=normalization.measure(report_progress, steps=steps(250)),
-            warmup=warmup.measure(report_progress, steps=steps(150)),
-            smoothing=smoothing.measure(material, plain, smoothed, steps=taught),
-            relations=related,
+            projections=projections.measure(report_progress, steps=scale_steps(200)),
+            scale=scale.measure(report_progress, steps=scale_steps(200)),
+            heads=heads.measure(report_progress, steps=scale_steps(250)),
+            positions=positions.measure(report_progress, steps=scale_steps(200)),
+            residuals=residuals.measure(report_progress, steps=scale_steps(100)),
+            normalization=normalization.measure(report_progress, steps=scale_steps(250)),
+            warmup=warmup.measure(report_progress, steps=scale_steps(150)),
+            smoothing=smoothing.measure(data, plain, smoothed, steps=translation_steps),
+            relations=relation_results,
         )
 
 

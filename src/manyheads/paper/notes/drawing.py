@@ -1,4 +1,4 @@
-"""What the figures of the notes share: size, colors, and curves without their noise."""
+"""Shared drawing of the figures: axes, colors, smoothed curves and heatmaps."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,14 +7,14 @@ import numpy as np
 
 from manyheads.paper.report import import_pyplot
 
-Labels = Mapping[str, str]  # what is written in a figure, in one language
+Labels = Mapping[str, str]  # texts of a figure in one language
 BLUE, ORANGE, GREEN, GREY = COLORS = ("#2b50c8", "#c2571a", "#2f7d4f", "#777777")
-SMOOTHING_WINDOW = 9  # steps of a curve
+SMOOTHING_WINDOW = 9  # steps
 PANEL_SIZE = (3.9, 3.1)  # inches
 
 
 def make_axes(columns: int, rows: int = 1, widths: Sequence[float] | None = None) -> tuple[Any, Any]:
-    """A figure and its axes, in the order of reading."""
+    """Return a figure and its axes in reading order."""
     shares = widths or [1.0] * columns
     size = PANEL_SIZE[0] * sum(shares), PANEL_SIZE[1] * rows
     figure, axes = import_pyplot().subplots(rows, columns, figsize=size, width_ratios=shares, squeeze=False)
@@ -26,20 +26,20 @@ def make_axes(columns: int, rows: int = 1, widths: Sequence[float] | None = None
 
 
 def plot_curve(axis: Any, values: Sequence[float], color: str, label: str) -> None:
-    """The running mean, and the values themselves faintly behind it."""
+    """Plot the running mean, with the values faintly behind it."""
     steps = np.arange(1, len(values) + 1)
     axis.plot(steps, values, color=color, alpha=0.2, linewidth=0.8)
     axis.plot(steps, smooth_curve(values), color=color, label=label)
 
 
 def smooth_curve(values: Sequence[float]) -> list[float]:
-    """Of a value and its neighbors; of fewer in the beginning, so that the first steps stay as they were."""
-    reaches = (min(SMOOTHING_WINDOW // 2, place) for place in range(len(values)))
-    return [float(np.mean(values[place - reach : place + reach + 1])) for place, reach in enumerate(reaches)]
+    """Return the centered running mean. The window shrinks at the start, so that the first values are kept."""
+    radii = (min(SMOOTHING_WINDOW // 2, index) for index in range(len(values)))
+    return [float(np.mean(values[index - radius : index + radius + 1])) for index, radius in enumerate(radii)]
 
 
 def set_log_scale(axis: Any) -> None:
-    """Up the side; the numbers are written plainly, since formulas are off where any word may stand."""
+    """Set a logarithmic y axis with plain numbers, since math text is disabled."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     axis.set_yscale("log")
@@ -48,17 +48,17 @@ def set_log_scale(axis: Any) -> None:
 
 
 def draw_heatmap(
-    axis: Any, values: Any, rows: Sequence[str], columns: Sequence[str], top: float = 1.0
+    axis: Any, values: Any, rows: Sequence[str], columns: Sequence[str], maximum: float = 1.0
 ) -> None:
-    """A map with its values in the cells; the names of the columns stand above."""
+    """Draw a heatmap with values in the cells and column names on top."""
     from manyheads.look.plots import make_colormap
 
-    shown = np.asarray(values, dtype=float)
-    axis.imshow(shown, cmap=make_colormap(BLUE), vmin=0, vmax=top, aspect="auto")
+    array = np.asarray(values, dtype=float)
+    axis.imshow(array, cmap=make_colormap(BLUE), vmin=0, vmax=maximum, aspect="auto")
     axis.set_xticks(range(len(columns)), columns)
     axis.set_yticks(range(len(rows)), rows)
     axis.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
     axis.spines[:].set_visible(False)
-    for (row, column), value in np.ndenumerate(shown):
-        ink = "white" if value > 0.55 * top else "black"
-        axis.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7, color=ink)
+    for (row, column), value in np.ndenumerate(array):
+        text_color = "white" if value > 0.55 * maximum else "black"
+        axis.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7, color=text_color)

@@ -1,4 +1,4 @@
-"""How the small models of the experiments learn: with the project's own loss, optimizer and schedule.
+"""Training of the small models of the experiments with the project's own loss, optimizer and schedule.
 
 Shapes: T tokens of all sentences, D = d_model, K = vocabulary.
 """
@@ -16,13 +16,13 @@ from manyheads.train.loss import chunked_loss
 from manyheads.train.optimizer import Optimizer, clip_grad_norm
 from manyheads.train.schedule import learning_rate
 
-Advance = Callable[[int], None]  # so many more steps are done
-FINAL_STEPS = 10  # steps whose mean is the loss in the end
+Advance = Callable[[int], None]  # argument: number of steps done
+FINAL_STEPS = 10  # whose mean is the final loss
 TRAINING = TrainConfig(warmup=30, learning_rate=3e-3, schedule="constant", label_smoothing=0.0)
 
 
 def ignore_progress(_stage: str, _done: int, _total: int | None) -> None:
-    """For who measures without watching."""
+    """Report nothing."""
 
 
 def ignore_step(_: int) -> None:
@@ -31,9 +31,9 @@ def ignore_step(_: int) -> None:
 
 @dataclass(frozen=True)
 class LabeledBatch:
-    """Sentences, and the right word at each place.
+    """Sentences and the label of each token.
 
-    With `inputs` a decoder writes them; without, the encoder answers alone, one word for each word it reads.
+    With `inputs` the decoder predicts the labels; without, the encoder alone predicts one label per token.
     """
 
     source: Packed
@@ -43,11 +43,11 @@ class LabeledBatch:
 
 @dataclass(frozen=True)
 class TrainingHistory:
-    """What each step showed."""
+    """The measurements of each step."""
 
-    losses: list[float]  # -log p of the right word, before the update
-    gradient_norms: list[float]  # norm of the whole gradient
-    update_ratios: list[float]  # norm of the update as a share of the norm of the weights it changes
+    losses: list[float]  # -log p of the label, before the update
+    gradient_norms: list[float]  # of all parameters
+    update_ratios: list[float]  # norm of the update divided by the norm of the updated weights
 
     @property
     def final_loss(self) -> float:
@@ -59,31 +59,31 @@ def mean(values: list[float]) -> float:
 
 
 def format_short(value: float) -> str:
-    """Two decimals; what is tiny by its power of ten."""
+    """Format with two decimals, tiny values in scientific notation."""
     return f"{value:.1e}" if 0 < value < 0.01 else f"{value:.2f}"
 
 
 def build_model(config: TransformerConfig, seed: int = 0) -> Transformer:
-    """Untrained; two of the same shape and seed are the same.
+    """Build an untrained model; equal configs and seeds give equal weights.
 
-    Its initial weights are Xavier's: with the default's half of them a model first bets that each word
-    follows itself, and some hundred steps are too few to unlearn that and to learn the task.
+    The initialization is Xavier's with gain 1. With the default gain a model first predicts that each word
+    follows itself, and a few hundred steps are too few to unlearn that and to learn the task.
     """
     torch.manual_seed(seed)
     return Transformer(replace(config, init_gain=1.0))
 
 
-def compute_hidden(model: Transformer, lesson: LabeledBatch) -> Tensor:
-    """What is projected to words. [T, D]"""
-    if lesson.inputs is None:
-        return model.encode(lesson.source).hidden
-    return model.hidden(lesson.source, lesson.inputs)
+def compute_hidden(model: Transformer, batch: LabeledBatch) -> Tensor:
+    """Return the hidden states that are projected to logits. [T, D]"""
+    if batch.inputs is None:
+        return model.encode(batch.source).hidden
+    return model.hidden(batch.source, batch.inputs)
 
 
-def compute_gradient(model: Transformer, lesson: LabeledBatch, train: TrainConfig) -> float:
-    """Leaves the gradient of the mean loss in the parameters; -log p of the right word, on average."""
+def compute_gradient(model: Transformer, batch: LabeledBatch, train: TrainConfig) -> float:
+    """Compute the gradient of the mean loss in the parameters, and return the mean -log p of the labels."""
     model.zero_grad(set_to_none=True)
-    loss = chunked_loss(compute_hidden(model, lesson), model.output, lesson.labels_T, train)
+    loss = chunked_loss(compute_hidden(model, batch), model.output, batch.labels_T, train)
     (loss.total / loss.tokens).backward()
     return loss.nll.item() / loss.tokens
 
@@ -94,32 +94,32 @@ def train_model(
     train: TrainConfig,
     advance: Advance = ignore_step,
 ) -> TrainingHistory:
-    """So many steps as `train` says (5.3), each with a new lesson."""
+    """Train for `train.steps` steps (5.3), each on a new batch."""
     optimizer = Optimizer(model, train)
     model.train()
-    course = TrainingHistory([], [], [])
+    history = TrainingHistory([], [], [])
     for step in range(1, train.steps + 1):
-        course.losses.append(compute_gradient(model, next_batch(), train))
-        course.gradient_norms.append(clip_grad_norm(model, train.clip_norm))
+        history.losses.append(compute_gradient(model, next_batch(), train))
+        history.gradient_norms.append(clip_grad_norm(model, train.clip_norm))
         before = flatten_trained_weights(model)
         optimizer.set_learning_rate(learning_rate(step, train, model.config.d_model))
         optimizer.step()
-        moved = (flatten_trained_weights(model) - before).norm() / before.norm()
-        course.update_ratios.append(moved.item())
+        ratio = (flatten_trained_weights(model) - before).norm() / before.norm()
+        history.update_ratios.append(ratio.item())
         advance(1)
-    return course
+    return history
 
 
 def flatten_trained_weights(model: Transformer) -> Tensor:
-    """In one row; of an encoder that answers alone, the decoder is left out."""
-    learning = [one.detach().flatten() for one in model.parameters() if one.grad is not None]
-    return torch.cat(learning)
+    """Return all weights that have a gradient as one vector."""
+    trained = [parameter.detach().flatten() for parameter in model.parameters() if parameter.grad is not None]
+    return torch.cat(trained)
 
 
 @torch.no_grad()
-def measure_accuracy(model: Transformer, lesson: LabeledBatch) -> float:
-    """The share of places whose likeliest word is the right one."""
+def measure_accuracy(model: Transformer, batch: LabeledBatch) -> float:
+    """Return the share of tokens whose most likely label is correct."""
     model.eval()
-    guessed_T = model.output(compute_hidden(model, lesson)).argmax(-1)
-    right_T: Tensor = guessed_T == lesson.labels_T
-    return right_T.double().mean().item()
+    predicted_T = model.output(compute_hidden(model, batch)).argmax(-1)
+    correct_T: Tensor = predicted_T == batch.labels_T
+    return correct_T.double().mean().item()

@@ -1,13 +1,13 @@
-"""From numbers to pages: prose with places for numbers, in two languages, as Markdown and as one HTML file.
+"""Pages of the report: prose with placeholders in two languages, as Markdown and as one HTML file.
 
-The prose of a language is text/<language>.md, a part for each question, headed by `<!-- name -->`. In it
+The prose of a language is text/<language>.md, one part per question, headed by `<!-- name -->`. In it
 
-    {accuracy_tied}     is a number of this run
-    {table}, {figure}   are the question's table and the address of its figure
-    [if learning]       keeps its paragraph if the experiment found that, `[if not learning]` if it did not
+    {accuracy_tied}     is replaced by a number of this run
+    {table}, {figure}   by the table of the question and the URL of its figure
+    [if learning]       keeps its paragraph if this finding is true, `[if not learning]` if it is false
 
-so that no number is typed and every conclusion is the run's own. Short texts (titles, axes, columns) are in
-text/<language>.toml, a table for each question.
+So all numbers and conclusions are those of the run. Short texts (titles, axes, columns) are in
+text/<language>.toml, one table per question.
 """
 
 import base64
@@ -29,12 +29,12 @@ Language = Literal["en", "ko"]
 LANGUAGES: tuple[Language, ...] = ("en", "ko")
 PART_PATTERN = re.compile(r"^<!-- (\w+) -->\n", flags=re.M)
 CONDITION_PATTERN = re.compile(r"\[if (not )?(\w+)\] ?")
-REPORT_LABELS = "report"  # labels of the report as a whole
+REPORT_LABELS = "report"  # of the report as a whole
 
 
 @dataclass(frozen=True)
 class Prose:
-    """What is written in one language."""
+    """The texts of one language."""
 
     parts: dict[str, str]
     labels: dict[str, dict[str, str]]
@@ -46,8 +46,8 @@ class Prose:
 
 @cache
 def load_prose(language: Language) -> Prose:
-    _, *parted = PART_PATTERN.split(read_text_file(f"{language}.md"))
-    parts = dict(zip(parted[0::2], (text.strip() for text in parted[1::2]), strict=True))
+    _, *pieces = PART_PATTERN.split(read_text_file(f"{language}.md"))
+    parts = dict(zip(pieces[0::2], (text.strip() for text in pieces[1::2]), strict=True))
     labels = tomllib.loads(read_text_file(f"{language}.toml"))
     return Prose(parts, labels)
 
@@ -56,8 +56,8 @@ def read_text_file(name: str) -> str:
     return files("manyheads.paper.notes").joinpath("text", name).read_text(encoding="utf-8")
 
 
-def fill_template(text: str, told: Mapping[str, str], findings: Mapping[str, bool]) -> str:
-    """The paragraphs whose condition holds, with every place filled."""
+def fill_template(text: str, values: Mapping[str, str], findings: Mapping[str, bool]) -> str:
+    """Return the paragraphs whose condition is true, with all placeholders filled."""
     kept = []
     for paragraph in text.split("\n\n"):
         condition = CONDITION_PATTERN.match(paragraph)
@@ -65,16 +65,16 @@ def fill_template(text: str, told: Mapping[str, str], findings: Mapping[str, boo
             kept.append(paragraph)
         elif findings[condition[2]] != bool(condition[1]):
             kept.append(paragraph[condition.end() :])
-    return "\n\n".join(paragraph.format_map(told) for paragraph in kept)
+    return "\n\n".join(paragraph.format_map(values) for paragraph in kept)
 
 
 def list_placeholders(text: str) -> set[str]:
-    """The names of the numbers that a text has places for."""
+    """Return the names of the placeholders of a text."""
     return {name for _, name, _, _ in string.Formatter().parse(text) if name}
 
 
 def list_conditions(text: str) -> set[tuple[str, bool]]:
-    """What paragraphs depend on, and whether it has to hold."""
+    """Return the findings that paragraphs depend on, and the values that they require."""
     return {(name, not negated) for negated, name in CONDITION_PATTERN.findall(text)}
 
 
@@ -87,8 +87,8 @@ class NotesSection:
 
     name: str
     title: str
-    effect: str  # the measured effect in a line
-    as_expected: bool  # whether what was expected is what was found
+    effect: str  # the measured effect in one line
+    as_expected: bool  # whether all expected findings are true
     body: str  # Markdown
 
 
@@ -105,28 +105,28 @@ class NotesPage:
     def summary(self) -> ReportTable:
         labels = load_prose(self.language).report_labels
         columns = [labels["question"], labels["measured"], labels["expected"]]
-        rows = [[one.title, one.effect, labels["yes" if one.as_expected else "no"]] for one in self.sections]
+        rows = [[section.title, section.effect, labels["yes" if section.as_expected else "no"]] for section in self.sections]
         return ReportTable(labels["summary"], columns, rows)
 
-    def markdown(self) -> str:
-        parts = [self.intro, self.summary.to_markdown(), *(one.body for one in self.sections), self.end]
+    def to_markdown(self) -> str:
+        parts = [self.intro, self.summary.to_markdown(), *(section.body for section in self.sections), self.end]
         return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
 def make_section(
-    language: Language, name: str, numbers: Any, table: ReportTable, figure: str
+    language: Language, name: str, results: Any, table: ReportTable, figure: str
 ) -> NotesSection:
-    written = load_prose(language)
-    labels = written.labels[name]
-    told: dict[str, str] = {**numbers.told, "table": table.to_markdown().strip(), "figure": figure}
-    if hasattr(numbers, "named"):
-        told |= numbers.named(labels)
+    prose = load_prose(language)
+    labels = prose.labels[name]
+    values: dict[str, str] = {**results.placeholders, "table": table.to_markdown().strip(), "figure": figure}
+    if hasattr(results, "labeled_placeholders"):
+        values |= results.labeled_placeholders(labels)
     return NotesSection(
         name=name,
         title=labels["title"],
-        effect=labels["short"].format_map(told),
-        as_expected=all(numbers.findings[one] for one in numbers.EXPECTED),
-        body=f"## {labels['title']}\n\n{fill_template(written.parts[name], told, numbers.findings)}",
+        effect=labels["effect"].format_map(values),
+        as_expected=all(results.findings[finding] for finding in results.EXPECTED),
+        body=f"## {labels['title']}\n\n{fill_template(prose.parts[name], values, results.findings)}",
     )
 
 
@@ -134,46 +134,46 @@ def make_section(
 
 
 def render_html(pages: Sequence[NotesPage], figures: Mapping[str, Path]) -> str:
-    """One file: every language, every figure inside, no script, nothing from elsewhere.
+    """Render one self-contained file with all languages and figures and no scripts.
 
-    `figures` tells for each address in the prose the SVG file that it stands for.
+    `figures` maps the URLs in the prose to SVG files.
     """
     style = read_text_file("page.css")
     articles = [render_article(page, figures) for page in pages]
     titles = " / ".join(dict.fromkeys(load_prose(page.language).report_labels["title"] for page in pages))
-    inside = {
+    values = {
         "language": pages[0].language,
         "title": html.escape(titles),
         "style": style,
         "switch": render_language_switch(pages),
         "articles": "\n".join(articles),
     }
-    return re.sub(r"\{(\w+)\}", lambda found: inside[found[1]], read_text_file("page.html"))
+    return re.sub(r"\{(\w+)\}", lambda match: values[match[1]], read_text_file("page.html"))
 
 
 def render_language_switch(pages: Sequence[NotesPage]) -> str:
-    """Which language is shown, without a script: the style follows these two buttons."""
+    """Render the buttons that select the language; the style sheet does the rest."""
     if len(pages) < 2:
         return ""
     return "\n".join(
-        f'<input type="radio" name="language" id="show-{page.language}"{" checked" if not number else ""}>'
+        f'<input type="radio" name="language" id="show-{page.language}"{" checked" if not index else ""}>'
         f'<label for="show-{page.language}" lang="{page.language}">'
         f"{load_prose(page.language).report_labels['name']}</label>"
-        for number, page in enumerate(pages)
+        for index, page in enumerate(pages)
     )
 
 
 def render_article(page: NotesPage, figures: Mapping[str, Path]) -> str:
-    labels, own = load_prose(page.language).report_labels, page.language
+    labels, language = load_prose(page.language).report_labels, page.language
     contents = "".join(
-        f'<li><a href="#{own}-{one.name}">{html.escape(one.title)}</a></li>' for one in page.sections
+        f'<li><a href="#{language}-{section.name}">{html.escape(section.title)}</a></li>' for section in page.sections
     )
     sections = "\n".join(
-        f'<section id="{own}-{one.name}">{render_markdown(one.body, figures)}</section>'
-        for one in page.sections
+        f'<section id="{language}-{section.name}">{render_markdown(section.body, figures)}</section>'
+        for section in page.sections
     )
     return (
-        f'<article lang="{own}" class="{own}">\n{render_markdown(page.intro, figures)}\n'
+        f'<article lang="{language}" class="{language}">\n{render_markdown(page.intro, figures)}\n'
         f"{render_markdown(page.summary.to_markdown(), figures)}\n"
         f"<nav><h2>{labels['contents']}</h2><ol>{contents}</ol></nav>\n{sections}\n"
         f"<footer>{render_markdown(page.end, figures)}</footer>\n</article>"
@@ -184,9 +184,9 @@ def render_markdown(markdown: str, figures: Mapping[str, Path]) -> str:
     from markdown_it import MarkdownIt
 
     text = str(MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown))
-    for address, place in figures.items():
-        if f'src="{address}"' in text:
-            text = text.replace(f'src="{address}"', f'src="{to_data_uri(place)}"')
+    for url, path in figures.items():
+        if f'src="{url}"' in text:
+            text = text.replace(f'src="{url}"', f'src="{to_data_uri(path)}"')
     return text
 
 

@@ -323,6 +323,6 @@ def draw_figure(numbers: RelationResults, labels: Labels) -> Any:
     figure.set_size_inches(2.2 + 0.5 * len(shown), 3.7)
     values = [[numbers.shares[name][layer][head] for layer, head in shown] for name in RELATIONS]
     columns = [f"{layer + 1}.{head + 1}" for layer, head in shown]
-    draw_heatmap(axis, values, [labels[name] for name in RELATIONS], columns, top=max(map(max, values)))
+    draw_heatmap(axis, values, [labels[name] for name in RELATIONS], columns, maximum=max(map(max, values)))
     axis.set_title(labels["heads"], fontsize=10, pad=8)
     return figure

@@ -1,4 +1,4 @@
-"""The command's work: measure, draw, write. Markdown a language, one HTML file, all numbers as JSON."""
+"""`manyheads paper notes`: run the experiments and write Markdown per language, one HTML file, and JSON."""
 
 import json
 import time
@@ -38,10 +38,11 @@ from manyheads.paper.report import (
     import_pyplot,
     save_figure,
     write_report,
+    write_text_atomically,
 )
 from manyheads.progress import ReportProgress, make_counter
 
-QUESTIONS: dict[str, Any] = {  # each with its table and its figure
+QUESTIONS: dict[str, Any] = {  # modules with make_table and draw_figure
     "example": example,
     "projections": projections,
     "scale": scale,
@@ -53,13 +54,13 @@ QUESTIONS: dict[str, Any] = {  # each with its table and its figure
     "smoothing": smoothing,
     "relations": relations,
 }
-FIGURE_FOLDER = "notes"  # the folder beside the report
+FIGURE_FOLDER = "notes"  # beside the report
 LanguageChoice = Literal["en", "ko", "both"]
 
 
 @dataclass(frozen=True)
 class NotesReport:
-    """What came of it."""
+    """The pages, the files written and the results."""
 
     pages: list[NotesPage]
     files: list[Path]
@@ -69,8 +70,8 @@ class NotesReport:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "files": [str(one) for one in self.files],
-            "where": self.provenance,
+            "files": [str(file) for file in self.files],
+            "provenance": self.provenance,
             "seconds": round(self.seconds, 1),
             **self.answers.to_dict(),
         }
@@ -85,59 +86,55 @@ def write_notes(
     *,
     steps_fraction: float = 1.0,
 ) -> NotesReport:
-    """Into the folder `out`. `share` is of the usual steps of training."""
-    import_pyplot()  # whether figures can be drawn is known before the long work
+    """Run the experiments and write the report into `out`. `steps_fraction` scales the training steps."""
+    import_pyplot()  # fail before the long work if matplotlib is missing
     out.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
+    start = time.monotonic()
     answers = measure_all(model, report_progress, steps_fraction=steps_fraction)
     with single_thread():
-        where = f"`{command}`; {describe_environment(describe_machine('cpu'))}"
-    seconds = time.monotonic() - began
-    chosen = LANGUAGES if language == "both" else (language,)
-    advance = make_counter(report_progress, "figures", len(chosen) * len(QUESTIONS))
+        provenance = f"`{command}`; {describe_environment(describe_machine('cpu'))}"
+    seconds = time.monotonic() - start
+    languages = LANGUAGES if language == "both" else (language,)
+    advance = make_counter(report_progress, "figures", len(languages) * len(QUESTIONS))
     pages: list[NotesPage] = []
-    figures: dict[str, Path] = {}  # by their addresses in the prose
-    for own in chosen:
-        drawn = dict(draw_figures(answers, own, out / FIGURE_FOLDER, advance))
-        figures |= {f"{FIGURE_FOLDER}/{place.name}": place for place in drawn.values()}
-        pages.append(make_page(answers, own, drawn, where, seconds))
-    written = NotesReport(pages, [], answers, where, seconds)
-    write_files(written, figures, out)
-    return written
+    figures: dict[str, Path] = {}  # by URL in the prose
+    for page_language in languages:
+        paths = dict(draw_figures(answers, page_language, out / FIGURE_FOLDER, advance))
+        figures |= {f"{FIGURE_FOLDER}/{path.name}": path for path in paths.values()}
+        pages.append(make_page(answers, page_language, paths, provenance, seconds))
+    report = NotesReport(pages, [], answers, provenance, seconds)
+    write_files(report, figures, out)
+    return report
 
 
-def write_files(written: NotesReport, figures: dict[str, Path], out: Path) -> None:
-    for one in written.pages:
-        written.files.extend(write_report(out, f"notes.{one.language}", one.markdown(), {}))
-    written.files.append(written_aside(out / "notes.html", render_html(written.pages, figures)))
-    data = json.dumps(written.to_dict(), ensure_ascii=False, indent=1)
-    written.files.append(written_aside(out / "notes.json", data + "\n"))
-
-
-def written_aside(place: Path, text: str) -> Path:
-    """Complete, or as it was."""
-    aside = place.with_name(f".{place.name}.aside")
-    aside.write_text(text, encoding="utf-8")
-    return aside.replace(place)
+def write_files(report: NotesReport, figures: dict[str, Path], out: Path) -> None:
+    for page in report.pages:
+        report.files.extend(write_report(out, f"notes.{page.language}", page.to_markdown(), {}))
+    html_path, json_path = out / "notes.html", out / "notes.json"
+    write_text_atomically(html_path, render_html(report.pages, figures))
+    report.files.append(html_path)
+    data = json.dumps(report.to_dict(), ensure_ascii=False, indent=1)
+    write_text_atomically(json_path, data + "\n")
+    report.files.append(json_path)
 
 
 def make_page(
-    answers: Answers, language: Language, figures: dict[str, Path], where: str, seconds: float
+    answers: Answers, language: Language, figures: dict[str, Path], provenance: str, seconds: float
 ) -> NotesPage:
-    written = load_prose(language)
-    told = {"where": where, "seconds": f"{seconds:.0f}", "questions": f"{len(figures)}"}
+    prose = load_prose(language)
+    values = {"provenance": provenance, "seconds": f"{seconds:.0f}", "questions": f"{len(figures)}"}
     findings = {"hangul": language == "en" or has_hangul_font()}
     sections = [
         make_section(
             language,
             name,
-            numbers,
-            QUESTIONS[name].table(numbers, written.labels[name]),
+            results,
+            QUESTIONS[name].make_table(results, prose.labels[name]),
             f"{FIGURE_FOLDER}/{figures[name].name}",
         )
-        for name, numbers in answers.by_question().items()
+        for name, results in answers.by_question().items()
     ]
-    intro, end = (fill_template(written.parts[part], told, findings) for part in ("intro", "end"))
+    intro, end = (fill_template(prose.parts[part], values, findings) for part in ("intro", "end"))
     return NotesPage(language, intro, sections, end)
 
 
@@ -147,17 +144,17 @@ def make_page(
 def draw_figures(
     answers: Answers, language: Language, folder: Path, advance: Advance
 ) -> Iterator[tuple[str, Path]]:
-    """The name of a question and its figure's SVG. Without a font for Hangul, labels are English."""
+    """Yield the name of each question and its SVG file. Without a Hangul font, labels are English."""
     hangul = has_hangul_font()
-    for name, numbers in answers.by_question().items():
+    for name, results in answers.by_question().items():
         labels = load_prose(language if hangul else "en").labels[name]
-        words = "".join(numbers.words + numbers.read) if name == "example" and hangul else ""
+        words = "".join(results.words + results.decoder_input) if name == "example" and hangul else ""
         with fonts_covering("".join(labels.values()) + words):
-            more = {"hangul": hangul} if name == "example" else {}
-            figure = QUESTIONS[name].draw(numbers, labels, **more)
-            place = save_figure(figure, folder, f"{name}.{language}")[0]
+            options = {"hangul": hangul} if name == "example" else {}
+            figure = QUESTIONS[name].draw_figure(results, labels, **options)
+            path = save_figure(figure, folder, f"{name}.{language}")[0]
         advance(1)
-        yield name, place
+        yield name, path
 
 
 def has_hangul_font() -> bool:

@@ -1,7 +1,7 @@
-"""Tasks without a language: sentences of random words, and what is to be said at each of their words.
+"""Tasks of random words with a label for each word, solved by the encoder alone.
 
-Everyone can see what such a task needs, and a small model learns it in seconds: so it shows what a part of
-the model is for. The encoder answers alone.
+It is obvious what such a task requires, and a small model learns it in seconds. So it shows what a part of the
+model is for.
 """
 
 from collections.abc import Callable
@@ -13,58 +13,58 @@ from manyheads.config import EOS_ID, NUM_SPECIAL_TOKENS
 from manyheads.packed import Packed
 from manyheads.paper.notes.learning import LabeledBatch
 
-EVAL_SENTENCES = 400  # sentences that accuracy is measured on
-EVAL_SEED = 1_000_003  # which training never draws from
+EVAL_SENTENCES = 400  # that accuracy is measured on
+EVAL_SEED = 1_000_003  # different from all training seeds
 
 
 @dataclass(frozen=True)
 class SequenceTask:
-    """Sentences of `shortest` to `longest` words out of `words`; `answer` tells the right word at each."""
+    """Random sentences of `num_words` different words, and a function that labels each word."""
 
     label: Callable[[list[int]], list[int]]
     num_words: int = 12
-    vocab_size: int = NUM_SPECIAL_TOKENS + 12  # of the answers too
+    vocab_size: int = NUM_SPECIAL_TOKENS + 12  # of words and labels
     min_length: int = 4
     max_length: int = 12
 
-    def make_sampler(self, seed: int, sentences: int) -> Callable[[], LabeledBatch]:
-        """New ones without end, the same for the same seed."""
-        chance = torch.Generator().manual_seed(seed)
-        return lambda: self.sample_batch(chance, sentences)
+    def make_sampler(self, seed: int, num_sentences: int) -> Callable[[], LabeledBatch]:
+        """Return a function that samples batches, the same for the same seed."""
+        generator = torch.Generator().manual_seed(seed)
+        return lambda: self.sample_batch(generator, num_sentences)
 
-    def sample_batch(self, chance: torch.Generator, sentences: int) -> LabeledBatch:
-        lengths = torch.randint(self.min_length, self.max_length + 1, (sentences,), generator=chance).tolist()
-        drawn = torch.randint(self.num_words, (sum(lengths),), generator=chance) + NUM_SPECIAL_TOKENS
-        said = [one.tolist() for one in drawn.split(lengths)]
-        return LabeledBatch(Packed.of(said), torch.tensor([word for one in said for word in self.label(one)]))
+    def sample_batch(self, generator: torch.Generator, num_sentences: int) -> LabeledBatch:
+        lengths = torch.randint(self.min_length, self.max_length + 1, (num_sentences,), generator=generator).tolist()
+        tokens = torch.randint(self.num_words, (sum(lengths),), generator=generator) + NUM_SPECIAL_TOKENS
+        sequences = [sequence.tolist() for sequence in tokens.split(lengths)]
+        return LabeledBatch(Packed.of(sequences), torch.tensor([word for sequence in sequences for word in self.label(sequence)]))
 
     def make_eval_batch(self) -> LabeledBatch:
         return self.make_sampler(EVAL_SEED, EVAL_SENTENCES)()
 
 
-def label_same_word(said: list[int]) -> list[int]:
-    return said
+def label_same_word(tokens: list[int]) -> list[int]:
+    return tokens
 
 
-def label_previous_word(said: list[int]) -> list[int]:
-    """The first word has none before it."""
-    return [EOS_ID, *said[:-1]]
+def label_previous_word(tokens: list[int]) -> list[int]:
+    """Label each word with the previous word, and the first with the end token."""
+    return [EOS_ID, *tokens[:-1]]
 
 
-def make_neighbor_labels(words: int) -> Callable[[list[int]], list[int]]:
-    """One answer for each pair of words, before and after; at an edge stands the first word of all."""
+def make_neighbor_labels(num_words: int) -> Callable[[list[int]], list[int]]:
+    """Label each word with the pair of its neighbors; outside the sentence is the first word of the vocabulary."""
 
-    def answer(said: list[int]) -> list[int]:
-        numbers = [0, *(word - NUM_SPECIAL_TOKENS for word in said), 0]
+    def label(tokens: list[int]) -> list[int]:
+        numbers = [0, *(word - NUM_SPECIAL_TOKENS for word in tokens), 0]
         pairs = zip(numbers, numbers[2:], strict=False)
-        return [NUM_SPECIAL_TOKENS + before * words + after for before, after in pairs]
+        return [NUM_SPECIAL_TOKENS + before * num_words + after for before, after in pairs]
 
-    return answer
+    return label
 
 
 COPY_TASK = SequenceTask(label_same_word)
 PREVIOUS_WORD_TASK = SequenceTask(label_previous_word)
-NUM_NEIGHBOR_WORDS = 5  # words of the task below: 25 pairs
+NUM_NEIGHBOR_WORDS = 5  # 25 pairs
 NEIGHBOR_PAIR_TASK = SequenceTask(
     make_neighbor_labels(NUM_NEIGHBOR_WORDS),
     num_words=NUM_NEIGHBOR_WORDS,

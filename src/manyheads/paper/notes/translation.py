@@ -1,4 +1,4 @@
-"""Small translators for two of the questions, who learn the built-in English and Korean."""
+"""Small translation models of the built-in English and Korean, for two of the questions."""
 
 import random
 from collections.abc import Callable
@@ -19,16 +19,16 @@ from manyheads.translator import Translator
 
 PAIR = "en-ko"
 CONSTRUCTIONS = ("tense", "negation", "possessive", "number", "adjective", "time", "place")
-WORDS_PER_CLASS = 6  # of each class
-TRAIN_SENTENCES, VALID_SENTENCES = 4000, 300  # sentences
-VOCAB_SIZE = 900  # nearly every word is one piece
-BATCH_SENTENCES = 64  # of a batch
+WORDS_PER_CLASS = 6
+TRAIN_SENTENCES, VALID_SENTENCES = 4000, 300
+VOCAB_SIZE = 900  # nearly every word is one subword
+BATCH_SENTENCES = 64
 Ids = tuple[list[int], list[int]]
 
 
 @dataclass(frozen=True)
 class TranslationData:
-    """Sentence pairs as ids, and the subwords that they are made of."""
+    """Sentence pairs as token ids, and their subwords."""
 
     subwords: SubwordTokenizer
     train: list[Ids]
@@ -42,17 +42,17 @@ class TranslationData:
             PAIR, train=train, valid=valid, test=0, seed=1, constructions=CONSTRUCTIONS, words=WORDS_PER_CLASS
         )
         texts = [text for pair in corpus["train"] for text in pair]
-        how = SubwordConfig(vocab_size=vocab_size, byte_fallback=False, character_coverage=1.0)
-        subwords = SubwordTokenizer.train(texts, how)
+        config = SubwordConfig(vocab_size=vocab_size, byte_fallback=False, character_coverage=1.0)
+        subwords = SubwordTokenizer.train(texts, config)
         ids = {
             split: [(subwords.encode(source), subwords.encode(target)) for source, target in corpus[split]]
             for split in ("train", "valid")
         }
         return cls(subwords, ids["train"], ids["valid"])
 
-    def make_sampler(self, seed: int, sentences: int = BATCH_SENTENCES) -> Callable[[], LabeledBatch]:
-        chance = random.Random(seed)
-        return lambda: make_batch(chance.sample(self.train, sentences))
+    def make_sampler(self, seed: int, num_sentences: int = BATCH_SENTENCES) -> Callable[[], LabeledBatch]:
+        generator = random.Random(seed)
+        return lambda: make_batch(generator.sample(self.train, num_sentences))
 
     def model_config(self) -> TransformerConfig:
         return TransformerConfig(
@@ -61,7 +61,7 @@ class TranslationData:
 
 
 def make_batch(pairs: list[Ids]) -> LabeledBatch:
-    """Source = tokens + end; what the decoder reads = begin + tokens; what it is to say = tokens + end."""
+    """Make a batch: source = tokens + end; decoder input = begin + tokens; labels = tokens + end."""
     return LabeledBatch(
         source=Packed.of([[*source, EOS_ID] for source, _ in pairs]),
         inputs=Packed.of([[BOS_ID, *target] for _, target in pairs]),
@@ -70,13 +70,13 @@ def make_batch(pairs: list[Ids]) -> LabeledBatch:
 
 
 def train_translation_model(
-    material: TranslationData,
+    data: TranslationData,
     smoothing: float,
     steps: int,
     report_progress: ReportProgress = ignore_progress,
     stage: str = "translation",
 ) -> Transformer:
-    model = build_model(material.model_config())
+    model = build_model(data.model_config())
     train = TrainConfig(
         steps=steps,
         warmup=max(1, steps // 5),
@@ -84,11 +84,11 @@ def train_translation_model(
         schedule="linear",
         label_smoothing=smoothing,
     )
-    train_model(model, material.make_sampler(1), train, make_counter(report_progress, stage, steps))
+    train_model(model, data.make_sampler(1), train, make_counter(report_progress, stage, steps))
     return model.eval()
 
 
-def make_translator(model: Transformer, material: TranslationData) -> Translator:
+def make_translator(model: Transformer, data: TranslationData) -> Translator:
     source, target = PAIR.split("-")
-    pair = SubwordPair(material.subwords, material.subwords)
+    pair = SubwordPair(data.subwords, data.subwords)
     return Translator(TorchEngine(model), pair, {"source": source, "target": target})
