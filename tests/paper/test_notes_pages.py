@@ -1,4 +1,4 @@
-"""What is written of the numbers: every place filled, every conclusion the run's own; a page alone."""
+"""The report of the notes: placeholders, conditions, languages, and a self-contained page."""
 
 import base64
 import json
@@ -31,20 +31,20 @@ from support.untrained_model import save_untrained_model
 
 pytest.importorskip("matplotlib")
 
-OF_THE_PAPER = re.compile(r"Table \d|표 \d|row \(A\)")  # a number that names a place in it
-OF_MATHEMATICS = re.compile(r"(합이|크기가) 1인|평균이 0, 분산이 1이면")  # Korean spells no such number out
-OF_THE_RUN = {"where", "seconds", "questions"}
+OF_THE_PAPER = re.compile(r"Table \d|표 \d|row \(A\)")  # references to it
+OF_MATHEMATICS = re.compile(r"(합이|크기가) 1인|평균이 0, 분산이 1이면")  # not spelled out in Korean
+OF_THE_RUN = {"provenance", "seconds", "questions"}
 
 
 @pytest.fixture(scope="module")
 def answers() -> Answers:
-    """Everything, in as few steps as can be: what is found is nonsense, and all the words are there."""
+    """All experiments in very few steps: the numbers are meaningless, the report is complete."""
     return measure_all(steps_fraction=0.01)
 
 
 @pytest.fixture(autouse=True)
-def in_a_hurry(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Numbers that are there already, and figures that are drawn, but not written."""
+def use_quick_results(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Reuse the results, and draw figures without writing them."""
 
     def save(figure: Any, folder: Path, name: str) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,62 +53,67 @@ def in_a_hurry(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) 
         return [folder / f"{name}.svg"]
 
     monkeypatch.setattr(report, "save_figure", save)
-    monkeypatch.setattr(report, "measured", lambda *_, **__: request.getfixturevalue("answers"))
+    monkeypatch.setattr(report, "measure_all", lambda *_, **__: request.getfixturevalue("answers"))
 
 
 # ---- the prose
 
 
-def test_both_languages_have_the_same_parts_places_conditions_and_labels() -> None:
+def test_both_languages_have_the_same_parts_placeholders_conditions_and_labels() -> None:
     english, korean = (load_prose(language) for language in LANGUAGES)
     assert list(english.parts) == list(korean.parts)
     for name, text in english.parts.items():
         assert list_placeholders(text) == list_placeholders(korean.parts[name]), name
         assert list_conditions(text) == list_conditions(korean.parts[name]), name
-    assert {name: set(own) for name, own in english.labels.items()} == {
-        name: set(own) for name, own in korean.labels.items()
+    assert {name: set(labels) for name, labels in english.labels.items()} == {
+        name: set(labels) for name, labels in korean.labels.items()
     }
-    for name, own in english.labels.items():
+    for name, labels in english.labels.items():
         if name in QUESTIONS:
-            assert list_placeholders(own["short"]) == list_placeholders(korean.labels[name]["short"]), name
+            assert list_placeholders(labels["effect"]) == list_placeholders(korean.labels[name]["effect"]), (
+                name
+            )
 
 
 def test_every_finding_has_a_paragraph_for_either_outcome(answers: Answers) -> None:
-    one_sided = {("residuals", "post_holds")}  # a remark that is made or not
+    one_sided = {("residuals", "post_norm_learns")}  # an optional remark
     for language in LANGUAGES:
-        for name, numbers in answers.by_question().items():
-            told = list_conditions(load_prose(language).parts[name])
-            for finding in numbers.findings:
+        for name, results in answers.by_question().items():
+            conditions = list_conditions(load_prose(language).parts[name])
+            for finding in results.findings:
                 expected = (
                     {(finding, False)}
                     if (name, finding) in one_sided
                     else {(finding, True), (finding, False)}
                 )
-                assert {one for one in told if one[0] == finding} == expected, (name, finding)
-            assert {finding for finding, _ in told} == set(numbers.findings)
-            assert set(numbers.EXPECTED) <= set(numbers.findings)
+                assert {condition for condition in conditions if condition[0] == finding} == expected, (
+                    name,
+                    finding,
+                )
+            assert {finding for finding, _ in conditions} == set(results.findings)
+            assert set(results.EXPECTED) <= set(results.findings)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_place_has_a_number(language: str, answers: Answers) -> None:
-    written = load_prose(language)  # type: ignore[arg-type]
-    for name, numbers in answers.by_question().items():
-        known = set(numbers.told) | {"table", "figure", "grammar_relation"}
-        assert list_placeholders(written.parts[name]) <= known, name
-        assert list_placeholders(written.labels[name]["short"]) <= known, name
-        assert {"table", "figure"} <= list_placeholders(written.parts[name])
-    assert list_placeholders(written.parts["intro"]) <= OF_THE_RUN
+def test_every_placeholder_has_a_value(language: str, answers: Answers) -> None:
+    prose = load_prose(language)  # type: ignore[arg-type]
+    for name, results in answers.by_question().items():
+        known = set(results.placeholders) | {"table", "figure", "grammar_relation"}
+        assert list_placeholders(prose.parts[name]) <= known, name
+        assert list_placeholders(prose.labels[name]["effect"]) <= known, name
+        assert {"table", "figure"} <= list_placeholders(prose.parts[name])
+    assert list_placeholders(prose.parts["intro"]) <= OF_THE_RUN
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_no_number_is_typed(language: str) -> None:
+def test_the_prose_contains_no_numbers(language: str) -> None:
     for name, text in load_prose(language).parts.items():  # type: ignore[arg-type]
-        known = OF_MATHEMATICS.sub("", OF_THE_PAPER.sub("", text))
-        typed = re.findall(r"\d", re.sub(r"\{\w+\}", "", known))
-        assert not typed, (name, typed)
+        remaining = OF_MATHEMATICS.sub("", OF_THE_PAPER.sub("", text))
+        digits = re.findall(r"\d", re.sub(r"\{\w+\}", "", remaining))
+        assert not digits, (name, digits)
 
 
-def test_a_paragraph_is_kept_if_its_condition_holds() -> None:
+def test_a_paragraph_is_kept_if_its_condition_is_true() -> None:
     text = "Always {a}.\n\n[if x] It shows {a}.\n\n[if not x] It does not."
     assert fill_template(text, {"a": "7"}, {"x": True}) == "Always 7.\n\nIt shows 7."
     assert fill_template(text, {"a": "7"}, {"x": False}) == "Always 7.\n\nIt does not."
@@ -119,16 +124,16 @@ def test_a_paragraph_is_kept_if_its_condition_holds() -> None:
 def test_the_conclusion_follows_the_numbers(answers: Answers) -> None:
     figures = {name: Path(f"{name}.svg") for name in QUESTIONS}
 
-    def told(tied: float) -> tuple[str, str]:
+    def render(tied: float) -> tuple[str, str]:
         accuracy = {"apart": 0.9, "tied": tied}
         changed = replace(answers, projections=replace(answers.projections, accuracy=accuracy))
         page = report.make_page(changed, "en", figures, "here", 1.0)
-        (section,) = (one for one in page.sections if one.name == "projections")
-        return section.body, page.markdown()
+        (section,) = (section for section in page.sections if section.name == "projections")
+        return section.body, page.to_markdown()
 
-    assert "shows what this costs" in told(0.5)[0]
-    assert "did not show the difference in this run: 90.0%" in told(0.9)[0]
-    assert "| no, see below |" in told(0.9)[1]
+    assert "shows what this costs" in render(0.5)[0]
+    assert "did not show the difference in this run: 90.0%" in render(0.9)[0]
+    assert "| no, see below |" in render(0.9)[1]
 
 
 # ---- the files
@@ -152,7 +157,7 @@ class References(HTMLParser):
                 self.ids.append(value or "")
 
 
-def test_the_report_is_complete_in_both_languages_and_the_page_needs_nothing(
+def test_the_report_is_complete_in_both_languages_and_self_contained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn_only = report.save_figure
@@ -164,8 +169,13 @@ def test_the_report_is_complete_in_both_languages_and_the_page_needs_nothing(
         return [folder / f"{name}.svg"] if name.endswith("ko") else drawn_only(figure, folder, name)
 
     monkeypatch.setattr(report, "save_figure", save)
-    written = write_notes(tmp_path)
-    assert [path.name for path in written.files] == ["notes.en.md", "notes.ko.md", "notes.html", "notes.json"]
+    notes_report = write_notes(tmp_path)
+    assert [path.name for path in notes_report.files] == [
+        "notes.en.md",
+        "notes.ko.md",
+        "notes.html",
+        "notes.json",
+    ]
     for language in LANGUAGES:
         text = (tmp_path / f"notes.{language}.md").read_text(encoding="utf-8")
         assert not re.search(r"\{\w*\}|\[if |<!--", text)
@@ -174,49 +184,49 @@ def test_the_report_is_complete_in_both_languages_and_the_page_needs_nothing(
         assert all((tmp_path / picture).exists() for picture in pictures)
         assert text.count("\n## ") == len(QUESTIONS)
     page = (tmp_path / "notes.html").read_text(encoding="utf-8")
-    found = References()
-    found.feed(page)
-    assert not found.elements & {"script", "link", "iframe", "object", "embed", "base"}
-    inside = [one for one in found.addresses if one.startswith("data:image/svg+xml;base64,")]
+    references = References()
+    references.feed(page)
+    assert not references.elements & {"script", "link", "iframe", "object", "embed", "base"}
+    inside = [address for address in references.addresses if address.startswith("data:image/svg+xml;base64,")]
     assert len(inside) == len(LANGUAGES) * len(QUESTIONS)
-    anchors = [one for one in found.addresses if one not in inside]
-    assert {one.removeprefix("#") for one in anchors} <= set(found.ids)
-    assert len(found.ids) == len(set(found.ids))
+    anchors = [address for address in references.addresses if address not in inside]
+    assert {address.removeprefix("#") for address in anchors} <= set(references.ids)
+    assert len(references.ids) == len(set(references.ids))
     assert "url(" not in page
     assert "@import" not in page
     for picture in inside:
         drawn = base64.b64decode(picture.partition(",")[2]).decode("utf-8")
-        assert all(one.startswith(("#", "data:")) for one in re.findall(r'href="([^"]*)"', drawn))
+        assert all(address.startswith(("#", "data:")) for address in re.findall(r'href="([^"]*)"', drawn))
         assert "mathdefault" not in drawn
     data = json.loads((tmp_path / "notes.json").read_text(encoding="utf-8"))
-    assert set(data) == {"files", "where", "seconds", *QUESTIONS}
+    assert set(data) == {"files", "provenance", "seconds", *QUESTIONS}
     assert data["scale"]["widths"] == [4, 16, 64, 256, 1024]
     assert set(data["warmup"]["findings"]) == {"first_updates", "learning"}
 
 
-def test_one_language_alone_has_no_switch(tmp_path: Path) -> None:
-    written = write_notes(tmp_path, language="ko")
-    assert [path.name for path in written.files] == ["notes.ko.md", "notes.html", "notes.json"]
+def test_a_single_language_has_no_switch(tmp_path: Path) -> None:
+    notes_report = write_notes(tmp_path, language="ko")
+    assert [path.name for path in notes_report.files] == ["notes.ko.md", "notes.html", "notes.json"]
     page = (tmp_path / "notes.html").read_text(encoding="utf-8")
     assert 'lang="ko"' in page
     assert 'type="radio"' not in page
 
 
-def test_without_a_font_for_hangul_figures_are_english_and_the_korean_report_says_so(
+def test_without_a_hangul_font_figures_are_english_and_the_korean_report_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
-    own = report.fonts_covering
-    monkeypatch.setattr(report, "has_hangul", lambda: False)
-    monkeypatch.setattr(report, "fonts_for", lambda text: (asked.append(text), own(text))[1])
-    monkeypatch.setattr(report, "as_html", lambda *_: "")
+    texts: list[str] = []
+    fonts_covering = report.fonts_covering
+    monkeypatch.setattr(report, "has_hangul_font", lambda: False)
+    monkeypatch.setattr(report, "fonts_covering", lambda text: (texts.append(text), fonts_covering(text))[1])
+    monkeypatch.setattr(report, "render_html", lambda *_: "")
     write_notes(tmp_path, language="ko")
-    assert not re.search("[가-힣]", "".join(asked))
+    assert not re.search("[가-힣]", "".join(texts))
     assert "한글 글꼴이 없어서" in (tmp_path / "notes.ko.md").read_text(encoding="utf-8")
 
 
-def test_a_curve_is_smoothed_but_its_first_steps_stay() -> None:
-    values = [float(one) for one in range(30)]
+def test_a_curve_is_smoothed_except_its_first_value() -> None:
+    values = [float(number) for number in range(30)]
     assert smooth_curve(values)[:20] == pytest.approx(values[:20])
     assert smooth_curve([8.0, 0.0, 0.0])[0] == 8.0
 
@@ -241,16 +251,18 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     return call
 
 
-def test_the_command_writes_where_it_is_told_and_reports_as_json(notes: Call, tmp_path: Path) -> None:
+def test_the_command_writes_to_the_given_folder_and_reports_as_json(notes: Call, tmp_path: Path) -> None:
     code, out, _ = notes("--language", "en", "--out", "here", "--json")
     assert code == 0
-    told = json.loads(out)
-    assert told["files"] == ["here/notes.en.md", "here/notes.html", "here/notes.json"]
-    assert told["where"].startswith("`manyheads paper notes`; ")
+    data = json.loads(out)
+    assert data["files"] == ["here/notes.en.md", "here/notes.html", "here/notes.json"]
+    assert data["provenance"].startswith("`manyheads paper notes`; ")
     assert (tmp_path / "here" / "notes" / "scale.en.svg").exists()
 
 
-def test_a_wrong_call_is_one_clear_line(notes: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_usage_error_of_the_notes_is_one_line(
+    notes: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert notes("--language", "fr")[::2] == (
         2,
         "manyheads: --language is 'fr', but must be ko, en or both\n",
@@ -258,19 +270,21 @@ def test_a_wrong_call_is_one_clear_line(notes: Call, tmp_path: Path, monkeypatch
     code, _, err = notes("--out", "/dev/null/x")
     assert code == 2
     assert err.startswith("manyheads: /dev/null/x: cannot be written (")
-    monkeypatch.setattr(report, "measured", measure_all)
+    monkeypatch.setattr(report, "measure_all", measure_all)
     code, _, err = notes("nowhere")
     assert code == 3
     assert err.startswith("manyheads: nowhere: not a model folder")
 
 
-def test_a_model_is_judged_before_the_long_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsuitable_model_is_rejected_before_the_long_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = save_untrained_model(tmp_path / "model")
 
     def too_late(*_: object, **__: object) -> None:
         raise RequestError("the long work began")
 
-    monkeypatch.setattr("manyheads.paper.notes.translation.Material.made", too_late)
+    monkeypatch.setattr("manyheads.paper.notes.translation.TranslationData.generate", too_late)
     with pytest.raises(RequestError, match="the long work began"):
         measure_all(model, steps_fraction=0.01)
     monkeypatch.setattr("manyheads.paper.notes.relations.LANGUAGE", "de")

@@ -7,53 +7,55 @@ import pytest
 import torch
 
 from manyheads.errors import RequestError
-from manyheads.paper.notes import normalization as normalization
-from manyheads.paper.notes import relations, residuals, smoothing, translation, warmup
-from manyheads.paper.notes.relations import GrammarSentence, SentenceMaps
+from manyheads.paper.notes import normalization, relations, residuals, smoothing, translation, warmup
+from manyheads.paper.notes.grammar_pairs import GrammarSentence, find_pairs, generate_sentences
+from manyheads.paper.notes.relations import SentenceMaps
 
 STEPS = 32
 
 
 def test_without_residuals_depth_hurts_on_the_training_data() -> None:
-    found = residuals.measure(depths=(2, 16), trained_depths=(2, 6), steps=40)
-    without, post, pre = (found.gradient_ratios[way][-1] for way in ("none", "post", "pre"))
+    results = residuals.measure(depths=(2, 16), trained_depths=(2, 6), steps=40)
+    without, post, pre = (results.gradient_ratios[variant][-1] for variant in ("none", "post", "pre"))
     assert without < 0.5 * post < pre
-    assert found.losses["none"][1] > found.losses["none"][0] + 0.1
-    assert max(found.losses["post"][1], found.losses["pre"][1]) < 0.5 * found.losses["none"][1]
+    assert results.losses["none"][1] > results.losses["none"][0] + 0.1
+    assert max(results.losses["post"][1], results.losses["pre"][1]) < 0.5 * results.losses["none"][1]
 
 
 def test_batch_normalization_depends_on_the_batch_and_layer_normalization_does_not() -> None:
-    found = normalization.measure(steps=25)
-    assert found.batch_dependence["layer"] < 1e-5 < 0.1 < found.batch_dependence["batch"]
-    assert found.mode_gap("layer") < 1e-6 < 0.05 < found.mode_gap("batch")
-    assert np.ptp(found.by_batch["layer"]["eval"]) < 1e-5  # the same sentences, however they are put together
-    assert np.ptp(found.by_batch["batch"]["eval"]) < 1e-5
-    assert found.by_batch["batch"]["train"][0] > found.by_batch["batch"]["train"][-1]
+    results = normalization.measure(steps=25)
+    assert results.batch_dependence["layer"] < 1e-5 < 0.1 < results.batch_dependence["batch"]
+    assert results.mode_gap("layer") < 1e-6 < 0.05 < results.mode_gap("batch")
+    assert np.ptp(results.by_batch["layer"]["eval"]) < 1e-5  # the same sentences, however they are batched
+    assert np.ptp(results.by_batch["batch"]["eval"]) < 1e-5
+    assert results.by_batch["batch"]["train"][0] > results.by_batch["batch"]["train"][-1]
 
 
-def test_without_warm_up_the_first_updates_are_large_and_the_model_is_stuck() -> None:
-    found = warmup.measure(steps=50, warmup=30)
-    assert found.update_ratios["without"][0] > 10 * found.update_ratios["with"][0]
-    assert found.gradient_norms["without"][0] == found.gradient_norms["with"][0]  # the same beginning
-    assert found.final_loss["with"] < found.final_loss["without"] - 0.1
-    assert found.paper_first_rate == pytest.approx(1.7469e-7, rel=1e-4)
-    assert found.paper_peak_rate == pytest.approx(6.9877e-4, rel=1e-4)
+def test_without_warm_up_the_first_updates_are_large_and_the_loss_stays_high() -> None:
+    results = warmup.measure(steps=50, warmup=30)
+    assert results.update_ratios["without"][0] > 10 * results.update_ratios["with"][0]
+    assert (
+        results.gradient_norms["without"][0] == results.gradient_norms["with"][0]
+    )  # the same initial weights
+    assert results.final_loss["with"] < results.final_loss["without"] - 0.1
+    assert results.paper_first_rate == pytest.approx(1.7469e-7, rel=1e-4)
+    assert results.paper_peak_rate == pytest.approx(6.9877e-4, rel=1e-4)
 
 
-def test_label_smoothing_makes_less_sure_and_perplexity_rise() -> None:
-    material = translation.TranslationData.generate(train=1000, valid=60)
+def test_label_smoothing_lowers_confidence_and_raises_perplexity() -> None:
+    data = translation.TranslationData.generate(train=1000, valid=60)
     plain, smoothed = (
-        translation.train_translation_model(material, e, STEPS) for e in (0.0, smoothing.SMOOTHING)
+        translation.train_translation_model(data, e, STEPS) for e in (0.0, smoothing.SMOOTHING)
     )
-    found = smoothing.measure(material, plain, smoothed, steps=STEPS)
-    assert found.smoothed.mean_confidence < found.plain.mean_confidence
-    assert found.smoothed.entropy > found.plain.entropy
-    assert found.smoothed.perplexity > found.plain.perplexity
-    assert found.target_confidence == pytest.approx(0.9 + 0.1 / len(material.subwords))
-    assert sum(found.plain.bin_shares) == pytest.approx(1)
+    results = smoothing.measure(data, plain, smoothed, steps=STEPS)
+    assert results.smoothed.mean_confidence < results.plain.mean_confidence
+    assert results.smoothed.entropy > results.plain.entropy
+    assert results.smoothed.perplexity > results.plain.perplexity
+    assert results.target_confidence == pytest.approx(0.9 + 0.1 / len(data.subwords))
+    assert sum(results.plain.bin_shares) == pytest.approx(1)
 
 
-def test_calibration_error_is_the_distance_of_confidence_and_accuracy() -> None:
+def test_calibration_error_is_the_difference_of_confidence_and_accuracy() -> None:
     """Half of the tokens are 95 % sure and always right, half 65 % sure and right every other time."""
     top = torch.tensor([0.95, 0.95, 0.65, 0.65], dtype=torch.float64)
     shares, accuracies, error = smoothing.bin_by_confidence(
@@ -67,86 +69,88 @@ def test_calibration_error_is_the_distance_of_confidence_and_accuracy() -> None:
 # ---- which words a head relates
 
 WORDS = ["Today", "the", "kind", "girl", "reads", "this", "book", "at", "home", ".", "</s>"]
-SAID = GrammarSentence("Today the kind girl reads this book at home.", "girl", "reads", "book")
+SENTENCE = GrammarSentence("Today the kind girl reads this book at home.", "girl", "reads", "book")
 
 
-def test_places_of_grammar_in_a_sentence() -> None:
-    pairs = relations.find_pairs(SAID, WORDS)
+def test_pairs_of_each_relation_in_a_sentence() -> None:
+    pairs = find_pairs(SENTENCE, WORDS)
     assert pairs["verb_subject"] == [(4, 3)]
     assert pairs["object_verb"] == [(6, 4)]
     assert pairs["before"] == [(row, row - 1) for row in range(1, 10)]
     assert pairs["end"] == [(row, 10) for row in range(10)]
     assert pairs["same"] == []
-    twice = relations.find_pairs(SAID, ["The", "girl", "reads", "the", "girl", "</s>"])
-    assert twice["verb_subject"] == []  # whose place is not known
+    twice = find_pairs(SENTENCE, ["The", "girl", "reads", "the", "girl", "</s>"])
+    assert twice["verb_subject"] == []  # the position is not unique
     assert twice["same"] == [(0, 3), (1, 4), (3, 0), (4, 1)]
 
 
-def test_the_sentences_have_their_subject_and_verb() -> None:
-    for said in relations.generate_sentences(40):
-        words = said.text.lower().rstrip(".").split()
-        assert said.subject.lower() in words
-        assert said.verb in words
-        assert not said.object or said.object in words
+def test_sentences_contain_their_subject_and_verb() -> None:
+    for sentence in generate_sentences(40):
+        words = sentence.text.lower().rstrip(".").split()
+        assert sentence.subject.lower() in words
+        assert sentence.verb in words
+        assert not sentence.object or sentence.object in words
 
 
-def looked(*maps: np.ndarray) -> SentenceMaps:
-    """One layer, a head for each map."""
-    return SentenceMaps(np.stack(maps)[None], relations.find_pairs(SAID, WORDS))
+def make_maps(*maps: np.ndarray) -> SentenceMaps:
+    """Return one layer with a head for each map."""
+    return SentenceMaps(np.stack(maps)[None], find_pairs(SENTENCE, WORDS))
 
 
-def even(size: int = len(WORDS)) -> np.ndarray:
+def uniform(size: int = len(WORDS)) -> np.ndarray:
     return np.full((size, size), 1 / size)
 
 
-def seeing(row: int, column: int) -> np.ndarray:
-    """A head that looks from one word at one other, and else evenly."""
-    found = even()
-    found[row] = np.eye(len(WORDS))[column]
-    return found
+def attend_to(row: int, column: int) -> np.ndarray:
+    """Return a head that attends from one word to one other, and else uniformly."""
+    map_QK = uniform()
+    map_QK[row] = np.eye(len(WORDS))[column]
+    return map_QK
 
 
-def test_a_head_that_follows_grammar_is_found_on_other_sentences() -> None:
-    verb_to_object = looked(even(), seeing(4, 6))
-    found = relations.measure_relation("verb_object", [verb_to_object], [verb_to_object])
-    assert found is not None
-    assert (found.layer, found.head, found.share) == (0, 1, 1.0)
-    assert [found.uniform_share, found.same_distance_share, found.other_words_share] == pytest.approx(
-        [1 / 11] * 3
-    )
-    elsewhere = relations.measure_relation("verb_object", [verb_to_object], [looked(even(), even())])
+def test_a_grammatical_head_is_measured_on_other_sentences() -> None:
+    verb_to_object = make_maps(uniform(), attend_to(4, 6))
+    relation = relations.measure_relation("verb_object", [verb_to_object], [verb_to_object])
+    assert relation is not None
+    assert (relation.layer, relation.head, relation.share) == (0, 1, 1.0)
+    assert [
+        relation.uniform_share,
+        relation.same_distance_share,
+        relation.other_words_share,
+    ] == pytest.approx([1 / 11] * 3)
+    elsewhere = relations.measure_relation("verb_object", [verb_to_object], [make_maps(uniform(), uniform())])
     assert elsewhere is not None
     assert elsewhere.share == pytest.approx(1 / 11)  # chosen on one half, measured on the other
 
 
-@pytest.mark.parametrize("fake", ["a head of positions", "a word that all look at"])
-def test_what_only_looks_like_grammar_is_not_called_so(fake: str) -> None:
+@pytest.mark.parametrize("fake", ["a positional head", "an attention sink"])
+def test_positional_heads_and_attention_sinks_are_not_grammar(fake: str) -> None:
     size = len(WORDS)
-    by_position = np.eye(size)[np.minimum(np.arange(size) + 2, size - 1)]  # always two words on
-    all_at_the_object = np.tile(np.eye(size)[6], (size, 1))
-    one = looked(even(), by_position if fake == "a head of positions" else all_at_the_object)
-    found = relations.measure_relation("verb_object", [one], [one])
-    assert found is not None
-    assert found.share == found.baseline_share == 1
-    told = relations.RelationResults(1, 2, 1, [found], {}, trained_here=True)
-    assert not told.findings["grammar"]
+    positional = np.eye(size)[np.minimum(np.arange(size) + 2, size - 1)]  # always two words ahead
+    sink = np.tile(np.eye(size)[6], (size, 1))
+    maps = make_maps(uniform(), positional if fake == "a positional head" else sink)
+    relation = relations.measure_relation("verb_object", [maps], [maps])
+    assert relation is not None
+    assert relation.share == relation.baseline_share == 1
+    relation_results = relations.RelationResults(1, 2, 1, [relation], {}, trained_here=True)
+    assert not relation_results.findings["grammar"]
 
 
-def test_a_model_from_another_language_is_refused_with_the_remedy() -> None:
-    material = translation.TranslationData.generate(train=200, valid=10, vocab_size=500)
-    translator = translation.make_translator(translation.build_model(material.model_config()), material)
-    found = relations.measure(translator, num_sentences=4)
-    assert len(found.shares["before"]) == 2
+def test_a_model_from_another_language_is_rejected_with_the_remedy() -> None:
+    data = translation.TranslationData.generate(train=200, valid=10, vocab_size=500)
+    translator = translation.make_translator(translation.build_model(data.model_config()), data)
+    results = relations.measure(translator, num_sentences=4)
+    assert len(results.shares["before"]) == 2
     translator.source_language = "ko"
     with pytest.raises(RequestError, match=r"translates from 'ko'.* give a model from en, or none"):
         relations.measure(translator, num_sentences=4)
 
 
-def test_an_effect_that_does_not_show_is_not_claimed() -> None:
-    found = warmup.WarmupResults(
+def test_an_effect_that_did_not_appear_is_not_claimed() -> None:
+    results = warmup.WarmupResults(
         warmup=3, peak_learning_rate=1.0, layers=6, losses={}, gradient_norms={},
         update_ratios={"with": [0.1], "without": [0.1]},
         final_loss={"with": 1.0, "without": 1.0}, accuracy={}, paper_first_rate=0.0, paper_peak_rate=0.0,
     )  # fmt: skip
-    assert found.findings == {"first_updates": False, "learning": False}
-    assert replace(found, final_loss={"with": 1.0, "without": 2.0}).findings["learning"]
+    assert results.findings == {"first_updates": False, "learning": False}
+    assert replace(results, final_loss={"with": 1.0, "without": 2.0}).findings["learning"]

@@ -8,7 +8,7 @@ from support.parameter_counts import count_by_formula
 
 
 @pytest.mark.parametrize("row", mh.presets.TABLE_3, ids=lambda row: row.name)
-def test_parameters_are_what_the_formulas_give(row: Table3Row) -> None:
+def test_parameter_counts_match_the_formulas(row: Table3Row) -> None:
     counted = count_parameters(row.model)
     assert counted["total"] == count_by_formula(row.model)
     assert sum(counted.values()) == 2 * counted["total"]  # the parts, and the whole
@@ -30,6 +30,6 @@ def test_biases_of_the_attention_projections(config: mh.ModelConfig, count: int)
 @pytest.mark.parametrize(
     "row", [row for row in mh.presets.TABLE_3 if row.paper_millions], ids=lambda row: row.name
 )
-def test_the_paper_prints_nearly_the_same(row: Table3Row) -> None:
+def test_parameter_counts_are_close_to_the_papers(row: Table3Row) -> None:
     """Within 7 %: the paper's exact vocabulary is not known, and its embedding is up to half of a model."""
     assert count_parameters(row.model)["total"] / 1e6 == pytest.approx(row.paper_millions, rel=0.07)

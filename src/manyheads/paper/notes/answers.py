@@ -48,7 +48,10 @@ class Answers:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all numbers and findings."""
-        return {name: {**asdict(results), "findings": results.findings} for name, results in self.by_question().items()}
+        return {
+            name: {**asdict(results), "findings": results.findings}
+            for name, results in self.by_question().items()
+        }
 
 
 def measure_all(
@@ -71,18 +74,26 @@ def measure_all(
     with single_thread():
         given_translator = load(model, device="cpu") if model else None
         if given_translator:  # first, so that an unsuitable model is rejected before the long work
-            relation_results = relations.measure(given_translator, report_progress, num_sentences=num_sentences)
+            relation_results = relations.measure(
+                given_translator, report_progress, num_sentences=num_sentences
+            )
         data = translation.TranslationData.generate()
         translation_steps = scale_steps(TRANSLATION_STEPS)
         plain, smoothed = (
             translation.train_translation_model(
-                data, label_smoothing, translation_steps, report_progress, f"translation, label smoothing {label_smoothing:g}"
+                data,
+                label_smoothing,
+                translation_steps,
+                report_progress,
+                f"translation, label smoothing {label_smoothing:g}",
             )
             for label_smoothing in (0.0, smoothing.SMOOTHING)
         )
         if not given_translator:
             translator = translation.make_translator(smoothed, data)
-            relation_results = relations.measure(translator, report_progress, trained_here=True, num_sentences=num_sentences)
+            relation_results = relations.measure(
+                translator, report_progress, trained_here=True, num_sentences=num_sentences
+            )
         return Answers(
             example=example.measure(),
             projections=projections.measure(report_progress, steps=scale_steps(200)),

@@ -33,7 +33,7 @@ def plot_curve(axis: Any, values: Sequence[float], color: str, label: str) -> No
 
 
 def smooth_curve(values: Sequence[float]) -> list[float]:
-    """Return the centered running mean. The window shrinks at the start, so that the first values are kept."""
+    """Return the centered running mean. The window shrinks at the start, to keep the first values."""
     radii = (min(SMOOTHING_WINDOW // 2, index) for index in range(len(values)))
     return [float(np.mean(values[index - radius : index + radius + 1])) for index, radius in enumerate(radii)]
 

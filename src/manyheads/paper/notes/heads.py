@@ -1,6 +1,6 @@
-"""Why several heads (3.2.2): one head has one set of weights, and must mix what two relations would bring.
+"""Why several heads (3.2.2): one head has one set of weights, and averages what two relations need.
 
-Row (A) of the paper's Table 3, at a small scale: as many parameters, shared out among more or fewer heads.
+Row (A) of the paper's Table 3 at a small scale: equal parameters, divided among more or fewer heads.
 """
 
 from dataclasses import dataclass, replace
@@ -34,26 +34,28 @@ SMALL = TransformerConfig(vocab_size=TASK.vocab_size, layers=1, d_model=64, d_ff
 
 @dataclass(frozen=True)
 class HeadResults:
-    """One layer of so many heads, each number of heads learned from so many seeds."""
+    """Accuracy of one layer by number of heads and seed."""
 
     EXPECTED: ClassVar = ("several",)
 
-    heads: list[int]
+    head_counts: list[int]
     parameters: list[int]  # of the encoder, by number of heads
     accuracies: list[list[float]]  # by number of heads and seed
-    shares: list[list[list[float]]]  # by number of heads, head: on the word before, and on the one after
-    words: int
-    pairs: int
+    neighbor_shares: list[
+        list[list[float]]
+    ]  # by number of heads and head: on the previous and on the next word
+    num_words: int
+    num_pairs: int
     steps: int
 
     @property
     def errors(self) -> list[float]:
-        """By number of heads, the mean over seeds."""
+        """Mean error rate over seeds, by number of heads."""
         return [1 - mean(by_seed) for by_seed in self.accuracies]
 
     @property
-    def best(self) -> int:
-        """Which number of heads errs least."""
+    def best_index(self) -> int:
+        """Index of the number of heads with the lowest error."""
         return self.errors.index(min(self.errors))
 
     @property
@@ -65,23 +67,23 @@ class HeadResults:
 
     @property
     def placeholders(self) -> dict[str, str]:
-        one = self.shares[0][0]
-        several = self.shares[self.best]
+        single = self.neighbor_shares[0][0]
+        several = self.neighbor_shares[self.best_index]
         return {
-            "words": f"{self.words}",
-            "pairs": f"{self.pairs}",
+            "words": f"{self.num_words}",
+            "pairs": f"{self.num_pairs}",
             "steps": f"{self.steps}",
             "seeds": f"{len(self.accuracies[0])}",
             "parameters": f"{self.parameters[0]:,}",
             "right_one": f"{1 - self.errors[0]:.1%}",
             "wrong_one": f"{self.errors[0]:.1%}",
-            "best": f"{self.heads[self.best]}",
-            "right_best": f"{1 - self.errors[self.best]:.1%}",
-            "wrong_best": f"{self.errors[self.best]:.1%}",
-            "most": f"{self.heads[-1]}",
-            "right_most": f"{1 - self.errors[-1]:.1%}",
-            "before_one": f"{one[0]:.0%}",
-            "after_one": f"{one[1]:.0%}",
+            "best": f"{self.head_counts[self.best_index]}",
+            "right_best": f"{1 - self.errors[self.best_index]:.1%}",
+            "wrong_best": f"{self.errors[self.best_index]:.1%}",
+            "max_heads": f"{self.head_counts[-1]}",
+            "right_max": f"{1 - self.errors[-1]:.1%}",
+            "before_one": f"{single[0]:.0%}",
+            "after_one": f"{single[1]:.0%}",
             "before_best": f"{max(share[0] for share in several):.0%}",
             "after_best": f"{max(share[1] for share in several):.0%}",
         }
@@ -90,37 +92,37 @@ class HeadResults:
 def measure(
     report_progress: ReportProgress = ignore_progress,
     *,
-    heads: tuple[int, ...] = HEAD_COUNTS,
+    head_counts: tuple[int, ...] = HEAD_COUNTS,
     seeds: int = 2,
     steps: int = 250,
 ) -> HeadResults:
-    advance = make_counter(report_progress, STAGE, steps * len(heads) * seeds)
+    advance = make_counter(report_progress, STAGE, steps * len(head_counts) * seeds)
     train = replace(TRAINING, steps=steps)
-    judged = TASK.make_eval_batch()
-    accuracies: list[list[float]] = [[] for _ in heads]
+    eval_batch = TASK.make_eval_batch()
+    accuracies: list[list[float]] = [[] for _ in head_counts]
     models = []
-    for by_seed, count in zip(accuracies, heads, strict=True):
+    for by_seed, count in zip(accuracies, head_counts, strict=True):
         for seed in range(seeds):
             model = build_model(replace(SMALL, heads=count), seed)
             train_model(model, TASK.make_sampler(seed + 1, 64), train, advance)
-            by_seed.append(measure_accuracy(model, judged))
+            by_seed.append(measure_accuracy(model, eval_batch))
         models.append(model)
     return HeadResults(
-        heads=list(heads),
+        head_counts=list(head_counts),
         parameters=[count_module_parameters(model.encoder) for model in models],
         accuracies=accuracies,
-        shares=[measure_neighbor_attention(model, judged) for model in models],
-        words=TASK.num_words,
-        pairs=TASK.num_words**2,
+        neighbor_shares=[measure_neighbor_attention(model, eval_batch) for model in models],
+        num_words=TASK.num_words,
+        num_pairs=TASK.num_words**2,
         steps=steps,
     )
 
 
 @torch.no_grad()
-def measure_neighbor_attention(model: Transformer, lesson: LabeledBatch) -> list[list[float]]:
-    """Of each head the mean weight on the word before and on the word after, where there are both."""
+def measure_neighbor_attention(model: Transformer, batch: LabeledBatch) -> list[list[float]]:
+    """Return the mean weight of each head on the previous and the next word, where both exist."""
     trace = Trace()
-    model.encode(lesson.source, trace)
+    model.encode(batch.source, trace)
     weights = []
     for map_HQL in trace.encoder[0]:
         before_HQ = map_HQL.diagonal(-1, 1, 2)[:, :-1]
@@ -130,33 +132,41 @@ def measure_neighbor_attention(model: Transformer, lesson: LabeledBatch) -> list
     return shares
 
 
-def make_table(numbers: HeadResults, labels: Labels) -> ReportTable:
+def make_table(results: HeadResults, labels: Labels) -> ReportTable:
     columns = [labels["heads"], labels["parameters"], labels["right"], labels["each_seed"]]
     rows: list[list[Cell]] = [
-        [count, size, f"{mean(own):.2%}", ", ".join(f"{one:.2%}" for one in own)]
-        for count, size, own in zip(numbers.heads, numbers.parameters, numbers.accuracies, strict=True)
+        [count, size, f"{mean(by_seed):.2%}", ", ".join(f"{accuracy:.2%}" for accuracy in by_seed)]
+        for count, size, by_seed in zip(
+            results.head_counts, results.parameters, results.accuracies, strict=True
+        )
     ]
     return ReportTable(labels["table"], columns, rows)
 
 
-def draw_figure(numbers: HeadResults, labels: Labels) -> Any:
+def draw_figure(results: HeadResults, labels: Labels) -> Any:
     figure, (left, right) = make_axes(2, widths=[1, 1.5])
-    places = range(len(numbers.heads))
-    left.bar(places, [100 * error for error in numbers.errors], color=BLUE, width=0.6)
-    for place, by_seed in zip(places, numbers.accuracies, strict=True):
-        left.plot([place] * len(by_seed), [100 * (1 - one) for one in by_seed], "o", color="black", ms=3)
-    left.set_xticks(places, [f"{count}" for count in numbers.heads])
+    positions = range(len(results.head_counts))
+    left.bar(positions, [100 * error for error in results.errors], color=BLUE, width=0.6)
+    for position, by_seed in zip(positions, results.accuracies, strict=True):
+        left.plot(
+            [position] * len(by_seed),
+            [100 * (1 - accuracy) for accuracy in by_seed],
+            "o",
+            color="black",
+            ms=3,
+        )
+    left.set_xticks(positions, [f"{count}" for count in results.head_counts])
     left.set(xlabel=labels["heads"], ylabel=labels["error"])
     names, before, after = [], [], []
-    for count, shares in zip(numbers.heads, numbers.shares, strict=True):
-        for number, (one, other) in enumerate(shares if count <= 4 else []):
-            names.append(f"{number + 1}/{count}")
-            before.append(one)
-            after.append(other)
-    spots = range(len(names))
-    right.bar([spot - 0.2 for spot in spots], before, width=0.4, color=BLUE, label=labels["before"])
-    right.bar([spot + 0.2 for spot in spots], after, width=0.4, color=ORANGE, label=labels["after"])
-    right.set_xticks(spots, names)
+    for count, shares in zip(results.head_counts, results.neighbor_shares, strict=True):
+        for head, (before_share, after_share) in enumerate(shares if count <= 4 else []):
+            names.append(f"{head + 1}/{count}")
+            before.append(before_share)
+            after.append(after_share)
+    bars = range(len(names))
+    right.bar([bar - 0.2 for bar in bars], before, width=0.4, color=BLUE, label=labels["before"])
+    right.bar([bar + 0.2 for bar in bars], after, width=0.4, color=ORANGE, label=labels["after"])
+    right.set_xticks(bars, names)
     right.set(xlabel=labels["head_of"], ylabel=labels["share"], ylim=(0, 1.3 * max(before + after)))
     right.legend(ncols=2, loc="upper center")
     return figure

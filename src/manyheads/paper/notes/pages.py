@@ -105,11 +105,19 @@ class NotesPage:
     def summary(self) -> ReportTable:
         labels = load_prose(self.language).report_labels
         columns = [labels["question"], labels["measured"], labels["expected"]]
-        rows = [[section.title, section.effect, labels["yes" if section.as_expected else "no"]] for section in self.sections]
+        rows = [
+            [section.title, section.effect, labels["yes" if section.as_expected else "no"]]
+            for section in self.sections
+        ]
         return ReportTable(labels["summary"], columns, rows)
 
     def to_markdown(self) -> str:
-        parts = [self.intro, self.summary.to_markdown(), *(section.body for section in self.sections), self.end]
+        parts = [
+            self.intro,
+            self.summary.to_markdown(),
+            *(section.body for section in self.sections),
+            self.end,
+        ]
         return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -166,7 +174,8 @@ def render_language_switch(pages: Sequence[NotesPage]) -> str:
 def render_article(page: NotesPage, figures: Mapping[str, Path]) -> str:
     labels, language = load_prose(page.language).report_labels, page.language
     contents = "".join(
-        f'<li><a href="#{language}-{section.name}">{html.escape(section.title)}</a></li>' for section in page.sections
+        f'<li><a href="#{language}-{section.name}">{html.escape(section.title)}</a></li>'
+        for section in page.sections
     )
     sections = "\n".join(
         f'<section id="{language}-{section.name}">{render_markdown(section.body, figures)}</section>'

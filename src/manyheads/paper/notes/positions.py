@@ -1,4 +1,4 @@
-"""What positions do (3.5): without them a sentence is a bag of words; by numbers, and by a task."""
+"""What positions do (3.5): without them a sentence is a bag of words. Measured on outputs and on a task."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -32,18 +32,18 @@ LENGTH, NUM_SHUFFLES = 10, 50
 
 @dataclass(frozen=True)
 class PositionResults:
-    """By way: with the paper's sinusoids, and without positions."""
+    """By variant: with the paper's sinusoids, and without positions."""
 
     EXPECTED: ClassVar = ("equivariant", "learning")
 
-    length: int  # words of the sentence that is shuffled
+    length: int  # of the shuffled sentence
     shuffles: int
-    permutation_change: dict[str, float]  # the largest difference between f(shuffled x) and shuffled f(x)
-    output_rms: dict[str, float]  # the root mean square of the outputs, to compare it with
-    dog_change: dict[str, float]  # the largest difference of "dog" in "dog bites man" and "man bites dog"
+    permutation_change: dict[str, float]  # maximum difference between f(shuffled x) and shuffled f(x)
+    output_rms: dict[str, float]  # root mean square of the outputs, for comparison
+    dog_change: dict[str, float]  # maximum difference of "dog" in "dog bites man" and "man bites dog"
     accuracy: dict[str, float]
     losses: dict[str, list[float]]
-    chance_accuracy: float  # one word in so many
+    chance_accuracy: float  # of a random word
 
     @property
     def findings(self) -> dict[str, bool]:
@@ -54,87 +54,89 @@ class PositionResults:
 
     @property
     def placeholders(self) -> dict[str, str]:
-        told = {
+        values = {
             "length": f"{self.length}",
             "shuffles": f"{self.shuffles}",
             "guess": f"{self.chance_accuracy:.1%}",
             "steps": f"{len(self.losses['none'])}",
         }
-        for way, name in (("sinusoid", "with"), ("none", "without")):
-            told[f"moved_{name}"] = format_short(self.permutation_change[way])
-            told[f"dog_{name}"] = format_short(self.dog_change[way])
-            told[f"accuracy_{name}"] = f"{self.accuracy[way]:.1%}"
-        return told
+        for variant, name in (("sinusoid", "with"), ("none", "without")):
+            values[f"moved_{name}"] = format_short(self.permutation_change[variant])
+            values[f"dog_{name}"] = format_short(self.dog_change[variant])
+            values[f"accuracy_{name}"] = f"{self.accuracy[variant]:.1%}"
+        return values
 
 
 def measure(report_progress: ReportProgress = ignore_progress, *, steps: int = 200) -> PositionResults:
     advance = make_counter(report_progress, STAGE, 2 * steps)
     train = replace(TRAINING, steps=steps)
-    models = {way: build_model(config) for way, config in VARIANTS.items()}
-    shuffled = {way: measure_permutation_change(model) for way, model in models.items()}
+    models = {variant: build_model(config) for variant, config in VARIANTS.items()}
+    shuffled = {variant: measure_permutation_change(model) for variant, model in models.items()}
     return PositionResults(
         length=LENGTH,
         shuffles=NUM_SHUFFLES,
-        permutation_change={way: moved for way, (moved, _) in shuffled.items()},
-        output_rms={way: size for way, (_, size) in shuffled.items()},
-        dog_change={way: measure_dog_change(model) for way, model in models.items()},
+        permutation_change={variant: change for variant, (change, _) in shuffled.items()},
+        output_rms={variant: rms for variant, (_, rms) in shuffled.items()},
+        dog_change={variant: measure_dog_change(model) for variant, model in models.items()},
         losses={
-            way: train_model(one, TASK.make_sampler(1, 64), train, advance).losses
-            for way, one in models.items()
+            variant: train_model(model, TASK.make_sampler(1, 64), train, advance).losses
+            for variant, model in models.items()
         },
-        accuracy={way: measure_accuracy(one, TASK.make_eval_batch()) for way, one in models.items()},
+        accuracy={
+            variant: measure_accuracy(model, TASK.make_eval_batch()) for variant, model in models.items()
+        },
         chance_accuracy=1 / TASK.num_words,
     )
 
 
 @torch.no_grad()
 def measure_permutation_change(model: Transformer) -> tuple[float, float]:
-    """The largest |f(P x) - P f(x)| over shuffles P of a sentence x, and the size of f(x)."""
-    chance = torch.Generator().manual_seed(0)
-    words_T = torch.randint(TASK.num_words, (LENGTH,), generator=chance) + NUM_SPECIAL_TOKENS
-    as_it_was_TD = model.encode(Packed.of([words_T.tolist()])).hidden
+    """Return the maximum |f(P x) - P f(x)| over shuffles P of a sentence x, and the RMS of f(x)."""
+    generator = torch.Generator().manual_seed(0)
+    words_T = torch.randint(TASK.num_words, (LENGTH,), generator=generator) + NUM_SPECIAL_TOKENS
+    original_TD = model.encode(Packed.of([words_T.tolist()])).hidden
     largest = 0.0
     for _ in range(NUM_SHUFFLES):
-        order_T = torch.randperm(LENGTH, generator=chance)
+        order_T = torch.randperm(LENGTH, generator=generator)
         shuffled_TD = model.encode(Packed.of([words_T[order_T].tolist()])).hidden
-        largest = max(largest, (shuffled_TD - as_it_was_TD[order_T]).abs().max().item())
-    return largest, as_it_was_TD.square().mean().sqrt().item()
+        largest = max(largest, (shuffled_TD - original_TD[order_T]).abs().max().item())
+    return largest, original_TD.square().mean().sqrt().item()
 
 
 @torch.no_grad()
 def measure_dog_change(model: Transformer) -> float:
-    one, other = Packed.of([[DOG, BITES, MAN]]), Packed.of([[MAN, BITES, DOG]])
-    return (model.encode(one).hidden[0] - model.encode(other).hidden[2]).abs().max().item()
+    first, second = Packed.of([[DOG, BITES, MAN]]), Packed.of([[MAN, BITES, DOG]])
+    return (model.encode(first).hidden[0] - model.encode(second).hidden[2]).abs().max().item()
 
 
-def make_table(numbers: PositionResults, labels: Labels) -> ReportTable:
+def make_table(results: PositionResults, labels: Labels) -> ReportTable:
     columns = [labels["positions"], labels["moved"], labels["dog"], labels["right"]]
     rows: list[list[Cell]] = [
         [
-            labels[way],
-            numbers.permutation_change[way],
-            numbers.dog_change[way],
-            f"{numbers.accuracy[way]:.1%}",
+            labels[variant],
+            results.permutation_change[variant],
+            results.dog_change[variant],
+            f"{results.accuracy[variant]:.1%}",
         ]
-        for way in VARIANTS
+        for variant in VARIANTS
     ]
     return ReportTable(labels["table"], columns, rows)
 
 
-def draw_figure(numbers: PositionResults, labels: Labels) -> Any:
+def draw_figure(results: PositionResults, labels: Labels) -> Any:
     figure, (left, right) = make_axes(2)
-    places = range(len(VARIANTS))
+    positions = range(len(VARIANTS))
     left.bar(
-        places,
-        [max(numbers.permutation_change[way], 1e-9) for way in VARIANTS],
-        color=[VARIANT_COLORS[one] for one in VARIANTS],
+        positions,
+        [max(results.permutation_change[variant], 1e-9) for variant in VARIANTS],
+        color=[VARIANT_COLORS[variant] for variant in VARIANTS],
         width=0.5,
     )
     set_log_scale(left)
-    left.set_xticks(places, [labels[way] for way in VARIANTS])
+    left.set_xticks(positions, [labels[variant] for variant in VARIANTS])
     left.set(ylabel=labels["moved"])
-    for way in VARIANTS:
-        plot_curve(right, numbers.losses[way], VARIANT_COLORS[way], labels[way])
+    for variant in VARIANTS:
+        plot_curve(right, results.losses[variant], VARIANT_COLORS[variant], labels[variant])
     right.set(xlabel=labels["step"], ylabel=labels["loss"], ylim=(0, None))
     right.legend()
     return figure

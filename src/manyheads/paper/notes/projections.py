@@ -31,7 +31,7 @@ from manyheads.progress import ReportProgress, make_counter
 STAGE = "Q, K and V apart"
 TASK = PREVIOUS_WORD_TASK
 SMALL = TransformerConfig(layers=1, d_model=64, d_ff=128, heads=4, dropout=0.0)
-VARIANTS = ("raw", "tied", "apart")  # the inputs themselves; one projection for all; three
+VARIANTS = ("raw", "tied", "apart")  # raw inputs; one shared projection; three projections
 WIDTHS = (8, 32, 128, 512)
 NUM_SENTENCES = 40  # whose mean is taken
 LENGTH = 10
@@ -39,7 +39,7 @@ LENGTH = 10
 
 @dataclass(frozen=True)
 class ProjectionResults:
-    """Shares on the diagonal are of untrained attention, by way and width; the rest is of trained models."""
+    """Diagonal shares of untrained attention by variant and width; the rest is from trained models."""
 
     EXPECTED: ClassVar = ("diagonal", "learning")
 
@@ -53,9 +53,9 @@ class ProjectionResults:
 
     @property
     def findings(self) -> dict[str, bool]:
-        most = {way: shares[-1] for way, shares in self.diagonal.items()}
+        widest = {variant: shares[-1] for variant, shares in self.diagonal.items()}
         return {
-            "diagonal": most["raw"] > 0.5 > most["apart"],
+            "diagonal": widest["raw"] > 0.5 > widest["apart"],
             "learning": self.accuracy["apart"] > self.accuracy["tied"] + 0.05,
         }
 
@@ -65,23 +65,23 @@ class ProjectionResults:
             "length": f"{self.length}",
             "width": f"{self.widths[-1]}",
             "even": f"{1 / self.length:.1%}",
-            **{f"diagonal_{way}": f"{shares[-1]:.1%}" for way, shares in self.diagonal.items()},
-            **{f"asymmetry_{way}": f"{value:.2f}" for way, value in self.asymmetry.items()},
-            **{f"accuracy_{way}": f"{value:.1%}" for way, value in self.accuracy.items()},
-            **{f"parameters_{way}": f"{value:,}" for way, value in self.parameters.items()},
+            **{f"diagonal_{variant}": f"{shares[-1]:.1%}" for variant, shares in self.diagonal.items()},
+            **{f"asymmetry_{variant}": f"{value:.2f}" for variant, value in self.asymmetry.items()},
+            **{f"accuracy_{variant}": f"{value:.1%}" for variant, value in self.accuracy.items()},
+            **{f"parameters_{variant}": f"{value:,}" for variant, value in self.parameters.items()},
             "steps": f"{len(self.losses['apart'])}",
         }
 
 
 def measure(report_progress: ReportProgress = ignore_progress, *, steps: int = 200) -> ProjectionResults:
-    diagonal: dict[str, list[float]] = {way: [] for way in VARIANTS}
+    diagonal: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
     asymmetry = dict.fromkeys(VARIANTS, 0.0)
     for width in WIDTHS:
-        for way, scores_NTT in compute_untrained_scores(width).items():
-            diagonal[way].append(scores_NTT.softmax(-1).diagonal(dim1=-2, dim2=-1).mean().item())
-            asymmetry[way] = ((scores_NTT - scores_NTT.mT).norm() / scores_NTT.norm()).item()
+        for variant, scores_NTT in compute_untrained_scores(width).items():
+            diagonal[variant].append(scores_NTT.softmax(-1).diagonal(dim1=-2, dim2=-1).mean().item())
+            asymmetry[variant] = ((scores_NTT - scores_NTT.mT).norm() / scores_NTT.norm()).item()
     advance = make_counter(report_progress, STAGE, 2 * steps)
-    models = {way: build_variant(TASK, tied=way == "tied") for way in ("tied", "apart")}
+    models = {variant: build_variant(TASK, tied=variant == "tied") for variant in ("tied", "apart")}
     train = replace(TRAINING, steps=steps)
     return ProjectionResults(
         widths=list(WIDTHS),
@@ -89,11 +89,13 @@ def measure(report_progress: ReportProgress = ignore_progress, *, steps: int = 2
         diagonal=diagonal,
         asymmetry=asymmetry,
         losses={
-            way: train_model(one, TASK.make_sampler(1, 64), train, advance).losses
-            for way, one in models.items()
+            variant: train_model(model, TASK.make_sampler(1, 64), train, advance).losses
+            for variant, model in models.items()
         },
-        accuracy={way: measure_accuracy(one, TASK.make_eval_batch()) for way, one in models.items()},
-        parameters={way: count_module_parameters(one.encoder) for way, one in models.items()},
+        accuracy={
+            variant: measure_accuracy(model, TASK.make_eval_batch()) for variant, model in models.items()
+        },
+        parameters={variant: count_module_parameters(model.encoder) for variant, model in models.items()},
     )
 
 
@@ -106,19 +108,24 @@ def compute_untrained_scores(width: int) -> dict[str, Tensor]:
         source.tokens, model.source_embedding, model.source_positions, source.positions, source.max_length
     )
     attention = get_first_attention(model)
-    x, q, k = (torch.stack(source.split(one)) for one in (x_ND, attention.w_q(x_ND), attention.w_k(x_ND)))
+    x, q, k = (
+        torch.stack(source.split(vectors_ND))
+        for vectors_ND in (x_ND, attention.w_q(x_ND), attention.w_k(x_ND))
+    )
     pairs = {"raw": (x, x), "tied": (q, q), "apart": (q, k)}
-    return {way: attention_scores(left, right, AttentionSpec()) for way, (left, right) in pairs.items()}
+    return {
+        variant: attention_scores(left, right, AttentionSpec()) for variant, (left, right) in pairs.items()
+    }
 
 
 def build_variant(task: SequenceTask, tied: bool) -> Transformer:
-    """One layer. Where q, k and v share a matrix, the feed-forward layer is wider by what that saves."""
+    """Build a one-layer model. If q, k and v share a matrix, d_ff grows by the parameters that this saves."""
     config = replace(SMALL, vocab_size=task.vocab_size)
     if not tied:
         return build_model(config)
     d_model = config.d_model
-    saved, a_unit = 2 * (d_model**2 + d_model), 2 * d_model + 1
-    model = build_model(replace(config, d_ff=config.d_ff + saved // a_unit))
+    saved, per_unit = 2 * (d_model**2 + d_model), 2 * d_model + 1
+    model = build_model(replace(config, d_ff=config.d_ff + saved // per_unit))
     attention = get_first_attention(model)
     attention.w_k = attention.w_v = attention.w_q
     return model
@@ -129,31 +136,31 @@ def get_first_attention(model: Transformer) -> MultiHeadAttention:
 
 
 def count_module_parameters(module: nn.Module) -> int:
-    """Parameters, each counted once."""
-    return sum(one.numel() for one in module.parameters())
+    """Return the number of parameters, shared ones counted once."""
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
-def make_table(numbers: ProjectionResults, labels: Labels) -> ReportTable:
-    columns = ["d_model", *(labels[way] for way in VARIANTS)]
-    shares = zip(*(numbers.diagonal[way] for way in VARIANTS), strict=True)
+def make_table(results: ProjectionResults, labels: Labels) -> ReportTable:
+    columns = ["d_model", *(labels[variant] for variant in VARIANTS)]
+    shares = zip(*(results.diagonal[variant] for variant in VARIANTS), strict=True)
     rows: list[list[Cell]] = [
-        [width, *(f"{share:.1%}" for share in own)] for width, own in zip(numbers.widths, shares, strict=True)
+        [width, *(f"{share:.1%}" for share in row)] for width, row in zip(results.widths, shares, strict=True)
     ]
     return ReportTable(labels["table"], columns, rows)
 
 
-def draw_figure(numbers: ProjectionResults, labels: Labels) -> Any:
+def draw_figure(results: ProjectionResults, labels: Labels) -> Any:
     figure, (left, right) = make_axes(2)
-    for way, color in zip(VARIANTS, COLORS, strict=False):
-        left.plot(numbers.widths, numbers.diagonal[way], "o-", color=color, label=labels[way])
-    left.axhline(1 / numbers.length, color="0.6", linestyle=":", label=labels["even"])
+    for variant, color in zip(VARIANTS, COLORS, strict=False):
+        left.plot(results.widths, results.diagonal[variant], "o-", color=color, label=labels[variant])
+    left.axhline(1 / results.length, color="0.6", linestyle=":", label=labels["even"])
     left.set_xscale("log", base=2)
-    left.set_xticks(numbers.widths, [f"{width}" for width in numbers.widths])
+    left.set_xticks(results.widths, [f"{width}" for width in results.widths])
     left.set(xlabel="d_model", ylabel=labels["diagonal"], ylim=(0, 1.05))
     left.legend()
-    for way, color in zip(VARIANTS, COLORS, strict=False):
-        if way in numbers.losses:
-            plot_curve(right, numbers.losses[way], color, labels[way])
+    for variant, color in zip(VARIANTS, COLORS, strict=False):
+        if variant in results.losses:
+            plot_curve(right, results.losses[variant], color, labels[variant])
     right.set(xlabel=labels["step"], ylabel=labels["loss"], ylim=(0, None))
     right.legend()
     return figure

@@ -1,7 +1,7 @@
-"""Residuals at depth (3.1): the degradation problem. A deeper stack should do no worse than a shallow one.
+"""Residual connections and depth (3.1): the degradation problem. A deeper stack should do no worse.
 
-The task is to say each word again, which a stack does by doing nothing: with residuals that is easy, without
-them every layer has to learn it.
+The task is to copy each word, the identity: with residuals that is easy, without them every layer has to
+learn it.
 """
 
 from dataclasses import dataclass, replace
@@ -33,47 +33,47 @@ VARIANTS = {
     "pre": replace(SMALL, norm="pre"),
 }
 VARIANT_COLORS = {"none": ORANGE, "post": BLUE, "pre": GREEN}
-DEPTHS = (2, 6, 12, 24)  # whose gradients are measured: cheap
+DEPTHS = (2, 6, 12, 24)  # whose gradients are measured
 TRAINED_DEPTHS = (2, 6, 12)
 
 
 @dataclass(frozen=True)
 class ResidualResults:
-    """By way: without residuals, with them and the norm after the sum (the paper's) or before it."""
+    """By variant: without residuals, and with them in post-norm (the paper's) or pre-norm."""
 
-    EXPECTED: ClassVar = ("gradient", "degrades", "mended")
+    EXPECTED: ClassVar = ("gradient", "degrades", "residuals_help")
 
     depths: list[int]
     gradient_ratios: dict[
         str, list[float]
-    ]  # norm of the first layer's, as a share of the last layer's, untrained
+    ]  # gradient norm of the first layer divided by the last layer's, untrained
     trained_depths: list[int]  # depths
-    losses: dict[str, list[float]]  # on the lessons of the last steps of training
+    losses: dict[str, list[float]]  # training loss of the last steps
     steps: int
 
     @property
     def findings(self) -> dict[str, bool]:
-        without, post, pre = (self.losses[way] for way in ("none", "post", "pre"))
+        without, post, pre = (self.losses[variant] for variant in ("none", "post", "pre"))
         return {
             "gradient": self.gradient_ratios["none"][-1] < 0.5 * self.gradient_ratios["post"][-1],
             "degrades": without[-1] > without[0] + 0.1,
-            "mended": min(post[-1], pre[-1]) < 0.5 * without[-1],
-            "post_holds": post[-1] < 0.5 * without[-1],
+            "residuals_help": min(post[-1], pre[-1]) < 0.5 * without[-1],
+            "post_norm_learns": post[-1] < 0.5 * without[-1],
         }
 
     @property
     def placeholders(self) -> dict[str, str]:
-        told = {
+        values = {
             "shallow": f"{self.trained_depths[0]}",
             "deep": f"{self.trained_depths[-1]}",
             "deepest": f"{self.depths[-1]}",
             "steps": f"{self.steps}",
         }
-        for way in VARIANTS:
-            told[f"gradient_{way}"] = f"{self.gradient_ratios[way][-1]:.2g}"
-            told[f"shallow_{way}"] = f"{self.losses[way][0]:.3f}"
-            told[f"deep_{way}"] = f"{self.losses[way][-1]:.3f}"
-        return told
+        for variant in VARIANTS:
+            values[f"gradient_{variant}"] = f"{self.gradient_ratios[variant][-1]:.2g}"
+            values[f"shallow_{variant}"] = f"{self.losses[variant][0]:.3f}"
+            values[f"deep_{variant}"] = f"{self.losses[variant][-1]:.3f}"
+        return values
 
 
 def measure(
@@ -88,22 +88,22 @@ def measure(
     return ResidualResults(
         depths=list(depths),
         gradient_ratios={
-            way: [measure_gradient_ratio(replace(one, layers=n), train) for n in depths]
-            for way, one in VARIANTS.items()
+            variant: [measure_gradient_ratio(replace(config, layers=depth), train) for depth in depths]
+            for variant, config in VARIANTS.items()
         },
         trained_depths=list(trained_depths),
         losses={
-            way: [
-                measure_final_loss(replace(one, layers=layers), train, advance) for layers in trained_depths
+            variant: [
+                measure_final_loss(replace(config, layers=depth), train, advance) for depth in trained_depths
             ]
-            for way, one in VARIANTS.items()
+            for variant, config in VARIANTS.items()
         },
         steps=steps,
     )
 
 
 def measure_gradient_ratio(config: TransformerConfig, train: TrainConfig) -> float:
-    """How much of the gradient reaches the first layer of a stack that is not trained yet."""
+    """Return the ratio of the gradient norms of the first and the last layer of an untrained stack."""
     model = build_model(config)
     compute_gradient(model, TASK.make_sampler(1, 64)(), train)
     return compute_gradient_norm(model.encoder[0]) / compute_gradient_norm(model.encoder[-1])
@@ -111,43 +111,49 @@ def measure_gradient_ratio(config: TransformerConfig, train: TrainConfig) -> flo
 
 def compute_gradient_norm(layer: nn.Module) -> float:
     return torch.nn.utils.get_total_norm(
-        [one.grad for one in layer.parameters() if one.grad is not None]
+        [parameter.grad for parameter in layer.parameters() if parameter.grad is not None]
     ).item()
 
 
 def measure_final_loss(config: TransformerConfig, train: TrainConfig, advance: Advance) -> float:
-    """A step of a deep stack takes longer, and counts as many as its layers."""
-    course = train_model(
+    """Train and return the final loss. Progress counts steps times layers."""
+    history = train_model(
         build_model(config),
         TASK.make_sampler(1, 24),
         train,
-        lambda step: advance(step * config.encoder_layers),
+        lambda steps: advance(steps * config.encoder_layers),
     )
-    return course.final_loss
+    return history.final_loss
 
 
-def make_table(numbers: ResidualResults, labels: Labels) -> ReportTable:
-    told = ("gradient", "loss")
-    columns = [labels["layers"], *(f"{labels[name]}: {labels[way]}" for name in told for way in VARIANTS)]
-    losses = {way: dict(zip(numbers.trained_depths, numbers.losses[way], strict=True)) for way in VARIANTS}
+def make_table(results: ResidualResults, labels: Labels) -> ReportTable:
+    measures = ("gradient", "loss")
+    columns = [
+        labels["layers"],
+        *(f"{labels[name]}: {labels[variant]}" for name in measures for variant in VARIANTS),
+    ]
+    losses = {
+        variant: dict(zip(results.trained_depths, results.losses[variant], strict=True))
+        for variant in VARIANTS
+    }
     rows = [
         [
             depth,
-            *(numbers.gradient_ratios[way][place] for way in VARIANTS),
-            *(losses[way].get(depth) for way in VARIANTS),
+            *(results.gradient_ratios[variant][index] for variant in VARIANTS),
+            *(losses[variant].get(depth) for variant in VARIANTS),
         ]
-        for place, depth in enumerate(numbers.depths)
+        for index, depth in enumerate(results.depths)
     ]
     return ReportTable(labels["table"], columns, rows)
 
 
-def draw_figure(numbers: ResidualResults, labels: Labels) -> Any:
+def draw_figure(results: ResidualResults, labels: Labels) -> Any:
     figure, (left, right) = make_axes(2)
-    for way, color in VARIANT_COLORS.items():
-        left.plot(numbers.depths, numbers.gradient_ratios[way], "o-", color=color, label=labels[way])
-        right.plot(numbers.trained_depths, numbers.losses[way], "o-", color=color, label=labels[way])
-    left.set(xlabel=labels["layers"], ylabel=labels["gradient"], xticks=numbers.depths)
+    for variant, color in VARIANT_COLORS.items():
+        left.plot(results.depths, results.gradient_ratios[variant], "o-", color=color, label=labels[variant])
+        right.plot(results.trained_depths, results.losses[variant], "o-", color=color, label=labels[variant])
+    left.set(xlabel=labels["layers"], ylabel=labels["gradient"], xticks=results.depths)
     set_log_scale(left)
-    right.set(xlabel=labels["layers"], ylabel=labels["loss"], ylim=(0, None), xticks=numbers.trained_depths)
+    right.set(xlabel=labels["layers"], ylabel=labels["loss"], ylim=(0, None), xticks=results.trained_depths)
     right.legend(loc="center right")
     return figure

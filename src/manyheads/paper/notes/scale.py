@@ -1,4 +1,4 @@
-"""Why scale (3.2.1): q . k of unit-variance vectors has variance d_k, and large scores hold a softmax fast.
+"""Why scale (3.2.1): q . k of unit-variance vectors has variance d_k, and large scores saturate the softmax.
 
 Shapes: Q queries, L keys, K = d_k.
 """
@@ -36,7 +36,7 @@ VARIANTS = {"scaled-dot": SMALL, "dot": replace(SMALL, attention="dot")}
 
 @dataclass(frozen=True)
 class ScalingResults:
-    """By way (scaled-dot, dot) and width; trained models have one head of `trained_width`."""
+    """By variant (scaled-dot, dot) and width; trained models have one head of `trained_width`."""
 
     EXPECTED: ClassVar = ("variance", "entropy", "gradient", "learning")
 
@@ -44,8 +44,8 @@ class ScalingResults:
     keys: int
     variance: dict[str, list[float]]
     entropy: dict[str, list[float]]  # of the weights, in bits
-    top: dict[str, list[float]]  # the largest weight
-    gradient: dict[str, list[float]]  # norm of what a gradient of norm about 1 leaves behind the softmax
+    max_weight: dict[str, list[float]]  # mean over queries
+    gradient: dict[str, list[float]]  # norm behind the softmax of a gradient of norm 1
     trained_width: int
     accuracy: dict[str, float]
     losses: dict[str, list[float]]
@@ -62,103 +62,118 @@ class ScalingResults:
 
     @property
     def placeholders(self) -> dict[str, str]:
-        place = self.widths.index(64) if 64 in self.widths else len(self.widths) // 2
-        told = {
-            "width": f"{self.widths[place]}",
+        index = self.widths.index(64) if 64 in self.widths else len(self.widths) // 2
+        values = {
+            "width": f"{self.widths[index]}",
             "widest": f"{self.widths[-1]}",
             "keys": f"{self.keys}",
-            "most_bits": f"{math.log2(self.keys):.1f}",
+            "max_bits": f"{math.log2(self.keys):.1f}",
             "trained_width": f"{self.trained_width}",
             "steps": f"{len(self.losses['dot'])}",
-            "variance": f"{self.variance['dot'][place]:.1f}",
-            "variance_scaled": f"{self.variance['scaled-dot'][place]:.2f}",
+            "variance": f"{self.variance['dot'][index]:.1f}",
+            "variance_scaled": f"{self.variance['scaled-dot'][index]:.2f}",
             "weaker": f"{self.gradient['scaled-dot'][-1] / self.gradient['dot'][-1]:.1f}",
         }
-        for way, name in (("scaled-dot", "scaled"), ("dot", "dot")):
-            told[f"entropy_{name}"] = f"{self.entropy[way][place]:.2f}"
-            told[f"top_{name}"] = f"{self.top[way][place]:.1%}"
-            told[f"gradient_{name}"] = f"{self.gradient[way][-1]:.4f}"
-            told[f"accuracy_{name}"] = f"{self.accuracy[way]:.1%}"
-        return told
+        for variant, name in (("scaled-dot", "scaled"), ("dot", "dot")):
+            values[f"entropy_{name}"] = f"{self.entropy[variant][index]:.2f}"
+            values[f"top_{name}"] = f"{self.max_weight[variant][index]:.1%}"
+            values[f"gradient_{name}"] = f"{self.gradient[variant][-1]:.4f}"
+            values[f"accuracy_{name}"] = f"{self.accuracy[variant]:.1%}"
+        return values
 
 
 def measure(report_progress: ReportProgress = ignore_progress, *, steps: int = 200) -> ScalingResults:
     torch.manual_seed(0)
-    by_way = {
-        way: [
-            measure_random_scores(d_k, AttentionSpec("dot" if way == "dot" else "scaled-dot"))
+    by_variant = {
+        variant: [
+            measure_random_scores(d_k, AttentionSpec("dot" if variant == "dot" else "scaled-dot"))
             for d_k in WIDTHS
         ]
-        for way in VARIANTS
+        for variant in VARIANTS
     }
     advance = make_counter(report_progress, STAGE, 2 * steps)
     train = replace(TRAINING, steps=steps)
-    models = {way: build_model(config) for way, config in VARIANTS.items()}
+    models = {variant: build_model(config) for variant, config in VARIANTS.items()}
     return ScalingResults(
         widths=list(WIDTHS),
         keys=NUM_KEYS,
-        **{name: {way: [one[name] for one in by_way[way]] for way in VARIANTS} for name in by_way["dot"][0]},
+        **{
+            name: {variant: [row[name] for row in by_variant[variant]] for variant in VARIANTS}
+            for name in by_variant["dot"][0]
+        },
         trained_width=SMALL.head_dim_k,
         losses={
-            way: train_model(one, TASK.make_sampler(1, 32), train, advance).losses
-            for way, one in models.items()
+            variant: train_model(model, TASK.make_sampler(1, 32), train, advance).losses
+            for variant, model in models.items()
         },
-        accuracy={way: measure_accuracy(one, TASK.make_eval_batch()) for way, one in models.items()},
+        accuracy={
+            variant: measure_accuracy(model, TASK.make_eval_batch()) for variant, model in models.items()
+        },
     )
 
 
 def measure_random_scores(d_k: int, rule: AttentionSpec) -> dict[str, float]:
-    """Of queries and keys whose numbers are independent, with mean 0 and variance 1."""
+    """Measure scores of random queries and keys with mean 0 and variance 1."""
     q_1QK, k_1LK = torch.randn(1, NUM_QUERIES, d_k), torch.randn(1, NUM_KEYS, d_k)
     scores_QL = attention_scores(q_1QK, k_1LK, rule)[0].requires_grad_()
     weights_QL = scores_QL.softmax(-1)
     return {
         "variance": scores_QL.var().item(),
         "entropy": compute_entropy(weights_QL.detach()).mean().item(),
-        "top": weights_QL.detach().amax(-1).mean().item(),
+        "max_weight": weights_QL.detach().amax(-1).mean().item(),
         "gradient": measure_softmax_gradient(weights_QL, scores_QL),
     }
 
 
 def compute_entropy(weights: Tensor) -> Tensor:
-    """-sum p log2 p, in bits."""
+    """Return the entropy -sum p log2 p in bits."""
     return -torch.xlogy(weights, weights).sum(-1) / math.log(2)
 
 
 def measure_softmax_gradient(weights_QL: Tensor, scores_QL: Tensor) -> float:
-    """A gradient of random direction and of norm 1 comes to the weights: the mean norm of what goes on."""
-    arriving_QL = torch.nn.functional.normalize(torch.randn_like(weights_QL), dim=-1)
-    (going_on_QL,) = torch.autograd.grad(weights_QL, scores_QL, arriving_QL)
-    sizes_Q: Tensor = going_on_QL.norm(dim=-1)
-    return sizes_Q.mean().item()
+    """Return the mean norm, at the scores, of random gradients of norm 1 at the weights."""
+    incoming_QL = torch.nn.functional.normalize(torch.randn_like(weights_QL), dim=-1)
+    (outgoing_QL,) = torch.autograd.grad(weights_QL, scores_QL, incoming_QL)
+    norms_Q: Tensor = outgoing_QL.norm(dim=-1)
+    return norms_Q.mean().item()
 
 
-def make_table(numbers: ScalingResults, labels: Labels) -> ReportTable:
-    told = ("variance", "entropy", "gradient")
-    columns = ["d_k", *(f"{labels[name]}: {labels[way]}" for name in told for way in ("dot", "scaled-dot"))]
+def make_table(results: ScalingResults, labels: Labels) -> ReportTable:
+    measures = ("variance", "entropy", "gradient")
+    columns = [
+        "d_k",
+        *(f"{labels[name]}: {labels[variant]}" for name in measures for variant in ("dot", "scaled-dot")),
+    ]
     rows = [
-        [d_k, *(getattr(numbers, name)[way][place] for name in told for way in ("dot", "scaled-dot"))]
-        for place, d_k in enumerate(numbers.widths)
+        [
+            d_k,
+            *(
+                getattr(results, name)[variant][index]
+                for name in measures
+                for variant in ("dot", "scaled-dot")
+            ),
+        ]
+        for index, d_k in enumerate(results.widths)
     ]
     return ReportTable(labels["table"], columns, rows)
 
 
-def draw_figure(numbers: ScalingResults, labels: Labels) -> Any:
+def draw_figure(results: ScalingResults, labels: Labels) -> Any:
     figure, axes = make_axes(2, 2)
     panels = zip(axes, ("variance", "entropy", "gradient"), strict=False)
     for axis, name in panels:
-        for way in VARIANTS:
-            values = getattr(numbers, name)[way]
-            axis.plot(numbers.widths, values, "o-", color=VARIANT_COLORS[way], label=labels[way])
+        for variant in VARIANTS:
+            values = getattr(results, name)[variant]
+            axis.plot(results.widths, values, "o-", color=VARIANT_COLORS[variant], label=labels[variant])
         axis.set_xscale("log", base=4)
-        axis.set_xticks(numbers.widths, [f"{width}" for width in numbers.widths])
+        axis.set_xticks(results.widths, [f"{width}" for width in results.widths])
         axis.set(xlabel="d_k", ylabel=labels[name])
     set_log_scale(axes[0])
-    axes[0].plot(numbers.widths, numbers.widths, color="0.6", linestyle=":", label=labels["d_k"])
-    axes[1].set_ylim(0, math.log2(numbers.keys))
+    axes[0].plot(results.widths, results.widths, color="0.6", linestyle=":", label=labels["d_k"])
+    axes[1].set_ylim(0, math.log2(results.keys))
     axes[2].set_ylim(0, None)
-    for way in VARIANTS:
-        plot_curve(axes[3], numbers.losses[way], VARIANT_COLORS[way], labels[way])
+    for variant in VARIANTS:
+        plot_curve(axes[3], results.losses[variant], VARIANT_COLORS[variant], labels[variant])
     axes[3].set(xlabel=labels["step"], ylabel=labels["loss"], ylim=(0, None))
     axes[0].legend()
     axes[3].legend()

@@ -1,7 +1,7 @@
 """Tasks of random words with a label for each word, solved by the encoder alone.
 
-It is obvious what such a task requires, and a small model learns it in seconds. So it shows what a part of the
-model is for.
+It is obvious what such a task requires, and a small model learns it in seconds. So it shows what a part of
+the model is for.
 """
 
 from collections.abc import Callable
@@ -33,10 +33,15 @@ class SequenceTask:
         return lambda: self.sample_batch(generator, num_sentences)
 
     def sample_batch(self, generator: torch.Generator, num_sentences: int) -> LabeledBatch:
-        lengths = torch.randint(self.min_length, self.max_length + 1, (num_sentences,), generator=generator).tolist()
+        lengths = torch.randint(
+            self.min_length, self.max_length + 1, (num_sentences,), generator=generator
+        ).tolist()
         tokens = torch.randint(self.num_words, (sum(lengths),), generator=generator) + NUM_SPECIAL_TOKENS
         sequences = [sequence.tolist() for sequence in tokens.split(lengths)]
-        return LabeledBatch(Packed.of(sequences), torch.tensor([word for sequence in sequences for word in self.label(sequence)]))
+        return LabeledBatch(
+            Packed.of(sequences),
+            torch.tensor([word for sequence in sequences for word in self.label(sequence)]),
+        )
 
     def make_eval_batch(self) -> LabeledBatch:
         return self.make_sampler(EVAL_SEED, EVAL_SENTENCES)()
@@ -52,7 +57,7 @@ def label_previous_word(tokens: list[int]) -> list[int]:
 
 
 def make_neighbor_labels(num_words: int) -> Callable[[list[int]], list[int]]:
-    """Label each word with the pair of its neighbors; outside the sentence is the first word of the vocabulary."""
+    """Label each word with the pair of its neighbors; beyond the ends is the first word of all."""
 
     def label(tokens: list[int]) -> list[int]:
         numbers = [0, *(word - NUM_SPECIAL_TOKENS for word in tokens), 0]

@@ -1,7 +1,7 @@
-"""What the warm-up does to the first steps (5.3): Adam's first updates are as large as the rate allows.
+"""What the warm-up does to the first steps (5.3): Adam's first updates are as large as the learning rate.
 
-A post-norm stack of the paper's depth learns the same lessons at the same peak rate, reached at once or
-little by little.
+A post-norm stack of the paper's depth is trained on the same batches with the same peak learning rate,
+reached at once or gradually.
 """
 
 from dataclasses import dataclass, replace
@@ -29,24 +29,24 @@ TASK = PREVIOUS_WORD_TASK
 SMALL = TransformerConfig(vocab_size=TASK.vocab_size, layers=6, d_model=64, d_ff=128, heads=4, dropout=0.0)
 PEAK_LEARNING_RATE = 4e-3
 VARIANT_COLORS = {"with": BLUE, "without": ORANGE}
-FIRST_STEPS = 10  # steps
+FIRST_STEPS = 10
 
 
 @dataclass(frozen=True)
 class WarmupResults:
-    """By way: with and without."""
+    """By variant: with and without warm-up."""
 
     EXPECTED: ClassVar = ("first_updates", "learning")
 
     warmup: int  # steps
-    peak_learning_rate: float  # learning rate
+    peak_learning_rate: float
     layers: int
     losses: dict[str, list[float]]
     gradient_norms: dict[str, list[float]]
     update_ratios: dict[str, list[float]]
     final_loss: dict[str, float]
     accuracy: dict[str, float]
-    paper_first_rate: float  # the paper's learning rate at step 1, and at its peak
+    paper_first_rate: float  # at step 1 of the paper's schedule, and at its peak
     paper_peak_rate: float
 
     def first_update(self, variant: str) -> float:
@@ -62,7 +62,7 @@ class WarmupResults:
 
     @property
     def placeholders(self) -> dict[str, str]:
-        told = {
+        values = {
             "warmup": f"{self.warmup}",
             "steps": f"{len(self.losses['with'])}",
             "peak": f"{self.peak_learning_rate:g}",
@@ -72,13 +72,13 @@ class WarmupResults:
             "paper_first": f"{self.paper_first_rate:.2e}",
             "paper_peak": f"{self.paper_peak_rate:.2e}",
         }
-        for way in VARIANT_COLORS:
-            told[f"update_{way}"] = f"{self.first_update(way):.2%}"
-            told[f"gradient_first_{way}"] = f"{self.gradient_norms[way][0]:.2f}"
-            told[f"gradient_{way}"] = f"{mean(self.gradient_norms[way][-FIRST_STEPS:]):.2f}"
-            told[f"loss_{way}"] = f"{self.final_loss[way]:.2f}"
-            told[f"accuracy_{way}"] = f"{self.accuracy[way]:.1%}"
-        return told
+        for variant in VARIANT_COLORS:
+            values[f"update_{variant}"] = f"{self.first_update(variant):.2%}"
+            values[f"gradient_first_{variant}"] = f"{self.gradient_norms[variant][0]:.2f}"
+            values[f"gradient_{variant}"] = f"{mean(self.gradient_norms[variant][-FIRST_STEPS:]):.2f}"
+            values[f"loss_{variant}"] = f"{self.final_loss[variant]:.2f}"
+            values[f"accuracy_{variant}"] = f"{self.accuracy[variant]:.1%}"
+        return values
 
 
 def measure(
@@ -86,49 +86,51 @@ def measure(
 ) -> WarmupResults:
     advance = make_counter(report_progress, STAGE, 2 * steps)
     gradual = replace(TRAINING, steps=steps, warmup=warmup, learning_rate=PEAK_LEARNING_RATE)
-    courses: dict[str, TrainingHistory] = {}
-    right: dict[str, float] = {}
-    for way, train in (("with", gradual), ("without", replace(gradual, warmup=1))):
+    histories: dict[str, TrainingHistory] = {}
+    accuracy: dict[str, float] = {}
+    for variant, train in (("with", gradual), ("without", replace(gradual, warmup=1))):
         model = build_model(SMALL)
-        courses[way] = train_model(model, TASK.make_sampler(1, 32), train, advance)
-        right[way] = measure_accuracy(model, TASK.make_eval_batch())
+        histories[variant] = train_model(model, TASK.make_sampler(1, 32), train, advance)
+        accuracy[variant] = measure_accuracy(model, TASK.make_eval_batch())
     paper = TrainConfig()
     return WarmupResults(
         warmup=warmup,
         peak_learning_rate=PEAK_LEARNING_RATE,
         layers=SMALL.encoder_layers,
-        losses={way: course.losses for way, course in courses.items()},
-        gradient_norms={way: course.gradient_norms for way, course in courses.items()},
-        update_ratios={way: course.update_ratios for way, course in courses.items()},
-        final_loss={way: course.final_loss for way, course in courses.items()},
-        accuracy=right,
+        losses={variant: history.losses for variant, history in histories.items()},
+        gradient_norms={variant: history.gradient_norms for variant, history in histories.items()},
+        update_ratios={variant: history.update_ratios for variant, history in histories.items()},
+        final_loss={variant: history.final_loss for variant, history in histories.items()},
+        accuracy=accuracy,
         paper_first_rate=learning_rate(1, paper, BASE.d_model),
         paper_peak_rate=learning_rate(paper.warmup, paper, BASE.d_model),
     )
 
 
-def make_table(numbers: WarmupResults, labels: Labels) -> ReportTable:
-    columns = [labels[name] for name in ("way", "first_update", "gradient_then", "loss_then", "right")]
+def make_table(results: WarmupResults, labels: Labels) -> ReportTable:
+    columns = [labels[name] for name in ("variant", "first_update", "final_gradient", "final_loss", "right")]
     rows: list[list[Cell]] = [
         [
-            labels[way],
-            f"{numbers.first_update(way):.2%}",
-            mean(numbers.gradient_norms[way][-FIRST_STEPS:]),
-            numbers.final_loss[way],
-            f"{numbers.accuracy[way]:.1%}",
+            labels[variant],
+            f"{results.first_update(variant):.2%}",
+            mean(results.gradient_norms[variant][-FIRST_STEPS:]),
+            results.final_loss[variant],
+            f"{results.accuracy[variant]:.1%}",
         ]
-        for way in VARIANT_COLORS
+        for variant in VARIANT_COLORS
     ]
     return ReportTable(labels["table"], columns, rows)
 
 
-def draw_figure(numbers: WarmupResults, labels: Labels) -> Any:
+def draw_figure(results: WarmupResults, labels: Labels) -> Any:
     figure, axes = make_axes(3)
-    told = (("updates", 100.0), ("gradients", 1.0), ("losses", 1.0))
-    for axis, (name, unit) in zip(axes, told, strict=True):
-        for way, color in VARIANT_COLORS.items():
-            plot_curve(axis, [unit * one for one in getattr(numbers, name)[way]], color, labels[way])
-        axis.axvline(numbers.warmup, color="0.7", linestyle=":")
+    measures = (("update_ratios", 100.0), ("gradient_norms", 1.0), ("losses", 1.0))
+    for axis, (name, factor) in zip(axes, measures, strict=True):
+        for variant, color in VARIANT_COLORS.items():
+            plot_curve(
+                axis, [factor * value for value in getattr(results, name)[variant]], color, labels[variant]
+            )
+        axis.axvline(results.warmup, color="0.7", linestyle=":")
         axis.set(xlabel=labels["step"], ylabel=labels[name], ylim=(0, None))
     axes[0].legend()
     return figure

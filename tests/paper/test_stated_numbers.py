@@ -1,4 +1,4 @@
-"""Numbers that the paper and the study notes state, reproduced."""
+"""Numbers stated in the paper and the study notes."""
 
 import math
 
@@ -59,7 +59,7 @@ def test_steps_are_counted_from_one() -> None:
         learning_rate(0, PAPER, d_model=512)
 
 
-def test_a_warm_up_of_one_step_is_none() -> None:
+def test_a_warm_up_of_one_step_is_no_warm_up() -> None:
     """Equation (3) without its rise; or a given peak from the first step on."""
     bare = mh.TrainConfig(warmup=1)
     assert learning_rate(1, bare, d_model=512) == pytest.approx(512**-0.5)
@@ -92,7 +92,7 @@ def test_the_variance_of_q_times_k_is_d_k(d_k: int) -> None:
 
 
 def test_positional_wavelengths_run_from_2_pi_to_nearly_10000_times_2_pi() -> None:
-    """Each pair of columns turns around a circle; after one wavelength it stands where it began."""
+    """Each pair of columns rotates; after one wavelength it is back at its start."""
     d_model = 512
     for i in (0, 1, 100, 255):
         wavelength = 2 * math.pi * 10000 ** (2 * i / d_model)
@@ -131,8 +131,8 @@ def test_the_feed_forward_layer_is_two_convolutions_of_width_one() -> None:
     for mine, theirs in ((ours.w_1, first), (ours.w_2, second)):
         theirs.weight.data, theirs.bias.data = mine.weight.data[:, :, None], mine.bias.data
     x_TD = torch.randn(7, 6, dtype=torch.float64)
-    judged = second(first(x_TD.T[None]).relu())[0].T
-    torch.testing.assert_close(ours(x_TD), judged, atol=1e-12, rtol=0)
+    expected = second(first(x_TD.T[None]).relu())[0].T
+    torch.testing.assert_close(ours(x_TD), expected, atol=1e-12, rtol=0)
 
 
 def test_worked_example_of_the_notes() -> None:
@@ -162,7 +162,7 @@ def test_worked_example_of_the_notes() -> None:
     torch.testing.assert_close(maps[0], weights_HTT)
 
 
-def test_what_each_position_of_the_decoder_may_see() -> None:
+def test_the_causal_mask_of_the_decoder() -> None:
     """<s> 나는 집에 간다: position i looks at positions 1 to i, and at all of "I go home"."""
     config = mh.TransformerConfig(vocab_size=20, layers=1, d_model=8, d_ff=8, heads=2)
     trace = mh.Trace()

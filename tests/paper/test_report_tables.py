@@ -1,11 +1,11 @@
-"""Tables on a terminal."""
+"""Tables printed on a terminal."""
 
 import pytest
 
 from manyheads.paper.report import ReportTable
 
 
-def test_no_digit_is_lost_however_narrow_the_terminal(
+def test_no_digit_is_cut_off_on_a_narrow_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
