@@ -35,15 +35,12 @@ import manyheads as mh
 import report
 from manyheads import checkpoint
 from manyheads.config import EOS_ID, UNK_ID, DecodingConfig, SubwordConfig
-from manyheads.inference.ctranslate2_engine import (
-    BATCH_TOKENS,
-    CTranslate2Engine,
-    make_beam_options,
-    read_pieces,
-)
-from manyheads.inference.engine import Engine
+from manyheads.export.ctranslate2 import ensure_converted
+from manyheads.inference.conversion import read_pieces
+from manyheads.inference.ctranslate2_engine import BATCH_TOKENS, CTranslate2Engine, make_beam_options
+from manyheads.inference.engine import Decoder, decode_all
 from manyheads.inference.torch_engine import Precision, TorchEngine
-from manyheads.search.beam import DecodingConstraints
+from manyheads.search.options import DecodingConstraints
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from peers import MarianEngine, make_marian
 from workload import draw_pairs
@@ -119,24 +116,24 @@ class Result:
 class AllAtOnce(System):
     """An engine that takes every sentence with its own length."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Decoder) -> None:
         self.engine = engine
 
     def decode(self, calls: list[Call], how: DecodingConfig) -> Found:
         sources = [source for call in calls for source in call.sources]
         wishes = [wish for call in calls for wish in call.wishes]
-        found = iter(self.engine.search(sources, wishes, how, scores="none"))
+        found = iter(decode_all(self.engine, sources, wishes, how, scores="none"))
         return [[next(found)[0].tokens for _ in call.sources] for call in calls]
 
 
 class CallByCall(System):
     """An engine that takes sentences of one length of output at a time."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Decoder) -> None:
         self.engine = engine
 
     def decode(self, calls: list[Call], how: DecodingConfig) -> Found:
-        found = [self.engine.search(call.sources, call.wishes, how, scores="none") for call in calls]
+        found = [decode_all(self.engine, call.sources, call.wishes, how, scores="none") for call in calls]
         return [[one[0].tokens for one in results] for results in found]
 
 
@@ -203,7 +200,7 @@ class CTranslate2Directly(System):
     def __init__(self, folder: Path, compute_type: str, threads: int) -> None:
         import ctranslate2
 
-        place = folder.with_name(f"{folder.name}.ctranslate2")
+        place = ensure_converted(folder)
         self.translator = ctranslate2.Translator(str(place), compute_type=compute_type, intra_threads=threads)
         self.pieces = read_pieces(place, "source")
         self.ids = {piece: one for one, piece in enumerate(self.pieces)}
@@ -249,15 +246,15 @@ def make_systems(folder: Path, config: mh.ModelConfig, arguments: argparse.Names
     makers: dict[str, Callable[[], System]] = {
         OURS: lambda: Ours(model, device, "float32"),
         OURS_HALF: lambda: Ours(model, device, "bfloat16"),
-        OURS_INT8: lambda: CallByCall(CTranslate2Engine(folder, "int8", threads)),
+        OURS_INT8: lambda: CallByCall(CTranslate2Engine(ensure_converted(folder), "int8", threads)),
         DIRECT_INT8: lambda: CTranslate2Directly(folder, "int8", threads),
-        OURS_FLOAT: lambda: CallByCall(CTranslate2Engine(folder, "float32", threads)),
+        OURS_FLOAT: lambda: CallByCall(CTranslate2Engine(ensure_converted(folder), "float32", threads)),
         DIRECT_FLOAT: lambda: CTranslate2Directly(folder, "float32", threads),
         PEER: lambda: HuggingFace(marian(), True, batches),
         PEER_AT_BEST: lambda: HuggingFace(marian(), False, batches),
     }
     if any("CTranslate2" in name for name in arguments.systems):
-        CTranslate2Engine(folder, threads=threads)  # the conversion, which all of them find
+        ensure_converted(folder)  # once, for all of them
     return {name: makers[name]() for name in arguments.systems}
 
 

@@ -6,7 +6,7 @@ where a causal mask hides them anyway, so that no mask of theirs is needed and t
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -19,9 +19,10 @@ import manyheads as mh
 from manyheads.config import BOS_ID, EOS_ID, UNK_ID, DecodingConfig
 from manyheads.export.to_huggingface import check_config, convert_config
 from manyheads.inference.ctranslate2_engine import BATCH_TOKENS
+from manyheads.inference.engine import ScoreDetail
 from manyheads.model.positions import sinusoidal_encoding
 from manyheads.packed import round_up
-from manyheads.search.beam import DecodingConstraints, Hypothesis
+from manyheads.search.options import DecodingConstraints, Hypothesis, Request
 from workload import LONGEST
 
 ROOM = round_up(LONGEST + 1, 8)  # positions: the longest sentence and its end, rounded up
@@ -185,28 +186,27 @@ class MarianEngine:
 
     name = "Hugging Face generate"
     objective = "log p / L^alpha"
-    reach = None
 
     def __init__(self, marian: Any, pad: int, device: str, batch_tokens: int = BATCH_TOKENS) -> None:
         self.marian, self.pad, self.device = marian.to(device).eval(), pad, device
         self.batch_tokens = batch_tokens  # of sources, padding counted
 
     @torch.inference_mode()
-    def search(
+    def decode(
         self,
-        sources: Sequence[list[int]],
-        wishes: Sequence[DecodingConstraints],
-        how: DecodingConfig,
-        scores: str = "none",
-    ) -> list[list[Hypothesis]]:
-        """Batches by source length, each until the last of its outputs is over. There are no scores."""
-        found: list[list[Hypothesis]] = [[] for _ in sources]
-        for numbers in padded_batches([len(source) for source in sources], self.batch_tokens):
-            asked = [wishes[number] for number in numbers]
-            rows = self.generate([sources[number] for number in numbers], asked, how)
-            for number, row in zip(numbers, rows, strict=True):
-                found[number] = [Hypothesis(own_tokens(row, wishes[number]), [], 0.0, 0.0)]
-        return found
+        requests: Iterable[Request],
+        config: DecodingConfig,
+        *,
+        scores: ScoreDetail = "none",
+        window: int | None = None,
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Decode in batches by source length, each until its last output ends. There are no scores."""
+        waiting = list(requests)
+        for indices in padded_batches([len(request.source) for request in waiting], self.batch_tokens):
+            own = [waiting[index].constraints for index in indices]
+            rows = self.generate([waiting[index].source for index in indices], own, config)
+            for index, row, constraints in zip(indices, rows, own, strict=True):
+                yield index, [Hypothesis(own_tokens(row, constraints), [], 0.0, 0.0)]
 
     def generate(
         self, sources: list[list[int]], wishes: list[DecodingConstraints], how: DecodingConfig

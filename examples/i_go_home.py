@@ -22,7 +22,7 @@ from rich.table import Table
 
 import manyheads as mh
 from manyheads.config import BOS_ID, EOS_ID
-from manyheads.search.beam import greedy_search
+from manyheads.search.driver import greedy_search
 from manyheads.train.loss import chunked_loss
 from manyheads.train.schedule import learning_rate
 

@@ -33,15 +33,17 @@ if TYPE_CHECKING:
         ResourceError,
         TrainingError,
     )
+    from manyheads.loading import load
     from manyheads.model.encoder_decoder import Trace
     from manyheads.model.transformer import Transformer
     from manyheads.packed import Packed
-    from manyheads.translator import Attention, Translation, Translator, load
+    from manyheads.translation import AttentionMaps, Translation
+    from manyheads.translator import Translator
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Attention": "manyheads.translator",
+    "AttentionMaps": "manyheads.translation",
     "CheckpointError": "manyheads.errors",
     "ByteNetConfig": "manyheads.config",
     "Config": "manyheads.config",
@@ -61,13 +63,13 @@ _HOMES = {
     "TrainingError": "manyheads.errors",
     "Transformer": "manyheads.model.transformer",
     "TransformerConfig": "manyheads.config",
-    "Translation": "manyheads.translator",
+    "Translation": "manyheads.translation",
     "Translator": "manyheads.translator",
-    "load": "manyheads.translator",
+    "load": "manyheads.loading",
 }
 
 __all__ = [
-    "Attention",
+    "AttentionMaps",
     "ByteNetConfig",
     "CheckpointError",
     "Config",

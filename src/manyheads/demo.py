@@ -11,11 +11,12 @@ from manyheads.data.store import Store
 from manyheads.errors import DataError
 from manyheads.evaluate.bleu import Score, greedy_bleu
 from manyheads.evaluate.report import exact_match
+from manyheads.loading import load
 from manyheads.look.attention_data import build_attention_data
 from manyheads.look.html import write_page
 from manyheads.progress import Progress
 from manyheads.train.run import train
-from manyheads.translator import Translator, load
+from manyheads.translator import Translator
 
 SPLIT_SIZES = {"train": 40_000, "valid": 300, "test": 500}
 SHOWN_SENTENCES = 10

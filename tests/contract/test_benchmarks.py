@@ -18,7 +18,8 @@ from manyheads import playground
 from manyheads.data.prepare import prepare
 from manyheads.demo import make_recipe, write_corpus
 from manyheads.errors import RequestError
-from manyheads.search.beam import DecodingConstraints
+from manyheads.inference.engine import decode_all
+from manyheads.search.options import DecodingConstraints
 from workload import draw_pairs, make_batch
 
 BENCH = Path(__file__).parents[2] / "bench"
@@ -148,7 +149,7 @@ def test_marian_is_asked_what_our_engines_are_asked() -> None:
     sources = [[*pair.source, 2] for pair in pairs]
     wishes = [DecodingConstraints(length, length) for length in (3, 1, 7, 2, 5, 4)]
     for beam in (1, 3):
-        found = engine.search(sources, wishes, mh.DecodingConfig(beam=beam))
+        found = decode_all(engine, sources, wishes, mh.DecodingConfig(beam=beam))
         assert [len(one[0].tokens) for one in found] == [wish.max_length for wish in wishes]
     together = engine.score(sources, [pair.target for pair in pairs])
     for source, pair, scores in zip(sources, pairs, together, strict=True):

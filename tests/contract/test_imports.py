@@ -34,10 +34,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "glossary": {"text", "search"},
     "translation": {"text", "model", "search", "inference"},
     "translator": {"text", "model", "search", "checkpoint", "inference", "glossary", "translation"},
-    "loading": {"text", "model", "search", "checkpoint", "inference", "translator"},
+    "loading": {"text", "model", "search", "checkpoint", "inference", "export", "translator"},
     "evaluate": {"text", *TRANSLATION},
     "train": {"ops", "cuda", "data", "model", "search", "checkpoint", "inference", "evaluate", *TRANSLATION},
-    "export": {"text", "model", "search", "checkpoint", "inference", *TRANSLATION},
+    "export": {"text", "model", "search", "checkpoint", "inference"},
     "look": {"ops", "model", "checkpoint", *TRANSLATION},
     "serve": {"text", "evaluate", "look", "train", *TRANSLATION},  # of train, the log
     "demo": {"playground", "text", "data", "checkpoint", "evaluate", "train", "look", *TRANSLATION},

@@ -6,7 +6,7 @@ import pytest
 import manyheads as mh
 
 NAMES = {
-    "Attention",
+    "AttentionMaps",
     "CheckpointError",
     "Config",
     "ConfigError",

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 import manyheads as mh
+from manyheads.inference.engine import decode_all
 from manyheads.inference.torch_engine import TorchEngine
-from manyheads.search.beam import DecodingConstraints
+from manyheads.search.options import DecodingConstraints
 from support.strategies import randomize_weights
 
 pytestmark = pytest.mark.gpu
@@ -22,10 +23,10 @@ def test_the_same_tokens_and_scores_as_on_a_cpu(decoding: mh.DecodingConfig) -> 
     lengths = torch.randint(1, 30, (80,), generator=generator).tolist()
     sources = [[*torch.randint(3, 500, (length,), generator=generator).tolist(), 2] for length in lengths]
     constraints = [DecodingConstraints(length + 10) for length in lengths]
-    on_cpu = TorchEngine(model).search(sources, constraints, decoding)
+    on_cpu = decode_all(TorchEngine(model), sources, constraints, decoding)
     scored = TorchEngine(model).score(sources, [hypotheses[0].tokens for hypotheses in on_cpu])
     engine = TorchEngine(model, "cuda", "float32")
-    on_gpu = engine.search(sources, constraints, decoding)
+    on_gpu = decode_all(engine, sources, constraints, decoding)
     for ours, theirs in zip(on_cpu, on_gpu, strict=True):
         assert [x.tokens for x in ours] == [x.tokens for x in theirs]
         assert [x.score for x in ours] == pytest.approx([x.score for x in theirs], abs=1e-4)

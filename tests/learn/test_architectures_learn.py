@@ -9,9 +9,10 @@ import torch
 
 import manyheads as mh
 from manyheads.config import BOS_ID, EOS_ID
+from manyheads.inference.engine import decode_all
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model import build_model
-from manyheads.search.beam import DecodingConstraints
+from manyheads.search.options import DecodingConstraints
 from manyheads.train.objective import Objective
 from manyheads.train.optimizer import Optimizer, clip_grad_norm
 from manyheads.train.schedule import learning_rate
@@ -49,8 +50,8 @@ def measure_accuracy(model: Any, is_reversed: bool) -> float:
     """Return the share of texts that greedy search gets right."""
     unseen = make_texts(random.Random(2), 100)
     constraints = [DecodingConstraints(12) for _ in unseen]
-    results = TorchEngine(model).search(
-        [[*text, EOS_ID] for text in unseen], constraints, mh.DecodingConfig(beam=1)
+    results = decode_all(
+        TorchEngine(model), [[*text, EOS_ID] for text in unseen], constraints, mh.DecodingConfig(beam=1)
     )
     expected = [text[::-1] if is_reversed else text for text in unseen]
     return sum(list(best[0].tokens) == text for best, text in zip(results, expected, strict=True)) / len(

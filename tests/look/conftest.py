@@ -59,5 +59,5 @@ def run(tmp_path_factory: pytest.TempPathFactory, subwords: SubwordTokenizer) ->
 
 
 @pytest.fixture(scope="session")
-def attention(model: Path) -> mh.Attention:
+def attention(model: Path) -> mh.AttentionMaps:
     return mh.load(model, device="cpu").attention(SOURCE, TARGET)

@@ -41,7 +41,7 @@ def open_page(pages: BrowserPages) -> OpenPage:
 
 
 @pytest.fixture(scope="module")
-def data(attention: mh.Attention) -> dict[str, Any]:
+def data(attention: mh.AttentionMaps) -> dict[str, Any]:
     return build_attention_data(attention)
 
 
@@ -50,7 +50,7 @@ def path(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path
     return write_page(data, tmp_path_factory.mktemp("page") / "page.html")
 
 
-def expected(attention: mh.Attention, attention_type: str, words: bool) -> np.ndarray:
+def expected(attention: mh.AttentionMaps, attention_type: str, words: bool) -> np.ndarray:
     """[layers, heads, rows, columns]"""
     maps = stack_maps(attention, attention_type)
     return merge_into_words(maps, attention, attention_type) if words else maps
@@ -77,7 +77,7 @@ def token(page: Any, side: int, index: int, picture: int = 0) -> Any:
 
 
 def test_the_lines_of_the_page_equal_the_weights_of_the_model(
-    open_page: OpenPage, path: Path, attention: mh.Attention
+    open_page: OpenPage, path: Path, attention: mh.AttentionMaps
 ) -> None:
     """The smoke test of every run; the others are in `make test-all`."""
     page = open_page(path)
@@ -98,7 +98,7 @@ def test_the_lines_of_the_page_equal_the_weights_of_the_model(
 @pytest.mark.parametrize("words", [True, False])
 @pytest.mark.parametrize("attention_type", ATTENTION_TYPES)
 def test_the_heat_map_equals_the_weights_of_the_model(
-    open_page: OpenPage, path: Path, attention: mh.Attention, attention_type: str, words: bool
+    open_page: OpenPage, path: Path, attention: mh.AttentionMaps, attention_type: str, words: bool
 ) -> None:
     page = open_page(
         path, f"view=head&attention={attention_type}&layer=1&head=3{'' if words else '&tokens=1'}"
@@ -125,7 +125,7 @@ def test_the_heat_map_equals_the_weights_of_the_model(
 @pytest.mark.heavy
 @pytest.mark.parametrize("attention_type", ATTENTION_TYPES)
 def test_the_grid_shows_every_map_pixel_by_pixel(
-    open_page: OpenPage, path: Path, attention: mh.Attention, attention_type: str
+    open_page: OpenPage, path: Path, attention: mh.AttentionMaps, attention_type: str
 ) -> None:
     page = open_page(path, f"view=grid&attention={attention_type}&tokens=1")
     page.locator(".card canvas").nth(7).wait_for()
@@ -176,7 +176,7 @@ def test_the_table_shows_measures_and_sorts_by_each(
 @pytest.mark.heavy
 @pytest.mark.parametrize("attention_type", ["decoder", "cross"])
 def test_lines_of_the_other_attention_types_equal_the_weights(
-    open_page: OpenPage, path: Path, attention: mh.Attention, attention_type: str
+    open_page: OpenPage, path: Path, attention: mh.AttentionMaps, attention_type: str
 ) -> None:
     page = open_page(path)
     page.locator(f'[data-value="{attention_type}"]').click()
@@ -193,7 +193,7 @@ def test_lines_of_the_other_attention_types_equal_the_weights(
 
 @pytest.mark.heavy
 def test_a_hovered_or_focused_token_is_shown_alone(
-    open_page: OpenPage, path: Path, attention: mh.Attention
+    open_page: OpenPage, path: Path, attention: mh.AttentionMaps
 ) -> None:
     page = open_page(path)
     all_lines = read_lines(page)
@@ -266,7 +266,7 @@ def test_heads_can_be_toggled(open_page: OpenPage, path: Path) -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("view", ["lines", "head"])
 def test_two_heads_are_compared_side_by_side(
-    open_page: OpenPage, path: Path, attention: mh.Attention, view: str
+    open_page: OpenPage, path: Path, attention: mh.AttentionMaps, view: str
 ) -> None:
     page = open_page(path, f"view={view}&layer=1&head=2")
     page.locator("[name=compare]").check()
@@ -305,7 +305,7 @@ def test_buttons_find_the_heads_like_the_figures(
 @pytest.mark.heavy
 @pytest.mark.parametrize("attention_type", ["decoder", "cross"])
 def test_the_slider_goes_through_the_decoding_steps(
-    open_page: OpenPage, path: Path, attention: mh.Attention, attention_type: str
+    open_page: OpenPage, path: Path, attention: mh.AttentionMaps, attention_type: str
 ) -> None:
     page = open_page(path, f"attention={attention_type}&tokens=1")
     assert page.locator(".step-candidates").is_hidden()
@@ -455,7 +455,9 @@ def test_axe_finds_no_serious_violation(
 
 
 @pytest.mark.heavy
-def test_tokens_cannot_inject_markup(open_page: OpenPage, attention: mh.Attention, tmp_path: Path) -> None:
+def test_tokens_cannot_inject_markup(
+    open_page: OpenPage, attention: mh.AttentionMaps, tmp_path: Path
+) -> None:
     data = build_attention_data(
         with_markup_tokens(attention), source=MARKUP_TOKENS[0], target="</title><script>alert(2)</script>"
     )
@@ -556,7 +558,7 @@ def test_a_replaced_grid_is_no_longer_observed(open_page: OpenPage, path: Path) 
 
 @pytest.mark.heavy
 def test_layers_are_limited_to_those_of_the_attention_type(
-    open_page: OpenPage, attention: mh.Attention, tmp_path: Path
+    open_page: OpenPage, attention: mh.AttentionMaps, tmp_path: Path
 ) -> None:
     trace = mh.Trace(attention.trace.encoder, attention.trace.decoder[:1], attention.trace.cross[:1])
     data = build_attention_data(replace(attention, trace=trace))

@@ -37,7 +37,7 @@ def sha256(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def test_the_policy_allows_this_script_and_this_style_only(attention: mh.Attention) -> None:
+def test_the_policy_allows_this_script_and_this_style_only(attention: mh.AttentionMaps) -> None:
     policy, style, _, script = split_page(render_page(build_attention_data(attention)))
     assert policy == (
         f"default-src 'none'; script-src 'sha256-{sha256(script)}'; style-src 'sha256-{sha256(style)}'; "
@@ -45,7 +45,7 @@ def test_the_policy_allows_this_script_and_this_style_only(attention: mh.Attenti
     )
 
 
-def test_tokens_cannot_be_markup(attention: mh.Attention) -> None:
+def test_tokens_cannot_be_markup(attention: mh.AttentionMaps) -> None:
     data = build_attention_data(
         with_markup_tokens(attention), source="</title><script>alert(1)</script>", target=MARKUP_TOKENS[0]
     )
@@ -63,7 +63,7 @@ def test_nan_is_rejected() -> None:
         embed_json({"weight": float("nan")})
 
 
-def test_the_page_loads_nothing(attention: mh.Attention) -> None:
+def test_the_page_loads_nothing(attention: mh.AttentionMaps) -> None:
     text = render_page(build_attention_data(attention))
     addresses = set(re.findall(r"https?://[^\s\"'`<)]+", text))
     assert addresses == {"http://www.w3.org/2000/svg"}, "a namespace, not an address"
@@ -114,7 +114,7 @@ def test_a_hundred_tokens_of_the_largest_model_fit_a_page() -> None:
 
 
 def test_pages_are_written_atomically(
-    attention: mh.Attention, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    attention: mh.AttentionMaps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_page(build_attention_data(attention), tmp_path / "page.html")
     before = path.read_text(encoding="utf-8")
@@ -128,12 +128,12 @@ def test_pages_are_written_atomically(
 # ---- in a notebook
 
 
-def test_show_returns_a_sandboxed_frame(attention: mh.Attention, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_returns_a_sandboxed_frame(attention: mh.AttentionMaps, monkeypatch: pytest.MonkeyPatch) -> None:
     display = ModuleType("IPython.display")
     display.HTML = str  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
     monkeypatch.setitem(sys.modules, "IPython.display", display)
-    shown = with_markup_tokens(attention).show(height=500)
+    shown = notebook.show(with_markup_tokens(attention), height=500)
     match = re.fullmatch(
         r'<div><iframe srcdoc="([^"]*)" sandbox="allow-scripts allow-downloads" title="Attention" '
         r'style="width: 100%; height: 500px; border: 0"></iframe></div>',
@@ -143,7 +143,9 @@ def test_show_returns_a_sandboxed_frame(attention: mh.Attention, monkeypatch: py
     assert html.unescape(match[1]) == render_page(build_attention_data(with_markup_tokens(attention)))
 
 
-def test_show_without_ipython_is_an_error(attention: mh.Attention, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_without_ipython_is_an_error(
+    attention: mh.AttentionMaps, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "IPython", None)
     monkeypatch.setitem(sys.modules, "IPython.display", None)
     with pytest.raises(mh.RequestError, match="IPython is not installed"):

@@ -27,7 +27,7 @@ def has_hangul_font() -> bool:
 
 @pytest.mark.skipif(not has_hangul_font(), reason="no font with Hangul is installed")
 def test_every_figure_is_written_in_every_format(
-    attention: mh.Attention, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    attention: mh.AttentionMaps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = figures.write_figures(attention, tmp_path / "figures")  # a missing glyph would be a warning
     assert {path.name for path in written} == {
@@ -47,7 +47,7 @@ def test_every_figure_is_written_in_every_format(
         assert path.read_bytes() == first.read_bytes(), "the same maps make the same files"
 
 
-def test_there_is_a_line_for_every_visible_weight(attention: mh.Attention) -> None:
+def test_there_is_a_line_for_every_visible_weight(attention: mh.AttentionMaps) -> None:
     map_QK = attention.trace.encoder[0][0][0].numpy()
     words = ["w"] * len(map_QK)
     (axis,) = plots.draw_lines(words, [[(map_QK, "#123456", None)]]).axes
@@ -60,7 +60,7 @@ def test_there_is_a_line_for_every_visible_weight(attention: mh.Attention) -> No
 
 
 def test_a_missing_hangul_font_is_a_clear_error(
-    attention: mh.Attention, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    attention: mh.AttentionMaps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from matplotlib.font_manager import fontManager
 
@@ -102,7 +102,7 @@ def test_figures_of_a_long_sentence_are_fast() -> None:
 
 
 def test_a_sentence_too_long_for_figures_is_a_clear_error(
-    attention: mh.Attention, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    attention: mh.AttentionMaps, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(figures, "MAX_WORDS", 3)
     with pytest.raises(mh.RequestError, match="the sentence has 6 words, but figures show at most 3"):

@@ -20,7 +20,7 @@ def decode_map(text: str, rows: int) -> np.ndarray:
     return (np.frombuffer(base64.b64decode(text), "<u2") / 65535).reshape(rows, -1)
 
 
-def test_every_map_equals_that_of_the_trace(attention: mh.Attention) -> None:
+def test_every_map_equals_that_of_the_trace(attention: mh.AttentionMaps) -> None:
     data = build_attention_data(attention)
     assert json.loads(json.dumps(data, allow_nan=False)) == {
         **data,
@@ -36,13 +36,15 @@ def test_every_map_equals_that_of_the_trace(attention: mh.Attention) -> None:
         assert layers[0][0].shape == (4, rows, columns)
 
 
-def test_the_decoder_input_is_the_target_shifted_right(attention: mh.Attention) -> None:
+def test_the_decoder_input_is_the_target_shifted_right(attention: mh.AttentionMaps) -> None:
     tokens = build_attention_data(attention)["tokens"]
     assert tokens["target"] == attention.target_tokens
     assert tokens["decoder_input"] == ["<s>", *attention.target_tokens[:-1]]
 
 
-def test_candidates_are_the_most_probable_tokens_of_each_step(model: Path, attention: mh.Attention) -> None:
+def test_candidates_are_the_most_probable_tokens_of_each_step(
+    model: Path, attention: mh.AttentionMaps
+) -> None:
     translator = mh.load(model, device="cpu")
     scored = translator.score(["I go home today."], ["나는 오늘 집에 간다."])[0]
     assert attention.token_scores[:-1] == pytest.approx(scored.token_scores, abs=1e-5)
@@ -81,7 +83,7 @@ def test_merging_averages_over_queries_and_sums_over_keys() -> None:
     np.testing.assert_allclose(merged, [[0.3, 0.7], [0, 1]], atol=1e-6)
 
 
-def test_a_query_without_keys_has_zero_weights(attention: mh.Attention) -> None:
+def test_a_query_without_keys_has_zero_weights(attention: mh.AttentionMaps) -> None:
     blind = torch.full_like(attention.trace.encoder[0][0], float("nan"))
     trace = mh.Trace([[blind], attention.trace.encoder[1]], attention.trace.decoder, attention.trace.cross)
     data = build_attention_data(replace(attention, trace=trace))
@@ -99,7 +101,7 @@ def test_a_sentence_without_words_has_attention_data(model: Path) -> None:
 
 
 def test_more_weights_than_a_page_holds_are_an_error(
-    attention: mh.Attention, monkeypatch: pytest.MonkeyPatch
+    attention: mh.AttentionMaps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attention_data, "MAX_WEIGHTS", 100)
     with pytest.raises(mh.RequestError, match=r"attention weights, but the maximum is 100: use a short"):
@@ -155,7 +157,7 @@ def test_a_folder_without_checkpoints_is_an_error(tmp_path: Path) -> None:
         compare_checkpoints(tmp_path, "I go home.")
 
 
-def test_encoder_and_decoder_can_have_different_depths(attention: mh.Attention) -> None:
+def test_encoder_and_decoder_can_have_different_depths(attention: mh.AttentionMaps) -> None:
     trace = mh.Trace(attention.trace.encoder, attention.trace.decoder[:1], attention.trace.cross[:1])
     data = build_attention_data(replace(attention, trace=trace))
     assert data["layers"] == {"encoder": 2, "decoder": 1, "cross": 1}

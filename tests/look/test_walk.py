@@ -34,7 +34,7 @@ def make_translator(subwords: SubwordTokenizer, **changes: Any) -> mh.Translator
     return mh.Translator(engine, SubwordPair(subwords, subwords), {"source": "en", "target": "ko"})
 
 
-def run_with_hooks(translator: mh.Translator) -> tuple[dict[str, list[Tensor]], mh.Attention]:
+def run_with_hooks(translator: mh.Translator) -> tuple[dict[str, list[Tensor]], mh.AttentionMaps]:
     """Return the inputs and outputs of every module in a forward pass of the model."""
     model: nn.Module = translator.engine.model  # type: ignore[attr-defined]
     recorded: dict[str, list[Tensor]] = defaultdict(list)
@@ -54,7 +54,7 @@ def run_with_hooks(translator: mh.Translator) -> tuple[dict[str, list[Tensor]], 
 
 
 def expected(
-    recorded: dict[str, list[Tensor]], attention: mh.Attention, walk: dict[str, Any]
+    recorded: dict[str, list[Tensor]], attention: mh.AttentionMaps, walk: dict[str, Any]
 ) -> dict[str, Tensor]:
     """Return the recorded value of each step; `add` is the input of the norm, or the output of the layer."""
     stack, index, heads = walk["stack"], walk["layer"], walk["heads"]

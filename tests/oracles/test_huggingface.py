@@ -21,7 +21,8 @@ from manyheads.export import from_huggingface as importing
 from manyheads.export import to_huggingface as exporting
 from manyheads.export.from_huggingface import from_huggingface
 from manyheads.export.to_huggingface import to_huggingface
-from manyheads.search.beam import DecodingConstraints, Hypothesis, greedy_search, search
+from manyheads.search.driver import greedy_search, search
+from manyheads.search.options import DecodingConstraints, Hypothesis
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from manyheads.train.log import read_log
 from manyheads.train.loss import chunked_loss
@@ -249,7 +250,7 @@ def test_an_export_that_is_not_the_same_model_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved(tmp_path / "ours")
-    monkeypatch.setattr(exporting.marian, "halves", lambda d_model: torch.arange(d_model))
+    monkeypatch.setattr(exporting.marian, "marian_order", lambda d_model: torch.arange(d_model))
     with pytest.raises(mh.CheckpointError, match="the export is not the same model and was not kept"):
         to_huggingface(tmp_path / "ours", tmp_path / "theirs")
     assert [path.name for path in tmp_path.iterdir()] == ["ours"]
@@ -646,7 +647,7 @@ def test_damaged_files_are_refused_by_name(spoilt: Path, name: str, text: str | 
 def test_an_import_that_is_not_the_same_model_is_not_kept(
     spoilt: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importing.marian, "interleaved", lambda d_model: torch.arange(d_model))
+    monkeypatch.setattr(importing.marian, "interleaved_order", lambda d_model: torch.arange(d_model))
     refused(spoilt, "the export is not the same model and was not kept")
 
 

@@ -25,7 +25,8 @@ from manyheads.export import onnx as export
 from manyheads.export.onnx_run import MANIFEST, OnnxDecoderState, OnnxModel
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.positions import sinusoidal_encoding
-from manyheads.search.beam import DecodingConstraints, SearchLimits, greedy_search, search
+from manyheads.search.driver import greedy_search, search
+from manyheads.search.options import DecodingConstraints, SearchLimits
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from support.strategies import randomize_weights, transformer_configs
 

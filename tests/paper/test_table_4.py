@@ -20,7 +20,7 @@ from manyheads.paper.treebank import ParserInput, Treebank, read_treebank
 from manyheads.paper.treebank_data import format_source, format_target, prepare_data
 from manyheads.progress import Progress
 from manyheads.text.trees import Tree, get_leaves, parse_tree
-from manyheads.translator import Translation
+from manyheads.translation import Translation
 
 CAT = "(TOP (S (NP (DT The) (NN cat)) (VP (VBZ sleeps)) (. .)))"
 TREES = playground.generate_treebank(train=60, valid=0, test=0, words=3)["train"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyheads.serve.html_document import HtmlDocument
-from manyheads.translator import Translation
+from manyheads.translation import Translation
 
 
 def reverse_translation(text: str) -> Translation:

@@ -19,7 +19,7 @@ from manyheads.serve.limits import ServerLimits
 from manyheads.serve.served_model import name_models
 from manyheads.serve.training import MAX_POINTS, TrainingRuns
 from manyheads.serve.word_alignment import WordAlignment
-from manyheads.translator import Translation
+from manyheads.translation import Translation
 
 REQUEST = {"q": "I go home.", "translation": "집에 간다.", "source": "en", "target": "ko"}
 

@@ -23,7 +23,7 @@ MARKUP_TOKENS = [
 ]
 
 
-def with_markup_tokens(attention: mh.Attention) -> mh.Attention:
+def with_markup_tokens(attention: mh.AttentionMaps) -> mh.AttentionMaps:
     """Replace the tokens by markup."""
     count = len(attention.source_tokens) - 1
     source = [MARKUP_TOKENS[n % len(MARKUP_TOKENS)] for n in range(count)]
@@ -49,5 +49,5 @@ def random_attention_data(layers: int = 24, heads: int = 16, length: int = 100) 
     tokens = [*(f"▁w{n}" for n in range(length - 1)), "</s>"]
     trace = mh.Trace(random_maps(False), random_maps(True), random_maps(False))
     return build_attention_data(
-        mh.Attention(tokens, tokens, trace, languages={"source": "en", "target": "ko"})
+        mh.AttentionMaps(tokens, tokens, trace, languages={"source": "en", "target": "ko"})
     )

@@ -7,8 +7,20 @@ from typing import Any
 
 from manyheads.config import DecodingConfig
 from manyheads.errors import RequestError
+from manyheads.inference.engine import Capabilities
 from manyheads.serve.served_model import ServedModel, name_models
-from manyheads.translator import Translation
+from manyheads.translation import Translation
+
+CAPABILITIES = Capabilities(
+    sampling=False,
+    forbidden_phrases=False,
+    required_phrases=False,
+    alignment=False,
+    attention=False,
+    token_scores=False,
+    devices=("cpu",),
+    max_positions=None,
+)
 
 
 class WordSubwords:
@@ -28,7 +40,7 @@ class ScriptedSubwords:
 class ScriptedEngine:
     name: str = "scripted"
     objective: str = "scripted"
-    max_positions: int | None = None
+    capabilities: Capabilities = CAPABILITIES
 
 
 @dataclass

@@ -16,9 +16,8 @@ import manyheads as mh
 from manyheads import checkpoint
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
-from manyheads.inference.cuda_graph_search import supports
+from manyheads.inference.cuda_graph_search import supports_search
 from manyheads.model import ARCHITECTURES, build_model
-from manyheads.search.beam import DecodingConstraints
 from manyheads.train.captured_step import can_capture
 from manyheads.train.run import train
 
@@ -198,17 +197,14 @@ def test_an_ensemble_may_mix_architectures(folders: dict[str, Path]) -> None:
 def test_cuda_graphs_and_compilation_need_the_transformer(
     name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("manyheads.train.captured_step", "manyheads.inference.cuda_graph_search"):
-        monkeypatch.setattr(f"{module}.kernels.has_triton", lambda: True)
-    monkeypatch.setattr("manyheads.train.captured_step.has_flash_attention", lambda _: True)
+    monkeypatch.setattr("manyheads.ops.dispatch.has_triton", lambda: True)
+    monkeypatch.setattr("manyheads.ops.dispatch.has_flash_attention", lambda _: True)
     config = make_config(name, data)
     assert not can_capture(config, torch.device("cuda"))
     assert can_capture(replace(config, model=mh.TransformerConfig(**SIZES, heads=2)), torch.device("cuda"))
     model = build_model(MODELS[name])
-    assert not supports(model, [DecodingConstraints(5)], mh.DecodingConfig())
-    assert supports(
-        build_model(mh.TransformerConfig(**SIZES, heads=2)), [DecodingConstraints(5)], mh.DecodingConfig()
-    )
+    assert not supports_search(model, mh.DecodingConfig())
+    assert supports_search(build_model(mh.TransformerConfig(**SIZES, heads=2)), mh.DecodingConfig())
     with pytest.raises(mh.ConfigError, match=r"train.compile is true, but model\.(architecture|experts) is"):
         train(make_config(name, data, compile=True), tmp_path / "run", device="cpu")
 

@@ -102,8 +102,8 @@ def report_write_errors(option: str, place: Path) -> Iterator[Path]:
 def compute_attention(
     model: Path, sentence: str | None, target: str | None, device: str | None
 ) -> tuple[Any, Any]:
+    from manyheads.loading import load
     from manyheads.look.attention_data import build_attention_data
-    from manyheads.translator import load
 
     if not (sentence or "").strip():
         raise RequestError('no sentence to look at: manyheads look MODEL "sentence"')

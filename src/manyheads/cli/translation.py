@@ -68,8 +68,8 @@ def translate(
 
     Example: manyheads translate run/model test.en > test.ko
     """
+    from manyheads.loading import load
     from manyheads.progress import create_progress
-    from manyheads.translator import READ_AHEAD, load
 
     search = drop_unset(
         beam=beam, alpha=alpha, nbest=nbest, max_extra_length=max_extra_length, min_length=min_length,
@@ -82,24 +82,24 @@ def translate(
     translator = load(model, *(together or []), device=device, engine=engine)
     terms = read_glossary(glossary) if glossary else {}
     live = not files and sys.stdin.isatty()
-    at_once = 1 if live else 16 if sys.stdout.isatty() else READ_AHEAD
+    read_ahead = 1 if live else 16 if sys.stdout.isatty() else None
     show_warnings()
     with create_progress(sys.stderr) as progress:
         stream = translator.stream(
             read_lines(files or []),
-            at_once,
+            read_ahead,
             prefix=prefix,
             glossary=terms,
             forbid=forbid or [],
             split=split,
-            alignment=as_json and engine == "torch",
+            alignment=as_json and translator.engine.capabilities.alignment,
             scores="tokens" if as_json else "none",
             **search,
         )
         for done, found in enumerate(stream, 1):
             print(
                 json.dumps(found.to_dict(), ensure_ascii=False) if as_json else found.text,
-                flush=at_once < READ_AHEAD,
+                flush=read_ahead is not None,
             )
             if not live and sys.stderr.isatty():
                 progress.update("translating", done, None)
@@ -120,7 +120,7 @@ def score(
     A line out: log-probability, log-probability a token (its end counted), translation.
     Example: manyheads score run/model test.en test.ko
     """
-    from manyheads.translator import load
+    from manyheads.loading import load
 
     sources, targets = list(read_lines([source])), list(read_lines([target]))
     if len(sources) != len(targets):
@@ -159,8 +159,8 @@ def evaluate(
     Example: manyheads evaluate run/model test.en test.ko
     """
     from manyheads.evaluate.report import evaluate as judge
+    from manyheads.loading import load
     from manyheads.progress import create_progress
-    from manyheads.translator import load
 
     sources = list(read_lines([source]))
     texts = [list(read_lines([one])) for one in references]

@@ -22,7 +22,7 @@ def reference_perplexity(
 
     Pairs that are longer than the model's positions are skipped. The perplexity is None if it is infinite.
     """
-    max_positions = translator.engine.max_positions or math.inf
+    max_positions = translator.engine.capabilities.max_positions or math.inf
     subwords = translator.subwords
     pairs = [
         (source, target)

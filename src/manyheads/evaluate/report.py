@@ -113,10 +113,10 @@ def translate_texts(
     stage: str,
     decoding: dict[str, Any],
 ) -> list[str]:
-    def report(done: int, total: int) -> None:
+    def report(_: str, done: int, total: int | None) -> None:
         report_progress(stage, done, total)
 
-    results = translator.translate(sources, split=False, scores="none", tell=report, **decoding)
+    results = translator.translate(sources, split=False, scores="none", report_progress=report, **decoding)
     return [result.text for result in results]
 
 

@@ -1,12 +1,17 @@
-"""The sources of a search on a GPU: encoded, and put as keys and values where its steps look for them.
+"""The prefill of a CUDA graph search: sources are encoded, and their keys and values stored for its steps.
 
-An encoder's launches take Python longer than the GPU takes for the work. So sources are read a fixed number
-of tokens at a time, filled up by sentences that nobody looks at, and that is one captured graph. Where our
-attention kernel does not serve (float32, wide heads, older GPUs), and for sentences that are too long or too
-many for the graph, it is done as it is. On a CPU, where tests are, parts are filled up and nothing captured.
+Launching an encoder's kernels takes Python longer than the GPU takes to run them. So sources are encoded a
+fixed number of tokens at a time, padded by sentences that nothing reads, and that is one captured graph. Where
+our attention kernel does not serve (float32, wide heads, older GPUs), and for sentences that are too long or
+too many for the graph, the encoder runs as it is. On a CPU, for tests, batches are padded but not captured.
 
-Shapes: E tokens read at once.
+Shapes: E source tokens encoded at once.
 """
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,64 +25,172 @@ from manyheads.cuda.static_batch import (
     write_offsets,
     write_tokens,
 )
+from manyheads.inference.batching import group_in_order
 from manyheads.model.static_cache import StaticKVCache
 from manyheads.model.transformer import Transformer
 from manyheads.ops import dispatch
 from manyheads.packed import Packed
+from manyheads.search.scheduler import QueuedRequest, RequestQueue
 
-LONGEST = dispatch.TRITON_MAX_LENGTH  # tokens of a sentence that the graph reads
-CAPTURE_AFTER = 4  # parts that are read as they are before a graph is worth its making
+MAX_LENGTH = dispatch.TRITON_MAX_LENGTH  # tokens of a sentence that the graph encodes
+EAGER_BATCHES = 4  # before the graph is captured: few batches are not worth one
+STAGED_REQUESTS = 512  # taken from the queue at once
 
 
 class SourcePrefill:
-    """Reads into the state of a search, E tokens at a time."""
+    """Encodes sources into the cache of a search, E tokens at a time."""
 
-    def __init__(self, model: Transformer, state: StaticKVCache, tokens: int) -> None:
-        self.model, self.state, self.tokens = model, state, tokens
-        self.device, dtype = state.source_keys.device, state.source_keys.dtype
-        widest = max(model.config.head_dim_k, model.config.head_dim_v)
-        has_kernel = dispatch.has_static_attention(self.device, dtype, widest)
+    def __init__(self, model: Transformer, cache: StaticKVCache, batch_tokens: int) -> None:
+        self.model, self.cache, self.batch_tokens = model, cache, batch_tokens
+        self.device, dtype = cache.source_keys.device, cache.source_keys.dtype
+        head_dim = max(model.config.head_dim_k, model.config.head_dim_v)
+        has_kernel = dispatch.has_static_attention(self.device, dtype, head_dim)
         self.pads_batches = self.device.type == "cpu" or has_kernel
-        self.static_input = torch.zeros(2 * tokens + 2, dtype=torch.int64, device=self.device)
-        self.padded_batches = 0  # parts so far that were filled up
+        self.static_input = torch.zeros(2 * batch_tokens + 2, dtype=torch.int64, device=self.device)
+        self.padded_batches = 0  # so far
         self.graph: torch.cuda.CUDAGraph | None = None
 
-    def encode(self, part: Packed, start: int) -> None:
-        """The keys and values of these sources into the state, from this place on."""
-        if not (self.pads_batches and self._has_room_for(part)):
-            here = part.pin_memory() if self.device.type == "cuda" else part
-            self._put(here.to(self.device, non_blocking=True), torch.full((), start, device=self.device))
+    def encode(self, sources: Packed, start: int) -> None:
+        """Store the keys and values of these sources in the cache, from position `start` on."""
+        if not (self.pads_batches and self._fits(sources)):
+            pinned = sources.pin_memory() if self.device.type == "cuda" else sources
+            start_1 = torch.full((), start, device=self.device)
+            self._store(pinned.to(self.device, non_blocking=True), start_1)
             return
-        self.static_input.copy_(self._filled_up(part, start), non_blocking=True)
+        self.static_input.copy_(self._pad(sources, start), non_blocking=True)
         self.padded_batches += 1
-        if self.device.type == "cuda" and self.padded_batches > CAPTURE_AFTER:
-            self.graph = self.graph or capture(self._put_given)[0]
+        if self.device.type == "cuda" and self.padded_batches > EAGER_BATCHES:
+            self.graph = self.graph or capture(self._store_static_input)[0]
             self.graph.replay()
         else:
-            self._put_given()
+            self._store_static_input()
 
-    def _has_room_for(self, part: Packed) -> bool:
-        """Empty sentences have no tokens, but an offset each."""
-        sentences = len(part) + count_fillers(self.tokens - len(part.tokens), FILLER_LENGTH)
-        return max(len(part.tokens), sentences) <= self.tokens and part.max_length <= LONGEST
+    def _fits(self, sources: Packed) -> bool:
+        """Return whether the graph can encode these. Empty sentences have no tokens, but an offset each."""
+        missing = self.batch_tokens - len(sources.tokens)
+        num_sentences = len(sources) + count_fillers(missing, FILLER_LENGTH)
+        is_small = max(len(sources.tokens), num_sentences) <= self.batch_tokens
+        return is_small and sources.max_length <= MAX_LENGTH
 
-    def _filled_up(self, part: Packed, start: int) -> Tensor:
-        """[2 E + 2] E tokens, the offsets of at most E sentences, and the place of the first token."""
+    def _pad(self, sources: Packed, start: int) -> Tensor:
+        """Return E tokens, the offsets of at most E sentences, and the position of the first. [2 E + 2]"""
         row = pinned_zeros(len(self.static_input))
-        tokens, offsets, first = np.split(row.numpy(), [self.tokens, 2 * self.tokens + 1])
-        write_tokens(tokens, part)
-        missing = self.tokens - len(part.tokens)
-        write_offsets(offsets, part, missing, count_fillers(missing, FILLER_LENGTH), FILLER_LENGTH)
+        tokens, offsets, first = np.split(row.numpy(), [self.batch_tokens, 2 * self.batch_tokens + 1])
+        write_tokens(tokens, sources)
+        missing = self.batch_tokens - len(sources.tokens)
+        write_offsets(offsets, sources, missing, count_fillers(missing, FILLER_LENGTH), FILLER_LENGTH)
         first[:] = start
         return row
 
-    def _put_given(self) -> None:
-        tokens, offsets, first = self.static_input.split([self.tokens, self.tokens + 1, 1])
-        self._put(Packed(tokens, offsets.int(), LONGEST), first)
+    def _store_static_input(self) -> None:
+        tokens, offsets, start_1 = self.static_input.split([self.batch_tokens, self.batch_tokens + 1, 1])
+        self._store(Packed(tokens, offsets.int(), MAX_LENGTH), start_1)
 
-    def _put(self, source: Packed, first: Tensor) -> None:
-        memory = self.model.encode(source)
-        places = first + torch.arange(len(source.tokens), device=self.device)
+    def _store(self, sources: Packed, start_1: Tensor) -> None:
+        memory = self.model.encode(sources)
+        positions = start_1 + torch.arange(len(sources.tokens), device=self.device)
         for layer, (keys, values) in enumerate(self.model.project_source(memory)):
-            self.state.source_keys[layer].index_copy_(0, places, keys)
-            self.state.source_values[layer].index_copy_(0, places, values)
+            self.cache.source_keys[layer].index_copy_(0, positions, keys)
+            self.cache.source_values[layer].index_copy_(0, positions, values)
+
+
+# ---- which sources are encoded, and where they lie
+
+
+@dataclass(eq=False)
+class Region:
+    """Source tokens of one batch in the cache."""
+
+    start: int
+    num_tokens: int
+    num_unfinished: int  # sentences that still need it
+
+
+class SourceBuffer:
+    """Allocates the source tokens of a cache."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.regions: list[Region] = []  # in the order of their positions
+
+    def allocate(self, num_tokens: int, num_written: int, num_sentences: int) -> Region | None:
+        """Return the first free region, or None. The prefill may write more tokens than it needs."""
+        start = 0
+        for place, region in enumerate([*self.regions, Region(self.capacity, 0, 0)]):
+            if start + num_written <= region.start:
+                self.regions.insert(place, Region(start, num_tokens, num_sentences))
+                return self.regions[place]
+            start = max(start, region.start + region.num_tokens)
+        return None
+
+    def release(self, region: Region) -> None:
+        """Note that one sentence of a region is finished."""
+        region.num_unfinished -= 1
+        if not region.num_unfinished:
+            self.regions.remove(region)
+
+
+class EncodedRequest(NamedTuple):
+    """A waiting sentence whose source is encoded."""
+
+    index: int
+    start: int  # of its source in the cache
+    length: int
+    max_length: int  # of its output
+    min_length: int
+
+
+class PrefillQueue:
+    """Waiting sentences, encoded as far ahead as the cache has space for."""
+
+    def __init__(self, prefill: SourcePrefill, queue: RequestQueue, capacity: int) -> None:
+        self.prefill, self.queue, self.buffer = prefill, queue, SourceBuffer(capacity)
+        self.staged: list[QueuedRequest] = []  # not encoded yet
+        self.encoded: deque[EncodedRequest] = deque()
+        self.regions: dict[int, Region] = {}  # of unfinished sentences
+
+    @property
+    def is_exhausted(self) -> bool:
+        return not self.staged and not self.encoded and self.queue.is_exhausted
+
+    def fill(self) -> None:
+        """Encode waiting sentences. A batch that is not full waits for more, unless slots would stay empty."""
+        while batch := self._next_batch():
+            is_full = len(batch) < len(self.staged)
+            if not is_full and self.encoded and not self.queue.is_exhausted:
+                return
+            if not self._encode(batch):
+                return
+            self.staged = self.staged[len(batch) :]
+
+    def take(self, count: int) -> list[EncodedRequest]:
+        return [self.encoded.popleft() for _ in range(min(count, len(self.encoded)))]
+
+    def release(self, indices: Sequence[int]) -> None:
+        """Free the sources of finished sentences."""
+        for index in indices:
+            self.buffer.release(self.regions.pop(index))
+
+    def _next_batch(self) -> list[QueuedRequest]:
+        num_tokens = sum(len(request.source) for _, request in self.staged)
+        while num_tokens <= self.prefill.batch_tokens and (new := self.queue.take(STAGED_REQUESTS)):
+            self.staged += new
+            num_tokens += sum(len(request.source) for _, request in new)
+        lengths = [len(request.source) for _, request in self.staged]
+        return self.staged[next(group_in_order(lengths, self.prefill.batch_tokens), slice(0))]
+
+    def _encode(self, batch: Sequence[QueuedRequest]) -> bool:
+        sources = Packed.of([request.source for _, request in batch])
+        num_tokens = len(sources.tokens)
+        region = self.buffer.allocate(num_tokens, max(num_tokens, self.prefill.batch_tokens), len(batch))
+        if region is None:
+            return False
+        self.prefill.encode(sources, region.start)
+        starts = (region.start + sources.offsets[:-1]).tolist()
+        for (index, request), start in zip(batch, starts, strict=True):
+            own = request.constraints
+            self.regions[index] = region
+            self.encoded.append(
+                EncodedRequest(index, start, len(request.source), own.max_length, own.min_length)
+            )
+        return True

@@ -1,41 +1,46 @@
 """The torch engine: our own models and our own search, on a CPU or a GPU."""
 
 import copy
-import math
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from manyheads.config import BOS_ID, EOS_ID, DecodingConfig, ModelConfig
 from manyheads.errors import ConfigError, RequestError
-from manyheads.inference.cuda_graph_search import CudaGraphSearch, SearchSize, supports
-from manyheads.inference.engine import ScoreDetail
+from manyheads.inference.batching import GroupQueue, RequestWindow, group_by_tokens
+from manyheads.inference.cuda_graph_search import CudaGraphSearch, SearchSize, is_plain, supports_search
+from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
 from manyheads.model.encoder_decoder import Trace
-from manyheads.model.kv_cache import Memory
 from manyheads.model.transformer import Transformer
 from manyheads.ops import dispatch
 from manyheads.packed import Packed
-from manyheads.search.beam import DecodingConstraints, Hypothesis, SearchLimits, search
+from manyheads.search.constraints import widen_beam
+from manyheads.search.driver import check_constraints, is_branching, iterate_results
+from manyheads.search.options import Hypothesis, Request, SearchLimits
+from manyheads.search.scheduler import QueuedRequest
 
-ROWS = 256  # hypotheses under way at once
-GPU_ROWS, GPU_SENTENCES = 4096, 2048  # on a GPU in captured graphs
-MEMORY_SHARE = 0.25  # of what is free there, for keys and values
-SIZES_KEPT = 4  # of captured searches
-ROOM = 2**15  # tokens of sources that the rows under way may have, which bounds memory
-LOOK_EVERY = 8  # steps on a GPU, which would wait at each look
-SHORT = 64  # tokens of a source: so far all may go together
-SHORT_IN_SLOTS = 256
-SCORED_TOKENS = 4096  # of sources and targets together, scored at once
+MAX_ROWS = 256  # hypotheses in an eager batch
+MAX_GRAPH_ROWS, MAX_GRAPH_SLOTS = 4096, 2048  # in CUDA graphs
+MEMORY_FRACTION = 0.25  # of a GPU's free memory, for the keys and values of a search
+MAX_GRAPH_SEARCHES = 4  # kept with their graphs
+MAX_SOURCE_TOKENS = 2**15  # of all rows in an eager batch, which bounds memory
+GPU_POLL_INTERVAL = 8  # steps of an eager search on a GPU, where each poll synchronizes
+SHORT_LENGTH, GRAPH_SHORT_LENGTH = (
+    64,
+    256,
+)  # tokens of sources that are decoded together whatever their length
+SCORE_TOKENS = 4096  # of sources and targets, scored at once
+READ_AHEAD, GPU_READ_AHEAD = 1000, 8192  # requests of a stream
+
+Precision = Literal["auto", "float32", "bfloat16"]
 
 
 def resolve_device(device: str | None) -> str:
-    """The device asked for; without one a GPU where there is one."""
+    """Return the device by name; without one, a GPU where there is one."""
     if device is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if device not in ("cpu", "cuda"):
@@ -45,28 +50,32 @@ def resolve_device(device: str | None) -> str:
     return device
 
 
-Precision = Literal["auto", "float32", "bfloat16"]
-
-
 def free_memory(device: torch.device) -> int:
-    """Bytes of a GPU that nobody holds, or that torch holds for whoever asks next."""
+    """Return the bytes of a GPU that are free, or that torch's allocator holds unused."""
     free, _ = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
 def to_bfloat16(model: nn.Module) -> nn.Module:
-    """A copy whose products are made in bfloat16; norms stay as they are."""
-    copied = copy.deepcopy(model)
-    for model in copied.modules():
-        if isinstance(model, Transformer):  # other kinds are searched as they are
-            for module in model.modules():
+    """Return a copy that multiplies matrices in bfloat16. Norms stay as they are."""
+    rounded = copy.deepcopy(model)
+    for part in rounded.modules():
+        if isinstance(part, Transformer):  # other architectures stay as they are
+            for module in part.modules():
                 if isinstance(module, nn.Linear | nn.Embedding):
                     module.to(torch.bfloat16)
-    return copied
+    return rounded
+
+
+class GroupKey(NamedTuple):
+    """What requests must share to be decoded together."""
+
+    beam: int
+    uses_graphs: bool
 
 
 class TorchEngine:
-    """A model that is loaded; several threads may use it at once."""
+    """Runs a model that is loaded. Several threads may use it at once."""
 
     name = "torch"
     objective = "log p / ((5 + L) / 6)^alpha"
@@ -76,244 +85,194 @@ class TorchEngine:
     ) -> None:
         self.device = torch.device(device)
         self.model: Any = model.to(self.device).eval()
-        quick = self.device.type == "cuda" and dispatch.has_triton()
-        self.uses_bfloat16 = precision == "bfloat16" or (precision == "auto" and quick)
+        is_fast = self.device.type == "cuda" and dispatch.has_triton()
+        self.uses_bfloat16 = precision == "bfloat16" or (precision == "auto" and is_fast)
         self.uses_bfloat16 &= any(isinstance(part, Transformer) for part in self.model.modules())
-        self.search_model: Any = (
-            to_bfloat16(self.model) if self.uses_bfloat16 else self.model
-        )  # which looks for words
-        self.graph_searches: dict[SearchSize, CudaGraphSearch] = {}  # the latest, each with its graph
-        self.graph_lock = threading.Lock()
+        self.search_model: Any = to_bfloat16(self.model) if self.uses_bfloat16 else self.model
+        self.read_ahead = GPU_READ_AHEAD if self.device.type == "cuda" else READ_AHEAD
+        self.graph_searches: dict[SearchSize, CudaGraphSearch] = {}  # not in use; the latest is last
+        self.graph_lock = threading.RLock()
 
     def refresh_weights(self) -> None:
-        """After the model's weights have changed."""
+        """Follow a change of the model's weights."""
         self.model.eval()
         if self.uses_bfloat16:
-            for kind in ("parameters", "buffers"):
-                own, exact = getattr(self.search_model, kind)(), getattr(self.model, kind)()
-                for mine, other in zip(own, exact, strict=True):
-                    mine.data.copy_(other.data)
+            for name in ("parameters", "buffers"):
+                rounded, exact = getattr(self.search_model, name)(), getattr(self.model, name)()
+                for own, other in zip(rounded, exact, strict=True):
+                    own.data.copy_(other.data)
 
     @property
-    def max_positions(self) -> int | None:
-        """The most tokens of a side that the model can take; None: there is no end."""
+    def capabilities(self) -> Capabilities:
         config: ModelConfig = self.model.config
-        return config.position_limit
+        has_attention = getattr(config, "attention", "none") != "none"
+        return Capabilities(
+            sampling=True,
+            forbidden_phrases=True,
+            required_phrases=True,
+            alignment=has_attention,
+            attention=has_attention,
+            token_scores=True,
+            devices=("cpu", "cuda"),
+            max_positions=config.position_limit,
+        )
+
+    def require(self, feature: Feature) -> None:
+        """Raise a RequestError that names the model's key if the model lacks attention."""
+        if not getattr(self.capabilities, feature):
+            config: ModelConfig = self.model.config
+            key = "attention" if hasattr(config, "attention") else "architecture"
+            raise RequestError(
+                f"model.{key} is {getattr(config, key)!r}: the model has no attention over the source, "
+                f"and so no attention maps or alignments"
+            )
+
+    # ---- decoding
 
     @torch.inference_mode()
-    def search(
+    def decode(
         self,
-        sources: Sequence[list[int]],
-        wishes: Sequence[DecodingConstraints],
-        how: DecodingConfig,
+        requests: Iterable[Request],
+        config: DecodingConfig,
         *,
         scores: ScoreDetail = "total",
-    ) -> list[list[Hypothesis]]:
-        """The best translations of each source, best first, in the order of the sources.
+        window: int | None = None,
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Yield the index of each request and its hypotheses, best first, as they finish.
 
-        Scores are free, but on a GPU those of tokens take their time to be read.
+        Scores cost nothing, but on a GPU those of tokens take time to be read.
         """
-        if len(sources) != len(wishes):
-            raise RequestError(f"{len(sources)} sources, but {len(wishes)} wishes: there is one for each")
-        if (reach := self.max_positions) is not None:
-            wishes = [
-                limit_to_positions(reach, source, wish) for source, wish in zip(sources, wishes, strict=True)
-            ]
-        in_slots = self.device.type == "cuda" and supports(self.search_model, wishes, how)
-        look = partial(self._search_in_slots, token_scores=scores == "tokens") if in_slots else self._search
-        found: list[list[Hypothesis]] = [[] for _ in sources]
-        for numbers in group_by_length(
-            [len(source) for source in sources], SHORT_IN_SLOTS if in_slots else SHORT
-        ):
-            own, asked = [sources[number] for number in numbers], [wishes[number] for number in numbers]
-            for number, results in zip(numbers, look(own, asked, how), strict=True):
-                found[number] = results
-        return found
+        can_capture = self.device.type == "cuda" and supports_search(self.search_model, config)
 
-    def _search(
-        self, sources: list[list[int]], wishes: list[DecodingConstraints], how: DecodingConfig
-    ) -> list[list[Hypothesis]]:
-        def open_sentences(numbers: list[int], state: Any) -> Any:
-            memory = model.encode(Packed.of([sources[number] for number in numbers]).to(self.device))
-            return model.start(memory, how.num_hypotheses) if state is None else state.append(memory)
+        def key(request: Request) -> GroupKey:
+            beam = widen_beam(request.constraints, config.beam)
+            return GroupKey(beam, can_capture and is_plain(request.constraints))
 
-        model, room = self.search_model, max(1, *map(len, sources))
-        looks = LOOK_EVERY if self.device.type == "cuda" else 1
-        limits = SearchLimits(max_rows=max(how.num_hypotheses, min(ROWS, ROOM // room)), poll_interval=looks)
-        return search(model.step, open_sentences, wishes, how, self.device, limits)
+        pending = RequestWindow(self._check_requests(requests, config), window, key)
+        while (group := pending.next_key()) is not None:
+            assert isinstance(group, GroupKey)
+            queue = pending.open_group(group, GRAPH_SHORT_LENGTH if group.uses_graphs else SHORT_LENGTH)
+            own_config = replace(config, beam=group.beam)
+            if group.uses_graphs:
+                results = self._decode_with_graphs(queue, own_config, token_scores=scores == "tokens")
+            else:
+                results = self._decode_eagerly(queue, own_config)
+            for index, hypotheses in results:
+                pending.finish(index)
+                yield index, hypotheses
 
-    def _search_in_slots(
-        self,
-        sources: list[list[int]],
-        wishes: list[DecodingConstraints],
-        how: DecodingConfig,
-        token_scores: bool = True,
-    ) -> list[list[Hypothesis]]:
-        """The same on a GPU, as captured graphs; by one thread at a time."""
+    def _check_requests(self, requests: Iterable[Request], config: DecodingConfig) -> Iterator[Request]:
+        max_positions = self.capabilities.max_positions
+        for request in requests:
+            check_constraints(request.constraints, config)
+            yield request if max_positions is None else limit_to_positions(request, max_positions)
+
+    def _decode_eagerly(
+        self, queue: GroupQueue, config: DecodingConfig
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        model, waiting = self.search_model, queue.peek()
+
+        def admit(new: list[QueuedRequest], state: Any) -> Any:
+            memory = model.encode(Packed.of([request.source for _, request in new]).to(self.device))
+            return model.start(memory, config.num_hypotheses) if state is None else state.append(memory)
+
+        longest = max(1, *(len(request.source) for request in waiting))
+        max_rows = max(config.num_hypotheses, min(MAX_ROWS, MAX_SOURCE_TOKENS // longest))
+        limits = SearchLimits(max_rows, GPU_POLL_INTERVAL if self.device.type == "cuda" else 1)
+        branching = is_branching(config, any(request.constraints.required_phrases for request in waiting))
+        return iterate_results(model.step, admit, queue, config, branching, self.device, limits)
+
+    def _decode_with_graphs(
+        self, queue: GroupQueue, config: DecodingConfig, token_scores: bool
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Decode in CUDA graphs, one thread at a time between two results."""
+        waiting = queue.peek()
+        longest = max(len(request.source) for request in waiting)
+        max_rows = min(MAX_GRAPH_ROWS, MAX_GRAPH_SLOTS * config.num_hypotheses)
+        size = SearchSize.for_requests(waiting, config, max_rows)
         with self.graph_lock:
-            size = SearchSize.for_requests(
-                sources, wishes, how, min(GPU_ROWS, GPU_SENTENCES * how.num_hypotheses)
-            )
-            slots, longest = self.graph_searches.pop(size, None), max(map(len, sources))
-            if slots is None or slots.size.source_tokens < longest:  # made smaller, when memory was short
-                slots = self._create_graph_search(size, longest)
-            self.graph_searches[size] = slots  # under the size that was asked for; the latest stands last
-            return slots.run(sources, wishes, token_scores)
+            search = self.graph_searches.pop(size, None)
+            if search is None or search.size.source_tokens < longest:  # it was shrunk to fit into memory
+                search = self._create_graph_search(size, longest)
+        queue.accepts = search.size.fits
+        finished = search.run(queue, token_scores)
+        try:
+            while True:
+                with self.graph_lock:
+                    results = next(finished, None)
+                if results is None:
+                    return
+                yield from results
+        finally:
+            with self.graph_lock:
+                self.graph_searches[size] = search
 
     def _create_graph_search(self, size: SearchSize, longest: int) -> CudaGraphSearch:
-        """Smaller where memory is short; older ones are forgotten first."""
-        for old in list(self.graph_searches)[: max(0, len(self.graph_searches) + 1 - SIZES_KEPT)]:
+        """Create a search, smaller where memory is short. The oldest ones are dropped first."""
+        for old in list(self.graph_searches)[: max(0, len(self.graph_searches) + 1 - MAX_GRAPH_SEARCHES)]:
             del self.graph_searches[old]
         dtype = next(self.search_model.encoder.parameters()).dtype
-        most = MEMORY_SHARE * free_memory(self.device)
-        fits = size.shrink_to_fit(self.model.config, dtype.itemsize, most, longest)
-        return CudaGraphSearch(self.search_model, fits, dtype, self.device)
+        max_bytes = MEMORY_FRACTION * free_memory(self.device)
+        size = size.shrink_to_fit(self.model.config, dtype.itemsize, max_bytes, longest)
+        return CudaGraphSearch(self.search_model, size, dtype, self.device)
+
+    # ---- forced decoding
 
     @torch.inference_mode()
     def score(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
-        """The log-probability of each token of each target, the end token's last: forced decoding."""
-        found: list[list[float]] = [[] for _ in targets]
-        for numbers in group_by_tokens([len(s) + len(t) for s, t in zip(sources, targets, strict=True)]):
-            chosen = [targets[number] for number in numbers]
-            source = Packed.of([sources[number] for number in numbers]).to(self.device)
-            inputs = Packed.of([[BOS_ID, *target] for target in chosen]).to(self.device)
-            labels = Packed.of([[*target, EOS_ID] for target in chosen]).to(self.device)
+        """Return log p of each token of each target, the end token last: forced decoding."""
+        results: list[list[float]] = [[] for _ in targets]
+        for indices in group_pairs(sources, targets):
+            source = Packed.of([sources[index] for index in indices]).to(self.device)
+            inputs = Packed.of([[BOS_ID, *targets[index]] for index in indices]).to(self.device)
+            labels = Packed.of([[*targets[index], EOS_ID] for index in indices]).to(self.device)
             log_p_T = label_log_probs(self.model(source, inputs), labels.tokens)
-            for number, scores in zip(numbers, labels.split(log_p_T), strict=True):
-                found[number] = scores.tolist()
-        return found
+            for index, scores in zip(indices, labels.split(log_p_T), strict=True):
+                results[index] = scores.tolist()
+        return results
 
     @torch.inference_mode()
     def trace(self, source: list[int], target: list[int]) -> tuple[Trace, Tensor]:
-        """Every attention map of one translation, and log p of every word at each of its steps.
-
-        Maps are those of encoder, decoder and cross; the probabilities are [T + 1, vocabulary].
-        """
+        """Return all attention weights of one translation, and log p of every word at each step. [T + 1, K]"""
+        self.require("attention")
         trace = Trace()
         inputs = Packed.of([[BOS_ID, *target]]).to(self.device)
         logits_TK = self.model(Packed.of([source]).to(self.device), inputs, trace=trace)
-        check_has_attention(trace, self.model.config)
         return trace, logits_TK.float().log_softmax(-1)
 
     @torch.inference_mode()
-    def alignments(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[Tensor]:
-        """What each target token, and the end, looked at: the last layer's heads, averaged. [T + 1, S]"""
-        found: list[Tensor] = [torch.empty(0)] * len(sources)
-        for numbers in group_by_tokens([len(s) + len(t) for s, t in zip(sources, targets, strict=True)]):
+    def align(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[Tensor]:
+        """Return the last layer's attention over the source, its heads averaged. [T + 1, S] each"""
+        self.require("alignment")
+        results: list[Tensor] = [torch.empty(0)] * len(sources)
+        for indices in group_pairs(sources, targets):
             trace = Trace()
-            source = Packed.of([sources[number] for number in numbers]).to(self.device)
-            inputs = Packed.of([[BOS_ID, *targets[number]] for number in numbers]).to(self.device)
+            source = Packed.of([sources[index] for index in indices]).to(self.device)
+            inputs = Packed.of([[BOS_ID, *targets[index]] for index in indices]).to(self.device)
             self.model(source, inputs, trace=trace)
-            check_has_attention(trace, self.model.config)
-            for number, heads_HTS in zip(numbers, trace.cross[-1], strict=True):
-                found[number] = heads_HTS.mean(0).float().cpu()
-        return found
+            for index, heads_HTS in zip(indices, trace.cross[-1], strict=True):
+                results[index] = heads_HTS.mean(0).float().cpu()
+        return results
 
 
-def limit_to_positions(reach: int, source: list[int], wish: DecodingConstraints) -> DecodingConstraints:
-    """The wish for no more than the model's positions reach."""
-    if len(source) > reach:
+def limit_to_positions(request: Request, max_positions: int) -> Request:
+    """Return the request with a maximum length that the model's positions allow."""
+    if len(request.source) > max_positions:
         raise RequestError(
-            f"a sentence of {len(source)} tokens, but the model's learned positions reach {reach}: split it"
+            f"a sentence of {len(request.source)} tokens, but the model has {max_positions} learned "
+            f"positions: split it"
         )
-    return replace(wish, max_length=min(wish.max_length, reach - 1))
+    own = request.constraints
+    max_length = min(own.max_length, max_positions - 1)
+    return Request(request.source, replace(own, max_length=max_length))
 
 
-def check_has_attention(trace: Trace, config: ModelConfig) -> None:
-    """A model without attention is refused by its key."""
-    if not trace.cross:
-        key = "architecture" if config.architecture == "bytenet" else "attention"
-        raise RequestError(
-            f"model.{key} is {getattr(config, key)!r}: it looks at nothing, and has no maps or alignments"
-        )
+def group_pairs(sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Iterator[list[int]]:
+    lengths = [len(source) + len(target) for source, target in zip(sources, targets, strict=True)]
+    return group_by_tokens(lengths, SCORE_TOKENS)
 
 
 def label_log_probs(logits_TK: Tensor, labels_T: Tensor) -> Tensor:
-    """log p of each label. [T]"""
-    right_T = logits_TK.gather(1, labels_T[:, None]).squeeze(1)
-    return right_T.float() - logits_TK.float().logsumexp(-1)
-
-
-def group_by_tokens(lengths: Sequence[int], most: int = SCORED_TOKENS) -> Iterator[list[int]]:
-    """Numbers of sentences of like length, of about so many tokens together."""
-    group: list[int] = []
-    tokens = 0
-    for number in sorted(range(len(lengths)), key=lambda number: lengths[number]):
-        if group and tokens + lengths[number] > most:
-            yield group
-            group, tokens = [], 0
-        group.append(number)
-        tokens += lengths[number]
-    if group:
-        yield group
-
-
-def group_by_length(lengths: Sequence[int], short: int = SHORT) -> Iterator[list[int]]:
-    """Numbers of sentences by length, the longest first; none is more than twice as long as another with it.
-
-    The first of a group to be admitted is its longest, so that the room for keys never has to grow.
-    """
-    all_lengths = np.asarray(lengths, dtype=np.int64)
-    order = np.argsort(-all_lengths, kind="stable")
-    sorted_lengths, start = all_lengths[order], 0
-    while start < len(order):
-        longest, end = sorted_lengths[start], len(order)
-        if longest > short:
-            end = int(np.searchsorted(-2 * sorted_lengths, -longest, "right"))
-        yield order[start:end].tolist()
-        start = end
-
-
-# ---- several models that decide together
-
-
-@dataclass
-class EnsembleState:
-    """The states of an ensemble's models."""
-
-    states: list[Any]
-
-    def reorder(self, rows: Tensor) -> "EnsembleState":
-        return EnsembleState([state.reorder(rows) for state in self.states])
-
-    def remove(self, sentences: Tensor) -> "EnsembleState":
-        return EnsembleState([state.remove(sentences) for state in self.states])
-
-    def append(self, memories: list[Memory]) -> "EnsembleState":
-        return EnsembleState([state.append(one) for state, one in zip(self.states, memories, strict=True)])
-
-
-class Ensemble(nn.Module):
-    """Several models with the same subwords: a word has the mean of the probabilities that they give it."""
-
-    def __init__(self, models: Sequence[nn.Module]) -> None:
-        super().__init__()
-        self.models = nn.ModuleList(models)
-        configs: list[ModelConfig] = [one.config for one in models]  # type: ignore[misc]
-        self.config = min(configs, key=lambda config: config.position_limit or math.inf)
-
-    def forward(self, source: Packed, target: Packed, trace: Trace | None = None) -> Tensor:
-        """The logarithm of the mean probability; maps are the first model's."""
-        traces = [trace, *[None] * (len(self.models) - 1)]
-        return mean_log_probs(
-            [model(source, target, one) for model, one in zip(self.models, traces, strict=True)]
-        )
-
-    def encode(self, source: Packed) -> list[Memory]:
-        return [model.encode(source) for model in self._models()]
-
-    def start(self, memories: list[Memory], width: int = 1) -> EnsembleState:
-        return EnsembleState([m.start(one, width) for m, one in zip(self._models(), memories, strict=True)])
-
-    def step(self, tokens_R: Tensor, state: EnsembleState) -> tuple[Tensor, EnsembleState]:
-        steps = [m.step(tokens_R, one) for m, one in zip(self._models(), state.states, strict=True)]
-        return mean_log_probs([logits for logits, _ in steps]), EnsembleState([state for _, state in steps])
-
-    def _models(self) -> list[Any]:
-        return list(self.models)
-
-
-def mean_log_probs(logits: list[Tensor]) -> Tensor:
-    """log of the mean of the probabilities."""
-    log_p = torch.stack([one.float().log_softmax(-1) for one in logits])
-    return log_p.logsumexp(0) - torch.tensor(float(len(logits))).log()
+    """Return log p of each label. [T]"""
+    label_logits_T = logits_TK.gather(1, labels_T[:, None]).squeeze(1)
+    return label_logits_T.float() - logits_TK.float().logsumexp(-1)

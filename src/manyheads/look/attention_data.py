@@ -36,7 +36,7 @@ from manyheads.look.colors import head_colors
 from manyheads.look.figure_heads import find_heads_like_figures
 from manyheads.look.measures import MEASURES, compute_measures
 from manyheads.look.words import BEGIN, get_word_ids, is_word, tokens_to_words
-from manyheads.translator import Attention
+from manyheads.translation import AttentionMaps
 
 FORMAT = 2
 ATTENTION_TYPES = ("encoder", "decoder", "cross")
@@ -52,7 +52,7 @@ Maps = NDArray[np.float32]
 
 
 def build_attention_data(
-    attention: Attention, *, source: str = "", target: str = "", name: str = "", step: int | None = None
+    attention: AttentionMaps, *, source: str = "", target: str = "", name: str = "", step: int | None = None
 ) -> dict[str, Any]:
     """Return the data of one model."""
     snapshot = build_snapshot(attention, name=name, step=step, translation=target)
@@ -60,7 +60,7 @@ def build_attention_data(
 
 
 def combine_snapshots(
-    attention: Attention, source: str, target: str, snapshots: Sequence[dict[str, Any]]
+    attention: AttentionMaps, source: str, target: str, snapshots: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     """Return the data of several models for the same tokens."""
     tokens = tokens_by_side(attention)
@@ -86,7 +86,7 @@ def combine_snapshots(
 
 
 def build_snapshot(
-    attention: Attention, *, name: str, step: int | None, translation: str, num_snapshots: int = 1
+    attention: AttentionMaps, *, name: str, step: int | None, translation: str, num_snapshots: int = 1
 ) -> dict[str, Any]:
     """Return the data of one of several models."""
     check_size(attention, num_snapshots)
@@ -124,7 +124,7 @@ def build_snapshot(
     }
 
 
-def check_size(attention: Attention, num_snapshots: int) -> None:
+def check_size(attention: AttentionMaps, num_snapshots: int) -> None:
     """Raise RequestError for more weights than a page holds, before anything is computed."""
     per_snapshot = sum(
         layer[0].numel() for name in ATTENTION_TYPES for layer in getattr(attention.trace, name)
@@ -137,12 +137,12 @@ def check_size(attention: Attention, num_snapshots: int) -> None:
         )
 
 
-def attention_types(attention: Attention) -> list[str]:
+def attention_types(attention: AttentionMaps) -> list[str]:
     """Return the attention types of the model; most baselines have cross-attention only."""
     return [name for name in ATTENTION_TYPES if getattr(attention.trace, name)]
 
 
-def tokens_by_side(attention: Attention) -> dict[str, list[str]]:
+def tokens_by_side(attention: AttentionMaps) -> dict[str, list[str]]:
     target = attention.target_tokens
     return {
         "source": attention.source_tokens,
@@ -151,7 +151,7 @@ def tokens_by_side(attention: Attention) -> dict[str, list[str]]:
     }
 
 
-def stack_maps(attention: Attention, attention_type: str) -> Maps:
+def stack_maps(attention: AttentionMaps, attention_type: str) -> Maps:
     """Return all maps of a type. [L, H, Q, K]
 
     A query that sees no key, as in a narrow window, has zeros instead of NaN.
@@ -166,7 +166,7 @@ def encode_map(map_QK: Maps) -> str:
     return base64.b64encode(scaled.tobytes()).decode("ascii")
 
 
-def merge_into_words(maps: Maps, attention: Attention, attention_type: str) -> Maps:
+def merge_into_words(maps: Maps, attention: AttentionMaps, attention_type: str) -> Maps:
     """Return maps between words: averages over the tokens of queries, sums over the tokens of keys."""
     tokens = tokens_by_side(attention)
     query_ids, key_ids = (get_word_ids(tokens[side]) for side in SIDES[attention_type])
@@ -182,7 +182,7 @@ def merge_tokens(maps: Maps, query_ids: Sequence[int], key_ids: Sequence[int]) -
 
 
 def find_figure_heads(
-    word_maps: Maps, attention: Attention, attention_type: str
+    word_maps: Maps, attention: AttentionMaps, attention_type: str
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the heads most like those of the paper's figures."""
     tokens = tokens_by_side(attention)

@@ -27,12 +27,12 @@ from manyheads.look.colors import head_colors
 from manyheads.look.fonts import fonts_covering
 from manyheads.look.plots import HeadLines, draw_grid, draw_heatmap, draw_lines, import_pyplot, save_figure
 from manyheads.look.words import tokens_to_words
-from manyheads.translator import Attention
+from manyheads.translation import AttentionMaps
 
 MAX_WORDS = 200  # of a side
 
 
-def write_figures(attention: Attention, folder: Path) -> list[Path]:
+def write_figures(attention: AttentionMaps, folder: Path) -> list[Path]:
     """Write every figure in every format, and return the paths."""
     import_pyplot()
     words = {side: tokens_to_words(tokens) for side, tokens in tokens_by_side(attention).items()}
@@ -49,7 +49,7 @@ def write_figures(attention: Attention, folder: Path) -> list[Path]:
     return paths
 
 
-def draw_figures(attention: Attention, words: dict[str, list[str]]) -> Iterator[tuple[str, Any]]:
+def draw_figures(attention: AttentionMaps, words: dict[str, list[str]]) -> Iterator[tuple[str, Any]]:
     maps = {
         attention_type: merge_into_words(stack_maps(attention, attention_type), attention, attention_type)
         for attention_type in attention_types(attention)
@@ -61,7 +61,9 @@ def draw_figures(attention: Attention, words: dict[str, list[str]]) -> Iterator[
     yield "alignment", draw_heatmap(maps["cross"][-1].mean(0), [words[side] for side in SIDES["cross"]])
 
 
-def draw_paper_figures(encoder: Maps, attention: Attention, words: list[str]) -> Iterator[tuple[str, Any]]:
+def draw_paper_figures(
+    encoder: Maps, attention: AttentionMaps, words: list[str]
+) -> Iterator[tuple[str, Any]]:
     """Draw Figures 3, 4 and 5 with the heads most like those of the paper."""
     heads = find_figure_heads(encoder, attention, "encoder")
     if not all(heads.values()):

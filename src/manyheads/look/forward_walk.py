@@ -35,7 +35,8 @@ from manyheads.model.transformer import Transformer
 from manyheads.ops.attention import attention_scores
 from manyheads.ops.attention_spec import attention_mask
 from manyheads.packed import Packed
-from manyheads.translator import Attention, Translator
+from manyheads.translation import AttentionMaps
+from manyheads.translator import Translator
 
 Stack = Literal["encoder", "decoder"]
 DEFAULT_WIDTH = 8  # numbers of each vector
@@ -145,7 +146,7 @@ def check_layer(config: ModelConfig, stack: Stack, layer: int) -> int:
     return num_layers
 
 
-def format_candidates(attention: Attention) -> list[list[tuple[str, float]]]:
+def format_candidates(attention: AttentionMaps) -> list[list[tuple[str, float]]]:
     return [
         [(piece, round(math.exp(log_prob), 6)) for piece, log_prob in ranked]
         for ranked in attention.candidates

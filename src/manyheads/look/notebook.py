@@ -6,12 +6,12 @@ from typing import Any
 from manyheads.errors import RequestError
 from manyheads.look.attention_data import build_attention_data
 from manyheads.look.html import render_page
-from manyheads.translator import Attention
+from manyheads.translation import AttentionMaps
 
 DEFAULT_HEIGHT = 760  # pixels
 
 
-def show(attention: Attention, height: int = DEFAULT_HEIGHT) -> Any:
+def show(attention: AttentionMaps, height: int = DEFAULT_HEIGHT) -> Any:
     """Return the page in a sandboxed frame, which cannot reach the notebook but can download pictures."""
     try:
         from IPython.display import HTML

@@ -5,9 +5,9 @@ from typing import Any
 
 from manyheads import checkpoint
 from manyheads.errors import CheckpointError, RequestError
+from manyheads.loading import load
 from manyheads.look.attention_data import build_snapshot, combine_snapshots
 from manyheads.progress import ReportProgress
-from manyheads.translator import load
 
 MAX_CHECKPOINTS = 20
 MAX_SENTENCES = 100  # of the validation set, among which a default is chosen

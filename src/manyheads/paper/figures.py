@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from manyheads import playground
 from manyheads.errors import DataError, RequestError
+from manyheads.loading import load
 from manyheads.look.attention_data import Maps
 from manyheads.look.colors import head_colors
 from manyheads.look.fonts import fonts_covering
@@ -22,7 +23,7 @@ from manyheads.paper.head_selection import MIN_LINK, NUM_TARGETS, HeadFigure, ch
 from manyheads.paper.report import Cell, ReportTable, format_provenance, write_report
 from manyheads.paper.sentence_scores import compute_encoder_maps, score_sentences
 from manyheads.progress import ReportProgress
-from manyheads.translator import Translator, load
+from manyheads.translator import Translator
 
 NUM_SENTENCES = 300
 WORDS_PER_CLASS = 12  # of the built-in grammar, as in the demo

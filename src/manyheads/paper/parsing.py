@@ -15,6 +15,7 @@ from typing import Any
 from manyheads import checkpoint
 from manyheads.config import Config
 from manyheads.evaluate.evalb import COLLINS, BracketScores, EvalbParameters, score_trees
+from manyheads.loading import load
 from manyheads.model import count_parameters
 from manyheads.paper.report import write_text_atomically
 from manyheads.paper.treebank import ParserInput, Treebank
@@ -24,7 +25,8 @@ from manyheads.progress import Progress
 from manyheads.text.trees import REPAIRS, Leaf, RestoredTree, Tree, get_leaves, restore_tree, walk
 from manyheads.train.run import train
 from manyheads.train.train_state import read_progress
-from manyheads.translator import Translation, Translator, load
+from manyheads.translation import Translation
+from manyheads.translator import Translator
 
 WRONG_TAG = "?"  # of a word that was tagged as punctuation
 
@@ -156,7 +158,7 @@ def parse(
         split=False,
         scores="none",
         nbest=translator.decoding.beam,
-        tell=lambda done, total: progress.update("parsing", done, total),
+        report_progress=lambda _, done, total: progress.update("parsing", done, total),
     )
     return [
         choose_parse(translation, sentence, parser_input)

@@ -17,6 +17,7 @@ from manyheads.errors import CheckpointError, ConfigError, DataError
 from manyheads.evaluate.bleu import Score
 from manyheads.evaluate.perplexity import reference_perplexity
 from manyheads.evaluate.report import evaluate
+from manyheads.loading import load
 from manyheads.model import count_parameters
 from manyheads.paper.budget import count_tokens
 from manyheads.paper.report import describe_machine, write_text_atomically
@@ -24,7 +25,6 @@ from manyheads.paper.training_cost import compute_flops_per_token
 from manyheads.train.run import CONFIG_FILE, train
 from manyheads.train.run_summary import is_run
 from manyheads.train.train_state import read_progress
-from manyheads.translator import load
 
 FORMAT = 2
 BOOTSTRAP_SAMPLES = 300  # for the confidence interval of BLEU

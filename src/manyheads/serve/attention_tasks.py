@@ -12,7 +12,7 @@ from manyheads.look.attention_data import build_attention_data
 from manyheads.look.forward_walk import DEFAULT_WIDTH, Stack, estimate_numbers, walk_layer
 from manyheads.serve.responses import replace_nan
 from manyheads.serve.served_model import ServedModel, suppress_warnings
-from manyheads.translator import Attention
+from manyheads.translation import AttentionMaps
 
 
 class TooManyNumbersError(RequestError):
@@ -131,7 +131,7 @@ class WalkTask(SentenceTask):
             )
 
 
-def attention_to_json(attention: Attention, translation: str, layer: int | None) -> str:
+def attention_to_json(attention: AttentionMaps, translation: str, layer: int | None) -> str:
     """Write attention maps as [layer][head][query][key], to five digits.
 
     Each head is encoded separately: encoding a long list blocks all other threads.

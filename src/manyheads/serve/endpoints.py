@@ -27,7 +27,7 @@ from manyheads.serve.served_model import ServedModel
 from manyheads.serve.training import TrainingRuns
 from manyheads.serve.translation_tasks import ScoreTask, TranslateHtmlTask, TranslateTask
 from manyheads.serve.word_alignment import WordAlignment
-from manyheads.translator import Translation
+from manyheads.translation import Translation
 
 LOG = logging.getLogger("manyheads.serve")
 RequestT = TypeVar("RequestT", bound=BaseModel)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from manyheads.serve.html_blocks import TextBlock, make_blocks
 from manyheads.serve.html_tokenizer import HtmlToken, tokenize
 from manyheads.serve.tag_placement import TagPlacement, escape_text
-from manyheads.translator import Translation
+from manyheads.translation import Translation
 
 
 class HtmlDocument:

@@ -25,7 +25,7 @@ class ServedModel:
     @property
     def can_align(self) -> bool:
         """Whether its engine returns alignments and attention maps."""
-        return self.translator.engine.name == "torch"
+        return self.translator.engine.capabilities.alignment
 
     def count_tokens(self, text: str) -> int:
         return len(self.translator.subwords.source.encode(text))

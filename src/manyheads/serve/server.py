@@ -12,12 +12,12 @@ from pathlib import Path
 import uvicorn
 
 from manyheads.errors import ConfigError, RequestError
+from manyheads.loading import load
 from manyheads.serve.allowed_hosts import AllowedHosts
 from manyheads.serve.app import ServerApp, create_app
 from manyheads.serve.http_protocol import create_protocol
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.served_model import name_models
-from manyheads.translator import load
 
 LOG = logging.getLogger("manyheads.serve")
 ACCEPT_BATCH = 16  # connections that the event loop accepts in one go

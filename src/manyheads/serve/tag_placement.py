@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 from manyheads.serve.html_blocks import InlineElement, TextBlock
-from manyheads.translator import Translation
+from manyheads.translation import Translation
 
 SEARCH_WINDOW = 20  # characters ahead in which a token is searched
 # Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Han.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from manyheads.errors import RequestError
 from manyheads.serve.html_document import HtmlDocument
 from manyheads.serve.served_model import ServedModel, suppress_warnings
-from manyheads.translator import Translation
+from manyheads.translation import Translation
 
 SCORE_LENGTH_FACTOR = 4  # scored sentences may be so many times longer than those of training
 
@@ -99,7 +99,7 @@ class ScoreTask:
         translator = self.model.translator
         length = self.model.count_tokens(text) + 1
         max_length = min(
-            SCORE_LENGTH_FACTOR * translator.max_length, translator.engine.max_positions or 2**30
+            SCORE_LENGTH_FACTOR * translator.max_length, translator.engine.capabilities.max_positions or 2**30
         )
         if length > max_length:
             raise RequestError(

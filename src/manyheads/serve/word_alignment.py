@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from manyheads.look.words import get_word_ids, tokens_to_words
-from manyheads.translator import Translation
+from manyheads.translation import Translation
 
 
 @dataclass(frozen=True)

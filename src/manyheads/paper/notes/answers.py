@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from manyheads.loading import load
 from manyheads.paper.notes import (
     example,
     heads,
@@ -23,7 +24,6 @@ from manyheads.paper.notes import (
 )
 from manyheads.paper.notes.learning import ignore_progress
 from manyheads.progress import ReportProgress
-from manyheads.translator import load
 
 TRANSLATION_STEPS = 280
 

@@ -1,0 +1,62 @@
+"""Opening a model folder: its weights, its subwords, and the engine that runs it."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from manyheads import checkpoint
+from manyheads.errors import ConfigError, RequestError
+from manyheads.export.ctranslate2 import ensure_converted
+from manyheads.inference.conversion import read_conversion_info
+from manyheads.inference.ctranslate2_engine import CTranslate2Engine
+from manyheads.inference.engine import Engine
+from manyheads.inference.ensemble import Ensemble
+from manyheads.inference.torch_engine import Precision, TorchEngine, resolve_device
+from manyheads.text.subwords import SubwordPair
+from manyheads.translator import Translator
+
+Folder = str | os.PathLike[str]
+
+
+def load(folder: Folder, *others: Folder, device: str | None = None, engine: str = "torch") -> Translator:
+    """Return the translator of a model folder; of several folders, their ensemble.
+
+    `engine` is torch (on a GPU it searches in bfloat16; torch:float32 and torch:bfloat16 choose), ctranslate2
+    (float32), or ctranslate2:int8 and the like.
+    """
+    name, _, arithmetic = engine.partition(":")
+    if name == "ctranslate2":
+        return load_ctranslate2(folder, others, arithmetic or "float32", device)
+    if name != "torch" or (arithmetic or "auto") not in get_args(Precision):
+        raise ConfigError(
+            f"the engine is {engine!r}, but must be torch, torch:float32, torch:bfloat16, ctranslate2, "
+            f"ctranslate2:int8 or ctranslate2:int8_float32"
+        )
+    resolved = resolve_device(device)
+    models, subwords, infos = zip(*map(checkpoint.load_model, (folder, *others)), strict=True)
+    for other, own in zip(others, subwords[1:], strict=True):
+        if not own.is_same_as(subwords[0]):
+            raise RequestError(f"{other}: has other subwords than {folder}; an ensemble needs the same")
+    model = models[0] if not others else Ensemble(models)
+    precision: Any = arithmetic or "auto"
+    return create_translator(TorchEngine(model, resolved, precision), subwords[0], infos[0])
+
+
+def load_ctranslate2(
+    folder: Folder, others: Sequence[Folder], compute_type: str, device: str | None
+) -> Translator:
+    """Return the translator of a model folder, which is converted first, or of a converted model."""
+    if others:
+        raise RequestError("several models together need the torch engine: --engine torch")
+    if device not in (None, "cpu"):
+        raise RequestError(f"the device is {device!r}, but the ctranslate2 engine runs on the cpu here")
+    converted = ensure_converted(Path(folder))
+    engine = CTranslate2Engine(converted, compute_type)
+    return create_translator(engine, checkpoint.read_subwords(converted), read_conversion_info(converted))
+
+
+def create_translator(engine: Engine, subwords: SubwordPair, info: checkpoint.CheckpointInfo) -> Translator:
+    max_length = info.config.data.max_length
+    max_length = min(max_length, engine.capabilities.max_positions or max_length)
+    return Translator(engine, subwords, info.languages, max_length=max_length, decoding=info.config.decoding)
