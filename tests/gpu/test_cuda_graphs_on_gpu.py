@@ -10,16 +10,10 @@ from torch import Tensor
 import manyheads as mh
 from manyheads.cuda.graphs import capture
 from manyheads.data.batches import Batch
-<<<<<<< HEAD:tests/gpu/test_cuda_graphs_on_gpu.py
-from manyheads.inference import cuda_graph_search as graph_search_module
-from manyheads.inference import prefill as prefill_module
-from manyheads.inference.cuda_graph_search import CudaGraphSearch, SearchSize, supports
-=======
 from manyheads.inference import cuda_graph_search, prefill
 from manyheads.inference.cuda_graph_search import CudaGraphSearch, SearchSize, is_plain, supports_search
 from manyheads.inference.engine import decode_all
 from manyheads.inference.prefill import PrefillQueue
->>>>>>> b3b87e7 (Hold beam search once; one engine contract that owns batching; split translator):tests/gpu/test_graphs.py
 from manyheads.inference.torch_engine import TorchEngine, to_bfloat16
 from manyheads.search.options import DecodingConstraints
 from manyheads.search.scheduler import ListQueue
@@ -204,44 +198,6 @@ def weights(learner: Learner) -> list[Tensor]:
     return [parameter.detach().clone() for parameter in learner.model.parameters()]
 
 
-<<<<<<< HEAD:tests/gpu/test_cuda_graphs_on_gpu.py
-@pytest.mark.parametrize(
-    "decoding", [mh.DecodingConfig(beam=1), mh.DecodingConfig(beam=4, nbest=3, alpha=0.6)]
-)
-@pytest.mark.parametrize("window", [None, 9])
-def test_captured_search_equals_eager_search(
-    decoding: mh.DecodingConfig, window: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(graph_search_module, "FEWEST_ROWS", 4)
-    torch.manual_seed(7)
-    model = mh.Transformer(replace(TINY, window=window)).eval()
-    randomize_weights(model)
-    rng = np.random.default_rng(7)
-    sources = [[*rng.integers(3, 500, length).tolist(), 2] for length in rng.integers(0, 40, 150)]
-    constraints = [
-        DecodingConstraints(len(source) + 20, min_length=int(rng.integers(0, 6))) for source in sources
-    ]
-    assert supports(model, constraints, decoding)
-    general = TorchEngine(model, "cpu")._search(sources, constraints, decoding)
-    size = replace(SearchSize.for_requests(sources, constraints, decoding, 2048), slots=32)
-    slots = CudaGraphSearch(model.cuda(), size, torch.float32, torch.device("cuda"))
-    with torch.inference_mode():
-        results = slots.run(sources, constraints)
-    assert len(slots.steps) > 1  # the last few in fewer slots
-    assert all(steps.graph is not None for steps in slots.steps.values())
-    same = 0
-    for eager, captured in zip(general, results, strict=True):
-        same += [x.tokens for x in eager] == [x.tokens for x in captured]
-        assert [x.score for x in eager] == pytest.approx([x.score for x in captured], abs=1e-3)
-    assert same >= 0.98 * len(sources)  # close scores may swap
-    lengths = [len(hypotheses[0].tokens) for hypotheses in results]
-    assert len(set(lengths)) > 5
-
-
-def test_captured_prefill_equals_eager_prefill(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_search_module, "READ_TOKENS", 256)
-    monkeypatch.setattr(prefill_module, "CAPTURE_AFTER", 1)
-=======
 @pytest.mark.parametrize("config", [mh.DecodingConfig(beam=1), mh.DecodingConfig(beam=4, nbest=3, alpha=0.6)])
 @pytest.mark.parametrize("window", [None, 9])
 def test_graph_search_equals_eager_search(
@@ -276,57 +232,10 @@ def test_graph_search_equals_eager_search(
 def test_a_prefill_graph_stores_what_the_encoder_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_graph_search, "PREFILL_TOKENS", 256)
     monkeypatch.setattr(prefill, "EAGER_BATCHES", 1)
->>>>>>> b3b87e7 (Hold beam search once; one engine contract that owns batching; split translator):tests/gpu/test_graphs.py
     torch.manual_seed(8)
     exact = mh.Transformer(TINY).eval()
     randomize_weights(exact)
     model = to_bfloat16(exact).cuda()
-<<<<<<< HEAD:tests/gpu/test_cuda_graphs_on_gpu.py
-    rng = np.random.default_rng(8)
-    sources = [[*rng.integers(3, 500, length).tolist(), 2] for length in rng.integers(0, 40, 60)]
-    sources += [[5] * 300 + [2], [6, 2]]  # longer than a prefill batch
-    size = SearchSize.for_requests(
-        sources, [DecodingConstraints(9)] * len(sources), mh.DecodingConfig(beam=1), 64
-    )
-    slots = CudaGraphSearch(model, size, torch.bfloat16, torch.device("cuda"))
-    total, read = sum(map(len, sources)), []
-    with torch.inference_mode():
-        for fills in (False, True):
-            slots.prefill.pads_batches = fills
-            firsts = slots._encode(sources)
-            assert firsts == np.cumsum([0, *map(len, sources)])[:-1].tolist()
-            state = slots.state
-            read.append(torch.stack((state.source_keys, state.source_values))[:, :, :total].float())
-            state.source_keys.zero_()
-            state.source_values.zero_()
-    assert slots.prefill.graph is not None
-    eager, captured = read
-    assert eager.abs().mean() > 0.1
-    error = (captured - eager).abs()
-    assert error.max() < 0.25  # of values around 1: another order of sums rounds differently
-    assert error.mean() < 0.01
-
-
-def test_captured_searches_follow_changed_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_search_module, "READ_TOKENS", 64)
-    monkeypatch.setattr(prefill_module, "CAPTURE_AFTER", 1)
-    torch.manual_seed(9)
-    model = mh.Transformer(TINY)
-    randomize_weights(model)
-    rng = np.random.default_rng(9)
-    sources = [[*rng.integers(3, 500, length).tolist(), 2] for length in rng.integers(5, 30, 40)]
-    constraints, decoding = [DecodingConstraints(12, min_length=12)] * len(sources), mh.DecodingConfig(beam=2)
-    engine = TorchEngine(model, "cuda", "bfloat16")
-    before = [hypotheses[0].tokens for hypotheses in engine.search(sources, constraints, decoding)]
-    randomize_weights(engine.model)
-    engine.refresh_weights()
-    after = engine.search(sources, constraints, decoding, scores="tokens")
-    assert all(slots.prefill.graph is not None for slots in engine.graph_searches.values())
-    fresh = TorchEngine(engine.model, "cuda", "bfloat16").search(sources, constraints, decoding)
-    pairs = [(a[0], b[0]) for a, b in zip(after, fresh, strict=True)]
-    same = [(a, b) for a, b in pairs if a.tokens == b.tokens]
-    assert len(same) >= 0.9 * len(sources)  # close scores may swap
-=======
     generator = np.random.default_rng(8)
     lengths = generator.integers(0, 40, 60)
     sources = [[*generator.integers(3, 500, length).tolist(), 2] for length in lengths]
@@ -374,7 +283,6 @@ def test_captured_searches_follow_weights_that_change(monkeypatch: pytest.Monkey
     pairs = [(a[0], b[0]) for a, b in zip(after, fresh, strict=True)]
     same = [(a, b) for a, b in pairs if a.tokens == b.tokens]
     assert len(same) >= 0.9 * len(sources)  # two within rounding may change order
->>>>>>> b3b87e7 (Hold beam search once; one engine contract that owns batching; split translator):tests/gpu/test_graphs.py
     assert sum(a[0].tokens == b for a, b in zip(after, before, strict=True)) < 0.1 * len(sources)
     for with_scores, without in same:
         assert (len(with_scores.token_scores), without.token_scores) == (13, [])

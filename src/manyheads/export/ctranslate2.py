@@ -4,7 +4,6 @@
 for the engine (inference/ctranslate2_engine.py), and renews it when the model changes.
 """
 
-import json
 import math
 import os
 from collections.abc import Sequence
@@ -18,11 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from manyheads import checkpoint
-from manyheads.atomic_io import atomic_directory, hash_file, hash_files, report_disk_full
+from manyheads.atomic_io import atomic_directory, hash_file, report_disk_full, write_manifest
 from manyheads.config import BOS_ID, EOS_ID, UNK_ID, ModelConfig, TransformerConfig
 from manyheads.errors import CheckpointError, RequestError
 from manyheads.export.verify import ScoreComparison, compare_scores, sample_pairs, score_pairs
-from manyheads.inference.conversion import CONVERSION_MANIFEST, FORMAT, read_conversion
+from manyheads.inference.conversion import CONVERSION_MANIFEST, CONVERSION_SCHEMA, read_conversion
 from manyheads.inference.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.attention import MultiHeadAttention
@@ -77,10 +76,9 @@ def is_conversion_of(out: Path, folder: Path) -> bool:
     """Return whether `out` is an undamaged conversion of exactly this model."""
     identity = model_identity(folder)
     try:
-        conversion = read_conversion(out)
+        return bool(read_conversion(out)["model"] == identity)
     except CheckpointError:
         return False
-    return (conversion.model, conversion.format) == (identity, FORMAT)
 
 
 def replace_conversion(out: Path, folder: Path) -> None:
@@ -134,7 +132,7 @@ def check_convertible(config: ModelConfig) -> None:
 
 def model_identity(folder: Path) -> str:
     """Return the SHA-256 of the model folder's manifest, which holds those of the other files."""
-    checkpoint.read_manifest(folder)
+    checkpoint.read_model_manifest(folder)
     return str(hash_file(folder / checkpoint.MANIFEST)["sha256"])
 
 
@@ -153,17 +151,14 @@ def write_conversion(
     build_spec(model, subwords).save(os.fspath(out))
     subwords.save(out)
     manifest = {
-        "format": FORMAT,
         "model": model_identity(info.folder),
         "max_positions": count_positions(model.config),
         "step": info.step,
         "languages": info.languages,
         "config": asdict(info.config),
         "versions": {**checkpoint.get_versions(), "ctranslate2": import_ctranslate2().__version__},
-        "files": hash_files(out),
     }
-    text = json.dumps(manifest, ensure_ascii=False, indent=1) + "\n"
-    (out / CONVERSION_MANIFEST).write_text(text, encoding="utf-8")
+    write_manifest(out, CONVERSION_SCHEMA, manifest)
 
 
 # ---- the weights

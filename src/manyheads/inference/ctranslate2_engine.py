@@ -99,7 +99,9 @@ class CTranslate2Engine:
         """Open a conversion. `threads` is by default the number of cores."""
         check_compute_type(compute_type)
         self.name = f"ctranslate2 {compute_type}"
-        self.max_positions = read_conversion(folder).max_positions  # of a source or target, end included
+        self.max_positions = int(
+            read_conversion(folder)["max_positions"]
+        )  # of a source or target, end included
         self._source_pieces = read_pieces(folder, "source")
         self._target_pieces = read_pieces(folder, "target")
         self._target_ids = {piece: token for token, piece in enumerate(self._target_pieces)}
