@@ -472,7 +472,7 @@ def test_a_damaged_conversion_is_replaced(tmp_path: Path, harm: str) -> None:
         marker.write_text(json.dumps({**json.loads(marker.read_text()), "format": -1}))
     else:
         marker.write_text("{")
-        with pytest.raises(mh.DataError, match="no folder of ours"):  # it might be anybody's
+        with pytest.raises(mh.DataError, match="was not written by manyheads"):  # it might be anybody's
             ensure_converted(folder)
         return
     open_engine(folder)
