@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import sacrebleu
-from test_translator import folder, lines, save_model, manyheads, translator  # noqa: F401
+from test_translator import folder, lines, manyheads, save_model, translator  # noqa: F401
 
 import manyheads as mh
 from manyheads.evaluate.bleu import (
