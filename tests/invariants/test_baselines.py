@@ -169,12 +169,12 @@ def test_training_and_decoding_under_autocast_follow_full_precision(architecture
     target = mh.Packed.of([tokens, tokens])
     expected = model(source, target)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        logits = model(source, target)
+        full_logits = model(source, target)
         state = model.start(model.encode(source))
         for token in tokens:
             logits, state = model.step(torch.tensor([token, token]), state)
-    logits.float().sum().backward()
-    torch.testing.assert_close(logits.float(), expected, atol=0.06, rtol=0.06)
+    full_logits.float().sum().backward()
+    torch.testing.assert_close(full_logits.float(), expected, atol=0.06, rtol=0.06)
     torch.testing.assert_close(logits.float(), expected[[2, 5]], atol=0.06, rtol=0.06)
 
 

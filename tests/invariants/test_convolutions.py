@@ -50,7 +50,7 @@ def test_a_packed_convolution_equals_a_loop_over_each_sentence(
     torch.testing.assert_close(out, expected, atol=1e-12, rtol=1e-12)
     if len(x):
         inputs = [x, *layer.parameters()]
-        ours, theirs = (torch.autograd.grad(out.sin().sum(), inputs) for out in (out, expected))
+        ours, theirs = (torch.autograd.grad(result.sin().sum(), inputs) for result in (out, expected))
         torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
 
 

@@ -40,8 +40,8 @@ def test_experts_equal_a_loop_over_tokens(used: int) -> None:
     torch.testing.assert_close(out, expected, atol=1e-12, rtol=1e-12)
     inputs = [x, *layer.parameters()]
     ours, theirs = (
-        torch.autograd.grad(out.sin().sum(), inputs, allow_unused=True, materialize_grads=True)
-        for out in (out, expected)
+        torch.autograd.grad(result.sin().sum(), inputs, allow_unused=True, materialize_grads=True)
+        for result in (out, expected)
     )
     torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
 
