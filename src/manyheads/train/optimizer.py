@@ -98,7 +98,8 @@ def make_optimizers(model: nn.Module, train: TrainConfig) -> list[optim.Optimize
         return [optim.AdamW(parameters, weight_decay=decay, **adam)]
     embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
     embeddings.add(model.output.weight)  # type: ignore[union-attr, arg-type]
-    hidden, rest = [], []
+    hidden: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
     for parameter in parameters:
         is_hidden = parameter.dim() == 2 and parameter not in embeddings
         (hidden if is_hidden else rest).append(parameter)
