@@ -41,6 +41,7 @@ from manyheads.translator import Translator
 Stack = Literal["encoder", "decoder"]
 DEFAULT_WIDTH = 8  # numbers of each vector
 NUM_CANDIDATES = 5
+NOT_WALKABLE = "model.{key} is {value!r}, but only the Transformer of the paper can be walked"
 CONFIG_KEYS = (
     "heads", "d_model", "d_ff", "positions", "attention", "norm", "normalization", "activation", "residuals",
 )  # fmt: skip
@@ -136,10 +137,10 @@ def walk_layer(
 
 def check_layer(config: ModelConfig, stack: Stack, layer: int) -> int:
     """Return the number of layers of a stack; raise RequestError if it cannot be walked."""
-    if not isinstance(config, TransformerConfig) or config.experts is not None:
-        is_transformer = isinstance(config, TransformerConfig)
-        key, value = ("experts", config.experts) if is_transformer else ("architecture", config.architecture)
-        raise RequestError(f"model.{key} is {value!r}, but only the Transformer of the paper can be walked")
+    if not isinstance(config, TransformerConfig):
+        raise RequestError(NOT_WALKABLE.format(key="architecture", value=config.architecture))
+    if config.experts is not None:
+        raise RequestError(NOT_WALKABLE.format(key="experts", value=config.experts))
     num_layers = config.encoder_layers if stack == "encoder" else config.decoder_layers
     if not 0 <= layer < num_layers:
         raise RequestError(f"layer is {layer}, but the {stack} has {num_layers} layers, counted from 0")

@@ -86,9 +86,10 @@ def add_routes(app: FastAPI, endpoints: Endpoints) -> None:
             content = await handler(request)
             return content if isinstance(content, Response) else NanSafeJSONResponse(content)
 
-        body = request_schema and schemas.describe_request_body(
-            request_schema, endpoints.limits, endpoints.registry.codes
-        )
+        extra: dict[str, Any] | None = None
+        if request_schema:
+            codes = endpoints.registry.codes
+            extra = schemas.describe_request_body(request_schema, endpoints.limits, codes)
         app.add_api_route(
             path,
             endpoint,
@@ -96,7 +97,7 @@ def add_routes(app: FastAPI, endpoints: Endpoints) -> None:
             name=path.strip("/"),
             response_model=None,
             responses={200: {"model": response_schema, "description": "Success."}},
-            openapi_extra=body,
+            openapi_extra=extra,
         )
 
     add("/translate", endpoints.translate, schemas.TranslateResponse, schemas.TranslateRequest)

@@ -6,10 +6,9 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from manyheads.errors import ConfigError
@@ -21,7 +20,7 @@ from manyheads.serve.metrics import ServerMetrics
 from manyheads.serve.middleware import queue_full_error
 from manyheads.serve.model_registry import ModelRegistry
 from manyheads.serve.queue import BatchTask, Job, JobQueue, QueueFull
-from manyheads.serve.request_parsing import read_fields, to_list, validate_request
+from manyheads.serve.request_parsing import RequestT, read_fields, to_list, validate_request
 from manyheads.serve.responses import ClientDisconnected, RequestRejected
 from manyheads.serve.served_model import ServedModel
 from manyheads.serve.training import TrainingRuns
@@ -30,7 +29,6 @@ from manyheads.serve.word_alignment import WordAlignment
 from manyheads.translation import Translation
 
 LOG = logging.getLogger("manyheads.serve")
-RequestT = TypeVar("RequestT", bound=BaseModel)
 
 
 class Endpoints:
