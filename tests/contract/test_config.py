@@ -205,7 +205,7 @@ def test_every_key_says_what_it_means() -> None:
 
 def test_replace_checks_as_the_constructor_does() -> None:
     with pytest.raises(mh.ConfigError, match=r"unknown key model\.haeds; did you mean model\.heads"):
-        dataclasses.replace(mh.presets.BASE, haeds=4)
+        dataclasses.replace(mh.presets.BASE, haeds=4)  # type: ignore[call-arg]
     with pytest.raises(mh.ConfigError, match=r"model\.heads is 0"):
         dataclasses.replace(mh.presets.BASE, heads=0)
 
@@ -218,9 +218,13 @@ def test_a_section_in_the_wrong_place_is_refused() -> None:
 def test_an_optional_key_can_be_unset() -> None:
     one_head = get_preset("A-h1").override(["model.d_k=none", "model.d_v=none", "model.heads=8"])
     assert one_head.model == mh.presets.BASE
-    assert mh.Config().override(["model.positions=none"]).model.positions == "none"
+    model = mh.Config().override(["model.positions=none"]).model
+    assert isinstance(model, mh.TransformerConfig)
+    assert model.positions == "none"
 
 
 def test_a_file_that_begins_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text("\ufeff[model]\nheads = 4\n", encoding="utf-8")
-    assert mh.Config.load(tmp_path / "run.toml").model.heads == 4
+    model = mh.Config.load(tmp_path / "run.toml").model
+    assert isinstance(model, mh.TransformerConfig)
+    assert model.heads == 4

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -103,7 +104,7 @@ def find_closure(names: Iterable[str]) -> dict[str, metadata.PackageMetadata]:
     return closure
 
 
-def get_license(package: metadata.PackageMetadata) -> str:
+def get_license(package: Any) -> str:
     """Return the license expression, or else the classifiers and the first line of the license."""
     if package.get("License-Expression"):
         return str(package["License-Expression"])

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import manyheads as mh
 from manyheads.config import BOS_ID, EOS_ID, DataConfig, SubwordConfig
-from manyheads.data.batches import Batch, Batches, concat_ranges, find_batch_bounds
+from manyheads.data.batches import Batch, Batches, find_batch_bounds
 from manyheads.data.store import Side, Split
+from manyheads.data.subword_regularization import concat_ranges
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 
 WORLDS = (1, 2, 3, 8)

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -38,7 +39,7 @@ def run(
     spec: AttentionSpec,
     implementation: str,
 ) -> list[Tensor]:
-    leaves = [x.detach().clone().requires_grad_() for x in inputs]
+    leaves: Any = [x.detach().clone().requires_grad_() for x in inputs]
     out = attend(*leaves, queries, keys, spec, implementation=implementation)
     (out * weight.to(out.dtype)).sum().backward()
     return [out.detach(), *(leaf.grad for leaf in leaves)]

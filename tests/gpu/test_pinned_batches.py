@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from manyheads.config import EOS_ID, DataConfig
-from manyheads.data.batches import Batches
+from manyheads.data.batches import Batch, Batches
 from manyheads.data.store import Side, Split
+from manyheads.packed import Packed
 
 pytestmark = pytest.mark.gpu
 
@@ -29,5 +30,5 @@ def test_pinned_batches_reach_the_device_unchanged() -> None:
                 assert moved.max_length == kept.max_length
 
 
-def parts(batch):
+def parts(batch: Batch) -> tuple[Packed, Packed, Packed]:
     return batch.source, batch.inputs, batch.labels

@@ -206,7 +206,8 @@ def test_queries_and_keys_need_as_many_sentences() -> None:
 
 @pytest.mark.parametrize("score", ["scaled-dot", "additive"])
 def test_maps_have_no_gradient(score: str) -> None:
-    text, maps = mh.Packed.of([[1, 2]]), []
+    text = mh.Packed.of([[1, 2]])
+    maps: list[Tensor] = []
     q = random_tensor(2, 1, 3)
     attend(q, q, q, text, text, AttentionSpec(score, energy_HK=random_tensor(1, 3)), maps=maps)
     assert not maps[0].requires_grad

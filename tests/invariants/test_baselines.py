@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import manyheads as mh
+from manyheads.config import RecurrentConfig
 from manyheads.model import build_model, count_parameters
 from manyheads.model.initialization import init_weights
 from manyheads.presets import BASELINES, PRESETS
@@ -100,7 +101,7 @@ def test_a_trace_changes_no_bit_and_holds_the_maps_of_the_architecture(
     for _ in range(2):  # a trace that is used again holds the latest call
         assert torch.equal(model(source, target, trace=trace), model(source, target))
     layers = {
-        "recurrent": architecture == "recurrent" and config.attention != "none",
+        "recurrent": isinstance(config, RecurrentConfig) and config.attention != "none",
         "convs2s": config.decoder_layers,
         "bytenet": 0,
     }[architecture]
@@ -193,7 +194,7 @@ def test_a_new_model_predicts_at_chance(name: str) -> None:
     With smaller initial weights than Xavier's a Transformer bets that each word follows itself.
     """
     config = replace(PRESETS[f"tiny-{name}" if name else "tiny"].model, vocab_size=200)
-    if config.architecture == "transformer":
+    if isinstance(config, mh.TransformerConfig):
         config = replace(config, init_gain=1.0)
     torch.manual_seed(2)
     model, trace = build_model(config).eval(), mh.Trace()

@@ -30,7 +30,7 @@ def plain_loop(layer: Convolution, x_LX: Tensor) -> Tensor:
     kernels = layer.weight.chunk(len(layer.offsets), dim=1)
     outputs = []
     for position in range(len(x_LX)):
-        total = layer.bias
+        total: Tensor = layer.bias
         for kernel, offset in zip(kernels, layer.offsets, strict=True):
             if 0 <= position + offset < len(x_LX):
                 total = total + kernel @ x_LX[position + offset]

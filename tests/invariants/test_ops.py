@@ -101,8 +101,8 @@ def compare(
     d_k, d_v = widths
     q, k = normal(len(queries.tokens), 2, d_k, dtype=dtype), normal(len(keys.tokens), 2, d_k, dtype=dtype)
     v, weight = normal(len(keys.tokens), 2, d_v, dtype=dtype), normal(len(queries.tokens), 2, d_v)
-    ours = [x.requires_grad_() for x in (q, k, v)]
-    exact = [x.detach().double().requires_grad_() for x in (q, k, v)]
+    ours: Any = [x.requires_grad_() for x in (q, k, v)]
+    exact: Any = [x.detach().double().requires_grad_() for x in (q, k, v)]
     fast = gradients(attend(*ours, queries, keys, rule, implementation="triton"), weight, ours)
     plain = gradients(attend(*exact, queries, keys, rule, implementation="reference"), weight, exact)
     for name, a, b in zip(("out", "d_q", "d_k", "d_v"), fast, plain, strict=True):
@@ -114,17 +114,17 @@ def test_gradients_of_split_projections_are_not_copied() -> None:
     """q, k and v of self-attention are parts of one tensor, and so are their gradients: nothing is copied."""
     sentences = text([4, 9])
     projection = normal(13, 3 * 16).requires_grad_()
-    parts = [part.view(13, 2, 8) for part in split(projection, [16, 16, 16])]
+    parts: Any = [part.view(13, 2, 8) for part in split(projection, [16, 16, 16])]
     out = attend(*parts, sentences, sentences, AttentionSpec(), implementation="triton")
     weight = normal(*out.shape)
-    plain = [part.view(13, 2, 8) for part in projection.split(16, -1)]
+    plain: Any = [part.view(13, 2, 8) for part in projection.split(16, -1)]
     expected = attend(*plain, sentences, sentences, AttentionSpec(), implementation="reference")
     (ours,), (theirs,) = (torch.autograd.grad((x * weight).sum(), projection) for x in (out, expected))
     assert distance(ours, theirs) < 1e-5
     pieces = torch.randn(6, 5, device=DEVICE)
-    back = split(projection[:6, :5], [2, 3])[0].grad_fn.apply(pieces[:, :2], pieces[:, 2:])[0]  # type: ignore[union-attr]
+    back = split(projection[:6, :5], [2, 3])[0].grad_fn.apply(pieces[:, :2], pieces[:, 2:])[0]  # type: ignore[attr-defined]
     assert back.data_ptr() == pieces.data_ptr()
-    apart = split(projection[:6, :5], [2, 3])[0].grad_fn.apply(pieces[:, 2:4], pieces[:, :3])[0]  # type: ignore[union-attr]
+    apart = split(projection[:6, :5], [2, 3])[0].grad_fn.apply(pieces[:, 2:4], pieces[:, :3])[0]  # type: ignore[attr-defined]
     assert torch.equal(apart, torch.cat((pieces[:, 2:4], pieces[:, :3]), 1))
 
 
@@ -137,7 +137,7 @@ def test_gradients_of_split_projections_are_not_copied() -> None:
 )
 def test_add_norm_equals_the_reference(tokens: int, width: int, dtype: torch.dtype, tolerance: float) -> None:
     inputs = [normal(tokens, width), normal(tokens, width, dtype=dtype), normal(width), normal(width)]
-    ours = [x.requires_grad_() for x in inputs]
+    ours: Any = [x.requires_grad_() for x in inputs]
     exact = [x.detach().double().requires_grad_() for x in inputs]
     weight = normal(tokens, width)
     fast = gradients(add_norm_triton.add_norm(*ours, 1e-5, 0.0), weight, ours)
@@ -183,7 +183,7 @@ def test_linear_add_norm_equals_the_reference(
         normal(width),
         normal(width),
     ]
-    ours = [tensor.requires_grad_() for tensor in tensors]
+    ours: Any = [tensor.requires_grad_() for tensor in tensors]
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
     weight = normal(tokens, width)
     fast = gradients(add_norm_triton.linear_add_norm(*ours, 1e-5, 0.0), weight, ours)
@@ -227,7 +227,9 @@ def test_gradients_changed_in_place_reach_the_bias_gradient() -> None:
         return gradient
 
     ours = bias_gradient(
-        torch.float32, linear_triton.linear, lambda *inputs: add_norm_triton.add_norm(*inputs, 1e-5, 0.0)
+        torch.float32,
+        linear_triton.linear,
+        lambda x, h, *norm: add_norm_triton.add_norm(x, h, *norm, 1e-5, 0.0),
     )
     expected = bias_gradient(
         torch.float64, F.linear, lambda x, h, *norm: F.layer_norm(x + h, (32,), *norm, 1e-5)

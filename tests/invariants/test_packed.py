@@ -74,7 +74,7 @@ def test_tokens_that_are_not_a_row_of_integers_are_refused(tokens: Any) -> None:
     with pytest.raises(mh.DataError, match="one row of integers"):
         mh.Packed.from_arrays(tokens, [0, 3])
     with pytest.raises(mh.DataError, match="one row of integers"):
-        mh.Packed.of([[1.7]])
+        mh.Packed.of([[1.7]])  # type: ignore[list-item]
 
 
 def test_a_batch_owns_its_tokens_even_those_of_a_read_only_array() -> None:

@@ -106,6 +106,7 @@ def test_a_trace_changes_no_bit_and_holds_every_map(
         (trace.decoder, config.decoder_layers, texts[1], texts[1]),
         (trace.cross, config.decoder_layers, texts[1], texts[0]),
     ):
+        assert isinstance(config, mh.TransformerConfig)
         shapes = [(config.heads, len(q), len(k)) for q, k in zip(queries, keys, strict=True)]
         assert [[tuple(weights.shape) for weights in layer] for layer in maps] == [shapes] * layers
 

@@ -59,7 +59,9 @@ def measure_accuracy(model: Any, is_reversed: bool) -> float:
     )
 
 
-ARCHITECTURES = {  # its config, whether it reverses or copies, and in how many steps
+ARCHITECTURES: dict[
+    str, tuple[dict[str, Any], bool, int]
+] = {  # its config, whether it reverses or copies, and in how many steps
     "lstm-additive": ({"architecture": "recurrent", "attention": "additive"}, True, 100),
     "gru-dot": ({"architecture": "recurrent", "cell": "gru", "attention": "dot", "layers": 1}, True, 130),
     "rnn": ({"architecture": "recurrent", "cell": "rnn", "layers": 1}, True, 120),

@@ -37,7 +37,7 @@ def embed(model: Any, side: str, text: list[int]) -> Tensor:
 
 
 def convolve(layer: Convolution, x: Tensor, position: int, offsets: list[int]) -> Tensor:
-    total = layer.bias
+    total: Tensor = layer.bias
     for kernel, offset in zip(layer.weight.chunk(len(offsets), 1), offsets, strict=True):
         if 0 <= position + offset < len(x):
             total = total + kernel @ x[position + offset]

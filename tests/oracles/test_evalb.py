@@ -57,8 +57,12 @@ SENTENCES: list[tuple[str, str, tuple[object, ...]]] = [
     (GOLD, "(S (A (P That)) (B (Q is) (A (R a) (T test))))", ("error", 0, 0, 0, 0, 0, 0)),
     ("(S (A-SBJ-1 (P this)) (B-WHATEVER (Q is) (A (R a) (T test))))", GOLD, ("", 4, 4, 4, 0, 4, 4)),
     (LONG, LONG, ("", 34, 34, 34, 0, 44, 44)),
-    (*[GOLD.replace("))))", "))) (-NONE- *))")] * 2, ("", 4, 4, 4, 0, 4, 4)),
-    (*[GOLD.replace("))))", "))) (: *))")] * 2, ("", 4, 4, 4, 0, 4, 4)),
+    (
+        GOLD.replace("))))", "))) (-NONE- *))"),
+        GOLD.replace("))))", "))) (-NONE- *))"),
+        ("", 4, 4, 4, 0, 4, 4),
+    ),
+    (GOLD.replace("))))", "))) (: *))"), GOLD.replace("))))", "))) (: *))"), ("", 4, 4, 4, 0, 4, 4)),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -65,7 +66,7 @@ def interleaved(positions: Tensor, d_model: int) -> Tensor:
     return table
 
 
-def pair_up(ours: mh.Transformer, judge: Judge) -> Iterator[tuple[nn.Module, nn.Module]]:
+def pair_up(ours: Any, judge: Any) -> Iterator[tuple[nn.Module, nn.Module]]:
     """Our modules beside theirs."""
     for mine, theirs in zip(ours.encoder, judge.encoder.layers, strict=True):
         yield mine.self_attention, theirs.self_attn

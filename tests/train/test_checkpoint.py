@@ -62,7 +62,9 @@ def test_a_loaded_model_equals_the_saved_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ties", ["three-way", "two-way", "none"])
 def test_tied_matrices_are_stored_once_and_stay_tied(tmp_path: Path, ties: Any) -> None:
-    config = mh.Config(model=replace(CONFIG.model, tie_embeddings=ties, normalization="batch"))
+    config = mh.Config(
+        model=CONFIG.override([f"model.tie_embeddings={ties}", "model.normalization=batch"]).model
+    )
     save_model(tmp_path / "model", config=config)
     stored = checkpoint.read_tensors(tmp_path / "model" / "weights.safetensors")
     large = [name for name, tensor in stored.items() if tensor.shape == (300, 8)]

@@ -8,6 +8,7 @@ import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 import manyheads as mh
+from manyheads.config import RecurrentConfig
 from manyheads.model import build_model
 from manyheads.model.baselines.recurrent_layer import RecurrentLayer
 from manyheads.ops import dispatch
@@ -44,7 +45,7 @@ def test_the_flops_of_each_baseline_are_what_torch_counts(name: str, monkeypatch
     with FlopCounterMode(display=False) as counter:
         model(source, target).sum().backward()
     first_state_flops = 0  # zeros without a gradient, which the formula counts as any other
-    if config.architecture == "recurrent":
+    if isinstance(config, RecurrentConfig):
         first_state_flops = config.encoder_layers * 2 * 2 * 2 * GATES[config.cell] * (config.d_ff // 2) ** 2
     assert training_flops(config, *lengths) == counter.get_total_flops() + first_state_flops
 

@@ -1,7 +1,6 @@
 """Steps without a finite gradient are skipped; several in a row roll the run back."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +116,8 @@ def test_a_skipped_step_leaves_running_statistics_unchanged(
     )
     current_step = lambda: trainers[-1].progress.step + 1  # noqa: E731
     monkeypatch.setattr(mh.Transformer, "hidden", spoil)
-    config = make_config(data)
-    train(replace(config, model=replace(config.model, normalization="batch")), tmp_path / "run", device="cpu")
+    config = make_config(data).override(["model.normalization=batch"])
+    train(config, tmp_path / "run", device="cpu")
     assert all(loss is not None for loss in read_losses(tmp_path / "run", "valid"))
 
 

@@ -97,8 +97,7 @@ def test_muon_updates_hidden_matrices_only() -> None:
 
 def test_validation_skips_pairs_beyond_learned_positions(data: Path, tmp_path: Path) -> None:
     config = make_config(data, bleu_sentences=7)
-    short = replace(config.model, positions="learned", max_positions=14)
-    config = replace(config, model=short, data=replace(config.data, max_length=14))
+    config = config.override(["model.positions=learned", "model.max_positions=14", "data.max_length=14"])
     assert train(config, tmp_path / "run", device="cpu") == "steps"
 
 
@@ -128,6 +127,7 @@ def test_change_config_allows_another_config(data: Path, tmp_path: Path) -> None
 def test_init_gain_may_change_when_a_run_resumes(data: Path, tmp_path: Path) -> None:
     started = make_config(data, steps=3)
     train(started, tmp_path / "run", device="cpu")
+    assert isinstance(started.model, mh.TransformerConfig)
     other = replace(started, model=replace(started.model, init_gain=2 * started.model.init_gain))
     assert train(other, tmp_path / "run", device="cpu") == "steps"
     tuned = replace(other, train=replace(other.train, init_from=str(tmp_path / "run" / "model")))

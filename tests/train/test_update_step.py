@@ -1,6 +1,5 @@
 """The update step: micro-batches, R-Drop, compilation."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -82,7 +81,7 @@ def test_r_drop_without_dropout_is_refused(data: Path, tmp_path: Path) -> None:
     same = make_config(data, r_drop=2.0, dropout=0.0, steps=1)
     with pytest.raises(mh.ConfigError, match=r"train\.r_drop is 2, but model\.dropout and .* are 0.*rais"):
         train(same, tmp_path / "run", device="cpu")
-    other = replace(same, model=replace(same.model, attention_dropout=0.1))
+    other = same.override(["model.attention_dropout=0.1"])
     assert train(other, tmp_path / "other", device="cpu") == "steps"
 
 
