@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -39,8 +38,8 @@ def run(
     spec: AttentionSpec,
     implementation: str,
 ) -> list[Tensor]:
-    leaves: Any = [x.detach().clone().requires_grad_() for x in inputs]
-    out = attend(*leaves, queries, keys, spec, implementation=implementation)
+    leaves = [x.detach().clone().requires_grad_() for x in inputs]
+    out = attend(leaves[0], leaves[1], leaves[2], queries, keys, spec, implementation=implementation)
     (out * weight.to(out.dtype)).sum().backward()
     return [out.detach(), *(leaf.grad for leaf in leaves)]
 

@@ -101,10 +101,14 @@ def compare(
     d_k, d_v = widths
     q, k = normal(len(queries.tokens), 2, d_k, dtype=dtype), normal(len(keys.tokens), 2, d_k, dtype=dtype)
     v, weight = normal(len(keys.tokens), 2, d_v, dtype=dtype), normal(len(queries.tokens), 2, d_v)
-    ours: Any = [x.requires_grad_() for x in (q, k, v)]
-    exact: Any = [x.detach().double().requires_grad_() for x in (q, k, v)]
-    fast = gradients(attend(*ours, queries, keys, rule, implementation="triton"), weight, ours)
-    plain = gradients(attend(*exact, queries, keys, rule, implementation="reference"), weight, exact)
+    ours = [x.requires_grad_() for x in (q, k, v)]
+    exact = [x.detach().double().requires_grad_() for x in (q, k, v)]
+    fast = gradients(
+        attend(ours[0], ours[1], ours[2], queries, keys, rule, implementation="triton"), weight, ours
+    )
+    plain = gradients(
+        attend(exact[0], exact[1], exact[2], queries, keys, rule, implementation="reference"), weight, exact
+    )
     for name, a, b in zip(("out", "d_q", "d_k", "d_v"), fast, plain, strict=True):
         assert a.isfinite().all(), name
         assert distance(a, b) < tolerance, name
@@ -114,11 +118,13 @@ def test_gradients_of_split_projections_are_not_copied() -> None:
     """q, k and v of self-attention are parts of one tensor, and so are their gradients: nothing is copied."""
     sentences = text([4, 9])
     projection = normal(13, 3 * 16).requires_grad_()
-    parts: Any = [part.view(13, 2, 8) for part in split(projection, [16, 16, 16])]
-    out = attend(*parts, sentences, sentences, AttentionSpec(), implementation="triton")
+    parts = [part.view(13, 2, 8) for part in split(projection, [16, 16, 16])]
+    out = attend(parts[0], parts[1], parts[2], sentences, sentences, AttentionSpec(), implementation="triton")
     weight = normal(*out.shape)
-    plain: Any = [part.view(13, 2, 8) for part in projection.split(16, -1)]
-    expected = attend(*plain, sentences, sentences, AttentionSpec(), implementation="reference")
+    plain = [part.view(13, 2, 8) for part in projection.split(16, -1)]
+    expected = attend(
+        plain[0], plain[1], plain[2], sentences, sentences, AttentionSpec(), implementation="reference"
+    )
     (ours,), (theirs,) = (torch.autograd.grad((x * weight).sum(), projection) for x in (out, expected))
     assert distance(ours, theirs) < 1e-5
     pieces = torch.randn(6, 5, device=DEVICE)
@@ -137,10 +143,10 @@ def test_gradients_of_split_projections_are_not_copied() -> None:
 )
 def test_add_norm_equals_the_reference(tokens: int, width: int, dtype: torch.dtype, tolerance: float) -> None:
     inputs = [normal(tokens, width), normal(tokens, width, dtype=dtype), normal(width), normal(width)]
-    ours: Any = [x.requires_grad_() for x in inputs]
+    ours = [x.requires_grad_() for x in inputs]
     exact = [x.detach().double().requires_grad_() for x in inputs]
     weight = normal(tokens, width)
-    fast = gradients(add_norm_triton.add_norm(*ours, 1e-5, 0.0), weight, ours)
+    fast = gradients(add_norm_triton.add_norm(ours[0], ours[1], ours[2], ours[3], 1e-5, 0.0), weight, ours)
     x, h, gain, bias = exact
     plain = gradients(F.layer_norm(x + h, (width,), gain, bias, 1e-5), weight, exact)
     for name, a, b in zip(("y", "d_x", "d_h", "d_gain", "d_bias"), fast, plain, strict=True):
@@ -183,10 +189,10 @@ def test_linear_add_norm_equals_the_reference(
         normal(width),
         normal(width),
     ]
-    ours: Any = [tensor.requires_grad_() for tensor in tensors]
+    ours = [tensor.requires_grad_() for tensor in tensors]
     exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
     weight = normal(tokens, width)
-    fast = gradients(add_norm_triton.linear_add_norm(*ours, 1e-5, 0.0), weight, ours)
+    fast = gradients(add_norm_triton.linear_add_norm(*ours, 1e-5, 0.0), weight, ours)  # type: ignore[call-arg]
     x, h, linear_weight, linear_bias, norm_weight, norm_bias = exact
     summed = x + F.linear(h, linear_weight, linear_bias)
     plain = gradients(F.layer_norm(summed, (width,), norm_weight, norm_bias, 1e-5), weight, exact)
@@ -229,10 +235,10 @@ def test_gradients_changed_in_place_reach_the_bias_gradient() -> None:
     ours = bias_gradient(
         torch.float32,
         linear_triton.linear,
-        lambda x, h, *norm: add_norm_triton.add_norm(x, h, *norm, 1e-5, 0.0),
+        lambda x, h, gain, bias: add_norm_triton.add_norm(x, h, gain, bias, 1e-5, 0.0),
     )
     expected = bias_gradient(
-        torch.float64, F.linear, lambda x, h, *norm: F.layer_norm(x + h, (32,), *norm, 1e-5)
+        torch.float64, F.linear, lambda x, h, gain, bias: F.layer_norm(x + h, (32,), gain, bias, 1e-5)
     )
     assert distance(ours, expected) < 1e-5
 
