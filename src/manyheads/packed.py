@@ -1,9 +1,9 @@
-"""A batch without padding: sentences laid end to end in one row of tokens.
+"""A batch without padding: sentences end to end in one row of tokens.
 
     [[5, 6, 7], [], [8, 9]]   ->   tokens   5 6 7 8 9      [T]
                                    offsets  0 3 3 5        [B + 1]
 
-T: tokens in the batch.  B: sentences.  L: the longest sentence, or any bound above it.
+T: tokens of the batch.  B: sentences.  L: the longest sentence, or an upper bound.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from torch import Tensor
 
 from manyheads.errors import DataError
 
-MAX_TOKENS = 2**31 - 1  # that offsets of 32 bits can count
+MAX_TOKENS = 2**31 - 1  # that 32-bit offsets can count
 MAX_TOKEN_ID = 2**63 - 1
 
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Tokens and where each sentence begins. Empty sentences and an empty batch are legal."""
+    """Tokens and the offset of each sentence. Empty sentences and an empty batch are legal."""
 
     tokens: Tensor  # [T] int64
     offsets: Tensor  # [B + 1] int32
@@ -33,14 +33,14 @@ class Packed:
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
-        """From lists of token ids."""
+        """Pack lists of token ids."""
         offsets = np.cumsum([0, *map(len, sentences)])
         tokens = list(chain.from_iterable(sentences))
         return cls.from_arrays(np.array(tokens) if tokens else np.zeros(0, int), offsets)
 
     @classmethod
     def from_arrays(cls, tokens: ArrayLike, offsets: ArrayLike) -> Self:
-        """From one array of token ids and one of offsets, on the host; both are copied."""
+        """Pack an array of token ids and an array of offsets, both on the host; they are copied."""
         ids, bounds = np.asarray(tokens), np.asarray(offsets)
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
             raise DataError(f"tokens are {ids.dtype} {list(ids.shape)}: they must be one row of integers")
@@ -72,50 +72,50 @@ class Packed:
         )
 
     def slice_sentences(self, start: int, end: int) -> Self:
-        """Some of the sentences, one behind the other; on the host."""
+        """Return the sentences from start to end, on the host."""
         first, last = int(self.offsets[start]), int(self.offsets[end])
         offsets = self.offsets[start : end + 1] - first
-        longest = int(offsets.diff().max()) if end > start else 0
-        return type(self)(self.tokens[first:last], offsets, longest)
+        max_length = int(offsets.diff().max()) if end > start else 0
+        return type(self)(self.tokens[first:last], offsets, max_length)
 
     def duplicate(self) -> Self:
-        """Every sentence a second time, behind all of them."""
+        """Return the batch with all sentences repeated behind the last."""
         offsets = torch.cat((self.offsets, self.offsets[1:] + len(self.tokens)))
         return type(self)(torch.cat((self.tokens, self.tokens)), offsets, self.max_length)
 
     def pin_memory(self) -> Self:
-        """In page-locked memory, out of which a GPU copies while it computes."""
+        """Return the batch in pinned memory, from which a GPU copies while it computes."""
         return type(self)(self.tokens.pin_memory(), self.offsets.pin_memory(), self.max_length)
 
     @cached_property
     def lengths(self) -> Tensor:
-        """Tokens of each sentence. [B] int32"""
+        """The number of tokens of each sentence. [B] int32"""
         return self.offsets.diff()
 
     @cached_property
     def sentence_ids(self) -> Tensor:
-        """The number of the sentence that each token belongs to. [T] int64"""
-        places = torch.arange(self.tokens.shape[0], device=self.tokens.device, dtype=torch.int32)
-        return torch.searchsorted(self.offsets[1:], places, right=True)
+        """The index of the sentence of each token. [T] int64"""
+        indices = torch.arange(self.tokens.shape[0], device=self.tokens.device, dtype=torch.int32)
+        return torch.searchsorted(self.offsets[1:], indices, right=True)
 
     @cached_property
     def positions(self) -> Tensor:
-        """The place of each token in its sentence, from 0. [T] int64"""
-        places = torch.arange(self.tokens.shape[0], device=self.tokens.device)
-        return places - self.offsets[self.sentence_ids]
+        """The position of each token in its sentence, from 0. [T] int64"""
+        indices = torch.arange(self.tokens.shape[0], device=self.tokens.device)
+        return indices - self.offsets[self.sentence_ids]
 
     def split(self, values: Tensor | None = None) -> list[Tensor]:
-        """Back to sentences: the tokens, or any values [T, ...] that stand in their places."""
+        """Return the tokens of each sentence, or their values [T, ...]."""
         values = self.tokens if values is None else values
         return list(values.split(self.lengths.tolist()))
 
     def pad(self, values: Tensor) -> Tensor:
-        """Values [T, ...] as [B, L, ...] with zeros after each sentence, L at least 1."""
+        """Return values [T, ...] as [B, L, ...], zeros after each sentence; L is at least 1."""
         padded: Tensor = _pad(values, self.padded_positions, len(self) * self._padded_length)
         return padded.view(len(self), self._padded_length, *values.shape[1:])
 
     def unpad(self, padded: Tensor) -> Tensor:
-        """The inverse of pad."""
+        """Invert pad."""
         values: Tensor = _unpad(padded.flatten(0, 1), self.padded_positions)
         return values
 
@@ -125,20 +125,20 @@ class Packed:
 
     @cached_property
     def padded_positions(self) -> Tensor:
-        """Where each token stands in the padded view laid flat. [T] int64"""
+        """The index of each token in the flattened padded view. [T] int64"""
         return self.sentence_ids * self._padded_length + self.positions
 
 
 def are_valid_offsets(bounds: NDArray[np.integer[Any]], tokens: int) -> bool:
-    """Whether these offsets cut so many tokens into sentences."""
+    """Return whether these offsets divide this many tokens into sentences."""
     rising = bool((bounds[1:] >= bounds[:-1]).all())
     return len(bounds) > 0 and bounds[0] == 0 and bounds[-1] == tokens and rising
 
 
-def gather_rows(values: Tensor, places: Tensor) -> Tensor:
-    """What stands at these places, no place twice. [len(places), ...]"""
-    found: Tensor = _unpad(values, places)
-    return found
+def gather_rows(values: Tensor, indices: Tensor) -> Tensor:
+    """Return the rows at these indices, none of which occurs twice. [len(indices), ...]"""
+    rows: Tensor = _unpad(values, indices)
+    return rows
 
 
 # Each of the two is the derivative of the other. The derivative of torch's own indexing would add values up,
@@ -146,35 +146,35 @@ def gather_rows(values: Tensor, places: Tensor) -> Tensor:
 
 
 @torch.library.custom_op("manyheads::pad", mutates_args=())
-def _pad(values: Tensor, slots: Tensor, room: int) -> Tensor:
-    """Values [T, ...] at these slots of [room, ...], zeros elsewhere."""
-    return values.new_zeros(room, *values.shape[1:]).index_copy_(0, slots, values)
+def _pad(values: Tensor, indices: Tensor, rows: int) -> Tensor:
+    """Return [rows, ...] with the values [T, ...] at these indices, zeros elsewhere."""
+    return values.new_zeros(rows, *values.shape[1:]).index_copy_(0, indices, values)
 
 
 @torch.library.custom_op("manyheads::unpad", mutates_args=())
-def _unpad(padded: Tensor, slots: Tensor) -> Tensor:
-    """What stands at these slots. [T, ...]"""
-    return padded.index_select(0, slots)
+def _unpad(padded: Tensor, indices: Tensor) -> Tensor:
+    """Return the rows at these indices. [T, ...]"""
+    return padded.index_select(0, indices)
 
 
 @_pad.register_fake
-def _(values: Tensor, slots: Tensor, room: int) -> Tensor:
-    return values.new_empty(room, *values.shape[1:])
+def _(values: Tensor, indices: Tensor, rows: int) -> Tensor:
+    return values.new_empty(rows, *values.shape[1:])
 
 
 @_unpad.register_fake
-def _(padded: Tensor, slots: Tensor) -> Tensor:
-    return padded.new_empty(slots.shape[0], *padded.shape[1:])
+def _(padded: Tensor, indices: Tensor) -> Tensor:
+    return padded.new_empty(indices.shape[0], *padded.shape[1:])
 
 
-def _keep_slots(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.slots, ctx.room = inputs[1], inputs[0].shape[0]
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.indices, ctx.rows = inputs[1], inputs[0].shape[0]
 
 
-_pad.register_autograd(lambda ctx, grad: (_unpad(grad, ctx.slots), None, None), setup_context=_keep_slots)
-_unpad.register_autograd(lambda ctx, grad: (_pad(grad, ctx.slots, ctx.room), None), setup_context=_keep_slots)
+_pad.register_autograd(lambda ctx, grad: (_unpad(grad, ctx.indices), None, None), setup_context=_save)
+_unpad.register_autograd(lambda ctx, grad: (_pad(grad, ctx.indices, ctx.rows), None), setup_context=_save)
 
 
 def round_up(number: int, step: int) -> int:
-    """To the next multiple."""
+    """Round up to the next multiple of step."""
     return -(-number // step) * step

@@ -24,7 +24,6 @@ from manyheads.cuda.transfer import EMPTY_COPY, AsyncCopy, IntArray, to_device
 from manyheads.inference.prefill import PrefillQueue, SourcePrefill
 from manyheads.model.static_cache import StaticKVCache
 from manyheads.model.transformer import Transformer
-from manyheads.ops import dispatch
 from manyheads.ops.topk import topk_logsumexp
 from manyheads.packed import round_up
 from manyheads.search.beam import BeamState, beam_step, greedy_step, read_hypotheses
@@ -44,12 +43,12 @@ MIN_ROWS = 64  # a step of fewer rows takes as long
 
 
 def supports_search(model: Any, config: DecodingConfig) -> bool:
-    """Return whether the kernels serve this model, and the graphs this kind of search."""
-    has_kernels = isinstance(model, Transformer) and model.config.attention != "additive"
-    has_kernels = has_kernels and model.config.experts is None
-    has_kernels = has_kernels and model.config.positions != "learned" and dispatch.has_triton()
+    """Return whether the static cache serves this model, and the graphs this kind of search."""
+    has_static_cache = isinstance(model, Transformer) and model.config.attention != "additive"
+    has_static_cache = has_static_cache and model.config.experts is None
+    has_static_cache = has_static_cache and model.config.positions != "learned"
     is_plain_search = config.temperature is None and config.no_repeat_ngram is None
-    return has_kernels and is_plain_search and config.beam <= MAX_BEAM
+    return has_static_cache and is_plain_search and config.beam <= MAX_BEAM
 
 
 def is_plain(constraints: DecodingConstraints) -> bool:

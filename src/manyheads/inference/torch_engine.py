@@ -85,7 +85,7 @@ class TorchEngine:
     ) -> None:
         self.device = torch.device(device)
         self.model: Any = model.to(self.device).eval()
-        is_fast = self.device.type == "cuda" and dispatch.has_triton()
+        is_fast = dispatch.has_decode_kernels(self.device)
         self.uses_bfloat16 = precision == "bfloat16" or (precision == "auto" and is_fast)
         self.uses_bfloat16 &= any(isinstance(part, Transformer) for part in self.model.modules())
         self.search_model: Any = to_bfloat16(self.model) if self.uses_bfloat16 else self.model
@@ -142,7 +142,7 @@ class TorchEngine:
 
         Scores cost nothing, but on a GPU those of tokens take time to be read.
         """
-        can_capture = self.device.type == "cuda" and supports_search(self.search_model, config)
+        can_capture = dispatch.has_decode_kernels(self.device) and supports_search(self.search_model, config)
 
         def key(request: Request) -> GroupKey:
             beam = widen_beam(request.constraints, config.beam)

@@ -30,7 +30,7 @@ def decode_self_attention(
 ) -> Tensor:
     """Append the new key and value of each row to the cache; return its attention over the row. [R, H, V]"""
     implementation = reference_self_attention
-    if dispatch.use_decode_kernels(q_RHK):
+    if dispatch.has_decode_kernels(q_RHK.device):
         from manyheads.ops import decode_attention_triton
 
         implementation = decode_attention_triton.decode_self_attention
@@ -43,7 +43,7 @@ def decode_cross_attention(
 ) -> Tensor:
     """Return the attention of each row over the source of its sentence. [R, H, V]"""
     implementation = reference_cross_attention
-    if dispatch.use_decode_kernels(q_RHK):
+    if dispatch.has_decode_kernels(q_RHK.device):
         from manyheads.ops import decode_attention_triton
 
         implementation = decode_attention_triton.decode_cross_attention

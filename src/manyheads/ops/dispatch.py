@@ -45,9 +45,9 @@ def use_kernels(x: Tensor) -> bool:
     return not is_compiling() and x.is_cuda and x.dtype in HALF_DTYPES and has_triton()
 
 
-def use_decode_kernels(x: Tensor) -> bool:
-    """Return whether the kernels of decode_attention and topk serve x. They take every dtype."""
-    return x.is_cuda and has_triton()
+def has_decode_kernels(device: torch.device) -> bool:
+    """Return whether decode_attention and topk have kernels there. They take every dtype."""
+    return device.type == "cuda" and has_triton()
 
 
 def use_cached_rows(x: Tensor) -> bool:

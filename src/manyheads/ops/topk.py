@@ -13,7 +13,7 @@ CACHED_ROWS = 16  # rows of logits that fit into a CPU's cache together
 
 def topk_logsumexp(logits_RK: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return the k greatest logits of each row, their indices, and log sum exp. [R, k], [R, k], [R]"""
-    if dispatch.use_decode_kernels(logits_RK):
+    if dispatch.has_decode_kernels(logits_RK.device):
         from manyheads.ops import topk_triton
 
         return topk_triton.topk_logsumexp(logits_RK, k)
