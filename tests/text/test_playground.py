@@ -16,10 +16,10 @@ from manyheads.playground import (
     generate_examples,
     lexicon,
 )
-from manyheads.playground.author import SentenceSampler
 from manyheads.playground.english import realize_english
 from manyheads.playground.german import realize_german
-from manyheads.playground.korean import add_particle, realize_korean
+from manyheads.playground.korean import realize_korean
+from manyheads.playground.korean_morphology import add_particle
 from manyheads.playground.lexicon import (
     HE,
     HOME,
@@ -55,6 +55,7 @@ from manyheads.playground.meaning import (
     Verb,
     WeatherClause,
 )
+from manyheads.playground.sentences import SentenceSampler
 
 
 def do(verb: str, subject: Any = I, object_: Any = None, **rest: Any) -> Clause:

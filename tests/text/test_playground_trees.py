@@ -3,8 +3,8 @@
 import re
 
 from manyheads.playground import CONSTRUCTIONS, generate_treebank
-from manyheads.playground.author import SentenceSampler
 from manyheads.playground.english import realize_english
+from manyheads.playground.sentences import SentenceSampler
 from manyheads.playground.trees import build_english_tree
 from manyheads.text.trees import Tree, get_leaves, linearize
 

@@ -78,15 +78,15 @@ class ClauseSampler(PhraseSampler):
         if modal and tense in ("future", "progressive"):
             tense = "present"
         plain = negative or question is not None
-        said = None if question in ("what", "whom") else self.sample_object(verb, subject, plain)
-        recipient = self.sample_recipient(said, subject) if verb.is_ditransitive else None
+        object_ = None if question in ("what", "whom") else self.sample_object(verb, subject, plain)
+        recipient = self.sample_recipient(object_, subject) if verb.is_ditransitive else None
         goal = means = None
         if verb.takes_goal or verb.takes_location:
             goal = None if question == "where" else self.sample_goal(verb)
         if verb.needs_vehicle:
             goal, means = self.sample_ride()
         clause = Clause(
-            verb, subject, said, recipient, goal, None, tense, negative, modal, question, means=means
+            verb, subject, object_, recipient, goal, None, tense, negative, modal, question, means=means
         )
         time = None if bare else self.sample_clause_time(clause, verb)
         if verb.en_past == verb.en and tense == "past" and (time is None or time.scale == "clock"):
@@ -168,14 +168,16 @@ class ClauseSampler(PhraseSampler):
         return replace(clause, manner=manner)
 
     def choose_tool(self, clause: Clause, verb: Verb) -> Noun | None:
-        said = clause.object
-        if type(said) is not Phrase or clause.question:
+        object_ = clause.object
+        if type(object_) is not Phrase or clause.question:
             return None
         if verb.en == "write":
-            return self.pick(self.nouns["pen"]) if self.random() < 0.5 and said.noun.en != "email" else None
-        if verb.en == "eat" and said.noun.category in ("dish", "rice"):
+            return (
+                self.pick(self.nouns["pen"]) if self.random() < 0.5 and object_.noun.en != "email" else None
+            )
+        if verb.en == "eat" and object_.noun.category in ("dish", "rice"):
             cutlery = self.nouns["cutlery"]
-            return cutlery[0] if said.noun.en in ("soup", "curry", "rice") else cutlery[-1]
+            return cutlery[0] if object_.noun.en in ("soup", "curry", "rice") else cutlery[-1]
         return None
 
     def front_time(self, clause: Clause) -> Clause:
@@ -194,16 +196,16 @@ def has_no_progressive(verb: Verb | Adjective | Noun) -> bool:
     return verb.is_sudden or verb.takes_location or verb.times == "dawn" or verb.en in MOMENTARY
 
 
-def is_animal(said: Entity | None) -> bool:
-    return type(said) is Phrase and said.noun.category in HABITATS
+def is_animal(entity: Entity | None) -> bool:
+    return type(entity) is Phrase and entity.noun.category in HABITATS
 
 
-def is_indefinite(said: Entity | None) -> bool:
+def is_indefinite(entity: Entity | None) -> bool:
     """A song, two songs, soup; but not the song, and not English."""
-    if type(said) is not Phrase:
-        return said is not None
-    return not (said.determiner in ("the", "this") or said.possessor or said.noun.category in BARE)
+    if type(entity) is not Phrase:
+        return entity is not None
+    return not (entity.determiner in ("the", "this") or entity.possessor or entity.noun.category in BARE)
 
 
-def is_food(said: Entity | None) -> bool:
-    return type(said) is Phrase and said.noun.category in FOOD
+def is_food(entity: Entity | None) -> bool:
+    return type(entity) is Phrase and entity.noun.category in FOOD

@@ -5,7 +5,6 @@ A sentence tells all that its translation needs: `read` is past only beside a ti
 
 from functools import lru_cache
 
-from manyheads.playground.lexicon import NUMBERS
 from manyheads.playground.meaning import (
     Adjective,
     CausalSentence,
@@ -27,6 +26,7 @@ from manyheads.playground.meaning import (
     get_sex,
     is_plural,
 )
+from manyheads.playground.word_tables import NUMBERS
 
 DOUBLING = ("run", "swim", "get", "hug")
 SOUNDED_AS_CONSONANT = ("university", "useful", "uniform")
@@ -68,43 +68,43 @@ def add_indefinite_article(words: str) -> str:
 # --- Phrases
 
 
-def realize_entity(said: Entity, case: str = "subject") -> str:
-    if type(said) is Phrase:
-        return realize_phrase(said)
-    if type(said) is Pronoun:
-        return said.en if case == "subject" else said.en_object
-    if type(said) is Coordination:
-        return f"{realize_entity(said.first, case)} and {realize_entity(said.second, case)}"
-    assert type(said) is Name
-    return said.en
+def realize_entity(entity: Entity, case: str = "subject") -> str:
+    if type(entity) is Phrase:
+        return realize_phrase(entity)
+    if type(entity) is Pronoun:
+        return entity.en if case == "subject" else entity.en_object
+    if type(entity) is Coordination:
+        return f"{realize_entity(entity.first, case)} and {realize_entity(entity.second, case)}"
+    assert type(entity) is Name
+    return entity.en
 
 
-def realize_phrase(said: Phrase) -> str:
-    text = realize_counted_noun(said)
-    if said.possessor:
-        text = f"{realize_possessive(said.possessor)} {text}"
-    elif said.determiner == "the":
+def realize_phrase(phrase: Phrase) -> str:
+    text = realize_counted_noun(phrase)
+    if phrase.possessor:
+        text = f"{realize_possessive(phrase.possessor)} {text}"
+    elif phrase.determiner == "the":
         text = "the " + text
-    elif said.determiner == "this":
-        text = ("these " if is_plural(said) else "this ") + text
-    elif said.determiner == "a" and not said.count:
+    elif phrase.determiner == "this":
+        text = ("these " if is_plural(phrase) else "this ") + text
+    elif phrase.determiner == "a" and not phrase.count:
         text = add_indefinite_article(text)
-    if said.relative:
-        pronoun = "who" if said.noun.category in ("person", "kin") else "that"
-        text = f"{text} {pronoun} {realize_clause(said.relative, said)}"
+    if phrase.relative:
+        pronoun = "who" if phrase.noun.category in ("person", "kin") else "that"
+        text = f"{text} {pronoun} {realize_clause(phrase.relative, phrase)}"
     return text
 
 
-def realize_counted_noun(said: Phrase) -> str:
-    noun = said.noun
-    word = noun.plural if noun.plural and is_plural(said) else noun.en
-    if said.adjective:
-        word = f"{said.adjective.en} {word}"
-    if not said.count:
+def realize_counted_noun(phrase: Phrase) -> str:
+    noun = phrase.noun
+    word = noun.plural if noun.plural and is_plural(phrase) else noun.en
+    if phrase.adjective:
+        word = f"{phrase.adjective.en} {word}"
+    if not phrase.count:
         return word
     if noun.measure:
-        return f"{NUMBERS[said.count]} {noun.measure[said.count > 1]} of {word}"
-    return f"{NUMBERS[said.count]} {word}"
+        return f"{NUMBERS[phrase.count]} {noun.measure[phrase.count > 1]} of {word}"
+    return f"{NUMBERS[phrase.count]} {word}"
 
 
 def realize_possessive(owner: Entity) -> str:
@@ -128,34 +128,36 @@ def is_third_singular(subject: Entity) -> bool:
     return get_person(subject) == 3 and not is_plural(subject)
 
 
-def inflect_do(said: Clause, subject: Entity) -> str:
-    return "did" if said.tense == "past" else "does" if is_third_singular(subject) else "do"
+def inflect_do(clause: Clause, subject: Entity) -> str:
+    return "did" if clause.tense == "past" else "does" if is_third_singular(subject) else "do"
 
 
-def inflect_verb(said: Clause, subject: Entity) -> tuple[str, str]:
+def inflect_verb(clause: Clause, subject: Entity) -> tuple[str, str]:
     """The auxiliary, or nothing where English needs none; and the verb that follows it."""
-    verb, modal = said.predicate, said.modal
+    verb, modal = clause.predicate, clause.modal
     if type(verb) is not Verb:
         return (
-            ("will", "be") if said.tense == "future" else (inflect_be(subject, past=said.tense == "past"), "")
+            ("will", "be")
+            if clause.tense == "future"
+            else (inflect_be(subject, past=clause.tense == "past"), "")
         )
-    needs_do = said.negative or (said.question and said.question != "who")
+    needs_do = clause.negative or (clause.question and clause.question != "who")
     if modal == "can":
-        return ("could" if said.tense == "past" else "can"), verb.en
+        return ("could" if clause.tense == "past" else "can"), verb.en
     if modal:
         start = "want" if modal == "want" else "have"
         if needs_do:
-            return inflect_do(said, subject), f"{start} to {verb.en}"
+            return inflect_do(clause, subject), f"{start} to {verb.en}"
         forms = {"want": ("want", "wants", "wanted"), "have": ("have", "has", "had")}[start]
-        finite = forms[2] if said.tense == "past" else forms[is_third_singular(subject)]
+        finite = forms[2] if clause.tense == "past" else forms[is_third_singular(subject)]
         return "", f"{finite} to {verb.en}"
-    if said.tense == "future":
+    if clause.tense == "future":
         return "will", verb.en
-    if said.tense == "progressive":
+    if clause.tense == "progressive":
         return inflect_be(subject, past=False), form_present_participle(verb.en)
     if needs_do:
-        return inflect_do(said, subject), verb.en
-    if said.tense == "past":
+        return inflect_do(clause, subject), verb.en
+    if clause.tense == "past":
         return "", form_past(verb)
     return "", form_third_person(verb.en) if is_third_singular(subject) else verb.en
 
@@ -164,67 +166,69 @@ def negate(auxiliary: str) -> str:
     return "cannot" if auxiliary == "can" else f"{auxiliary} not"
 
 
-def realize_complements(said: Clause) -> list[str]:
+def realize_complements(clause: Clause) -> list[str]:
     """What follows the verb."""
     words: list[str] = []
-    predicate = said.predicate
+    predicate = clause.predicate
     if type(predicate) is Adjective:
-        words.append(f"{said.degree.en} {predicate.en}" if said.degree else predicate.en)
+        words.append(f"{clause.degree.en} {predicate.en}" if clause.degree else predicate.en)
     elif type(predicate) is Noun:
-        assert said.subject is not None
-        words.append(predicate.plural if is_plural(said.subject) else add_indefinite_article(predicate.en))
-    if said.recipient:
-        words.append(realize_entity(said.recipient, "object"))
-    if said.object and type(said.object) is not Gap and said.question not in ("what", "whom"):
-        words.append(realize_entity(said.object, "object"))
-    if said.goal:
-        words.append(said.goal.at if type(predicate) is Verb and predicate.takes_location else said.goal.to)
-    if said.manner:
-        words.append(said.manner.en)
-    if said.means:
-        words.append(("by " if said.means.category == "transport" else "with a ") + said.means.en)
-    if said.companion:
-        words.append("with " + realize_entity(said.companion, "object"))
-    if said.place:
-        words.append(said.place.at)
-    if said.time and not said.fronted and not said.time.frequency:
-        words.append(said.time.en)
+        assert clause.subject is not None
+        words.append(predicate.plural if is_plural(clause.subject) else add_indefinite_article(predicate.en))
+    if clause.recipient:
+        words.append(realize_entity(clause.recipient, "object"))
+    if clause.object and type(clause.object) is not Gap and clause.question not in ("what", "whom"):
+        words.append(realize_entity(clause.object, "object"))
+    if clause.goal:
+        words.append(
+            clause.goal.at if type(predicate) is Verb and predicate.takes_location else clause.goal.to
+        )
+    if clause.manner:
+        words.append(clause.manner.en)
+    if clause.means:
+        words.append(("by " if clause.means.category == "transport" else "with a ") + clause.means.en)
+    if clause.companion:
+        words.append("with " + realize_entity(clause.companion, "object"))
+    if clause.place:
+        words.append(clause.place.at)
+    if clause.time and not clause.fronted and not clause.time.frequency:
+        words.append(clause.time.en)
     return words
 
 
-def realize_clause(said: Clause, head: Entity | None = None) -> str:
+def realize_clause(clause: Clause, head: Entity | None = None) -> str:
     """A statement, or the relative clause of a head, with which the verb agrees if there is no subject."""
-    missing = said.subject is None or type(said.subject) is Gap
-    subject = head if missing else said.subject
+    missing = clause.subject is None or type(clause.subject) is Gap
+    subject = head if missing else clause.subject
     assert subject is not None
-    auxiliary, verb = inflect_verb(said, subject)
+    auxiliary, verb = inflect_verb(clause, subject)
     words = [] if missing else [realize_entity(subject)]
-    if said.question == "who":
+    if clause.question == "who":
         words = ["who"]
     if auxiliary:
-        words.append(negate(auxiliary) if said.negative else auxiliary)
-    if said.time and said.time.frequency:
-        words.append(said.time.en)
+        words.append(negate(auxiliary) if clause.negative else auxiliary)
+    if clause.time and clause.time.frequency:
+        words.append(clause.time.en)
     if verb:
         words.append(verb)
-    words += realize_complements(said)
-    if said.time and said.fronted:
-        words.insert(0, said.time.en)
+    words += realize_complements(clause)
+    if clause.time and clause.fronted:
+        words.insert(0, clause.time.en)
     return " ".join(words)
 
 
-def realize_question(said: Clause) -> str:
-    if said.question == "who":
-        return realize_clause(said)
-    assert said.subject is not None
-    auxiliary, verb = inflect_verb(said, said.subject)
-    words = [] if said.question in (None, "yes") else [WH[said.question]]
-    words += [auxiliary, realize_entity(said.subject)]
-    if said.negative:
+def realize_question(clause: Clause) -> str:
+    if clause.question == "who":
+        return realize_clause(clause)
+    assert clause.subject is not None
+    auxiliary, verb = inflect_verb(clause, clause.subject)
+    words = [] if clause.question in (None, "yes") else [WH[clause.question]]
+    words += [auxiliary, realize_entity(clause.subject)]
+    if clause.negative:
         words.append("not")
     if verb:
         words.append(verb)
-    return " ".join(words + realize_complements(said))
+    return " ".join(words + realize_complements(clause))
 
 
 # --- Sentences
@@ -256,46 +260,50 @@ def realize_english(sentence: Sentence) -> str:
     return realize_existence(sentence)
 
 
-def realize_main_clause(said: Clause) -> str:
-    if said.question:
-        return finish_sentence(realize_question(said), "?")
-    if said.subject:
-        return finish_sentence(realize_clause(said), ".")
-    assert type(said.predicate) is Verb
-    words = ["do not"] if said.negative else []
-    return finish_sentence(" ".join([*words, said.predicate.en, *realize_complements(said)]), ".")
+def realize_main_clause(clause: Clause) -> str:
+    if clause.question:
+        return finish_sentence(realize_question(clause), "?")
+    if clause.subject:
+        return finish_sentence(realize_clause(clause), ".")
+    assert type(clause.predicate) is Verb
+    words = ["do not"] if clause.negative else []
+    return finish_sentence(" ".join([*words, clause.predicate.en, *realize_complements(clause)]), ".")
 
 
 def realize_reason(sentence: CausalSentence) -> str:
-    told = sentence.reason
-    if type(told) is WeatherClause:
-        return realize_weather(told)
-    assert type(told) is Clause
-    assert told.subject is not None
-    text = realize_clause(told)
-    if told.subject is sentence.result.subject and type(told.subject) is not Pronoun:
-        named = realize_entity(told.subject)
-        text = {"m": "he", "f": "she"}[get_sex(told.subject)] + text.removeprefix(named)
+    reason = sentence.reason
+    if type(reason) is WeatherClause:
+        return realize_weather(reason)
+    assert type(reason) is Clause
+    assert reason.subject is not None
+    text = realize_clause(reason)
+    if reason.subject is sentence.result.subject and type(reason.subject) is not Pronoun:
+        named = realize_entity(reason.subject)
+        text = {"m": "he", "f": "she"}[get_sex(reason.subject)] + text.removeprefix(named)
     return text
 
 
-def realize_weather(said: WeatherClause) -> str:
-    kind, time = said.predicate, f" {said.time.en}" if said.time else ""
-    no = " not" if said.negative else ""
-    if type(kind) is Adjective:
-        finite = {"past": "was", "future": "will"}.get(said.tense, "is")
-        return f"it {finite}{no}{' be' if finite == 'will' else ''} {kind.en}{time}"
-    assert type(kind) is Verb
-    if said.tense == "future":
-        return f"it will{no} {kind.en}{time}"
-    if said.tense == "past":
-        return f"it did not {kind.en}{time}" if no else f"it {kind.en_past}{time}"
-    return f"it is{no} {form_present_participle(kind.en)}{time}"
+def realize_weather(weather: WeatherClause) -> str:
+    predicate, time = weather.predicate, f" {weather.time.en}" if weather.time else ""
+    no = " not" if weather.negative else ""
+    if type(predicate) is Adjective:
+        finite = {"past": "was", "future": "will"}.get(weather.tense, "is")
+        return f"it {finite}{no}{' be' if finite == 'will' else ''} {predicate.en}{time}"
+    assert type(predicate) is Verb
+    if weather.tense == "future":
+        return f"it will{no} {predicate.en}{time}"
+    if weather.tense == "past":
+        return f"it did not {predicate.en}{time}" if no else f"it {predicate.en_past}{time}"
+    return f"it is{no} {form_present_participle(predicate.en)}{time}"
 
 
-def realize_existence(said: ExistentialClause) -> str:
-    finite = inflect_be(said.phrase, past=said.tense == "past")
-    if said.is_question:
-        return finish_sentence(f"{finite} there {realize_phrase(said.phrase)} {said.place.at}", "?")
-    what = f"no {realize_counted_noun(said.phrase)}" if said.negative else realize_phrase(said.phrase)
-    return finish_sentence(f"there {finite} {what} {said.place.at}", ".")
+def realize_existence(existence: ExistentialClause) -> str:
+    finite = inflect_be(existence.phrase, past=existence.tense == "past")
+    if existence.is_question:
+        return finish_sentence(f"{finite} there {realize_phrase(existence.phrase)} {existence.place.at}", "?")
+    what = (
+        f"no {realize_counted_noun(existence.phrase)}"
+        if existence.negative
+        else realize_phrase(existence.phrase)
+    )
+    return finish_sentence(f"there {finite} {what} {existence.place.at}", ".")

@@ -234,8 +234,8 @@ def is_plural(entity: Entity) -> bool:
     return type(entity) is Coordination
 
 
-def has_relative(said: Entity | None) -> bool:
-    return type(said) is Phrase and said.relative is not None
+def has_relative(entity: Entity | None) -> bool:
+    return type(entity) is Phrase and entity.relative is not None
 
 
 def get_person(entity: Entity) -> int:

@@ -128,7 +128,9 @@ class PhraseSampler(Vocabulary):
             return self.sample_young_person()
         if "person" in verb.subject_categories and (len(verb.subject_categories) == 1 or self.random() < 0.6):
             return self.sample_human_subject()
-        return self.sample_animal_subject(tuple(kind for kind in verb.subject_categories if kind != "person"))
+        return self.sample_animal_subject(
+            tuple(category for category in verb.subject_categories if category != "person")
+        )
 
     def sample_young_person(self) -> Entity:
         if self.random() < 0.5 or not self.nouns["youth"]:
@@ -156,10 +158,10 @@ class PhraseSampler(Vocabulary):
             return replace(someone, relative=self.sample_person_relative(someone))
         return someone
 
-    def sample_recipient(self, said: Entity | None, subject: Entity) -> Entity:
+    def sample_recipient(self, entity: Entity | None, subject: Entity) -> Entity:
         """Somebody who does not own it already: not Anna, if it is Anna's."""
         someone = self.sample_person(subject)
-        owned = type(said) is Phrase and type(someone) is not Pronoun and said.possessor is someone
+        owned = type(entity) is Phrase and type(someone) is not Pronoun and entity.possessor is someone
         return self.sample_noun_person(other_than=subject) if owned else someone
 
     def sample_noun_pair(self, noun: Noun, things: tuple[Noun, ...], verb: Verb) -> Entity:
@@ -204,12 +206,12 @@ class PhraseSampler(Vocabulary):
         if draw < 0.1:
             return Phrase(noun, "this", plural=many, adjective=adjective)
         if draw < 0.4:
-            said = Phrase(
+            phrase = Phrase(
                 noun,
                 plural=many or (draw < 0.15 and bool(noun.plural) and verb.en != "wear"),
                 adjective=adjective,
             )
-            return self.add_relative(said, verb) if self.may("relative", 0.2) else said
+            return self.add_relative(phrase, verb) if self.may("relative", 0.2) else phrase
         if verb.en in KNOWN:
             return Phrase(noun, adjective=adjective)
         if known or many or not noun.plural or (draw < 0.5 and verb.en != "wear"):
@@ -257,27 +259,27 @@ class PhraseSampler(Vocabulary):
             return None
         noun = self.pick(self.things_by_verb[verb])
         whole_kind = someone.plural or verb.en in TALKED_OF or noun.plural in ("", noun.en)
-        said = (
+        object_ = (
             self.make_definite(noun)
             if noun.de_bare or noun.category == "place"
             else self.make_indefinite(noun, whole_kind)
         )
-        return Clause(verb, GAP, said, tense=self.sample_relative_tense(verb))
+        return Clause(verb, GAP, object_, tense=self.sample_relative_tense(verb))
 
     def make_object_relative(self, verb: Verb, subject: Entity) -> Clause:
         return Clause(verb, subject, GAP, tense=self.sample_relative_tense(verb))
 
-    def add_relative(self, said: Phrase, main: Verb | None = None) -> Phrase:
+    def add_relative(self, phrase: Phrase, main: Verb | None = None) -> Phrase:
         """The book that the child reads; not read by whom the child reads it."""
-        fitting = self.verbs_by_category.get(said.noun.category)
+        fitting = self.verbs_by_category.get(phrase.noun.category)
         if not fitting:
-            return said
+            return phrase
         verb = self.pick(fitting)
         if verb.is_ditransitive or verb is main or verb.ko_particle != "을":
-            return said
+            return phrase
         doers: tuple[Entity, ...] = (
             *(I, WE),  # he could be the subject
             self.pick(self.names),
             Phrase(self.pick(self.nouns["person"])),
         )
-        return replace(said, relative=self.make_object_relative(verb, self.pick(doers)))
+        return replace(phrase, relative=self.make_object_relative(verb, self.pick(doers)))

@@ -13,7 +13,6 @@ from manyheads.playground.english import (
     is_third_singular,
     realize_counted_noun,
 )
-from manyheads.playground.lexicon import NUMBERS
 from manyheads.playground.meaning import (
     Adjective,
     CausalSentence,
@@ -34,6 +33,7 @@ from manyheads.playground.meaning import (
     get_sex,
     is_plural,
 )
+from manyheads.playground.word_tables import NUMBERS
 from manyheads.text.trees import ROOT, Leaf, Tree
 
 Node = Tree | Leaf
@@ -54,40 +54,40 @@ def make_tree(label: str, *children: Node | None) -> Tree:
 # --- Phrases
 
 
-def build_noun_phrase(said: Entity, case: str = "subject") -> Tree:
-    if type(said) is Phrase:
-        return build_phrase(said)
-    if type(said) is Pronoun:
-        return make_tree("NP", Leaf("PRP", said.en if case == "subject" else said.en_object))
-    if type(said) is Coordination:
-        first, second = build_noun_phrase(said.first, case), build_noun_phrase(said.second, case)
+def build_noun_phrase(entity: Entity, case: str = "subject") -> Tree:
+    if type(entity) is Phrase:
+        return build_phrase(entity)
+    if type(entity) is Pronoun:
+        return make_tree("NP", Leaf("PRP", entity.en if case == "subject" else entity.en_object))
+    if type(entity) is Coordination:
+        first, second = build_noun_phrase(entity.first, case), build_noun_phrase(entity.second, case)
         return make_tree("NP", first, Leaf("CC", "and"), second)
-    assert type(said) is Name
-    return make_tree("NP", Leaf("NNP", said.en))
+    assert type(entity) is Name
+    return make_tree("NP", Leaf("NNP", entity.en))
 
 
-def build_phrase(said: Phrase) -> Tree:
+def build_phrase(phrase: Phrase) -> Tree:
     """A determiner and what it determines; a measure and what it measures; a relative clause around both."""
-    made = make_tree("NP", *build_determiner(said), *build_counted_noun(said))
-    if said.count and said.noun.measure:
-        measured = make_tree("NP", *build_described_noun(said))
-        made = make_tree("NP", made, make_tree("PP", Leaf("IN", "of"), measured))
-    if said.relative:
-        pronoun = Leaf("WP", "who") if said.noun.category in ("person", "kin") else Leaf("WDT", "that")
-        told = make_tree("SBAR", make_tree("WHNP", pronoun), build_clause(said.relative, said))
-        made = make_tree("NP", made, told)
-    return made
+    node = make_tree("NP", *build_determiner(phrase), *build_counted_noun(phrase))
+    if phrase.count and phrase.noun.measure:
+        measured = make_tree("NP", *build_described_noun(phrase))
+        node = make_tree("NP", node, make_tree("PP", Leaf("IN", "of"), measured))
+    if phrase.relative:
+        pronoun = Leaf("WP", "who") if phrase.noun.category in ("person", "kin") else Leaf("WDT", "that")
+        relative = make_tree("SBAR", make_tree("WHNP", pronoun), build_clause(phrase.relative, phrase))
+        node = make_tree("NP", node, relative)
+    return node
 
 
-def build_determiner(said: Phrase) -> list[Node]:
-    if said.possessor:
-        return [build_possessive(said.possessor)]
-    if said.determiner == "the":
+def build_determiner(phrase: Phrase) -> list[Node]:
+    if phrase.possessor:
+        return [build_possessive(phrase.possessor)]
+    if phrase.determiner == "the":
         return [Leaf("DT", "the")]
-    if said.determiner == "this":
-        return [Leaf("DT", "these" if is_plural(said) else "this")]
-    if said.determiner == "a" and not said.count:
-        return [Leaf("DT", add_indefinite_article(realize_counted_noun(said)).partition(" ")[0])]
+    if phrase.determiner == "this":
+        return [Leaf("DT", "these" if is_plural(phrase) else "this")]
+    if phrase.determiner == "a" and not phrase.count:
+        return [Leaf("DT", add_indefinite_article(realize_counted_noun(phrase)).partition(" ")[0])]
     return []
 
 
@@ -99,33 +99,33 @@ def build_possessive(owner: Entity) -> Node:
     return make_tree("NP", *inside.children, Leaf("POS", "'" if plural else "'s"))
 
 
-def get_last_word(made: Node) -> str:
-    while isinstance(made, Tree):
-        made = made.children[-1]
-    return made.word
+def get_last_word(node: Node) -> str:
+    while isinstance(node, Tree):
+        node = node.children[-1]
+    return node.word
 
 
-def build_counted_noun(said: Phrase) -> list[Leaf]:
-    if not said.count:
-        return build_described_noun(said)
-    number = Leaf("CD", NUMBERS[said.count])
-    if said.noun.measure:
-        return [number, Leaf("NNS" if said.count > 1 else "NN", said.noun.measure[said.count > 1])]
-    return [number, *build_described_noun(said)]
+def build_counted_noun(phrase: Phrase) -> list[Leaf]:
+    if not phrase.count:
+        return build_described_noun(phrase)
+    number = Leaf("CD", NUMBERS[phrase.count])
+    if phrase.noun.measure:
+        return [number, Leaf("NNS" if phrase.count > 1 else "NN", phrase.noun.measure[phrase.count > 1])]
+    return [number, *build_described_noun(phrase)]
 
 
-def build_described_noun(said: Phrase) -> list[Leaf]:
+def build_described_noun(phrase: Phrase) -> list[Leaf]:
     """The noun, with its adjective."""
-    many = bool(said.noun.plural) and is_plural(said)
-    word = said.noun.plural if many else said.noun.en
-    adjective = [Leaf("JJ", said.adjective.en)] if said.adjective else []
+    many = bool(phrase.noun.plural) and is_plural(phrase)
+    word = phrase.noun.plural if many else phrase.noun.en
+    adjective = [Leaf("JJ", phrase.adjective.en)] if phrase.adjective else []
     return [*adjective, *build_noun_leaves(word, many)]
 
 
 def build_noun_leaves(word: str, many: bool) -> list[Leaf]:
     *before, last = word.split()
     tag = "NNP" if last[0].isupper() else "NNS" if many else "NN"
-    return [*(Leaf("NN", one) for one in before), Leaf(tag, last)]
+    return [*(Leaf("NN", part) for part in before), Leaf(tag, last)]
 
 
 def build_place(text: str) -> Tree:
@@ -160,25 +160,25 @@ def build_time_leaf(word: str) -> Leaf:
 # --- Verbs
 
 
-def build_verb_phrase(said: Clause, subject: Entity, *more: Tree) -> list[Node]:
+def build_verb_phrase(clause: Clause, subject: Entity, *more: Tree) -> list[Node]:
     """What follows the subject: an adverb before the verb if there is one, and the rest; `more` ends it."""
-    auxiliary, verb = inflect_verb(said, subject)
-    often = build_time(said.time.en) if said.time and said.time.frequency else None
-    after = [*build_complements(said), *more]
+    auxiliary, verb = inflect_verb(clause, subject)
+    often = build_time(clause.time.en) if clause.time and clause.time.frequency else None
+    after = [*build_complements(clause), *more]
     if not auxiliary:
-        return [*([often] if often else []), build_main_verb(verb, choose_finite_tag(said, subject), after)]
-    no = Leaf("RB", "not") if said.negative else None
-    inner = [build_main_verb(verb, choose_inner_tag(said, auxiliary), after)] if verb else after
+        return [*([often] if often else []), build_main_verb(verb, choose_finite_tag(clause, subject), after)]
+    no = Leaf("RB", "not") if clause.negative else None
+    inner = [build_main_verb(verb, choose_inner_tag(clause, auxiliary), after)] if verb else after
     return [make_tree("VP", Leaf(FINITE_TAGS[auxiliary], auxiliary), no, often, *inner)]
 
 
-def choose_finite_tag(said: Clause, subject: Entity) -> str:
-    return "VBD" if said.tense == "past" else "VBZ" if is_third_singular(subject) else "VBP"
+def choose_finite_tag(clause: Clause, subject: Entity) -> str:
+    return "VBD" if clause.tense == "past" else "VBZ" if is_third_singular(subject) else "VBP"
 
 
-def choose_inner_tag(said: Clause, auxiliary: str) -> str:
+def choose_inner_tag(clause: Clause, auxiliary: str) -> str:
     going_on = (
-        said.tense == "progressive" and FINITE_TAGS[auxiliary] in ("VBP", "VBZ") and auxiliary[:2] != "do"
+        clause.tense == "progressive" and FINITE_TAGS[auxiliary] in ("VBP", "VBZ") and auxiliary[:2] != "do"
     )
     return "VBG" if going_on else "VB"
 
@@ -200,141 +200,144 @@ def build_main_verb(verb: str, tag: str, after: list[Node]) -> Tree:
     return make_tree("VP", Leaf(tag, first), make_tree("PP", Leaf("IN", rest[0]), *inside), *left)
 
 
-def build_complements(said: Clause) -> list[Node]:
+def build_complements(clause: Clause) -> list[Node]:
     """What follows the verb, in the order of english.complements."""
-    made: list[Node] = []
-    predicate = said.predicate
+    nodes: list[Node] = []
+    predicate = clause.predicate
     if type(predicate) is Adjective:
-        degree = Leaf("RB", said.degree.en) if said.degree else None
-        made.append(make_tree("ADJP", degree, Leaf("JJ", predicate.en)))
+        degree = Leaf("RB", clause.degree.en) if clause.degree else None
+        nodes.append(make_tree("ADJP", degree, Leaf("JJ", predicate.en)))
     elif type(predicate) is Noun:
-        assert said.subject is not None
-        many = is_plural(said.subject)
-        made.append(build_phrase(Phrase(predicate, "" if many else "a", plural=many)))
-    if said.recipient:
-        made.append(build_noun_phrase(said.recipient, "object"))
-    if said.object and type(said.object) is not Gap and said.question not in ("what", "whom"):
-        made.append(build_noun_phrase(said.object, "object"))
-    if said.goal:
+        assert clause.subject is not None
+        many = is_plural(clause.subject)
+        nodes.append(build_phrase(Phrase(predicate, "" if many else "a", plural=many)))
+    if clause.recipient:
+        nodes.append(build_noun_phrase(clause.recipient, "object"))
+    if clause.object and type(clause.object) is not Gap and clause.question not in ("what", "whom"):
+        nodes.append(build_noun_phrase(clause.object, "object"))
+    if clause.goal:
         stays = type(predicate) is Verb and predicate.takes_location
-        made.append(build_place(said.goal.at if stays else said.goal.to))
-    return made + build_adjuncts(said)
+        nodes.append(build_place(clause.goal.at if stays else clause.goal.to))
+    return nodes + build_adjuncts(clause)
 
 
-def build_adjuncts(said: Clause) -> list[Node]:
+def build_adjuncts(clause: Clause) -> list[Node]:
     """How, by what, with whom, where and when."""
-    made: list[Node] = []
-    if said.manner:
-        made.append(make_tree("ADVP", Leaf("RB", said.manner.en)))
-    if said.means:
-        bare = said.means.category == "transport"
+    nodes: list[Node] = []
+    if clause.manner:
+        nodes.append(make_tree("ADVP", Leaf("RB", clause.manner.en)))
+    if clause.means:
+        bare = clause.means.category == "transport"
         article = None if bare else Leaf("DT", "a")
-        inside = make_tree("NP", article, *build_noun_leaves(said.means.en, many=False))
-        made.append(make_tree("PP", Leaf("IN", "by" if bare else "with"), inside))
-    if said.companion:
-        made.append(make_tree("PP", Leaf("IN", "with"), build_noun_phrase(said.companion, "object")))
-    if said.place:
-        made.append(build_place(said.place.at))
-    if said.time and not said.fronted and not said.time.frequency:
-        made.append(build_time(said.time.en))
-    return made
+        inside = make_tree("NP", article, *build_noun_leaves(clause.means.en, many=False))
+        nodes.append(make_tree("PP", Leaf("IN", "by" if bare else "with"), inside))
+    if clause.companion:
+        nodes.append(make_tree("PP", Leaf("IN", "with"), build_noun_phrase(clause.companion, "object")))
+    if clause.place:
+        nodes.append(build_place(clause.place.at))
+    if clause.time and not clause.fronted and not clause.time.frequency:
+        nodes.append(build_time(clause.time.en))
+    return nodes
 
 
 # --- Clauses
 
 
-def build_clause(said: Clause, head: Entity | None = None, *more: Tree, named: Tree | None = None) -> Tree:
+def build_clause(clause: Clause, head: Entity | None = None, *more: Tree, named: Tree | None = None) -> Tree:
     """A statement, or the relative clause of a head. `named` stands for the subject, `more` ends the verb."""
-    missing = said.subject is None or type(said.subject) is Gap
-    subject = head if missing else said.subject
+    missing = clause.subject is None or type(clause.subject) is Gap
+    subject = head if missing else clause.subject
     assert subject is not None
     who = None if missing else named or build_noun_phrase(subject)
-    fronted = build_time(said.time.en) if said.time and said.fronted else None
-    return make_tree("S", fronted, who, *build_verb_phrase(said, subject, *more))
+    fronted = build_time(clause.time.en) if clause.time and clause.fronted else None
+    return make_tree("S", fronted, who, *build_verb_phrase(clause, subject, *more))
 
 
-def build_question(said: Clause) -> Tree:
-    assert said.subject is not None
-    if said.question == "who":
-        asked = make_tree("WHNP", Leaf("WP", "who"))
-        return make_tree("SBARQ", asked, make_tree("SQ", *build_verb_phrase(said, said.subject)))
-    auxiliary, verb = inflect_verb(said, said.subject)
-    after = build_complements(said)
-    inner = [build_main_verb(verb, choose_inner_tag(said, auxiliary), after)] if verb else after
-    no = Leaf("RB", "not") if said.negative else None
+def build_question(clause: Clause) -> Tree:
+    assert clause.subject is not None
+    if clause.question == "who":
+        question_phrase = make_tree("WHNP", Leaf("WP", "who"))
+        return make_tree(
+            "SBARQ", question_phrase, make_tree("SQ", *build_verb_phrase(clause, clause.subject))
+        )
+    auxiliary, verb = inflect_verb(clause, clause.subject)
+    after = build_complements(clause)
+    inner = [build_main_verb(verb, choose_inner_tag(clause, auxiliary), after)] if verb else after
+    no = Leaf("RB", "not") if clause.negative else None
     body = make_tree(
-        "SQ", Leaf(FINITE_TAGS[auxiliary], auxiliary), build_noun_phrase(said.subject), no, *inner
+        "SQ", Leaf(FINITE_TAGS[auxiliary], auxiliary), build_noun_phrase(clause.subject), no, *inner
     )
-    if said.question in (None, "yes"):
+    if clause.question in (None, "yes"):
         return body
-    assert said.question is not None
-    thing = said.question in ("what", "whom")
-    word = Leaf("WP" if thing else "WRB", WH[said.question])
+    assert clause.question is not None
+    thing = clause.question in ("what", "whom")
+    word = Leaf("WP" if thing else "WRB", WH[clause.question])
     return make_tree("SBARQ", make_tree("WHNP" if thing else "WHADVP", word), body)
 
 
-def build_command(said: Clause) -> Tree:
-    assert type(said.predicate) is Verb
-    told = build_main_verb(said.predicate.en, "VB", build_complements(said))
+def build_command(clause: Clause) -> Tree:
+    assert type(clause.predicate) is Verb
+    verb_phrase = build_main_verb(clause.predicate.en, "VB", build_complements(clause))
     return make_tree(
-        "S", make_tree("VP", Leaf("VB", "do"), Leaf("RB", "not"), told) if said.negative else told
+        "S",
+        make_tree("VP", Leaf("VB", "do"), Leaf("RB", "not"), verb_phrase) if clause.negative else verb_phrase,
     )
 
 
 def build_reason(sentence: CausalSentence) -> Tree:
-    told = sentence.reason
-    if type(told) is WeatherClause:
-        return build_weather(told)
-    assert type(told) is Clause
-    assert told.subject is not None
-    if told.subject is sentence.result.subject and type(told.subject) is not Pronoun:
-        again = Leaf("PRP", {"m": "he", "f": "she"}[get_sex(told.subject)])
-        return build_clause(told, named=make_tree("NP", again))
-    return build_clause(told)
+    reason = sentence.reason
+    if type(reason) is WeatherClause:
+        return build_weather(reason)
+    assert type(reason) is Clause
+    assert reason.subject is not None
+    if reason.subject is sentence.result.subject and type(reason.subject) is not Pronoun:
+        again = Leaf("PRP", {"m": "he", "f": "she"}[get_sex(reason.subject)])
+        return build_clause(reason, named=make_tree("NP", again))
+    return build_clause(reason)
 
 
-def build_weather(said: WeatherClause) -> Tree:
-    kind, no = said.predicate, Leaf("RB", "not") if said.negative else None
-    when = build_time(said.time.en) if said.time else None
-    if type(kind) is Adjective:
-        state: Node = make_tree("ADJP", Leaf("JJ", kind.en))
-        if said.tense == "future":
+def build_weather(weather: WeatherClause) -> Tree:
+    predicate, no = weather.predicate, Leaf("RB", "not") if weather.negative else None
+    when = build_time(weather.time.en) if weather.time else None
+    if type(predicate) is Adjective:
+        state: Node = make_tree("ADJP", Leaf("JJ", predicate.en))
+        if weather.tense == "future":
             later = make_tree("VP", Leaf("VB", "be"), state, when)
             return build_it_clause(make_tree("VP", Leaf("MD", "will"), no, later))
-        is_past = said.tense == "past"
+        is_past = weather.tense == "past"
         return build_it_clause(
             make_tree("VP", Leaf("VBD" if is_past else "VBZ", "was" if is_past else "is"), no, state, when)
         )
-    assert type(kind) is Verb
-    if said.tense == "future":
+    assert type(predicate) is Verb
+    if weather.tense == "future":
         return build_it_clause(
-            make_tree("VP", Leaf("MD", "will"), no, make_tree("VP", Leaf("VB", kind.en), when))
+            make_tree("VP", Leaf("MD", "will"), no, make_tree("VP", Leaf("VB", predicate.en), when))
         )
-    if said.tense == "past" and no:
+    if weather.tense == "past" and no:
         return build_it_clause(
-            make_tree("VP", Leaf("VBD", "did"), no, make_tree("VP", Leaf("VB", kind.en), when))
+            make_tree("VP", Leaf("VBD", "did"), no, make_tree("VP", Leaf("VB", predicate.en), when))
         )
-    if said.tense == "past":
-        return build_it_clause(make_tree("VP", Leaf("VBD", kind.en_past), when))
+    if weather.tense == "past":
+        return build_it_clause(make_tree("VP", Leaf("VBD", predicate.en_past), when))
     return build_it_clause(
-        make_tree("VP", Leaf("VBZ", "is"), no, make_tree("VP", Leaf("VBG", f"{kind.en}ing"), when))
+        make_tree("VP", Leaf("VBZ", "is"), no, make_tree("VP", Leaf("VBG", f"{predicate.en}ing"), when))
     )
 
 
-def build_it_clause(told: Tree) -> Tree:
-    return make_tree("S", make_tree("NP", Leaf("PRP", "it")), told)
+def build_it_clause(verb_phrase: Tree) -> Tree:
+    return make_tree("S", make_tree("NP", Leaf("PRP", "it")), verb_phrase)
 
 
-def build_existence(said: ExistentialClause) -> Tree:
-    finite = inflect_be(said.phrase, past=said.tense == "past")
+def build_existence(existence: ExistentialClause) -> Tree:
+    finite = inflect_be(existence.phrase, past=existence.tense == "past")
     what = (
-        make_tree("NP", Leaf("DT", "no"), *build_counted_noun(said.phrase))
-        if said.negative
-        else build_phrase(said.phrase)
+        make_tree("NP", Leaf("DT", "no"), *build_counted_noun(existence.phrase))
+        if existence.negative
+        else build_phrase(existence.phrase)
     )
-    there, where = make_tree("NP", Leaf("EX", "there")), build_place(said.place.at)
+    there, where = make_tree("NP", Leaf("EX", "there")), build_place(existence.place.at)
     verb = Leaf(FINITE_TAGS[finite], finite)
-    if said.is_question:
+    if existence.is_question:
         return make_tree("SQ", verb, there, what, where)
     return make_tree("S", there, make_tree("VP", verb, what, where))
 
@@ -366,17 +369,17 @@ def build_english_tree(sentence: Sentence) -> Tree:
 def build_reported(sentence: ReportedSpeech) -> Tree:
     third = is_third_singular(sentence.speaker)
     verb = Leaf("VBZ", form_third_person(sentence.verb.en)) if third else Leaf("VBP", sentence.verb.en)
-    told = make_tree("SBAR", Leaf("IN", "that"), build_clause(sentence.content))
-    return make_tree("S", build_noun_phrase(sentence.speaker), make_tree("VP", verb, told))
+    content = make_tree("SBAR", Leaf("IN", "that"), build_clause(sentence.content))
+    return make_tree("S", build_noun_phrase(sentence.speaker), make_tree("VP", verb, content))
 
 
-def finish_tree(made: Tree, mark: str) -> Tree:
+def finish_tree(tree: Tree, mark: str) -> Tree:
     """With a capital at its head and the mark at its end."""
-    return make_tree(ROOT, make_tree(made.label, *capitalize_tree(made).children, Leaf(".", mark)))
+    return make_tree(ROOT, make_tree(tree.label, *capitalize_tree(tree).children, Leaf(".", mark)))
 
 
-def capitalize_tree(made: Tree) -> Tree:
-    first, *rest = made.children
+def capitalize_tree(tree: Tree) -> Tree:
+    first, *rest = tree.children
     if isinstance(first, Leaf):
-        return make_tree(made.label, Leaf(first.tag, first.word[0].upper() + first.word[1:]), *rest)
-    return make_tree(made.label, capitalize_tree(first), *rest)
+        return make_tree(tree.label, Leaf(first.tag, first.word[0].upper() + first.word[1:]), *rest)
+    return make_tree(tree.label, capitalize_tree(first), *rest)

@@ -53,7 +53,7 @@ class Vocabulary:
     def __init__(self, seed: int, constructions: frozenset[str], words: int | None) -> None:
         self.random = random.Random(seed).random
         self.allowed = constructions
-        self.nouns = {kind: nouns[:words] for kind, nouns in ALL_NOUNS.items()}
+        self.nouns = {category: nouns[:words] for category, nouns in ALL_NOUNS.items()}
         self.verbs = ALL_VERBS[:words]
         self.adjectives = ALL_ADJECTIVES[:words]
         self.names = ALL_NAMES[:words]
@@ -109,7 +109,9 @@ class Vocabulary:
 
     def set_verbs(self) -> None:
         def can(verb: Verb) -> bool:
-            return not verb.object_categories or any(self.nouns[kind] for kind in verb.object_categories)
+            return not verb.object_categories or any(
+                self.nouns[category] for category in verb.object_categories
+            )
 
         self.verbs = tuple(verb for verb in self.verbs if can(verb))
         human = [verb for verb in self.verbs if "person" in verb.subject_categories]
@@ -139,26 +141,29 @@ class Vocabulary:
         )
         self.things_by_verb = {
             verb: tuple(
-                noun for kind in verb.object_categories if kind not in PEOPLE for noun in self.nouns[kind]
+                noun
+                for category in verb.object_categories
+                if category not in PEOPLE
+                for noun in self.nouns[category]
             )
             for verb in self.verbs
         }
         self.verbs_by_category: dict[str, tuple[Verb, ...]] = {}
         for verb in human:
-            for kind in verb.object_categories:
-                self.verbs_by_category[kind] = (*self.verbs_by_category.get(kind, ()), verb)
+            for category in verb.object_categories:
+                self.verbs_by_category[category] = (*self.verbs_by_category.get(category, ()), verb)
 
     def set_words(self) -> None:
         self.adjectives_by_category: dict[str, tuple[Adjective, ...]] = {}
         for adjective in self.adjectives:
-            for kind in adjective.categories:
+            for category in adjective.categories:
                 if adjective.attributive:
-                    self.adjectives_by_category[kind] = (
-                        *self.adjectives_by_category.get(kind, ()),
+                    self.adjectives_by_category[category] = (
+                        *self.adjectives_by_category.get(category, ()),
                         adjective,
                     )
         self.categories_by_adjective = {
-            adjective: tuple(kind for kind in adjective.categories if self.nouns.get(kind))
+            adjective: tuple(category for category in adjective.categories if self.nouns.get(category))
             for adjective in self.adjectives
         }
         self.predicative = tuple(
@@ -179,8 +184,8 @@ class Vocabulary:
         )
         return tuple(
             (noun, self.places[home])
-            for kind, home in homes.items()
-            for noun in self.nouns[kind]
+            for category, home in homes.items()
+            for noun in self.nouns[category]
             if self.places.get(home)
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from manyheads.paper.notes.translation import CONSTRUCTIONS, WORDS_PER_CLASS
-from manyheads.playground.author import SentenceSampler
+from manyheads.playground.sentences import SentenceSampler
 from manyheads.playground.english import inflect_verb, realize_english
 from manyheads.playground.meaning import (
     Clause,

@@ -92,15 +92,15 @@ class SentenceSampler(ClauseSampler):
         causes |= {"rain": RAINING, "snow": SNOWING}
         known = []
         for english, cause in causes.items():
-            made = [self.parse_consequence(told) for told in CONSEQUENCES[english].split("; ")]
-            fitting = tuple(clause for clause in made if clause is not None)
+            clauses = [self.parse_consequence(text) for text in CONSEQUENCES[english].split("; ")]
+            fitting = tuple(clause for clause in clauses if clause is not None)
             if fitting:
                 known.append((cause, fitting))
         return tuple(known)
 
-    def parse_consequence(self, told: str) -> Clause | None:
-        negative = told.startswith("not ")
-        english, _, word = told.removeprefix("not ").partition(" ")
+    def parse_consequence(self, text: str) -> Clause | None:
+        negative = text.startswith("not ")
+        english, _, word = text.removeprefix("not ").partition(" ")
         if negative and "negation" not in self.allowed:
             return None
         for verb in (verb for verb in self.verbs if verb.en == english and not verb.needs_vehicle):
@@ -111,8 +111,10 @@ class SentenceSampler(ClauseSampler):
                 return Clause(verb, negative=negative)
             for noun in self.things_by_verb[verb]:
                 if noun.en == word:
-                    said = Phrase(noun) if noun.category == "opening" else self.make_indefinite(noun, False)
-                    return Clause(verb, object=said, negative=negative)
+                    object_ = (
+                        Phrase(noun) if noun.category == "opening" else self.make_indefinite(noun, False)
+                    )
+                    return Clause(verb, object=object_, negative=negative)
         return None
 
     def weigh_sentence_types(self) -> tuple[tuple[float, Callable[[], Sentence]], ...]:
@@ -130,17 +132,17 @@ class SentenceSampler(ClauseSampler):
             (0.05, True, self.sample_weather),
         ]
         shares = [share for share in shares if share[1]]
-        whole, sofar, made = sum(share for share, _, _ in shares), 0.0, []
-        for share, _, maker in shares:
+        whole, sofar, samplers = sum(share for share, _, _ in shares), 0.0, []
+        for share, _, sampler in shares:
             sofar += share / whole
-            made.append((sofar, maker))
-        return tuple(made)
+            samplers.append((sofar, sampler))
+        return tuple(samplers)
 
     def sample_sentence(self) -> Sentence:
         draw = self.random()
-        for upto, maker in self.samplers:
+        for upto, sampler in self.samplers:
             if draw < upto:
-                return maker()
+                return sampler()
         return self.sample_statement()
 
     # --- Kinds of sentences
@@ -169,30 +171,30 @@ class SentenceSampler(ClauseSampler):
         )
 
     def sample_described_subject(self, adjective: Adjective) -> Entity:
-        kind = self.pick(self.categories_by_adjective[adjective])
-        if kind in PEOPLE:
+        category = self.pick(self.categories_by_adjective[adjective])
+        if category in PEOPLE:
             someone = self.sample_person()
             return replace(someone, adjective=None) if type(someone) is Phrase else someone
-        pool = self.nouns[kind]
-        if kind in BARE:
+        pool = self.nouns[category]
+        if category in BARE:
             return Phrase(self.pick(pool), "")
-        if kind in HABITATS:
-            return self.sample_described_animal(kind)
+        if category in HABITATS:
+            return self.sample_described_animal(category)
         noun = self.pick(pool)
         many = noun.plural == noun.en
         spot = noun.category == "place"
-        owned = not spot and kind not in (*FOOD, "building", "height", "tree", "song", "show", "flower")
+        owned = not spot and category not in (*FOOD, "building", "height", "tree", "song", "show", "flower")
         if owned and self.may("possessive", 0.4):
             return Phrase(noun, "", plural=many, possessor=self.sample_owner(None))
         plural = many or (bool(noun.plural) and not spot and self.random() < 0.2)
-        said = Phrase(noun, self.pick(("the", "the", "this")), plural=plural)
-        if not spot and said.determiner == "the" and self.may("relative", 0.25):
-            return self.add_relative(said)
-        return said
+        phrase = Phrase(noun, self.pick(("the", "the", "this")), plural=plural)
+        if not spot and phrase.determiner == "the" and self.may("relative", 0.25):
+            return self.add_relative(phrase)
+        return phrase
 
-    def sample_described_animal(self, kind: str) -> Phrase:
-        noun, plural = self.pick(self.nouns[kind]), self.random() < 0.2
-        if kind == "pet" and self.may("possessive", 0.5):
+    def sample_described_animal(self, category: str) -> Phrase:
+        noun, plural = self.pick(self.nouns[category]), self.random() < 0.2
+        if category == "pet" and self.may("possessive", 0.5):
             return Phrase(noun, "", plural=plural, possessor=self.sample_owner(None))
         return Phrase(noun, self.pick(("the", "the", "this")), plural=plural)
 
@@ -222,11 +224,11 @@ class SentenceSampler(ClauseSampler):
                 past = self.may("tense", 0.3)
                 tense: Tense = "past" if past else "present"
                 return Clause(self.pick(people), self.sample_question_subject(), tense=tense, question="yes")
-        asked, verbs = self.choose_question_type(draw)
+        question, verbs = self.choose_question_type(draw)
         if not verbs:
-            asked, verbs = "yes", self.human_verbs
-        subject = HE if asked == "who" else self.sample_question_subject()
-        return self.sample_clause(self.pick(verbs), subject, question=asked)
+            question, verbs = "yes", self.human_verbs
+        subject = HE if question == "who" else self.sample_question_subject()
+        return self.sample_clause(self.pick(verbs), subject, question=question)
 
     def choose_question_type(self, draw: float) -> tuple[QuestionType, tuple[Verb, ...]]:
         """What is asked for, and the verbs that can be asked so."""
@@ -245,16 +247,16 @@ class SentenceSampler(ClauseSampler):
     def sample_command(self) -> Clause:
         verb = self.pick(self.imperative_verbs)
         negative = verb.en == "cry" or self.may("negation", 0.3)
-        said = self.sample_object(verb, YOU, negative)
-        recipient = self.sample_recipient(said, I) if verb.is_ditransitive else None
+        object_ = self.sample_object(verb, YOU, negative)
+        recipient = self.sample_recipient(object_, I) if verb.is_ditransitive else None
         goal = means = None
         if verb.needs_vehicle:
             goal, means = self.sample_ride()
         elif verb.takes_goal or verb.takes_location:
             goal = self.sample_goal(verb)
-        clause = Clause(verb, None, said, recipient, goal, negative=negative, means=means)
+        clause = Clause(verb, None, object_, recipient, goal, negative=negative, means=means)
         fitting = self.manners.get(verb.manners, ())
-        if fitting and not negative and not has_relative(said) and self.may("manner", 0.3):
+        if fitting and not negative and not has_relative(object_) and self.may("manner", 0.3):
             manner = self.pick(fitting)
             return clause if manner.en in ("together", "alone", "well") else replace(clause, manner=manner)
         return clause
@@ -359,43 +361,45 @@ class SentenceSampler(ClauseSampler):
         place = self.pick(spots)
         tense: Tense = "past" if self.may("tense", 0.35) else "present"
         negative, adjective = self.may("negation", 0.15), self.sample_adjective(noun)
-        asked = not negative and self.may("question", 0.2)
-        if not negative and not asked and self.may("number", 0.55):
+        is_question = not negative and self.may("question", 0.2)
+        if not negative and not is_question and self.may("number", 0.55):
             what = Phrase(noun, "", count=2 + int(self.random() * 6), adjective=adjective)
         else:
             what = Phrase(noun, "a", adjective=adjective)
-        return ExistentialClause(what, place, tense, negative, asked)
+        return ExistentialClause(what, place, tense, negative, is_question)
 
     def sample_weather(self) -> WeatherClause:
-        kinds: tuple[Verb | Adjective, ...] = (RAINING, SNOWING, *WEATHER_ADJECTIVES)
+        predicates: tuple[Verb | Adjective, ...] = (RAINING, SNOWING, *WEATHER_ADJECTIVES)
         tenses: tuple[Tense, ...] = ("past", "present", "future") if "tense" in self.allowed else ("present",)
-        kind, tense = self.pick(kinds), self.pick(tenses)
+        predicate, tense = self.pick(predicates), self.pick(tenses)
         fitting = self.times["", tense]
         time = None
         if fitting and tense != "present" and self.may("time", 0.9):
             time = self.pick(fitting)
-        return WeatherClause(kind, time, tense, self.may("negation", 0.2))
+        return WeatherClause(predicate, time, tense, self.may("negation", 0.2))
 
 
-def is_same_noun(said: Entity, other: Entity) -> bool:
+def is_same_noun(entity: Entity, other: Entity) -> bool:
     """The journalist, the sick journalists; but my guest is not the guest."""
-    both = type(said) is Phrase and type(other) is Phrase and said.noun is other.noun
-    return both and type(said) is Phrase and said.possessor is None
+    both = type(entity) is Phrase and type(other) is Phrase and entity.noun is other.noun
+    return both and type(entity) is Phrase and entity.possessor is None
 
 
 def pluralize_worn_object(result: Clause, subject: Entity) -> Entity | None:
     """We wear coats, not all of us one."""
-    verb, said = result.predicate, result.object
-    if type(verb) is Verb and verb.en == "wear" and type(said) is Phrase and is_plural(subject):
-        return replace(said, determiner="", plural=True)
-    return said
+    verb, object_ = result.predicate, result.object
+    if type(verb) is Verb and verb.en == "wear" and type(object_) is Phrase and is_plural(subject):
+        return replace(object_, determiner="", plural=True)
+    return object_
 
 
-def remove_count(said: Entity | None) -> Entity | None:
+def remove_count(entity: Entity | None) -> Entity | None:
     """An object as a negative clause can have it."""
-    if type(said) is Coordination:
-        return said.first
-    if type(said) is Phrase and said.count:
-        many = said.noun.plural == said.noun.en
-        return replace(said, count=0, plural=many, determiner="a" if said.noun.plural and not many else "")
-    return said
+    if type(entity) is Coordination:
+        return entity.first
+    if type(entity) is Phrase and entity.count:
+        many = entity.noun.plural == entity.noun.en
+        return replace(
+            entity, count=0, plural=many, determiner="a" if entity.noun.plural and not many else ""
+        )
+    return entity

@@ -1,0 +1,229 @@
+"""Korean morphology: particles and conjugation, over the letters of a syllable."""
+
+from functools import lru_cache
+
+from manyheads.playground.meaning import Adjective, Tense, Verb
+
+FIRST_SYLLABLE, VOWELS, FINALS = 0xAC00, 21, 28
+NIEUN, DIGEUT, RIEUL, BIEUP, SSANGSIOT = 4, 7, 8, 17, 20  # as final consonants
+(A, AE, YA, YAE, EO, E, YEO) = range(7)  # vowels
+O_, WA, WAE, OE, U, WO, EU, I_ = 8, 9, 10, 11, 13, 14, 18, 20
+BRIGHT = (A, YA, O_)  # vowels that are followed by 아, the others by 어
+
+
+def get_final(text: str) -> int:
+    """The final consonant of the last syllable; 0 if it ends in a vowel."""
+    return (ord(text[-1]) - FIRST_SYLLABLE) % FINALS
+
+
+def get_vowel(text: str) -> int:
+    return (ord(text[-1]) - FIRST_SYLLABLE) // FINALS % VOWELS
+
+
+def replace_final(text: str, final: int) -> str:
+    return text[:-1] + chr(ord(text[-1]) - get_final(text) + final)
+
+
+def replace_vowel(text: str, vowel: int) -> str:
+    """Of a last syllable that is open."""
+    return text[:-1] + chr(ord(text[-1]) + (vowel - get_vowel(text)) * FINALS)
+
+
+AFTER_VOWEL = {"은": "는", "이": "가", "을": "를", "과": "와", "으로": "로"}
+PRONOUN_SUBJECTS = {"나": "내가", "저": "제가", "너": "네가", "누구": "누가"}
+
+
+@lru_cache(maxsize=65536)
+def add_particle(text: str, after_consonant: str) -> str:
+    """The text with its particle, which is named as it stands after a consonant."""
+    before, space, last = text.rpartition(" ")
+    if after_consonant == "이" and last in PRONOUN_SUBJECTS:  # 내가; 민호와 내가
+        return before + space + PRONOUN_SUBJECTS[last]
+    final = get_final(text)
+    open_ = final == 0 or (after_consonant == "으로" and final == RIEUL)
+    return text + (AFTER_VOWEL.get(after_consonant, after_consonant) if open_ else after_consonant)
+
+
+# --- Conjugation. A stem is written without 다; its class is what it loses before a vowel.
+
+
+def form_eu_stem(stem: str, stem_class: str) -> str:
+    """The stem as it stands before endings that begin with 으, or with what replaces it."""
+    if stem_class == "ㅂ":
+        return replace_final(stem, 0) + "우"
+    if stem_class == "ㄷ":
+        return replace_final(stem, RIEUL) + "으"
+    if stem_class == "ㅅ":
+        return replace_final(stem, 0) + "으"
+    if stem_class == "ㅎ" or get_final(stem) == RIEUL:
+        return replace_final(stem, 0)
+    return stem + "으" if get_final(stem) else stem
+
+
+def form_eo_stem(stem: str, stem_class: str) -> str:
+    """The stem with 아 or 어: 가, 와, 먹어, 해, 도와, 들어, 지어, 불러, 써, 빨개."""
+    if stem_class == "ㅂ":
+        return replace_final(stem, 0) + ("와" if stem == "돕" else "워")
+    if stem_class == "ㄷ":
+        return harmonize(replace_final(stem, RIEUL))
+    if stem_class == "ㅅ":
+        return harmonize(replace_final(stem, 0))
+    if stem_class == "르":
+        before = replace_final(stem[:-1], RIEUL)
+        return before + ("라" if get_vowel(before) in BRIGHT else "러")
+    if stem_class == "ㅎ":
+        opened = replace_final(stem, 0)
+        return replace_vowel(opened, {A: AE, YA: YAE, EO: E}[get_vowel(opened)])
+    return harmonize(stem) if get_final(stem) else contract(stem)
+
+
+def harmonize(stem: str) -> str:
+    return stem + ("아" if get_vowel(stem) in BRIGHT else "어")
+
+
+def contract(stem: str) -> str:
+    """The stem ends in a vowel, which melts into 아 or 어."""
+    if stem[-1] == "하":
+        return stem[:-1] + "해"
+    vowel = get_vowel(stem)
+    if vowel == EU:
+        bright = len(stem) > 1 and stem[-2] != " " and get_vowel(stem[:-1]) in BRIGHT
+        return replace_vowel(stem, A if bright else EO)
+    melted = {O_: WA, U: WO, I_: YEO, OE: WAE}.get(vowel)
+    if melted is not None:
+        return replace_vowel(stem, melted)
+    return stem if vowel in (A, AE, EO, E, YEO) else stem + "어"
+
+
+Predicate = tuple[str, str, str, str]  # what precedes, stem, class of the stem, kind of word
+
+VERB, ADJECTIVE, BEING, COPULA, PAST = "verb", "adjective", "있다", "이다", "past"
+
+
+def make_predicate(stem: str, stem_class: str, word_class: str) -> Predicate:
+    return "", stem, stem_class, BEING if stem_class == "있" else word_class
+
+
+def negate(before: str, stem: str, stem_class: str, word_class: str) -> Predicate:
+    if word_class == COPULA:
+        return f"{before}{add_particle(stem, '이')} ", "아니", "", ADJECTIVE
+    if word_class == BEING and stem == "있" and before.endswith(" 수 "):
+        return before, "없", "", BEING
+    if stem_class == "못":  # not a choice: one fails to
+        return f"{before}{stem}지 ", "못하", "", VERB
+    return f"{before}{stem}지 ", "않", "", VERB if word_class == VERB else ADJECTIVE
+
+
+def add_modal(modal: str, third_person: bool, negative: bool, stem: str, stem_class: str) -> Predicate:
+    if modal == "can":
+        return replace_final(form_eu_stem(stem, stem_class), RIEUL) + " 수 ", "있", "", BEING
+    if modal == "want":
+        return f"{stem}고 ", *(("싶어 하", "", VERB) if third_person else ("싶", "", ADJECTIVE))
+    if negative:
+        return f"{stem}지 않아도 ", "되", "", VERB
+    return f"{form_eo_stem(stem, stem_class)}야 ", "하", "", VERB
+
+
+def inflect_past(before: str, stem: str, stem_class: str, word_class: str) -> Predicate:
+    if word_class == COPULA:
+        return before, stem + ("이었" if get_final(stem) else "였"), "", PAST
+    if stem == "아니":
+        return before, "아니었", "", PAST
+    return before, replace_final(form_eo_stem(stem, stem_class), SSANGSIOT), "", PAST
+
+
+def add_ending(before: str, stem: str, stem_class: str, word_class: str, ending: str) -> str:
+    """The word with its last ending: plain, polite, ask, 고, 지만, 기, quote."""
+    if ending == "polite":
+        return before + add_polite_ending(stem, stem_class, word_class)
+    if ending in ("plain", "quote"):
+        return before + add_plain_ending(stem, word_class, ending == "quote")
+    if ending == "ask":
+        if word_class == COPULA:
+            return before + stem + ("이니" if get_final(stem) else "니")
+        return before + (replace_final(stem, 0) if get_final(stem) == RIEUL else stem) + "니"
+    return before + stem + ("이" if word_class == COPULA else "") + ending
+
+
+def add_plain_ending(stem: str, word_class: str, quoted: bool) -> str:
+    if word_class == COPULA:
+        link = "이" if get_final(stem) else ""
+        return f"{stem}{link}라고" if quoted else f"{stem}{link}다"
+    if quoted and stem == "아니":
+        return "아니라고"
+    if word_class != VERB:
+        ended_ = stem + "다"
+    elif get_final(stem) in (0, RIEUL):
+        ended_ = replace_final(stem, NIEUN) + "다"
+    else:
+        ended_ = stem + "는다"
+    return ended_ + "고" if quoted else ended_
+
+
+def add_polite_ending(stem: str, stem_class: str, word_class: str) -> str:
+    if word_class == COPULA:
+        return stem + ("이에요" if get_final(stem) else "예요")
+    if stem == "아니":
+        return "아니에요"
+    return stem + "어요" if word_class == PAST else form_eo_stem(stem, stem_class) + "요"
+
+
+def inflect_future(before: str, stem: str, stem_class: str, word_class: str, ending: str) -> str:
+    base = f"{stem}이" if word_class == COPULA else form_eu_stem(stem, stem_class)
+    promised = f"{before}{replace_final(base, RIEUL)} "
+    if ending in ("polite", "ask"):
+        return promised + {"polite": "거예요", "ask": "거니"}[ending]
+    return promised + add_ending("", "것", "", COPULA, ending)
+
+
+@lru_cache(maxsize=65536)
+def conjugate(
+    stem: str,
+    stem_class: str,
+    word_class: str,
+    tense: Tense,
+    modal: str | None,
+    third_person: bool,
+    negative: bool,
+    ending: str,
+) -> str:
+    if negative and not modal and stem == "알":  # the opposite of knowing has its own verb
+        stem, stem_class, negative = "모르", "르", False
+    parts = make_predicate(stem, stem_class, word_class)
+    if modal:
+        parts = add_modal(modal, third_person, negative, stem, stem_class)
+    elif tense == "progressive":
+        parts = (f"{stem}고 ", "있", "", BEING)
+    if negative and modal != "must":
+        parts = negate(*parts)
+    if tense == "future":
+        return inflect_future(*parts, ending)
+    if ending == "attribute":
+        return form_attributive(*parts, past=tense == "past")
+    return add_ending(*(inflect_past(*parts) if tense == "past" else parts), ending)
+
+
+def form_attributive(before: str, stem: str, stem_class: str, word_class: str, past: bool) -> str:
+    """Before a noun: 가는, 간, 추운, 맛있는, 크지 않은."""
+    if past and word_class != VERB:
+        return "".join(inflect_past(before, stem, stem_class, word_class)[:2]) + "던"
+    if word_class == BEING or (word_class == VERB and not past):
+        dropped = replace_final(stem, 0) if get_final(stem) == RIEUL and stem_class == "" else stem
+        return f"{before}{dropped}는"
+    return before + replace_final(form_eu_stem(stem, stem_class), NIEUN)
+
+
+@lru_cache(maxsize=1024)
+def form_attributive_adjective(adjective: Adjective) -> str:
+    if adjective.ko_class == "관":  # 새: a word that stands only before nouns
+        return adjective.ko
+    return form_attributive(*make_predicate(adjective.ko, adjective.ko_class, ADJECTIVE), past=False)
+
+
+@lru_cache(maxsize=4096)
+def form_command(verb: Verb, negative: bool, polite_: bool) -> str:
+    if negative:
+        return f"{verb.ko}지 {'마세요' if polite_ else '마라'}"
+    if polite_:
+        return verb.ko_please or form_eu_stem(verb.ko, verb.ko_class) + "세요"
+    return form_eo_stem(verb.ko, verb.ko_class) + "라"
