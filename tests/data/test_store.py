@@ -112,7 +112,8 @@ def test_every_damaged_byte_is_found(data: Path) -> None:
         ('{"format": 99}', "format 99, but this version reads format 2: update manyheads"),
         (
             '{"format": 1}',
-            "format 1 of an older development version, but this version reads format 2: prepare the data again",
+            "format 1 of an older development version, but this version reads format 2: prepare the data "
+            "again",
         ),
         ('{"format": 2}', "has no valid languages, splits, subwords, files"),
     ],

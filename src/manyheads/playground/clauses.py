@@ -1,4 +1,4 @@
-"""What somebody does, with when, where and how."""
+"""Sampling clauses: what somebody does, with time, place and manner."""
 
 from dataclasses import replace
 
@@ -22,14 +22,14 @@ from manyheads.playground.phrases import BARE, FOOD, HABITS, PhraseSampler
 from manyheads.playground.vocabulary import HABITATS
 
 SOCIAL = ("go", "eat", "work", "cook", "read", "sing", "alone", "together", "well")
-OBSERVED = ("yesterday", "last night", "two days ago", "now")  # when one saw what an animal did
-MOMENTARY = ("thank", "answer", "ask", "invite")  # over before one can say that it goes on
-UNPLANNED = ("hug", "laugh", "cry", "smile", "follow", "hide")  # nobody has to, or wants to, or can
+OBSERVED = ("yesterday", "last night", "two days ago", "now")  # times at which an animal can be observed
+MOMENTARY = ("thank", "answer", "ask", "invite")  # too short for the progressive
+UNPLANNED = ("hug", "laugh", "cry", "smile", "follow", "hide")  # verbs without modals
 LOCAL = ("bus", "subway", "bicycle", "taxi", "car")
 
 
 class ClauseSampler(PhraseSampler):
-    """Draws a verb's clause."""
+    """Samples the clause of a verb."""
 
     def sample_tense(self, verb: Verb | Adjective | Noun) -> Tense:
         if "tense" not in self.allowed:
@@ -65,7 +65,7 @@ class ClauseSampler(PhraseSampler):
     def sample_clause(
         self, verb: Verb, subject: Entity, *, question: QuestionType | None = None, bare: bool = False
     ) -> Clause:
-        """What the verb needs; unless `bare`, with when, where and how."""
+        """Sample the arguments of the verb and, unless `bare`, time, place and manner."""
         tense = self.sample_tense(verb)
         counted = type(subject) is Phrase and subject.count > 0
         negative = question in (None, "why") and not counted and self.may("negation", 0.16)
@@ -90,17 +90,17 @@ class ClauseSampler(PhraseSampler):
         )
         time = None if bare else self.sample_clause_time(clause, verb)
         if verb.en_past == verb.en and tense == "past" and (time is None or time.scale == "clock"):
-            tense, time = "present", None  # otherwise nobody could hear the tense
+            tense, time = "present", None  # otherwise the tense would be ambiguous
         clause = replace(clause, tense=tense, time=time)
         if bare or negative or question in ("when", "why"):
             return self.front_time(clause)
         return self.front_time(self.add_adjuncts(clause, verb))
 
     def sample_clause_time(self, clause: Clause, verb: Verb) -> Time | None:
-        """When it happens, if it can be told of such a clause."""
+        """Sample a time if it fits the clause."""
         if clause.question in ("when", "why"):
             return None
-        # What one can, wants to or has to do lies ahead.
+        # With a present modal the action is in the future.
         ahead = clause.modal and clause.tense == "present"
         time = self.sample_time(verb, "future" if ahead else clause.tense, clause.negative)
         if time is None or (clause.modal and time.en in ("soon", "in an hour")):
@@ -127,7 +127,7 @@ class ClauseSampler(PhraseSampler):
         )
 
     def add_adjuncts(self, clause: Clause, verb: Verb) -> Clause:
-        """With at most two of: how, with whom, with what, where."""
+        """Add at most two of manner, companion, means and place."""
         heavy = has_relative(clause.object) or has_relative(clause.recipient)
         if heavy:
             return clause
@@ -181,7 +181,7 @@ class ClauseSampler(PhraseSampler):
         return None
 
     def front_time(self, clause: Clause) -> Clause:
-        """A time goes first in a third of the statements, and wherever a relative clause would catch it."""
+        """Front the time in a third of the statements, and where it would attach to a relative clause."""
         if clause.time is None or clause.time.frequency or clause.question:
             caught = clause.time is not None and has_relative(clause.object)
             return replace(clause, time=None) if caught and clause.question else clause
@@ -201,7 +201,7 @@ def is_animal(entity: Entity | None) -> bool:
 
 
 def is_indefinite(entity: Entity | None) -> bool:
-    """A song, two songs, soup; but not the song, and not English."""
+    """Return whether the entity is like "a song", "two songs", "soup"; not "the song", not "English"."""
     if type(entity) is not Phrase:
         return entity is not None
     return not (entity.determiner in ("the", "this") or entity.possessor or entity.noun.category in BARE)

@@ -1,6 +1,6 @@
-"""English from a meaning. No contractions (do not, cannot), so that a sentence has one spelling.
+"""English realization of a meaning. No contractions (do not, cannot), so that each sentence has one spelling.
 
-A sentence tells all that its translation needs: `read` is past only beside a time that is.
+A sentence has all information that its translation needs: `read` is past only with a time in the past.
 """
 
 from functools import lru_cache
@@ -65,7 +65,7 @@ def add_indefinite_article(words: str) -> str:
     return ("an " if vowel or words.startswith(SOUNDED_AS_VOWEL) else "a ") + words
 
 
-# --- Phrases
+# ---- phrases
 
 
 def realize_entity(entity: Entity, case: str = "subject") -> str:
@@ -114,7 +114,7 @@ def realize_possessive(owner: Entity) -> str:
     return text + ("'" if is_plural(owner) and text.endswith("s") else "'s")
 
 
-# --- Verbs: an auxiliary, which questions move, and the rest
+# ---- verbs: an auxiliary, which questions move, and the rest
 
 
 def inflect_be(subject: Entity, past: bool) -> str:
@@ -133,7 +133,7 @@ def inflect_do(clause: Clause, subject: Entity) -> str:
 
 
 def inflect_verb(clause: Clause, subject: Entity) -> tuple[str, str]:
-    """The auxiliary, or nothing where English needs none; and the verb that follows it."""
+    """Return the auxiliary, which is empty if English needs none, and the verb after it."""
     verb, modal = clause.predicate, clause.modal
     if type(verb) is not Verb:
         return (
@@ -167,7 +167,7 @@ def negate(auxiliary: str) -> str:
 
 
 def realize_complements(clause: Clause) -> list[str]:
-    """What follows the verb."""
+    """Realize what follows the verb."""
     words: list[str] = []
     predicate = clause.predicate
     if type(predicate) is Adjective:
@@ -197,7 +197,7 @@ def realize_complements(clause: Clause) -> list[str]:
 
 
 def realize_clause(clause: Clause, head: Entity | None = None) -> str:
-    """A statement, or the relative clause of a head, with which the verb agrees if there is no subject."""
+    """Realize a statement, or a relative clause. Without a subject the verb agrees with the head."""
     missing = clause.subject is None or type(clause.subject) is Gap
     subject = head if missing else clause.subject
     assert subject is not None
@@ -231,7 +231,7 @@ def realize_question(clause: Clause) -> str:
     return " ".join(words + realize_complements(clause))
 
 
-# --- Sentences
+# ---- sentences
 
 
 def finish_sentence(text: str, mark: str) -> str:

@@ -1,13 +1,13 @@
-"""German from a meaning.
+"""German realization of a meaning.
 
-`you` is du, and a command is said to du, with an exclamation mark. The past is the Perfekt; of sein, haben,
-mögen, kennen and the modals it is the Präteritum. What is going on now is told with gerade, unless a time is
-named. A name owns with -s (Minas Buch), everybody else in the genitive (das Buch des Lehrers).
+`you` is du; commands address du and end with an exclamation mark. The past is the Perfekt; for sein, haben,
+mögen, kennen and the modals it is the Präteritum. The progressive is expressed with gerade unless a time is
+given. A name takes -s as possessor (Minas Buch), other possessors the genitive (das Buch des Lehrers).
 
-The middle of a clause, between the finite verb and the rest of it: pronouns and recipients, time, a definite
-object, with whom, with what, where, how, an indefinite object, whither. With nicht a definite object goes
-before the time; nicht goes before the how, where and whither. An indefinite object takes kein instead.
-The relative clause of an object stands behind the last verb.
+The middle field, between the finite verb and the end: pronouns and recipients, time, a definite object,
+companion, means, place, manner, an indefinite object, goal. With nicht, a definite object precedes the time;
+nicht precedes manner, place and goal. An indefinite object takes kein instead. The relative clause of an
+object follows the last verb.
 """
 
 from functools import lru_cache
@@ -63,14 +63,14 @@ CONTRACTIONS = {
     "zu der": "zur",
 }
 MEASURE_GENDERS = {"Tasse": "f", "Glas": "n", "Paar": "n", "Stück": "n", "Schüssel": "f"}
-UNMISTAKABLE = ("mich", "mir", "ihn", "ihm", "ihr", "uns", "ihnen")  # sie could be the subject
-# Fußball spielen, Schach spielen, Klavier spielen: nicht, never kein.
+UNMISTAKABLE = ("mich", "mir", "ihn", "ihm", "ihr", "uns", "ihnen")  # "sie" could also be the subject
+# Negated with nicht, never with kein: Fußball spielen, Schach spielen, Klavier spielen.
 PART_OF_THE_VERB = ("sport", "racket", "board", "instrument")
 MODALS = {"can": "können", "want": "wollen", "must": "müssen"}
 
 
 def inflect_verb(clause: Clause, subject: Entity | None) -> tuple[str, str, bool]:
-    """The finite verb; what stands at the end; whether the two are one word when they meet there."""
+    """Return the finite verb, the part at the end, and whether they are one word in a subordinate clause."""
     past, verb = clause.tense == "past", clause.predicate
     if type(verb) is not Verb:
         if clause.tense == "future":
@@ -87,11 +87,11 @@ def inflect_verb(clause: Clause, subject: Entity | None) -> tuple[str, str, bool
     return inflect_finite(verb.de, verb.de_third, subject), verb.de_prefix, True
 
 
-# --- Phrases
+# ---- phrases
 
 
 def realize_entity(entity: Entity, case: int, negative: bool = False, whole: bool = True) -> str:
-    """`whole` is with the relative clause."""
+    """Realize an entity in a case; `whole` includes its relative clause."""
     if type(entity) is Phrase:
         return realize_phrase(entity, case, negative, whole)
     if type(entity) is Pronoun:
@@ -121,7 +121,7 @@ def realize_phrase(phrase: Phrase, case: int, negative: bool = False, whole: boo
 
 
 def choose_determiner(phrase: Phrase, gender: str, case: int, negative: bool) -> tuple[str, dict[str, str]]:
-    """The word before, and the endings that it leaves to the adjective."""
+    """Return the determiner, and the adjective endings that it requires."""
     owner = phrase.possessor
     if type(owner) is Pronoun:
         return decline_ein_word(owner.de_possessive, gender, case), MIXED
@@ -143,7 +143,7 @@ def choose_determiner(phrase: Phrase, gender: str, case: int, negative: bool) ->
 
 
 def realize_measure(phrase: Phrase, case: int) -> str:
-    """Eine Tasse Kaffee, drei Gläser Wasser, zwei Paar Schuhe."""
+    """Realize a measure: eine Tasse Kaffee, drei Gläser Wasser, zwei Paar Schuhe."""
     assert phrase.noun.measure is not None
     singular, many = phrase.noun.measure[2:]
     what = phrase.noun.de_plural if phrase.plural else phrase.noun.de
@@ -164,7 +164,7 @@ def realize_place(place: Place, whither: bool) -> str:
     return f"{CONTRACTIONS.get(start, start)} {decline_noun(place.noun, False, case)}"
 
 
-# --- The middle of a clause
+# ---- the middle field
 
 
 def is_definite(entity: Entity) -> bool:
@@ -187,7 +187,7 @@ def takes_kein(clause: Clause) -> bool:
 
 
 def realize_objects(clause: Clause, verb: Verb) -> tuple[list[str], list[str], list[str], list[str]]:
-    """Pronouns and recipients, a definite object, an indefinite one, one with a preposition."""
+    """Realize pronouns and recipients, a definite, an indefinite and a prepositional object."""
     pronouns: list[str] = [realize_entity(clause.recipient, DATIVE)] if clause.recipient else []
     definite: list[str] = []
     indefinite: list[str] = []
@@ -247,11 +247,11 @@ def realize_predicative(clause: Clause) -> list[str]:
     return [*words, predicate.de_plural if plural else predicate.feminine if woman else predicate.de]
 
 
-# --- Clauses
+# ---- clauses
 
 
 def realize_verb_second(clause: Clause) -> str:
-    """A statement, or a question with or without a question word."""
+    """Realize a statement, or a question with or without a question word."""
     verb, last, _ = inflect_verb(clause, clause.subject)
     first = realize_opening(clause)
     words = [first, verb] if first else [verb]
@@ -269,7 +269,7 @@ def realize_verb_second(clause: Clause) -> str:
 
 
 def insert_subject(subject: str, clause: Clause) -> list[str]:
-    """Gestern hat ihn der Lehrer gesehen; but: Gestern hat er ihn gesehen."""
+    """Insert the subject after pronouns (hat ihn der Lehrer gesehen), unless it is a pronoun."""
     words, leading = realize_middle_field(clause), 0
     if type(clause.subject) is not Pronoun:
         pronouns = [each for each in (clause.recipient, clause.object) if type(each) is Pronoun]
@@ -279,7 +279,7 @@ def insert_subject(subject: str, clause: Clause) -> list[str]:
 
 
 def realize_opening(clause: Clause) -> str:
-    """What stands before the verb, if not the subject."""
+    """Realize what precedes the verb if it is not the subject."""
     if clause.time and clause.fronted:
         return clause.time.de
     question, verb = clause.question, clause.predicate
@@ -307,7 +307,7 @@ def realize_verb_last(clause: Clause, subject: Entity | None, head: str) -> str:
 
 
 def realize_relative(clause: Clause, head: Phrase) -> str:
-    """With the commas that enclose it."""
+    """Realize a relative clause between commas."""
     gender = "p" if is_plural(head) else head.noun.gender
     if type(clause.subject) is Gap:
         return f", {realize_verb_last(clause, head, look_up_form(RELATIVE, gender, NOMINATIVE))},"
@@ -318,16 +318,16 @@ def realize_relative(clause: Clause, head: Phrase) -> str:
 
 
 def realize_trailing_relative(clause: Clause) -> str:
-    """The relative clause of an object stands behind the verb: Er hat das Buch gelesen, das ich mag."""
+    """Realize the relative clause of an object after the verb: Er hat das Buch gelesen, das ich mag."""
     object_ = clause.object
     return realize_relative(object_.relative, object_) if type(object_) is Phrase and object_.relative else ""
 
 
-# --- Sentences
+# ---- sentences
 
 
 def finish_sentence(text: str, mark: str) -> str:
-    """A relative clause brings a comma on either side, which a full stop or another comma swallows."""
+    """Capitalize and punctuate. Commas around a relative clause merge with other punctuation."""
     text = (text + mark).replace(",,", ",").replace("," + mark, mark)
     return text[0].upper() + text[1:]
 

@@ -8,7 +8,7 @@ from manyheads.playground.meaning import Entity, Noun, Verb, get_person, is_plur
 NOMINATIVE, ACCUSATIVE, DATIVE, GENITIVE = range(4)
 CASES = {"acc": ACCUSATIVE, "dat": DATIVE}
 
-# One word a case, in the order above; p is the plural.
+# One form per case, in the order above; p is the plural.
 DEFINITE = {"m": "der den dem des", "f": "die die der der", "n": "das das dem des", "p": "die die den der"}
 RELATIVE = {"m": "der den dem", "f": "die die der", "n": "das das dem", "p": "die die denen"}
 EIN = {"m": "- en em es", "f": "e e er er", "n": "- - em es", "p": "e e en er"}
@@ -78,7 +78,7 @@ def inflect_preterite(infinitive: str, person: int, plural: bool) -> str:
 
 @lru_cache(maxsize=1024)
 def inflect_imperative(verb: Verb) -> str:
-    """lies, gib, nimm; schlaf, trag, komm; of weak verbs with -e: kaufe, öffne, sammle."""
+    """Return the imperative: lies, gib, nimm; schlaf, trag; weak verbs with -e: kaufe, öffne, sammle."""
     stem = get_german_stem(verb.de)
     changed = verb.de_third[:-1]
     if verb.de.endswith("eln"):
@@ -110,8 +110,8 @@ def decline_noun(noun: Noun, plural: bool, case: int) -> str:
 def find_genitive_ending(noun: str) -> str:
     vowels = "aeiouäöüy"
     syllables = sum(
-        letter in vowels and (at == 0 or noun.lower()[at - 1] not in vowels)
-        for at, letter in enumerate(noun.lower())
+        letter in vowels and (index == 0 or noun.lower()[index - 1] not in vowels)
+        for index, letter in enumerate(noun.lower())
     )
     return "es" if syllables == 1 or noun.endswith(("s", "ß", "z", "zt", "st", "nn", "lt", "nd")) else "s"
 

@@ -1,17 +1,17 @@
-"""Korean from a meaning.
+"""Korean realization of a meaning.
 
 Two registers, each with one set of endings:
   plain   해라체   나는 집에 간다.   너는 집에 가니?   집에 가라.
   polite  해요체   저는 집에 가요.   집에 가요?        집에 가세요.
-In the polite register the person addressed is not named, as in speech. There is no honorific -시-, but in
-polite commands.
+In the polite register the addressee is not named, as in speech. The honorific -시- is used in polite commands
+only.
 
-Topic or subject: the subject of a main clause takes 은/는. It takes 이/가 where it is no topic: when it
-is counted (학생 두 명이), when its existence is told (고양이가 있다), when it is asked for (누가), and
-inside a relative, reported or causal clause.
+Topic or subject: the subject of a main clause takes 은/는. It takes 이/가 if it is not a topic: with a number
+(학생 두 명이), in existential sentences (고양이가 있다), as a question word (누가), and in relative, reported
+and causal clauses.
 
-A possessor that can only be the subject itself is 자신의; mine is 내 or 제, but elders and homes are 우리.
-A plural is said with 들 of people, and after 이 (these); never beside a number.
+A possessor that must refer to the subject is 자신의. "my" is 내 or 제, but 우리 for elders and homes. The
+plural is marked with 들 for people and after 이 (these), never with a number.
 """
 
 from manyheads.playground.korean_morphology import (
@@ -49,11 +49,11 @@ from manyheads.playground.word_tables import KOREAN_NUMBERS
 OUR = ("어머니", "아버지", "할머니", "할아버지", "삼촌", "이모", "선생님", "집")
 
 
-# --- Phrases
+# ---- phrases
 
 
 class KoreanRealizer:
-    """One register. `subject` is known to a phrase, because 자신의 looks back at it."""
+    """Realizes one register. Phrases know the subject, because 자신의 refers to it."""
 
     def __init__(self, polite: bool) -> None:
         self.polite = polite
@@ -103,14 +103,14 @@ class KoreanRealizer:
             return "네" if possessor.person == 2 else "제" if self.polite else "내"
         return f"{self.realize_entity(possessor)}의"
 
-    # --- Clauses
+    # ---- clauses
 
     def realize_clause(
         self, clause: Clause, ending: str, subject_particle: str = "은", speaker: Entity | None = None
     ) -> str:
-        """In the order of a verb-final language. What a speaker reports of his own things is 자신의."""
+        """Realize a clause with the verb last. In reported speech, 자신의 refers to the speaker."""
         words = []
-        fronted = clause.fronted and not has_relative(clause.subject)  # which would catch the time
+        fronted = clause.fronted and not has_relative(clause.subject)  # the time would attach to it
         if clause.time and fronted:
             words.append(clause.time.ko)
         subject = self.realize_subject(clause, subject_particle, speaker)
@@ -139,7 +139,7 @@ class KoreanRealizer:
         return add_particle(self.realize_entity(subject, speaker), subject_particle)
 
     def realize_complements(self, clause: Clause) -> list[str]:
-        """With whom, with what, where, to whom, what, whither, how."""
+        """Realize companion, place, recipient, means, object, goal and manner, in this order."""
         words: list[str] = []
         verb, subject = clause.predicate, clause.subject
         if type(verb) is not Verb:
@@ -159,7 +159,7 @@ class KoreanRealizer:
             words.append(add_particle("무엇" if clause.question == "what" else "누구", verb.ko_particle))
         elif clause.object and type(clause.object) is not Gap:
             words.append(add_particle(self.realize_entity(clause.object, subject), verb.ko_particle))
-        if has_relative(clause.object):  # which would catch the recipient
+        if has_relative(clause.object):  # the recipient would attach to it
             words += to_whom
         if clause.goal:
             words.append(clause.goal.noun.ko + "에")
@@ -185,7 +185,7 @@ class KoreanRealizer:
             predicate.ko, predicate.ko_class, VERB if type(predicate) is Verb else ADJECTIVE, *rest
         )
 
-    # --- Sentences
+    # ---- sentences
 
     def realize_sentence(self, sentence: Sentence) -> str:
         if type(sentence) is Clause:

@@ -12,7 +12,7 @@ BRIGHT = (A, YA, O_)  # vowels that are followed by 아, the others by 어
 
 
 def get_final(text: str) -> int:
-    """The final consonant of the last syllable; 0 if it ends in a vowel."""
+    """Return the final consonant of the last syllable; 0 if it ends in a vowel."""
     return (ord(text[-1]) - FIRST_SYLLABLE) % FINALS
 
 
@@ -25,7 +25,7 @@ def replace_final(text: str, final: int) -> str:
 
 
 def replace_vowel(text: str, vowel: int) -> str:
-    """Of a last syllable that is open."""
+    """Replace the vowel of the last syllable, which must be open."""
     return text[:-1] + chr(ord(text[-1]) + (vowel - get_vowel(text)) * FINALS)
 
 
@@ -35,7 +35,7 @@ PRONOUN_SUBJECTS = {"나": "내가", "저": "제가", "너": "네가", "누구":
 
 @lru_cache(maxsize=65536)
 def add_particle(text: str, after_consonant: str) -> str:
-    """The text with its particle, which is named as it stands after a consonant."""
+    """Append a particle, which is given in its form after a consonant."""
     before, space, last = text.rpartition(" ")
     if after_consonant == "이" and last in PRONOUN_SUBJECTS:  # 내가; 민호와 내가
         return before + space + PRONOUN_SUBJECTS[last]
@@ -44,11 +44,11 @@ def add_particle(text: str, after_consonant: str) -> str:
     return text + (AFTER_VOWEL.get(after_consonant, after_consonant) if open_ else after_consonant)
 
 
-# --- Conjugation. A stem is written without 다; its class is what it loses before a vowel.
+# ---- conjugation: a stem is written without 다; its class is what it loses before a vowel
 
 
 def form_eu_stem(stem: str, stem_class: str) -> str:
-    """The stem as it stands before endings that begin with 으, or with what replaces it."""
+    """Return the stem before endings that start with 으, or with what replaces it."""
     if stem_class == "ㅂ":
         return replace_final(stem, 0) + "우"
     if stem_class == "ㄷ":
@@ -61,7 +61,7 @@ def form_eu_stem(stem: str, stem_class: str) -> str:
 
 
 def form_eo_stem(stem: str, stem_class: str) -> str:
-    """The stem with 아 or 어: 가, 와, 먹어, 해, 도와, 들어, 지어, 불러, 써, 빨개."""
+    """Return the stem with 아 or 어: 가, 와, 먹어, 해, 도와, 들어, 지어, 불러, 써, 빨개."""
     if stem_class == "ㅂ":
         return replace_final(stem, 0) + ("와" if stem == "돕" else "워")
     if stem_class == "ㄷ":
@@ -82,7 +82,7 @@ def harmonize(stem: str) -> str:
 
 
 def contract(stem: str) -> str:
-    """The stem ends in a vowel, which melts into 아 or 어."""
+    """Contract the final vowel of the stem with 아 or 어."""
     if stem[-1] == "하":
         return stem[:-1] + "해"
     vowel = get_vowel(stem)
@@ -95,7 +95,7 @@ def contract(stem: str) -> str:
     return stem if vowel in (A, AE, EO, E, YEO) else stem + "어"
 
 
-Predicate = tuple[str, str, str, str]  # what precedes, stem, class of the stem, kind of word
+Predicate = tuple[str, str, str, str]  # preceding text, stem, class of the stem, class of the word
 
 VERB, ADJECTIVE, BEING, COPULA, PAST = "verb", "adjective", "있다", "이다", "past"
 
@@ -109,7 +109,7 @@ def negate(before: str, stem: str, stem_class: str, word_class: str) -> Predicat
         return f"{before}{add_particle(stem, '이')} ", "아니", "", ADJECTIVE
     if word_class == BEING and stem == "있" and before.endswith(" 수 "):
         return before, "없", "", BEING
-    if stem_class == "못":  # not a choice: one fails to
+    if stem_class == "못":  # not a choice, but an inability
         return f"{before}{stem}지 ", "못하", "", VERB
     return f"{before}{stem}지 ", "않", "", VERB if word_class == VERB else ADJECTIVE
 
@@ -133,7 +133,7 @@ def inflect_past(before: str, stem: str, stem_class: str, word_class: str) -> Pr
 
 
 def add_ending(before: str, stem: str, stem_class: str, word_class: str, ending: str) -> str:
-    """The word with its last ending: plain, polite, ask, 고, 지만, 기, quote."""
+    """Append the final ending: plain, polite, ask, 고, 지만, 기, quote."""
     if ending == "polite":
         return before + add_polite_ending(stem, stem_class, word_class)
     if ending in ("plain", "quote"):
@@ -204,7 +204,7 @@ def conjugate(
 
 
 def form_attributive(before: str, stem: str, stem_class: str, word_class: str, past: bool) -> str:
-    """Before a noun: 가는, 간, 추운, 맛있는, 크지 않은."""
+    """Return the form before a noun: 가는, 간, 추운, 맛있는, 크지 않은."""
     if past and word_class != VERB:
         return "".join(inflect_past(before, stem, stem_class, word_class)[:2]) + "던"
     if word_class == BEING or (word_class == VERB and not past):
@@ -215,7 +215,7 @@ def form_attributive(before: str, stem: str, stem_class: str, word_class: str, p
 
 @lru_cache(maxsize=1024)
 def form_attributive_adjective(adjective: Adjective) -> str:
-    if adjective.ko_class == "관":  # 새: a word that stands only before nouns
+    if adjective.ko_class == "관":  # 새: used only before nouns
         return adjective.ko
     return form_attributive(*make_predicate(adjective.ko, adjective.ko_class, ADJECTIVE), past=False)
 

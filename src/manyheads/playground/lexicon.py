@@ -109,7 +109,7 @@ def get_german_stem(infinitive: str) -> str:
 
 
 def needs_e(stem: str) -> bool:
-    """arbeit-et, öffn-et, zeichn-et; but lern-t, wohn-t."""
+    """Return whether endings take an e: arbeit-et, öffn-et, zeichn-et; but lern-t, wohn-t."""
     clustered = stem[-1] in "nm" and (stem[-2] not in "aeiouäöürlhnm" or stem.endswith("chn"))
     return stem.endswith(("d", "t")) or clustered
 
@@ -185,7 +185,7 @@ def make_calendar_times() -> list[Time]:
 
 
 def make_appointment_times() -> list[Time]:
-    """Yesterday at seven o'clock, on Monday at ten o'clock."""
+    """Return times like "yesterday at seven o'clock" and "on Monday at ten o'clock"."""
     days = [
         time for time in SIMPLE_TIMES if time.en in ("yesterday", "tomorrow") or time.en.startswith("on ")
     ]
@@ -238,7 +238,7 @@ ALL_TIMES = (*SIMPLE_TIMES, *make_appointment_times())
 
 
 def find_noun(english: str, category: str | None = None) -> Noun:
-    """The noun of that English spelling, where a meaning is written by hand."""
+    """Return the noun of an English spelling, for meanings written by hand."""
     for name, nouns in ALL_NOUNS.items():
         for word in nouns:
             if word.en == english and category in (None, name):

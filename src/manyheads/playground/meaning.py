@@ -1,6 +1,6 @@
-"""What a sentence means, in no language: the three realizers turn the same meaning into three sentences.
+"""The meaning of a sentence, independent of language: each realizer turns it into a sentence.
 
-A word knows its three spellings; everything else (case, particle, word order, ending) is the realizer's work.
+A word has its three spellings; everything else (case, particle, word order, ending) is up to the realizer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Determiner = Literal["the", "a", "this", ""]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noun:
-    """`plural` is empty where English has none; `measure` counts what cannot be counted by itself."""
+    """A noun. `plural` is empty if English has none; `measure` is for uncountable nouns."""
 
     en: str
     plural: str
@@ -30,7 +30,7 @@ class Noun:
     feminine: str = ""  # German: the word for a woman of this profession
     sex: str = ""
     measure: tuple[str, str, str, str] | None = None  # cup, cups, Tasse, Tassen
-    de_bare: bool = False  # German says Klavier, where English says the piano
+    de_bare: bool = False  # without article in German: Klavier, the piano
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +43,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pronoun:
-    """`you` is one person whom the speaker knows well: du, 너."""
+    """A pronoun. `you` is one familiar person: du, 너."""
 
     en: str
     en_object: str
@@ -70,7 +70,7 @@ class Adjective:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verb:
-    """A predicate and whom it can be said of: `subjects` and `objects` are kinds of nouns."""
+    """A verb, with the categories of nouns that can be its subject and object."""
 
     en: str  # "wait for": the first word is inflected
     en_past: str
@@ -88,20 +88,20 @@ class Verb:
     places: str = ""
     manners: str = ""
     is_ditransitive: bool = False
-    takes_goal: bool = False  # takes a goal
-    takes_location: bool = False  # takes a place as its complement, in Korean with 에
-    needs_vehicle: bool = False  # by bus: German does not walk there
-    is_stative: bool = False  # lasts: no progressive, no command, no future, no time
-    is_sudden: bool = False  # happens to one: no progressive, no command
-    is_mishap: bool = False  # and one tells it afterwards
+    takes_goal: bool = False
+    takes_location: bool = False  # in Korean with 에
+    needs_vehicle: bool = False  # German distinguishes walking from riding
+    is_stative: bool = False  # no progressive, command, future or time
+    is_sudden: bool = False  # no progressive or command
+    is_mishap: bool = False  # past only
     is_long: bool = False  # takes months rather than hours
     times: str = ""  # dawn, dusk, years
-    ko_please: str = ""  # the polite command, where the verb has a courteous twin
+    ko_please: str = ""  # the polite command, if the verb has an honorific counterpart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """`at` and `to` are whole English phrases; German contracts its own."""
+    """A place. `at` and `to` are English phrases; `de_at` and `de_to` are German prepositions."""
 
     noun: Noun
     at: str
@@ -117,8 +117,8 @@ class Time:
     ko: str
     de: str
     tenses: tuple[Tense, ...]
-    frequency: bool = False  # often: English sets it before the verb
-    scale: str = ""  # clock: for what takes hours; long: for what takes months
+    frequency: bool = False  # often: before the verb in English
+    scale: str = ""  # clock: for actions of hours; long: of months
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +130,7 @@ class Manner:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A noun with what belongs to it. `count` is a number that is said; `plural` is one that is not."""
+    """A noun phrase. `count` is an explicit number; `plural` is a plural without a number."""
 
     noun: Noun
     determiner: Determiner = "the"
@@ -149,7 +149,7 @@ class Coordination:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Where the head of a relative clause is missing from it."""
+    """The place of the head in a relative clause."""
 
 
 GAP = Gap()
@@ -158,7 +158,7 @@ Entity = Phrase | Coordination | Name | Pronoun | Gap
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """`predicate` is what is said of the subject. A clause without a subject is a command."""
+    """A clause. Without a subject it is a command."""
 
     predicate: Verb | Adjective | Noun
     subject: Entity | None = None
@@ -180,7 +180,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class ExistentialClause:
-    """There are three cats in the garden."""
+    """For example: There are three cats in the garden."""
 
     phrase: Phrase
     place: Place
@@ -191,7 +191,7 @@ class ExistentialClause:
 
 @dataclass(frozen=True, slots=True)
 class WeatherClause:
-    """It is cold today. Each kind of weather has its own words, so a kind is all that is said."""
+    """For example: It is cold today."""
 
     predicate: Verb | Adjective
     time: Time | None = None
@@ -208,7 +208,7 @@ class CompoundSentence:
 
 @dataclass(frozen=True, slots=True)
 class CausalSentence:
-    """`reason` may share its subject with `result`; English then says a pronoun, Korean nothing."""
+    """A result and its reason. For a shared subject English has a pronoun, Korean nothing."""
 
     result: Clause
     reason: Clause | WeatherClause
@@ -216,7 +216,7 @@ class CausalSentence:
 
 @dataclass(frozen=True, slots=True)
 class ReportedSpeech:
-    """The child says that the house is big."""
+    """For example: The child says that the house is big."""
 
     speaker: Entity
     verb: Verb
@@ -239,7 +239,7 @@ def has_relative(entity: Entity | None) -> bool:
 
 
 def get_person(entity: Entity) -> int:
-    """1, 2 or 3; of a couple with me in it, 1."""
+    """Return 1, 2 or 3; 1 for a coordination that includes the speaker."""
     if type(entity) is Pronoun:
         return entity.person
     if type(entity) is Coordination:
@@ -254,7 +254,7 @@ def get_sex(entity: Entity) -> str:
 
 
 def refers_back(possessor: Entity | None, subject: Entity | None) -> bool:
-    """Whether a possessor can only be read as the subject itself: he ... his, Mina ... her."""
+    """Return whether a possessor must refer to the subject: he ... his, Mina ... her."""
     if type(possessor) is not Pronoun or possessor.person != 3 or subject is None or type(subject) is Gap:
         return False
     if get_person(subject) != 3 or is_plural(subject) != possessor.plural:

@@ -1,4 +1,4 @@
-"""Who and what: people, animals and things, with their owners, numbers and relative clauses."""
+"""Sampling noun phrases: people, animals and things, with possessors, numbers and relative clauses."""
 
 from dataclasses import replace
 
@@ -21,27 +21,38 @@ from manyheads.playground.meaning import (
 from manyheads.playground.vocabulary import Vocabulary
 
 FOOD = ("fruit", "vegetable", "dish", "rice", "baked", "mixed", "snack", "drink", "hot_drink")
-# Whose object is known or a whole kind: never "a cat", never three of them.
+# Verbs whose object is definite or generic: never "a cat", never "three cats".
 TALKED_OF = ("like", "love", "collect")
-KNOWN = ("miss", "hug", "follow")  # whose object is always one that we know
-CREATING = ("write", "build", "bake", "make", "cook")  # whose object is not there before: not old, nobody's
-ACQUIRING = ("buy", "borrow", "order", "choose")  # whose object is not one's own
-# What people do every day, or every week; of anything else one says at most that it happens often.
+KNOWN = ("miss", "hug", "follow")  # verbs whose object is always definite
+CREATING = ("write", "build", "bake", "make", "cook")  # verbs whose object is new: not old, without possessor
+ACQUIRING = ("buy", "borrow", "order", "choose")  # verbs whose object does not belong to the subject
+# Verbs for daily or weekly habits; others take "often" at most.
 HABITS = (
     *("go", "eat", "read", "drink", "meet", "help", "sleep", "write", "come", "sing", "work", "walk"),
     *("get up", "cook", "study", "watch", "run", "clean", "visit", "call", "play", "learn", "teach"),
     *("bake", "swim", "talk with", "buy", "wash", "use", "dance", "wake up", "fall asleep", "wear"),
     *("turn on", "turn off", "draw", "order", "wait for", "make"),
 )
-BULK = ("buy", "sell", "choose", "bring", "see", "draw", "plant", "bake", "make", "have")  # more than four
-BARE = ("sport", "racket", "board", "subject", "language")  # said without an article
+BULK = (
+    "buy",
+    "sell",
+    "choose",
+    "bring",
+    "see",
+    "draw",
+    "plant",
+    "bake",
+    "make",
+    "have",
+)  # verbs that take numbers above four
+BARE = ("sport", "racket", "board", "subject", "language")  # categories without an article
 
 
 class PhraseSampler(Vocabulary):
-    """Draws who and what."""
+    """Samples noun phrases."""
 
     def sample_person(self, subject: Entity | None = None) -> Entity:
-        """Somebody other than the subject, for whom a pronoun is chosen that cannot be mistaken for it."""
+        """Sample a person other than the subject. A pronoun never could refer to the subject."""
         draw = self.random()
         if draw < 0.3:
             pronoun = self.pick((I, HE, SHE, WE, THEY))
@@ -61,7 +72,7 @@ class PhraseSampler(Vocabulary):
         return subject is pronoun
 
     def sample_noun_person(self, plain: bool = True, other_than: Entity | None = None) -> Phrase:
-        """Not the same word as `besides`: the baker helps the baker, and who is who?"""
+        """Sample a person by noun, never the noun of `other_than`."""
         noun = self.pick(self.nouns["person"])
         if type(other_than) is Phrase and other_than.noun is noun:
             noun = self.nouns["person"][self.nouns["person"].index(noun) - 1]
@@ -82,11 +93,11 @@ class PhraseSampler(Vocabulary):
         return None if adjective.en == "young" and noun in self.nouns["youth"] else adjective
 
     def sample_relation(self, subject: Entity | None) -> Phrase:
-        """My mother, Mina's friend."""
+        """Sample a relation: my mother, Mina's friend."""
         return Phrase(self.pick(self.relatives), "", possessor=self.sample_owner(subject))
 
     def sample_owner(self, subject: Entity | None) -> Entity:
-        """Mostly a pronoun; one that fits the subject more often than not."""
+        """Sample a possessor, mostly a pronoun, and more often than not that of the subject."""
         if type(subject) is Pronoun and subject.person != 2 and self.random() < 0.6:
             return subject
         draw = self.random()
@@ -159,13 +170,13 @@ class PhraseSampler(Vocabulary):
         return someone
 
     def sample_recipient(self, entity: Entity | None, subject: Entity) -> Entity:
-        """Somebody who does not own it already: not Anna, if it is Anna's."""
+        """Sample a recipient who is not the possessor of the object."""
         someone = self.sample_person(subject)
         owned = type(entity) is Phrase and type(someone) is not Pronoun and entity.possessor is someone
         return self.sample_noun_person(other_than=subject) if owned else someone
 
     def sample_noun_pair(self, noun: Noun, things: tuple[Noun, ...], verb: Verb) -> Entity:
-        """Two of one kind, with the same article: an apple and a pear."""
+        """Sample two nouns of one category with the same article: an apple and a pear."""
         other = self.pick(things)
         if other is noun or other.category != noun.category:
             return self.make_definite(noun)
@@ -234,17 +245,17 @@ class PhraseSampler(Vocabulary):
         groups = {"live": "live", "stay": "stay", "arrive": "arrive"}
         return self.pick(self.places[groups[verb.en]]) if self.places.get(groups[verb.en]) else None
 
-    # --- Relative clauses: short, so that what follows in English belongs to the main clause
+    # ---- relative clauses: short, so that what follows attaches to the main clause
 
     def sample_relative_tense(self, verb: Verb) -> Tense:
-        """Mostly what has been: one who hides a ring just now is hardly known by that."""
+        """Sample mostly the past, which identifies somebody better than the present."""
         usual = verb.is_stative or (verb.en in HABITS and verb.en not in ACQUIRING)
         if verb.en_past == verb.en or not self.may("tense", 0.75 if usual else 1.0):
             return "present"
         return "past"
 
     def sample_person_relative(self, someone: Phrase) -> Clause | None:
-        """The teacher who bought a car; whom we know."""
+        """Sample a relative clause of a person: who bought a car; whom we know."""
         if self.random() < 0.25 and self.person_verbs:
             verb = self.pick(self.person_verbs)
             if verb.ko_particle != "을":
@@ -270,7 +281,7 @@ class PhraseSampler(Vocabulary):
         return Clause(verb, subject, GAP, tense=self.sample_relative_tense(verb))
 
     def add_relative(self, phrase: Phrase, main: Verb | None = None) -> Phrase:
-        """The book that the child reads; not read by whom the child reads it."""
+        """Add a relative clause to an object: the book that the child reads."""
         fitting = self.verbs_by_category.get(phrase.noun.category)
         if not fitting:
             return phrase
@@ -278,7 +289,7 @@ class PhraseSampler(Vocabulary):
         if verb.is_ditransitive or verb is main or verb.ko_particle != "을":
             return phrase
         doers: tuple[Entity, ...] = (
-            *(I, WE),  # he could be the subject
+            *(I, WE),  # "he" could be the subject
             self.pick(self.names),
             Phrase(self.pick(self.nouns["person"])),
         )

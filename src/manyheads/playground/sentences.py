@@ -1,8 +1,8 @@
-"""Draws meanings that make sense: who can do what to what, where, when and how.
+"""Sampling meanings that make sense: who can do what to what, where, when and how.
 
-An author has words (vocabulary.py), says who and what (phrases.py), makes clauses of them with when, where
-and how (clauses.py), and sentences of those: here. The draw is a function of the seed alone, on every Python:
-`random.Random(seed).random` and nothing else.
+The vocabulary (vocabulary.py) is combined to noun phrases (phrases.py), clauses (clauses.py) and sentences
+(here). The samples are a function of the seed alone, on every Python version: they use nothing but
+`random.Random(seed).random`.
 """
 
 from collections.abc import Callable
@@ -53,10 +53,10 @@ TEMPORARY_STATES = (
     "sick",
     "thirsty",
     "lonely",
-)  # true for a while
-COLORS = ("red", "blue", "yellow", "white", "black")  # no thing is very red here
+)  # temporary
+COLORS = ("red", "blue", "yellow", "white", "black")  # never with a degree
 
-# What follows from a state or from the weather: a verb, with a noun or a place where it needs one.
+# Consequences of a state or of the weather: a verb, with a noun or a place if it needs one.
 CONSEQUENCES = {
     "tired": "sleep; go home; stay home; drink coffee; not work; not dance; not cook soup",
     "hungry": "eat bread; eat rice; eat apple; eat sandwich; cook soup; cook fish; buy bread; buy pizza; "
@@ -76,7 +76,7 @@ CONSEQUENCES = {
 
 
 class SentenceSampler(ClauseSampler):
-    """Writes meanings from a seed: with the constructions allowed, and the first words of each class."""
+    """Samples meanings from a seed, with the allowed constructions and the first words of each class."""
 
     def __init__(self, seed: int, constructions: frozenset[str], words: int | None) -> None:
         super().__init__(seed, constructions, words)
@@ -84,7 +84,7 @@ class SentenceSampler(ClauseSampler):
         self.samplers = self.weigh_sentence_types()
 
     def build_consequences(self) -> tuple[tuple[Adjective | Verb, tuple[Clause, ...]], ...]:
-        """Those whose words are all within the cap, as clauses that wait for a subject and a tense."""
+        """Return the consequences whose words are all allowed, as clauses without subject and tense."""
         causes: dict[str, Adjective | Verb] = {}
         if "adjective" in self.allowed:
             causes = {word.en: word for word in self.adjectives if word.en in TEMPORARY_STATES}
@@ -118,7 +118,7 @@ class SentenceSampler(ClauseSampler):
         return None
 
     def weigh_sentence_types(self) -> tuple[tuple[float, Callable[[], Sentence]], ...]:
-        """The kinds of sentences, each with the share of draws up to and with it."""
+        """Return the sentence types with their cumulative probabilities."""
         shares: list[tuple[float, bool, Callable[[], Sentence]]] = [
             (52, True, self.sample_statement),
             (2.2, "adjective" in self.allowed, self.sample_description),
@@ -145,14 +145,14 @@ class SentenceSampler(ClauseSampler):
                 return sampler()
         return self.sample_statement()
 
-    # --- Kinds of sentences
+    # ---- sentence types
 
     def sample_statement(self) -> Clause:
         verb = self.pick(self.verbs)
         return self.sample_clause(verb, self.sample_subject(verb))
 
     def sample_description(self) -> Clause:
-        """The house is big; I was tired."""
+        """Sample a description: the house is big; I was tired."""
         adjective = self.pick(self.predicative)
         subject = self.sample_described_subject(adjective)
         tense = self.sample_tense(adjective)
@@ -231,7 +231,7 @@ class SentenceSampler(ClauseSampler):
         return self.sample_clause(self.pick(verbs), subject, question=question)
 
     def choose_question_type(self, draw: float) -> tuple[QuestionType, tuple[Verb, ...]]:
-        """What is asked for, and the verbs that can be asked so."""
+        """Return the type of question and the verbs that allow it."""
         if draw < 0.4:
             return "yes", self.human_verbs
         if draw < 0.5:
@@ -262,7 +262,7 @@ class SentenceSampler(ClauseSampler):
         return clause
 
     def sample_compound(self) -> CompoundSentence:
-        """Two clauses of one tense, about the same kind of thing; after but, what is not so."""
+        """Sample clauses of one tense about things of one category. After "but", the second is negated."""
         first_verb = self.pick(self.human_verbs)
         contrast = self.may("negation", 0.4)
         second_verb = first_verb
@@ -271,7 +271,7 @@ class SentenceSampler(ClauseSampler):
             second_verb = self.pick(others or self.intransitive)
         first = self.sample_clause(first_verb, self.sample_person(), bare=True)
         other = self.sample_person(first.subject)
-        if type(other) is Pronoun and other.person == 3:  # who would seem to be the first one again
+        if type(other) is Pronoun and other.person == 3:  # could refer to the first subject
             other = self.sample_noun_person(plain=False, other_than=first.subject)
         second = self.sample_clause(second_verb, other, bare=True)
         if second_verb is first_verb:
@@ -291,7 +291,7 @@ class SentenceSampler(ClauseSampler):
         return CompoundSentence(first, "but" if contrast else "and", second)
 
     def sample_counterpart(self, first: Clause, second: Clause, verb: Verb) -> Entity | None:
-        """Something of the kind of the first object, but not the same: coffee and tea, Mina and Peter."""
+        """Sample another object of the category of the first: coffee and tea, Mina and Peter."""
         if first.object is None:
             return None
         if type(first.object) is not Phrase or first.object.noun.category in PEOPLE:
@@ -308,7 +308,7 @@ class SentenceSampler(ClauseSampler):
         return self.sample_thing(self.pick(others or pool), verb, second.subject, second.negative)
 
     def sample_causal(self) -> CausalSentence:
-        """Somebody does what follows from how he feels, or from the weather."""
+        """Sample an action that follows from a state or from the weather."""
         cause, results = self.pick(self.consequences)
         people: tuple[Entity, ...] = (I, HE, SHE, WE, THEY, self.pick(self.names))
         subject = self.pick(people)
@@ -338,18 +338,18 @@ class SentenceSampler(ClauseSampler):
             if type(content.predicate) is Verb and content.predicate.en_past == content.predicate.en:
                 content = replace(content, tense="present" if content.tense == "past" else content.tense)
         verbs = self.reporting
-        if get_person(speaker) == 1:  # I say that I ...: one just says it
+        if get_person(speaker) == 1:  # not "I say that I ..."
             verbs = tuple(verb for verb in verbs if verb.en != "say")
         return ReportedSpeech(speaker, self.pick(verbs), content)
 
     def choose_reported_subject(self, content: Clause, speaker: Entity) -> Entity | None:
-        """The subject of what is said: somebody who is not taken for the speaker."""
+        """Return a subject of the reported clause that cannot be confused with the speaker."""
         subject = content.subject
         assert subject is not None
         if type(subject) is Phrase and subject.count:
             subject = replace(subject, determiner="the", plural=True, count=0)
         third = type(subject) is Pronoun and subject.person == get_person(speaker) == 3
-        if third or subject is speaker or is_same_noun(subject, speaker):  # he says that he ...: who?
+        if third or subject is speaker or is_same_noun(subject, speaker):  # "he says that he" is ambiguous
             young = type(content.predicate) is Verb and "youth" in content.predicate.subject_categories
             someone = self.sample_noun_person(other_than=speaker)
             noun = self.pick(self.nouns["youth"]) if young else someone.noun
@@ -380,13 +380,13 @@ class SentenceSampler(ClauseSampler):
 
 
 def is_same_noun(entity: Entity, other: Entity) -> bool:
-    """The journalist, the sick journalists; but my guest is not the guest."""
+    """Return whether both phrases have the same noun, without a possessor."""
     both = type(entity) is Phrase and type(other) is Phrase and entity.noun is other.noun
     return both and type(entity) is Phrase and entity.possessor is None
 
 
 def pluralize_worn_object(result: Clause, subject: Entity) -> Entity | None:
-    """We wear coats, not all of us one."""
+    """Return the object, in the plural if several people wear it: we wear coats."""
     verb, object_ = result.predicate, result.object
     if type(verb) is Verb and verb.en == "wear" and type(object_) is Phrase and is_plural(subject):
         return replace(object_, determiner="", plural=True)
@@ -394,7 +394,7 @@ def pluralize_worn_object(result: Clause, subject: Entity) -> Entity | None:
 
 
 def remove_count(entity: Entity | None) -> Entity | None:
-    """An object as a negative clause can have it."""
+    """Return the object without a number, as a negative clause needs it."""
     if type(entity) is Coordination:
         return entity.first
     if type(entity) is Phrase and entity.count:

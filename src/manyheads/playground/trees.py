@@ -1,7 +1,7 @@
 """Constituency trees of the English sentences, with the labels and tags of the Penn Treebank.
 
-The fourth realizer: it says the same words as english.py, each under its part of speech, in constituents.
-Where a phrase belongs is never in doubt here, for a sentence says all that its meaning does.
+The words are those of english.py, each with its part of speech, in constituents. Attachment is never
+ambiguous, since the meaning determines it.
 """
 
 from manyheads.playground.english import (
@@ -40,18 +40,18 @@ Node = Tree | Leaf
 
 FINITE_TAGS = {"am": "VBP", "are": "VBP", "is": "VBZ", "was": "VBD", "were": "VBD"}
 FINITE_TAGS |= {"do": "VBP", "does": "VBZ", "did": "VBD", "will": "MD", "can": "MD", "could": "MD"}
-PARTICLES = ("up", "on", "off")  # of get up, turn on: what moves with the verb
+PARTICLES = ("up", "on", "off")  # of phrasal verbs: get up, turn on
 ADVERBS = ("now", "soon", "often", "sometimes", "usually", "always")
 TIME_TAGS = {"every": "DT", "this": "DT", "an": "DT", "the": "DT", "last": "JJ", "next": "JJ"}
 TIME_TAGS |= {"days": "NNS", "weeks": "NNS", "o'clock": "RB"} | dict.fromkeys(NUMBERS[1:], "CD")
 
 
 def make_tree(label: str, *children: Node | None) -> Tree:
-    """A constituent of what there is."""
+    """Make a constituent of the children that are not None."""
     return Tree(label, tuple(child for child in children if child is not None))
 
 
-# --- Phrases
+# ---- phrases
 
 
 def build_noun_phrase(entity: Entity, case: str = "subject") -> Tree:
@@ -67,7 +67,7 @@ def build_noun_phrase(entity: Entity, case: str = "subject") -> Tree:
 
 
 def build_phrase(phrase: Phrase) -> Tree:
-    """A determiner and what it determines; a measure and what it measures; a relative clause around both."""
+    """Build a noun phrase with determiner, measure and relative clause."""
     node = make_tree("NP", *build_determiner(phrase), *build_counted_noun(phrase))
     if phrase.count and phrase.noun.measure:
         measured = make_tree("NP", *build_described_noun(phrase))
@@ -115,7 +115,7 @@ def build_counted_noun(phrase: Phrase) -> list[Leaf]:
 
 
 def build_described_noun(phrase: Phrase) -> list[Leaf]:
-    """The noun, with its adjective."""
+    """Build the noun with its adjective."""
     many = bool(phrase.noun.plural) and is_plural(phrase)
     word = phrase.noun.plural if many else phrase.noun.en
     adjective = [Leaf("JJ", phrase.adjective.en)] if phrase.adjective else []
@@ -129,7 +129,7 @@ def build_noun_leaves(word: str, many: bool) -> list[Leaf]:
 
 
 def build_place(text: str) -> Tree:
-    """In the garden, to Seoul, at home; but home alone is an adverb."""
+    """Build a place: in the garden, to Seoul, at home. "home" alone is an adverb."""
     if text == "home":
         return make_tree("ADVP", Leaf("RB", "home"))
     preposition, *rest = text.split()
@@ -139,7 +139,7 @@ def build_place(text: str) -> Tree:
 
 
 def build_time(text: str) -> Tree:
-    """Yesterday, two days ago, every Friday, at five o'clock, tomorrow at five o'clock."""
+    """Build a time: yesterday, two days ago, every Friday, at five o'clock, tomorrow at five o'clock."""
     first, *rest = words = text.split()
     if first in ADVERBS:
         return make_tree("ADVP", Leaf("RB", first))
@@ -157,11 +157,11 @@ def build_time_leaf(word: str) -> Leaf:
     return Leaf(TIME_TAGS.get(word, "NNP" if word[0].isupper() else "NN"), word)
 
 
-# --- Verbs
+# ---- verbs
 
 
 def build_verb_phrase(clause: Clause, subject: Entity, *more: Tree) -> list[Node]:
-    """What follows the subject: an adverb before the verb if there is one, and the rest; `more` ends it."""
+    """Build what follows the subject, with a frequency adverb before the verb; `more` comes last."""
     auxiliary, verb = inflect_verb(clause, subject)
     often = build_time(clause.time.en) if clause.time and clause.time.frequency else None
     after = [*build_complements(clause), *more]
@@ -184,7 +184,7 @@ def choose_inner_tag(clause: Clause, auxiliary: str) -> str:
 
 
 def build_main_verb(verb: str, tag: str, after: list[Node]) -> Tree:
-    """Eat bread; want to eat bread; wait for Mina; turn on the lamp."""
+    """Build a verb phrase: eat bread; want to eat bread; wait for Mina; turn on the lamp."""
     first, *rest = verb.split()
     if rest[:1] == ["to"]:
         wanted = make_tree("VP", Leaf("TO", "to"), build_main_verb(" ".join(rest[1:]), "VB", after))
@@ -201,7 +201,7 @@ def build_main_verb(verb: str, tag: str, after: list[Node]) -> Tree:
 
 
 def build_complements(clause: Clause) -> list[Node]:
-    """What follows the verb, in the order of english.complements."""
+    """Build what follows the verb, in the order of english.realize_complements."""
     nodes: list[Node] = []
     predicate = clause.predicate
     if type(predicate) is Adjective:
@@ -222,7 +222,7 @@ def build_complements(clause: Clause) -> list[Node]:
 
 
 def build_adjuncts(clause: Clause) -> list[Node]:
-    """How, by what, with whom, where and when."""
+    """Build manner, means, companion, place and time."""
     nodes: list[Node] = []
     if clause.manner:
         nodes.append(make_tree("ADVP", Leaf("RB", clause.manner.en)))
@@ -240,11 +240,11 @@ def build_adjuncts(clause: Clause) -> list[Node]:
     return nodes
 
 
-# --- Clauses
+# ---- clauses
 
 
 def build_clause(clause: Clause, head: Entity | None = None, *more: Tree, named: Tree | None = None) -> Tree:
-    """A statement, or the relative clause of a head. `named` stands for the subject, `more` ends the verb."""
+    """Build a statement, or a relative clause of a head. `named` replaces the subject; `more` comes last."""
     missing = clause.subject is None or type(clause.subject) is Gap
     subject = head if missing else clause.subject
     assert subject is not None
@@ -342,11 +342,11 @@ def build_existence(existence: ExistentialClause) -> Tree:
     return make_tree("S", there, make_tree("VP", verb, what, where))
 
 
-# --- Sentences
+# ---- sentences
 
 
 def build_english_tree(sentence: Sentence) -> Tree:
-    """The tree of what english.english says."""
+    """Build the tree of the sentence of english.realize_english."""
     if type(sentence) is Clause:
         if sentence.question:
             return finish_tree(build_question(sentence), "?")
@@ -374,7 +374,7 @@ def build_reported(sentence: ReportedSpeech) -> Tree:
 
 
 def finish_tree(tree: Tree, mark: str) -> Tree:
-    """With a capital at its head and the mark at its end."""
+    """Capitalize the first word and append the punctuation mark."""
     return make_tree(ROOT, make_tree(tree.label, *capitalize_tree(tree).children, Leaf(".", mark)))
 
 

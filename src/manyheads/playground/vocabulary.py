@@ -1,4 +1,4 @@
-"""The words that an author may use, sorted by what makes sense: who can do what, where and when."""
+"""The allowed words, grouped by what makes sense: who can do what, where and when."""
 
 import random
 from typing import TypeVar
@@ -48,7 +48,7 @@ HABITATS = {
 
 
 class Vocabulary:
-    """The first words of each class, and the dice: `random` of the seed."""
+    """The first words of each class, and the random numbers of a seed."""
 
     def __init__(self, seed: int, constructions: frozenset[str], words: int | None) -> None:
         self.random = random.Random(seed).random
@@ -123,7 +123,7 @@ class Vocabulary:
         unasked = ("travel", "look for", *(() if "negation" in self.allowed else ("cry",)))
         self.imperative_verbs = tuple(verb for verb in self.actions if verb.en not in unasked)
         spellings = [verb.en for verb in ALL_VERBS]
-        self.thing_verbs = tuple(  # "what do you wear" would not tell 입다 from 신다
+        self.thing_verbs = tuple(  # not "wear": "what do you wear" can be 입다 or 신다
             verb
             for verb in human
             if verb.object_categories
@@ -178,7 +178,7 @@ class Vocabulary:
         self.inhabitants = self.find_inhabitants()
 
     def find_inhabitants(self) -> tuple[tuple[Noun, tuple[Place, ...]], ...]:
-        """Who and what can be where, of those whose place is known."""
+        """Return the nouns with the places where they can be."""
         homes = (
             HABITATS | dict.fromkeys(("furniture", "item", "print", "keepsake"), "room") | {"person": "meet"}
         )
@@ -189,7 +189,7 @@ class Vocabulary:
             if self.places.get(home)
         )
 
-    # --- Dice
+    # ---- random choices
 
     def pick(self, options: tuple[Option, ...]) -> Option:
         return options[int(self.random() * len(options))]

@@ -1,17 +1,17 @@
-"""The words of the built-in corpus. One line is one meaning, with its one word in each language.
+"""The words of the built-in corpus. Each line is one meaning, with one word in each language.
 
-The commonest words of a table come first: a smaller lexicon is a prefix of each. Nouns are written
+The most frequent words of a table come first: a smaller lexicon is a prefix of each. Nouns are written
 
     English/plural | Korean/counter | article German/plural | options
 
-A plural that English forms with -s is left out; "-" is no plural at all; * marks a weak German noun.
+A regular English plural is omitted; "-" means no plural; * marks a weak German noun.
 Verbs are written
 
     English past | Korean:class | German, third person, participle | subjects | objects | options
 
-where the class of a Korean stem is what it loses (ㅂ ㄷ ㅅ 르 ㅎ; 있 conjugates as 있다; what one does
-not choose to do is 못: 보지 못하다), the third person is left out of a regular German verb, "auf-stehen"
-parts, and "ist" before the participle is its auxiliary.
+where the class of a Korean stem is what it loses (ㅂ ㄷ ㅅ 르 ㅎ; 있 conjugates as 있다; 못 is for
+involuntary actions: 보지 못하다), the third person of a regular German verb is omitted, "auf-stehen" is separable, and
+"ist" before the participle is its auxiliary.
 """
 
 from manyheads.playground.meaning import Tense
