@@ -816,7 +816,7 @@ def test_a_corpus_that_cannot_be_is_refused_with_the_remedy() -> None:
         ({"register": "polight"}, "unknown register polight; did you mean polite?"),
         ({"constructions": ["negatoin"]}, "unknown construction negatoin; did you mean negation?"),
         ({"constructions": "tense"}, 'must be a list: \\["tense"\\]'),
-        ({"pair": "en-de", "register": "polite"}, "German has one"),
+        ({"pair": "en-de", "register": "polite"}, "German has only"),
         ({"words": 1}, "words is 1, but must be at least 2"),
     ],
     ids=str,

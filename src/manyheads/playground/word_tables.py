@@ -10,8 +10,8 @@ Verbs are written
     English past | Korean:class | German, third person, participle | subjects | objects | options
 
 where the class of a Korean stem is what it loses (ㅂ ㄷ ㅅ 르 ㅎ; 있 conjugates as 있다; 못 is for
-involuntary actions: 보지 못하다), the third person of a regular German verb is omitted, "auf-stehen" is separable, and
-"ist" before the participle is its auxiliary.
+involuntary actions: 보지 못하다), the third person of a regular German verb is omitted, "auf-stehen" is
+separable, and "ist" before the participle is its auxiliary.
 """
 
 from manyheads.playground.meaning import Tense

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from manyheads.paper.notes.translation import CONSTRUCTIONS, WORDS_PER_CLASS
-from manyheads.playground.sentences import SentenceSampler
 from manyheads.playground.english import inflect_verb, realize_english
 from manyheads.playground.meaning import (
     Clause,
@@ -17,6 +16,7 @@ from manyheads.playground.meaning import (
     Verb,
     is_plural,
 )
+from manyheads.playground.sentences import SentenceSampler
 
 SYNTACTIC = ("verb_subject", "subject_verb", "verb_object", "object_verb")
 RELATIONS = ("itself", "before", "after", "same", *SYNTACTIC, "end")
