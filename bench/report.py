@@ -17,8 +17,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from manyheads.cuda.device import resolve_device
 from manyheads.errors import EXIT_INTERRUPTED, ManyheadsError, RequestError
-from manyheads.inference.torch_engine import resolve_device
 
 # Of large matrix products, rows x inner x columns: which of them is fastest differs between devices.
 LARGE = {"cuda": [(8192, 8192, 8192), (16384, 8192, 8192), (8192, 8192, 16384)], "cpu": [(2048, 2048, 2048)]}

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 from manyheads import checkpoint
+from manyheads.cuda.device import resolve_device
 from manyheads.errors import ConfigError, RequestError
 from manyheads.export.ctranslate2 import ensure_converted
 from manyheads.inference.conversion import read_conversion_info
 from manyheads.inference.ctranslate2_engine import CTranslate2Engine
 from manyheads.inference.engine import Engine
 from manyheads.inference.ensemble import Ensemble
-from manyheads.inference.torch_engine import Precision, TorchEngine, resolve_device
+from manyheads.inference.torch_engine import Precision, TorchEngine
 from manyheads.text.subwords import SubwordPair
 from manyheads.translator import Translator
 

@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "glossary": {"text", "search"},
     "translation": {"text", "model", "search", "inference"},
     "translator": {"text", "model", "search", "checkpoint", "inference", "glossary", "translation"},
-    "loading": {"text", "model", "search", "checkpoint", "inference", "export", "translator"},
+    "loading": {"cuda", "text", "model", "search", "checkpoint", "inference", "export", "translator"},
     "evaluate": {"text", *TRANSLATION},
     "train": {"ops", "cuda", "data", "model", "search", "checkpoint", "inference", "evaluate", *TRANSLATION},
     "export": {"text", "model", "search", "checkpoint", "inference"},

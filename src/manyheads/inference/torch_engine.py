@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.config import BOS_ID, EOS_ID, DecodingConfig, ModelConfig
-from manyheads.errors import ConfigError, RequestError
+from manyheads.errors import RequestError
 from manyheads.inference.batching import GroupQueue, RequestWindow, group_by_tokens
 from manyheads.inference.cuda_graph_search import CudaGraphSearch, SearchSize, is_plain, supports_search
 from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
@@ -37,17 +37,6 @@ SCORE_TOKENS = 4096  # of sources and targets, scored at once
 READ_AHEAD, GPU_READ_AHEAD = 1000, 8192  # requests of a stream
 
 Precision = Literal["auto", "float32", "bfloat16"]
-
-
-def resolve_device(device: str | None) -> str:
-    """Return the device by name; without one, a GPU where there is one."""
-    if device is None:
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if device not in ("cpu", "cuda"):
-        raise ConfigError(f"the device is {device!r}, but must be cpu or cuda")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("the device is cuda, but there is no GPU here that torch can use: --device cpu")
-    return device
 
 
 def free_memory(device: torch.device) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.inference.torch_engine import resolve_device
+from manyheads.cuda.device import resolve_device
 from manyheads.paper.layer_costs import (
     DEPTH_K,
     EXPONENT_TOLERANCE,

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.config import Config, DataConfig, TrainConfig, TransformerConfig
+from manyheads.cuda.device import resolve_device
 from manyheads.errors import ConfigError, RequestError
 from manyheads.evaluate.evalb import COLLINS, BracketScores
-from manyheads.inference.torch_engine import resolve_device
 from manyheads.paper.parsing import ParserEvaluation, train_and_evaluate
 from manyheads.paper.report import (
     Cell,

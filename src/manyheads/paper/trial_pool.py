@@ -16,9 +16,9 @@ from typing import IO, Any
 
 import torch
 
+from manyheads.cuda.device import resolve_device
 from manyheads.data.store import Store
 from manyheads.errors import ConfigError, ManyheadsError, TrainingError
-from manyheads.inference.torch_engine import resolve_device
 from manyheads.paper.training_cost import measure_matmul_rate
 from manyheads.paper.trials import Trial, TrialEnvironment, TrialResult, load_result
 from manyheads.progress import Progress

@@ -12,8 +12,8 @@ import torch
 from manyheads import checkpoint
 from manyheads.atomic_io import acquire_lock
 from manyheads.config import Config
+from manyheads.cuda.device import resolve_device
 from manyheads.errors import CheckpointError, ConfigError, DataError
-from manyheads.inference.torch_engine import resolve_device
 from manyheads.progress import Progress, create_progress
 from manyheads.train.distributed import DistributedContext, init_distributed
 from manyheads.train.launcher import register_rank
