@@ -14,7 +14,7 @@ fi
 
 # Each system with three rates; the best by the perplexity of valid counts. All at the same time, for the seconds' sake.
 manyheads paper table2 multi30k/data --out paper-gpu --scale tiny --systems rnn,gru,convs2s,bytenet,experts,window \
-    --peaks 0.5,1,2 --budget 15000000tokens --jobs 12
+    --rate-multiples 0.5,1,2 --budget 15000000tokens --jobs 12
 manyheads paper table2 multi30k/data --out paper-gpu-seconds --scale tiny --systems rnn,gru,convs2s,bytenet,experts,window \
     --budget 45s --jobs 7
 manyheads paper table3 multi30k/data --out paper-gpu --scale tiny --rows A,B,C,D,E --budget 15000000tokens --jobs 7

@@ -11,6 +11,7 @@ import typer
 import manyheads as mh
 from manyheads import cli
 from manyheads.cli import app
+from manyheads.cli.app import GROUPS
 
 HEAVY = ("torch", "numpy", "transformers", "matplotlib", "sentencepiece", "rich.progress", "lxml", "polib")
 
@@ -44,6 +45,26 @@ def test_every_verb_shows_an_example() -> None:
         assert f"Example: manyheads {verb} " in " ".join(manyheads(verb, "--help").stdout.split())
 
 
+def test_help_groups_all_commands_and_cuts_no_description_off() -> None:
+    text = manyheads("--help").stdout
+    listed = [name for names in GROUPS.values() for name in names]
+    assert listed[0] == "demo"
+    commands = [command.callback for command in app.registered_commands]
+    assert sorted(listed) == sorted([*(command.__name__ for command in commands), "paper"])
+    assert [heading for heading in GROUPS if f"\n{heading}:\n" in text] == list(GROUPS)
+    words = " ".join(text.split())
+    for command in commands:
+        description = " ".join(command.__doc__.split("\n\n")[0].split())
+        assert f"{command.__name__} {description}" in words
+    assert "..." not in text.partition("\nStart here:")[2]
+
+
+def test_paper_help_cuts_no_description_off() -> None:
+    text = manyheads("paper", "--help").stdout
+    assert "table1 Measure the cost and the path length of each type of layer" in " ".join(text.split())
+    assert "..." not in text.partition("\nCommands:")[2]
+
+
 def test_inspect_prints_a_file_to_start_from(tmp_path: Path) -> None:
     done = manyheads("inspect", "base", "model.layers=12", "model.norm=pre")
     assert done.returncode == 0, done.stderr
@@ -52,7 +73,7 @@ def test_inspect_prints_a_file_to_start_from(tmp_path: Path) -> None:
     file.write_text(done.stdout, encoding="utf-8")
     assert mh.Config.load(file).model == mh.TransformerConfig(layers=12, norm="pre")
     again = json.loads(manyheads("inspect", str(file), "--json").stdout)
-    assert again["model"]["layers"] == 12
+    assert again["model"]["encoder_layers"] == again["model"]["decoder_layers"] == 12
     assert again["parameters"]["total"] == 107_223_040
 
 
@@ -62,7 +83,7 @@ def test_inspect_prints_a_file_to_start_from(tmp_path: Path) -> None:
         (["inspect", "bse"], "bse: no file or folder, and unknown preset bse; did you mean base?"),
         (
             ["inspect", "base", "--sentence", "x"],
-            "--sentence, --verify and --curves are of a folder, and base is none",
+            "--sentence, --verify and --curves need a folder, but base is none",
         ),
         (["inspect", "base", "model.haeds=4"], "unknown key model.haeds; did you mean model.heads?"),
         (["inspect", "base", "model.heads=0"], "model.heads is 0, but must be at least 1 and below 1048576"),

@@ -49,7 +49,7 @@ def test_the_first_of_several_sentences_is_shown_with_a_message(
 ) -> None:
     code, _, err = look(str(model), "I go home. He sleeps.")
     assert code == 0
-    assert "2 sentences, of which the first is shown" in err
+    assert "2 sentences; only the first is shown" in err
     assert read_data(tmp_path / "attention.html")["text"]["source"] == "I go home."
 
 
@@ -67,9 +67,9 @@ def test_the_translation_can_be_empty(look: Call, run: Path, tmp_path: Path) -> 
 
 def test_write_errors_name_the_option(look: Call, model: Path) -> None:
     page = look(str(model), "I go.", "-o", "/dev/null/x.html")
-    assert page[2].endswith("give another place with -o\n")
+    assert page[2].endswith("give another path with -o\n")
     figures = look(str(model), "I go.", "--target", "I.", "--figures", "/dev/null/x")
-    assert figures[2].endswith("give another place with --figures\n")
+    assert figures[2].endswith("give another path with --figures\n")
 
 
 def test_look_takes_a_translation_and_reports_json(look: Call, model: Path) -> None:

@@ -211,7 +211,7 @@ def test_the_best_of_several_peaks_by_valid_perplexity_counts(store: Store) -> N
 def test_invalid_peaks_are_rejected() -> None:
     assert systems.parse_multiples("0.5,1") == [0.5, 1]
     for text in ("", "1,1", "0", "fast", "-1,2", "nan"):
-        with pytest.raises(ConfigError, match=r"--peaks is .*such as 0\.5,1,2"):
+        with pytest.raises(ConfigError, match=r"--rate-multiples is .*such as 0\.5,1,2"):
             systems.parse_multiples(text)
 
 
@@ -407,7 +407,7 @@ def test_table_2_stops_on_a_signal_and_can_be_resumed(store: Store, tmp_path: Pa
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 75, errors
-    assert "stopped as asked; the same command goes on" in errors
+    assert "stopped; the same command resumes it" in errors
     assert list((out / "table2" / "steps" / "big-seed1" / "checkpoints").iterdir())
     assert not (out / "table2.md").exists()
 

@@ -100,7 +100,7 @@ def test_a_sparkline_falls_from_left_to_right() -> None:
 
 def test_average_writes_a_model_of_the_last_checkpoints(workspace: Path, tmp_path: Path) -> None:
     done = manyheads("average", f"{workspace}/run", "--last", "2", "--out", f"{tmp_path}/mean")
-    assert done.stdout == f"{tmp_path}/mean: the mean of step-00000006, step-00000009\n", done.stderr
+    assert done.stdout == f"{tmp_path}/mean: the average of step-00000006, step-00000009\n", done.stderr
     assert checkpoint.read_info(tmp_path / "mean").step == 9
     report = json.loads(
         manyheads("average", f"{workspace}/run", "--last", "1", "--out", f"{tmp_path}/1", "--json").stdout

@@ -57,7 +57,7 @@ def test_sigterm_saves_and_exits_with_75_and_the_run_resumes(data: Path, tmp_pat
         child.send_signal(signal.SIGTERM)
         output = child.stderr.read()
     assert child.returncode == 75
-    assert "stopped as asked; the same command goes on" in output
+    assert "stopped; the same command resumes it" in output
     stopped = checkpoint.read_info(checkpoint.list_checkpoints(tmp_path / "run")[-1]).step
     assert 5 <= stopped < 400
     again = subprocess.run(call, stderr=subprocess.PIPE, text=True)

@@ -102,12 +102,21 @@ def test_the_verb_reports_and_writes(folder: Path, tmp_path: Path) -> None:  # n
     for name, seed in (("s", 0), ("r", 1)):
         text = "".join(f"{line}\n" for line in lines(6, seed))
         (tmp_path / name).write_text(text, encoding="utf-8")
-    call = ["evaluate", str(folder), f"{tmp_path}/s", f"{tmp_path}/r", "--samples", "20", "--device", "cpu"]
+    call = [
+        "evaluate",
+        str(folder),
+        f"{tmp_path}/s",
+        f"{tmp_path}/r",
+        "--bootstrap-samples",
+        "20",
+        "--device",
+        "cpu",
+    ]
     done = manyheads(*call, "--out", f"{tmp_path}/out")
     assert done.returncode == 0, done.stderr
     assert "6 sentences, by torch\nBLEU" in done.stdout.decode()
     assert len((tmp_path / "out").read_text(encoding="utf-8").splitlines()) == 6
-    told = json.loads(manyheads(*call, "--json", "--against", str(folder)).stdout)
+    told = json.loads(manyheads(*call, "--json", "--baseline", str(folder)).stdout)
     assert told["scores"][0]["signature"].startswith("nrefs:1|bs:20")
     (tmp_path / "r").write_text("one\n", encoding="utf-8")
     wrong = manyheads(*call)

@@ -1,6 +1,16 @@
-"""The command line: one thin command a verb. What a verb needs is imported when it runs."""
+"""The command line: thin commands. What a command needs is imported when it runs."""
 
-from manyheads.cli import data, look, paper, serve, training, translation  # noqa: F401  each adds its verbs
+from manyheads.cli import (  # noqa: F401  each module adds its commands
+    data,
+    demo,
+    export,
+    inspection,
+    look,
+    paper,
+    serve,
+    training,
+    translation,
+)
 from manyheads.cli.app import app, main
 
 __all__ = ["app", "main"]

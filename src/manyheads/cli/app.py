@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -22,13 +23,21 @@ GROUPS = {
 }
 
 
-class WorkflowGroup(typer.core.TyperGroup):
-    """Lists commands by group, with whole descriptions."""
+class CommandGroup(typer.core.TyperGroup):
+    """Lists its commands with whole descriptions."""
+
+    def grouped_commands(self) -> Mapping[str, Sequence[str]]:
+        return {"Commands": list(self.commands)}
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for heading, names in GROUPS.items():
+        for heading, names in self.grouped_commands().items():
             with formatter.section(heading):
                 formatter.write_dl([(name, describe_command(self.commands[name].help)) for name in names])
+
+
+class WorkflowGroup(CommandGroup):
+    def grouped_commands(self) -> Mapping[str, Sequence[str]]:
+        return GROUPS
 
 
 def describe_command(help_text: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Verbs for text: get it, prepare it."""
+"""The commands `get` and `prepare`."""
 
 import json
 import os
@@ -10,157 +10,167 @@ from typing import Annotated, Any
 import typer
 
 from manyheads.cli.app import app, exit_with_error
+from manyheads.cli.options import AsJson
 from manyheads.config import SPLITS, InputConfig, Recipe
 from manyheads.errors import EXIT_INTERRUPTED, ConfigError, RequestError
 
 
 @app.command()
 def get(
-    name: Annotated[str | None, typer.Argument(help="A corpus; --list shows them.", metavar="NAME")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a corpus; --list shows them.", metavar="NAME")
+    ] = None,
     pair: Annotated[str | None, typer.Option(help="Source and target language, such as en-de.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder; without it NAME.PAIR here.")] = None,
-    cache: Annotated[Path | None, typer.Option(help="Keeps downloads; without it OUT/downloads.")] = None,
-    catalog: Annotated[Path | None, typer.Option(help="A TOML file with other URLs or corpora.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write; by default NAME.PAIR.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder that keeps the downloads; by default OUT/downloads.")
+    ] = None,
+    catalog: Annotated[Path | None, typer.Option(help="TOML file with other URLs or corpora.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Download again what is complete.")] = False,
-    show_list: Annotated[bool, typer.Option("--list", help="Show the known corpora and leave.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Report as JSON.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="Print the known corpora and exit.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Bring a known corpus here as aligned plain text, train.en beside train.de, with its license.
+    """Download a known corpus as aligned plain text, such as train.en and train.de, with its license.
 
-    It goes on where it was interrupted. No other verb fetches anything.
-    Example: manyheads get multi30k --pair en-de --out data
+    An interrupted download is resumed. No other command accesses the network.
+
+    \b
+    Example:
+      manyheads get multi30k --pair en-de --out data
     """
     from manyheads.progress import create_progress
     from manyheads.text.datasets.catalog import load_catalog
     from manyheads.text.datasets.get import get_corpus
 
-    known = load_catalog(catalog)
+    corpora = load_catalog(catalog)
     if show_list:
-        print(known.to_json() if as_json else known.to_text())
+        print(corpora.to_json() if as_json else corpora.to_text())
         return
     if name is None:
         raise RequestError("get needs the NAME of a corpus; manyheads get --list shows them")
     with create_progress(sys.stderr, unit="bytes") as progress:
-        got = get_corpus(name, pair, out, catalog=known, cache=cache, force=force, progress=progress)
-    print(got.to_json() if as_json else got.to_text())
+        fetched = get_corpus(name, pair, out, catalog=corpora, cache=cache, force=force, progress=progress)
+    print(fetched.to_json() if as_json else fetched.to_text())
 
 
 @app.command()
 def prepare(
-    folder: Annotated[Path, typer.Argument(help="The data folder to write.", metavar="DATA")],
+    folder: Annotated[Path, typer.Argument(help="Data folder to write.", metavar="DATA")],
     changes: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Settings of the recipe, such as subwords.vocab_size=8000 or clean.max_length_ratio=none.",
+            help="Keys of the recipe, such as subwords.vocab_size=8000 or clean.max_length_ratio=none.",
             metavar="SECTION.KEY=VALUE",
         ),
     ] = None,
     train: Annotated[
         list[str] | None,
         typer.Option(
-            help="Training text: two plain files, source and target, or one of both; may repeat.",
+            help="Training text: two plain files, source and target, or one file of both; may repeat.",
             metavar="FILE",
         ),
     ] = None,
     valid: Annotated[
-        list[str] | None, typer.Option(help="Text to choose the best model by.", metavar="FILE")
+        list[str] | None, typer.Option(help="Validation text, used to choose the best model.", metavar="FILE")
     ] = None,
     test: Annotated[
-        list[str] | None, typer.Option(help="Text to judge the model by at the end.", metavar="FILE")
+        list[str] | None, typer.Option(help="Test text, used to evaluate the final model.", metavar="FILE")
     ] = None,
     pair: Annotated[
-        str | None, typer.Option(help="Languages, such as en-ko; file names like train.en tell them too.")
+        str | None, typer.Option(help="Languages, such as en-ko; by default from names such as train.en.")
     ] = None,
     fields: Annotated[
         str | None,
-        typer.Option(help="Of a TSV or JSONL: source and target, as columns 2,4 or names en,ko."),
+        typer.Option(help="Source and target of a TSV or JSONL: columns such as 2,4 or names such as en,ko."),
     ] = None,
     recipe: Annotated[
         Path | None,
-        typer.Option(
-            help="A TOML file of all this, a weight for each input too; --train and the like replace its."
-        ),
+        typer.Option(help="TOML file with all settings, and a weight per input; options override it."),
     ] = None,
     on_invalid: Annotated[
         str | None,
         typer.Option(
-            help="Bad text: stop, or skip and list it in dropped.tsv. By default bad lines are skipped; "
-            "files of differing line counts and broken files stop.",
+            help="Invalid text: stop, or skip and list it in dropped.tsv. By default invalid lines are skipped; "
+            "broken files and files of different line counts stop.",
             metavar="stop|skip",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a data folder that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing data folder.")] = False,
     show_recipe: Annotated[
-        bool,
-        typer.Option("--show-recipe", help="Print every setting with its meaning, and leave."),
+        bool, typer.Option("--show-recipe", help="Print all settings with their meaning, and exit.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Turn parallel text into training data, and say what was dropped and why.
+    """Clean parallel text, train subwords and write a data folder; report what was dropped and why.
 
-    Plain text, TSV, JSONL, TMX, PO and XLIFF, each also as .gz, .xz or .zst. Without --valid, some pairs are
-    set apart for valid and test. Example: manyheads prepare data --train=train.{en,ko} --valid=valid.{en,ko}
-    subwords.vocab_size=16000
+    Reads plain text, TSV, JSONL, TMX, PO and XLIFF, also compressed as .gz, .xz or .zst. Without --valid, some
+    pairs are held out for validation and test.
+
+    \b
+    Example:
+      manyheads prepare data --train=train.{en,ko} --valid=valid.{en,ko} subwords.vocab_size=16000
     """
     from manyheads.text.languages import split_language_pair
 
     check_stray_files(changes or [])
     base = Recipe.load(recipe) if recipe else Recipe()
-    texts = zip(SPLITS, (train, valid, test), strict=True)
-    given: dict[str, Any] = {split: parse_inputs(files, fields) for split, files in texts if files}
+    files = zip(SPLITS, (train, valid, test), strict=True)
+    inputs: dict[str, Any] = {split: parse_inputs(names, fields) for split, names in files if names}
     languages = dict(zip(("source", "target"), split_language_pair(pair), strict=True)) if pair else {}
     policy = {"on_invalid": on_invalid} if on_invalid else {}
     corpus: Any = {**languages, **policy}
-    whole = replace(base, corpus=replace(base.corpus, **corpus), **given).override(changes or [])
+    overridden = replace(base, corpus=replace(base.corpus, **corpus), **inputs).override(changes or [])
     if show_recipe:
-        print(whole.to_toml(), end="")
+        print(overridden.to_toml(), end="")
         return
 
-    from manyheads.data import prepare as preparing
+    from manyheads.data import prepare as preparation
     from manyheads.data.report import format_report
     from manyheads.data.store import DROPPED
     from manyheads.progress import create_progress
 
     try:
         with create_progress(sys.stderr) as progress:
-            store = preparing.prepare(whole, folder, force=force, report_progress=progress.update)
+            store = preparation.prepare(overridden, folder, force=force, report_progress=progress.update)
     except KeyboardInterrupt:
         exit_with_error("interrupted; nothing was written", EXIT_INTERRUPTED)
     if as_json:
         print(json.dumps(store.manifest, ensure_ascii=False, indent=1))
     else:
         print(format_report(store.manifest))
-        print(f"\n{folder}: ready. What was left out is listed in {folder / DROPPED}")
+        print(f"\n{folder}: complete. Dropped pairs are listed in {folder / DROPPED}")
 
 
 def parse_inputs(files: list[str], fields: str | None) -> tuple[InputConfig, ...]:
-    """Plain files stand in twos; a file that holds both sides stands alone."""
+    """Pair up plain files; a file of another format holds both sides."""
     from manyheads.text.corpus import detect_format
 
     inputs: list[InputConfig] = []
-    waiting: list[str] = []
+    unpaired: list[str] = []
     for file in files:
-        alone = InputConfig(files=(file,))
-        if detect_format(alone) in ("tsv", "jsonl") and fields:
-            inputs.append(replace(alone, fields=tuple(fields.split(","))))
-        elif detect_format(alone) != "plain":
-            inputs.append(alone)
-        elif waiting:
-            inputs.append(InputConfig(files=(waiting.pop(), file)))
+        single = InputConfig(files=(file,))
+        file_format = detect_format(single)
+        if file_format in ("tsv", "jsonl") and fields:
+            inputs.append(replace(single, fields=tuple(fields.split(","))))
+        elif file_format != "plain":
+            inputs.append(single)
+        elif unpaired:
+            inputs.append(InputConfig(files=(unpaired.pop(), file)))
         else:
-            waiting.append(file)
-    if waiting:
+            unpaired.append(file)
+    if unpaired:
         raise ConfigError(
-            f"{waiting[0]} has no counterpart: plain text comes in two files, source and target, each with "
-            f"its own --train (or --valid, --test); what a name does not tell, a recipe does"
+            f"{unpaired[0]} has no counterpart: plain text comes in two files, source and target, each with "
+            f"its own --train (or --valid, --test); a recipe can state the format of a file"
         )
     return tuple(inputs)
 
 
 def check_stray_files(changes: list[str]) -> None:
+    """Refuse files where settings are expected: `--train a.en a.ko` passes a.ko as a setting."""
     for change in changes:
         if "=" not in change and os.path.exists(change):
             raise ConfigError(
-                f"{change} stands alone: each file has an option of its own, --train=a.en --train=a.ko, "
-                f"which a shell also makes of --train=a.{{en,ko}}"
+                f"{change} has no option: give each file its own, --train=a.en --train=a.ko, "
+                f"or --train=a.{{en,ko}} in a shell that expands braces"
             )

@@ -1,17 +1,15 @@
-"""The verb for looking inside: look."""
+"""The command `look`."""
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from manyheads.atomic_io import DISK_FULL_ERRNOS
 from manyheads.cli.app import app
-from manyheads.cli.translation import show_warnings
+from manyheads.cli.options import Device
+from manyheads.cli.text_io import configure_output, report_write_errors
 from manyheads.errors import RequestError
 
 
@@ -20,34 +18,39 @@ def look(
     model: Annotated[
         Path, typer.Argument(help="A model folder; with --through-training a run.", metavar="MODEL")
     ],
-    sentence: Annotated[str | None, typer.Argument(help="What it is shown.", metavar="SENTENCE")] = None,
+    sentence: Annotated[
+        str | None, typer.Argument(help="The sentence to translate.", metavar="SENTENCE")
+    ] = None,
     target: Annotated[
-        str | None, typer.Option(help="Its translation; without it the model's own.", metavar="TEXT")
+        str | None, typer.Option(help="Its translation; by default the model's own.", metavar="TEXT")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The page; without it attention.html.", metavar="FILE")
+        Path | None,
+        typer.Option("--out", "-o", help="Page to write; by default attention.html.", metavar="FILE"),
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option(help="Also figures for print: SVG, PDF and PNG.", metavar="DIR")
+        Path | None, typer.Option(help="Write figures for print too: SVG, PDF and PNG.", metavar="DIR")
     ] = None,
     through_training: Annotated[
-        bool, typer.Option("--through-training", help="The sentence over the checkpoints of a run.")
+        bool, typer.Option("--through-training", help="Show the sentence at every checkpoint of a run.")
     ] = False,
-    device: Annotated[
-        str | None, typer.Option(help="cpu or cuda; without it cuda where there is one.")
-    ] = None,
+    device: Device = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Report as JSON: words, measures of every head, heads found.")
+        bool,
+        typer.Option("--json", help="Print a report as JSON: words, measures of every head, notable heads."),
     ] = False,
 ) -> None:
-    """Write a page that shows what every attention head looks at; it is one file and works offline.
+    """Write a web page that shows the attention of every head. The page is one file and works offline.
 
-    With --figures alone only figures are made.
-    Example: manyheads look run/model "I go home." -o page.html
+    With --figures and without --out, only figures are written.
+
+    \b
+    Example:
+      manyheads look run/model "I go home." -o page.html
     """
     from manyheads.look.html import write_page
 
-    show_warnings()
+    configure_output()
     for name, text in (("the sentence", sentence), ("--target", target)):
         check_utf8(name, text)
     if through_training:
@@ -56,14 +59,14 @@ def look(
                 "--figures are of a model: give one of the run's checkpoints instead of --through-training"
             )
         data = compute_attention_over_training(model, sentence, target, device)
-        with report_write_errors("-o", out or Path("attention.html")) as place:
-            written = [write_page(data, place)]
+        with report_write_errors("-o", out or Path("attention.html")) as path:
+            written = [write_page(data, path)]
     else:
         attention, data = compute_attention(model, sentence, target, device)
         written = []
         if out or not figures:
-            with report_write_errors("-o", out or Path("attention.html")) as place:
-                written.append(write_page(data, place))
+            with report_write_errors("-o", out or Path("attention.html")) as path:
+                written.append(write_page(data, path))
         if figures:
             from manyheads.look.figures import write_figures
 
@@ -86,19 +89,6 @@ def check_utf8(name: str, text: str | None) -> None:
         raise RequestError(f"{name} is not UTF-8: write it in a terminal whose encoding is UTF-8") from None
 
 
-@contextmanager
-def report_write_errors(option: str, place: Path) -> Iterator[Path]:
-    """What cannot be written there is told with the option that says where."""
-    try:
-        yield place
-    except OSError as fault:
-        if fault.errno in DISK_FULL_ERRNOS:
-            raise
-        raise RequestError(
-            f"{place}: cannot be written ({fault.strerror or fault}): give another place with {option}"
-        ) from None
-
-
 def compute_attention(
     model: Path, sentence: str | None, target: str | None, device: str | None
 ) -> tuple[Any, Any]:
@@ -110,17 +100,17 @@ def compute_attention(
     assert sentence is not None
     translator = load(model, device=device)
     sentence = first_sentence(sentence, translator) if target is None else sentence
-    said = translator.translate(sentence, split=False).text if target is None else target
-    attention = translator.attention(sentence, said)
-    return attention, build_attention_data(attention, source=sentence, target=said, name=model.resolve().name)
+    translation = translator.translate(sentence, split=False).text if target is None else target
+    attention = translator.attention(sentence, translation)
+    data = build_attention_data(attention, source=sentence, target=translation, name=model.resolve().name)
+    return attention, data
 
 
 def first_sentence(text: str, translator: Any) -> str:
-    """A text is translated sentence by sentence, and so it is looked at."""
+    """Return the first sentence of a text; the others have attention of their own."""
     sentences = translator.split_sentences(text) or [text]
     if len(sentences) > 1:
-        left = f"{len(sentences)} sentences, of which the first is shown"
-        print(f"manyheads: {left}; each has maps of its own", file=sys.stderr)
+        print(f"manyheads: {len(sentences)} sentences; only the first is shown", file=sys.stderr)
     return str(sentences[0])
 
 
@@ -135,7 +125,7 @@ def compute_attention_over_training(
 
 
 def format_figure_heads(data: dict[str, Any]) -> list[str]:
-    """The heads of the encoder most like those of the paper's figures, a line each."""
+    """Describe the encoder heads that are most like those of the paper's figures, one line each."""
     from manyheads.look.figure_heads import FIGURE_PATTERNS
 
     words, heads = data["words"]["source"], data["snapshots"][-1]["figure_heads"].get("encoder", {})
@@ -149,7 +139,7 @@ def format_figure_heads(data: dict[str, Any]) -> list[str]:
 
 
 def summarize_page(data: dict[str, Any], written: list[Path]) -> dict[str, Any]:
-    """What the page holds, but the maps."""
+    """Return what the page holds, without the attention maps."""
     snapshots = [
         {key: value for key, value in snapshot.items() if key not in ("maps", "candidates")}
         for snapshot in data["snapshots"]

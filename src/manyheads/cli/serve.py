@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from manyheads.cli.app import app
-from manyheads.cli.translation import Device, Engine
+from manyheads.cli.options import Device, Engine
 from manyheads.errors import RequestError
 from manyheads.serve.limits import ServerLimits
 
@@ -69,7 +69,9 @@ def serve(
 ) -> None:
     """Serve models over HTTP: the API of LibreTranslate and more, and a web page to try them.
 
-    Example: manyheads serve run/model --port 5000
+    \b
+    Example:
+      manyheads serve run/model --port 5000
     """
     try:
         import fastapi  # noqa: F401

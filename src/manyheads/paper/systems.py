@@ -128,7 +128,9 @@ def parse_multiples(text: str) -> list[float]:
     except ValueError:
         numbers = []
     if not numbers or not all(0 < number < 1000 for number in numbers) or len(set(numbers)) < len(numbers):
-        raise ConfigError(f"--peaks is {text!r}, but must be different numbers above 0, such as 0.5,1,2")
+        raise ConfigError(
+            f"--rate-multiples is {text!r}, but must be different numbers above 0, such as 0.5,1,2"
+        )
     return numbers
 
 

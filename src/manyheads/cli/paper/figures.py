@@ -1,4 +1,4 @@
-"""manyheads paper figures."""
+"""The command `paper figures`."""
 
 import json
 import shlex
@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from manyheads.cli.look import report_write_errors
-from manyheads.cli.paper.app import AsJson, Device, Out, paper
+from manyheads.cli.options import AsJson, Device
+from manyheads.cli.paper.app import Out, paper
+from manyheads.cli.text_io import report_write_errors
 
 
 @paper.command()
@@ -18,25 +19,28 @@ def figures(
     text: Annotated[
         Path | None,
         typer.Argument(
-            help="Sentences of its source language, one a line; without it built-in ones.", metavar="TEXT"
+            help="Sentences of its source language, one per line; by default built-in ones.", metavar="TEXT"
         ),
     ] = None,
-    sentences: Annotated[int, typer.Option(help="How many are looked at, at most.", min=1)] = 300,
+    sentences: Annotated[int, typer.Option(help="Largest number of sentences to measure.", min=1)] = 300,
     out: Out = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find the heads of a trained model that are like those of Figures 3, 4 and 5, and draw them.
+    """Find and plot heads of a trained model that behave like those of Figures 3, 4 and 5.
 
-    Far-reaching, anaphora-like and structural attention, by stated measures over many sentences, beside
-    what a head drawn at random has: a report, and each figure as SVG, PDF and PNG.
-    Example: manyheads paper figures manyheads-demo/run/model -o paper
+    Measures long-distance, anaphora-like and structural attention over many sentences, beside the average head.
+    Writes a report, and each figure as SVG, PDF and PNG.
+
+    \b
+    Example:
+      manyheads paper figures manyheads-demo/run/model -o paper
     """
-    from manyheads.paper.figures import write_figures as find
+    from manyheads.paper.figures import write_figures
     from manyheads.progress import create_progress
 
     with report_write_errors("-o", out or Path("paper")) as folder, create_progress(sys.stderr) as progress:
-        found = find(
+        result = write_figures(
             model,
             folder,
             text=text,
@@ -46,10 +50,10 @@ def figures(
             report_progress=progress.update,
         )
     if as_json:
-        print(json.dumps(found.to_dict(), ensure_ascii=False, indent=1))
+        print(json.dumps(result.to_dict(), ensure_ascii=False, indent=1))
         return
-    found.table.show()
-    for one in found.figures:
-        print(f"Figure {one.figure}: {one.sentence}")
-    for file in found.files:
+    result.table.show()
+    for figure in result.figures:
+        print(f"Figure {figure.figure}: {figure.sentence}")
+    for file in result.files:
         print(file)

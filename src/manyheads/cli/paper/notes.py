@@ -1,4 +1,4 @@
-"""The command for the notes' questions."""
+"""The command `paper notes`."""
 
 import json
 import shlex
@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from manyheads.cli.look import report_write_errors
-from manyheads.cli.paper.app import AsJson, Out, paper
+from manyheads.cli.options import AsJson
+from manyheads.cli.paper.app import Out, paper
+from manyheads.cli.text_io import report_write_errors
 from manyheads.errors import RequestError
 
 LANGUAGES = ("ko", "en", "both")
@@ -20,22 +21,25 @@ def notes(
     model: Annotated[
         Path | None,
         typer.Argument(
-            help="A model folder from English, whose heads are looked at; without it a small one is trained.",
+            help="A model folder from English, whose heads are measured; by default a small one is trained.",
             metavar="MODEL",
         ),
     ] = None,
     language: Annotated[
-        str, typer.Option(help="Of the report: ko, en or both.", metavar="ko|en|both")
+        str, typer.Option(help="Language of the report: ko, en or both.", metavar="ko|en|both")
     ] = "both",
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Answer the questions of the study notes by running code, in Korean and English; some minutes on a CPU.
+    """Answer the questions of the study notes by experiments, in Korean and English.
 
-    Why Q, K and V are apart, why scores are scaled, what heads, positions, residuals, normalization, warm-up
-    and label smoothing do, which words a head relates: Markdown, one HTML page with figures, and all numbers.
+    Why Q, K and V are separate, why scores are scaled, what heads, positions, residuals, normalization, warm-up
+    and label smoothing do, which words a head relates. Writes Markdown, one HTML page with figures, and all
+    numbers. Takes some minutes on a CPU.
 
-    Example: manyheads paper notes --language ko --out paper
+    \b
+    Example:
+      manyheads paper notes --language ko --out paper
     """
     from manyheads.paper.notes.report import write_notes
     from manyheads.progress import create_progress

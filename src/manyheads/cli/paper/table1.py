@@ -1,4 +1,4 @@
-"""manyheads paper table1."""
+"""The command `paper table1`."""
 
 import json
 import shlex
@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from manyheads.cli.look import report_write_errors
-from manyheads.cli.paper.app import AsJson, Device, Out, paper
+from manyheads.cli.options import AsJson, Device
+from manyheads.cli.paper.app import Out, paper
+from manyheads.cli.text_io import report_write_errors
 
 
 @paper.command()
@@ -17,7 +18,7 @@ def table1(
     sizes: Annotated[
         str | None,
         typer.Option(
-            help="Ranges, gone through by doubling, in place of those where the theory should hold.",
+            help="Ranges of sizes to measure, by doubling; by default those where the theory should hold.",
             metavar="n=LOW-HIGH,d=LOW-HIGH",
         ),
     ] = None,
@@ -25,17 +26,20 @@ def table1(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure what each type of layer costs as n and d grow, and how far apart its positions are (Table 1).
+    """Measure the cost and the path length of each type of layer as n and d grow (Table 1).
 
-    Time, memory and FLOPs with fitted exponents, operations one after another, and hops between positions,
-    beside the paper's O(...): a report, CSV files and a figure. One to two minutes.
-    Example: manyheads paper table1 --sizes n=512-4096,d=128-512 -o paper
+    Reports time, memory and FLOPs with fitted exponents, sequential operations and maximum path lengths, beside
+    the paper's O(...); writes CSV files and a figure. Takes one to two minutes.
+
+    \b
+    Example:
+      manyheads paper table1 --sizes n=512-4096,d=128-512 -o paper
     """
-    from manyheads.paper.table1 import write_table1 as measure
+    from manyheads.paper.table1 import write_table1
     from manyheads.progress import create_progress
 
     with report_write_errors("-o", out or Path("paper")) as folder, create_progress(sys.stderr) as progress:
-        found = measure(
+        result = write_table1(
             folder,
             command=shlex.join(["manyheads", *sys.argv[1:]]),
             device=device,
@@ -43,10 +47,10 @@ def table1(
             report_progress=progress.update,
         )
     if as_json:
-        data = {**found.data, "files": list(map(str, found.files))}
+        data = {**result.data, "files": list(map(str, result.files))}
         print(json.dumps(data, ensure_ascii=False, indent=1))
         return
-    for table in found.tables:
+    for table in result.tables:
         table.show()
-    for file in found.files:
+    for file in result.files:
         print(file)

@@ -1,11 +1,12 @@
-"""paper table2: the Transformer and the systems that it is compared with."""
+"""The command `paper table2`."""
 
 import sys
 from typing import Annotated
 
 import typer
 
-from manyheads.cli.paper.app import AsJson, Device, Out, paper, resolve_output
+from manyheads.cli.options import AsJson, Device
+from manyheads.cli.paper.app import Out, paper, resolve_output
 from manyheads.cli.paper.runs import (
     Data,
     Gpus,
@@ -23,20 +24,18 @@ from manyheads.cli.paper.runs import (
 def table2(
     data: Data = None,
     systems: Annotated[
-        str | None, typer.Option(help="Names, such as rnn,convs2s,big; without it all.", metavar="A,B,...")
+        str | None, typer.Option(help="Systems, such as rnn,convs2s,big; by default all.", metavar="A,B,...")
     ] = None,
     budget: Annotated[
         list[str] | None,
-        typer.Option(help="Of each run: 2000000tokens, 500steps or 60s; may repeat.", metavar="AMOUNT"),
-    ] = None,
-    both: Annotated[
-        bool, typer.Option("--both", help="To the same tokens, then to the same seconds.")
-    ] = False,
-    peaks: Annotated[
-        str,
         typer.Option(
-            help="Multiples of a system's learning rate to try; the best by valid counts.", metavar="1,2"
+            help="Budget of each run: 2000000tokens, 500steps or 60s; may repeat.", metavar="AMOUNT"
         ),
+    ] = None,
+    both: Annotated[bool, typer.Option("--both", help="Compare at equal tokens and at equal time.")] = False,
+    rate_multiples: Annotated[
+        str,
+        typer.Option(help="Multiples of each learning rate to try; the best on valid counts.", metavar="1,2"),
     ] = "1",
     scale: ScaleName = "playground",
     seeds: Seeds = 1,
@@ -46,35 +45,35 @@ def table2(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train the Transformer and other systems of its size under one budget: BLEU against training FLOPs.
+    """Train the Transformer and the baselines under the same budget: BLEU against training FLOPs (Table 2).
 
-    Each system has a run folder; called again, it goes on. The paper's rows stand beside ours.
-    Example: manyheads paper table2 data --scale tiny --budget 20000000tokens --budget 60s --jobs 4
+    Each system has a run folder, and the command can be resumed. The paper's rows are printed beside ours.
+
+    \b
+    Example:
+      manyheads paper table2 data --scale tiny --budget 20000000tokens --budget 60s --jobs 4
     """
     from manyheads.paper.budget import parse_budgets
     from manyheads.paper.scaled_presets import get_scale
     from manyheads.paper.systems import parse_multiples, select_systems
-    from manyheads.paper.table2 import make_budget_table, make_paper_table
-    from manyheads.paper.table2 import write_table2 as measure
+    from manyheads.paper.table2 import make_budget_table, make_paper_table, write_table2
     from manyheads.paper.trial_pool import TrialResources
     from manyheads.progress import create_progress
 
-    place, size = resolve_output(out), get_scale(scale)
-    wanted, budgets = (
-        select_systems(systems, size),
-        parse_budgets(budget or [], both, size.budget_tokens, size.budget_seconds),
-    )
-    tried = parse_multiples(peaks)
-    machine = TrialResources.detect(device, jobs, gpus, seeds * len(tried) * len(wanted))
+    folder, size = resolve_output(out), get_scale(scale)
+    selected = select_systems(systems, size)
+    budgets = parse_budgets(budget or [], both, size.budget_tokens, size.budget_seconds)
+    multiples = parse_multiples(rate_multiples)
+    resources = TrialResources.detect(device, jobs, gpus, seeds * len(multiples) * len(selected))
     with create_progress(sys.stderr) as progress:
-        store = open_data(data, place, progress.update)
-        made = measure(
-            store, place, systems=wanted, scale=size, budgets=budgets, seeds=seeds, multiples=tried,
-            resources=machine, command=format_command(), progress=progress,
+        store = open_data(data, folder, progress.update)
+        outcome = write_table2(
+            store, folder, systems=selected, scale=size, budgets=budgets, seeds=seeds, multiples=multiples,
+            resources=resources, command=format_command(), progress=progress,
         )  # fmt: skip
-    if made is None:
-        exit_preempted(place)
+    if outcome is None:
+        exit_preempted(folder)
         return
-    found, files = made
-    tables = [*map(make_budget_table, found.comparisons), make_paper_table(found)]
-    print_report(found.to_dict(), tables, files, as_json)
+    result, files = outcome
+    tables = [*map(make_budget_table, result.comparisons), make_paper_table(result)]
+    print_report(result.to_dict(), tables, files, as_json)

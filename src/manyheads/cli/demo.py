@@ -1,0 +1,59 @@
+"""The command `demo`."""
+
+import json
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from manyheads.cli.app import app, exit_with_error
+from manyheads.cli.options import AsJson
+from manyheads.errors import EXIT_PREEMPTED
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("manyheads-demo"),
+    pair: Annotated[str, typer.Option(help="Languages: en-ko or en-de.")] = "en-ko",
+    seconds: Annotated[float, typer.Option(help="Stop training after this time.", min=1)] = 170,
+    as_json: AsJson = False,
+) -> None:
+    """Run every step on this machine's CPU in about three minutes: prepare, train, translate, evaluate.
+
+    The corpus is built in. The sentences translated at the end are not in the training data.
+
+    \b
+    Example:
+      manyheads demo --pair en-de
+    """
+    from manyheads.demo import SHOWN_SENTENCES, run_demo
+    from manyheads.progress import create_progress
+
+    result = run_demo(out, pair, seconds, lambda: create_progress(sys.stderr))
+    if result is None:
+        exit_with_error(f"{out}: stopped; the same command resumes it", EXIT_PREEMPTED)
+        return
+    if as_json:
+        rows = [dict(zip(("source", "reference", "translation"), row, strict=True)) for row in result.rows]
+        report = {
+            "model": str(result.model), "page": str(result.page), "exact": result.exact_match,
+            "bleu": asdict(result.bleu), "rows": rows,
+        }  # fmt: skip
+        print(json.dumps(report, ensure_ascii=False, indent=1))
+        return
+    print("source, translation, reference; = if translation and reference are identical, ! if not")
+    for source, reference, translation in result.rows[:SHOWN_SENTENCES]:
+        print(f"{'=' if translation == reference else '!'} {source}\n  {translation}\n  {reference}")
+    print(f"\n{len(result.rows)} held-out sentences: {result.exact_match:.1%} exact, {result.bleu}")
+    language = pair.partition("-")[2]
+    print(f"model: {result.model}\nnext, after `. .venv/bin/activate` if make installed it:")
+    print(f"  echo {shlex.quote(result.rows[0][0])} | manyheads translate {result.model}")
+    print(f"  manyheads evaluate {result.model} {out}/test.en {out}/test.{language}")
+    print(f"  manyheads inspect {out}/run")
+    print(f"  manyheads inspect {out}/data --sentence 'I go home.'")
+    print(f"  manyheads look {result.model} {shlex.quote(result.rows[1][0])} -o page.html")
+    print(f"  manyheads serve {result.model} --run {out}/run      and open http://127.0.0.1:5000")
+    print(f"attention of every head: open {result.page.resolve().as_uri()} in a browser")

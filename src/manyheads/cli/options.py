@@ -1,0 +1,21 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Model = Annotated[Path, typer.Argument(help="A model folder, such as run/model.", metavar="MODEL")]
+Engine = Annotated[
+    str,
+    typer.Option(
+        help="torch, torch:float32, torch:bfloat16, ctranslate2, ctranslate2:int8 or ctranslate2:int8_float32.",
+        metavar="ENGINE",
+    ),
+]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default cuda if there is one.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a report as JSON.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Argument(help="Keys to change, such as train.steps=2000.", metavar="SECTION.KEY=VALUE"),
+]
