@@ -167,8 +167,8 @@ def evaluate(
       manyheads evaluate run/model test.en test.ko
     """
     from manyheads.evaluate import report
-    from manyheads.progress import create_progress
     from manyheads.loading import load
+    from manyheads.progress import create_progress
 
     sources, texts = read_parallel_lines(source, references)
     translator = load(model, *(ensemble or []), device=device, engine=engine)
