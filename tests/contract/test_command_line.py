@@ -118,7 +118,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = prepare(folder)
     assert done.returncode == 0, done.stderr
     assert "train: 90 pairs" in done.stdout
-    assert "bad                1  NUL" in done.stdout
+    assert "invalid               1  NUL" in done.stdout
     assert "training subwords: done in" in done.stderr
     return folder
 
@@ -132,7 +132,7 @@ def test_prepare_reports_as_json(prepared: Path) -> None:
     done = prepare(prepared, "--json", "--force")
     told = json.loads(done.stdout)
     assert told["splits"]["train"]["pairs"] == 90
-    assert told["splits"]["train"]["inputs"][0]["bad"] == {"NUL": 1}
+    assert told["splits"]["train"]["inputs"][0]["invalid"] == {"NUL": 1}
     assert told["languages"] == {"source": "en", "target": "ko"}
 
 
@@ -169,10 +169,14 @@ def test_inspect_finds_damage(prepared: Path, tmp_path: Path) -> None:
         (
             ["data", "--train=a.tmx"],
             2,
-            "the languages are not known, and no file name tells them: give --pair",
+            "the languages are not known, and no file name states them: give --pair",
         ),
         (["data", "--train=a.tmx", "--pair", "enko"], 2, "the pair is 'enko', but must be two languages"),
-        (["data", "clean.rato=3"], 2, "unknown key clean.rato; did you mean clean.max_length_ratio?"),
+        (
+            ["data", "clean.max_length_rato=3"],
+            2,
+            "unknown key clean.max_length_rato; did you mean clean.max_length_ratio?",
+        ),
         (
             ["data", "--on-invalid", "cry"],
             2,
