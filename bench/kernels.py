@@ -1,4 +1,4 @@
-"""Where each millisecond goes: what the device ran, summed into named groups."""
+"""Profiles: the kernels that the device ran, summed into named groups."""
 
 import json
 import re
@@ -12,8 +12,8 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 import report
 
-# The first group whose pattern a name holds. Fused kernels of torch.compile name all that they do, and go to
-# the most telling part of it.
+# A kernel belongs to the first group whose pattern matches its name. Names of fused kernels of torch.compile
+# list all their operations, so the most specific groups come first.
 GROUPS = (
     ("attention", r"attend|flash|fmha|sdpa|attention"),
     ("loss", r"cross_entropy|nll_?loss|softmax|logsumexp"),
@@ -33,29 +33,29 @@ GROUPS = (
     ("elementwise and sums", r"elementwise|reduce|triton_(poi|red|per)_|aten::(add|mul|sum|div)_?$"),
 )
 OTHER = "other"
-LONGEST = 15  # kernels that the screen names; the JSON has all
+MAX_KERNELS_SHOWN = 15  # the JSON has all
 NAME_WIDTH = 90
 
 
 @dataclass
-class Part:
-    """Kernels of a name, or of a group."""
+class KernelTime:
+    """The time of the kernels of one name or group."""
 
     name: str
     milliseconds: float = 0.0
     calls: int = 0
-    share: float = 0.0  # of the device's work
+    share: float = 0.0  # of all kernels
 
 
 @dataclass(frozen=True)
 class Profile:
-    """One run of something. Idle is what lies between its kernels; on a CPU nothing is known of that."""
+    """The profile of a call. Idle time is that between kernels; it is unknown on a CPU."""
 
     wall_ms: float  # without the profiler
     busy_ms: float
     idle_ms: float | None
-    groups: list[Part]
-    kernels: list[Part]  # the longest first
+    groups: list[KernelTime]
+    kernels: list[KernelTime]  # the longest first
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -63,7 +63,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that the device did; milliseconds."""
+    """A kernel or copy on the device, in milliseconds."""
 
     name: str
     start: float
@@ -71,88 +71,95 @@ class Event:
     calls: int = 1
 
 
-def group_of(name: str) -> str:
+def classify_kernel(name: str) -> str:
     return next((group for group, pattern in GROUPS if re.search(pattern, name, re.IGNORECASE)), OTHER)
 
 
-def profiled(work: Callable[[], Any], device: str) -> Profile:
-    """Of work that has been done before, so that nothing is made or compiled now."""
-    wall = 1000 * report.seconds_of(work, device)
+def profile_call(call: Callable[[], Any], device: str) -> Profile:
+    """Profile a call that has run before, so that nothing is compiled now."""
+    wall_ms = 1000 * report.time_call(call, device)
     if device == "cuda":
-        events = gpu_events(work)
-        return summed(events, wall, idle_between(events))
-    return summed(cpu_events(work), wall, None)
+        events = trace_gpu(call)
+        return summarize(events, wall_ms, measure_idle(events))
+    return summarize(trace_cpu(call), wall_ms, None)
 
 
-def gpu_events(work: Callable[[], Any]) -> list[Event]:
-    """Kernels, copies and fills, by the trace: ranges that someone named are no work of their own."""
+def trace_gpu(call: Callable[[], Any]) -> list[Event]:
+    """Return the kernels, copies and fills of a trace; named ranges are not included."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
-        once_before = schedule(wait=0, warmup=1, active=1, repeat=1)
+        profiler_schedule = schedule(wait=0, warmup=1, active=1, repeat=1)
         with profile(
             activities=[ProfilerActivity.CUDA],
-            schedule=once_before,
-            on_trace_ready=lambda done: done.export_chrome_trace(str(path)),
-        ) as watch:
+            schedule=profiler_schedule,
+            on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
+        ) as profiler:
             for _ in range(2):
-                report.seconds_of(work, "cuda")
-                watch.step()
-        return events_of(json.loads(path.read_text())["traceEvents"])
+                report.time_call(call, "cuda")
+                profiler.step()
+        return parse_trace(json.loads(path.read_text())["traceEvents"])
 
 
-def events_of(trace: Iterable[dict[str, Any]]) -> list[Event]:
-    """Of a trace in Chrome's format, whose times are microseconds."""
+def parse_trace(trace: Iterable[dict[str, Any]]) -> list[Event]:
+    """Parse a trace in Chrome's format, in microseconds."""
     return [
-        Event(one["name"], one["ts"] / 1000, one["dur"] / 1000)
-        for one in trace
-        if one.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset") and "dur" in one
+        Event(event["name"], event["ts"] / 1000, event["dur"] / 1000)
+        for event in trace
+        if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset") and "dur" in event
     ]
 
 
-def cpu_events(work: Callable[[], Any]) -> list[Event]:
-    """torch's operations, each without those that it called."""
-    with profile(activities=[ProfilerActivity.CPU]) as watch:
-        work()
-    return [Event(one.key, 0.0, one.self_cpu_time_total / 1000, one.count) for one in watch.key_averages()]
+def trace_cpu(call: Callable[[], Any]) -> list[Event]:
+    """Return the self time of torch operations."""
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        call()
+    return [
+        Event(entry.key, 0.0, entry.self_cpu_time_total / 1000, entry.count)
+        for entry in profiler.key_averages()
+    ]
 
 
-def idle_between(events: list[Event]) -> float:
-    """Milliseconds between the first start and the last end in which nothing ran, on any stream."""
+def measure_idle(events: list[Event]) -> float:
+    """Return the milliseconds between the first start and the last end in which no stream was busy."""
     idle, busy_until = 0.0, None
-    for event in sorted(events, key=lambda one: one.start):
+    for event in sorted(events, key=lambda event: event.start):
         if busy_until is not None:
             idle += max(0.0, event.start - busy_until)
         busy_until = max(busy_until or 0.0, event.start + event.duration)
     return idle
 
 
-def summed(events: list[Event], wall: float, idle: float | None) -> Profile:
-    groups = parts_by(events, lambda event: group_of(event.name))
-    names = parts_by(events, lambda event: event.name)
-    return Profile(wall, sum(one.milliseconds for one in groups), idle, groups, names)
+def summarize(events: list[Event], wall: float, idle: float | None) -> Profile:
+    groups = group_events(events, lambda event: classify_kernel(event.name))
+    names = group_events(events, lambda event: event.name)
+    return Profile(wall, sum(group.milliseconds for group in groups), idle, groups, names)
 
 
-def parts_by(events: list[Event], key: Callable[[Event], str]) -> list[Part]:
-    """The largest first."""
-    parts: dict[str, Part] = {}
+def group_events(events: list[Event], key: Callable[[Event], str]) -> list[KernelTime]:
+    """Sum events by key, the largest first."""
+    parts: dict[str, KernelTime] = {}
     for event in events:
-        part = parts.setdefault(key(event), Part(key(event)))
+        part = parts.setdefault(key(event), KernelTime(key(event)))
         part.milliseconds += event.duration
         part.calls += event.calls
-    whole = sum(one.milliseconds for one in parts.values()) or 1.0
+    total = sum(part.milliseconds for part in parts.values()) or 1.0
     for part in parts.values():
-        part.share = part.milliseconds / whole
-    return sorted(parts.values(), key=lambda one: -one.milliseconds)
+        part.share = part.milliseconds / total
+    return sorted(parts.values(), key=lambda part: -part.milliseconds)
 
 
-def print_profile(found: Profile, title: str) -> None:
-    idle = "" if found.idle_ms is None else f", {found.idle_ms:.2f} idle between kernels"
-    told = f"{title}\n{found.wall_ms:.2f} ms without the profiler; under it {found.busy_ms:.2f} of work{idle}"
-    report.print_table(told, ("group", "ms", "share", "kernels"), map(row_of, found.groups))
+def print_profile(profile: Profile, title: str) -> None:
+    idle = "" if profile.idle_ms is None else f", {profile.idle_ms:.2f} idle between kernels"
+    times = f"{profile.wall_ms:.2f} ms without the profiler; with it {profile.busy_ms:.2f} busy{idle}"
     report.print_table(
-        "the longest", ("kernel", "ms", "share", "calls"), map(row_of, found.kernels[:LONGEST])
+        f"{title}\n{times}", ("group", "ms", "share", "kernels"), map(format_row, profile.groups)
+    )
+    report.print_table(
+        "longest kernels",
+        ("kernel", "ms", "share", "calls"),
+        map(format_row, profile.kernels[:MAX_KERNELS_SHOWN]),
     )
 
 
-def row_of(part: Part) -> tuple[str, ...]:
+def format_row(part: KernelTime) -> tuple[str, ...]:
     return part.name[:NAME_WIDTH], f"{part.milliseconds:.3f}", f"{part.share:.1%}", f"{part.calls:,}"

@@ -1,10 +1,10 @@
-"""A run killed with SIGKILL at random moments, again and again, against the same run undisturbed.
+"""A run killed with SIGKILL at random moments, compared with the same run uninterrupted.
 
 python bench/killed.py               30 kills, on the built-in corpus
 
-At the end the weights must be the same to the byte, the log the same in all but its times, and at no time a
-checkpoint unreadable. Kills are aimed by turns at a step, the writing of a checkpoint, a validation and the
-end of an epoch.
+The final weights must be identical to the byte, the logs identical except for times, and all checkpoints
+readable at any time. Kills alternate between a step, the writing of a checkpoint, a validation and the end of
+an epoch.
 """
 
 import argparse
@@ -25,9 +25,9 @@ from manyheads.demo import make_recipe, write_corpus
 from manyheads.errors import CheckpointError
 from manyheads.train.log import read_log
 
-AIMS = ("in a step", "writing a checkpoint", "validating", "at the end of an epoch")
+MOMENTS = ("in a step", "writing a checkpoint", "validating", "at the end of an epoch")
 VALIDATE_EVERY = 10
-TIMES = ("seconds", "tokens_per_second", "mfu")
+TIME_KEYS = ("seconds", "tokens_per_second", "mfu")
 
 
 def make_data(folder: Path) -> None:
@@ -54,56 +54,58 @@ def write_config(folder: Path, steps: int) -> None:
     ).save(folder / "run.toml")
 
 
-def start(folder: Path, run: str) -> "subprocess.Popen[bytes]":
+def start_run(folder: Path, run: str) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "manyheads", "train", f"{folder}/run.toml", "--out", f"{folder}/{run}"]
     return subprocess.Popen([*command, "--device", "cpu"], stderr=subprocess.DEVNULL)
 
 
-def is_writing(run: Path, begun: float) -> bool:
-    """Whether this process has a checkpoint half written; what an earlier one left does not count."""
-    for part in (run / "checkpoints").glob(".*-part"):
+def is_writing(run: Path, started: float) -> bool:
+    """Return whether this process is writing a checkpoint; remains of an earlier one do not count."""
+    for temporary in (run / "checkpoints").glob(".*-part"):
         try:
-            if part.stat().st_mtime >= begun:
+            if temporary.stat().st_mtime >= started:
                 return True
-        except FileNotFoundError:  # it has just been given its name
+        except FileNotFoundError:  # it was just renamed
             continue
     return False
 
 
-def moment(run: Path, begun: float) -> str:
-    """What the run is doing, as far as its files tell."""
-    if is_writing(run, begun):
+def describe_moment(run: Path, started: float) -> str:
+    """Return what the run is doing, according to its files."""
+    if is_writing(run, started):
         return "writing a checkpoint"
     lines = [line for line in read_log(run / "log.jsonl")[-2:] if line["event"] in ("train", "valid")]
     if len(lines) < 2:
         return "in a step"
-    before, last = lines
+    previous, last = lines
     if last["event"] == "train" and last["step"] % VALIDATE_EVERY == 0:
         return "validating"
-    if last["event"] == before["event"] == "train" and last["epoch"] != before["epoch"]:
+    if last["event"] == previous["event"] == "train" and last["epoch"] != previous["epoch"]:
         return "at the end of an epoch"
     return "in a step"
 
 
-def unreadable(run: Path) -> list[str]:
-    found = []
+def find_unreadable(run: Path) -> list[str]:
+    problems = []
     for folder in checkpoint.list_checkpoints(run):
         try:
             checkpoint.read_info(folder)
-        except CheckpointError as fault:
-            found.append(str(fault))
-    return found
+        except CheckpointError as error:
+            problems.append(str(error))
+    return problems
 
 
-def hit(child: "subprocess.Popen[bytes]", run: Path, chance: random.Random, begun: float, aim: str) -> bool:
-    """Kills the run some seconds after its first step, as it does what is aimed at; whether it still ran."""
-    log, wait = run / "log.jsonl", chance.uniform(0.3, 4.0)
-    while child.poll() is None and not (log.exists() and log.stat().st_mtime > begun):
+def kill_run(
+    child: "subprocess.Popen[bytes]", run: Path, generator: random.Random, started: float, target: str
+) -> bool:
+    """Kill the run some seconds after its first step, at the target moment. False: it had ended."""
+    log, wait = run / "log.jsonl", generator.uniform(0.3, 4.0)
+    while child.poll() is None and not (log.exists() and log.stat().st_mtime > started):
         time.sleep(0.01)
-    stepping = time.time()
+    first_step = time.time()
     while child.poll() is None:
-        spent = time.time() - stepping
-        if spent > wait and (moment(run, begun) == aim or spent > wait + 10):
+        elapsed = time.time() - first_step
+        if elapsed > wait and (describe_moment(run, started) == target or elapsed > wait + 10):
             child.send_signal(signal.SIGKILL)
             child.wait()
             return True
@@ -111,8 +113,8 @@ def hit(child: "subprocess.Popen[bytes]", run: Path, chance: random.Random, begu
     return False
 
 
-def log_without_times(run: Path) -> list[dict[str, object]]:
-    return [{key: line[key] for key in line if key not in TIMES} for line in read_log(run / "log.jsonl")]
+def read_log_without_times(run: Path) -> list[dict[str, object]]:
+    return [{key: line[key] for key in line if key not in TIME_KEYS} for line in read_log(run / "log.jsonl")]
 
 
 def main() -> None:
@@ -122,36 +124,36 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    chance, moments, problems, kills = random.Random(given.seed), Counter[str](), list[str](), 0
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    arguments = parser.parse_args()
+    generator, moments, problems, kills = random.Random(arguments.seed), Counter[str](), list[str](), 0
+    with tempfile.TemporaryDirectory() as folder_name:
+        folder = Path(folder_name)
         make_data(folder)
-        write_config(folder, given.steps)
-        assert start(folder, "whole").wait() == 0
+        write_config(folder, arguments.steps)
+        assert start_run(folder, "whole").wait() == 0
         while True:
-            begun = time.time()
-            child = start(folder, "killed")
-            if kills >= given.kills:
+            started = time.time()
+            child = start_run(folder, "killed")
+            if kills >= arguments.kills:
                 assert child.wait() == 0
                 break
-            if not hit(child, folder / "killed", chance, begun, AIMS[kills % len(AIMS)]):
+            if not kill_run(child, folder / "killed", generator, started, MOMENTS[kills % len(MOMENTS)]):
                 break
             kills += 1
-            moments[moment(folder / "killed", begun)] += 1
-            problems += unreadable(folder / "killed")
+            moments[describe_moment(folder / "killed", started)] += 1
+            problems += find_unreadable(folder / "killed")
         files = [folder / run / "model" / "weights.safetensors" for run in ("whole", "killed")]
         result = {
             "kills": kills,
             "moments": dict(moments),
             "unreadable checkpoints": problems,
             "weights identical": files[0].read_bytes() == files[1].read_bytes(),
-            "log identical but for times": log_without_times(folder / "whole")
-            == log_without_times(folder / "killed"),
+            "log identical except times": read_log_without_times(folder / "whole")
+            == read_log_without_times(folder / "killed"),
         }
     print(json.dumps(result, indent=1))
-    same = result["weights identical"] and result["log identical but for times"]
-    sys.exit(0 if same and not problems and kills == given.kills else 1)
+    identical = result["weights identical"] and result["log identical except times"]
+    sys.exit(0 if identical and not problems and kills == arguments.kills else 1)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,18 @@
-"""A training step, from forward pass to update: ours against torch.nn.Transformer and Hugging Face Marian.
+"""A training step, forward to update: ours, torch.nn.Transformer and Hugging Face Marian.
 
-    python bench/train_step.py                  on this machine's GPU, or its CPU at a size that it can take
+    python bench/train_step.py                  on this machine's GPU, or its CPU at a smaller size
     python bench/train_step.py --json result.json
     python bench/train_step.py --profile        where each millisecond of our step goes
 
-All rows come from one run on the same sentences, in batches of like length (`--order random`: as they come).
-Tokens are real ones, source + target; the work that the share of the ceiling counts is that of real tokens.
-Batches lie on the device before the clock runs. Each system goes through them several times, after once that
-is not measured; then all of them again in reverse order, and the spread is what lies between the two; on a
-CPU they take turns batch by batch. Memory is the peak beyond what the other systems hold; on a CPU that of a
-process of its own.
+All rows come from one run on the same sentences, in batches of similar length (`--order random`: shuffled).
+Only real tokens count, source + target, in speeds and in FLOPs. Batches are on the device before the
+measurement. Each system makes several passes over them, after one that is not measured; then all systems
+again in reverse order, and the spread is the difference between the two. On a CPU the systems alternate batch
+by batch. Memory is the peak beyond what the other systems hold; on a CPU that of a separate process.
 
-All have dropout only where the paper has it; torch.nn.Transformer's own is another row, on a CPU always, on a
-GPU by `--only "own dropout"`. Padding of the eager peers is rounded up to 8 tokens where that is faster for
-them; compiled ones have one program for each kind of layer, whatever the shape.
+All have dropout only where the paper has it; torch.nn.Transformer's own dropout is another row, always on a
+CPU, and on a GPU by `--only "own dropout"`. Padding of the eager peers is rounded up to 8 tokens where that
+is faster for them; compiled ones have one program per kind of layer, for all shapes.
 """
 
 import argparse
@@ -26,185 +25,28 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")  # batches differ in shape
 
-import numpy as np
 import torch
-from torch import Tensor
 
 import kernels
 import manyheads as mh
 import report
-from manyheads.data import batches as data
-from manyheads.train.captured_step import CapturedStep, can_capture
-from manyheads.train.distributed import DistributedContext
-from manyheads.train.objective import Objective
-from manyheads.train.optimizer import Optimizer
-from manyheads.train.step import StepResult
-from peers import Marian, TorchTransformer, TorchTransformerAsItComes, padded
-from workload import Batch, sorted_and_random, training_flops
+from train_systems import OURS, SYSTEMS, PeerSystem, System, make_ours, time_pass
+from workload import WorkloadBatch, make_sorted_and_random, training_flops
 
-TRAIN = mh.TrainConfig()
-RATE = 1e-4
-ORDERS = ("sorted", "random")  # batches of like lengths, and as they come
-OURS = "manyheads"
+ORDERS = ("sorted", "random")  # batches of similar lengths, and shuffled
 PASSES = 2  # the second in reverse order
-
-
-class System(Protocol):
-    """What a row measures."""
-
-    device: str
-    note: str  # for the JSON
-    unmeasured: int  # ways through the batches before the clock runs
-
-    def prepare(self, batch: Batch) -> Any:
-        """The batch on the device, as the system wants it. Not measured."""
-        ...
-
-    def step(self, batch: Any) -> None:
-        """Forward, loss, backward, update. Measured; nobody waits for the device in between."""
-        ...
-
-
-class Ours:
-    """Manyheads as `manyheads train` trains it."""
-
-    note = ""
-    unmeasured = 1
-
-    def __init__(self, config: mh.ModelConfig, device: str, micro_tokens: int | None = None) -> None:
-        self.device, self.micro_tokens = device, micro_tokens
-        self.model = mh.Transformer(config).to(device).train()
-        self.objective = Objective(self.model, TRAIN)
-        self.optimizer = Optimizer(self.model, TRAIN)
-
-    def prepare(self, batch: Batch) -> list[data.Batch]:
-        """In parts, where the step takes them one after another."""
-        return [part.to(self.device) for part in host_batch(batch).split_micro_batches(self.micro_tokens)]
-
-    def step(self, batch: list[data.Batch]) -> None:
-        self.optimizer.zero_grad()
-        for part in batch:
-            with low_precision(self.device):
-                total, _ = self.objective(part.source, part.inputs, part.labels.tokens)
-            (total / tokens_of(batch)).backward()
-        self.optimizer.set_learning_rate(RATE)
-        self.optimizer.step()
-
-
-class OursCaptured(Ours):
-    """The same on a GPU: captured graphs, a batch copied there by each step, the loss read one step later."""
-
-    unmeasured = 2  # a graph is made when a size comes a second time
-
-    def __init__(self, config: mh.ModelConfig, device: str, micro_tokens: int | None = None) -> None:
-        super().__init__(config, device, micro_tokens)
-        world = DistributedContext(0, 1, torch.device(device))
-        full = micro_tokens or mh.DataConfig().batch_tokens
-        self.captured = CapturedStep(
-            self.objective,
-            self.optimizer,
-            TRAIN,
-            world,
-            full_tokens=full,
-            max_length=mh.DataConfig().max_length,
-        )
-        self.outcome: StepResult | None = None
-        self.steps = 0
-
-    def prepare(self, batch: Batch) -> list[data.Batch]:
-        return list(host_batch(batch).split_micro_batches(self.micro_tokens))
-
-    def step(self, batch: list[data.Batch]) -> None:
-        self.steps += 1
-        self.captured.zero_grad()
-        for part in batch:
-            self.captured.accumulate(part, 1 / tokens_of(batch), self.steps)
-        outcome = self.captured.apply_update(RATE)
-        if self.outcome:
-            self.outcome.read()
-        self.outcome = outcome
-
-
-def host_batch(batch: Batch) -> data.Batch:
-    source, inputs, labels = map(mh.Packed.of, (batch.sources, batch.inputs, batch.labels))
-    return data.Batch(source, inputs, labels, np.zeros(0, np.int64), 0, 0)
-
-
-def tokens_of(parts: list[data.Batch]) -> int:
-    return sum(len(part.labels.tokens) for part in parts)
-
-
-def ours(config: mh.ModelConfig, device: str, micro_tokens: int | None = None) -> Ours:
-    captures = can_capture(mh.Config(model=config, train=TRAIN), torch.device(device))
-    return (OursCaptured if captures else Ours)(config, device, micro_tokens)
-
-
-class Peer:
-    """A model of others', whose forward pass is the loss; fused Adam with the paper's numbers."""
-
-    unmeasured = 1
-
-    def __init__(self, kind: type, compiled: bool, config: mh.ModelConfig, device: str) -> None:
-        self.device, self.multiple = device, 8 if compiled else 1
-        self.model = kind(config, TRAIN).to(device).train()
-        self.adam = torch.optim.Adam(
-            self.model.parameters(),
-            lr=RATE,
-            betas=(TRAIN.beta1, TRAIN.beta2),
-            eps=TRAIN.epsilon,
-            fused=True,
-        )
-        if compiled:
-            self.model.compile_it()
-
-    @property
-    def note(self) -> str:
-        return f"padded to multiples of {self.multiple}"
-
-    def prepare(self, batch: Batch) -> list[Tensor]:
-        sides = batch.sources, batch.inputs, batch.labels
-        return [padded(side, self.model.pad, self.multiple).to(self.device) for side in sides]
-
-    def step(self, batch: list[Tensor]) -> None:
-        self.adam.zero_grad(set_to_none=True)
-        with low_precision(self.device):
-            loss = self.model(*batch)
-        loss.backward()
-        self.adam.step()
-
-    def choose_multiple(self, batches: list[Batch]) -> None:
-        """The rounding that suits it better here."""
-        seconds = {}
-        for self.multiple in (1, 8):
-            prepared = [self.prepare(batch) for batch in batches]
-            once(self, prepared)
-            seconds[self.multiple] = min(once(self, prepared) for _ in range(2))
-        self.multiple = min(seconds, key=lambda multiple: seconds[multiple])
-
-
-def low_precision(device: str) -> torch.autocast:
-    return torch.autocast(device, torch.bfloat16, enabled=device == "cuda")
-
-
-SYSTEMS: dict[str, Callable[[mh.ModelConfig, str], System]] = {
-    OURS: ours,
-    "torch.nn.Transformer": lambda *rest: Peer(TorchTransformer, False, *rest),
-    "torch.nn.Transformer, compiled": lambda *rest: Peer(TorchTransformer, True, *rest),
-    "torch.nn.Transformer, its own dropout": lambda *rest: Peer(TorchTransformerAsItComes, False, *rest),
-    "Hugging Face Marian": lambda *rest: Peer(Marian, False, *rest),
-    "Hugging Face Marian, compiled": lambda *rest: Peer(Marian, True, *rest),
-}
+Workload = dict[str, list[WorkloadBatch]]  # batches by order
 
 
 @dataclass
 class Result:
-    """A row of the table. Seconds are of one way through all batches: of each pass, its rounds."""
+    """A row of the table. Seconds are those of all batches, by pass and round."""
 
     system: str
     order: str
@@ -214,11 +56,11 @@ class Result:
     seconds: list[list[float]] = field(default_factory=list)
     peak_gib: float = math.nan
     note: str = ""
-    fault: str = ""  # why there are no numbers
+    error: str = ""  # why there are no numbers
 
     @property
     def speeds(self) -> list[float]:
-        """Real tokens a second, source + target, of each pass."""
+        """Real tokens per second, source + target, of each pass."""
         return [self.tokens / statistics.median(rounds) for rounds in self.seconds]
 
     @property
@@ -230,15 +72,15 @@ class Result:
         return 1000 * self.tokens / self.speed / self.steps
 
     @property
-    def rate(self) -> float:
-        """FLOP/s of real tokens' work."""
+    def flops_per_second(self) -> float:
+        """FLOP/s of real tokens."""
         return self.flops * self.speed / self.tokens
 
 
 # ---- measuring
 
 
-def measure(arguments: argparse.Namespace, config: mh.ModelConfig) -> list[Result]:
+def measure(arguments: argparse.Namespace, config: mh.TransformerConfig) -> list[Result]:
     workload = make_workload(arguments, config)
     results = [
         Result(
@@ -253,119 +95,108 @@ def measure(arguments: argparse.Namespace, config: mh.ModelConfig) -> list[Resul
     ]
     if arguments.device == "cpu":
         measure_memory(results)
-        in_turns(results, workload, arguments, config)
+        measure_alternately(results, workload, arguments, config)
         return results
-    made: dict[str, System] = {}
-    for system in arguments.systems:
-        rows = [row for row in results if row.system == system]
-        shielded(rows, lambda rows=rows: first_pass(made, rows, workload, arguments, config))
-    for system in reversed(list(made)):
-        rows = [row for row in results if row.system == system]
-        shielded(rows, lambda rows=rows, it=made[system]: second_pass(it, rows, workload, arguments))
+    systems: dict[str, System] = {}
+    for name in arguments.systems:
+        rows = [row for row in results if row.system == name]
+        record_errors(rows, partial(run_first_pass, systems, rows, workload, arguments, config))
+    for name in reversed(list(systems)):
+        rows = [row for row in results if row.system == name]
+        record_errors(rows, partial(run_second_pass, systems[name], rows, workload, arguments))
     return results
 
 
-def make_workload(arguments: argparse.Namespace, config: mh.ModelConfig) -> dict[str, list[Batch]]:
-    made = sorted_and_random(arguments.batches, arguments.batch_tokens, config.vocab_size, arguments.seed)
-    kinds = dict(zip(ORDERS, made, strict=True))
-    return {order: kinds[order] for order in arguments.orders}
+def make_workload(arguments: argparse.Namespace, config: mh.TransformerConfig) -> Workload:
+    both = make_sorted_and_random(
+        arguments.batches, arguments.batch_tokens, config.vocab_size, arguments.seed
+    )
+    by_order = dict(zip(ORDERS, both, strict=True))
+    return {order: by_order[order] for order in arguments.orders}
 
 
-def shielded(rows: list[Result], work: Callable[[], None]) -> None:
-    """A peer that fails must not cost the other rows; ours must not fail."""
+def record_errors(rows: list[Result], run: Callable[[], None]) -> None:
+    """Run, and record an error of a peer in its rows, so that the others are measured. Ours must not fail."""
     try:
-        work()
-    except Exception as fault:
+        run()
+    except Exception as error:
         if rows[0].system == OURS:
             raise
         for row in rows:
-            row.fault, row.seconds = f"{type(fault).__name__}: {str(fault)[:200]}", []
-        report.say(f"{rows[0].system}: {rows[0].fault}")
+            row.error, row.seconds = f"{type(error).__name__}: {str(error)[:200]}", []
+        report.log(f"{rows[0].system}: {rows[0].error}")
 
 
-def in_turns(
-    results: list[Result],
-    workload: dict[str, list[Batch]],
-    arguments: argparse.Namespace,
-    config: mh.ModelConfig,
+def measure_alternately(
+    results: list[Result], workload: Workload, arguments: argparse.Namespace, config: mh.TransformerConfig
 ) -> None:
-    """On a CPU: batch by batch, so that a machine that does other things too is slow for all."""
+    """Measure all systems on each batch in turn, so that other load on a CPU affects all."""
     systems: dict[str, System] = {}
     for row in results:
         if row.system not in systems:
             torch.manual_seed(1)
             systems[row.system] = SYSTEMS[row.system](config, "cpu")
         system, batches = systems[row.system], workload[row.order]
-        seen = batches if row.system.endswith("compiled") else batches[:1]
-        once(system, [system.prepare(batch) for batch in seen])
+        warm_up = batches if row.system.endswith("compiled") else batches[:1]
+        time_pass(system, [system.prepare(batch) for batch in warm_up])
         row.note = system.note
-        report.say(f"{row.system}, {row.order}: ready")
-    for turn in range(PASSES):
+        report.log(f"{row.system}, {row.order}: ready")
+    for number in range(PASSES):
         sums = {(row.system, row.order): [0.0] * arguments.rounds for row in results}
-        for number, round_ in itertools.product(range(arguments.batches), range(arguments.rounds)):
-            for row in results[:: -1 if turn else 1]:
+        for index, round_ in itertools.product(range(arguments.batches), range(arguments.rounds)):
+            for row in results[:: -1 if number else 1]:
                 system = systems[row.system]
-                prepared = [system.prepare(workload[row.order][number])]
-                sums[row.system, row.order][round_] += once(system, prepared)
+                prepared = [system.prepare(workload[row.order][index])]
+                sums[row.system, row.order][round_] += time_pass(system, prepared)
         for row in results:
             row.seconds.append(sums[row.system, row.order])
-            report.say(f"{row.system}, {row.order}: {row.speeds[-1]:,.0f} tokens/s")
+            report.log(f"{row.system}, {row.order}: {row.speeds[-1]:,.0f} tokens/s")
 
 
-def first_pass(
-    made: dict[str, System],
+def run_first_pass(
+    systems: dict[str, System],
     rows: list[Result],
-    workload: dict[str, list[Batch]],
+    workload: Workload,
     arguments: argparse.Namespace,
-    config: mh.ModelConfig,
+    config: mh.TransformerConfig,
 ) -> None:
-    """The system is made, sees every shape once, and is measured; so is its memory.
+    """Make a system, run every shape once, and measure its speed and memory.
 
-    A captured step holds its memory from its capture on, so that the peak is counted from the beginning.
+    A captured step holds its memory from the capture on, so its peak is counted from the start.
     """
-    others = held_by_others()
+    others = release_memory()
     torch.manual_seed(1)
     system = SYSTEMS[rows[0].system](config, arguments.device)
-    if isinstance(system, Peer) and not rows[0].system.endswith("compiled"):
+    if isinstance(system, PeerSystem) and not rows[0].system.endswith("compiled"):
         system.choose_multiple(workload[rows[0].order][::3])
     for row in rows:
-        if isinstance(system, Peer):
+        if isinstance(system, PeerSystem):
             torch.cuda.reset_peak_memory_stats()
         measure_rounds(system, row, workload[row.order], arguments.rounds)
         row.peak_gib = (torch.cuda.max_memory_allocated() - others) / 2**30
         row.note = system.note
-    made[rows[0].system] = system
+    systems[rows[0].system] = system
 
 
-def second_pass(
-    system: System, rows: list[Result], workload: dict[str, list[Batch]], arguments: argparse.Namespace
+def run_second_pass(
+    system: System, rows: list[Result], workload: Workload, arguments: argparse.Namespace
 ) -> None:
-    held_by_others()
+    release_memory()
     for row in rows:
         measure_rounds(system, row, workload[row.order], arguments.rounds)
 
 
-def measure_rounds(system: System, row: Result, batches: list[Batch], rounds: int) -> None:
+def measure_rounds(system: System, row: Result, batches: list[WorkloadBatch], rounds: int) -> None:
     prepared = [system.prepare(batch) for batch in batches]
-    for _ in range(system.unmeasured):
-        once(system, prepared)
-    report.settle_memory()
-    row.seconds.append([once(system, prepared) for _ in range(rounds)])
-    report.say(f"{row.system}, {row.order}: {row.speeds[-1]:,.0f} tokens/s")
+    for _ in range(system.warm_up_rounds):
+        time_pass(system, prepared)
+    report.freeze_gc()
+    row.seconds.append([time_pass(system, prepared) for _ in range(rounds)])
+    report.log(f"{row.system}, {row.order}: {row.speeds[-1]:,.0f} tokens/s")
 
 
-def once(system: System, prepared: list[Any]) -> float:
-    """Seconds of one way through the batches."""
-
-    def steps() -> None:
-        for batch in prepared:
-            system.step(batch)
-
-    return report.seconds_of(steps, system.device)
-
-
-def held_by_others() -> int:
-    """Bytes of the GPU, once all is forgotten that can be; the peak is counted anew."""
+def release_memory() -> int:
+    """Free unused GPU memory, reset the peak, and return the bytes that are still allocated."""
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
@@ -376,18 +207,20 @@ def held_by_others() -> int:
 
 
 def measure_memory(results: list[Result]) -> None:
-    """Each row in a process of its own, and before this one grows: a child inherits its parent's peak."""
+    """Measure each row in a separate process, before this one grows: a child inherits its parent's peak."""
     for row in results:
-        command = [sys.executable, __file__, *sys.argv[1:], "--peak-of", row.system, row.order]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(f"{row.system}, {row.order}: {done.stderr.strip()[-300:]}")
-        row.peak_gib = float(done.stdout.split()[-1])
-        report.say(f"{row.system}, {row.order}: {row.peak_gib:.2f} GiB")
+        command = [sys.executable, __file__, *sys.argv[1:], "--peak-memory-of", row.system, row.order]
+        finished = subprocess.run(command, capture_output=True, text=True)
+        if finished.returncode != 0:
+            sys.exit(f"{row.system}, {row.order}: {finished.stderr.strip()[-300:]}")
+        row.peak_gib = float(finished.stdout.split()[-1])
+        report.log(f"{row.system}, {row.order}: {row.peak_gib:.2f} GiB")
 
 
-def peak_gib(arguments: argparse.Namespace, config: mh.ModelConfig, name: str, order: str) -> float:
-    """Of this whole process, after two steps on the largest batch."""
+def measure_peak_gib(
+    arguments: argparse.Namespace, config: mh.TransformerConfig, name: str, order: str
+) -> float:
+    """Return the peak memory of this process after two steps on the largest batch."""
     batches = make_workload(arguments, config)[order]
     system = SYSTEMS[name](config, "cpu")
     largest = max(batches, key=lambda batch: len(batch.sources) * max(map(len, batch.sources)))
@@ -397,109 +230,114 @@ def peak_gib(arguments: argparse.Namespace, config: mh.ModelConfig, name: str, o
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
 
 
-# ---- telling
+# ---- reporting
 
 
-def against(results: list[Result], row: Result) -> tuple[float, float] | None:
-    """How much faster ours is on the same batches, and its share of the memory; None: ours is not there."""
-    ours = next((one for one in results if (one.system, one.order) == (OURS, row.order)), None)
-    if ours is None or row.fault:
+def compare_with_ours(results: list[Result], row: Result) -> tuple[float, float] | None:
+    """Return the speedup and the memory ratio of ours on the same batches, or None if not measured."""
+    ours = next((other for other in results if (other.system, other.order) == (OURS, row.order)), None)
+    if ours is None or row.error:
         return None
     return ours.speed / row.speed, ours.peak_gib / row.peak_gib
 
 
-def told(row: Result, results: list[Result], ceiling: float) -> tuple[str, ...]:
-    if row.fault:
-        return row.system, row.order, *[""] * 7, row.fault[:40]
-    compared = against(results, row)
+def format_row(row: Result, results: list[Result], matmul_peak: float) -> tuple[str, ...]:
+    if row.error:
+        return row.system, row.order, *[""] * 7, row.error[:40]
+    ratios = compare_with_ours(results, row)
     return (
         row.system,
         row.order,
         f"{row.speed:,.0f}",
         f"{row.step_ms:,.1f}",
-        f"{row.rate / ceiling:.1%}",
-        f"{row.rate / 1e12:.3g}",
+        f"{row.flops_per_second / matmul_peak:.1%}",
+        f"{row.flops_per_second / 1e12:.3g}",
         f"{row.peak_gib:.2f}",
-        report.told_spread(row.speeds),
-        *(f"{times:.2f} x" for times in compared or ()),
+        report.format_spread(row.speeds),
+        *(f"{ratio:.2f} x" for ratio in ratios or ()),
     )
 
 
 COLUMNS = (
-    *("system", "batches", "tokens/s", "ms/step", "of ceiling", "TFLOP/s", "peak GiB", "spread"),
-    *("ours is faster by", "ours needs memory"),
+    *("system", "batches", "tokens/s", "ms/step", "of matmul peak", "TFLOP/s", "peak GiB", "spread"),
+    *("speedup of ours", "memory of ours"),
 )
 
 
-def as_json(row: Result, results: list[Result], ceiling: float) -> dict[str, Any]:
-    """What is not known is None."""
-    found = {key: value for key, value in asdict(row).items() if key != "peak_gib"}
-    if row.fault:
-        return found
-    faster, memory = against(results, row) or (None, None)
-    return found | {
+def to_json(row: Result, results: list[Result], matmul_peak: float) -> dict[str, Any]:
+    """Return a row for the JSON; what is unknown is None."""
+    numbers = {key: value for key, value in asdict(row).items() if key != "peak_gib"}
+    if row.error:
+        return numbers
+    speedup, memory_ratio = compare_with_ours(results, row) or (None, None)
+    return numbers | {
         "tokens_per_second": row.speed,
         "ms_per_step": row.step_ms,
-        "share_of_ceiling": row.rate / ceiling,
-        "flops_per_second": row.rate,
+        "share_of_matmul_peak": row.flops_per_second / matmul_peak,
+        "flops_per_second": row.flops_per_second,
         "peak_gib": row.peak_gib,
-        "spread": report.spread(row.speeds),
-        "ours_is_faster_by": faster,
-        "ours_needs_memory": memory,
+        "spread": report.compute_spread(row.speeds),
+        "speedup_of_ours": speedup,
+        "memory_ratio_of_ours": memory_ratio,
     }
 
 
-def show_profile(arguments: argparse.Namespace, config: mh.ModelConfig, title: str) -> None:
-    """Of the middle batch, by the first of the systems asked for."""
+def print_step_profile(arguments: argparse.Namespace, config: mh.TransformerConfig, title: str) -> None:
+    """Profile the middle batch with the first of the selected systems."""
     name = arguments.systems[0]
     batches = make_workload(arguments, config)[arguments.orders[0]]
     system = SYSTEMS[name](config, arguments.device)
     prepared = system.prepare(batches[len(batches) // 2])
     for _ in range(3):
-        once(system, [prepared])
-    found = kernels.profiled(lambda: system.step(prepared), arguments.device)
-    about = report.about(arguments.device)
-    kernels.print_profile(found, f"a step of {name}: {title}; {about}")
-    report.write_json(arguments.json, title, about, system=name, profile=found.to_dict())
+        time_pass(system, [prepared])
+    profile = kernels.profile_call(lambda: system.step(prepared), arguments.device)
+    environment = report.measure_environment(arguments.device)
+    kernels.print_profile(profile, f"a step of {name}: {title}; {environment}")
+    report.write_json(arguments.json, title, environment, system=name, profile=profile.to_dict())
+
+
+# ---- command line
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = report.Parser(__doc__)
-    report.add_preset(parser, "base")
-    parser.add_argument("--vocabulary", type=int, default=mh.presets.BASE.vocab_size)
+    parser = report.BenchmarkParser(__doc__)
+    report.add_preset_argument(parser, "base")
+    report.add_vocab_size_argument(parser)
     parser.add_argument(
-        "--batch-tokens", type=report.positive, help="target tokens a batch (default: 25,000; on a CPU 5,000)"
+        "--batch-tokens",
+        type=report.positive_int,
+        help="target tokens per batch (default: 25,000; on a CPU 5,000)",
     )
-    parser.add_argument("--batches", type=report.positive, help="different ones (default: 10; on a CPU 2)")
     parser.add_argument(
-        "--rounds", type=report.positive, help="ways through them, twice (default: 2; on a CPU 1)"
+        "--batches", type=report.positive_int, help="number of batches (default: 10; on a CPU 2)"
+    )
+    parser.add_argument(
+        "--rounds", type=report.positive_int, help="measured rounds per pass (default: 2; on a CPU 1)"
     )
     parser.add_argument("--order", default="sorted", choices=[*ORDERS, "both"])
+    report.add_only_argument(parser)
     parser.add_argument(
-        "--only", action="append", metavar="SYSTEM", help="those with this in their name; may repeat"
-    )
-    parser.add_argument(
-        "--micro-tokens", type=report.positive, help="of a side, that ours takes at once (default: all)"
+        "--micro-tokens", type=report.positive_int, help="per side of a micro-batch of ours (default: all)"
     )
     parser.add_argument("--compiled", action="store_true", help="compiled peers on a CPU too")
     parser.add_argument(
-        "--profile", action="store_true", help="instead: one step, kernel by kernel, of ours or of --only"
+        "--profile", action="store_true", help="instead: profile one step of ours or of --only"
     )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--peak-of", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--peak-memory-of", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     on_cpu = arguments.device == "cpu"
     arguments.batch_tokens = arguments.batch_tokens or (5_000 if on_cpu else mh.DataConfig().batch_tokens)
     arguments.batches = arguments.batches or (2 if on_cpu else 10)
     arguments.rounds = arguments.rounds or (1 if on_cpu else 2)
     arguments.orders = ORDERS if arguments.order == "both" else (arguments.order,)
-    arguments.systems = report.only(there(arguments), arguments.only)
+    arguments.systems = report.select_systems(list_available(arguments), arguments.only)
     return arguments
 
 
-def there(arguments: argparse.Namespace) -> list[str]:
-    """Those that this machine has; what takes long or tells little only where it was asked for."""
-    left_out = [] if report.version_of("transformers") else ["Marian"]
+def list_available(arguments: argparse.Namespace) -> list[str]:
+    """Return the installed systems, without those that are slow or of little interest unless requested."""
+    left_out = [] if report.get_version("transformers") else ["Marian"]
     if arguments.device == "cpu" and not arguments.compiled:
         left_out.append("compiled")
     if arguments.device == "cuda" and not arguments.only:
@@ -509,28 +347,29 @@ def there(arguments: argparse.Namespace) -> list[str]:
 
 def main() -> None:
     arguments = parse_arguments()
-    config = replace(mh.presets.get_preset(arguments.preset).model, vocab_size=arguments.vocabulary)
-    if arguments.peak_of:
-        print(peak_gib(arguments, config, *arguments.peak_of))
+    config = report.get_transformer(arguments)
+    if arguments.peak_memory_of:
+        print(measure_peak_gib(arguments, config, *arguments.peak_memory_of))
         return
     title = (
-        f"{arguments.preset}, vocabulary {arguments.vocabulary:,}, "
+        f"{arguments.preset}, vocabulary {arguments.vocab_size:,}, "
         f"{arguments.batches} batches of about {arguments.batch_tokens:,} target tokens"
     )
     if arguments.micro_tokens:
-        SYSTEMS[OURS] = partial(ours, micro_tokens=arguments.micro_tokens)
-        title += f", ours in parts of {arguments.micro_tokens:,}"
+        SYSTEMS[OURS] = partial(make_ours, micro_tokens=arguments.micro_tokens)
+        title += f", ours in micro-batches of {arguments.micro_tokens:,}"
     if arguments.profile:
-        show_profile(arguments, config, title)
+        print_step_profile(arguments, config, title)
         return
     results = measure(arguments, config)
-    about = report.about(arguments.device)
-    rows = [told(row, results, about.ceiling) for row in results]
-    report.print_table(f"{title}; {about}", COLUMNS, rows)
+    environment = report.measure_environment(arguments.device)
+    peak = environment.matmul_peak
+    rows = [format_row(row, results, peak) for row in results]
+    report.print_table(f"{title}; {environment}", COLUMNS, rows)
     report.write_json(
-        arguments.json, title, about, rows=[as_json(row, results, about.ceiling) for row in results]
+        arguments.json, title, environment, rows=[to_json(row, results, peak) for row in results]
     )
 
 
 if __name__ == "__main__":
-    report.run(main)
+    report.run_main(main)

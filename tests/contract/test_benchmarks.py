@@ -1,4 +1,4 @@
-"""What the benchmarks count and compare; and that each of them runs."""
+"""The benchmarks: what they count and compare, and that each of them runs."""
 
 import json
 import subprocess
@@ -51,12 +51,12 @@ KERNELS = {
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_a_kernel_goes_to_its_group(name: str) -> None:
-    assert kernels.group_of(name) == KERNELS[name]
+def test_kernels_are_grouped_by_name(name: str) -> None:
+    assert kernels.classify_kernel(name) == KERNELS[name]
 
 
-def test_a_profile_sums_what_the_device_did_and_what_lay_between() -> None:
-    """Two streams that overlap, a gap of 3 ms, and a named range that is no work of its own."""
+def test_a_profile_sums_kernels_and_idle_time() -> None:
+    """Two overlapping streams, a gap of 3 ms, and a named range that does not count."""
     trace = [
         {"cat": "kernel", "name": "nvjet_a", "ts": 0, "dur": 5000},
         {"cat": "kernel", "name": "attend_forward", "ts": 1000, "dur": 2000},
@@ -65,46 +65,46 @@ def test_a_profile_sums_what_the_device_did_and_what_lay_between() -> None:
         {"cat": "gpu_user_annotation", "name": "a range", "ts": 0, "dur": 9000},
         {"cat": "kernel", "name": "a mark without a duration", "ts": 20_000},
     ]
-    events = kernels.events_of(trace)
-    found = kernels.summed(events, 11.0, kernels.idle_between(events))
-    assert (found.busy_ms, found.idle_ms) == pytest.approx((10.0, 3.0))
-    groups = [(one.name, one.milliseconds, one.share, one.calls) for one in found.groups]
+    events = kernels.parse_trace(trace)
+    profile = kernels.summarize(events, 11.0, kernels.measure_idle(events))
+    assert (profile.busy_ms, profile.idle_ms) == pytest.approx((10.0, 3.0))
+    groups = [(group.name, group.milliseconds, group.share, group.calls) for group in profile.groups]
     assert groups == [
         ("matrix products", pytest.approx(7), pytest.approx(0.7), 2),
         ("attention", pytest.approx(2), pytest.approx(0.2), 1),
         ("copies", pytest.approx(1), pytest.approx(0.1), 1),
     ]
-    assert [one.name for one in found.kernels] == ["nvjet_a", "attend_forward", "Memcpy HtoD"]
+    assert [group.name for group in profile.kernels] == ["nvjet_a", "attend_forward", "Memcpy HtoD"]
 
 
-def test_systems_are_chosen_by_a_part_of_their_name() -> None:
+def test_systems_are_selected_by_a_part_of_their_name() -> None:
     names = ["manyheads", "Marian", "Marian, compiled"]
-    assert report.only(names, None) == names
-    assert report.only(names, ["maria"]) == names[1:]
-    assert report.only(names, ["marian"]) == [names[1]]  # a whole name is that one
-    assert report.only(names, ["compiled", "many"]) == [names[0], names[2]]
+    assert report.select_systems(names, None) == names
+    assert report.select_systems(names, ["maria"]) == names[1:]
+    assert report.select_systems(names, ["marian"]) == [names[1]]  # an exact name matches only itself
+    assert report.select_systems(names, ["compiled", "many"]) == [names[0], names[2]]
     with pytest.raises(RequestError, match="fairseq"):
-        report.only(names, ["fairseq"])
+        report.select_systems(names, ["fairseq"])
 
 
-def test_the_spread_is_a_share_of_the_mean() -> None:
-    assert report.spread([98.0, 102.0]) == pytest.approx(0.04)
-    assert report.spread([98.0]) is None
+def test_the_spread_is_relative_to_the_mean() -> None:
+    assert report.compute_spread([98.0, 102.0]) == pytest.approx(0.04)
+    assert report.compute_spread([98.0]) is None
 
 
-def test_a_peer_that_fails_costs_its_own_row_alone_and_ours_may_not_fail() -> None:
+def test_an_error_of_a_peer_is_recorded_in_its_row_and_ours_must_not_fail() -> None:
     import train_step
 
-    def fall() -> None:
-        raise MemoryError("no room")
+    def fail() -> None:
+        raise MemoryError("out of memory")
 
     rows = [train_step.Result(name, "sorted", 1, 10, 10, [[2.0], [2.0]]) for name in ("manyheads", "peer")]
-    train_step.shielded(rows[1:], fall)
-    assert train_step.as_json(rows[1], rows, 1.0)["fault"] == "MemoryError: no room"
-    assert train_step.told(rows[1], rows, 1.0)[-1] == "MemoryError: no room"
+    train_step.record_errors(rows[1:], fail)
+    assert train_step.to_json(rows[1], rows, 1.0)["error"] == "MemoryError: out of memory"
+    assert train_step.format_row(rows[1], rows, 1.0)[-1] == "MemoryError: out of memory"
     assert rows[0].speed == 5.0
     with pytest.raises(MemoryError):
-        train_step.shielded(rows[:1], fall)
+        train_step.record_errors(rows[:1], fail)
 
 
 # ---- the peers
@@ -122,39 +122,45 @@ def peer(name: str) -> Any:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("name", ["TorchTransformer", "Marian"])
-def test_padding_changes_nothing_of_a_peers_loss_and_gradient(name: str) -> None:
-    from peers import padded
+def test_padding_does_not_change_the_loss_and_gradient_of_a_peer(name: str) -> None:
+    from peers import pad_sentences
 
-    batch, model = make_batch(draw_pairs(4, vocabulary=40, seed=0)), peer(name)
-    found = []
+    batch, model = make_batch(draw_pairs(4, vocab_size=40, seed=0)), peer(name)
+    results = []
     for multiple in (1, 8):
-        sides = [padded(side, model.pad, multiple) for side in (batch.sources, batch.inputs, batch.labels)]
+        sides = [
+            pad_sentences(side, model.pad, multiple) for side in (batch.sources, batch.inputs, batch.labels)
+        ]
         assert sides[0].shape[1] % multiple == 0
         model.zero_grad()
         loss = model(*sides)
         loss.backward()
-        gradients = [one.grad.flatten() for one in model.parameters() if one.grad is not None]
-        found.append((loss.detach(), torch.cat(gradients)))
-    assert torch.allclose(found[0][0], found[1][0], rtol=1e-5)
-    assert torch.allclose(found[0][1], found[1][1], atol=1e-6)
+        gradients = [
+            parameter.grad.flatten() for parameter in model.parameters() if parameter.grad is not None
+        ]
+        results.append((loss.detach(), torch.cat(gradients)))
+    assert torch.allclose(results[0][0], results[1][0], rtol=1e-5)
+    assert torch.allclose(results[0][1], results[1][1], atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_marian_is_asked_what_our_engines_are_asked() -> None:
-    """Outputs of the lengths forced, in the order of the sources; scores are those of a sentence alone."""
+def test_marian_decodes_forced_lengths_and_scores_like_an_engine() -> None:
+    """Outputs have the forced lengths in the order of the sources; scores are those of single sentences."""
     from peers import MarianEngine
 
     engine = MarianEngine(peer("Marian").marian, 0, "cpu", batch_tokens=150)
-    pairs = draw_pairs(6, vocabulary=40, seed=1)
+    pairs = draw_pairs(6, vocab_size=40, seed=1)
     sources = [[*pair.source, 2] for pair in pairs]
-    wishes = [DecodingConstraints(length, length) for length in (3, 1, 7, 2, 5, 4)]
+    constraints = [DecodingConstraints(length, length) for length in (3, 1, 7, 2, 5, 4)]
     for beam in (1, 3):
-        found = decode_all(engine, sources, wishes, mh.DecodingConfig(beam=beam))
-        assert [len(one[0].tokens) for one in found] == [wish.max_length for wish in wishes]
-    together = engine.score(sources, [pair.target for pair in pairs])
-    for source, pair, scores in zip(sources, pairs, together, strict=True):
-        assert len(scores) == len(pair.target) + 1
-        assert scores == pytest.approx(engine.score([source], [pair.target])[0], abs=1e-5)
+        hypotheses = decode_all(engine, sources, constraints, mh.DecodingConfig(beam=beam))
+        assert [len(by_sentence[0].tokens) for by_sentence in hypotheses] == [
+            constraint.max_length for constraint in constraints
+        ]
+    scores = engine.score(sources, [pair.target for pair in pairs])
+    for source, pair, own_scores in zip(sources, pairs, scores, strict=True):
+        assert len(own_scores) == len(pair.target) + 1
+        assert own_scores == pytest.approx(engine.score([source], [pair.target])[0], abs=1e-5)
 
 
 # ---- the scripts
@@ -162,45 +168,48 @@ def test_marian_is_asked_what_our_engines_are_asked() -> None:
 
 def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(BENCH / f"{script}.py"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done
+    finished = subprocess.run(command, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    return finished
 
 
 @pytest.mark.parametrize("script", ["train_step", "decode", "quality"])
-def test_a_benchmark_says_what_it_takes(script: str) -> None:
+def test_a_benchmark_prints_its_help(script: str) -> None:
     assert "--device {cpu,cuda}" in run(script, "--help").stdout
 
 
 WRONG = {
     "multi30k --data . --seconds 5 --json nowhere/rows.json": (2, "there is no folder nowhere"),
     "multi30k --data . --seconds 5 --json .": (2, "is a folder"),
-    "multi30k --data . --seconds 5 --only nobody": (2, "none has that in its name among manyheads; Hugging"),
-    "multi30k --data . --seconds 5 --only compiled --out run": (2, "our run is kept there"),
-    "multi30k --data . --seconds 5 --peer-set model.layers=1": (2, "no peer is asked for"),
+    "multi30k --data . --seconds 5 --only nobody": (
+        2,
+        "no system has this in its name; known: manyheads; Hugging",
+    ),
+    "multi30k --data . --seconds 5 --only compiled --out run": (2, "keeps our run, which is not selected"),
+    "multi30k --data . --seconds 5 --peer-set model.layers=1": (2, "no peer is selected: add --peer"),
     "multi30k --data . --seconds 5 --peer --peer-set model.layer=1": (2, "unknown key model.layer"),
-    "multi30k --data . --seconds 5 --set train.seconds=2": (2, "said by --seconds"),
-    "multi30 --data . --seconds 5": (2, "no recipe of runs/ (base, big,"),
+    "multi30k --data . --seconds 5 --set train.seconds=2": (2, "is set by --seconds"),
+    "multi30 --data . --seconds 5": (2, "not a recipe of runs/ (base, big,"),
     "multi30k --data nowhere --seconds 5": (3, "not a data folder"),
 }
 
 
 @pytest.mark.parametrize("line", WRONG)
-def test_wrong_input_is_told_in_one_line_before_any_work(
+def test_a_usage_error_is_one_line_before_any_work(
     line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["quality.py", *line.split(), "--device", "cpu"])
-    with pytest.raises(SystemExit) as ended:
-        report.run(quality.main)
+    with pytest.raises(SystemExit) as exited:
+        report.run_main(quality.main)
     code, words = WRONG[line]
-    assert ended.value.code == code
-    (told,) = capsys.readouterr().err.splitlines()
-    assert told.startswith("quality.py: ")
-    assert words in told
+    assert exited.value.code == code
+    (error_line,) = capsys.readouterr().err.splitlines()
+    assert error_line.startswith("quality.py: ")
+    assert words in error_line
 
 
-def test_a_benchmark_that_is_stopped_says_so(
+def test_an_interrupted_benchmark_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def stop(*_: object, **__: object) -> str:
@@ -208,22 +217,22 @@ def test_a_benchmark_that_is_stopped_says_so(
 
     monkeypatch.setattr(quality, "train", stop)
     monkeypatch.setattr(sys, "argv", ["decode.py"])
-    with pytest.raises(SystemExit) as ended:
-        report.run(lambda: quality.train_ours(mh.Config(), Path(), "cpu") and None)
-    assert ended.value.code == 130
+    with pytest.raises(SystemExit) as exited:
+        report.run_main(lambda: quality.train_ours(mh.Config(), Path(), "cpu") and None)
+    assert exited.value.code == 130
     assert capsys.readouterr().err == "decode.py: stopped\n"
 
 
-TINY = ("--device", "cpu", "--preset", "tiny", "--vocabulary", "100")
+TINY = ("--device", "cpu", "--preset", "tiny", "--vocab-size", "100")
 
 
 @pytest.mark.heavy
-def test_a_training_step_is_measured_beside_its_peers(tmp_path: Path) -> None:
+def test_a_training_step_and_its_peers_are_measured(tmp_path: Path) -> None:
     result = tmp_path / "rows.json"
-    few = ("--batch-tokens", "60", "--batches", "1", "--json", str(result))
-    run("train_step", *TINY, *few)
-    told = json.loads(result.read_text())
-    rows = told["rows"]
+    arguments = ("--batch-tokens", "60", "--batches", "1", "--json", str(result))
+    run("train_step", *TINY, *arguments)
+    data = json.loads(result.read_text())
+    rows = data["rows"]
     names = [
         "manyheads",
         "torch.nn.Transformer",
@@ -232,15 +241,15 @@ def test_a_training_step_is_measured_beside_its_peers(tmp_path: Path) -> None:
     ]
     assert [(row["system"], row["order"]) for row in rows] == [(name, "sorted") for name in names]
     for row in rows:
-        assert not row["fault"]
+        assert not row["error"]
         assert len(row["seconds"]) == 2
         assert row["peak_gib"] > 0
-        assert row["share_of_ceiling"] == pytest.approx(row["flops_per_second"] / told["ceiling"])
+        assert row["share_of_matmul_peak"] == pytest.approx(row["flops_per_second"] / data["matmul_peak"])
         assert row["tokens_per_second"] * row["ms_per_step"] / 1000 == pytest.approx(row["tokens"])
 
 
 @pytest.mark.heavy
-def test_a_step_is_profiled(tmp_path: Path) -> None:
+def test_a_training_step_is_profiled(tmp_path: Path) -> None:
     result = tmp_path / "profile.json"
     run("train_step", *TINY, "--batch-tokens", "60", "--batches", "1", "--profile", "--json", str(result))
     profile = json.loads(result.read_text())["profile"]
@@ -250,17 +259,17 @@ def test_a_step_is_profiled(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-def test_decoding_is_measured_beside_its_peers(tmp_path: Path) -> None:
+def test_decoding_and_its_peers_are_measured(tmp_path: Path) -> None:
     result = tmp_path / "rows.json"
     run("decode", *TINY, "--sentences", "4", "--lengths", "2", "--repetitions", "1", "--json", str(result))
     rows = json.loads(result.read_text())["rows"]
     assert {row["beam"] for row in rows} == {1, 4}
     assert sum("Hugging Face" in row["system"] for row in rows) == 4
-    assert all(row["tokens_per_second"] > 0 and row["ours_is_faster_by"] > 0 for row in rows)
+    assert all(row["tokens_per_second"] > 0 and row["speedup_of_ours"] > 0 for row in rows)
 
 
 @pytest.mark.heavy
-def test_a_recipe_and_its_peers_learn_and_are_scored(tmp_path: Path) -> None:
+def test_a_recipe_and_its_peers_are_trained_and_scored(tmp_path: Path) -> None:
     corpus = playground.generate_corpus("en-ko", train=400, valid=20, test=20, seed=1, words=6)
     write_corpus(tmp_path, "en-ko", corpus)
     prepare(make_recipe(tmp_path, "en-ko", 600), tmp_path / "data")
@@ -271,18 +280,20 @@ def test_a_recipe_and_its_peers_learn_and_are_scored(tmp_path: Path) -> None:
         "data.batch_tokens=300",
         "train.warmup=20",
     ]
-    changes = [part for one in small for part in ("--set", one)]
-    where = ("--data", str(tmp_path / "data"), "--seconds", "6", "--json", str(tmp_path / "rows.json"))
-    all_of_them = ("--only", "manyheads", "--only", "face")
-    run("quality", "koen", *where, *all_of_them, "--device", "cpu", "--out", str(tmp_path / "run"), *changes)
-    told = json.loads((tmp_path / "rows.json").read_text())
+    changes = [part for key in small for part in ("--set", key)]
+    arguments = ("--data", str(tmp_path / "data"), "--seconds", "6", "--json", str(tmp_path / "rows.json"))
+    selection = ("--only", "manyheads", "--only", "face")
+    run(
+        "quality", "koen", *arguments, *selection, "--device", "cpu", "--out", str(tmp_path / "run"), *changes
+    )
+    data = json.loads((tmp_path / "rows.json").read_text())
     peers = ["Hugging Face Marian", "Hugging Face Marian, compiled"]
-    assert [row["system"] for row in told["rows"]] == ["manyheads", *peers]
-    for row in told["rows"]:
+    assert [row["system"] for row in data["rows"]] == ["manyheads", *peers]
+    for row in data["rows"]:
         assert row["seconds"] >= 6
         assert row["steps"] > 20
-        assert row["valid_loss"] < 6  # the logarithm of the vocabulary's size is 6.4
+        assert row["valid_loss"] < 6  # the logarithm of the vocabulary size is 6.4
         assert [score["name"] for score in row["scores"]][:2] == ["BLEU", "chrF"]
         assert "tok:char" in row["scores"][0]["signature"]
-    assert len(told["samples"]) == 5
+    assert len(data["examples"]) == 5
     assert (tmp_path / "run" / "model" / "weights.safetensors").exists()

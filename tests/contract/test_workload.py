@@ -1,4 +1,4 @@
-"""The workload that every benchmark stands on, and the FLOPs that it counts."""
+"""The workload of the benchmarks and its FLOPs."""
 
 import numpy as np
 import pytest
@@ -7,11 +7,11 @@ from torch.utils.flop_counter import FlopCounterMode
 import manyheads as mh
 from manyheads.ops import dispatch
 from manyheads.train.loss import reference_loss
-from workload import draw_pairs, make_batch, sorted_and_random, training_flops
+from workload import draw_pairs, make_batch, make_sorted_and_random, training_flops
 
 
-def test_lengths_and_words_follow_their_laws() -> None:
-    pairs = draw_pairs(20_000, vocabulary=37_000, seed=3)
+def test_lengths_are_log_normal_and_words_follow_zipf() -> None:
+    pairs = draw_pairs(20_000, vocab_size=37_000, seed=3)
     sources = np.array([len(pair.source) for pair in pairs])
     targets = np.array([len(pair.target) for pair in pairs])
     inside = (sources > 3) & (sources < 100)
@@ -24,25 +24,25 @@ def test_lengths_and_words_follow_their_laws() -> None:
     assert counts[3] / counts[13] == pytest.approx((10 + 2.7) / 2.7, rel=0.05)
 
 
-def test_random_batches_hold_the_sentences_of_the_sorted_ones() -> None:
-    kinds = sorted_and_random(count=3, target_tokens=300, vocabulary=100, seed=1)
-    found = [
+def test_random_batches_contain_the_sentences_of_the_sorted_ones() -> None:
+    both = make_sorted_and_random(count=3, target_tokens=300, vocab_size=100, seed=1)
+    sentences = [
         sorted(pair for batch in batches for pair in zip(batch.sources, batch.labels, strict=True))
-        for batches in kinds
+        for batches in both
     ]
-    assert found[0] == found[1]
+    assert sentences[0] == sentences[1]
     for count in (1, 3, 20):
-        assert [len(batches) for batches in sorted_and_random(count, 200, 100, seed=1)] == [count, count]
-    assert all(batch.target_tokens == pytest.approx(300, abs=101) for batch in kinds[0])
-    lengths = [len(source) for source in kinds[0][1].sources]
+        assert [len(batches) for batches in make_sorted_and_random(count, 200, 100, seed=1)] == [count, count]
+    assert all(batch.target_tokens == pytest.approx(300, abs=101) for batch in both[0])
+    lengths = [len(source) for source in both[0][1].sources]
     assert max(lengths) - min(lengths) <= 3
 
 
-def test_flops_are_what_torch_counts_but_for_the_causal_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch counts the products of the reference path, which computes hidden scores and masks them."""
+def test_flops_match_torch_except_for_the_causal_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch counts the reference path, which computes masked scores too."""
     monkeypatch.setattr(dispatch, "choose_attention", lambda *_: "reference")
     config = mh.TransformerConfig(vocab_size=50, layers=2, d_model=12, d_ff=20, heads=2, d_k=4, d_v=8)
-    batch = make_batch(draw_pairs(5, vocabulary=50, seed=0))
+    batch = make_batch(draw_pairs(5, vocab_size=50, seed=0))
     model = mh.Transformer(config)
     source, target, labels = map(mh.Packed.of, (batch.sources, batch.inputs, batch.labels))
     with FlopCounterMode(display=False) as counter:
@@ -52,8 +52,8 @@ def test_flops_are_what_torch_counts_but_for_the_causal_half(monkeypatch: pytest
     assert training_flops(config, batch) + half == counter.get_total_flops()
 
 
-def test_tokens_are_counted_with_the_begin_and_end_that_are_read() -> None:
-    pairs = draw_pairs(4, vocabulary=50, seed=0)
+def test_token_counts_include_begin_and_end() -> None:
+    pairs = draw_pairs(4, vocab_size=50, seed=0)
     batch = make_batch(pairs)
     assert batch.source_tokens == sum(len(pair.source) + 1 for pair in pairs)
     assert batch.target_tokens == sum(len(pair.target) + 1 for pair in pairs)
