@@ -133,7 +133,7 @@ def test_look_and_walk_need_the_torch_engine(client: TestClient, path: str) -> N
     response = client.post(path, json={"q": "a", "source": "en", "target": "ko"})
     assert (response.status_code, response.json()["error"]) == (
         400,
-        "attention maps need the torch engine; this model runs on scripted",
+        "the engine scripted does not support attention: use the torch engine",
     )
 
 

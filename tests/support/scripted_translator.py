@@ -7,7 +7,7 @@ from typing import Any
 
 from manyheads.config import DecodingConfig
 from manyheads.errors import RequestError
-from manyheads.inference.engine import Capabilities
+from manyheads.inference.engine import Capabilities, Feature
 from manyheads.serve.served_model import ServedModel, name_models
 from manyheads.translation import Translation
 
@@ -41,6 +41,9 @@ class ScriptedEngine:
     name: str = "scripted"
     objective: str = "scripted"
     capabilities: Capabilities = CAPABILITIES
+
+    def require(self, feature: Feature) -> None:
+        raise RequestError(f"the engine {self.name} does not support {feature}: use the torch engine")
 
 
 @dataclass

@@ -229,9 +229,7 @@ class Endpoints:
 
     def select_attention_model(self, query: schemas.LookRequest) -> ServedModel:
         model = self.registry.find_model(query.source, query.target, query.model)
-        if not model.can_align:
-            engine = model.translator.engine.name
-            raise HTTPException(400, f"attention maps need the torch engine; this model runs on {engine}")
+        model.translator.engine.require("attention")
         return model
 
     async def run_sentence_task(
@@ -309,7 +307,8 @@ def format_model(model: ServedModel) -> dict[str, Any]:
         "engine": translator.engine.name,
         "objective": translator.engine.objective,
         "max_length": translator.max_length,
-        "alignment": model.can_align,
+        "alignment": translator.engine.capabilities.alignment,
+        "attention": translator.engine.capabilities.attention,
     }
 
 

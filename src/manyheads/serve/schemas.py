@@ -177,7 +177,8 @@ class ModelInfo(BaseModel):
     engine: str
     objective: str
     max_length: Annotated[int, Field(description="Maximum tokens of a sentence in training.")]
-    alignment: Annotated[bool, Field(description="Whether alignments and attention maps are available.")]
+    alignment: Annotated[bool, Field(description="Whether translations have alignments.")]
+    attention: Annotated[bool, Field(description="Whether /attention, /look and /walk are available.")]
 
 
 class ScoreDetails(BaseModel):
@@ -192,16 +193,16 @@ class ScoreResponse(BaseModel):
     scores: list[ScoreDetails]
 
 
-AttentionMaps = Annotated[list[list[list[list[float]]]], Field(description="[layer][head][query][key]")]
+LayerMaps = Annotated[list[list[list[list[float]]]], Field(description="[layer][head][query][key]")]
 
 
 class AttentionResponse(BaseModel):
     translatedText: str
     sourceTokens: Annotated[list[str], Field(description="With the end token.")]
     targetTokens: Annotated[list[str], Field(description="With the end token.")]
-    encoder: AttentionMaps
-    decoder: AttentionMaps
-    cross: AttentionMaps
+    encoder: LayerMaps
+    decoder: LayerMaps
+    cross: LayerMaps
 
 
 class LookResponse(BaseModel):

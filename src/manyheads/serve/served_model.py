@@ -24,7 +24,7 @@ class ServedModel:
 
     @property
     def can_align(self) -> bool:
-        """Whether its engine returns alignments and attention maps."""
+        """Whether its engine returns alignments."""
         return self.translator.engine.capabilities.alignment
 
     def count_tokens(self, text: str) -> int:

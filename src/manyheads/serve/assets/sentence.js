@@ -8,7 +8,7 @@ export function attentionUnavailable(page) {
   const models = page.modelsFor(source, target);
   const chosen = models.find(({ name }) => name === model) ?? models[0];
   if (!chosen) return page.texts.noModel;
-  return chosen.alignment ? "" : page.texts.noAttention;
+  return chosen.attention ? "" : page.texts.noAttention;
 }
 
 // The request for the first sentence of a text, with its translation where that is known, and whether the text
