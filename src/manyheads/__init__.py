@@ -1,11 +1,11 @@
-"""Attention Is All You Need, as software.
+"""Train, run and inspect translation models: the Transformer of Attention Is All You Need.
 
     import manyheads as mh
 
     model = mh.Transformer(mh.presets.BASE)
     logits = model(mh.Packed.of([[5, 6, 7, 2]]), mh.Packed.of([[1, 8, 9]]))
 
-Names are imported when they are first used, so that the command line answers before torch is loaded.
+Names are imported when they are first used, so that the command line starts without importing torch.
 """
 
 from importlib import import_module
@@ -42,22 +42,23 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULES = {
     "AttentionMaps": "manyheads.translation",
-    "CheckpointError": "manyheads.errors",
     "ByteNetConfig": "manyheads.config",
+    "CheckpointError": "manyheads.errors",
     "Config": "manyheads.config",
     "ConfigError": "manyheads.errors",
     "ConvS2SConfig": "manyheads.config",
     "DataConfig": "manyheads.config",
     "DataError": "manyheads.errors",
+    "DecodingConfig": "manyheads.config",
+    "load": "manyheads.loading",
     "ManyheadsError": "manyheads.errors",
     "ModelConfig": "manyheads.config",
-    "ResourceError": "manyheads.errors",
     "Packed": "manyheads.packed",
     "RecurrentConfig": "manyheads.config",
     "RequestError": "manyheads.errors",
-    "DecodingConfig": "manyheads.config",
+    "ResourceError": "manyheads.errors",
     "Trace": "manyheads.model.encoder_decoder",
     "TrainConfig": "manyheads.config",
     "TrainingError": "manyheads.errors",
@@ -65,7 +66,6 @@ _HOMES = {
     "TransformerConfig": "manyheads.config",
     "Translation": "manyheads.translation",
     "Translator": "manyheads.translator",
-    "load": "manyheads.loading",
 }
 
 __all__ = [
@@ -99,8 +99,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "presets":
         return import_module("manyheads.presets")
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'manyheads' has no attribute {name!r}")
 
 

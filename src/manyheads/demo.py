@@ -1,4 +1,4 @@
-"""The whole way in about three minutes on a CPU: corpus, training, translations, scores, attention."""
+"""A demonstration of about three minutes on a CPU: corpus, training, translations, scores, attention."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ SHOWN_SENTENCES = 10
 
 CONSTRUCTIONS = playground.CONSTRUCTIONS
 VOCAB_SIZE = 2000
-WORDS_PER_CLASS = 12  # of each class: a small world, in every construction of the grammar
+WORDS_PER_CLASS = 12  # a small vocabulary, in every construction of the grammar
 MODEL = TransformerConfig(
     layers=2, d_model=128, d_ff=512, heads=4, dropout=0.0
 )  # more sentences than it can learn by heart
@@ -43,23 +43,23 @@ TRAINING = TrainConfig(
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What came of it: translations of sentences that training never saw."""
+    """Translations of held-out sentences, and their scores."""
 
     model: Path
     rows: list[tuple[str, str, str]]  # source, reference, translation
     exact_match: float
     bleu: Score
-    page: Path  # what every head looks at while it translates one of them
+    page: Path  # the attention of one of them
 
 
 def run_demo(
     folder: Path, language_pair: str, seconds: float, create_progress: Callable[[], Progress]
 ) -> DemoResult | None:
-    """Prepares, trains, and translates the held-out sentences; begun again, it goes on. None: stopped."""
+    """Prepare, train, and translate held-out sentences. A second call resumes. None: stopped by a signal."""
     with create_progress() as progress:
         store = prepare_data(folder, language_pair, progress)
         progress.message(
-            f"{len(store.load_split('train')):,} pairs to learn from, {len(store.load_split('test')):,} held out"
+            f"{len(store.load_split('train')):,} training pairs, {len(store.load_split('test')):,} held out"
         )
     config = Config(
         model=MODEL,
@@ -71,18 +71,20 @@ def run_demo(
     return evaluate_model(store, folder / "run" / "model")
 
 
-def prepare_data(folder: Path, pair: str, progress: Progress) -> Store:
-    """The data, made now or by an earlier call."""
+def prepare_data(folder: Path, language_pair: str, progress: Progress) -> Store:
+    """Open the data, or prepare it."""
     if (folder / "data").exists():
         store = Store.open(folder / "data")
-        if f"{store.source_language}-{store.target_language}" != pair:
-            raise DataError(f"{folder}: holds another pair than {pair}; choose another folder with --out")
+        if f"{store.source_language}-{store.target_language}" != language_pair:
+            raise DataError(
+                f"{folder}: holds other languages than {language_pair}; choose another folder with --out"
+            )
         return store
-    ours = {f"{split}.{code}" for split in SPLITS for code in pair.split("-")}
-    if folder.exists() and {path.name for path in folder.iterdir()} - ours:
+    written = {f"{split}.{code}" for split in SPLITS for code in language_pair.split("-")}
+    if folder.exists() and {path.name for path in folder.iterdir()} - written:
         raise DataError(f"{folder}: exists already; choose another folder with --out")
     corpus = playground.generate_corpus(
-        pair,
+        language_pair,
         train=SPLIT_SIZES["train"],
         valid=SPLIT_SIZES["valid"],
         test=SPLIT_SIZES["test"],
@@ -90,8 +92,10 @@ def prepare_data(folder: Path, pair: str, progress: Progress) -> Store:
         constructions=CONSTRUCTIONS,
         words=WORDS_PER_CLASS,
     )
-    write_corpus(folder, pair, corpus)
-    return prepare(make_recipe(folder, pair, VOCAB_SIZE), folder / "data", report_progress=progress.update)
+    write_corpus(folder, language_pair, corpus)
+    return prepare(
+        make_recipe(folder, language_pair, VOCAB_SIZE), folder / "data", report_progress=progress.update
+    )
 
 
 def write_corpus(folder: Path, language_pair: str, corpus: dict[str, list[tuple[str, str]]]) -> None:
@@ -103,7 +107,7 @@ def write_corpus(folder: Path, language_pair: str, corpus: dict[str, list[tuple[
 
 
 def make_recipe(folder: Path, language_pair: str, vocab_size: int) -> Recipe:
-    """For the three splits that write_corpus wrote."""
+    """Return a recipe for the splits of write_corpus."""
     source, target = language_pair.split("-")
     inputs = {
         split: [{"files": [f"{folder}/{split}.{code}" for code in (source, target)]}] for split in SPLITS
@@ -114,14 +118,14 @@ def make_recipe(folder: Path, language_pair: str, vocab_size: int) -> Recipe:
 def evaluate_model(store: Store, folder: Path) -> DemoResult:
     sources, references = store.read_text("test")
     translator = load(folder, device="cpu")
-    score, found = greedy_bleu(translator, sources, references)
-    rows = list(zip(sources, references, found, strict=True))
+    score, translations = greedy_bleu(translator, sources, references)
+    rows = list(zip(sources, references, translations, strict=True))
     page = write_attention_page(translator, rows, folder.parent.parent / "attention.html")
-    return DemoResult(folder, rows, exact_match(found, references), score, page)
+    return DemoResult(folder, rows, exact_match(translations, references), score, page)
 
 
 def write_attention_page(translator: Translator, rows: list[tuple[str, str, str]], path: Path) -> Path:
-    """The attention page of the longest of the sentences that are shown."""
+    """Write the attention page of the longest shown sentence."""
     source, _, translation = max(rows[:SHOWN_SENTENCES], key=lambda row: len(row[0]))
     attention = translator.attention(source, translation)
     return write_page(build_attention_data(attention, source=source, target=translation, name="demo"), path)

@@ -1,8 +1,8 @@
-"""What can go wrong by a user's hand. Each message gives the value, the limit and the remedy."""
+"""Errors that a user can cause or mend. Each message gives the value, the limit and the remedy."""
 
 
 class ManyheadsError(Exception):
-    """The root of the tree: catch this to catch them all. `exit_code` is the command line's."""
+    """The base of all our errors. `exit_code` is that of the command line."""
 
     exit_code = 1
 
@@ -14,32 +14,32 @@ class ConfigError(ManyheadsError):
 
 
 class DataError(ManyheadsError):
-    """Text or tokens cannot be used as they are."""
+    """Text or tokens cannot be used."""
 
     exit_code = 3
 
 
 class CheckpointError(ManyheadsError):
-    """A model or training folder is damaged, foreign, or does not fit."""
+    """A model or run folder is damaged, of an unknown format, or does not fit."""
 
     exit_code = 3
 
 
 class TrainingError(ManyheadsError):
-    """A run cannot go on: its gradients are not finite."""
+    """Training cannot continue: its gradients are not finite."""
 
 
 class ResourceError(ManyheadsError):
-    """The disk is full. Nothing that was there is lost."""
+    """The disk is full, or memory does not suffice. Existing files are kept."""
 
     exit_code = 4
 
 
 class RequestError(ManyheadsError):
-    """A call asks for what the model or the engine cannot do."""
+    """The model or the engine cannot do what a call requests."""
 
     exit_code = 2
 
 
-EXIT_INTERRUPTED = 130  # the exit code of what was stopped by hand
-EXIT_PREEMPTED = 75  # of what was asked to stop and can go on
+EXIT_INTERRUPTED = 130  # by Ctrl-C
+EXIT_PREEMPTED = 75  # by a signal; the command can be resumed

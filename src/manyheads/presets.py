@@ -1,4 +1,4 @@
-"""The paper's models, every row of its Table 3, and what it is compared with, each as a difference."""
+"""The paper's models, every row of its Table 3, and the baselines, each as a difference from another config."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +17,7 @@ BASE = TransformerConfig()
 BIG = replace(BASE, d_model=1024, d_ff=4096, heads=16, dropout=0.3)
 # Section 6.3 gives the parser's depth and d_model only; the other widths are those of the big model.
 PARSING = replace(BIG, layers=4, vocab_size=16_000)
-# Not the paper's: for small corpora and small machines.
+# Not in the paper: for small corpora and small machines.
 TINY = replace(BASE, vocab_size=8_000, layers=4, d_model=128, d_ff=256, heads=4, dropout=0.3)
 SMALL = replace(BASE, vocab_size=16_000, layers=4, d_model=256, d_ff=1024, heads=4)
 
@@ -27,7 +27,7 @@ PAPER_TRAINING = TrainConfig()
 
 @dataclass(frozen=True)
 class Table3Row:
-    """A line of Table 3. `paper_millions` is its parameter count as the paper prints it."""
+    """A row of Table 3. `paper_millions` is its parameter count as printed in the paper."""
 
     name: str
     model: TransformerConfig
@@ -58,17 +58,17 @@ TABLE_3 = (
     Table3Row("big", BIG, TrainConfig(steps=300_000), paper_millions=213),
 )
 
-# The systems that the paper compares with, and two variants of its own: each has as many parameters as the
-# Transformer of the same scale, whatever the vocabulary, to 2 %. They share d_model; d_ff is fitted.
+# The systems that the paper compares with, and two variants of the Transformer. Each has as many parameters as
+# the Transformer of the same scale to 2 %, for any vocabulary. They share d_model; d_ff is fitted.
 
-# A rate between those that did better in 300 to 400 steps of Multi30k: 3e-3 than 1e-3 for the LSTM, 4e-3 than
-# 1e-3 for both kinds of convolutions. At base nothing was tried: lower, as wider models want it.
+# On Multi30k, after 300 to 400 steps, 3e-3 was better than 1e-3 for the LSTM, and 4e-3 better than 1e-3 for
+# both convolutional models. The rate at base was not tuned: lower, as usual for wider models.
 TINY_TRAINING = TrainConfig(learning_rate=3e-3, warmup=1000, clip_norm=1.0)
 BASE_TRAINING = TrainConfig(learning_rate=1e-3, warmup=1000, clip_norm=1.0)
 
 
 def make_baseline(model: ModelConfig, architecture: str, **keys: Any) -> ModelConfig:
-    """Another kind of model with the embeddings and the dropout of this one."""
+    """Return a config of another architecture with the embeddings and the dropout of a model."""
     shared = {"vocab_size": model.vocab_size, "d_model": model.d_model, "dropout": model.dropout}
     return ModelConfig.from_mapping({"architecture": architecture, **shared, **keys})
 
@@ -86,18 +86,18 @@ def make_baselines(
     window: int,
     max_positions: int,
 ) -> dict[str, Config]:
-    """By name, after the Transformer that they stand beside: layers and d_ff of each."""
+    """Return the baselines of a Transformer by name. Each pair is (layers, d_ff)."""
 
-    def sized(kind: str, size: tuple[int, int], **keys: Any) -> ModelConfig:
-        return make_baseline(model, kind, layers=size[0], d_ff=size[1], **keys)
+    def make(architecture: str, size: tuple[int, int], **keys: Any) -> ModelConfig:
+        return make_baseline(model, architecture, layers=size[0], d_ff=size[1], **keys)
 
     learned: dict[str, Any] = {"positions": "learned", "max_positions": max_positions}
     return {
-        "rnn": Config(sized("recurrent", lstm, attention="additive"), train=train),
-        "gru": Config(sized("recurrent", gru, cell="gru", attention="additive"), train=train),
-        "seq2seq": Config(sized("recurrent", seq2seq, attention="none"), train=train),
-        "convs2s": Config(sized("convs2s", convs2s, attention="dot", **learned), train=train),
-        "bytenet": Config(sized("bytenet", bytenet), train=train),
+        "rnn": Config(make("recurrent", lstm, attention="additive"), train=train),
+        "gru": Config(make("recurrent", gru, cell="gru", attention="additive"), train=train),
+        "seq2seq": Config(make("recurrent", seq2seq, attention="none"), train=train),
+        "convs2s": Config(make("convs2s", convs2s, attention="dot", **learned), train=train),
+        "bytenet": Config(make("bytenet", bytenet), train=train),
         "experts": Config(replace(model, experts=experts, d_ff=model.d_ff // experts)),
         "window": Config(replace(model, window=window)),
     }
@@ -134,13 +134,17 @@ PRESETS = {
     **{row.name: Config(model=row.model, train=row.train) for row in TABLE_3},
     "tiny": Config(model=TINY),
     "small": Config(model=SMALL),
-    **{f"{scale}-{name}": config for scale, those in BASELINES.items() for name, config in those.items()},
+    **{
+        f"{scale}-{name}": config
+        for scale, baselines in BASELINES.items()
+        for name, config in baselines.items()
+    },
     "parsing": Config(model=PARSING, decoding=DecodingConfig(beam=21, alpha=0.3, max_extra_length=300)),
 }
 
 
 def get_preset(name: str) -> Config:
-    """The preset of that name: `base`, `big`, `tiny`, `parsing`, a row of Table 3, `tiny-rnn`, ..."""
+    """Return a preset: `base`, `big`, `tiny`, `parsing`, a row of Table 3, `tiny-rnn`, ..."""
     if name not in PRESETS:
         raise ConfigError(
             f"{name}: no file or folder, and {describe_unknown_name('preset', name, list(PRESETS))}"

@@ -1,18 +1,18 @@
-"""How far long work has come: silent, a line now and then, or a bar where someone is watching."""
+"""Progress of long work: bars on a terminal, lines in a log, or nothing."""
 
 import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import IO, Any, Literal, Self
 
-LINE_INTERVAL_SECONDS = 10.0  # seconds
+LINE_INTERVAL_SECONDS = 10.0
 
-ReportProgress = Callable[[str, int, int | None], None]  # what is being done, how far it is, out of how much
+ReportProgress = Callable[[str, int, int | None], None]  # stage, done, total
 Unit = Literal["items", "bytes", "steps"]
 
 
 class Progress:
-    """Says nothing. The two below speak."""
+    """Shows nothing; the subclasses do."""
 
     def __enter__(self) -> Self:
         return self
@@ -23,17 +23,17 @@ class Progress:
         pass
 
     def message(self, line: str) -> None:
-        """A thing worth knowing, once."""
+        """Show a message."""
 
     def update(self, stage: str, done: int, total: int | None) -> None:
-        """How far a stage is. It is over when the next begins."""
+        """Show how far a stage is. A stage ends when the next begins."""
 
     def status(self, stage: str, done: int, total: int, text: str) -> None:
         """Show the latest numbers of a stage."""
 
 
 class MessageLines(Progress):
-    """For logs and pipes: messages and numbers, and nothing in between."""
+    """For logs and pipes: messages and metrics only."""
 
     def __init__(self, stream: IO[str]) -> None:
         self.stream = stream
@@ -46,7 +46,7 @@ class MessageLines(Progress):
 
 
 class ProgressLines(MessageLines):
-    """For logs and pipes: a line when a stage begins and when it ends, and every ten seconds between."""
+    """For logs and pipes: a line when a stage begins and ends, and every ten seconds."""
 
     def __init__(self, stream: IO[str], unit: Unit = "items") -> None:
         super().__init__(stream)
@@ -79,7 +79,7 @@ class ProgressLines(MessageLines):
 
 
 class ProgressBars(Progress):
-    """For a terminal: one bar a stage, and the latest numbers under the bars."""
+    """For a terminal: one bar per stage, and the latest metrics below."""
 
     def __init__(self, stream: IO[str], unit: Unit = "items") -> None:
         from rich import progress as rich
@@ -147,7 +147,7 @@ def create_progress(stream: IO[str], unit: Unit = "items") -> Progress:
 
 
 def make_counter(report_progress: ReportProgress, stage: str, total: int) -> Callable[[int], None]:
-    """A stage that is told by steps: so much more is done."""
+    """Return a function that advances a stage by a number of units."""
     done = 0
 
     def advance(step: int) -> None:

@@ -83,9 +83,7 @@ from support.strategies import baseline_configs, transformer_configs
         ),
     ],
 )
-def test_an_impossible_model_names_the_key_the_value_and_the_limit(
-    wrong: dict[str, Any], message: str
-) -> None:
+def test_an_impossible_model_is_refused_with_key_value_and_limit(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(mh.ConfigError) as error:
         mh.ModelConfig.from_mapping(wrong)
     assert message in str(error.value)
@@ -111,7 +109,9 @@ def test_an_impossible_model_names_the_key_the_value_and_the_limit(
         ("[model]\nheads = [8]", "model.heads is [8], but must be a whole number"),
     ],
 )
-def test_a_wrong_file_says_what_is_wrong_and_where(tmp_path: Path, text: str, message: str) -> None:
+def test_a_wrong_file_is_refused_with_its_name_and_the_reason(
+    tmp_path: Path, text: str, message: str
+) -> None:
     file = tmp_path / "run.toml"
     file.write_text(text)
     with pytest.raises(mh.ConfigError) as error:
@@ -130,7 +130,7 @@ def test_a_file_that_is_not_text_is_a_config_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["recurrent", "convs2s", "bytenet"])
 @given(data=st.data())
-def test_a_file_holds_the_keys_that_its_kind_uses_and_no_others(kind: str, data: st.DataObject) -> None:
+def test_a_file_holds_only_the_keys_of_its_architecture(kind: str, data: st.DataObject) -> None:
     config = mh.Config(model=data.draw(baseline_configs(kind)))
     written = config.to_toml()
     assert mh.Config.from_toml(written) == config
@@ -138,7 +138,7 @@ def test_a_file_holds_the_keys_that_its_kind_uses_and_no_others(kind: str, data:
     assert ("\nkernel" in written) == (kind != "recurrent")
 
 
-def test_another_kind_can_be_asked_for_where_keys_are_left_alone() -> None:
+def test_an_override_can_change_the_architecture() -> None:
     assert mh.Config().override(["model.architecture=bytenet"]).model.architecture == "bytenet"
     with pytest.raises(
         mh.ConfigError, match=r"model\.window is 4, but the architecture 'bytenet' has no such key"
@@ -147,13 +147,13 @@ def test_another_kind_can_be_asked_for_where_keys_are_left_alone() -> None:
 
 
 @given(transformer_configs(), st.floats(1e-9, 1), st.integers(1, 10**6))
-def test_toml_out_and_in_is_the_same_config(model: mh.ModelConfig, rate: float, steps: int) -> None:
+def test_a_config_survives_toml(model: mh.ModelConfig, rate: float, steps: int) -> None:
     config = mh.Config(model=model, train=mh.TrainConfig(learning_rate=rate, steps=steps))
     assert mh.Config.from_toml(config.to_toml()) == config
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_goes_through_a_file(name: str, tmp_path: Path) -> None:
+def test_every_preset_survives_a_file(name: str, tmp_path: Path) -> None:
     get_preset(name).save(tmp_path / "run.toml")
     assert mh.Config.load(tmp_path / "run.toml") == get_preset(name)
     assert [path.name for path in tmp_path.iterdir()] == ["run.toml"]
@@ -164,7 +164,7 @@ def test_configs_are_frozen() -> None:
         mh.presets.BASE.heads = 4  # type: ignore[misc]
 
 
-def test_an_override_changes_one_key_and_reads_values_as_toml_does() -> None:
+def test_an_override_changes_single_keys_and_parses_values_as_toml() -> None:
     config = mh.Config().override(
         ["train.steps=2000", "model.norm=pre", "model.dropout = 0", "train.epsilon=1e-8"]
     )
@@ -191,13 +191,13 @@ def test_a_wrong_override_is_refused(assignment: str, message: str) -> None:
     assert message in str(error.value)
 
 
-def test_widths_follow_the_model_unless_they_are_set() -> None:
+def test_head_dimensions_default_to_d_model_over_heads() -> None:
     assert mh.TransformerConfig(heads=4).head_dim_k == mh.TransformerConfig(heads=4).head_dim_v == 128
     narrow = mh.TransformerConfig(heads=7, d_k=16, d_v=5)
     assert (narrow.head_dim_k, narrow.head_dim_v) == (16, 5)
 
 
-def test_every_key_says_what_it_means() -> None:
+def test_every_key_has_a_description() -> None:
     for section in dataclasses.fields(mh.Config):
         for key in dataclasses.fields(getattr(mh.Config(), section.name)):
             assert key.metadata["help"], key.name
@@ -210,7 +210,7 @@ def test_replace_checks_as_the_constructor_does() -> None:
         dataclasses.replace(mh.presets.BASE, heads=0)
 
 
-def test_a_section_in_the_wrong_place_is_refused() -> None:
+def test_a_section_of_another_type_is_refused() -> None:
     with pytest.raises(mh.ConfigError, match=r"model is TrainConfig.*but must be a ModelConfig"):
         mh.Config(model=mh.TrainConfig())
 
@@ -228,3 +228,71 @@ def test_a_file_that_begins_with_a_byte_order_mark_is_read(tmp_path: Path) -> No
     model = mh.Config.load(tmp_path / "run.toml").model
     assert isinstance(model, mh.TransformerConfig)
     assert model.heads == 4
+
+
+def test_layers_sets_the_depth_of_encoder_and_decoder() -> None:
+    assert mh.TransformerConfig(layers=2) == mh.TransformerConfig(encoder_layers=2, decoder_layers=2)
+    assert mh.TransformerConfig() == mh.TransformerConfig(layers=6)
+    deep = dataclasses.replace(mh.TransformerConfig(encoder_layers=12, decoder_layers=3), d_ff=64)
+    assert (deep.encoder_layers, deep.decoder_layers) == (12, 3)
+    assert dataclasses.replace(deep, layers=4) == mh.TransformerConfig(layers=4, d_ff=64)
+    assert mh.Config.from_toml("[model]\nlayers = 2").model == mh.TransformerConfig(layers=2)
+    config = mh.Config(model=deep).override(["model.layers=5"])
+    assert (config.model.encoder_layers, config.model.decoder_layers) == (5, 5)
+    config = config.override(["model.decoder_layers=2"])
+    assert (config.model.encoder_layers, config.model.decoder_layers) == (5, 2)
+    assert mh.Config.from_toml(config.to_toml()) == config
+    assert "\nencoder_layers = 5" in config.to_toml()
+    assert "\ndecoder_layers = 2" in config.to_toml()
+
+
+@pytest.mark.parametrize("depth", ["encoder_layers", "decoder_layers"])
+def test_layers_and_another_depth_are_refused(depth: str) -> None:
+    message = (
+        rf"model\.layers is 2, but model\.{depth} is 6: give layers alone, or encoder_layers and decoder_l"
+    )
+    with pytest.raises(mh.ConfigError, match=message):
+        mh.TransformerConfig(layers=2, **{depth: 6})
+    with pytest.raises(mh.ConfigError, match=message):
+        dataclasses.replace(mh.presets.BASE, layers=2, **{depth: 6})
+    with pytest.raises(mh.ConfigError, match=message):
+        mh.Config.from_toml(f"[model]\nlayers = 2\n{depth} = 6")
+    with pytest.raises(mh.ConfigError, match=message):
+        mh.Config().override(["model.layers=2", f"model.{depth}=6"])
+    same = mh.TransformerConfig(layers=2, **{depth: 2})
+    assert same == mh.TransformerConfig(layers=2)
+
+
+def test_a_recurrent_model_has_as_many_encoder_as_decoder_layers() -> None:
+    with pytest.raises(mh.ConfigError, match=r"model\.encoder_layers is 2 and model\.decoder_layers 3, but"):
+        mh.RecurrentConfig(encoder_layers=2, decoder_layers=3)
+
+
+def test_another_architecture_keeps_the_keys_that_both_have() -> None:
+    config = mh.Config(model=mh.TransformerConfig(vocab_size=50, d_model=8, heads=2, encoder_layers=3))
+    with pytest.raises(
+        mh.ConfigError, match=r"model\.heads is 2, but the architecture 'convs2s' has no such key"
+    ):
+        config.override(["model.architecture=convs2s"])
+    changed = mh.Config(model=mh.TransformerConfig(vocab_size=50, encoder_layers=3)).override(
+        ["model.architecture=convs2s", "model.kernel_size=5"]
+    )
+    assert changed.model == mh.ConvS2SConfig(vocab_size=50, encoder_layers=3, decoder_layers=6, kernel_size=5)
+    with pytest.raises(
+        mh.ConfigError, match=r"model\.architecture is 'rnn', but must be one of 'transformer'"
+    ):
+        mh.Config().override(["model.architecture=rnn"])
+
+
+def test_the_base_class_of_models_is_not_a_model() -> None:
+    with pytest.raises(mh.ConfigError, match="ModelConfig is a base class: use TransformerConfig, Recurrent"):
+        mh.ModelConfig()
+
+
+def test_a_key_of_another_section_is_suggested() -> None:
+    with pytest.raises(mh.ConfigError, match=r"unknown key train\.heads; did you mean model\.heads\?"):
+        mh.TrainConfig(heads=4)
+    with pytest.raises(
+        mh.ConfigError, match=r"unknown key data\.kernel_size; did you mean model\.kernel_size\?"
+    ):
+        mh.DataConfig(kernel_size=4)
