@@ -26,7 +26,7 @@ def marian(monkeypatch: pytest.MonkeyPatch) -> nn.Module:
         for side in ("encoder", "decoder")
         for key, value in (("layers", c.encoder_layers), ("attention_heads", c.heads), ("ffn_dim", c.d_ff))
     }
-    config = transformers.MarianConfig(
+    config = transformers.MarianConfig(  # type: ignore[call-arg]
         vocab_size=c.vocab_size,
         d_model=c.d_model,
         **each_side,
