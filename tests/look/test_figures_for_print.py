@@ -78,7 +78,7 @@ def test_characters_without_a_font_are_an_error_without_a_warning(text: str) -> 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with suppress(mh.RequestError), fonts.fonts_covering(text):
-            plots.draw_lines([text], [[(np.eye(1), "#123456", None)]]).canvas.draw()
+            plots.draw_lines([text], [[(np.eye(1, dtype=np.float32), "#123456", None)]]).canvas.draw()
     pyplot.close("all")
 
 

@@ -37,7 +37,7 @@ def marian(monkeypatch: pytest.MonkeyPatch) -> nn.Module:
         activation_dropout=0.0,
         pad_token_id=PAD,
         max_position_embeddings=32,
-        attn_implementation="eager",
+        attn_implementation="eager",  # type: ignore[call-arg]
     )
     return transformers.MarianMTModel(config).eval()
 

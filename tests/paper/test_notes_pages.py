@@ -15,6 +15,7 @@ import pytest
 
 from manyheads.cli import main
 from manyheads.errors import RequestError
+from manyheads.look.fonts import fonts_covering
 from manyheads.paper.notes import report
 from manyheads.paper.notes.answers import Answers, measure_all
 from manyheads.paper.notes.drawing import smooth_curve
@@ -26,7 +27,7 @@ from manyheads.paper.notes.pages import (
     load_prose,
 )
 from manyheads.paper.notes.report import QUESTIONS, write_notes
-from manyheads.paper.report import import_pyplot
+from manyheads.paper.report import import_pyplot, save_figure
 from support.untrained_model import save_untrained_model
 
 pytest.importorskip("matplotlib")
@@ -160,7 +161,7 @@ class References(HTMLParser):
 def test_the_report_is_complete_in_both_languages_and_self_contained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn_only = report.save_figure
+    drawn_only = save_figure
 
     def save(figure: Any, folder: Path, name: str) -> list[Path]:
         if name.endswith("ko"):
@@ -216,7 +217,6 @@ def test_without_a_hangul_font_figures_are_english_and_the_korean_report_says_so
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts: list[str] = []
-    fonts_covering = report.fonts_covering
     monkeypatch.setattr(report, "has_hangul_font", lambda: False)
     monkeypatch.setattr(report, "fonts_covering", lambda text: (texts.append(text), fonts_covering(text))[1])
     monkeypatch.setattr(report, "render_html", lambda *_: "")

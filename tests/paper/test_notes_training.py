@@ -9,6 +9,7 @@ import torch
 from manyheads.errors import RequestError
 from manyheads.paper.notes import normalization, relations, residuals, smoothing, translation, warmup
 from manyheads.paper.notes.grammar_pairs import GrammarSentence, find_pairs, generate_sentences
+from manyheads.paper.notes.learning import build_model
 from manyheads.paper.notes.relations import SentenceMaps
 
 STEPS = 32
@@ -138,7 +139,7 @@ def test_positional_heads_and_attention_sinks_are_not_grammar(fake: str) -> None
 
 def test_a_model_from_another_language_is_rejected_with_the_remedy() -> None:
     data = translation.TranslationData.generate(train=200, valid=10, vocab_size=500)
-    translator = translation.make_translator(translation.build_model(data.model_config()), data)
+    translator = translation.make_translator(build_model(data.model_config()), data)
     results = relations.measure(translator, num_sentences=4)
     assert len(results.shares["before"]) == 2
     translator.source_language = "ko"

@@ -16,6 +16,8 @@ from manyheads import cli
 from manyheads.data.store import Store
 from manyheads.errors import ConfigError, ManyheadsError
 from manyheads.evaluate.bleu import Score
+from manyheads.look.plots import import_pyplot
+from manyheads.model import count_parameters
 from manyheads.paper import systems, table2, table3, variations
 from manyheads.paper.budget import Budget
 from manyheads.paper.report import write_report
@@ -135,7 +137,7 @@ def test_the_figure_of_table_3_has_every_row(compared_variations: variations.Var
     for axis in figure.axes:  # the zeros of both scales coincide
         low, high = axis.get_xlim()
         assert low == -high
-    table3.import_pyplot().close(figure)
+    import_pyplot().close(figure)
 
 
 # ---- Table 2
@@ -226,7 +228,7 @@ def test_the_report_of_table_2(comparison: systems.SystemComparison, store: Stor
     figure = table2.draw_figure(comparison)
     titles = [axis.get_title() for axis in figure.axes]
     assert titles == ["paper, English to German", "measured, 100 steps each", "measured, 2.5 seconds each"]
-    table2.import_pyplot().close(figure)
+    import_pyplot().close(figure)
 
 
 def test_systems_have_equal_size_and_the_training_of_their_presets(store: Store) -> None:
@@ -234,7 +236,7 @@ def test_systems_have_equal_size_and_the_training_of_their_presets(store: Store)
     names = systems.select_systems(None, scale)
     assert names[0] == "transformer"
     trials = systems.make_trials(names, scale, STEPS, store, seeds=1)
-    sizes = {trial.row: systems.count_parameters(trial.config.model)["total"] for trial in trials}
+    sizes = {trial.row: count_parameters(trial.config.model)["total"] for trial in trials}
     for name, size in sizes.items():
         assert name == "big" or abs(size / sizes["transformer"] - 1) < 0.05, name
     assert sizes["big"] > 2 * sizes["transformer"]
@@ -247,7 +249,7 @@ def test_systems_have_equal_size_and_the_training_of_their_presets(store: Store)
 
 def test_d_ff_is_changed_to_match_a_number_of_parameters() -> None:
     model = replace(mh.presets.TINY, layers=1)
-    num_parameters = systems.count_parameters(model)["total"]
+    num_parameters = count_parameters(model)["total"]
     assert systems.match_size(replace(model, d_ff=16), num_parameters) == model
     assert systems.match_size(model, round(1.04 * num_parameters)) == model  # close enough
 

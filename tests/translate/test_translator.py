@@ -153,8 +153,8 @@ def test_a_word_that_is_too_long_is_translated_with_a_warning(translator: mh.Tra
 
 
 def test_learned_positions_are_never_exceeded(tmp_path: Path) -> None:
-    short = replace(CONFIG.model, positions="learned", max_positions=20)
-    translator = mh.load(save_model(tmp_path / "short", config=replace(CONFIG, model=short)), device="cpu")
+    short = CONFIG.override(["model.positions=learned", "model.max_positions=20"])
+    translator = mh.load(save_model(tmp_path / "short", config=short), device="cpu")
     assert translator.max_length == 20
     for result in translator.translate([", ".join(lines(9)), "I go home."]):
         assert result.text
