@@ -128,7 +128,8 @@ def test_a_beam_of_one_is_greedy_search(keys: list[int], max_length: int) -> Non
         rows = [(key, (*old, token)) for (key, old), token in zip(state.rows, tokens.tolist(), strict=True)]
         return torch.stack([log_p(key, written[1:]) for key, written in rows]), Script(1, rows)
 
-    beam = dict(iterate_results(step, admit, queue, config, True, CPU, SearchLimits()))
+    batches = iterate_results(step, admit, queue, config, True, CPU, SearchLimits())
+    beam = dict(itertools.chain.from_iterable(batches))
     assert [hypotheses[0].tokens for hypotheses in plain] == [
         beam[number][0].tokens for number in range(len(keys))
     ]

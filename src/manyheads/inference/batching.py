@@ -5,8 +5,8 @@ It holds two chunks: while the last sentences of one are decoded, those of the n
 that the batch does not drain between chunks. When a chunk is finished, the next is read.
 """
 
-from bisect import bisect_left
-from collections import deque
+from bisect import bisect_left, bisect_right
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -15,6 +15,8 @@ import numpy as np
 
 from manyheads.search.options import Request
 from manyheads.search.scheduler import QueuedRequest
+
+Accepts = Callable[[Request], bool]
 
 # ---- a stream of requests
 
@@ -42,19 +44,18 @@ class Chunk:
         start = bisect_left(waiting, -group.max_length, key=source_order)
         return start < len(waiting) and len(waiting[start].request.source) >= group.min_length
 
-    def take(self, group: Group, count: int, accepts: Callable[[Request], bool]) -> list[QueuedRequest]:
+    def take(self, group: Group, count: int, accepts: Accepts | None) -> list[QueuedRequest]:
         """Remove and return the longest waiting requests of a group that are accepted."""
         waiting = self.waiting.get(group.key, [])
-        start = end = bisect_left(waiting, -group.max_length, key=source_order)
-        chosen: list[QueuedRequest] = []
-        skipped: list[QueuedRequest] = []
-        while end < len(waiting) and len(chosen) < count:
-            queued = waiting[end]
-            if len(queued.request.source) < group.min_length:
-                break
-            (chosen if accepts(queued.request) else skipped).append(queued)
-            end += 1
-        waiting[start:end] = skipped
+        start = bisect_left(waiting, -group.max_length, key=source_order)
+        end = bisect_right(waiting, -group.min_length, key=source_order)
+        if accepts is None:
+            chosen = waiting[start : min(start + count, end)]
+            del waiting[start : start + len(chosen)]
+            return chosen
+        chosen = list(islice((queued for queued in waiting[start:end] if accepts(queued.request)), count))
+        indices = {queued.index for queued in chosen}
+        waiting[start:end] = [queued for queued in waiting[start:end] if queued.index not in indices]
         return chosen
 
 
@@ -98,9 +99,11 @@ class RequestWindow:
             return GroupQueue(self, Group(key, short_length, 0))
         return GroupQueue(self, Group(key, longest, -(-longest // 2)))
 
-    def finish(self, index: int) -> None:
-        """Note that a request has its result."""
-        next(chunk for chunk in self.chunks if index <= chunk.last_index).unfinished -= 1
+    def finish(self, indices: Sequence[int]) -> None:
+        """Note that requests have their results."""
+        last_indices = [chunk.last_index for chunk in self.chunks]
+        for number, count in Counter(bisect_left(last_indices, index) for index in indices).items():
+            self.chunks[number].unfinished -= count
 
     def read_chunks(self) -> None:
         """Forget finished chunks and read new ones as far as the size allows."""
@@ -132,7 +135,7 @@ class GroupQueue:
 
     def __init__(self, window: RequestWindow, group: Group) -> None:
         self.window, self.group = window, group
-        self.accepts: Callable[[Request], bool] = lambda request: True
+        self.accepts: Accepts | None = None  # a search of fixed size may not take every request
 
     def take(self, count: int) -> list[QueuedRequest]:
         """Remove and return waiting requests, the oldest chunk's first, at most this many."""

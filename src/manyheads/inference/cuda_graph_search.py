@@ -21,7 +21,7 @@ from torch import Tensor
 from manyheads.config import EOS_ID, DecodingConfig, TransformerConfig
 from manyheads.cuda.graphs import capture
 from manyheads.cuda.transfer import EMPTY_COPY, AsyncCopy, IntArray, to_device
-from manyheads.inference.prefill import PrefillQueue, SourcePrefill
+from manyheads.inference.prefill import EncodedRequest, PrefillQueue, SourcePrefill
 from manyheads.model.static_cache import StaticKVCache
 from manyheads.model.transformer import Transformer
 from manyheads.ops.topk import topk_logsumexp
@@ -142,8 +142,9 @@ class CudaGraphSearch:
         no_results = PendingResults(table.occupants[:0], EMPTY_COPY, self.size.alpha)
         poll, pending = self._poll(table), no_results
         while True:
-            sources.fill()
-            self._admit(table, sources)
+            free = table.free_slots()
+            sources.fill(len(free))
+            self._admit(table, free, sources.take(len(free)))
             if table.is_empty:
                 if not len(pending.indices):
                     return
@@ -162,15 +163,13 @@ class CudaGraphSearch:
             if finished:
                 yield finished
 
-    def _admit(self, table: SlotTable, sources: PrefillQueue) -> None:
+    def _admit(self, table: SlotTable, free: IntArray, new: Sequence[EncodedRequest]) -> None:
         """Start waiting sentences in free slots."""
-        free = table.free_slots()
-        new = sources.take(len(free))
         if not new:
             return
         slots = free[: len(new)]
-        table.occupants[slots] = [item.index for item in new]
-        numbers = np.array([(item.start, item.length, item.max_length, item.min_length) for item in new])
+        table.occupants[slots] = [queued.index for queued, _ in new]
+        numbers = np.array([(start, *describe_request(queued.request)) for queued, start in new])
         columns = to_device(np.concatenate((slots[:, None], numbers), 1), self.device)
         slots_B, starts, lengths, max_lengths, min_lengths = columns.unbind(1)
         self.cache.source_starts[slots_B], self.cache.source_lengths[slots_B] = starts, lengths
@@ -204,6 +203,12 @@ class CudaGraphSearch:
         copied += [beams.finished_token_scores] if token_scores else []
         results = AsyncCopy.to_host([values[chosen] for values in copied])
         return PendingResults(indices, results, self.size.alpha)
+
+
+def describe_request(request: Request) -> tuple[int, int, int]:
+    """Return the length of the source and the maximum and minimum lengths of the output."""
+    source, own = request
+    return len(source), own.max_length, own.min_length
 
 
 @dataclass(frozen=True)

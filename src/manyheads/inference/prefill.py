@@ -11,7 +11,6 @@ Shapes: E source tokens encoded at once.
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +34,8 @@ from manyheads.search.scheduler import QueuedRequest, RequestQueue
 MAX_LENGTH = dispatch.TRITON_MAX_LENGTH  # tokens of a sentence that the graph encodes
 EAGER_BATCHES = 4  # before the graph is captured: few batches are not worth one
 STAGED_REQUESTS = 512  # taken from the queue at once
+
+EncodedRequest = tuple[QueuedRequest, int]  # and where its source starts in the cache
 
 
 class SourcePrefill:
@@ -130,16 +131,6 @@ class SourceBuffer:
             self.regions.remove(region)
 
 
-class EncodedRequest(NamedTuple):
-    """A waiting sentence whose source is encoded."""
-
-    index: int
-    start: int  # of its source in the cache
-    length: int
-    max_length: int  # of its output
-    min_length: int
-
-
 class PrefillQueue:
     """Waiting sentences, encoded as far ahead as the cache has space for."""
 
@@ -153,15 +144,20 @@ class PrefillQueue:
     def is_exhausted(self) -> bool:
         return not self.staged and not self.encoded and self.queue.is_exhausted
 
-    def fill(self) -> None:
-        """Encode waiting sentences. A batch that is not full waits for more, unless slots would stay empty."""
+    def fill(self, num_free: int) -> None:
+        """Encode sentences for the free slots, and at most one batch ahead: the GPU decodes meanwhile.
+
+        A batch that is not full waits for more, unless slots would stay empty.
+        """
         while batch := self._next_batch():
             is_full = len(batch) < len(self.staged)
             if not is_full and self.encoded and not self.queue.is_exhausted:
                 return
             if not self._encode(batch):
                 return
-            self.staged = self.staged[len(batch) :]
+            del self.staged[: len(batch)]
+            if len(self.encoded) > num_free:
+                return
 
     def take(self, count: int) -> list[EncodedRequest]:
         return [self.encoded.popleft() for _ in range(min(count, len(self.encoded)))]
@@ -172,12 +168,14 @@ class PrefillQueue:
             self.buffer.release(self.regions.pop(index))
 
     def _next_batch(self) -> list[QueuedRequest]:
-        num_tokens = sum(len(request.source) for _, request in self.staged)
-        while num_tokens <= self.prefill.batch_tokens and (new := self.queue.take(STAGED_REQUESTS)):
-            self.staged += new
-            num_tokens += sum(len(request.source) for _, request in new)
+        """Return the sentences of a full batch, as far as there are so many."""
         lengths = [len(request.source) for _, request in self.staged]
-        return self.staged[next(group_in_order(lengths, self.prefill.batch_tokens), slice(0))]
+        while sum(lengths) <= self.prefill.batch_tokens and (new := self.queue.take(STAGED_REQUESTS)):
+            self.staged += new
+            lengths += [len(request.source) for _, request in new]
+        if not self.staged:
+            return []
+        return self.staged[next(group_in_order(lengths, self.prefill.batch_tokens))]
 
     def _encode(self, batch: Sequence[QueuedRequest]) -> bool:
         sources = Packed.of([request.source for _, request in batch])
@@ -186,11 +184,6 @@ class PrefillQueue:
         if region is None:
             return False
         self.prefill.encode(sources, region.start)
-        starts = (region.start + sources.offsets[:-1]).tolist()
-        for (index, request), start in zip(batch, starts, strict=True):
-            own = request.constraints
-            self.regions[index] = region
-            self.encoded.append(
-                EncodedRequest(index, start, len(request.source), own.max_length, own.min_length)
-            )
+        self.regions |= dict.fromkeys([index for index, _ in batch], region)
+        self.encoded.extend(zip(batch, (region.start + sources.offsets[:-1]).tolist(), strict=True))
         return True

@@ -118,7 +118,6 @@ class TorchEngine:
 
     # ---- decoding
 
-    @torch.inference_mode()
     def decode(
         self,
         requests: Iterable[Request],
@@ -132,33 +131,47 @@ class TorchEngine:
         Scores cost nothing, but on a GPU those of tokens take time to be read.
         """
         can_capture = dispatch.has_decode_kernels(self.device) and supports_search(self.search_model, config)
+        plain = GroupKey(config.beam, can_capture)
 
         def key(request: Request) -> GroupKey:
-            beam = widen_beam(request.constraints, config.beam)
-            return GroupKey(beam, can_capture and is_plain(request.constraints))
+            own = request.constraints
+            return plain if is_plain(own) else GroupKey(widen_beam(own, config.beam), False)
 
         pending = RequestWindow(self._check_requests(requests, config), window, key)
+        for results in self._decode_groups(pending, config, token_scores=scores == "tokens"):
+            yield from results
+
+    @torch.inference_mode()
+    def _decode_groups(
+        self, pending: RequestWindow, config: DecodingConfig, token_scores: bool
+    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+        """Yield indices and hypotheses, some at a time: entering inference mode for each would cost more."""
         while (group := pending.next_key()) is not None:
             assert isinstance(group, GroupKey)
             queue = pending.open_group(group, GRAPH_SHORT_LENGTH if group.uses_graphs else SHORT_LENGTH)
             own_config = replace(config, beam=group.beam)
             if group.uses_graphs:
-                results = self._decode_with_graphs(queue, own_config, token_scores=scores == "tokens")
+                finished = self._decode_with_graphs(queue, own_config, token_scores)
             else:
-                results = self._decode_eagerly(queue, own_config)
-            for index, hypotheses in results:
-                pending.finish(index)
-                yield index, hypotheses
+                finished = self._decode_eagerly(queue, own_config)
+            for results in finished:
+                pending.finish([index for index, _ in results])
+                yield results
 
     def _check_requests(self, requests: Iterable[Request], config: DecodingConfig) -> Iterator[Request]:
         max_positions = self.capabilities.max_positions
-        for request in requests:
+        if max_positions is None and config.temperature is None:
+            return iter(requests)
+
+        def check(request: Request) -> Request:
             check_constraints(request.constraints, config)
-            yield request if max_positions is None else limit_to_positions(request, max_positions)
+            return request if max_positions is None else limit_to_positions(request, max_positions)
+
+        return map(check, requests)
 
     def _decode_eagerly(
         self, queue: GroupQueue, config: DecodingConfig
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         model, waiting = self.search_model, queue.peek()
 
         def admit(new: list[QueuedRequest], state: Any) -> Any:
@@ -173,7 +186,7 @@ class TorchEngine:
 
     def _decode_with_graphs(
         self, queue: GroupQueue, config: DecodingConfig, token_scores: bool
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         """Decode in CUDA graphs, one thread at a time between two results."""
         waiting = queue.peek()
         longest = max(len(request.source) for request in waiting)
@@ -183,7 +196,8 @@ class TorchEngine:
             search = self.graph_searches.pop(size, None)
             if search is None or search.size.source_tokens < longest:  # it was shrunk to fit into memory
                 search = self._create_graph_search(size, longest)
-        queue.accepts = search.size.fits
+        if not queue.window.has_ended:
+            queue.accepts = search.size.fits  # of the requests to come
         finished = search.run(queue, token_scores)
         try:
             while True:
@@ -191,7 +205,7 @@ class TorchEngine:
                     results = next(finished, None)
                 if results is None:
                     return
-                yield from results
+                yield results
         finally:
             with self.graph_lock:
                 self.graph_searches[size] = search

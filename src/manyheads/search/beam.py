@@ -12,7 +12,7 @@ Shapes: B sentences, W hypotheses of each, R = B W rows in that order; N results
         output at most, C candidates, K vocabulary.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
@@ -274,20 +274,15 @@ def read_hypotheses(
 ) -> list[list[Hypothesis]]:
     """Return the finished hypotheses of each sentence, best first, from the state's tensors on the host."""
     max_length = int(lengths.max()) if lengths.numel() else 0
-    log_p = scores * length_penalty(lengths, alpha)
-    rows = zip(
-        scores.tolist(), lengths.tolist(), log_p.tolist(), tokens[..., :max_length].tolist(), strict=True
-    )
-    scores_of_rows: Sequence[list[list[float]]] | None = None
-    if token_scores is not None:
-        scores_of_rows = token_scores[..., :max_length].tolist()
+    tensors = [scores, lengths, scores * length_penalty(lengths, alpha), tokens[..., :max_length]]
+    tensors += [] if token_scores is None else [token_scores[..., :max_length]]
     results = []
-    for sentence, row in enumerate(rows):
+    for sentence in zip(*(values.numpy().tolist() for values in tensors), strict=True):
         hypotheses = [
-            Hypothesis(ids[: length - 1], scores_of_rows[sentence][rank][:length], score)
-            if scores_of_rows is not None
-            else Hypothesis(ids[: length - 1], [], score, total)
-            for rank, (score, length, total, ids) in enumerate(zip(*row, strict=True))
+            Hypothesis(ids[: length - 1], own_scores[0][:length], score)
+            if own_scores
+            else Hypothesis(ids[: length - 1], [], score, log_p)
+            for score, length, log_p, ids, *own_scores in zip(*sentence, strict=True)
             if score > NEG_INF
         ]
         results.append(sorted(hypotheses, key=lambda hypothesis: -hypothesis.score))

@@ -72,8 +72,9 @@ def search(
     branching = is_branching(config, any(own.required_phrases for own in constraints))
     queue = ListQueue([Request([], own) for own in constraints])
     results: list[list[Hypothesis]] = [[] for _ in constraints]
-    for index, hypotheses in iterate_results(step, admit_requests, queue, config, branching, device, limits):
-        results[index] = hypotheses
+    for finished in iterate_results(step, admit_requests, queue, config, branching, device, limits):
+        for index, hypotheses in finished:
+            results[index] = hypotheses
     return results
 
 
@@ -108,8 +109,8 @@ def iterate_results(
     branching: bool,
     device: torch.device,
     limits: SearchLimits | None = None,
-) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """Yield each sentence's index and results as they finish."""
+) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+    """Yield the indices and results of sentences as they finish, some at a time."""
     limits = limits or SearchLimits()
     schedule = DynamicSchedule(queue, max(1, limits.max_rows // config.num_hypotheses), limits)
     beams: BeamState | None = None
@@ -133,7 +134,7 @@ def iterate_results(
             done = beams.done.nonzero().flatten()
             if schedule.should_retire(len(done)):
                 indices = [schedule.active[slot].index for slot in done.tolist()]
-                yield from zip(indices, read_finished(beams.select(done), config.alpha), strict=True)
+                yield list(zip(indices, read_finished(beams.select(done), config.alpha), strict=True))
                 kept = schedule.retire(done.tolist())
                 state = state.remove(done)
                 beams = beams.select(torch.tensor(kept, dtype=torch.int64, device=device))

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 NEG_INF = -math.inf  # the score of what must not come out
 
@@ -20,8 +21,7 @@ class DecodingConstraints:
     seed: int = 0  # of this sentence's random numbers
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """A source sentence, which ends with the end token, and the constraints on its output."""
 
     source: list[int]
