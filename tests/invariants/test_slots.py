@@ -204,10 +204,10 @@ def test_a_window_reads_on_when_its_oldest_chunk_is_finished() -> None:
     assert take_lengths(queue, 9) == [4, 3, 2, 1, 8, 7, 6, 5]  # the older chunk first
     assert len(read) == 8
     for index in (7, 6, 5, 4, 0, 1, 2):  # all but one of the first chunk
-        window.finish(index)
+        window.finish([index])
     assert take_lengths(queue, 9) == []
     assert not queue.is_exhausted
-    window.finish(3)
+    window.finish([3])
     assert take_lengths(queue, 3) == [12, 11, 10]
     assert len(read) == 16  # both chunks were finished
     small, read = make_window([4, 4, 4], 1)
@@ -253,7 +253,7 @@ def test_a_stream_is_decoded_without_draining_the_slots(monkeypatch: pytest.Monk
         for finished in search.run(queue):
             for index, hypotheses in finished:
                 order.append(index)
-                window.finish(index)
+                window.finish([index])
                 assert [a.tokens for a in hypotheses] == [a.tokens for a in expected[index]]
     assert sorted(order) == list(range(8))
     assert order.index(1) > order.index(3)  # the longest output of the first chunk ends after the next began
@@ -301,9 +301,9 @@ def test_token_scores_are_read_where_they_are_requested(
 
     def decode_with_graphs(
         queue: GroupQueue, config: mh.DecodingConfig, token_scores: bool
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         requested.append(token_scores)
-        return iter([(queued.index, []) for queued in queue.take(99)])
+        return iter([[(queued.index, []) for queued in queue.take(99)]])
 
     monkeypatch.setattr(engine, "device", torch.device("cuda"))
     monkeypatch.setattr(engine, "_decode_with_graphs", decode_with_graphs)
