@@ -66,7 +66,7 @@ def test_every_pair_is_read_exactly_once_an_epoch_for_any_number_of_ranks(
 
 
 @given(LENGTHS, st.sampled_from(WORLDS), st.data())
-def test_taken_up_at_any_batch_the_rest_is_the_same(
+def test_resuming_at_any_batch_gives_the_same_rest(
     lengths: list[tuple[int, int]], world: int, data: st.DataObject
 ) -> None:
     if not usable(lengths):
@@ -96,7 +96,7 @@ def same(one: Batch, other: Batch) -> bool:
 
 
 @given(LENGTHS)
-def test_a_batch_of_several_ranks_is_the_batch_of_one(lengths: list[tuple[int, int]]) -> None:
+def test_the_shares_of_all_ranks_are_the_batch_of_one_rank(lengths: list[tuple[int, int]]) -> None:
     if not usable(lengths):
         return
     split = split_of(lengths)
@@ -113,7 +113,7 @@ def test_a_batch_of_several_ranks_is_the_batch_of_one(lengths: list[tuple[int, i
 
 
 @given(LENGTHS)
-def test_no_side_of_a_batch_exceeds_its_tokens_and_no_neighbor_would_fit(
+def test_no_side_of_a_batch_exceeds_the_budget_and_no_neighbor_would_fit(
     lengths: list[tuple[int, int]],
 ) -> None:
     if not usable(lengths):
@@ -127,7 +127,7 @@ def test_no_side_of_a_batch_exceeds_its_tokens_and_no_neighbor_would_fit(
         assert end == len(order) or (sizes[start : end + 1].sum(0) > 40).any()
 
 
-def test_a_batch_holds_what_the_model_reads() -> None:
+def test_a_batch_holds_source_inputs_and_labels() -> None:
     split = split_of([(3, 2), (2, 4)])
     batch = Batches(split, config()).get_batch(0, 0)
     first, second = batch.pairs.tolist()
@@ -143,7 +143,7 @@ def test_a_batch_holds_what_the_model_reads() -> None:
     assert (batch.source.max_length, batch.inputs.max_length, batch.labels.max_length) == (3, 4, 4)
 
 
-def test_sentences_of_like_length_are_together() -> None:
+def test_sentences_of_similar_length_are_together() -> None:
     chance = np.random.default_rng(0)
     lengths = [(int(n), int(n) + 1) for n in chance.integers(1, 29, 5000)]
     batches = Batches(split_of(lengths), config(tokens=200))
@@ -154,7 +154,7 @@ def test_sentences_of_like_length_are_together() -> None:
     assert np.mean(spans) < 0.3
 
 
-def test_ranks_have_about_the_same_to_do() -> None:
+def test_ranks_have_about_the_same_work() -> None:
     chance = np.random.default_rng(0)
     lengths = [(int(a), int(b)) for a, b in chance.integers(1, 30, (5000, 2))]
     ranks = [Batches(split_of(lengths), config(tokens=2000), rank=rank, world_size=4) for rank in range(4)]
@@ -167,7 +167,7 @@ def test_ranks_have_about_the_same_to_do() -> None:
     assert max(sums) / min(sums) < 1.05
 
 
-def test_the_order_changes_with_the_seed_and_the_epoch_and_with_nothing_else() -> None:
+def test_the_order_depends_on_seed_and_epoch_only() -> None:
     split = split_of([(5, 5)] * 300)
     orders = {
         (seed, epoch): Batches(split, config(), seed=seed).plan(epoch).order.tolist()
@@ -194,7 +194,7 @@ def test_an_input_is_read_as_often_as_its_weight_says(weight: float) -> None:
     assert (counts[100:] == round(10 * weight)).all()
 
 
-def test_pairs_that_are_too_long_are_told_of_and_nothing_is_cut() -> None:
+def test_too_long_pairs_are_listed_and_never_truncated() -> None:
     batches = Batches(split_of([(3, 3), (31, 3), (3, 31), (30, 30)]), config())
     assert batches.too_long.tolist() == [1, 2]
     assert sorted(batches.plan(0).order) == [0, 3]
@@ -204,7 +204,7 @@ def test_pairs_that_are_too_long_are_told_of_and_nothing_is_cut() -> None:
         Batches(split_of([(31, 31)]), config())
 
 
-def test_more_ranks_than_pairs_leave_some_with_an_empty_batch() -> None:
+def test_with_more_ranks_than_pairs_some_batches_are_empty() -> None:
     shares = [
         Batches(split_of([(3, 3)] * 2), config(), rank=rank, world_size=8).get_batch(0, 0)
         for rank in range(8)
@@ -213,7 +213,7 @@ def test_more_ranks_than_pairs_leave_some_with_an_empty_batch() -> None:
     assert [len(share.labels.tokens) for share in shares] == [3, 3, 0, 0, 0, 0, 0, 0]
 
 
-def test_purposes_seeds_and_epochs_have_randomness_of_their_own() -> None:
+def test_purposes_seeds_and_epochs_have_independent_randomness() -> None:
     split = split_of([(5, 5)] * 50)
     far = [
         Batches(split, config(), seed=seed).plan(epoch).order.tolist() for seed, epoch in ((2**32, 0), (0, 1))
@@ -223,7 +223,7 @@ def test_purposes_seeds_and_epochs_have_randomness_of_their_own() -> None:
     assert batches._make_rng("order", 1).random() != batches._make_rng("phases", 1).random()
 
 
-def test_what_is_no_batch_is_refused() -> None:
+def test_a_batch_out_of_range_is_refused() -> None:
     batches = Batches(split_of([(3, 3)]), config())
     for epoch, index in ((0, 1), (0, -1), (-1, 0)):
         with pytest.raises(mh.DataError, match=f"batch {index} of epoch {epoch}, which has 1 batches"):
@@ -232,7 +232,7 @@ def test_what_is_no_batch_is_refused() -> None:
         Batches(split_of([(3, 3)]), config(), seed=-1)
 
 
-def test_a_stream_that_is_forgotten_ends_too() -> None:
+def test_an_unclosed_stream_is_garbage_collected() -> None:
     before = threading.active_count()
     stream = Batches(split_of([(3, 3)] * 50), config()).stream()
     thread = stream.thread
@@ -247,7 +247,7 @@ def test_a_wrong_rank_is_refused() -> None:
         Batches(split_of([(3, 3)]), config(), rank=2, world_size=2)
 
 
-def test_a_fault_in_the_background_reaches_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_the_background_reaches_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = Batches(split_of([(3, 3)]), config())
 
     def fail(epoch: int, index: int) -> Batch:
@@ -270,7 +270,7 @@ def test_a_closed_stream_ends_and_leaves_no_thread() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 6)), max_size=8))
-def test_ranges_are_written_out(spans: list[tuple[int, int]]) -> None:
+def test_ranges_are_concatenated(spans: list[tuple[int, int]]) -> None:
     starts, sizes = (np.array([span[part] for span in spans], np.int64) for part in (0, 1))
     expected = [number for start, size in spans for number in range(start, start + size)]
     assert concat_ranges(starts, sizes).tolist() == expected
@@ -289,7 +289,7 @@ def words(tmp_path: Path) -> tuple[Split, SubwordPair, list[str]]:
 
 @settings(max_examples=5)
 @given(seed=st.integers(0, 9))
-def test_sampling_changes_splits_with_the_epoch_but_never_the_text(
+def test_sampling_changes_segmentations_with_the_epoch_but_never_the_text(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     split, subwords, texts = words(tmp_path_factory.mktemp("words"))
@@ -308,7 +308,7 @@ def test_sampling_changes_splits_with_the_epoch_but_never_the_text(
     assert seen[0] != seen[1]
 
 
-def test_a_sentence_is_split_anew_each_epoch() -> None:
+def test_a_sentence_is_resampled_each_epoch() -> None:
     _, subwords, texts = words(Path())
     pieces = subwords.source.encode_batch(texts[:1])
     one = Side(pieces.ids.astype(np.uint16), pieces.offsets)
@@ -321,7 +321,7 @@ def test_a_sentence_is_split_anew_each_epoch() -> None:
     assert batches.get_batch(0, 0).source.tokens.tolist() != batches.get_batch(0, 0).labels.tokens.tolist()
 
 
-def test_splits_drawn_by_chance_do_not_depend_on_ranks_and_keep_the_limit() -> None:
+def test_sampled_segmentations_do_not_depend_on_ranks_and_keep_the_limit() -> None:
     split, subwords, _ = words(Path())
     sampling = config(tokens=1000, max_length=16, subword_regularization=0.5)
 
@@ -340,7 +340,7 @@ def test_splits_drawn_by_chance_do_not_depend_on_ranks_and_keep_the_limit() -> N
     assert max(map(len, read(1).values())) <= 16
 
 
-def test_sampling_asks_for_the_subwords(tmp_path: Path) -> None:
+def test_sampling_needs_the_subwords(tmp_path: Path) -> None:
     split, _, _ = words(tmp_path)
     with pytest.raises(mh.DataError, match=r"data\.subword_regularization is 0\.1, which needs the subwords"):
         Batches(split, config(subword_regularization=0.1))

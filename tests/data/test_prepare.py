@@ -69,7 +69,7 @@ def assert_nothing_is_lost(store: Store) -> None:
             assert part["read"] == part["kept"] + lost
 
 
-def test_good_text_arrives_whole_and_in_order(tmp_path: Path) -> None:
+def test_valid_text_is_stored_completely_and_in_order(tmp_path: Path) -> None:
     store = prepare(recipe(write(tmp_path, "a", SENTENCES)), tmp_path / "data")
     assert texts(store) == SENTENCES
     assert listed(tmp_path / "data") == []
@@ -101,19 +101,19 @@ def check_fuzzed(folder: Path, lines: int) -> None:
     assert_nothing_is_lost(store)
 
 
-def test_each_bad_line_is_listed_and_every_good_one_arrives(tmp_path: Path) -> None:
+def test_each_invalid_line_is_listed_and_every_valid_one_is_stored(tmp_path: Path) -> None:
     check_fuzzed(tmp_path, 3000)
 
 
 @pytest.mark.heavy
-def test_each_bad_line_of_a_million_is_listed_and_every_good_one_arrives(tmp_path: Path) -> None:
+def test_each_invalid_line_of_a_million_is_listed_and_every_valid_one_is_stored(tmp_path: Path) -> None:
     check_fuzzed(tmp_path, 1_000_000)
 
 
 # ---- policies
 
 
-def test_stop_names_the_first_bad_line_and_leaves_nothing(tmp_path: Path) -> None:
+def test_stop_reports_the_first_invalid_line_and_leaves_nothing(tmp_path: Path) -> None:
     files = write(tmp_path, "a", SENTENCES)
     Path(files[1]).write_bytes(Path(files[1]).read_bytes().replace("책".encode(), b"\xff", 1))
     skipping = prepare(recipe(files), tmp_path / "skipped")
@@ -213,7 +213,7 @@ def test_no_sentence_of_valid_or_test_stays_in_training(tmp_path: Path) -> None:
     assert_nothing_is_lost(store)
 
 
-def test_without_valid_pairs_are_set_apart(tmp_path: Path) -> None:
+def test_without_valid_pairs_are_held_out_of_train(tmp_path: Path) -> None:
     noisy = [*SENTENCES, *SENTENCES[:20], ("bad %s", "나쁘다")]
     made = recipe(write(tmp_path, "a", noisy), corpus={"hold_out": 5, "seed": 3})
     store = prepare(made, tmp_path / "data")
@@ -232,7 +232,7 @@ def test_without_valid_pairs_are_set_apart(tmp_path: Path) -> None:
     assert texts(other, "valid") != texts(store, "valid")
 
 
-def test_a_reservoir_takes_so_many_each_as_likely_as_any_other() -> None:
+def test_reservoir_sampling_is_uniform() -> None:
     counts: Counter[int] = Counter()
     for seed in range(2000):
         chosen, seen = sample_reservoir(
@@ -245,7 +245,7 @@ def test_a_reservoir_takes_so_many_each_as_likely_as_any_other() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_of_a_corpus_that_repeats_itself_no_two_alike_are_set_apart(tmp_path: Path, seed: int) -> None:
+def test_held_out_pairs_of_a_repetitive_corpus_are_distinct(tmp_path: Path, seed: int) -> None:
     made = recipe(write(tmp_path, "a", SENTENCES[:30] * 10), corpus={"hold_out": 5, "seed": seed})
     store = prepare(made, tmp_path / "data")
     held = [*texts(store, "valid"), *texts(store, "test")]
@@ -253,7 +253,7 @@ def test_of_a_corpus_that_repeats_itself_no_two_alike_are_set_apart(tmp_path: Pa
     assert sorted(texts(store) + held) == sorted(SENTENCES[:30])
 
 
-def test_what_is_set_apart_shares_no_side() -> None:
+def test_held_out_pairs_share_no_side() -> None:
     pairs = [
         SentencePair("a", "ㄱ", 1),
         SentencePair("a", "ㄴ", 2),
@@ -263,7 +263,7 @@ def test_what_is_set_apart_shares_no_side() -> None:
     assert keep_distinct(pairs) == [pairs[0], pairs[3]]
 
 
-def test_what_was_mended_is_counted_for_each_input(tmp_path: Path) -> None:
+def test_normalizations_are_counted_for_each_input(tmp_path: Path) -> None:
     inputs = [
         {"files": write(tmp_path, "a", SENTENCES)},
         {"files": write(tmp_path, "b", [("two  spaces here", "두  칸"), ("good text", "좋은 글")])},
@@ -272,7 +272,7 @@ def test_what_was_mended_is_counted_for_each_input(tmp_path: Path) -> None:
     assert [the_input(store, number=number)["normalized"] for number in (0, 1)] == [{}, {"white space": 2}]
 
 
-def test_the_list_of_what_was_dropped_has_seven_cells_a_line(tmp_path: Path) -> None:
+def test_the_list_of_dropped_pairs_has_seven_cells_per_line(tmp_path: Path) -> None:
     odd = [("see <a\tb>", "본다"), ("x" * 30, "same"), ("same", "same")]
     made = recipe(write(tmp_path, "a", SENTENCES + odd), clean={"whitespace": False})
     prepare(made, tmp_path / "data")
@@ -282,13 +282,13 @@ def test_the_list_of_what_was_dropped_has_seven_cells_a_line(tmp_path: Path) -> 
     assert rows[1].split("\t")[2:] == ["151", clean.MARKUP_DIFFERS, "<a b> / none", "see <a b>", "본다"]
 
 
-def test_no_more_than_a_twentieth_is_set_apart(tmp_path: Path) -> None:
+def test_at_most_a_twentieth_is_held_out(tmp_path: Path) -> None:
     store = prepare(recipe(write(tmp_path, "a", SENTENCES), corpus={"hold_out": 2000}), tmp_path / "data")
     assert len(store.load_split("valid")) == len(store.load_split("test")) == 7
     assert len(store.load_split("train")) == len(SENTENCES) - 14
 
 
-def test_what_was_set_apart_stays_apart_with_the_leakage_filter_off(tmp_path: Path) -> None:
+def test_held_out_pairs_stay_out_of_train_without_the_leakage_filter(tmp_path: Path) -> None:
     made = recipe(write(tmp_path, "a", SENTENCES), corpus={"hold_out": 5}, clean={"leakage": False})
     store = prepare(made, tmp_path / "data")
     assert not set(texts(store)) & {*texts(store, "valid"), *texts(store, "test")}
@@ -297,7 +297,7 @@ def test_what_was_set_apart_stays_apart_with_the_leakage_filter_off(tmp_path: Pa
 # ---- subwords
 
 
-def test_separate_vocabularies_and_reserved_placeholders(tmp_path: Path) -> None:
+def test_separate_vocabularies_and_detected_placeholders(tmp_path: Path) -> None:
     pairs = [(f"{source} %s", f"%s {target}") for source, target in SENTENCES]
     made = recipe(write(tmp_path, "a", pairs), subwords={"vocab_size": 310, "joint": False})
     store = prepare(made, tmp_path / "data")
@@ -312,7 +312,7 @@ def test_separate_vocabularies_and_reserved_placeholders(tmp_path: Path) -> None
     assert prepare(ignored, tmp_path / "ignored").subwords.source.encode_as_pieces("%s")[-1] != "%s"
 
 
-def test_subwords_of_another_folder_are_taken_as_they_are(tmp_path: Path) -> None:
+def test_subwords_of_another_folder_are_reused_unchanged(tmp_path: Path) -> None:
     first = prepare(recipe(write(tmp_path, "a", SENTENCES[:100])), tmp_path / "first")
     domain = recipe(write(tmp_path, "b", SENTENCES[100:]), subwords={"reuse_from": f"{tmp_path}/first"})
     second = prepare(domain, tmp_path / "second")
@@ -320,7 +320,9 @@ def test_subwords_of_another_folder_are_taken_as_they_are(tmp_path: Path) -> Non
     assert texts(second) == SENTENCES[100:]
 
 
-def test_the_sample_is_of_the_size_stated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subwords_are_trained_on_a_sample_of_the_configured_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from manyheads.text.subwords import SubwordTokenizer
 
     seen: list[list[str]] = []
@@ -365,7 +367,7 @@ def test_the_sample_is_of_the_size_stated(tmp_path: Path, monkeypatch: pytest.Mo
         ({"corpus": {"source": "ko", "target": "ko"}}, mh.ConfigError, "are both 'ko'"),
     ],
 )
-def test_a_wrong_recipe_says_what_is_wrong(
+def test_a_wrong_recipe_is_an_error_that_names_the_problem(
     tmp_path: Path, tables: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -373,7 +375,7 @@ def test_a_wrong_recipe_says_what_is_wrong(
     assert not list(tmp_path.iterdir())
 
 
-def test_when_nothing_is_left_the_reasons_are_counted(tmp_path: Path) -> None:
+def test_if_no_pair_is_left_the_reasons_are_counted(tmp_path: Path) -> None:
     files = write(tmp_path, "a", [("same", "same"), ("", "x"), ("other", "other")])
     message = (
         r"no training pair is left: 3 read; identical sides 2, empty source 1\. The first: .*a\.en:1: ident"
@@ -385,7 +387,7 @@ def test_when_nothing_is_left_the_reasons_are_counted(tmp_path: Path) -> None:
         prepare(swapped, tmp_path / "data")
 
 
-def test_files_whose_names_contradict_the_languages_are_refused(tmp_path: Path) -> None:
+def test_files_whose_suffix_contradicts_the_languages_are_refused(tmp_path: Path) -> None:
     files = write(tmp_path, "a", SENTENCES)
     message = r"a\.ko is given for en, but its suffix is ko"
     for tables in (
@@ -402,7 +404,7 @@ def test_files_whose_names_contradict_the_languages_are_refused(tmp_path: Path) 
     assert texts(prepare(named, tmp_path / "data")) == SENTENCES
 
 
-def test_a_pipe_cannot_be_read_twice_and_says_so(tmp_path: Path) -> None:
+def test_holding_out_pairs_of_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.en")
     os.mkfifo(tmp_path / "a.ko")
     piped = recipe([f"{tmp_path}/a.en", f"{tmp_path}/a.ko"], corpus={"hold_out": 5})
@@ -413,18 +415,18 @@ def test_a_pipe_cannot_be_read_twice_and_says_so(tmp_path: Path) -> None:
         prepare(piped, tmp_path / "data")
 
 
-def test_a_text_too_small_to_set_pairs_apart_has_no_valid(tmp_path: Path) -> None:
+def test_a_text_too_small_to_hold_out_pairs_has_no_valid(tmp_path: Path) -> None:
     small = recipe(write(tmp_path, "a", SENTENCES[:19]), corpus={"seed": 0}, subwords={"vocab_size": 310})
     assert prepare(small, tmp_path / "data").splits == ["train"]
 
 
-def test_foreign_subwords_are_found_out_before_anything_is_read(tmp_path: Path) -> None:
+def test_missing_subwords_are_reported_before_anything_is_read(tmp_path: Path) -> None:
     wrong = recipe(["gone.en", "gone.ko"], subwords={"reuse_from": str(tmp_path)})
     with pytest.raises(mh.DataError, match="no subwords"):
         prepare(wrong, tmp_path / "data")
 
 
-def test_a_recipe_goes_through_a_file(tmp_path: Path) -> None:
+def test_a_recipe_is_saved_and_loaded(tmp_path: Path) -> None:
     made = recipe(
         [
             {"files": ["a.en", "a.ko"], "name": 'quo"ted', "weight": 2.0},
@@ -437,7 +439,7 @@ def test_a_recipe_goes_through_a_file(tmp_path: Path) -> None:
     assert Recipe.load(tmp_path / "recipe.toml") == made
 
 
-def test_a_recipe_without_inputs_shows_how_one_is_written() -> None:
+def test_a_recipe_without_inputs_shows_an_example() -> None:
     shown = Recipe().to_toml()
     assert "# [[train]]\n# files = [" in shown
     assert Recipe.from_toml(shown) == Recipe()
@@ -446,7 +448,7 @@ def test_a_recipe_without_inputs_shows_how_one_is_written() -> None:
     assert given.files == ("train.en", "train.ko")
 
 
-def test_the_description_says_what_was_done(tmp_path: Path) -> None:
+def test_the_manifest_describes_the_data(tmp_path: Path) -> None:
     store = prepare(recipe(write(tmp_path, "a", SENTENCES)), tmp_path / "data")
     told = json.loads((tmp_path / "data" / "corpus.json").read_text(encoding="utf-8"))
     train = told["splits"]["train"]

@@ -49,9 +49,7 @@ def test_an_array_written_in_parts_is_the_array_that_numpy_reads(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("vocabulary", "dtype"), [(65_536, np.uint16), (65_537, np.uint32)])
-def test_tokens_take_two_bytes_where_the_vocabulary_fits(
-    tmp_path: Path, vocabulary: int, dtype: type
-) -> None:
+def test_tokens_take_two_bytes_if_the_vocabulary_fits(tmp_path: Path, vocabulary: int, dtype: type) -> None:
     writer = SideWriter(tmp_path, "train", "source", vocabulary)
     for start in (0, 3):
         writer.write(TokenSequences(np.array([vocabulary - 1, start, 2]), np.array([0, 1, 3])))
@@ -61,7 +59,7 @@ def test_tokens_take_two_bytes_where_the_vocabulary_fits(
     assert np.load(tmp_path / "train.source.offsets.npy").tolist() == [0, 1, 3, 4, 6]
 
 
-def test_what_was_stored_is_what_is_read(data: Path) -> None:
+def test_stored_text_is_read_back(data: Path) -> None:
     store = Store.open(data)
     store.verify()
     train = store.load_split("train")
@@ -85,7 +83,7 @@ def test_the_same_files_give_the_same_folder_byte_for_byte(data: Path, tmp_path:
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-def test_every_damaged_byte_is_found(data: Path) -> None:
+def test_every_damage_is_detected(data: Path) -> None:
     for path in sorted(data.iterdir()):
         whole = path.read_bytes()
         if path.name == "corpus.json":
@@ -118,13 +116,13 @@ def test_every_damaged_byte_is_found(data: Path) -> None:
         ('{"format": 2}', "has no valid languages, splits, subwords, files"),
     ],
 )
-def test_a_foreign_description_is_refused(data: Path, text: str, message: str) -> None:
+def test_a_foreign_manifest_is_refused(data: Path, text: str, message: str) -> None:
     (data / "corpus.json").write_text(text)
     with pytest.raises(mh.DataError, match=message):
         Store.open(data)
 
 
-def test_what_is_no_data_folder_is_said_so(tmp_path: Path, data: Path) -> None:
+def test_a_folder_without_manifest_is_refused(tmp_path: Path, data: Path) -> None:
     with pytest.raises(mh.DataError, match=r"not a data folder \(corpus\.json: No such file"):
         Store.open(tmp_path)
     with pytest.raises(mh.DataError, match="no split 'dev'; it has train, valid, test"):
@@ -161,7 +159,7 @@ def test_a_store_of_any_size_opens_without_reading_it(data: Path) -> None:
 # ---- complete or absent
 
 
-def test_a_folder_that_exists_is_not_overwritten_unless_asked(tmp_path: Path, data: Path) -> None:
+def test_an_existing_folder_is_not_overwritten_without_force(tmp_path: Path, data: Path) -> None:
     with pytest.raises(mh.DataError, match="data: exists already"), atomic_directory(data, MANIFEST):
         pass
     before = (data / "corpus.json").read_bytes()
@@ -187,7 +185,7 @@ def with_replacing(folder: Path) -> None:
         pass
 
 
-def test_neighbors_with_like_names_are_left_alone(tmp_path: Path) -> None:
+def test_neighbors_with_similar_names_are_left_alone(tmp_path: Path) -> None:
     for name in ("data.old", "data.part"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "precious").write_text("mine")
@@ -204,7 +202,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_writers_of_one_folder_do_not_meet(tmp_path: Path) -> None:
+def test_two_writers_of_one_folder_are_refused(tmp_path: Path) -> None:
     with atomic_directory(tmp_path / "data", MANIFEST) as aside:
         (aside / "corpus.json").write_text("{}")
         with (
@@ -215,7 +213,7 @@ def test_two_writers_of_one_folder_do_not_meet(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "corpus.json").exists()
 
 
-def test_killed_midway_leaves_no_data_folder_and_the_next_run_clears_up(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_no_data_folder_and_the_next_run_cleans_up(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from manyheads.atomic_io import atomic_directory\n"
         f"with atomic_directory(Path({str(tmp_path / 'data')!r}), 'corpus.json') as aside:\n"
@@ -232,7 +230,7 @@ def test_killed_midway_leaves_no_data_folder_and_the_next_run_clears_up(tmp_path
     assert sorted(os.listdir(tmp_path)) == ["data"]
 
 
-def test_files_and_folder_are_synced_before_they_get_their_name(
+def test_files_and_folder_are_synced_before_the_rename(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[str] = []

@@ -37,20 +37,20 @@ def read(
 @pytest.mark.parametrize("kind", SUBWORDS)
 @settings(max_examples=40)
 @given(texts=st.lists(ANY, min_size=1, max_size=4), key=st.integers(0, 2**40))
-def test_the_texts_stay_and_each_has_its_end(kind: str, texts: list[str], key: int) -> None:
+def test_the_texts_stay_the_same_and_end_with_end(kind: str, texts: list[str], key: int) -> None:
     found = read(texts, kind, key=key)
     assert [SUBWORDS[kind].decode(part.tolist()) for part in parts(found)] == [*map(normalize, texts)]
     assert all(part[-1] == EOS_ID and EOS_ID not in part[:-1] for part in parts(found))
 
 
-def test_without_chance_nothing_changes() -> None:
+def test_without_randomness_nothing_changes() -> None:
     stored = SUBWORDS["bpe"].encode_batch(LINES)
     found = read(LINES, rate=0.0)
     assert found.ids.tolist() == stored.ids.tolist()
     assert found.offsets.tolist() == stored.offsets.tolist()
 
 
-def test_a_split_is_one_that_the_sampler_draws_for_the_word() -> None:
+def test_a_segmentation_is_one_of_the_sampler() -> None:
     found = parts(read(["drinking"] * 40, rate=0.5))
     sampler, chance = SubwordSampler(SUBWORDS["bpe"], 0.5), random.Random(0)
     possible = {tuple(sampler.sample("drinking", chance)) for _ in range(3000)}
@@ -59,7 +59,7 @@ def test_a_split_is_one_that_the_sampler_draws_for_the_word() -> None:
     assert drawn <= possible
 
 
-def test_all_splits_of_a_word_are_read_about_equally_often() -> None:
+def test_all_segmentations_of_a_word_are_about_equally_frequent() -> None:
     reader, subwords = SubwordRegularizer(SUBWORDS["bpe"], 0.5, "1 source"), SUBWORDS["bpe"]
     stored = subwords.encode_batch(["cat cat cat cat"] * 500)
     reader.resample(stored, np.arange(500), 999)
@@ -73,7 +73,7 @@ def test_all_splits_of_a_word_are_read_about_equally_often() -> None:
     assert max(by_choice.values()) < 1.35 * min(by_choice.values())
 
 
-def test_splits_do_not_depend_on_what_was_read_before() -> None:
+def test_segmentations_do_not_depend_on_earlier_texts() -> None:
     subwords = SUBWORDS["bpe"]
     one, other = (SubwordRegularizer(subwords, 0.4, "1 source") for _ in range(2))
     for text in LINES[::-1]:
@@ -89,13 +89,13 @@ def test_splits_do_not_depend_on_what_was_read_before() -> None:
     )
 
 
-def test_words_of_one_bucket_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_of_one_bucket_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     apart = [read(LINES, key=key).ids.tolist() for key in range(5)]
     monkeypatch.setattr(resplit, "NUM_BUCKETS", 1)
     assert [read(LINES, key=key).ids.tolist() for key in range(5)] == apart
 
 
-def test_a_text_that_grew_too_long_stays_as_it_is_stored() -> None:
+def test_a_text_that_would_be_too_long_stays_as_stored() -> None:
     stored = parts(SUBWORDS["bpe"].encode_batch(LINES))
     longest = max(map(len, stored))
     free = parts(read(LINES, rate=0.9))
@@ -105,11 +105,11 @@ def test_a_text_that_grew_too_long_stays_as_it_is_stored() -> None:
         assert kept.tolist() == (drawn if len(drawn) <= longest else before).tolist()
 
 
-def test_a_rank_without_a_part_in_the_batch_reads_nothing() -> None:
+def test_an_empty_batch_stays_empty() -> None:
     assert len(read([]).ids) == 0
 
 
-def test_words_are_told_apart_by_their_ids_and_by_their_order() -> None:
+def test_hashes_distinguish_words_by_ids_and_order() -> None:
     words = [[3], [4], [3, 4], [4, 3], [3, 3], [7], [3 + 4]]
     starts = np.cumsum([0, *map(len, words)])[:-1]
     codes = hash_words(np.concatenate(words), starts)
@@ -117,7 +117,7 @@ def test_words_are_told_apart_by_their_ids_and_by_their_order() -> None:
     assert codes[5] == codes[6]
 
 
-def test_an_array_grows_and_keeps_what_it_holds() -> None:
+def test_an_array_grows_and_keeps_its_values() -> None:
     growing = GrowableArray()
     for number in range(3000):
         growing.append(np.array([number]))

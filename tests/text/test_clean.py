@@ -93,19 +93,19 @@ def test_each_filter_drops_when_it_is_on_and_not_when_it_is_off(
         ({"identical": True}, "same", "Same"),
     ],
 )
-def test_what_stands_within_the_limit_is_kept(switch: dict[str, object], source: str, target: str) -> None:
+def test_pairs_within_the_limits_are_kept(switch: dict[str, object], source: str, target: str) -> None:
     assert fault(replace(OFF, **switch), source, target) is None
 
 
 @pytest.mark.parametrize("held", GOOD)
-def test_a_pair_is_dropped_when_either_side_stands_in_valid_or_test(held: str) -> None:
+def test_a_pair_is_dropped_if_either_side_is_in_valid_or_test(held: str) -> None:
     config = replace(OFF, leakage=True)
     assert fault(config, *GOOD, [held]) == clean.LEAKAGE
     assert fault(config, *GOOD, ["other"]) is None
     assert fault(OFF, *GOOD, [held]) is None
 
 
-def test_the_defaults_keep_a_good_pair() -> None:
+def test_the_defaults_keep_a_clean_pair() -> None:
     assert fault(CleanConfig(), *GOOD) is None
 
 
@@ -124,7 +124,7 @@ def test_the_defaults_keep_a_good_pair() -> None:
         ("th", "ก", "Aक"),
     ],
 )
-def test_a_language_knows_its_letters(language: str, own: str, foreign: str) -> None:
+def test_a_language_matches_the_letters_of_its_script(language: str, own: str, foreign: str) -> None:
     letters = get_script_pattern(language)
     assert letters is not None
     assert all(letters.fullmatch(letter) for letter in own)
@@ -151,22 +151,22 @@ def test_an_unknown_language_has_no_script_filter() -> None:
         ("1 < 2 > 0, { not one }, <3", []),
     ],
 )
-def test_placeholders_and_tags_are_found_whole(text: str, found: list[str]) -> None:
+def test_placeholders_and_tags_are_found(text: str, found: list[str]) -> None:
     assert find_placeholders(text) == found
 
 
-def test_the_most_frequent_placeholders_come_first_and_ties_by_the_alphabet() -> None:
+def test_the_most_frequent_placeholders_come_first_and_ties_in_alphabetical_order() -> None:
     texts = ["%s %d", "%s {b}", "{a}", '<a href="x y"> <s> </s> <unk>' * 9]
     assert find_frequent_placeholders(iter(texts), 3) == ["%s", "%d", "{a}"]
 
 
-def test_no_line_takes_its_square_in_time() -> None:
+def test_finding_placeholders_takes_linear_time() -> None:
     """A megabyte of each: what took hours would not end here."""
     for text in ("%" + "0" * 10**6, "%(" * 500_000, "{" * 10**6, "<a" * 500_000, "$" * 10**6, "%1" * 500_000):
         find_placeholders(text)
 
 
-def test_pairs_of_codes_are_cut_where_the_second_language_begins() -> None:
+def test_language_pairs_are_split_at_the_second_language() -> None:
     assert split_language_pair("en-ko") == ("en", "ko")
     assert split_language_pair("pt-BR-en") == ("pt-BR", "en")
     assert split_language_pair("en-zh-Hant-TW") == ("en", "zh-Hant-TW")
@@ -175,7 +175,7 @@ def test_pairs_of_codes_are_cut_where_the_second_language_begins() -> None:
             split_language_pair(wrong)
 
 
-def test_a_country_is_no_language() -> None:
+def test_country_codes_are_refused() -> None:
     with pytest.raises(mh.ConfigError, match="'kr' is not a known language code; did you mean ko"):
         check_language("kr")
     with pytest.raises(mh.ConfigError, match="'zz' is not a known language code; use a code of ISO 639"):
@@ -185,7 +185,7 @@ def test_a_country_is_no_language() -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 40), max_size=30), max_size=20))
-def test_seen_agrees_with_a_set_however_the_stream_is_cut(chunks: list[list[int]]) -> None:
+def test_seen_keys_equal_a_set_for_any_chunks(chunks: list[list[int]]) -> None:
     seen, known = SeenKeys(), set[int]()
     for chunk in chunks:
         expected = []
@@ -198,7 +198,7 @@ def test_seen_agrees_with_a_set_however_the_stream_is_cut(chunks: list[list[int]
     assert all(2 * small <= large for large, small in pairwise(held))
 
 
-def test_seen_holds_eight_bytes_a_key() -> None:
+def test_seen_keys_take_eight_bytes_each() -> None:
     seen = SeenKeys()
     for start in range(0, 1_000_000, 20_000):
         assert seen.add(np.arange(start, start + 20_000, dtype=np.uint64)).all()
@@ -206,7 +206,7 @@ def test_seen_holds_eight_bytes_a_key() -> None:
     assert not seen.add(np.arange(0, 1_000_000, 7, dtype=np.uint64)).any()
 
 
-def test_keys_tell_the_sides_apart() -> None:
+def test_hashes_distinguish_the_sides() -> None:
     keys = {hash_pair(pair) for pair in [("a", "b"), ("b", "a"), ("ab", ""), ("", "ab"), ("a b", "")]}
     assert len(keys) == 5
     assert hash_pair(GOOD) == hash_pair(tuple(GOOD))

@@ -58,7 +58,7 @@ def test_plain_files_are_read_in_every_compression(tmp_path: Path, suffix: str) 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
 @pytest.mark.parametrize("side", [0, 1])
-def test_a_truncated_file_gives_what_stands_before_the_break_and_then_says_so(
+def test_a_truncated_file_gives_the_pairs_before_the_break_and_reports_it(
     tmp_path: Path, suffix: str, side: int
 ) -> None:
     lines = b"".join(b"line %d of many, %x\n" % (i, hash((i, 5)) & 0xFFFFFFFF) for i in range(40_000))
@@ -81,7 +81,7 @@ def test_a_truncated_file_gives_what_stands_before_the_break_and_then_says_so(
     assert facing == [(names[1 - side], line, invalid.NO_COUNTERPART) for line in lost]
 
 
-def test_garbage_behind_a_compressed_file_loses_nothing_before_it(tmp_path: Path) -> None:
+def test_garbage_after_a_compressed_file_loses_nothing_before_it(tmp_path: Path) -> None:
     (tmp_path / "a.en.gz").write_bytes(gzip.compress(b"one\ntwo\n") + b"garbage")
     (tmp_path / "a.ko").write_text("하나\n둘\n", encoding="utf-8")
     found = list(read_pairs(InputConfig(files=(f"{tmp_path}/a.en.gz", f"{tmp_path}/a.ko")), ENGLISH_KOREAN))
@@ -89,7 +89,7 @@ def test_garbage_behind_a_compressed_file_loses_nothing_before_it(tmp_path: Path
     assert [one.reason for one in found if isinstance(one, InvalidRecord)] == [invalid.BROKEN_FILE]
 
 
-def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
+def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
     odd = "one\u2028still one\x85still\u2029one\x0b\x0c\x1c\x1d\x1eone"
     found = read_plain(tmp_path, f"{odd}\ntwo\n".encode(), "하나\n둘\n".encode())
     assert [type(one) for one in found] == [InvalidRecord, SentencePair]
@@ -129,7 +129,7 @@ def test_utf_16_is_refused_with_the_remedy(tmp_path: Path) -> None:
         (b"y" * 1_000_000, b"x", "a.en", "line of a megabyte or more", ""),
     ],
 )
-def test_bad_text_is_named_and_its_neighbors_arrive(
+def test_invalid_text_is_reported_and_its_neighbors_are_read(
     tmp_path: Path, source: bytes, target: bytes, file: str, reason: str, detail: str
 ) -> None:
     found = read_plain(tmp_path, b"one\n" + source + b"\nlast\n", b"eins\n" + target + b"\nletzte\n")
@@ -140,13 +140,13 @@ def test_bad_text_is_named_and_its_neighbors_arrive(
     ]
 
 
-def test_what_may_stand_in_a_line_arrives_unchanged(tmp_path: Path) -> None:
+def test_valid_characters_are_read_unchanged(tmp_path: Path) -> None:
     line = "tab\there, NBSP\u00a0, 한글, e\u0301, \u200d👩‍👩‍👧, \u202bעברית\u202c, 𠀀"
     assert texts(read_plain(tmp_path, line.encode(), line.encode())) == [(line, line)]
 
 
 @pytest.mark.parametrize("longer", [0, 1])
-def test_every_line_without_a_counterpart_is_named(tmp_path: Path, longer: int) -> None:
+def test_every_line_without_a_counterpart_is_reported(tmp_path: Path, longer: int) -> None:
     sides = [b"1\n2\n", b"1\n2\n3\n4\n5"]
     source, target = sides[::-1] if longer == 0 else sides
     found = read_plain(tmp_path, source, target)
@@ -157,7 +157,7 @@ def test_every_line_without_a_counterpart_is_named(tmp_path: Path, longer: int) 
     ]
 
 
-def test_memory_does_not_grow_with_the_file_nor_with_a_line(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_file_or_a_line(tmp_path: Path) -> None:
     for name in ("a.en", "a.ko"):
         with (tmp_path / name).open("wb") as file:
             file.write(b"x" * 30_000_000 + b"\n")
@@ -172,7 +172,7 @@ def test_memory_does_not_grow_with_the_file_nor_with_a_line(tmp_path: Path) -> N
 
 
 @given(st.lists(st.tuples(st.binary(max_size=12), st.binary(max_size=12)), max_size=6))
-def test_any_bytes_give_one_finding_a_line(
+def test_any_bytes_give_one_record_per_line(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[bytes, bytes]]
 ) -> None:
     folder = tmp_path_factory.mktemp("any")
@@ -188,7 +188,7 @@ def test_any_bytes_give_one_finding_a_line(
 # ---- records
 
 
-def test_tsv_columns_go_by_number(tmp_path: Path) -> None:
+def test_tsv_columns_can_be_numbers(tmp_path: Path) -> None:
     text = "1\tI go.\tx\t나는 간다.\n2\tshort\n"
     found = read_one(tmp_path / "a.tsv", text, fields=("2", "4"))
     assert found[0] == SentencePair("I go.", "나는 간다.", 1)
@@ -196,7 +196,7 @@ def test_tsv_columns_go_by_number(tmp_path: Path) -> None:
     assert texts(read_one(tmp_path / "a.tsv", "a\tb\n")) == [("a", "b")]
 
 
-def test_tsv_columns_go_by_name(tmp_path: Path) -> None:
+def test_tsv_columns_can_be_names(tmp_path: Path) -> None:
     text = "id\tko\ten\n1\t집\thome\n"
     assert read_one(tmp_path / "a.tsv", text, fields=("en", "ko")) == [SentencePair("home", "집", 2)]
     with pytest.raises(
@@ -205,7 +205,7 @@ def test_tsv_columns_go_by_name(tmp_path: Path) -> None:
         read_one(tmp_path / "a.tsv", text, fields=("de", "ko"))
 
 
-def test_jsonl_keys_may_go_inside(tmp_path: Path) -> None:
+def test_jsonl_keys_can_be_nested(tmp_path: Path) -> None:
     text = '{"en": "home", "ko": "집"}\n{"translation": {"en": "a\\nb", "ko": "ㄱ"}}\n'
     found = read_one(tmp_path / "a.jsonl", text)
     assert found[0] == SentencePair("home", "집", 1)
@@ -226,7 +226,7 @@ def test_jsonl_keys_may_go_inside(tmp_path: Path) -> None:
         ("[" * 100_000, invalid.WRONG_JSON, ""),
     ],
 )
-def test_a_bad_json_line_is_named_and_the_next_arrives(
+def test_an_invalid_json_line_is_reported_and_the_next_is_read(
     tmp_path: Path, line: str, reason: str, detail: str
 ) -> None:
     bad, good = read_one(tmp_path / "a.jsonl", f'{line}\n{{"en": "a", "ko": "b"}}\n')
@@ -251,7 +251,7 @@ again</seg></tuv></tu>
 """
 
 
-def test_tmx_gives_the_languages_asked_for_whatever_their_order(tmp_path: Path) -> None:
+def test_tmx_gives_the_requested_languages_in_any_order(tmp_path: Path) -> None:
     found = read_one(tmp_path / "a.tmx", TMX)
     assert texts(found) == [("Press <b>OK</b>.", "<b>확인</b>을 누르세요."), ("home again", "집")]
     assert [one.line for one in found] == [4, 6, 8, 9]
@@ -259,7 +259,7 @@ def test_tmx_gives_the_languages_asked_for_whatever_their_order(tmp_path: Path) 
     assert found[3] == InvalidRecord(f"{tmp_path}/a.tmx", 9, invalid.EMPTY_SOURCE)
 
 
-def test_the_very_language_goes_before_its_relatives(tmp_path: Path) -> None:
+def test_an_exact_language_match_is_preferred(tmp_path: Path) -> None:
     text = TMX.replace(
         'xml:lang="fr"><seg>seul', 'xml:lang="zh-CN"><seg>家</seg></tuv><tuv xml:lang="zh-TW"><seg>屋'
     )
@@ -274,18 +274,18 @@ def test_the_very_language_goes_before_its_relatives(tmp_path: Path) -> None:
     )  # a neighbor's is not it
 
 
-def test_of_two_segments_in_one_language_the_first_counts(tmp_path: Path) -> None:
+def test_the_first_of_two_segments_in_one_language_counts(tmp_path: Path) -> None:
     again = '<tuv xml:lang="fr"><seg>seul</seg></tuv>'
     twice = '<tuv xml:lang="ko"><seg>하나</seg></tuv><tuv xml:lang="ko"><seg>둘</seg></tuv>'
     assert texts(read_one(tmp_path / "a.tmx", TMX.replace(again, twice)))[2] == ("only", "하나")
 
 
-def test_tmx_in_utf_16_is_read_as_it_says(tmp_path: Path) -> None:
+def test_tmx_in_utf_16_is_read(tmp_path: Path) -> None:
     text = TMX.replace('encoding="utf-8"', 'encoding="utf-16"').encode("utf-16")
     assert texts(read_one(tmp_path / "a.tmx", text)) == texts(read_one(tmp_path / "b.tmx", TMX))
 
 
-def test_unbalanced_xml_names_its_line_and_keeps_what_was_read(tmp_path: Path) -> None:
+def test_unbalanced_xml_is_reported_with_its_line_after_the_units_before(tmp_path: Path) -> None:
     found = read_one(tmp_path / "a.tmx", TMX.replace("<seg>seul</seg>", "<seg>seul"))
     assert len(texts(found)) == 2
     last = found[-1]
@@ -294,7 +294,7 @@ def test_unbalanced_xml_names_its_line_and_keeps_what_was_read(tmp_path: Path) -
     assert "mismatch" in last.detail
 
 
-def test_a_large_memory_is_a_stream(tmp_path: Path) -> None:
+def test_a_large_translation_memory_is_streamed(tmp_path: Path) -> None:
     unit = '<tu><tuv xml:lang="en"><seg>home {}</seg></tuv><tuv xml:lang="ko"><seg>집</seg></tuv></tu>\n'
     with gzip.open(tmp_path / "a.tmx.gz", "wt", encoding="utf-8") as file:
         file.write("<tmx><body>\n")
@@ -308,7 +308,7 @@ def test_a_large_memory_is_a_stream(tmp_path: Path) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000  # KiB
 
 
-def test_units_are_forgotten_after_use() -> None:
+def test_units_are_freed_after_use() -> None:
     from io import BytesIO
 
     from manyheads.text.containers import iterate_elements
@@ -321,13 +321,13 @@ def test_units_are_forgotten_after_use() -> None:
     assert max(earlier) <= 1
 
 
-def test_a_unit_of_a_megabyte_is_bad(tmp_path: Path) -> None:
+def test_a_unit_of_a_megabyte_is_invalid(tmp_path: Path) -> None:
     found = read_one(tmp_path / "a.tmx", TMX.replace("home", "home " * 200_000))
     assert found[1] == InvalidRecord(f"{tmp_path}/a.tmx", 6, invalid.LINE_TOO_LONG)
     assert len(texts(found)) == 1
 
 
-def test_no_entity_reads_a_file(tmp_path: Path) -> None:
+def test_xml_entities_cannot_read_files(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret words")
     text = (
         f'<!DOCTYPE tmx [<!ENTITY x SYSTEM "file://{tmp_path}/secret">]><tmx><body><tu><tuv xml:lang="en">'
@@ -359,7 +359,7 @@ def test_xliff_1_gives_finished_units(tmp_path: Path, version: str | None) -> No
     ]
 
 
-def test_xliff_of_the_other_direction_is_turned_round_and_of_other_languages_refused(tmp_path: Path) -> None:
+def test_xliff_of_the_reverse_direction_is_swapped_and_of_other_languages_refused(tmp_path: Path) -> None:
     turned = read_one(tmp_path / "a.xliff", xliff_1("", 'source-language="ko" target-language="en"'))
     assert turned[0] == SentencePair("안녕", "Hello <g1>there</g1>", 2)
     foreign = read_one(tmp_path / "a.xliff", xliff_1("", 'source-language="en" target-language="fr"'))
@@ -368,14 +368,14 @@ def test_xliff_of_the_other_direction_is_turned_round_and_of_other_languages_ref
     assert read_one(tmp_path / "a.xliff", regions)[0] == SentencePair("Hello <g1>there</g1>", "안녕", 2)
 
 
-def test_what_stands_for_code_in_xliff_becomes_a_tag_and_code_itself_is_text(tmp_path: Path) -> None:
+def test_inline_elements_of_xliff_become_tags_and_native_code_is_text(tmp_path: Path) -> None:
     inline = 'mails <x id="2"/><ph id="3">%s</ph> <bpt id="4">&lt;b></bpt>b<ept id="4"/>'
     text = xliff_1("", 'source-language="en" target-language="ko"').replace("Never", inline)
     file = text.replace("</source></trans-unit>", "</source><target>우편</target></trans-unit>")
     assert texts(read_one(tmp_path / "a.xlf", file))[1] == ("mails <x2/>%s <b>b<ept4/>", "우편")
 
 
-def test_groups_and_units_are_forgotten_too() -> None:
+def test_groups_and_units_are_freed_too() -> None:
     from io import BytesIO
 
     from manyheads.text.containers import iterate_elements
@@ -488,7 +488,7 @@ def test_po_escapes_are_decoded_and_a_line_separator_does_not_end_a_line(tmp_pat
     assert separated.reason == "line separator inside a line"
 
 
-def test_of_several_plural_forms_the_last_stands_for_the_plural(tmp_path: Path) -> None:
+def test_the_last_of_several_plural_forms_is_the_plural(tmp_path: Path) -> None:
     text = 'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "%d Datei"\nmsgstr[1] "%d Dateien"\n'
     assert texts(read_one(tmp_path / "a.po", text)) == [("%d file", "%d Datei"), ("%d files", "%d Dateien")]
 
@@ -503,7 +503,7 @@ def test_po_is_read_in_the_charset_that_it_states(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ['msgid "open\nmsgstr "x"', "nonsense", 'msgid "alone"'])
-def test_a_broken_message_is_named_by_its_line_and_the_next_arrives(tmp_path: Path, broken: str) -> None:
+def test_a_broken_message_is_reported_with_its_line_and_the_next_is_read(tmp_path: Path, broken: str) -> None:
     text = f'msgid "a"\nmsgstr "ㄱ"\n\n{broken}\n\nmsgid "b"\nmsgstr "ㄴ"\n'
     first, bad, last = read_one(tmp_path / "a.po", text)
     assert isinstance(bad, InvalidRecord)
@@ -514,7 +514,7 @@ def test_a_broken_message_is_named_by_its_line_and_the_next_arrives(tmp_path: Pa
 # ---- wrong calls
 
 
-def test_wrong_inputs_say_what_is_wanted(tmp_path: Path) -> None:
+def test_wrong_inputs_are_errors_that_name_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(mh.DataError, match=r"nowhere\.en: No such file or directory"):
         list(read_pairs(InputConfig(files=("nowhere.en", "nowhere.ko")), ENGLISH_KOREAN))
     with pytest.raises(mh.ConfigError, match=r"alone\.txt: read as plain, which must be two files"):

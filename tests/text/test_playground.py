@@ -586,7 +586,7 @@ GERMAN: list[tuple[Sentence, str]] = [
 
 
 @pytest.mark.parametrize(("meaning", "source", "target"), KOREAN, ids=[row[1] for row in KOREAN])
-def test_english_and_plain_korean_are_what_a_native_writes(
+def test_english_and_plain_korean_read_like_a_native_speaker(
     meaning: Sentence, source: str, target: str
 ) -> None:
     assert realize_english(meaning) == source
@@ -594,12 +594,12 @@ def test_english_and_plain_korean_are_what_a_native_writes(
 
 
 @pytest.mark.parametrize(("meaning", "target"), POLITE, ids=[row[1] for row in POLITE])
-def test_polite_korean_is_what_a_native_says(meaning: Sentence, target: str) -> None:
+def test_polite_korean_reads_like_a_native_speaker(meaning: Sentence, target: str) -> None:
     assert realize_korean(meaning, "polite") == target
 
 
 @pytest.mark.parametrize(("meaning", "target"), GERMAN, ids=[row[1] for row in GERMAN])
-def test_german_is_what_a_native_writes(meaning: Sentence, target: str) -> None:
+def test_german_reads_like_a_native_speaker(meaning: Sentence, target: str) -> None:
     assert realize_german(meaning) == target
 
 
@@ -629,7 +629,7 @@ def test_a_source_has_one_target(pair: str, register: str) -> None:
 
 
 @pytest.mark.parametrize("words", [4, 12])
-def test_a_source_has_one_target_where_sentences_meet_often(words: int) -> None:
+def test_a_source_has_one_target_with_few_words(words: int) -> None:
     """Few words bring the same sentence from many meanings: I read (today), I read (yesterday)."""
     for pair in ("en-ko", "en-de"):
         known: dict[str, str] = {}
@@ -659,7 +659,7 @@ def test_the_first_sentences_of_a_seed_are_fixed() -> None:
     ]
 
 
-def test_what_is_drawn_makes_sense() -> None:
+def test_sampled_sentences_make_sense() -> None:
     """What readers once found: a waiter who flies, a forest that is cleaned, Maria who speaks of Maria."""
     author = SentenceSampler(5, frozenset(CONSTRUCTIONS), None)
     for _ in range(60_000):
@@ -686,7 +686,7 @@ def test_what_is_drawn_makes_sense() -> None:
                 assert said.noun in author.nouns["room"]
 
 
-def test_i_go_home_is_drawn() -> None:
+def test_i_go_home_is_sampled() -> None:
     easy = draw(5_000, constructions=[], words=4)
     assert ("I go home.", "나는 집에 간다.") in {(example.source, example.target) for example in easy}
     both = {
@@ -699,14 +699,14 @@ def test_i_go_home_is_drawn() -> None:
     } <= both
 
 
-def test_the_same_seed_gives_the_same_stream_and_another_another() -> None:
+def test_the_seed_determines_the_stream() -> None:
     assert draw(200, seed=7) == draw(200, seed=7)
     assert draw(200, seed=7) != draw(200, seed=8)
     sources = [example.source for example in draw(200, "en-ko", seed=7)]
     assert sources == [example.source for example in draw(200, "en-de", seed=7)]
 
 
-def test_every_construction_is_drawn_and_none_that_is_not_allowed() -> None:
+def test_every_construction_is_sampled_and_none_that_is_not_allowed() -> None:
     assert set().union(*(example.constructions for example in draw(3_000))) == set(CONSTRUCTIONS)
     for name_ in CONSTRUCTIONS:
         allowed = {name_, "tense"}
@@ -755,13 +755,13 @@ def lemmas(words: Iterable[Word], index: int) -> set[str]:
 
 
 @pytest.mark.parametrize(("index", "language"), list(enumerate(("en", "ko", "de"))))
-def test_three_hundred_content_words_of_each_language_are_drawn(
+def test_three_hundred_content_words_of_each_language_are_sampled(
     drawn_words: dict[Word, None], index: int, language: str
 ) -> None:
     assert len(lemmas(drawn_words, index)) >= 400
 
 
-def test_no_word_of_the_lexicon_is_idle(drawn_words: dict[Word, None]) -> None:
+def test_every_word_of_the_lexicon_is_used(drawn_words: dict[Word, None]) -> None:
     nouns = [noun for nouns in lexicon.ALL_NOUNS.values() for noun in nouns]
     nouns += [place_.noun for place_, _ in lexicon.ALL_PLACES]
     others: Any = (
@@ -777,7 +777,7 @@ def test_no_word_of_the_lexicon_is_idle(drawn_words: dict[Word, None]) -> None:
 # --- The corpus
 
 
-def test_no_sentence_of_one_split_is_in_another_whatever_the_seed_and_size() -> None:
+def test_no_sentence_is_in_two_splits_for_any_seed_and_size() -> None:
     small = generate_corpus("en-ko", train=3_000, valid=100, test=100, seed=1)
     large = generate_corpus("en-ko", train=6_000, valid=300, test=300, seed=2)
     for side in (0, 1):
@@ -789,7 +789,7 @@ def test_no_sentence_of_one_split_is_in_another_whatever_the_seed_and_size() -> 
         assert not valid & test
 
 
-def test_a_corpus_has_the_counts_asked_for_and_no_pair_twice() -> None:
+def test_a_corpus_has_the_requested_sizes_and_no_pair_twice() -> None:
     made = generate_corpus("en-de", train=2_000, valid=50, test=70)
     assert {name_: len(pairs) for name_, pairs in made.items()} == {"train": 2_000, "valid": 50, "test": 70}
     everything = [pair for pairs in made.values() for pair in pairs]
@@ -804,7 +804,7 @@ def test_a_larger_corpus_begins_with_the_smaller_one() -> None:
     assert large["test"] == small["test"]
 
 
-def test_a_corpus_that_cannot_be_is_refused_with_the_remedy() -> None:
+def test_an_impossible_corpus_is_refused_with_the_remedy() -> None:
     with pytest.raises(DataError, match=r"train is 1000000, but only \d+ distinct .* raise words"):
         generate_corpus("en-ko", train=1_000_000, valid=1, test=1, constructions=[], words=2)
 
@@ -821,7 +821,7 @@ def test_a_corpus_that_cannot_be_is_refused_with_the_remedy() -> None:
     ],
     ids=str,
 )
-def test_a_wrong_setting_is_refused_at_once(settings: dict[str, Any], message: str) -> None:
+def test_a_wrong_option_is_refused_at_once(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message.replace("?", "[?]")):
         generate_examples(**settings)
 

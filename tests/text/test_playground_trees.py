@@ -47,7 +47,7 @@ def sentence(tree: Tree) -> str:
     return re.sub(r" (?='s\b|' |[.,?])", "", text).replace("can not", "cannot")
 
 
-def test_a_tree_says_what_the_sentence_says() -> None:
+def test_a_tree_has_the_words_of_the_sentence() -> None:
     author = SentenceSampler(5, frozenset(CONSTRUCTIONS), None)
     for _ in range(4000):
         meaning = author.sample_sentence()
@@ -72,7 +72,7 @@ def test_labels_and_tags_are_those_of_the_penn_treebank() -> None:
         assert {token[1:-1] for token in tokens if token.startswith("[")} <= TAGS
 
 
-def test_some_sentences_as_linguists_bracket_them() -> None:
+def test_some_trees_equal_hand_written_ones() -> None:
     made = {
         sentence(tree): str(tree) for tree in generate_treebank(train=3000, valid=0, test=0, words=3)["train"]
     }

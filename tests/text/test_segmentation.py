@@ -15,7 +15,7 @@ def sentences(text: str, language: str = "ko") -> list[str]:
 
 @given(text=st.text() | st.text("ab. !?\n\t …。,;🙂가나\u2028\r", max_size=60), language=LANGUAGES)
 @example(text="A.\r\n\r\nB. \u2028 C", language="en")
-def test_joined_again_the_parts_are_the_text(text: str, language: str) -> None:
+def test_concatenated_segments_are_the_text(text: str, language: str) -> None:
     found = list(split_text(text, language))
     assert "".join(part.text for part in found) == text
     for part in found:
@@ -43,7 +43,7 @@ def test_korean_sentences_end_by_the_stated_rules(text: str, expected: list[str]
     assert sentences(text) == expected
 
 
-def test_a_long_row_of_dots_takes_no_long_time() -> None:
+def test_a_long_row_of_dots_takes_linear_time() -> None:
     assert sentences("." * 100_000 + "가") == ["." * 100_000 + "가"]
 
 
@@ -53,11 +53,11 @@ def test_other_languages_have_their_own_splitter() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\t\n\n ", "🙂🙂", "—", "...", "?!"])
-def test_what_has_no_words_is_left_as_it_is(text: str) -> None:
+def test_text_without_words_is_not_translated(text: str) -> None:
     assert sentences(text) == []
 
 
-def test_long_sentences_are_parted_where_they_pause() -> None:
+def test_long_sentences_are_split_at_punctuation() -> None:
     text = "one two three, four five six; seven eight nine, ten eleven twelve"
     fits = lambda one: len(one) <= 40  # noqa: E731
     assert split_long_sentence(text, fits) == [
@@ -71,12 +71,12 @@ def test_long_sentences_are_parted_where_they_pause() -> None:
 
 
 @given(text=st.text(min_size=1), most=st.integers(1, 9))
-def test_by_force_everything_fits(text: str, most: int) -> None:
+def test_splitting_in_halves_makes_everything_fit(text: str, most: int) -> None:
     found = split_in_halves(text, lambda one: len(one) <= most)
     assert "".join(found) == text
     assert max(map(len, found)) <= most
 
 
 @given(text=st.text("ab ,;:", min_size=1, max_size=80), most=st.integers(3, 30))
-def test_shortened_texts_are_whole(text: str, most: int) -> None:
+def test_the_parts_of_a_long_sentence_are_the_sentence(text: str, most: int) -> None:
     assert "".join(split_long_sentence(text, lambda one: len(one) <= most)) == text

@@ -59,14 +59,14 @@ ANY_TEXT = st.text(max_size=40) | st.text(st.sampled_from(ODD), max_size=40)
 @example(text="\u2581a\u2581")
 @example(text="half \ud83d and whole \ud83d\ude00")
 @example(text="<s> </s> <unk> <0x0A> \u2047")
-def test_decoding_gives_back_the_normalized_text(algorithm: str, text: str) -> None:
+def test_decoding_returns_the_normalized_text(algorithm: str, text: str) -> None:
     subwords = SUBWORDS[algorithm]
     ids = subwords.encode(text)
     assert subwords.decode(ids) == normalize(text)
     assert not {UNK_ID, BOS_ID, EOS_ID} & set(ids)
 
 
-def test_normalized_means_composed_single_spaced_and_spellable() -> None:
+def test_normalizing_composes_strips_and_replaces_unencodable_characters() -> None:
     assert normalize("\u1100\u1161\u11a8") == "각"
     assert normalize(" a\u3000\n b ") == "a b"
     assert normalize("a\u2581b") == "a_b"
@@ -74,7 +74,7 @@ def test_normalized_means_composed_single_spaced_and_spellable() -> None:
 
 
 @given(ANY_TEXT)
-def test_normalizing_twice_changes_nothing_more(text: str) -> None:
+def test_normalizing_is_idempotent(text: str) -> None:
     assert normalize(normalize(text)) == normalize(text)
 
 
@@ -90,7 +90,7 @@ def test_training_is_deterministic(algorithm: str) -> None:
     assert train_tokenizer(algorithm).model == SUBWORDS[algorithm].model
 
 
-def test_reserved_symbols_are_one_piece_wherever_they_stand() -> None:
+def test_user_symbols_are_one_piece_in_any_position() -> None:
     subwords = train_tokenizer(user_symbols=("<polite>",))
     assert subwords.encode_as_pieces("<polite> a%sb<b>") == ["▁", "<polite>", "▁a", "%s", "b", "<b>"]
     for wrong in ("a b", "", "<s>", "</s>", "<unk>", "<0x41>", "a\u2581"):
@@ -98,13 +98,13 @@ def test_reserved_symbols_are_one_piece_wherever_they_stand() -> None:
             SubwordConfig(user_symbols=(wrong,))
 
 
-def test_text_that_speaks_of_sentence_ends_can_be_learned_from() -> None:
+def test_text_with_special_token_names_can_be_trained_on() -> None:
     texts = [f"<s> {text} </s> <unk>" for text in ENGLISH]
     pair = SubwordPair.train(lambda: iter(zip(texts, KOREAN, strict=True)), replace(SMALL, vocab_size=360))
     assert pair.source.decode(pair.source.encode(texts[0])) == texts[0]
 
 
-def test_what_goes_wrong_in_the_sentences_is_told_as_it_is() -> None:
+def test_an_error_in_the_sentences_is_raised_unchanged() -> None:
     def torn() -> Iterator[str]:
         yield "one"
         raise KeyboardInterrupt
@@ -113,7 +113,7 @@ def test_what_goes_wrong_in_the_sentences_is_told_as_it_is() -> None:
         SubwordTokenizer.train(torn(), SMALL)
 
 
-def test_many_texts_are_encoded_as_each_alone_and_closed_with_end() -> None:
+def test_a_batch_is_encoded_like_single_texts_with_end_tokens() -> None:
     subwords = SUBWORDS["bpe"]
     texts = ["나는", "", "I go", "home  again"]
     for threads in (1, 3):
@@ -123,7 +123,7 @@ def test_many_texts_are_encoded_as_each_alone_and_closed_with_end() -> None:
     assert subwords.encode_batch([]).offsets.tolist() == [0]
 
 
-def test_decoding_ignores_begin_and_end_and_refuses_what_is_no_id() -> None:
+def test_decoding_ignores_begin_and_end_and_refuses_invalid_ids() -> None:
     subwords = SUBWORDS["bpe"]
     assert subwords.decode([BOS_ID, *subwords.encode("나는"), EOS_ID]) == "나는"
     with pytest.raises(mh.DataError, match="ids from 5 to 400, but the vocabulary has 0 to 399"):
@@ -158,7 +158,7 @@ def test_the_remedy_works() -> None:
     assert len(train_tokenizer(vocab_size=most)) == most
 
 
-def test_no_sentence_at_all_is_said_so() -> None:
+def test_training_without_sentences_is_an_error() -> None:
     with pytest.raises(mh.DataError, match="no sentence is left"):
         SubwordTokenizer.train([], SMALL)
 
@@ -179,7 +179,7 @@ def test_foreign_models_are_refused(tmp_path: Path) -> None:
         SubwordTokenizer(other.getvalue())
 
 
-def test_joint_and_separate_vocabularies_come_back_from_their_folder(tmp_path: Path) -> None:
+def test_joint_and_separate_vocabularies_are_loaded_from_their_folder(tmp_path: Path) -> None:
     for joint in (True, False):
         config = replace(SMALL, vocab_size=360, joint=joint)
         pair = SubwordPair.train(lambda: iter(zip(ENGLISH, KOREAN, strict=True)), config)
@@ -197,32 +197,32 @@ def test_joint_and_separate_vocabularies_come_back_from_their_folder(tmp_path: P
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(text=ANY_TEXT)
-def test_without_chance_our_splits_are_sentencepieces(algorithm: str, text: str) -> None:
+def test_without_randomness_segmentations_equal_sentencepiece(algorithm: str, text: str) -> None:
     certain = SubwordSampler(SUBWORDS[algorithm], 0.0 if algorithm == "bpe" else 1000.0)
     assert certain.sample(text, random.Random(0)) == SUBWORDS[algorithm].encode(text)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(text=ANY_TEXT, seed=st.integers(0, 1000))
-def test_a_split_drawn_by_chance_is_of_the_same_text(algorithm: str, text: str, seed: int) -> None:
+def test_a_sampled_segmentation_decodes_to_the_same_text(algorithm: str, text: str, seed: int) -> None:
     drawn = SubwordSampler(SUBWORDS[algorithm], 0.3).sample(text, random.Random(seed))
     assert SUBWORDS[algorithm].decode(drawn) == normalize(text)
 
 
-def test_reserved_symbols_are_not_split_by_chance() -> None:
+def test_user_symbols_are_never_split() -> None:
     sampler = SubwordSampler(SUBWORDS["bpe"], 0.9)
     symbol = SUBWORDS["bpe"].encode("%s")[-1]
     assert all(symbol in sampler.sample("a %s b", random.Random(seed)) for seed in range(50))
 
 
-def test_the_longest_reserved_symbol_is_found_first() -> None:
+def test_the_longest_user_symbol_matches_first() -> None:
     subwords = train_tokenizer(user_symbols=("<x", "<x>", "<x>y"))
     sampler = SubwordSampler(subwords, 0.0)
     for text in ("<x>y", "<x>", "<xy", "a<x><x>yb"):
         assert sampler.sample(text, random.Random(0)) == subwords.encode(text)
 
 
-def test_the_best_merge_is_split_by_chance_like_any_other() -> None:
+def test_the_best_merge_is_dropped_like_any_other() -> None:
     subwords = SUBWORDS["bpe"]
     best = [piece for piece, score in subwords.get_scored_vocabulary() if score == 0][-1]
     sampler, chance = SubwordSampler(subwords, 0.9), random.Random(0)
@@ -232,7 +232,7 @@ def test_the_best_merge_is_split_by_chance_like_any_other() -> None:
     assert 10 < sum(best not in pieces for pieces in drawn) < 50
 
 
-def test_bpe_dropout_passes_over_merges_as_often_as_it_says() -> None:
+def test_bpe_dropout_skips_merges_at_its_rate() -> None:
     """Of a word of two characters that merge, a share p is left in two."""
     subwords = SUBWORDS["bpe"]
     word = next(
@@ -245,7 +245,7 @@ def test_bpe_dropout_passes_over_merges_as_often_as_it_says() -> None:
     assert lengths[2] / 4000 == pytest.approx(0.25, abs=0.03)
 
 
-def test_unigram_samples_by_the_weights_of_all_splits() -> None:
+def test_unigram_sampling_follows_the_weights_of_all_segmentations() -> None:
     """Counted against the probabilities that enumerating every split of a word gives."""
     import math
 
@@ -291,6 +291,6 @@ def test_sampling_is_the_same_in_another_process() -> None:
     assert outputs == {f"{here}\n"}
 
 
-def test_sampling_needs_bytes() -> None:
+def test_sampling_needs_byte_fallback() -> None:
     with pytest.raises(mh.DataError, match="byte_fallback=true"):
         SubwordSampler(train_tokenizer(vocab_size=100, byte_fallback=False), 0.1)

@@ -58,19 +58,19 @@ def tags(tree: Tree) -> list[str]:
 
 
 @given(TREES)
-def test_a_tree_is_its_line(tree: Tree) -> None:
+def test_a_tree_is_parsed_from_its_line(tree: Tree) -> None:
     assert parse_tree(str(tree)) == tree
 
 
 @given(TREES)
-def test_a_tree_is_its_tokens_and_words(tree: Tree) -> None:
+def test_a_tree_is_restored_from_its_tokens_and_words(tree: Tree) -> None:
     found = restore_tree("".join(linearize(tree)), words(tree))
     assert found.tree == tree
     assert found.is_well_formed
 
 
 @given(TREES)
-def test_tags_that_are_known_need_not_be_right_among_the_tokens(tree: Tree) -> None:
+def test_given_tags_replace_those_of_the_tokens(tree: Tree) -> None:
     tokens = ["[]" if token.startswith("[") else token for token in linearize(tree)]
     found = restore_tree(" ".join(tokens), words(tree), tags(tree))
     assert found.tree == tree
@@ -213,7 +213,7 @@ def test_a_sentence_without_words_has_no_tree() -> None:
         (b"(S (NN d\xffg))", "invalid UTF-8 (byte 9 is 0xff)"),
     ],
 )
-def test_what_is_no_tree_is_told_with_its_line(line: str | bytes, message: str, tmp_path: Path) -> None:
+def test_an_invalid_tree_is_reported_with_its_line(line: str | bytes, message: str, tmp_path: Path) -> None:
     file = tmp_path / "some.ptb"
     data = line if isinstance(line, bytes) else line.encode()
     file.write_bytes(f"{CAT}\n\n".encode() + data + f"\n{CAT}\n".encode())
@@ -223,7 +223,7 @@ def test_what_is_no_tree_is_told_with_its_line(line: str | bytes, message: str, 
     assert str(bad) == f"{file}:3: {message}"
 
 
-def test_compressed_files_are_read_and_broken_ones_are_told(tmp_path: Path) -> None:
+def test_compressed_files_are_read_and_broken_ones_are_reported(tmp_path: Path) -> None:
     file = tmp_path / "some.ptb.xz"
     file.write_bytes(lzma.compress(f"{CAT}\n".encode() * 3))
     assert list(read_trees(str(file))) == [parse_tree(CAT)] * 3
@@ -235,13 +235,13 @@ def test_the_outer_bracket_of_the_penn_treebank_is_called_top() -> None:
     assert str(parse_tree("( (S (NN dog)) )")) == "(TOP (S (NN dog)))"
 
 
-def test_traces_and_function_tags_are_taken_away() -> None:
+def test_traces_and_function_tags_are_removed() -> None:
     tree = parse_tree("(TOP (S (NP-SBJ-1 (-LRB- -LRB-) (NN cat)) (VP (VBZ sleeps) (NP=2 (-NONE- *T*-1)))))")
     kept = strip_annotations(tree)
     assert str(kept) == "(TOP (S (NP (-LRB- -LRB-) (NN cat)) (VP (VBZ sleeps))))"
     assert strip_annotations(parse_tree("(TOP (S (-NONE- *)))")) is None
 
 
-def test_a_bad_line_is_no_traceback() -> None:
+def test_deep_nesting_of_an_invalid_line_is_no_recursion_error() -> None:
     with pytest.raises(InvalidTextError):
         parse_tree("(" * 100_000)
