@@ -73,23 +73,23 @@ def test_resuming_at_any_batch_gives_the_same_rest(
         return
     split = split_of(lengths)
     rank = data.draw(st.integers(0, world - 1))
-    whole = Batches(split, config(), seed=2, rank=rank, world_size=world)
-    one = whole.count_batches(0)
-    start = data.draw(st.integers(0, one - 1))
-    with whole.stream() as stream:
-        expected = [next(stream) for _ in range(one + 2)]
+    batches = Batches(split, config(), seed=2, rank=rank, world_size=world)
+    num_batches = batches.count_batches(0)
+    start = data.draw(st.integers(0, num_batches - 1))
+    with batches.stream() as stream:
+        expected = [next(stream) for _ in range(num_batches + 2)]
     with Batches(split, config(), seed=2, rank=rank, world_size=world).stream(0, start) as stream:
-        again = [next(stream) for _ in range(one + 2 - start)]
-    assert [same(a, b) for a, b in zip(expected[start:], again, strict=True)] == [True] * len(again)
+        again = [next(stream) for _ in range(num_batches + 2 - start)]
+    assert [is_same(a, b) for a, b in zip(expected[start:], again, strict=True)] == [True] * len(again)
 
 
-def same(one: Batch, other: Batch) -> bool:
+def is_same(batch: Batch, other: Batch) -> bool:
     return (
-        (one.epoch, one.index) == (other.epoch, other.index)
-        and one.pairs.tolist() == other.pairs.tolist()
+        (batch.epoch, batch.index) == (other.epoch, other.index)
+        and batch.pairs.tolist() == other.pairs.tolist()
         and all(
-            torch.equal(getattr(one, part).tokens, getattr(other, part).tokens)
-            and torch.equal(getattr(one, part).offsets, getattr(other, part).offsets)
+            torch.equal(getattr(batch, part).tokens, getattr(other, part).tokens)
+            and torch.equal(getattr(batch, part).offsets, getattr(other, part).offsets)
             for part in ("source", "inputs", "labels")
         )
     )
@@ -144,8 +144,8 @@ def test_a_batch_holds_source_inputs_and_labels() -> None:
 
 
 def test_sentences_of_similar_length_are_together() -> None:
-    chance = np.random.default_rng(0)
-    lengths = [(int(n), int(n) + 1) for n in chance.integers(1, 29, 5000)]
+    rng = np.random.default_rng(0)
+    lengths = [(int(n), int(n) + 1) for n in rng.integers(1, 29, 5000)]
     batches = Batches(split_of(lengths), config(tokens=200))
     spans = []
     for index in range(batches.count_batches(0)):
@@ -155,8 +155,8 @@ def test_sentences_of_similar_length_are_together() -> None:
 
 
 def test_ranks_have_about_the_same_work() -> None:
-    chance = np.random.default_rng(0)
-    lengths = [(int(a), int(b)) for a, b in chance.integers(1, 30, (5000, 2))]
+    rng = np.random.default_rng(0)
+    lengths = [(int(a), int(b)) for a, b in rng.integers(1, 30, (5000, 2))]
     ranks = [Batches(split_of(lengths), config(tokens=2000), rank=rank, world_size=4) for rank in range(4)]
     for index in range(ranks[0].count_batches(0)):
         work = [len(rank.get_batch(0, index).source.tokens) for rank in ranks]
@@ -283,8 +283,8 @@ def words(tmp_path: Path) -> tuple[Split, SubwordPair, list[str]]:
     texts = ["나는 오늘 집에 간다.", "너는 어제 학교에 갔다.", "우리는 점심을 먹었다."] * 3
     subwords = SubwordTokenizer.train(texts * 10, SubwordConfig(vocab_size=310))
     pieces = subwords.encode_batch(texts)
-    one = Side(pieces.ids.astype(np.uint16), pieces.offsets)
-    return Split(one, one, (("all", 1.0, len(texts)),)), SubwordPair(subwords, subwords), texts
+    side = Side(pieces.ids.astype(np.uint16), pieces.offsets)
+    return Split(side, side, (("all", 1.0, len(texts)),)), SubwordPair(subwords, subwords), texts
 
 
 @settings(max_examples=5)
@@ -297,8 +297,8 @@ def test_sampling_changes_segmentations_with_the_epoch_but_never_the_text(
     batches = [Batches(split, sampling, seed=seed, subwords=subwords) for _ in range(2)]
     seen = []
     for epoch in (0, 1):
-        first, again = (one.get_batch(epoch, 0) for one in batches)
-        assert same(first, again)
+        first, again = (other.get_batch(epoch, 0) for other in batches)
+        assert is_same(first, again)
         for part in ("source", "labels"):
             read = [subwords.source.decode(ids.tolist()) for ids in getattr(first, part).split()]
             assert read == [texts[pair] for pair in first.pairs]
@@ -311,8 +311,8 @@ def test_sampling_changes_segmentations_with_the_epoch_but_never_the_text(
 def test_a_sentence_is_resampled_each_epoch() -> None:
     _, subwords, texts = words(Path())
     pieces = subwords.source.encode_batch(texts[:1])
-    one = Side(pieces.ids.astype(np.uint16), pieces.offsets)
-    split = Split(one, one, (("one", 1.0, 1),))
+    side = Side(pieces.ids.astype(np.uint16), pieces.offsets)
+    split = Split(side, side, (("one", 1.0, 1),))
     batches = Batches(
         split, config(tokens=1000, max_length=200, subword_regularization=0.5), subwords=subwords
     )

@@ -1,4 +1,4 @@
-"""From files to a data folder: every line that was read is kept or listed; bad ones stop or are skipped."""
+"""From files to a data folder: every line read is kept or listed; invalid lines stop or are skipped."""
 
 import csv
 import json
@@ -38,28 +38,28 @@ def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> list[str]:
 
 
 def recipe(train: list[str] | list[dict[str, Any]], **tables: Any) -> Recipe:
-    inputs = [one if isinstance(one, dict) else None for one in train]
+    inputs = [files if isinstance(files, dict) else None for files in train]
     tables.setdefault("subwords", {"vocab_size": 340})
     tables.setdefault("corpus", {"hold_out": 0})
     return Recipe.from_mapping({"train": inputs if inputs[0] else [{"files": train}], **tables})
 
 
 def texts(store: Store, split: str = "train") -> list[tuple[str, str]]:
-    found = store.load_split(split)
+    pairs = store.load_split(split)
     return [
-        (store.subwords.source.decode(found.source[i]), store.subwords.target.decode(found.target[i]))
-        for i in range(len(found))
+        (store.subwords.source.decode(pairs.source[i]), store.subwords.target.decode(pairs.target[i]))
+        for i in range(len(pairs))
     ]
 
 
-def listed(folder: Path) -> list[dict[str, str]]:
+def read_dropped(folder: Path) -> list[dict[str, str]]:
     with (folder / "dropped.tsv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
-def the_input(store: Store, split: str = "train", number: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = store.manifest["splits"][split]["inputs"][number]
-    return found
+def get_input_report(store: Store, split: str = "train", number: int = 0) -> dict[str, Any]:
+    report: dict[str, Any] = store.manifest["splits"][split]["inputs"][number]
+    return report
 
 
 def assert_nothing_is_lost(store: Store) -> None:
@@ -72,7 +72,7 @@ def assert_nothing_is_lost(store: Store) -> None:
 def test_valid_text_is_stored_completely_and_in_order(tmp_path: Path) -> None:
     store = prepare(recipe(write(tmp_path, "a", SENTENCES)), tmp_path / "data")
     assert texts(store) == SENTENCES
-    assert listed(tmp_path / "data") == []
+    assert read_dropped(tmp_path / "data") == []
     assert_nothing_is_lost(store)
 
 
@@ -80,24 +80,24 @@ def test_valid_text_is_stored_completely_and_in_order(tmp_path: Path) -> None:
 
 
 def check_fuzzed(folder: Path, lines: int) -> None:
-    made = corrupt_corpus.write_corrupt_text(
+    made_recipe = corrupt_corpus.write_corrupt_text(
         folder, lines, corrupt_fraction=0.01 if lines > 100_000 else 0.1, seed=5
     )
     memory = corrupt_corpus.write_corrupt_tmx(folder, lines // 20, seed=6)
-    inputs = [{"files": list(made.files)}, {"files": [memory.files[0]]}]
+    inputs = [{"files": list(made_recipe.files)}, {"files": [memory.files[0]]}]
     skipping = {"hold_out": 0, "on_invalid": "skip", "source": "en", "target": "ko"}
     store = prepare(recipe(inputs, corpus=skipping), folder / "data")
     ways = {reason for reason, _ in corrupt_corpus.CORRUPTIONS if reason != "empty"}
-    assert set(made.drop_reasons.values()) == ways | {
+    assert set(made_recipe.drop_reasons.values()) == ways | {
         invalid.EMPTY_SOURCE,
         invalid.EMPTY_TARGET,
         invalid.NO_COUNTERPART,
     }
-    for one in (made, memory):
-        rows = [row for row in listed(folder / "data") if row["file"] in one.files]
-        assert {int(row["line"]): row["reason"] for row in rows} == one.drop_reasons
-        assert len(rows) == len(one.drop_reasons)
-    assert texts(store) == [*made.valid_pairs.values(), *memory.valid_pairs.values()]
+    for corrupt in (made_recipe, memory):
+        rows = [row for row in read_dropped(folder / "data") if row["file"] in corrupt.files]
+        assert {int(row["line"]): row["reason"] for row in rows} == corrupt.drop_reasons
+        assert len(rows) == len(corrupt.drop_reasons)
+    assert texts(store) == [*made_recipe.valid_pairs.values(), *memory.valid_pairs.values()]
     assert_nothing_is_lost(store)
 
 
@@ -137,7 +137,7 @@ def test_differing_line_counts_stop_unless_they_may_be_skipped(tmp_path: Path) -
         prepare(recipe(files), tmp_path / "data")
     store = prepare(recipe(files, corpus={"hold_out": 0, "on_invalid": "skip"}), tmp_path / "data")
     assert texts(store) == SENTENCES
-    assert [(row["line"], row["reason"]) for row in listed(tmp_path / "data")] == [
+    assert [(row["line"], row["reason"]) for row in read_dropped(tmp_path / "data")] == [
         ("151", invalid.NO_COUNTERPART),
         ("152", invalid.NO_COUNTERPART),
     ]
@@ -155,7 +155,7 @@ def test_a_broken_container_stops_unless_it_may_be_skipped(tmp_path: Path) -> No
         prepare(recipe([f"{tmp_path}/a.tmx"], corpus=tables), tmp_path / "data")
     store = prepare(recipe([f"{tmp_path}/a.tmx"], corpus={**tables, "on_invalid": "skip"}), tmp_path / "data")
     assert texts(store) == SENTENCES
-    assert [row["reason"] for row in listed(tmp_path / "data")] == [invalid.BROKEN_FILE]
+    assert [row["reason"] for row in read_dropped(tmp_path / "data")] == [invalid.BROKEN_FILE]
 
 
 # ---- filters
@@ -174,8 +174,8 @@ def test_every_filter_is_counted_and_listed(tmp_path: Path) -> None:
     store = prepare(recipe(write(tmp_path, "a", pairs)), tmp_path / "data")
     assert texts(store) == SENTENCES
     expected = {str(len(SENTENCES) + 1 + number): reason for number, (_, _, reason) in enumerate(bad)}
-    assert {row["line"]: row["reason"] for row in listed(tmp_path / "data")} == expected
-    assert the_input(store)["dropped"] == {reason: 1 for _, _, reason in bad}
+    assert {row["line"]: row["reason"] for row in read_dropped(tmp_path / "data")} == expected
+    assert get_input_report(store)["dropped"] == {reason: 1 for _, _, reason in bad}
     assert_nothing_is_lost(store)
     off = {"markup": "ignore", "max_length": "none", "max_length_ratio": "none"}
     off |= dict.fromkeys(("script", "identical", "duplicates"), False)
@@ -194,41 +194,41 @@ def test_duplicates_are_found_across_inputs_and_chunks(
     ]
     store = prepare(recipe(inputs), tmp_path / "data")
     assert texts(store) == [*SENTENCES, ("Only here.", "여기만.")]
-    assert the_input(store, number=1)["dropped"] == {clean.DUPLICATE: len(SENTENCES)}
+    assert get_input_report(store, number=1)["dropped"] == {clean.DUPLICATE: len(SENTENCES)}
     assert store.load_split("train").parts == (("first", 1.0, len(SENTENCES)), ("b", 2.5, 1))
 
 
 def test_no_sentence_of_valid_or_test_stays_in_training(tmp_path: Path) -> None:
     train = [*SENTENCES, ("House, new in words.", SENTENCES[1][1]), (SENTENCES[2][0], "다른 말.")]
-    given = {
+    inputs = {
         "valid": [{"files": write(tmp_path, "v", [SENTENCES[1]])}],
         "test": [{"files": write(tmp_path, "t", [SENTENCES[2], SENTENCES[2], ("", "빈")])}],
     }
-    store = prepare(recipe(write(tmp_path, "a", train), **given), tmp_path / "data")
+    store = prepare(recipe(write(tmp_path, "a", train), **inputs), tmp_path / "data")
     assert texts(store) == [SENTENCES[0], *SENTENCES[3:]]
-    assert the_input(store)["dropped"] == {clean.LEAKAGE: 4}
+    assert get_input_report(store)["dropped"] == {clean.LEAKAGE: 4}
     assert texts(store, "test") == [SENTENCES[2]] * 2  # a score is of all of them: nothing is filtered
-    assert the_input(store, "test")["invalid"] == {invalid.EMPTY_SOURCE: 1}
+    assert get_input_report(store, "test")["invalid"] == {invalid.EMPTY_SOURCE: 1}
     assert store.read_text("valid") == ([SENTENCES[1][0]], [SENTENCES[1][1]])
     assert_nothing_is_lost(store)
 
 
 def test_without_valid_pairs_are_held_out_of_train(tmp_path: Path) -> None:
     noisy = [*SENTENCES, *SENTENCES[:20], ("bad %s", "나쁘다")]
-    made = recipe(write(tmp_path, "a", noisy), corpus={"hold_out": 5, "seed": 3})
-    store = prepare(made, tmp_path / "data")
-    held = [*texts(store, "valid"), *texts(store, "test")]
-    assert (len(texts(store, "valid")), len(texts(store, "test")), len(set(held))) == (5, 5, 10)
-    assert sorted(texts(store) + held) == sorted(SENTENCES)
-    assert the_input(store)["dropped"][HELD_OUT] >= 10
-    assert {row["detail"] for row in listed(tmp_path / "data") if row["reason"] == HELD_OUT} == {
+    made_recipe = recipe(write(tmp_path, "a", noisy), corpus={"hold_out": 5, "seed": 3})
+    store = prepare(made_recipe, tmp_path / "data")
+    held_out = [*texts(store, "valid"), *texts(store, "test")]
+    assert (len(texts(store, "valid")), len(texts(store, "test")), len(set(held_out))) == (5, 5, 10)
+    assert sorted(texts(store) + held_out) == sorted(SENTENCES)
+    assert get_input_report(store)["dropped"][HELD_OUT] >= 10
+    assert {row["detail"] for row in read_dropped(tmp_path / "data") if row["reason"] == HELD_OUT} == {
         "valid",
         "test",
     }
     assert_nothing_is_lost(store)
-    again = prepare(made, tmp_path / "again")
+    again = prepare(made_recipe, tmp_path / "again")
     assert texts(again, "valid") == texts(store, "valid")
-    other = prepare(made.override(["corpus.seed=4"]), tmp_path / "other")
+    other = prepare(made_recipe.override(["corpus.seed=4"]), tmp_path / "other")
     assert texts(other, "valid") != texts(store, "valid")
 
 
@@ -246,11 +246,11 @@ def test_reservoir_sampling_is_uniform() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_held_out_pairs_of_a_repetitive_corpus_are_distinct(tmp_path: Path, seed: int) -> None:
-    made = recipe(write(tmp_path, "a", SENTENCES[:30] * 10), corpus={"hold_out": 5, "seed": seed})
-    store = prepare(made, tmp_path / "data")
-    held = [*texts(store, "valid"), *texts(store, "test")]
-    assert len(held) == len(set(held)) == 10
-    assert sorted(texts(store) + held) == sorted(SENTENCES[:30])
+    made_recipe = recipe(write(tmp_path, "a", SENTENCES[:30] * 10), corpus={"hold_out": 5, "seed": seed})
+    store = prepare(made_recipe, tmp_path / "data")
+    held_out = [*texts(store, "valid"), *texts(store, "test")]
+    assert len(held_out) == len(set(held_out)) == 10
+    assert sorted(texts(store) + held_out) == sorted(SENTENCES[:30])
 
 
 def test_held_out_pairs_share_no_side() -> None:
@@ -269,13 +269,16 @@ def test_normalizations_are_counted_for_each_input(tmp_path: Path) -> None:
         {"files": write(tmp_path, "b", [("two  spaces here", "두  칸"), ("good text", "좋은 글")])},
     ]
     store = prepare(recipe(inputs), tmp_path / "data")
-    assert [the_input(store, number=number)["normalized"] for number in (0, 1)] == [{}, {"white space": 2}]
+    assert [get_input_report(store, number=number)["normalized"] for number in (0, 1)] == [
+        {},
+        {"white space": 2},
+    ]
 
 
 def test_the_list_of_dropped_pairs_has_seven_cells_per_line(tmp_path: Path) -> None:
     odd = [("see <a\tb>", "본다"), ("x" * 30, "same"), ("same", "same")]
-    made = recipe(write(tmp_path, "a", SENTENCES + odd), clean={"whitespace": False})
-    prepare(made, tmp_path / "data")
+    made_recipe = recipe(write(tmp_path, "a", SENTENCES + odd), clean={"whitespace": False})
+    prepare(made_recipe, tmp_path / "data")
     rows = (tmp_path / "data" / "dropped.tsv").read_text(encoding="utf-8").split("\n")[:-1]
     assert len(rows) == 4
     assert {row.count("\t") for row in rows} == {6}
@@ -289,8 +292,8 @@ def test_at_most_a_twentieth_is_held_out(tmp_path: Path) -> None:
 
 
 def test_held_out_pairs_stay_out_of_train_without_the_leakage_filter(tmp_path: Path) -> None:
-    made = recipe(write(tmp_path, "a", SENTENCES), corpus={"hold_out": 5}, clean={"leakage": False})
-    store = prepare(made, tmp_path / "data")
+    made_recipe = recipe(write(tmp_path, "a", SENTENCES), corpus={"hold_out": 5}, clean={"leakage": False})
+    store = prepare(made_recipe, tmp_path / "data")
     assert not set(texts(store)) & {*texts(store, "valid"), *texts(store, "test")}
 
 
@@ -299,8 +302,8 @@ def test_held_out_pairs_stay_out_of_train_without_the_leakage_filter(tmp_path: P
 
 def test_separate_vocabularies_and_detected_placeholders(tmp_path: Path) -> None:
     pairs = [(f"{source} %s", f"%s {target}") for source, target in SENTENCES]
-    made = recipe(write(tmp_path, "a", pairs), subwords={"vocab_size": 310, "joint": False})
-    store = prepare(made, tmp_path / "data")
+    made_recipe = recipe(write(tmp_path, "a", pairs), subwords={"vocab_size": 310, "joint": False})
+    store = prepare(made_recipe, tmp_path / "data")
     assert not store.subwords.is_joint
     assert (
         store.subwords.source.encode_as_pieces("%s")[-1]
@@ -333,8 +336,8 @@ def test_subwords_are_trained_on_a_sample_of_the_configured_size(
         return train(seen[-1], *rest)
 
     monkeypatch.setattr(SubwordTokenizer, "train", watched)
-    made = recipe(write(tmp_path, "a", SENTENCES), subwords={"vocab_size": 330, "sample_pairs": 120})
-    prepare(made, tmp_path / "data")
+    made_recipe = recipe(write(tmp_path, "a", SENTENCES), subwords={"vocab_size": 330, "sample_pairs": 120})
+    prepare(made_recipe, tmp_path / "data")
     (sample,) = seen
     assert len(sample) == len(set(sample)) == 120
     places = [SENTENCES.index(pair) for pair in zip(sample[::2], sample[1::2], strict=True)]
@@ -427,7 +430,7 @@ def test_missing_subwords_are_reported_before_anything_is_read(tmp_path: Path) -
 
 
 def test_a_recipe_is_saved_and_loaded(tmp_path: Path) -> None:
-    made = recipe(
+    made_recipe = recipe(
         [
             {"files": ["a.en", "a.ko"], "name": 'quo"ted', "weight": 2.0},
             {"files": ["b.tsv"], "fields": ["1", "3"]},
@@ -435,8 +438,8 @@ def test_a_recipe_is_saved_and_loaded(tmp_path: Path) -> None:
         subwords={"user_symbols": ["<polite>", "<plain>"], "algorithm": "unigram"},
         valid=[{"files": ["v.jsonl"]}],
     )
-    made.save(tmp_path / "recipe.toml")
-    assert Recipe.load(tmp_path / "recipe.toml") == made
+    made_recipe.save(tmp_path / "recipe.toml")
+    assert Recipe.load(tmp_path / "recipe.toml") == made_recipe
 
 
 def test_a_recipe_without_inputs_shows_an_example() -> None:
@@ -444,21 +447,21 @@ def test_a_recipe_without_inputs_shows_an_example() -> None:
     assert "# [[train]]\n# files = [" in shown
     assert Recipe.from_toml(shown) == Recipe()
     example = shown[shown.index("# [[train]]") :]
-    (given,) = Recipe.from_toml(re.sub(r"^# ", "", example, flags=re.M)).train
-    assert given.files == ("train.en", "train.ko")
+    (inputs,) = Recipe.from_toml(re.sub(r"^# ", "", example, flags=re.M)).train
+    assert inputs.files == ("train.en", "train.ko")
 
 
 def test_the_manifest_describes_the_data(tmp_path: Path) -> None:
     store = prepare(recipe(write(tmp_path, "a", SENTENCES)), tmp_path / "data")
-    told = json.loads((tmp_path / "data" / "corpus.json").read_text(encoding="utf-8"))
-    train = told["splits"]["train"]
+    manifest = json.loads((tmp_path / "data" / "corpus.json").read_text(encoding="utf-8"))
+    train = manifest["splits"]["train"]
     assert train["pairs"] == len(SENTENCES)
     assert train["source"]["tokens"] == len(store.load_split("train").source.tokens)
     assert sum(train["source"]["lengths"]) == len(SENTENCES)
     assert train["target"]["unknown"] == 0
     assert train["target"]["max_length"] == store.load_split("train").target.lengths.max()
-    assert told["subwords"]["sha256"] == {"subwords.model": store.subwords.source.sha256}
-    assert Recipe.from_mapping(told["recipe"]).subwords.vocab_size == 340
+    assert manifest["subwords"]["sha256"] == {"subwords.model": store.subwords.source.sha256}
+    assert Recipe.from_mapping(manifest["recipe"]).subwords.vocab_size == 340
     lengths = Counter(int(length) for length in store.load_split("train").source.lengths)
     assert train["source"]["lengths"][1] == sum(
         count for length, count in lengths.items() if 9 <= length <= 16

@@ -68,11 +68,11 @@ def test_stored_text_is_read_back(data: Path) -> None:
         (store.subwords.source.decode(train.source[i]), store.subwords.target.decode(train.target[i]))
         for i in range(len(train))
     ]
-    held = list(zip(*store.read_text("valid"), strict=True)) + list(
+    held_out = list(zip(*store.read_text("valid"), strict=True)) + list(
         zip(*store.read_text("test"), strict=True)
     )
-    assert len(held) == 4
-    assert sorted(texts + held) == sorted(SENTENCES)
+    assert len(held_out) == 4
+    assert sorted(texts + held_out) == sorted(SENTENCES)
     assert store.manifest["languages"] == {"source": "en", "target": "ko"}
 
 
@@ -85,20 +85,20 @@ def test_the_same_files_give_the_same_folder_byte_for_byte(data: Path, tmp_path:
 
 def test_every_damage_is_detected(data: Path) -> None:
     for path in sorted(data.iterdir()):
-        whole = path.read_bytes()
+        content = path.read_bytes()
         if path.name == "corpus.json":
             continue
-        middle = len(whole) // 2
-        path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
+        middle = len(content) // 2
+        path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
         with pytest.raises(mh.DataError, match=f"{path.name}: damaged"):
             Store.open(data).verify()
-        path.write_bytes(whole[:-1])
-        with pytest.raises(mh.DataError, match=f"{path.name}: has {len(whole) - 1:,} bytes"):
+        path.write_bytes(content[:-1])
+        with pytest.raises(mh.DataError, match=f"{path.name}: has {len(content) - 1:,} bytes"):
             Store.open(data)
         path.unlink()
         with pytest.raises(mh.DataError, match=f"{path.name}: is missing"):
             Store.open(data)
-        path.write_bytes(whole)
+        path.write_bytes(content)
     Store.open(data).verify()
 
 

@@ -1,4 +1,4 @@
-"""Texts whose words take one of a few splits: the same texts, in the shares that chance promises."""
+"""Texts whose words take one of a few segmentations: the text stays, and the shares are as expected."""
 
 import random
 from collections import Counter
@@ -16,47 +16,47 @@ from manyheads.text.subwords import SubwordTokenizer, TokenSequences, normalize
 
 LINES = ["나는 오늘 점심을 먹었어.", "the cat drinks the water", "<b> reserved </b> %s", "drinking and drank"]
 SUBWORDS = {
-    kind: SubwordTokenizer.train(
-        LINES * 9, SubwordConfig(algorithm=kind, vocab_size=size, user_symbols=("%s",))
+    algorithm: SubwordTokenizer.train(
+        LINES * 9, SubwordConfig(algorithm=algorithm, vocab_size=size, user_symbols=("%s",))
     )
-    for kind, size in (("bpe", 330), ("unigram", 299))
+    for algorithm, size in (("bpe", 330), ("unigram", 299))
 }
 ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(LINES)
 
 
 def read(
-    texts: list[str], kind: str = "bpe", rate: float = 0.3, key: int = 0, longest: int = 999
+    texts: list[str], algorithm: str = "bpe", rate: float = 0.3, key: int = 0, max_length: int = 999
 ) -> TokenSequences:
-    subwords = SUBWORDS[kind]
+    subwords = SUBWORDS[algorithm]
     keys = np.arange(len(texts)) + key
     return SubwordRegularizer(subwords, rate, "1 source").resample(
-        subwords.encode_batch(texts), keys, longest
+        subwords.encode_batch(texts), keys, max_length
     )
 
 
-@pytest.mark.parametrize("kind", SUBWORDS)
+@pytest.mark.parametrize("algorithm", SUBWORDS)
 @settings(max_examples=40)
 @given(texts=st.lists(ANY, min_size=1, max_size=4), key=st.integers(0, 2**40))
-def test_the_texts_stay_the_same_and_end_with_end(kind: str, texts: list[str], key: int) -> None:
-    found = read(texts, kind, key=key)
-    assert [SUBWORDS[kind].decode(part.tolist()) for part in parts(found)] == [*map(normalize, texts)]
-    assert all(part[-1] == EOS_ID and EOS_ID not in part[:-1] for part in parts(found))
+def test_the_texts_stay_the_same_and_end_with_end(algorithm: str, texts: list[str], key: int) -> None:
+    sampled = read(texts, algorithm, key=key)
+    assert [SUBWORDS[algorithm].decode(part.tolist()) for part in parts(sampled)] == [*map(normalize, texts)]
+    assert all(part[-1] == EOS_ID and EOS_ID not in part[:-1] for part in parts(sampled))
 
 
 def test_without_randomness_nothing_changes() -> None:
     stored = SUBWORDS["bpe"].encode_batch(LINES)
-    found = read(LINES, rate=0.0)
-    assert found.ids.tolist() == stored.ids.tolist()
-    assert found.offsets.tolist() == stored.offsets.tolist()
+    sampled = read(LINES, rate=0.0)
+    assert sampled.ids.tolist() == stored.ids.tolist()
+    assert sampled.offsets.tolist() == stored.offsets.tolist()
 
 
 def test_a_segmentation_is_one_of_the_sampler() -> None:
-    found = parts(read(["drinking"] * 40, rate=0.5))
-    sampler, chance = SubwordSampler(SUBWORDS["bpe"], 0.5), random.Random(0)
-    possible = {tuple(sampler.sample("drinking", chance)) for _ in range(3000)}
-    drawn = {tuple(part[:-1].tolist()) for part in found}
-    assert 3 < len(drawn) <= resplit.SEGMENTATIONS_PER_WORD
-    assert drawn <= possible
+    texts = parts(read(["drinking"] * 40, rate=0.5))
+    sampler, rng = SubwordSampler(SUBWORDS["bpe"], 0.5), random.Random(0)
+    possible = {tuple(sampler.sample("drinking", rng)) for _ in range(3000)}
+    segmentations = {tuple(part[:-1].tolist()) for part in texts}
+    assert 3 < len(segmentations) <= resplit.SEGMENTATIONS_PER_WORD
+    assert segmentations <= possible
 
 
 def test_all_segmentations_of_a_word_are_about_equally_frequent() -> None:
@@ -75,17 +75,18 @@ def test_all_segmentations_of_a_word_are_about_equally_frequent() -> None:
 
 def test_segmentations_do_not_depend_on_earlier_texts() -> None:
     subwords = SUBWORDS["bpe"]
-    one, other = (SubwordRegularizer(subwords, 0.4, "1 source") for _ in range(2))
+    regularizer, other = (SubwordRegularizer(subwords, 0.4, "1 source") for _ in range(2))
     for text in LINES[::-1]:
         other.resample(subwords.encode_batch([text]), np.array([7]), 999)
-    assert [one.resample(subwords.encode_batch(LINES), np.arange(4), 999).ids.tolist()] == [
+    assert [regularizer.resample(subwords.encode_batch(LINES), np.arange(4), 999).ids.tolist()] == [
         other.resample(subwords.encode_batch(LINES), np.arange(4), 999).ids.tolist()
     ]
     elsewhere = SubwordRegularizer(subwords, 0.4, "1 target").resample(
         subwords.encode_batch(LINES), np.arange(4), 999
     )
     assert (
-        elsewhere.ids.tolist() != one.resample(subwords.encode_batch(LINES), np.arange(4), 999).ids.tolist()
+        elsewhere.ids.tolist()
+        != regularizer.resample(subwords.encode_batch(LINES), np.arange(4), 999).ids.tolist()
     )
 
 
@@ -97,12 +98,12 @@ def test_words_of_one_bucket_are_distinguished(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_text_that_would_be_too_long_stays_as_stored() -> None:
     stored = parts(SUBWORDS["bpe"].encode_batch(LINES))
-    longest = max(map(len, stored))
+    max_length = max(map(len, stored))
     free = parts(read(LINES, rate=0.9))
-    assert max(map(len, free)) > longest
-    held = parts(read(LINES, rate=0.9, longest=longest))
-    for kept, drawn, before in zip(held, free, stored, strict=True):
-        assert kept.tolist() == (drawn if len(drawn) <= longest else before).tolist()
+    assert max(map(len, free)) > max_length
+    limited = parts(read(LINES, rate=0.9, max_length=max_length))
+    for kept, drawn, before in zip(limited, free, stored, strict=True):
+        assert kept.tolist() == (drawn if len(drawn) <= max_length else before).tolist()
 
 
 def test_an_empty_batch_stays_empty() -> None:

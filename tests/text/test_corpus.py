@@ -35,25 +35,25 @@ def read_plain(folder: Path, source: bytes, target: bytes) -> list[SentencePair 
     return list(read_pairs(InputConfig(files=(f"{folder}/a.en", f"{folder}/a.ko")), ENGLISH_KOREAN))
 
 
-def read_one(path: Path, text: str | bytes, **settings: object) -> list[SentencePair | InvalidRecord]:
+def read_file(path: Path, text: str | bytes, **settings: object) -> list[SentencePair | InvalidRecord]:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return list(read_pairs(InputConfig(files=(str(path),), **settings), ENGLISH_KOREAN))
 
 
-def texts(found: list[SentencePair | InvalidRecord]) -> list[tuple[str, str]]:
-    return [(pair.source, pair.target) for pair in found if isinstance(pair, SentencePair)]
+def get_pairs(records: list[SentencePair | InvalidRecord]) -> list[tuple[str, str]]:
+    return [(pair.source, pair.target) for pair in records if isinstance(pair, SentencePair)]
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_plain_files_are_read_in_every_compression(tmp_path: Path, suffix: str) -> None:
     WRITERS[suffix](tmp_path / f"a.en{suffix}", b"I go home.\nGood\n")
     WRITERS[suffix](tmp_path / f"a.ko{suffix}", "나는 집에 간다.\n좋다\n".encode())
-    found = list(
+    records = list(
         read_pairs(
             InputConfig(files=(f"{tmp_path}/a.en{suffix}", f"{tmp_path}/a.ko{suffix}")), ENGLISH_KOREAN
         )
     )
-    assert found == [SentencePair("I go home.", "나는 집에 간다.", 1), SentencePair("Good", "좋다", 2)]
+    assert records == [SentencePair("I go home.", "나는 집에 간다.", 1), SentencePair("Good", "좋다", 2)]
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
@@ -67,16 +67,18 @@ def test_a_truncated_file_gives_the_pairs_before_the_break_and_reports_it(
     for name in names:
         Path(name).write_bytes(lines)
     WRITERS[suffix](Path(names[side]), lines)
-    whole = Path(names[side]).read_bytes()
-    Path(names[side]).write_bytes(whole[: len(whole) // 2])
-    found = list(read_pairs(InputConfig(files=tuple(names)), ENGLISH_KOREAN))
-    pairs = [one for one in found if isinstance(one, SentencePair)]
-    broken, *rest = found[len(pairs) :]
+    compressed = Path(names[side]).read_bytes()
+    Path(names[side]).write_bytes(compressed[: len(compressed) // 2])
+    records = list(read_pairs(InputConfig(files=tuple(names)), ENGLISH_KOREAN))
+    pairs = [record for record in records if isinstance(record, SentencePair)]
+    broken, *rest = records[len(pairs) :]
     assert isinstance(broken, InvalidRecord)
     assert (broken.file, broken.line, broken.reason) == (names[side], len(pairs) + 1, invalid.BROKEN_FILE)
     assert len(pairs) > 10_000 or suffix == ".zst"  # zstd's blocks are large
-    assert texts(pairs) == [(line, line) for line in lines.decode().split("\n")[: len(pairs)]]
-    facing = [(one.file, one.line, one.reason) for one in rest if isinstance(one, InvalidRecord)]
+    assert get_pairs(pairs) == [(line, line) for line in lines.decode().split("\n")[: len(pairs)]]
+    facing = [
+        (record.file, record.line, record.reason) for record in rest if isinstance(record, InvalidRecord)
+    ]
     lost = range(len(pairs) + 1, 40_001)
     assert facing == [(names[1 - side], line, invalid.NO_COUNTERPART) for line in lost]
 
@@ -84,21 +86,21 @@ def test_a_truncated_file_gives_the_pairs_before_the_break_and_reports_it(
 def test_garbage_after_a_compressed_file_loses_nothing_before_it(tmp_path: Path) -> None:
     (tmp_path / "a.en.gz").write_bytes(gzip.compress(b"one\ntwo\n") + b"garbage")
     (tmp_path / "a.ko").write_text("하나\n둘\n", encoding="utf-8")
-    found = list(read_pairs(InputConfig(files=(f"{tmp_path}/a.en.gz", f"{tmp_path}/a.ko")), ENGLISH_KOREAN))
-    assert texts(found) == [("one", "하나"), ("two", "둘")]
-    assert [one.reason for one in found if isinstance(one, InvalidRecord)] == [invalid.BROKEN_FILE]
+    records = list(read_pairs(InputConfig(files=(f"{tmp_path}/a.en.gz", f"{tmp_path}/a.ko")), ENGLISH_KOREAN))
+    assert get_pairs(records) == [("one", "하나"), ("two", "둘")]
+    assert [record.reason for record in records if isinstance(record, InvalidRecord)] == [invalid.BROKEN_FILE]
 
 
 def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
     odd = "one\u2028still one\x85still\u2029one\x0b\x0c\x1c\x1d\x1eone"
-    found = read_plain(tmp_path, f"{odd}\ntwo\n".encode(), "하나\n둘\n".encode())
-    assert [type(one) for one in found] == [InvalidRecord, SentencePair]
-    assert found[1] == SentencePair("two", "둘", 2)
+    records = read_plain(tmp_path, f"{odd}\ntwo\n".encode(), "하나\n둘\n".encode())
+    assert [type(record) for record in records] == [InvalidRecord, SentencePair]
+    assert records[1] == SentencePair("two", "둘", 2)
 
 
 def test_windows_line_ends_and_a_leading_byte_order_mark_are_not_text(tmp_path: Path) -> None:
-    found = read_plain(tmp_path, b"\xef\xbb\xbfone\r\ntwo\r\n", b"\xef\xbb\xbfeins\r\nzwei\r")
-    assert texts(found) == [("one", "eins"), ("two", "zwei")]
+    records = read_plain(tmp_path, b"\xef\xbb\xbfone\r\ntwo\r\n", b"\xef\xbb\xbfeins\r\nzwei\r")
+    assert get_pairs(records) == [("one", "eins"), ("two", "zwei")]
 
 
 def test_utf_16_is_refused_with_the_remedy(tmp_path: Path) -> None:
@@ -132,8 +134,8 @@ def test_utf_16_is_refused_with_the_remedy(tmp_path: Path) -> None:
 def test_invalid_text_is_reported_and_its_neighbors_are_read(
     tmp_path: Path, source: bytes, target: bytes, file: str, reason: str, detail: str
 ) -> None:
-    found = read_plain(tmp_path, b"one\n" + source + b"\nlast\n", b"eins\n" + target + b"\nletzte\n")
-    assert found == [
+    records = read_plain(tmp_path, b"one\n" + source + b"\nlast\n", b"eins\n" + target + b"\nletzte\n")
+    assert records == [
         SentencePair("one", "eins", 1),
         InvalidRecord(f"{tmp_path}/{file}", 2, reason, detail),
         SentencePair("last", "letzte", 3),
@@ -142,17 +144,17 @@ def test_invalid_text_is_reported_and_its_neighbors_are_read(
 
 def test_valid_characters_are_read_unchanged(tmp_path: Path) -> None:
     line = "tab\there, NBSP\u00a0, 한글, e\u0301, \u200d👩‍👩‍👧, \u202bעברית\u202c, 𠀀"
-    assert texts(read_plain(tmp_path, line.encode(), line.encode())) == [(line, line)]
+    assert get_pairs(read_plain(tmp_path, line.encode(), line.encode())) == [(line, line)]
 
 
 @pytest.mark.parametrize("longer", [0, 1])
 def test_every_line_without_a_counterpart_is_reported(tmp_path: Path, longer: int) -> None:
     sides = [b"1\n2\n", b"1\n2\n3\n4\n5"]
     source, target = sides[::-1] if longer == 0 else sides
-    found = read_plain(tmp_path, source, target)
+    records = read_plain(tmp_path, source, target)
     names = [f"{tmp_path}/a.en", f"{tmp_path}/a.ko"]
     detail = f"{names[1 - longer]} has 2 lines, {names[longer]} 5"
-    assert found[2:] == [
+    assert records[2:] == [
         InvalidRecord(names[longer], line, invalid.NO_COUNTERPART, detail) for line in (3, 4, 5)
     ]
 
@@ -176,13 +178,13 @@ def test_any_bytes_give_one_record_per_line(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[bytes, bytes]]
 ) -> None:
     folder = tmp_path_factory.mktemp("any")
-    rows = [(one.replace(b"\n", b""), other.replace(b"\n", b"")) for one, other in pairs]
-    rows = [(one if one[:1] != b"\xff" else b"x", other) for one, other in rows]
+    rows = [(source.replace(b"\n", b""), target.replace(b"\n", b"")) for source, target in pairs]
+    rows = [(source if source[:1] != b"\xff" else b"x", target) for source, target in rows]
     source, target = (b"".join(row[side] + b"\n" for row in rows) for side in (0, 1))
     if any(start in (b"\xff\xfe", b"\xfe\xff") for start in (source[:2], target[:2])):
         return
-    found = read_plain(folder, source, target)
-    assert [one.line for one in found] == list(range(1, len(rows) + 1))
+    records = read_plain(folder, source, target)
+    assert [record.line for record in records] == list(range(1, len(rows) + 1))
 
 
 # ---- records
@@ -190,27 +192,27 @@ def test_any_bytes_give_one_record_per_line(
 
 def test_tsv_columns_can_be_numbers(tmp_path: Path) -> None:
     text = "1\tI go.\tx\t나는 간다.\n2\tshort\n"
-    found = read_one(tmp_path / "a.tsv", text, fields=("2", "4"))
-    assert found[0] == SentencePair("I go.", "나는 간다.", 1)
-    assert found[1] == InvalidRecord(f"{tmp_path}/a.tsv", 2, "too few columns", "2, but column 4 is needed")
-    assert texts(read_one(tmp_path / "a.tsv", "a\tb\n")) == [("a", "b")]
+    records = read_file(tmp_path / "a.tsv", text, fields=("2", "4"))
+    assert records[0] == SentencePair("I go.", "나는 간다.", 1)
+    assert records[1] == InvalidRecord(f"{tmp_path}/a.tsv", 2, "too few columns", "2, but column 4 is needed")
+    assert get_pairs(read_file(tmp_path / "a.tsv", "a\tb\n")) == [("a", "b")]
 
 
 def test_tsv_columns_can_be_names(tmp_path: Path) -> None:
     text = "id\tko\ten\n1\t집\thome\n"
-    assert read_one(tmp_path / "a.tsv", text, fields=("en", "ko")) == [SentencePair("home", "집", 2)]
+    assert read_file(tmp_path / "a.tsv", text, fields=("en", "ko")) == [SentencePair("home", "집", 2)]
     with pytest.raises(
         mh.DataError, match=r"a\.tsv:1: no column named 'de'; the first line has 'id, ko, en'"
     ):
-        read_one(tmp_path / "a.tsv", text, fields=("de", "ko"))
+        read_file(tmp_path / "a.tsv", text, fields=("de", "ko"))
 
 
 def test_jsonl_keys_can_be_nested(tmp_path: Path) -> None:
     text = '{"en": "home", "ko": "집"}\n{"translation": {"en": "a\\nb", "ko": "ㄱ"}}\n'
-    found = read_one(tmp_path / "a.jsonl", text)
-    assert found[0] == SentencePair("home", "집", 1)
-    assert found[1] == InvalidRecord(f"{tmp_path}/a.jsonl", 2, invalid.WRONG_JSON, "no key 'en'")
-    inside = read_one(tmp_path / "a.jsonl", text, fields=("translation.en", "translation.ko"))
+    records = read_file(tmp_path / "a.jsonl", text)
+    assert records[0] == SentencePair("home", "집", 1)
+    assert records[1] == InvalidRecord(f"{tmp_path}/a.jsonl", 2, invalid.WRONG_JSON, "no key 'en'")
+    inside = read_file(tmp_path / "a.jsonl", text, fields=("translation.en", "translation.ko"))
     assert inside[1] == SentencePair("a b", "ㄱ", 2)
 
 
@@ -229,10 +231,10 @@ def test_jsonl_keys_can_be_nested(tmp_path: Path) -> None:
 def test_an_invalid_json_line_is_reported_and_the_next_is_read(
     tmp_path: Path, line: str, reason: str, detail: str
 ) -> None:
-    bad, good = read_one(tmp_path / "a.jsonl", f'{line}\n{{"en": "a", "ko": "b"}}\n')
-    assert isinstance(bad, InvalidRecord)
-    assert (bad.line, bad.reason) == (1, reason)
-    assert bad.detail.startswith(detail)
+    invalid_record, good = read_file(tmp_path / "a.jsonl", f'{line}\n{{"en": "a", "ko": "b"}}\n')
+    assert isinstance(invalid_record, InvalidRecord)
+    assert (invalid_record.line, invalid_record.reason) == (1, reason)
+    assert invalid_record.detail.startswith(detail)
     assert good == SentencePair("a", "b", 2)
 
 
@@ -252,11 +254,11 @@ again</seg></tuv></tu>
 
 
 def test_tmx_gives_the_requested_languages_in_any_order(tmp_path: Path) -> None:
-    found = read_one(tmp_path / "a.tmx", TMX)
-    assert texts(found) == [("Press <b>OK</b>.", "<b>확인</b>을 누르세요."), ("home again", "집")]
-    assert [one.line for one in found] == [4, 6, 8, 9]
-    assert found[2] == InvalidRecord(f"{tmp_path}/a.tmx", 8, invalid.NO_LANGUAGE, "has en, fr")
-    assert found[3] == InvalidRecord(f"{tmp_path}/a.tmx", 9, invalid.EMPTY_SOURCE)
+    records = read_file(tmp_path / "a.tmx", TMX)
+    assert get_pairs(records) == [("Press <b>OK</b>.", "<b>확인</b>을 누르세요."), ("home again", "집")]
+    assert [record.line for record in records] == [4, 6, 8, 9]
+    assert records[2] == InvalidRecord(f"{tmp_path}/a.tmx", 8, invalid.NO_LANGUAGE, "has en, fr")
+    assert records[3] == InvalidRecord(f"{tmp_path}/a.tmx", 9, invalid.EMPTY_SOURCE)
 
 
 def test_an_exact_language_match_is_preferred(tmp_path: Path) -> None:
@@ -265,30 +267,30 @@ def test_an_exact_language_match_is_preferred(tmp_path: Path) -> None:
     )
     (tmp_path / "a.tmx").write_text(text, encoding="utf-8")
     wanted = CorpusConfig(source="en", target="zh-TW")
-    found = list(read_pairs(InputConfig(files=(f"{tmp_path}/a.tmx",)), wanted))
-    assert texts(found) == [("only", "屋")]
+    records = list(read_pairs(InputConfig(files=(f"{tmp_path}/a.tmx",)), wanted))
+    assert get_pairs(records) == [("only", "屋")]
     kin = text.replace('xml:lang="zh-TW"', 'xml:lang="zh-HK"')
     (tmp_path / "a.tmx").write_text(kin, encoding="utf-8")
     assert (
-        texts(list(read_pairs(InputConfig(files=(f"{tmp_path}/a.tmx",)), wanted))) == []
+        get_pairs(list(read_pairs(InputConfig(files=(f"{tmp_path}/a.tmx",)), wanted))) == []
     )  # a neighbor's is not it
 
 
 def test_the_first_of_two_segments_in_one_language_counts(tmp_path: Path) -> None:
     again = '<tuv xml:lang="fr"><seg>seul</seg></tuv>'
     twice = '<tuv xml:lang="ko"><seg>하나</seg></tuv><tuv xml:lang="ko"><seg>둘</seg></tuv>'
-    assert texts(read_one(tmp_path / "a.tmx", TMX.replace(again, twice)))[2] == ("only", "하나")
+    assert get_pairs(read_file(tmp_path / "a.tmx", TMX.replace(again, twice)))[2] == ("only", "하나")
 
 
 def test_tmx_in_utf_16_is_read(tmp_path: Path) -> None:
     text = TMX.replace('encoding="utf-8"', 'encoding="utf-16"').encode("utf-16")
-    assert texts(read_one(tmp_path / "a.tmx", text)) == texts(read_one(tmp_path / "b.tmx", TMX))
+    assert get_pairs(read_file(tmp_path / "a.tmx", text)) == get_pairs(read_file(tmp_path / "b.tmx", TMX))
 
 
 def test_unbalanced_xml_is_reported_with_its_line_after_the_units_before(tmp_path: Path) -> None:
-    found = read_one(tmp_path / "a.tmx", TMX.replace("<seg>seul</seg>", "<seg>seul"))
-    assert len(texts(found)) == 2
-    last = found[-1]
+    records = read_file(tmp_path / "a.tmx", TMX.replace("<seg>seul</seg>", "<seg>seul"))
+    assert len(get_pairs(records)) == 2
+    last = records[-1]
     assert isinstance(last, InvalidRecord)
     assert (last.line, last.reason) == (8, invalid.BROKEN_FILE)
     assert "mismatch" in last.detail
@@ -303,8 +305,8 @@ def test_a_large_translation_memory_is_streamed(tmp_path: Path) -> None:
     import resource
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = read_pairs(InputConfig(files=(f"{tmp_path}/a.tmx.gz",)), ENGLISH_KOREAN)
-    assert sum(isinstance(one, SentencePair) for one in found) == 30_000
+    records = read_pairs(InputConfig(files=(f"{tmp_path}/a.tmx.gz",)), ENGLISH_KOREAN)
+    assert sum(isinstance(record, SentencePair) for record in records) == 30_000
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000  # KiB
 
 
@@ -322,9 +324,9 @@ def test_units_are_freed_after_use() -> None:
 
 
 def test_a_unit_of_a_megabyte_is_invalid(tmp_path: Path) -> None:
-    found = read_one(tmp_path / "a.tmx", TMX.replace("home", "home " * 200_000))
-    assert found[1] == InvalidRecord(f"{tmp_path}/a.tmx", 6, invalid.LINE_TOO_LONG)
-    assert len(texts(found)) == 1
+    records = read_file(tmp_path / "a.tmx", TMX.replace("home", "home " * 200_000))
+    assert records[1] == InvalidRecord(f"{tmp_path}/a.tmx", 6, invalid.LINE_TOO_LONG)
+    assert len(get_pairs(records)) == 1
 
 
 def test_xml_entities_cannot_read_files(tmp_path: Path) -> None:
@@ -333,7 +335,7 @@ def test_xml_entities_cannot_read_files(tmp_path: Path) -> None:
         f'<!DOCTYPE tmx [<!ENTITY x SYSTEM "file://{tmp_path}/secret">]><tmx><body><tu><tuv xml:lang="en">'
         '<seg>a &x; b</seg></tuv><tuv xml:lang="ko"><seg>ㄱ</seg></tuv></tu></body></tmx>'
     )
-    assert "secret words" not in str(read_one(tmp_path / "a.tmx", text))
+    assert "secret words" not in str(read_file(tmp_path / "a.tmx", text))
 
 
 def xliff_1(namespace: str, languages: str) -> str:
@@ -349,9 +351,9 @@ def xliff_1(namespace: str, languages: str) -> str:
 def test_xliff_1_gives_finished_units(tmp_path: Path, version: str | None) -> None:
     namespace = f'xmlns="urn:oasis:names:tc:xliff:document:{version}"' if version else ""
     text = xliff_1(namespace, 'source-language="en-US" target-language="ko"')
-    found = read_one(tmp_path / "a.xlf", text)
+    records = read_file(tmp_path / "a.xlf", text)
     file = f"{tmp_path}/a.xlf"
-    assert found == [
+    assert records == [
         SentencePair("Hello <g1>there</g1>", "안녕", 2),
         InvalidRecord(file, 3, invalid.UNFINISHED),
         InvalidRecord(file, 4, invalid.EMPTY_TARGET),
@@ -360,19 +362,19 @@ def test_xliff_1_gives_finished_units(tmp_path: Path, version: str | None) -> No
 
 
 def test_xliff_of_the_reverse_direction_is_swapped_and_of_other_languages_refused(tmp_path: Path) -> None:
-    turned = read_one(tmp_path / "a.xliff", xliff_1("", 'source-language="ko" target-language="en"'))
+    turned = read_file(tmp_path / "a.xliff", xliff_1("", 'source-language="ko" target-language="en"'))
     assert turned[0] == SentencePair("안녕", "Hello <g1>there</g1>", 2)
-    foreign = read_one(tmp_path / "a.xliff", xliff_1("", 'source-language="en" target-language="fr"'))
+    foreign = read_file(tmp_path / "a.xliff", xliff_1("", 'source-language="en" target-language="fr"'))
     assert foreign[0] == InvalidRecord(f"{tmp_path}/a.xliff", 2, invalid.NO_LANGUAGE, "translates en into fr")
     regions = xliff_1("", 'source-language="en_US" target-language="ko-KR"')
-    assert read_one(tmp_path / "a.xliff", regions)[0] == SentencePair("Hello <g1>there</g1>", "안녕", 2)
+    assert read_file(tmp_path / "a.xliff", regions)[0] == SentencePair("Hello <g1>there</g1>", "안녕", 2)
 
 
 def test_inline_elements_of_xliff_become_tags_and_native_code_is_text(tmp_path: Path) -> None:
     inline = 'mails <x id="2"/><ph id="3">%s</ph> <bpt id="4">&lt;b></bpt>b<ept id="4"/>'
     text = xliff_1("", 'source-language="en" target-language="ko"').replace("Never", inline)
     file = text.replace("</source></trans-unit>", "</source><target>우편</target></trans-unit>")
-    assert texts(read_one(tmp_path / "a.xlf", file))[1] == ("mails <x2/>%s <b>b<ept4/>", "우편")
+    assert get_pairs(read_file(tmp_path / "a.xlf", file))[1] == ("mails <x2/>%s <b>b<ept4/>", "우편")
 
 
 def test_groups_and_units_are_freed_too() -> None:
@@ -394,7 +396,7 @@ def test_xliff_2_gives_its_segments(tmp_path: Path) -> None:
     text = """<xliff version="2.0" srcLang="en" trgLang="ko" xmlns="urn:oasis:names:tc:xliff:document:2.0">
 <file id="f"><unit id="1"><segment><source>Hi <pc id="1">there</pc></source><target>안녕</target></segment>
 </unit></file></xliff>"""
-    assert read_one(tmp_path / "a.xlf", text) == [SentencePair("Hi <pc1>there</pc1>", "안녕", 2)]
+    assert read_file(tmp_path / "a.xlf", text) == [SentencePair("Hi <pc1>there</pc1>", "안녕", 2)]
 
 
 PO = """# a comment
@@ -429,9 +431,9 @@ msgstr ""
 
 
 def test_po_gives_finished_messages_and_both_forms_of_a_plural(tmp_path: Path) -> None:
-    found = read_one(tmp_path / "a.po", PO)
+    records = read_file(tmp_path / "a.po", PO)
     file = f"{tmp_path}/a.po"
-    assert found == [
+    assert records == [
         SentencePair("Save %s", "%s 저장", 6),
         InvalidRecord(file, 10, invalid.UNFINISHED),
         SentencePair("two lines of it", "두 줄", 14),
@@ -453,7 +455,7 @@ def test_a_missing_extra_is_named_with_the_pip_command(
         rf"{file}: .* needs the extra `formats` \({module} is missing\): pip install 'manyheads\[formats\]'"
     )
     with pytest.raises(mh.DataError, match=message):
-        read_one(tmp_path / file, text)
+        read_file(tmp_path / file, text)
 
 
 def test_a_missing_extra_for_zst_is_named_with_the_pip_command(
@@ -462,7 +464,7 @@ def test_a_missing_extra_for_zst_is_named_with_the_pip_command(
     monkeypatch.setitem(sys.modules, "backports.zstd", None)
     message = r"a\.tsv\.zst: reading \.zst needs .*: pip install 'manyheads\[formats\]'"
     with pytest.raises(mh.DataError, match=message):
-        read_one(tmp_path / "a.tsv.zst", zstd.compress(b"a\tb\n"))
+        read_file(tmp_path / "a.tsv.zst", zstd.compress(b"a\tb\n"))
 
 
 @pytest.mark.parametrize(
@@ -475,14 +477,14 @@ def test_a_missing_extra_for_zst_is_named_with_the_pip_command(
     ],
 )
 def test_po_flags_count_and_other_comments_do_not(tmp_path: Path, comments: str, reason: str | None) -> None:
-    (record,) = read_one(tmp_path / "a.po", f'{comments}\nmsgctxt "menu"\nmsgid "Save"\nmsgstr "저장"\n')
+    (record,) = read_file(tmp_path / "a.po", f'{comments}\nmsgctxt "menu"\nmsgid "Save"\nmsgstr "저장"\n')
     expected = InvalidRecord(f"{tmp_path}/a.po", 1, reason) if reason else SentencePair("Save", "저장", 1)
     assert record == expected
 
 
 def test_po_escapes_are_decoded_and_a_line_separator_does_not_end_a_line(tmp_path: Path) -> None:
     text = 'msgid "say \\"a\\\\b\\"\\tnow"\nmsgstr "ㄱ"\n\nmsgid "a\u2028b"\nmsgstr "ㄴ"\n'
-    escaped, separated = read_one(tmp_path / "a.po", text)
+    escaped, separated = read_file(tmp_path / "a.po", text)
     assert escaped == SentencePair('say "a\\b"\tnow', "ㄱ", 1)
     assert isinstance(separated, InvalidRecord)
     assert separated.reason == "line separator inside a line"
@@ -490,24 +492,27 @@ def test_po_escapes_are_decoded_and_a_line_separator_does_not_end_a_line(tmp_pat
 
 def test_the_last_of_several_plural_forms_is_the_plural(tmp_path: Path) -> None:
     text = 'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "%d Datei"\nmsgstr[1] "%d Dateien"\n'
-    assert texts(read_one(tmp_path / "a.po", text)) == [("%d file", "%d Datei"), ("%d files", "%d Dateien")]
+    assert get_pairs(read_file(tmp_path / "a.po", text)) == [
+        ("%d file", "%d Datei"),
+        ("%d files", "%d Dateien"),
+    ]
 
 
 def test_po_is_read_in_the_charset_that_it_states(tmp_path: Path) -> None:
     korean = PO.replace("UTF-8", "EUC-KR").encode("euc-kr")
-    assert texts(read_one(tmp_path / "a.po", korean))[0] == ("Save %s", "%s 저장")
-    found = read_one(tmp_path / "a.po", korean.replace(b"EUC-KR", b"UTF-8"))
-    assert found[0] == InvalidRecord(f"{tmp_path}/a.po", 8, invalid.INVALID_UTF8, "byte 0xc0 is not UTF-8")
+    assert get_pairs(read_file(tmp_path / "a.po", korean))[0] == ("Save %s", "%s 저장")
+    records = read_file(tmp_path / "a.po", korean.replace(b"EUC-KR", b"UTF-8"))
+    assert records[0] == InvalidRecord(f"{tmp_path}/a.po", 8, invalid.INVALID_UTF8, "byte 0xc0 is not UTF-8")
     with pytest.raises(mh.DataError, match="unknown charset 'klingon'"):
-        read_one(tmp_path / "a.po", PO.replace("UTF-8", "klingon"))
+        read_file(tmp_path / "a.po", PO.replace("UTF-8", "klingon"))
 
 
 @pytest.mark.parametrize("broken", ['msgid "open\nmsgstr "x"', "nonsense", 'msgid "alone"'])
 def test_a_broken_message_is_reported_with_its_line_and_the_next_is_read(tmp_path: Path, broken: str) -> None:
     text = f'msgid "a"\nmsgstr "ㄱ"\n\n{broken}\n\nmsgid "b"\nmsgstr "ㄴ"\n'
-    first, bad, last = read_one(tmp_path / "a.po", text)
-    assert isinstance(bad, InvalidRecord)
-    assert (bad.line, bad.reason) == (4, invalid.BROKEN_FILE)
+    first, invalid_record, last = read_file(tmp_path / "a.po", text)
+    assert isinstance(invalid_record, InvalidRecord)
+    assert (invalid_record.line, invalid_record.reason) == (4, invalid.BROKEN_FILE)
     assert (first, last.source) == (SentencePair("a", "ㄱ", 1), "b")
 
 

@@ -279,7 +279,7 @@ def test_a_truncated_file_is_an_error_that_keeps_the_bytes_received(site: Site, 
     ) as error:
         download(url, tmp_path / "file", retry_delays=NO_DELAYS)
     assert url in str(error.value)
-    assert len(site.requests) == 5  # one that brought something, and as many as there are waits, and one
+    assert len(site.requests) == 5  # one that got further, one for each delay, and one more
     assert list_names(tmp_path) == ["file.part", "file.part.json"]
 
 
@@ -344,7 +344,7 @@ def test_an_existing_correct_file_is_not_downloaded_again(site: Site, tmp_path: 
 
 
 def test_an_existing_wrong_file_is_downloaded_again(site: Site, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"of an older table")
+    (tmp_path / "file").write_bytes(b"of an older catalog")
     download(site.put("/file", BODY), tmp_path / "file", sha256=SHA256)
     assert (tmp_path / "file").read_bytes() == BODY
 
@@ -426,21 +426,21 @@ def test_a_full_disk_is_not_reported_as_a_network_error(
 
 
 def make_zip(files: dict[str, bytes]) -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, body in files.items():
             archive.writestr(name, body)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def make_tar(files: dict[str, bytes], mode: str = "w:gz") -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode=mode) as archive:  # type: ignore[call-overload]
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=mode) as archive:  # type: ignore[call-overload]
         for name, body in files.items():
             info = tarfile.TarInfo(name)
             info.size = len(body)
             archive.addfile(info, io.BytesIO(body))
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 PACKERS = {
@@ -449,7 +449,7 @@ PACKERS = {
     "c.tar.gz": make_tar,
     "c.tar": lambda files: make_tar(files, "w"),
 }
-# A plain tar has no sum over its files' bytes: only a published one can tell.
+# A plain tar has no checksum of its contents.
 DAMAGED = [
     (name, damage)
     for name in [*PACKERS, "c.{language}.gz"]
@@ -568,14 +568,14 @@ def test_a_missing_member_is_named(site: Site, tmp_path: Path) -> None:
 
 
 def test_a_link_in_an_archive_is_not_followed(site: Site, tmp_path: Path) -> None:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:gz") as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for name in ("in/c.en", "in/c.de"):
             info = tarfile.TarInfo(name)
             info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
             archive.addfile(info)
     with pytest.raises(DataError, match="has no member"):
-        get_corpus("toy", "en-de", tmp_path, catalog=make_archive_catalog(site, "c.tgz", made.getvalue()))
+        get_corpus("toy", "en-de", tmp_path, catalog=make_archive_catalog(site, "c.tgz", buffer.getvalue()))
 
 
 def test_names_in_an_archive_cannot_choose_a_path(site: Site, tmp_path: Path) -> None:
@@ -711,9 +711,9 @@ def test_any_corpus_of_opus_is_found_through_its_interface(site: Site, tmp_path:
     catalog = load_catalog(user_file)
     got = get_corpus("opus/Talks", "ko-en", tmp_path / "latest", catalog=catalog)
     assert (read_text(got.folder, "train.ko"), read_text(got.folder, "train.en")) == ("나\n", "I\n")
-    asked = len(site.requests)
+    num_requests = len(site.requests)
     get_corpus("opus/Talks/v1", "ko-en", tmp_path / "v1", catalog=catalog)
-    assert [path for path, _ in site.requests[asked:]] == ["/OPUS-Talks/v1/moses/en-ko.txt.zip"]
+    assert [path for path, _ in site.requests[num_requests:]] == ["/OPUS-Talks/v1/moses/en-ko.txt.zip"]
 
 
 @pytest.mark.parametrize(
@@ -738,13 +738,13 @@ def test_test_sets_are_read_with_sacrebleu(
         for name, words in [("src", "I  go &amp; see."), ("ref", "Ich gehe &amp; sehe.")]
     }
     body = make_tar(sides)
-    made = FakeSGMLDataset(
+    dataset = FakeSGMLDataset(
         "toy/full",
         data=[site.put("/test.tgz", body, ("drop", 50))],
         md5=[hashlib.md5(body).hexdigest()],
         langpairs={"en-de": ["t/src.sgm", "t/ref.sgm"]},
     )
-    monkeypatch.setitem(DATASETS, "toy/full", made)
+    monkeypatch.setitem(DATASETS, "toy/full", dataset)
     home = os.path.expanduser("~/.sacrebleu")
     before = os.path.exists(home)
     got = get_corpus("sacrebleu/toy/full", "en-de", tmp_path / "out", retry_delays=NO_DELAYS)
@@ -753,7 +753,7 @@ def test_test_sets_are_read_with_sacrebleu(
         "Ich gehe &amp; sehe.\n",
     )
     assert got.sha256 == {f"{site.base}/test.tgz": hashlib.sha256(body).hexdigest()}
-    assert (os.path.exists(home), made.data) == (before, [f"{site.base}/test.tgz"])
+    assert (os.path.exists(home), dataset.data) == (before, [f"{site.base}/test.tgz"])
     with pytest.raises(RequestError, match="sacrebleu/toy/full has no de-en; it has en-de"):
         get_corpus("sacrebleu/toy/full", "de-en", tmp_path / "other")
     with pytest.raises(RequestError, match="did you mean sacrebleu/toy/full"):
@@ -767,8 +767,8 @@ def test_a_test_set_with_a_missing_file_is_damaged(
     from sacrebleu.dataset.plain_text import PlainTextDataset
 
     url = site.put("/test.tgz", make_tar({"t/src": b"a\n"}))
-    made = PlainTextDataset("toy", data=[url], langpairs={"en-de": ["t/src", "t/ref"]})
-    monkeypatch.setitem(DATASETS, "toy", made)
+    dataset = PlainTextDataset("toy", data=[url], langpairs={"en-de": ["t/src", "t/ref"]})
+    monkeypatch.setitem(DATASETS, "toy", dataset)
     with pytest.raises(DataError, match="is damaged"):
         get_corpus("sacrebleu/toy", "en-de", tmp_path)
 
@@ -812,7 +812,7 @@ def test_a_failed_call_leaves_the_existing_corpus_and_no_partial_files(
     assert not (tmp_path / "new").exists()
 
 
-# The table
+# The catalog
 
 
 def list_entries() -> list[CatalogEntry]:
@@ -831,15 +831,15 @@ def test_every_entry_of_the_catalog_is_well_formed(corpus: CatalogEntry) -> None
         assert corpus.choose_pair(text) == pair
         for part in [part for parts in corpus.select_parts(pair).values() for part in parts]:
             for language in pair.languages:
-                known = {
+                values = {
                     **pair.get_placeholder_values(),
                     "language": language,
                     "corpus": "C",
                     "version": "v1",
                 }
-                filled = [catalog.fill(given, known) for given in (part.url, part.member) if given]
-                filled += [catalog.fill(catalog.urls[name], known) for name in catalog.urls]
-                assert not [made for made in filled if "{" in made or "}" in made]
+                filled = [catalog.fill(pattern, values) for pattern in (part.url, part.member) if pattern]
+                filled += [catalog.fill(catalog.urls[name], values) for name in catalog.urls]
+                assert not [text_ for text_ in filled if "{" in text_ or "}" in text_]
                 assert not part.url or filled[0].startswith("https://")
                 sums = part.get_expected_file(language)
                 assert re.fullmatch(r"[0-9a-f]{64}", sums["sha256"] or "0" * 64)

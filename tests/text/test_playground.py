@@ -710,9 +710,9 @@ def test_every_construction_is_sampled_and_none_that_is_not_allowed() -> None:
     assert set().union(*(example.constructions for example in draw(3_000))) == set(CONSTRUCTIONS)
     for name_ in CONSTRUCTIONS:
         allowed = {name_, "tense"}
-        drawn = set().union(*(example.constructions for example in draw(2_000, constructions=allowed)))
-        assert drawn <= allowed
-        assert name_ in drawn
+        sampled = set().union(*(example.constructions for example in draw(2_000, constructions=allowed)))
+        assert sampled <= allowed
+        assert name_ in sampled
 
 
 @pytest.mark.parametrize("words", [2, 5, 10, 30])
@@ -745,13 +745,13 @@ def drawn_words() -> dict[Word, None]:
 
 def lemmas(words: Iterable[Word], index: int) -> set[str]:
     """Of one language; without hours, weekdays and the like, and without names."""
-    found = set()
+    words_ = set()
     for word in words:
         ending = "다" if isinstance(word, Verb | Adjective) else ""
         german_word = word.de_prefix + word.de if isinstance(word, Verb) else word.de
         if not isinstance(word, Time) or word.frequency:
-            found.add((word.en, word.ko + ending, german_word)[index])
-    return found
+            words_.add((word.en, word.ko + ending, german_word)[index])
+    return words_
 
 
 @pytest.mark.parametrize(("index", "language"), list(enumerate(("en", "ko", "de"))))
@@ -781,20 +781,20 @@ def test_no_sentence_is_in_two_splits_for_any_seed_and_size() -> None:
     small = generate_corpus("en-ko", train=3_000, valid=100, test=100, seed=1)
     large = generate_corpus("en-ko", train=6_000, valid=300, test=300, seed=2)
     for side in (0, 1):
-        train = {pair[side] for made in (small, large) for pair in made["train"]}
-        valid = {pair[side] for made in (small, large) for pair in made["valid"]}
-        test = {pair[side] for made in (small, large) for pair in made["test"]}
+        train = {pair[side] for corpus in (small, large) for pair in corpus["train"]}
+        valid = {pair[side] for corpus in (small, large) for pair in corpus["valid"]}
+        test = {pair[side] for corpus in (small, large) for pair in corpus["test"]}
         assert not train & valid
         assert not train & test
         assert not valid & test
 
 
 def test_a_corpus_has_the_requested_sizes_and_no_pair_twice() -> None:
-    made = generate_corpus("en-de", train=2_000, valid=50, test=70)
-    assert {name_: len(pairs) for name_, pairs in made.items()} == {"train": 2_000, "valid": 50, "test": 70}
-    everything = [pair for pairs in made.values() for pair in pairs]
+    corpus = generate_corpus("en-de", train=2_000, valid=50, test=70)
+    assert {name_: len(pairs) for name_, pairs in corpus.items()} == {"train": 2_000, "valid": 50, "test": 70}
+    everything = [pair for pairs in corpus.values() for pair in pairs]
     assert len(set(everything)) == len(everything)
-    assert all(assign_split(target) == name_ for name_, pairs in made.items() for _, target in pairs)
+    assert all(assign_split(target) == name_ for name_, pairs in corpus.items() for _, target in pairs)
 
 
 def test_a_larger_corpus_begins_with_the_smaller_one() -> None:

@@ -48,20 +48,20 @@ def sentence(tree: Tree) -> str:
 
 
 def test_a_tree_has_the_words_of_the_sentence() -> None:
-    author = SentenceSampler(5, frozenset(CONSTRUCTIONS), None)
+    sampler = SentenceSampler(5, frozenset(CONSTRUCTIONS), None)
     for _ in range(4000):
-        meaning = author.sample_sentence()
+        meaning = sampler.sample_sentence()
         assert sentence(build_english_tree(meaning)) == realize_english(meaning)
 
 
 def test_a_sentence_has_one_tree() -> None:
-    author = SentenceSampler(6, frozenset(CONSTRUCTIONS), 2)  # so few words that sentences come again
+    sampler = SentenceSampler(6, frozenset(CONSTRUCTIONS), 2)  # so few words that sentences come again
     known: dict[str, Tree] = {}
-    drawn = [author.sample_sentence() for _ in range(4000)]
-    for meaning in drawn:
+    meanings = [sampler.sample_sentence() for _ in range(4000)]
+    for meaning in meanings:
         tree = build_english_tree(meaning)
         assert known.setdefault(realize_english(meaning), tree) == tree
-    assert len(known) < len(drawn)
+    assert len(known) < len(meanings)
 
 
 def test_labels_and_tags_are_those_of_the_penn_treebank() -> None:
@@ -73,16 +73,16 @@ def test_labels_and_tags_are_those_of_the_penn_treebank() -> None:
 
 
 def test_some_trees_equal_hand_written_ones() -> None:
-    made = {
+    trees_by_text = {
         sentence(tree): str(tree) for tree in generate_treebank(train=3000, valid=0, test=0, words=3)["train"]
     }
-    shown = {text: tree for text, tree in made.items() if text in EXAMPLES}
-    assert shown == EXAMPLES
+    examples = {text: tree for text, tree in trees_by_text.items() if text in EXAMPLES}
+    assert examples == EXAMPLES
 
 
 def test_the_splits_share_no_sentence() -> None:
-    made = generate_treebank(train=300, valid=50, test=50, seed=2)
-    assert {split: len(trees) for split, trees in made.items()} == {"train": 300, "valid": 50, "test": 50}
-    said = [sentence(tree) for trees in made.values() for tree in trees]
-    assert len(set(said)) == 400
-    assert generate_treebank(train=300, valid=50, test=50, seed=2) == made
+    treebank = generate_treebank(train=300, valid=50, test=50, seed=2)
+    assert {split: len(trees) for split, trees in treebank.items()} == {"train": 300, "valid": 50, "test": 50}
+    sentences = [sentence(tree) for trees in treebank.values() for tree in trees]
+    assert len(set(sentences)) == 400
+    assert generate_treebank(train=300, valid=50, test=50, seed=2) == treebank

@@ -10,19 +10,19 @@ LANGUAGES = st.sampled_from(["en", "ko", "de", "und", "zh-Hant"])
 
 
 def sentences(text: str, language: str = "ko") -> list[str]:
-    return [part.text for part in split_text(text, language) if part.is_translatable]
+    return [segment.text for segment in split_text(text, language) if segment.is_translatable]
 
 
 @given(text=st.text() | st.text("ab. !?\n\t …。,;🙂가나\u2028\r", max_size=60), language=LANGUAGES)
 @example(text="A.\r\n\r\nB. \u2028 C", language="en")
 def test_concatenated_segments_are_the_text(text: str, language: str) -> None:
-    found = list(split_text(text, language))
-    assert "".join(part.text for part in found) == text
-    for part in found:
-        if part.is_translatable:
-            assert has_words(part.text)
-            assert part.text == part.text.strip()
-            assert len(part.text.splitlines()) == 1
+    segments = list(split_text(text, language))
+    assert "".join(segment.text for segment in segments) == text
+    for segment in segments:
+        if segment.is_translatable:
+            assert has_words(segment.text)
+            assert segment.text == segment.text.strip()
+            assert len(segment.text.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_text_without_words_is_not_translated(text: str) -> None:
 
 def test_long_sentences_are_split_at_punctuation() -> None:
     text = "one two three, four five six; seven eight nine, ten eleven twelve"
-    fits = lambda one: len(one) <= 40  # noqa: E731
+    fits = lambda part: len(part) <= 40  # noqa: E731
     assert split_long_sentence(text, fits) == [
         "one two three, four five six; ",
         "seven eight nine, ten eleven twelve",
     ]
-    short = split_long_sentence(text, lambda one: len(one) <= 20)
+    short = split_long_sentence(text, lambda part: len(part) <= 20)
     assert "".join(short) == text
     assert short[0] == "one two three, "
     assert split_long_sentence("x" * 50, fits) == ["x" * 50]
@@ -72,11 +72,11 @@ def test_long_sentences_are_split_at_punctuation() -> None:
 
 @given(text=st.text(min_size=1), most=st.integers(1, 9))
 def test_splitting_in_halves_makes_everything_fit(text: str, most: int) -> None:
-    found = split_in_halves(text, lambda one: len(one) <= most)
-    assert "".join(found) == text
-    assert max(map(len, found)) <= most
+    segments = split_in_halves(text, lambda part: len(part) <= most)
+    assert "".join(segments) == text
+    assert max(map(len, segments)) <= most
 
 
 @given(text=st.text("ab ,;:", min_size=1, max_size=80), most=st.integers(3, 30))
 def test_the_parts_of_a_long_sentence_are_the_sentence(text: str, most: int) -> None:
-    assert "".join(split_long_sentence(text, lambda one: len(one) <= most)) == text
+    assert "".join(split_long_sentence(text, lambda part: len(part) <= most)) == text

@@ -1,4 +1,4 @@
-"""Text to ids and back without loss; the splits drawn by chance are functions of a seed."""
+"""Text to ids and back without loss; sampled segmentations are a function of the seed."""
 
 import random
 import subprocess
@@ -81,7 +81,11 @@ def test_normalizing_is_idempotent(text: str) -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_fixed_ids_and_the_size(algorithm: str) -> None:
     subwords = SUBWORDS[algorithm]
-    assert [subwords.id_to_piece(one) for one in (UNK_ID, BOS_ID, EOS_ID)] == ["<unk>", "<s>", "</s>"]
+    assert [subwords.id_to_piece(token_id) for token_id in (UNK_ID, BOS_ID, EOS_ID)] == [
+        "<unk>",
+        "<s>",
+        "</s>",
+    ]
     assert len(subwords) == SMALL.vocab_size
 
 
@@ -189,10 +193,10 @@ def test_joint_and_separate_vocabularies_are_loaded_from_their_folder(tmp_path: 
         again = SubwordPair.load(folder)
         assert again.is_joint == joint
         assert (again.source.sha256, again.target.sha256) == (pair.source.sha256, pair.target.sha256)
-        assert again.source.encode_as_pieces("We %s")[-1] == "%s"  # found in the text, and reserved
+        assert again.source.encode_as_pieces("We %s")[-1] == "%s"  # detected in the text
 
 
-# ---- splits drawn by chance
+# ---- subword regularization
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -205,8 +209,8 @@ def test_without_randomness_segmentations_equal_sentencepiece(algorithm: str, te
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(text=ANY_TEXT, seed=st.integers(0, 1000))
 def test_a_sampled_segmentation_decodes_to_the_same_text(algorithm: str, text: str, seed: int) -> None:
-    drawn = SubwordSampler(SUBWORDS[algorithm], 0.3).sample(text, random.Random(seed))
-    assert SUBWORDS[algorithm].decode(drawn) == normalize(text)
+    sampled = SubwordSampler(SUBWORDS[algorithm], 0.3).sample(text, random.Random(seed))
+    assert SUBWORDS[algorithm].decode(sampled) == normalize(text)
 
 
 def test_user_symbols_are_never_split() -> None:
@@ -225,11 +229,11 @@ def test_the_longest_user_symbol_matches_first() -> None:
 def test_the_best_merge_is_dropped_like_any_other() -> None:
     subwords = SUBWORDS["bpe"]
     best = [piece for piece, score in subwords.get_scored_vocabulary() if score == 0][-1]
-    sampler, chance = SubwordSampler(subwords, 0.9), random.Random(0)
+    sampler, rng = SubwordSampler(subwords, 0.9), random.Random(0)
     text = best.replace("▁", "")
     assert best in subwords.encode_as_pieces(text)
-    drawn = [list(map(subwords.id_to_piece, sampler.sample(text, chance))) for _ in range(50)]
-    assert 10 < sum(best not in pieces for pieces in drawn) < 50
+    sampled = [list(map(subwords.id_to_piece, sampler.sample(text, rng))) for _ in range(50)]
+    assert 10 < sum(best not in pieces for pieces in sampled) < 50
 
 
 def test_bpe_dropout_skips_merges_at_its_rate() -> None:
@@ -240,8 +244,8 @@ def test_bpe_dropout_skips_merges_at_its_rate() -> None:
         for piece, _ in subwords.get_scored_vocabulary()
         if len(piece) == 2 and piece[0] == "▁" and piece[1].isalpha()
     )
-    sampler, chance = SubwordSampler(subwords, 0.25), random.Random(1)
-    lengths = Counter(len(sampler.sample(word, chance)) for _ in range(4000))
+    sampler, rng = SubwordSampler(subwords, 0.25), random.Random(1)
+    lengths = Counter(len(sampler.sample(word, rng)) for _ in range(4000))
     assert lengths[2] / 4000 == pytest.approx(0.25, abs=0.03)
 
 
@@ -262,10 +266,10 @@ def test_unigram_sampling_follows_the_weights_of_all_segmentations() -> None:
     weights = {tuple(split): math.exp(rate * sum(scores[piece] for piece in split)) for split in splits(word)}
     total = sum(weights.values())
     assert len(weights) >= 3
-    sampler, chance = SubwordSampler(subwords, rate), random.Random(3)
-    drawn = Counter(tuple(map(subwords.id_to_piece, sampler.sample("drinking", chance))) for _ in range(4000))
+    sampler, rng = SubwordSampler(subwords, rate), random.Random(3)
+    sampled = Counter(tuple(map(subwords.id_to_piece, sampler.sample("drinking", rng))) for _ in range(4000))
     for split, weight in weights.items():
-        assert drawn[split] / 4000 == pytest.approx(weight / total, abs=0.035)
+        assert sampled[split] / 4000 == pytest.approx(weight / total, abs=0.035)
 
 
 def test_sampling_is_the_same_in_another_process() -> None:
@@ -274,7 +278,7 @@ def test_sampling_is_the_same_in_another_process() -> None:
         "import sys; sys.path.insert(0, 'tests/text')\n"
         "import random; from test_subwords import SUBWORDS, SubwordSampler, KOREAN, ALGORITHMS\n"
         "s = [SubwordSampler(SUBWORDS[algorithm], 0.2) for algorithm in ALGORITHMS]\n"
-        "print([[one.sample(text, random.Random(7)) for text in KOREAN[:8]] for one in s])"
+        "print([[sampler.sample(text, random.Random(7)) for text in KOREAN[:8]] for sampler in s])"
     )
     outputs = {
         subprocess.run(
@@ -287,7 +291,7 @@ def test_sampling_is_the_same_in_another_process() -> None:
         for _ in range(2)
     }
     samplers = [SubwordSampler(SUBWORDS[algorithm], 0.2) for algorithm in ALGORITHMS]
-    here = [[one.sample(text, random.Random(7)) for text in KOREAN[:8]] for one in samplers]
+    here = [[sampler.sample(text, random.Random(7)) for text in KOREAN[:8]] for sampler in samplers]
     assert outputs == {f"{here}\n"}
 
 

@@ -64,17 +64,17 @@ def test_a_tree_is_parsed_from_its_line(tree: Tree) -> None:
 
 @given(TREES)
 def test_a_tree_is_restored_from_its_tokens_and_words(tree: Tree) -> None:
-    found = restore_tree("".join(linearize(tree)), words(tree))
-    assert found.tree == tree
-    assert found.is_well_formed
+    restored = restore_tree("".join(linearize(tree)), words(tree))
+    assert restored.tree == tree
+    assert restored.is_well_formed
 
 
 @given(TREES)
 def test_given_tags_replace_those_of_the_tokens(tree: Tree) -> None:
     tokens = ["[]" if token.startswith("[") else token for token in linearize(tree)]
-    found = restore_tree(" ".join(tokens), words(tree), tags(tree))
-    assert found.tree == tree
-    assert found.is_well_formed
+    restored = restore_tree(" ".join(tokens), words(tree), tags(tree))
+    assert restored.tree == tree
+    assert restored.is_well_formed
 
 
 @given(TREES)
@@ -113,13 +113,13 @@ def test_nesting_has_no_limit() -> None:
 def test_any_output_becomes_a_tree_over_the_words(tokens: list[str], count: int, tagged: bool) -> None:
     sentence = [f"w{number}" for number in range(count)]
     given_tags = [f"T{number}" for number in range(count)] if tagged else None
-    found = restore_tree(" ".join(tokens), sentence, given_tags)
-    assert words(found.tree) == sentence
-    assert given_tags is None or tags(found.tree) == given_tags
-    if "" not in labels(found.tree):  # a bare bracket can be written, but a file has no such label
-        assert parse_tree(str(found.tree)) == found.tree
-    again = restore_tree("".join(linearize(found.tree)), sentence, given_tags)
-    assert again.tree == found.tree
+    restored = restore_tree(" ".join(tokens), sentence, given_tags)
+    assert words(restored.tree) == sentence
+    assert given_tags is None or tags(restored.tree) == given_tags
+    if "" not in labels(restored.tree):  # a bare bracket can be written, but a file has no such label
+        assert parse_tree(str(restored.tree)) == restored.tree
+    again = restore_tree("".join(linearize(restored.tree)), sentence, given_tags)
+    assert again.tree == restored.tree
     assert again.is_well_formed
 
 
@@ -179,9 +179,9 @@ def labels(tree: Tree) -> list[str]:
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_each_rule_of_repair(text: str, expected: str, repairs: dict[str, int]) -> None:
-    found = restore_tree(text, SENTENCE)
-    assert str(found.tree) == expected
-    assert found.repairs == Counter(repairs)
+    restored = restore_tree(text, SENTENCE)
+    assert str(restored.tree) == expected
+    assert restored.repairs == Counter(repairs)
     assert set(repairs) <= set(trees.REPAIRS)
 
 
