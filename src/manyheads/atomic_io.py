@@ -1,7 +1,7 @@
 """Folders that are complete or absent, and their manifests.
 
-A folder is written under a temporary name, synced and renamed. Its manifest is a JSON file with a format number,
-the SHA-256 of every other file, and a checksum of itself.
+A folder is written under a temporary name, synced and renamed. Its manifest is a JSON file with a format
+number, the SHA-256 of every other file, and a checksum of itself.
 """
 
 import errno

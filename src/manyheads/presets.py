@@ -1,4 +1,4 @@
-"""The paper's models, every row of its Table 3, and the baselines, each as a difference from another config."""
+"""The paper's models, every row of its Table 3, and the baselines, each as a difference from another."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -58,8 +58,8 @@ TABLE_3 = (
     Table3Row("big", BIG, TrainConfig(steps=300_000), paper_millions=213),
 )
 
-# The systems that the paper compares with, and two variants of the Transformer. Each has as many parameters as
-# the Transformer of the same scale to 2 %, for any vocabulary. They share d_model; d_ff is fitted.
+# The systems that the paper compares with, and two variants of the Transformer. Each has as many parameters
+# as the Transformer of the same scale to 2 %, for any vocabulary. They share d_model; d_ff is fitted.
 
 # On Multi30k, after 300 to 400 steps, 3e-3 was better than 1e-3 for the LSTM, and 4e-3 better than 1e-3 for
 # both convolutional models. The rate at base was not tuned: lower, as usual for wider models.

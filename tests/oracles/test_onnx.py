@@ -435,7 +435,7 @@ def changed(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
         (lambda told: told.update(format=9), "format 9, but this version reads format 2: update manyheads"),
         (
             lambda told: told.update(format=1),
-            "format 1 of an older development version, but this version reads format 2: export the model again",
+            "format 1 of an older development version, but this version reads format 2: export the model",
         ),
         (lambda told: told.clear(), "not the manifest of an ONNX export"),
         (lambda told: told.pop("positions"), "has no valid positions: export the model again"),

@@ -130,7 +130,7 @@ def test_a_flipped_bit_in_the_manifest_is_detected(tmp_path: Path) -> None:
         ('{"format": "1"}', "format 1, but this version reads"),
         (
             '{"format": 1}',
-            "format 1 of an older development version, but this version reads format 2: train the model again",
+            "format 1 of an older development version, but this version reads format 2: train the model",
         ),
         (
             '{"format": 2, "step": 3}',

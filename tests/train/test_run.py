@@ -134,6 +134,20 @@ def test_init_gain_may_change_when_a_run_resumes(data: Path, tmp_path: Path) -> 
     assert train(tuned, tmp_path / "tuned", device="cpu") == "steps"
 
 
+def test_the_architecture_of_a_run_cannot_change(data: Path, tmp_path: Path) -> None:
+    started = make_config(data, steps=3)
+    train(started, tmp_path / "run", device="cpu")
+    other = replace(started, model=mh.RecurrentConfig(layers=1, d_model=16, d_ff=16))
+    message = r"model\.architecture was 'transformer', is 'recurrent'.*model\.cell was None, is 'lstm'"
+    with pytest.raises(mh.ConfigError, match=rf"started with another configuration.*{message}"):
+        train(other, tmp_path / "run", device="cpu")
+    with pytest.raises(mh.ConfigError, match=rf"the model of a run cannot change.*{message}"):
+        train(other, tmp_path / "run", change_config=True, device="cpu")
+    tuned = replace(other, train=replace(other.train, init_from=str(tmp_path / "run" / "model")))
+    with pytest.raises(mh.ConfigError, match=rf"train\.init_from is .*, another model: {message}"):
+        train(tuned, tmp_path / "tuned", device="cpu")
+
+
 def test_the_optimizer_of_a_run_cannot_change(data: Path, tmp_path: Path) -> None:
     train(make_config(data, steps=3), tmp_path / "run", device="cpu")
     with pytest.raises(mh.CheckpointError, match="optimizer of a run cannot change"):

@@ -52,8 +52,8 @@ def clean_up_checkpoints(run: Path) -> list[str]:
     damaged = {path: error for path, error in errors.items() if error}
     if damaged and len(damaged) == len(errors):
         raise CheckpointError(
-            f"{run}: no checkpoint is intact ({'; '.join(map(str, damaged.values()))}); the run cannot resume "
-            f"from them, and will not start over them: choose another folder, or move them away"
+            f"{run}: no checkpoint is intact ({'; '.join(map(str, damaged.values()))}); the run cannot "
+            f"resume from them, and will not start over them: choose another folder, or move them away"
         )
     for path in damaged:
         aside = path.with_name(f"{path.name}.damaged")

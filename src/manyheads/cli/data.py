@@ -90,8 +90,8 @@ def prepare(
     on_invalid: Annotated[
         str | None,
         typer.Option(
-            help="Invalid text: stop, or skip and list it in dropped.tsv. By default invalid lines are skipped; "
-            "broken files and files of different line counts stop.",
+            help="Invalid text: stop, or skip and list it in dropped.tsv. By default invalid lines are "
+            "skipped; broken files and files of different line counts stop.",
             metavar="stop|skip",
         ),
     ] = None,
@@ -103,8 +103,8 @@ def prepare(
 ) -> None:
     """Clean parallel text, train subwords and write a data folder; report what was dropped and why.
 
-    Reads plain text, TSV, JSONL, TMX, PO and XLIFF, also compressed as .gz, .xz or .zst. Without --valid, some
-    pairs are held out for validation and test.
+    Reads plain text, TSV, JSONL, TMX, PO and XLIFF, also compressed as .gz, .xz or .zst. Without --valid,
+    some pairs are held out for validation and test.
 
     \b
     Example:

@@ -43,7 +43,7 @@ def inspect(
         bool, typer.Option("--verify", help="Data folder: check the checksum of every file.")
     ] = False,
 ) -> None:
-    """Show a configuration with all keys, their meaning and the model's size; or a data folder, a run, a model.
+    """Show a configuration with the meaning of its keys and the model's size; or a data folder, run or model.
 
     A configuration is printed as a TOML file to start from. A data folder shows its languages, sizes, dropped
     pairs, examples and subwords. A run shows its progress, checkpoints and curves.

@@ -9,7 +9,8 @@ Model = Annotated[Path, typer.Argument(help="A model folder, such as run/model."
 Engine = Annotated[
     str,
     typer.Option(
-        help="torch, torch:float32, torch:bfloat16, ctranslate2, ctranslate2:int8 or ctranslate2:int8_float32.",
+        help="torch, torch:float32, torch:bfloat16, ctranslate2, ctranslate2:int8 or "
+        "ctranslate2:int8_float32.",
         metavar="ENGINE",
     ),
 ]

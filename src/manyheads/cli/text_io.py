@@ -16,7 +16,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def read_lines(files: list[Path]) -> Iterator[str]:
-    """Read the lines of files, or of stdin, without line feeds. Invalid UTF-8 becomes U+FFFD, with a warning."""
+    """Read lines of files, or of stdin, without line feeds. Invalid UTF-8 becomes U+FFFD, with a warning."""
     for path in files or [Path("-")]:
         with sys.stdin.buffer if path == Path("-") else open_text(path) as stream:
             for number, line in enumerate(stream, 1):

@@ -1,6 +1,6 @@
-"""The framework of the configuration: declared fields, checks of types and limits, TOML in and out, overrides.
+"""The framework of the configuration: declared fields, type and limit checks, TOML in and out, overrides.
 
-A ConfigSection is one table of a TOML file, a TomlConfig the whole file. The schema is in the modules beside it.
+A ConfigSection is one table of a TOML file, a TomlConfig the whole file. The schema is in the other modules.
 """
 
 import difflib

@@ -1,4 +1,4 @@
-"""The model, by the paper's names (section 3): one dataclass per architecture. The defaults are the base model."""
+"""The model, by the paper's names (section 3): one dataclass per architecture. Defaults: the base model."""
 
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, fields
@@ -119,7 +119,7 @@ class ModelConfig(ConfigSection):
             object.__setattr__(self, key.name, Depth(getattr(self, key.name)))
 
     def with_changes(self, values: Mapping[str, Any]) -> Self:
-        """Change some keys. Another architecture keeps the keys that both have; others must be at their defaults."""
+        """Change some keys. Another architecture keeps the keys that both have; others must have defaults."""
         architecture = values.get("architecture", self.architecture)
         if architecture == self.architecture:
             return super().with_changes(values)
@@ -135,8 +135,8 @@ class ModelConfig(ConfigSection):
     def check_together(self) -> None:
         if self.tie_embeddings == "three-way" and self.input_vocab_size != self.output_vocab_size:
             raise ConfigError(
-                f'model.tie_embeddings is "three-way", but the vocabularies differ ({self.input_vocab_size} and '
-                f'{self.output_vocab_size}): use one vocabulary, or set tie_embeddings = "two-way" or "none"'
+                f'model.tie_embeddings is "three-way", but the vocabularies differ ({self.input_vocab_size} '
+                f'and {self.output_vocab_size}): use one vocabulary, or set tie_embeddings = "two-way" or "none"'
             )
 
     @property
@@ -242,7 +242,7 @@ class TransformerConfig(PositionalConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentConfig(ModelConfig):
-    """A recurrent encoder-decoder with attention. The encoder is bidirectional; d_ff is the width of a layer."""
+    """A recurrent encoder-decoder with attention and a bidirectional encoder. d_ff is the width of a layer."""
 
     architecture: Literal["recurrent"] = config_field("recurrent", ARCHITECTURE_HELP)
     cell: Literal["rnn", "gru", "lstm"] = config_field("lstm", "f of h_t = f(h_{t-1}, x_t)")
@@ -259,9 +259,9 @@ class RecurrentConfig(ModelConfig):
             )
         if self.encoder_layers != self.decoder_layers:
             raise ConfigError(
-                f"model.encoder_layers is {self.encoder_layers} and model.decoder_layers {self.decoder_layers}, "
-                f"but each decoder layer of a recurrent model starts from the final state of its encoder layer: "
-                f"make them equal"
+                f"model.encoder_layers is {self.encoder_layers} and model.decoder_layers "
+                f"{self.decoder_layers}, but each decoder layer of a recurrent model starts from the final "
+                f"state of its encoder layer: make them equal"
             )
 
 
@@ -301,7 +301,8 @@ class ByteNetConfig(ModelConfig):
 def check_odd_kernel(kernel_size: int) -> None:
     if kernel_size % 2 == 0:
         raise ConfigError(
-            f"model.kernel_size is {kernel_size}, but the encoder sees as many tokens back as ahead: make it odd"
+            f"model.kernel_size is {kernel_size}, but the encoder sees as many tokens back as ahead: "
+            f"make it odd"
         )
 
 

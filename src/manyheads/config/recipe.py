@@ -24,7 +24,7 @@ class CorpusConfig(ConfigSection):
     target: str = config_field("", "target language, such as ko")
     on_invalid: Literal["default", "stop", "skip"] = config_field(
         "default",
-        "invalid text: stop at the first, or skip and list it; by default lines are skipped, broken files stop",
+        "invalid text: stop, or skip and list it; by default lines are skipped, and broken files stop",
     )
     hold_out: int = config_field(
         2000, "pairs held out for valid and for test where none is given, at most 5 %", at_least=0
@@ -101,8 +101,8 @@ class SubwordConfig(ConfigSection):
             is_reserved = SENTENCEPIECE_RESERVED.fullmatch(symbol)
             if not symbol or symbol != "".join(symbol.split()) or "\u2581" in symbol or is_reserved:
                 raise ConfigError(
-                    f"subwords.user_symbols holds {symbol!r}, but a symbol is not empty, has no white space and "
-                    f"no U+2581, and is none of SentencePiece's own (<s>, </s>, <unk>, <0x41>)"
+                    f"subwords.user_symbols holds {symbol!r}, but a symbol is not empty, has no white space "
+                    f"and no U+2581, and is none of SentencePiece's own (<s>, </s>, <unk>, <0x41>)"
                 )
 
 

@@ -56,7 +56,7 @@ class TrainConfig(ConfigSection):
     )
     r_drop: float = config_field(
         0.0,
-        "weight of the divergence of two forward passes with different dropout, half R-Drop's alpha; 0: one pass",
+        "weight of the divergence of two forward passes with own dropout, half R-Drop's alpha; 0 is off",
         at_least=0,
     )
     log_every: int = config_field(50, "steps between log lines", at_least=1)
@@ -80,5 +80,5 @@ class TrainConfig(ConfigSection):
 
     @property
     def micro_batch_tokens(self) -> int | None:
-        """Tokens of a side per micro-batch, such that all forward passes together stay within micro_tokens."""
+        """Tokens of a side per micro-batch: all forward passes together stay within micro_tokens."""
         return None if self.micro_tokens is None else max(1, self.micro_tokens // self.forward_passes)

@@ -102,7 +102,7 @@ def check_config_unchanged(trainer: Trainer, info: checkpoint.CheckpointInfo, ch
     """Refuse to resume with another configuration or other data, unless --change-config allows it."""
     run, now, then = trainer.run_folder, asdict(trainer.config), asdict(info.config)
     changed = [
-        f"{table}.{key} was {then[table][key]!r}, is {value!r}"
+        f"{table}.{key} was {then[table].get(key)!r}, is {value!r}"
         for table, keys in now.items()
         for key, value in keys.items()
         if then[table].get(key) != value and key != "init_gain"  # which resumed weights do not use
@@ -110,7 +110,7 @@ def check_config_unchanged(trainer: Trainer, info: checkpoint.CheckpointInfo, ch
     if info.training.get("data") != trainer.store.sha256:
         changed.append(f"the data in {trainer.config.data.folder} was prepared again")
     fixed = [
-        f"model.{key} was {then['model'][key]!r}, is {value!r}"
+        f"model.{key} was {then['model'].get(key)!r}, is {value!r}"
         for key, value in now["model"].items()
         if then["model"].get(key) != value and key not in checkpoint.CHANGEABLE_KEYS
     ]

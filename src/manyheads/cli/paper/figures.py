@@ -29,8 +29,8 @@ def figures(
 ) -> None:
     """Find and plot heads of a trained model that behave like those of Figures 3, 4 and 5.
 
-    Measures long-distance, anaphora-like and structural attention over many sentences, beside the average head.
-    Writes a report, and each figure as SVG, PDF and PNG.
+    Measures long-distance, anaphora-like and structural attention over many sentences, beside the average
+    head. Writes a report, and each figure as SVG, PDF and PNG.
 
     \b
     Example:

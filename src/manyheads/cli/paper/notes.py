@@ -33,9 +33,9 @@ def notes(
 ) -> None:
     """Answer the questions of the study notes by experiments, in Korean and English.
 
-    Why Q, K and V are separate, why scores are scaled, what heads, positions, residuals, normalization, warm-up
-    and label smoothing do, which words a head relates. Writes Markdown, one HTML page with figures, and all
-    numbers. Takes some minutes on a CPU.
+    Why Q, K and V are separate, why scores are scaled, what heads, positions, residuals, normalization,
+    warm-up and label smoothing do, which words a head relates. Writes Markdown, one HTML page with figures,
+    and all numbers. Takes some minutes on a CPU.
 
     \b
     Example:

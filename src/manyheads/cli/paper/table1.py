@@ -28,8 +28,8 @@ def table1(
 ) -> None:
     """Measure the cost and the path length of each type of layer as n and d grow (Table 1).
 
-    Reports time, memory and FLOPs with fitted exponents, sequential operations and maximum path lengths, beside
-    the paper's O(...); writes CSV files and a figure. Takes one to two minutes.
+    Reports time, memory and FLOPs with fitted exponents, sequential operations and maximum path lengths,
+    beside the paper's O(...); writes CSV files and a figure. Takes one to two minutes.
 
     \b
     Example:

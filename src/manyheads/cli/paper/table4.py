@@ -49,8 +49,8 @@ def table4(
 ) -> None:
     """Train constituency parsers and compute labeled F1 as EVALB does (Table 4).
 
-    File names determine the splits, such as wsj.train.ptb.xz, wsj.valid.ptb.xz and wsj.test.ptb.xz; other files
-    are split by a rule. Beam 21, alpha 0.3, at most input + 300 tokens, as in the paper.
+    File names determine the splits, such as wsj.train.ptb.xz, wsj.valid.ptb.xz and wsj.test.ptb.xz; other
+    files are split by a rule. Beam 21, alpha 0.3, at most input + 300 tokens, as in the paper.
 
     \b
     Example:
