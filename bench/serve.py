@@ -141,13 +141,13 @@ def measure_health(port: int, seconds: float) -> list[float]:
 class Server:
     """A server process."""
 
-    def __init__(self, model: Path, batching: bool, more: list[str]) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        alone = [] if batching else ["--batch-tokens=1"]
+    def __init__(self, model: Path, batching: bool, options: list[str]) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        no_batching = [] if batching else ["--batch-tokens=1"]
         command = [sys.executable, "-m", "manyheads", "serve", str(model), f"--port={self.port}", "--quiet"]
-        self.process = subprocess.Popen([*command, *alone, *more])
+        self.process = subprocess.Popen([*command, *no_batching, *options])
         self.languages = asyncio.run(self._wait_until_ready())
 
     async def _wait_until_ready(self) -> Any:
@@ -162,7 +162,7 @@ class Server:
 
     @property
     def target(self) -> str:
-        return next(one["targets"][0] for one in self.languages if one["targets"])
+        return next(language["targets"][0] for language in self.languages if language["targets"])
 
     @property
     def memory_mb(self) -> float:

@@ -1,10 +1,10 @@
-"""A Transformer learns "I go home." -> "나는 집에 간다." on this machine, within some seconds.
+"""A Transformer learns "I go home." -> "나는 집에 간다." on this machine, in a few seconds.
 
 Everything of the paper's sections 3 and 5 is here, in order: pairs, batches without padding, the model, the
-smoothed loss, the warm-up schedule, decoding one token at a time, and what the heads look at.
+smoothed loss, the warm-up schedule, decoding one token at a time, and the attention of the heads.
 
     python examples/i_go_home.py
-    python examples/i_go_home.py --picture heads.svg     and draw the heads
+    python examples/i_go_home.py --picture heads.svg     also draws the heads
 """
 
 import argparse
@@ -34,7 +34,7 @@ SUBJECTS = {
     "Minsu": "민수는",
     "my sister": "우리 누나는",
 }
-PLACES = {
+DESTINATIONS = {
     "home": ("home", "집"),
     "school": ("to school", "학교"),
     "market": ("to the market", "시장"),
@@ -51,23 +51,23 @@ MODEL = mh.TransformerConfig(layers=2, d_model=64, d_ff=128, heads=4, dropout=0.
 TRAIN = mh.TrainConfig(steps=400, warmup=80, learning_rate=3e-3)
 
 
-def pairs() -> list[tuple[str, str]]:
-    """Every sentence of a very small grammar: the verb moves to the end, the day to the front."""
-    made = []
-    for subject, place, verb, day, past in product(SUBJECTS, PLACES, VERBS, DAYS, (False, True)):
+def make_pairs() -> list[tuple[str, str]]:
+    """Return all sentences of a very small grammar: the verb moves to the end, the day to the front."""
+    sentences = []
+    for subject, destination, verb, day, past in product(SUBJECTS, DESTINATIONS, VERBS, DAYS, (False, True)):
         if past and day in ("tomorrow", "every day"):
             continue
         third, before, present_ko, past_ko = VERBS[verb]
         form = before if past else third if subject in THIRD_PERSON else verb
-        to_place, place_ko = PLACES[place]
-        english = " ".join(filter(None, [subject, form, to_place, day]))
-        korean = [SUBJECTS[subject], DAYS[day], f"{place_ko}에", past_ko if past else present_ko]
-        made.append((f"{english[0].upper()}{english[1:]} .", f"{' '.join(filter(None, korean))} ."))
-    return made
+        to_destination, destination_ko = DESTINATIONS[destination]
+        english = " ".join(filter(None, [subject, form, to_destination, day]))
+        korean = [SUBJECTS[subject], DAYS[day], f"{destination_ko}에", past_ko if past else present_ko]
+        sentences.append((f"{english[0].upper()}{english[1:]} .", f"{' '.join(filter(None, korean))} ."))
+    return sentences
 
 
 class Words:
-    """One vocabulary for both languages, as the paper has; here of whole words."""
+    """One vocabulary for both languages, as in the paper; here of whole words."""
 
     def __init__(self, texts: list[str]):
         self.words = ["<unk>", "<s>", "</s>", *sorted({word for text in texts for word in text.split()})]
@@ -80,14 +80,14 @@ class Words:
         return " ".join(self.words[number] for number in ids)
 
 
-def train(model: mh.Transformer, known: list[tuple[str, str]], words: Words) -> None:
+def train(model: mh.Transformer, train_pairs: list[tuple[str, str]], words: Words) -> None:
     adam = torch.optim.Adam(model.parameters(), betas=(TRAIN.beta1, TRAIN.beta2), eps=TRAIN.epsilon)
-    chance = random.Random(1)
+    generator = random.Random(1)
     columns = [TextColumn("training"), BarColumn(), TextColumn("{task.fields[state]}"), TimeRemainingColumn()]
     with Progress(*columns, console=CONSOLE) as progress:
         task = progress.add_task("training", total=TRAIN.steps, state="")
         for step in range(1, TRAIN.steps + 1):
-            batch = chance.sample(known, 64)
+            batch = generator.sample(train_pairs, 64)
             source = mh.Packed.of([[*words.encode(english), EOS_ID] for english, _ in batch])
             target = mh.Packed.of([[BOS_ID, *words.encode(korean)] for _, korean in batch])
             labels = mh.Packed.of([[*words.encode(korean), EOS_ID] for _, korean in batch]).tokens
@@ -100,31 +100,31 @@ def train(model: mh.Transformer, known: list[tuple[str, str]], words: Words) -> 
 
 
 def translate(model: mh.Transformer, words: Words, sentences: list[str]) -> list[str]:
-    """Greedily: each step reads the word that the last one thought likeliest."""
+    """Translate greedily: each step reads the most likely word of the last one."""
     state = model.start(model.encode(mh.Packed.of([[*words.encode(text), EOS_ID] for text in sentences])))
-    found = greedy_search(model.step, state, [10] * len(sentences), torch.device("cpu"))
-    return [words.decode(ids) for ids in found]
+    outputs = greedy_search(model.step, state, [10] * len(sentences), torch.device("cpu"))
+    return [words.decode(ids) for ids in outputs]
 
 
 def show_attention(
     model: mh.Transformer, words: Words, english: str, korean: str, picture: Path | None
 ) -> None:
-    """What each Korean word looked at while it was chosen: the last layer's heads, averaged."""
+    """Print what each Korean word attended to: the cross-attention of the last layer, averaged over heads."""
     trace = mh.Trace()
     source = mh.Packed.of([[*words.encode(english), EOS_ID]])
     model(source, mh.Packed.of([[BOS_ID, *words.encode(korean)]]), trace=trace)
     heads_HTS = trace.cross[-1][0]
-    looked_at, written = [*english.split(), "</s>"], [*korean.split(), "</s>"]
+    source_words, target_words = [*english.split(), "</s>"], [*korean.split(), "</s>"]
     if picture:
-        picture.write_text(draw_heads(heads_HTS, looked_at, written), encoding="utf-8")
-    table = Table("", *looked_at, title="what each word looked at (percent)", title_style="")
-    for word, shares in zip(written, heads_HTS.mean(0).tolist(), strict=True):
+        picture.write_text(draw_heads(heads_HTS, source_words, target_words), encoding="utf-8")
+    table = Table("", *source_words, title="attention of each word (percent)", title_style="")
+    for word, shares in zip(target_words, heads_HTS.mean(0).tolist(), strict=True):
         table.add_row(word, *(f"{100 * share:.0f}" for share in shares))
     CONSOLE.print(table)
 
 
 def draw_heads(heads_HTS: torch.Tensor, source: list[str], target: list[str]) -> str:
-    """Each head as a map in SVG: a row for each word written, a column for each word looked at."""
+    """Return an SVG with a map per head: a row per target word, a column per source word."""
     cell, left, top, gap = 34, 70, 64, 24
     width, height = len(source) * cell + gap, len(target) * cell
     marks = []
@@ -132,11 +132,11 @@ def draw_heads(heads_HTS: torch.Tensor, source: list[str], target: list[str]) ->
         x = left + head * width
         marks.append(f'<text x="{x}" y="18">head {head + 1}</text>')
         for column, word in enumerate(source):
-            at = f"{x + column * cell + 12},{top - 8}"
-            marks.append(f'<text transform="translate({at}) rotate(-35)">{escape(word)}</text>')
+            position = f"{x + column * cell + 12},{top - 8}"
+            marks.append(f'<text transform="translate({position}) rotate(-35)">{escape(word)}</text>')
             for row, shares in enumerate(map_TS):
-                place = f'x="{x + column * cell}" y="{top + row * cell}" width="{cell}" height="{cell}"'
-                marks.append(f'<rect {place} fill="#3b5bdb" fill-opacity="{shares[column]:.3f}"/>')
+                box = f'x="{x + column * cell}" y="{top + row * cell}" width="{cell}" height="{cell}"'
+                marks.append(f'<rect {box} fill="#3b5bdb" fill-opacity="{shares[column]:.3f}"/>')
     for row, word in enumerate(target):
         marks.append(f'<text x="{left - 8}" y="{top + row * cell + 22}" class="side">{escape(word)}</text>')
     size = f'viewBox="0 0 {left + len(heads_HTS) * width} {top + height + 8}"'
@@ -145,29 +145,31 @@ def draw_heads(heads_HTS: torch.Tensor, source: list[str], target: list[str]) ->
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="A Transformer learns a little Korean, and shows its heads.")
-    parser.add_argument("--picture", type=Path, help="an SVG file to draw the last layer's heads into")
+    parser = argparse.ArgumentParser(
+        description="A Transformer learns a little Korean and shows its attention."
+    )
+    parser.add_argument("--picture", type=Path, help="SVG file for the attention of the last layer")
     arguments = parser.parse_args()
     torch.manual_seed(4)
-    everything = pairs()
-    random.Random(0).shuffle(everything)
-    held_out = [pair for pair in everything if pair[0] == "I go home ."]
-    held_out += [pair for pair in everything if pair not in held_out][:40]
-    known = [pair for pair in everything if pair not in held_out]
-    words = Words([text for pair in everything for text in pair])
-    CONSOLE.print(f"{len(known)} pairs to learn from, {len(held_out)} held out, {len(words.words)} words")
+    all_pairs = make_pairs()
+    random.Random(0).shuffle(all_pairs)
+    held_out = [pair for pair in all_pairs if pair[0] == "I go home ."]
+    held_out += [pair for pair in all_pairs if pair not in held_out][:40]
+    train_pairs = [pair for pair in all_pairs if pair not in held_out]
+    words = Words([text for pair in all_pairs for text in pair])
+    CONSOLE.print(f"{len(train_pairs)} training pairs, {len(held_out)} held out, {len(words.words)} words")
 
     model = mh.Transformer(replace(MODEL, vocab_size=len(words.words)))
-    train(model, known, words)
+    train(model, train_pairs, words)
     model.eval()
 
-    found = translate(model, words, [english for english, _ in held_out])
-    right = sum(text == korean for text, (_, korean) in zip(found, held_out, strict=True))
-    CONSOLE.print(f"{right} of {len(held_out)} held-out sentences translated exactly:")
-    for text, (english, korean) in list(zip(found, held_out, strict=True))[:6]:
-        CONSOLE.print(f"  {english:38} {text}{'' if text == korean else f'   (should be: {korean})'}")
-    show_attention(model, words, held_out[0][0], found[0], arguments.picture)
-    return 0 if right >= 0.9 * len(held_out) else 1
+    translations = translate(model, words, [english for english, _ in held_out])
+    num_correct = sum(text == korean for text, (_, korean) in zip(translations, held_out, strict=True))
+    CONSOLE.print(f"{num_correct} of {len(held_out)} held-out sentences translated exactly:")
+    for text, (english, korean) in list(zip(translations, held_out, strict=True))[:6]:
+        CONSOLE.print(f"  {english:38} {text}{'' if text == korean else f'   (expected: {korean})'}")
+    show_attention(model, words, held_out[0][0], translations[0], arguments.picture)
+    return 0 if num_correct >= 0.9 * len(held_out) else 1
 
 
 if __name__ == "__main__":

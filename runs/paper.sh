@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tables 2, 3 and 4 on one GPU: Multi30k English to German, and trees of your own. docs/results/the-paper.md has what came of it.
-# Several runs share the GPU; NVIDIA's MPS (nvidia-cuda-mps-control -d, where it is installed) lets their kernels overlap.
+# Tables 2, 3 and 4 on one GPU: Multi30k English to German, and your own treebank. Results: docs/results/the-paper.md.
+# Several runs share the GPU; NVIDIA's MPS (nvidia-cuda-mps-control -d, if installed) lets their kernels overlap.
 #
 #   sh runs/paper.sh [TREES]        TREES: a folder of bracketed trees, NAME.train.ptb, NAME.valid.ptb, NAME.test.ptb
 set -e
@@ -12,7 +12,7 @@ if [ ! -d multi30k/data ]; then
         --test=multi30k/test.en --test=multi30k/test.de subwords.vocab_size=8000
 fi
 
-# Each system with three rates; the best by the perplexity of valid counts. All at the same time, for the seconds' sake.
+# Each system with three learning rates; the best by perplexity on valid counts. All run at once, for comparable times.
 manyheads paper table2 multi30k/data --out paper-gpu --scale tiny --systems rnn,gru,convs2s,bytenet,experts,window \
     --rate-multiples 0.5,1,2 --budget 15000000tokens --jobs 12
 manyheads paper table2 multi30k/data --out paper-gpu-seconds --scale tiny --systems rnn,gru,convs2s,bytenet,experts,window \

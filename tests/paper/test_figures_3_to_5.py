@@ -88,8 +88,8 @@ def test_function_words_neighbors_and_pronouns_are_not_antecedents() -> None:
     function_words = sentence_scores.find_function_words([], "en")
     pronouns, back = sentence_scores.find_antecedents(words, positions, offsets, "en", function_words)
     assert [words[row] for row in pronouns] == ["she", "her"]
-    assert [words[place] for place in np.flatnonzero(back[pronouns[0]])] == ["cook", "says"]
-    assert [words[place] for place in np.flatnonzero(back[pronouns[1]])] == ["cook", "says"]
+    assert [words[position] for position in np.flatnonzero(back[pronouns[0]])] == ["cook", "says"]
+    assert [words[position] for position in np.flatnonzero(back[pronouns[1]])] == ["cook", "says"]
 
 
 def test_without_word_lists_every_word_is_a_pronoun_and_frequent_words_are_function_words() -> None:

@@ -77,8 +77,8 @@ def test_label_smoothing_of_the_notes() -> None:
 
 
 def test_label_smoothing_of_the_inception_paper() -> None:
-    given = mh.TrainConfig(label_smoothing=0.1)
-    assert smoothed_targets(torch.tensor([2]), 5, given)[0].tolist() == pytest.approx(
+    config = mh.TrainConfig(label_smoothing=0.1)
+    assert smoothed_targets(torch.tensor([2]), 5, config)[0].tolist() == pytest.approx(
         [0.02, 0.02, 0.92, 0.02, 0.02]
     )
 
@@ -96,8 +96,8 @@ def test_positional_wavelengths_run_from_2_pi_to_nearly_10000_times_2_pi() -> No
     d_model = 512
     for i in (0, 1, 100, 255):
         wavelength = 2 * math.pi * 10000 ** (2 * i / d_model)
-        there, back = sinusoidal_encoding(torch.tensor([3.0, 3.0 + wavelength], dtype=torch.float64), d_model)
-        torch.testing.assert_close(there[2 * i : 2 * i + 2], back[2 * i : 2 * i + 2], atol=1e-9, rtol=0)
+        start, end = sinusoidal_encoding(torch.tensor([3.0, 3.0 + wavelength], dtype=torch.float64), d_model)
+        torch.testing.assert_close(start[2 * i : 2 * i + 2], end[2 * i : 2 * i + 2], atol=1e-9, rtol=0)
     steps = sinusoidal_encoding(torch.tensor([0, 1]), d_model)[1]
     turns = torch.atan2(steps[0::2], steps[1::2])  # by one position, of each pair
     assert (2 * math.pi / turns[0]).item() == pytest.approx(2 * math.pi)

@@ -383,12 +383,12 @@ def test_table_3_is_reported_and_reuses_finished_runs(store: Store, tmp_path: Pa
     assert "E-learned (positions learned): perplexity" in finished.stdout
     names = {"table3.md", "table3.csv", "table3-runs.csv", "table3.svg", "table3.png"}
     assert {path.name for path in out.iterdir()} == {*names, "table3"}
-    began = time.monotonic()
+    start = time.monotonic()
     again = manyheads(*arguments, "--json")
     assert "4 of 4 runs are already done" in again.stderr
     report = json.loads(again.stdout)
     assert [row["name"] for row in report["rows"]] == ["base", "E-learned"]
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - start < 60
     changed = manyheads(*arguments, "--budget", "3steps")
     assert changed.returncode == 2
     assert "train.steps was 2, is 3" in changed.stderr.splitlines()[-1]

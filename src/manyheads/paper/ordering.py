@@ -51,11 +51,13 @@ class Difference:
 
 def summarize_orderings(measure: str, differences: Sequence[Difference]) -> str:
     """Summarize how many of the paper's orderings hold."""
-    judged = [difference for difference in differences if difference.verdict]
-    counts = {verdict: sum(difference.verdict == verdict for difference in judged) for verdict in VERDICTS}
+    comparable = [difference for difference in differences if difference.verdict]
+    counts = {
+        verdict: sum(difference.verdict == verdict for difference in comparable) for verdict in VERDICTS
+    }
     pairs = [
         (difference.ours, difference.paper)
-        for difference in judged
+        for difference in comparable
         if difference.ours is not None and difference.paper is not None
     ]
     pairs = [(0.0, 0.0), *pairs] if pairs else []  # the reference itself is part of the order
@@ -63,9 +65,9 @@ def summarize_orderings(measure: str, differences: Sequence[Difference]) -> str:
     tau_text = "" if tau is None else f"; Kendall's tau between the two orders is {tau:+.2f}"
     unknown_text = f", the margin is unknown for {counts['unknown']}" if counts["unknown"] else ""
     return (
-        f"By {measure} the paper's ordering holds in {counts['holds']} of {len(judged)} rows and is reversed "
-        f"in {counts['reversed']}; {counts['chance']} are within the margin of chance"
-        f"{unknown_text}{tau_text}."
+        f"By {measure} the paper's ordering holds in {counts['holds']} of {len(comparable)} rows and is "
+        f"reversed in {counts['reversed']}; {counts['chance']} are within the margin of "
+        f"chance{unknown_text}{tau_text}."
     )
 
 

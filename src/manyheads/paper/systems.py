@@ -311,15 +311,17 @@ def compare_systems(results: list[TrialResult], trials: Sequence[Trial], budget:
         name: min(rows, key=lambda row: mean_perplexity(by_row[row])) for name, rows in rows_tried.items()
     }
     by_system = {name: by_row[row] for name, row in best.items()}
-    variance = SeedVariance.estimate([[result.bleu.value for result in own] for own in by_system.values()])
+    variance = SeedVariance.estimate(
+        [[result.bleu.value for result in system_results] for system_results in by_system.values()]
+    )
     system_rows = []
-    for name, own in by_system.items():
+    for name, system_results in by_system.items():
         difference = (
             None
             if name == REFERENCE_SYSTEM
-            else compute_difference(name, own, by_system[REFERENCE_SYSTEM], variance)
+            else compute_difference(name, system_results, by_system[REFERENCE_SYSTEM], variance)
         )
-        system_rows.append(make_row(name, own, variance, difference))
+        system_rows.append(make_row(name, system_results, variance, difference))
     rates = {trial.row: trial.config.train.learning_rate for trial in trials}
     peaks = {name: rates[row] for name, row in best.items()}
     return BudgetComparison(
@@ -363,17 +365,17 @@ def make_row(
 
 
 def compute_difference(
-    name: str, own: list[TrialResult], reference: list[TrialResult], variance: SeedVariance
+    name: str, results: list[TrialResult], reference: list[TrialResult], variance: SeedVariance
 ) -> Difference:
     """Return the BLEU difference from the Transformer. With one seed the margin is the bootstrap's alone."""
-    ours = fmean(result.bleu.value for result in own) - fmean(result.bleu.value for result in reference)
+    ours = fmean(result.bleu.value for result in results) - fmean(result.bleu.value for result in reference)
     paper_row = PAPER_ROWS.get(name)
     paper = PUBLISHED_SYSTEMS[paper_row].bleu_difference if paper_row else None
-    margin = variance.margin(len(own), len(reference))
+    margin = variance.margin(len(results), len(reference))
     if (
         margin is None
-        and own[0].bleu.margin_of_error is not None
+        and results[0].bleu.margin_of_error is not None
         and reference[0].bleu.margin_of_error is not None
     ):
-        margin = math.hypot(own[0].bleu.margin_of_error, reference[0].bleu.margin_of_error)
+        margin = math.hypot(results[0].bleu.margin_of_error, reference[0].bleu.margin_of_error)
     return Difference(ours, paper, margin)

@@ -142,8 +142,10 @@ def compare_variations(
     configs = {trial.row: trial.config for trial in trials}
     by_row = {row: [result for result in results if result.row == row] for row in configs}
     values: dict[str, dict[str, list[float | None]]] = {
-        "perplexity": {row: [result.perplexity for result in own] for row, own in by_row.items()},
-        "BLEU": {row: [result.bleu.value for result in own] for row, own in by_row.items()},
+        "perplexity": {
+            row: [result.perplexity for result in row_results] for row, row_results in by_row.items()
+        },
+        "BLEU": {row: [result.bleu.value for result in row_results] for row, row_results in by_row.items()},
     }
     variances = {
         measure: SeedVariance.estimate([drop_missing(seeds) for seeds in rows.values()])
@@ -153,8 +155,8 @@ def compare_variations(
         VariationRow(
             name=row,
             change=describe_change(configs[row], configs["base"]),
-            parameters=own[0].parameters,
-            seeds=len(own),
+            parameters=row_results[0].parameters,
+            seeds=len(row_results),
             perplexity=mean_or_none(values["perplexity"][row]),
             bleu=mean_or_none(values["BLEU"][row]),
             differences={
@@ -163,7 +165,7 @@ def compare_variations(
                 if row != "base"
             },
         )
-        for row, own in by_row.items()
+        for row, row_results in by_row.items()
     ]
     return Variations(variation_rows, variances, results, scale, budget)
 
