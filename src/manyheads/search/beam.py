@@ -167,7 +167,7 @@ def beam_step(
     write_tokens(state, chosen.tokens, chosen.log_p)
     state.scores.copy_(chosen.scores)
     state.last_tokens.copy_(chosen.tokens)
-    advance(state, alpha, branching=True)
+    update_done(state, alpha, branching=True)
     return chosen.parents
 
 
@@ -242,10 +242,10 @@ def greedy_step(state: BeamState, tokens_BW: Tensor, log_p_BW: Tensor, alpha: fl
         finished.copy_(torch.where(ends_BW[..., None], now, finished))
     state.scores.copy_(scores_BW.masked_fill(tokens_BW == EOS_ID, NEG_INF))
     state.last_tokens.copy_(tokens_BW)
-    advance(state, alpha, branching=False)
+    update_done(state, alpha, branching=False)
 
 
-def advance(state: BeamState, alpha: float, branching: bool) -> None:
+def update_done(state: BeamState, alpha: float, branching: bool) -> None:
     """Count the new token and mark the sentences whose results are final.
 
     A score can only fall, so divided by the penalty of the maximum length it bounds what can come of it.
