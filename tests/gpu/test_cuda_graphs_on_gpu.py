@@ -249,7 +249,7 @@ def test_a_prefill_graph_stores_what_the_encoder_gives(monkeypatch: pytest.Monke
             search.prefill.pads_batches = pads_batches
             queue = PrefillQueue(search.prefill, ListQueue(requests), size.source_capacity)
             queue.fill(len(sources))
-            starts = [request.start for request in queue.take(len(sources))]
+            starts = [start for _, start in queue.take(len(sources))]
             assert starts == np.cumsum([0, *map(len, sources)])[:-1].tolist()
             cache = search.cache
             stored.append(torch.stack((cache.source_keys, cache.source_values))[:, :, :total].float())
