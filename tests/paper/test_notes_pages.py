@@ -17,7 +17,7 @@ from manyheads.cli import main
 from manyheads.errors import RequestError
 from manyheads.look.fonts import fonts_covering
 from manyheads.paper.notes import report
-from manyheads.paper.notes.answers import Answers, measure_all
+from manyheads.paper.notes.answers import QUESTIONS, Answers, measure_all
 from manyheads.paper.notes.drawing import smooth_curve
 from manyheads.paper.notes.pages import (
     LANGUAGES,
@@ -26,7 +26,7 @@ from manyheads.paper.notes.pages import (
     list_placeholders,
     load_prose,
 )
-from manyheads.paper.notes.report import QUESTIONS, write_notes
+from manyheads.paper.notes.report import write_notes
 from manyheads.paper.report import import_pyplot, save_figure
 from support.untrained_model import save_untrained_model
 

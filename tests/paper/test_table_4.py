@@ -263,7 +263,7 @@ def test_the_command_trains_evaluates_and_reports(tmp_path: Path, monkeypatch: p
     assert "EVALB|deleted:TOP -NONE- , : `` '' .|equal:ADVP=PRT" in page
     assert (tmp_path / "table4.csv").read_text().startswith("parser,training,sentences,test,F1,")
     assert all(Path(file).exists() for file in report["files"])
-    for changed in (["--steps", "3"], ["--vocabulary", "500"]):  # the folder keeps its settings
+    for changed in (["--steps", "3"], ["--vocab-size", "500"]):  # the folder keeps its settings
         finished = CliRunner().invoke(app, [*arguments, *changed, "--device", "cpu"])
         assert isinstance(finished.exception, ConfigError)
         assert "was made with other settings" in str(finished.exception)

@@ -36,7 +36,7 @@ def open_data(data: Path | None, out: Path, report_progress: ReportProgress) -> 
     from manyheads.data.store import Store
     from manyheads.paper.small_corpus import load_small_corpus
 
-    return Store.open(data) if data else load_small_corpus(out / "small-world", report_progress)
+    return Store.open(data) if data else load_small_corpus(out / "small-corpus", report_progress)
 
 
 def exit_preempted(out: Path) -> None:

@@ -25,6 +25,18 @@ from manyheads.paper.notes import (
 from manyheads.paper.notes.learning import ignore_progress
 from manyheads.progress import ReportProgress
 
+QUESTIONS: dict[str, Any] = {  # modules with make_table and draw_figure
+    "example": example,
+    "projections": projections,
+    "scale": scale,
+    "heads": heads,
+    "positions": positions,
+    "residuals": residuals,
+    "normalization": normalization,
+    "warmup": warmup,
+    "smoothing": smoothing,
+    "relations": relations,
+}
 TRANSLATION_STEPS = 280
 
 

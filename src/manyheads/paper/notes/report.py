@@ -9,19 +9,7 @@ from typing import Any, Literal
 
 from manyheads.errors import RequestError
 from manyheads.look.fonts import fonts_covering
-from manyheads.paper.notes import (
-    example,
-    heads,
-    normalization,
-    positions,
-    projections,
-    relations,
-    residuals,
-    scale,
-    smoothing,
-    warmup,
-)
-from manyheads.paper.notes.answers import Answers, measure_all, single_thread
+from manyheads.paper.notes.answers import QUESTIONS, Answers, measure_all, single_thread
 from manyheads.paper.notes.learning import Advance, ignore_progress
 from manyheads.paper.notes.pages import (
     LANGUAGES,
@@ -42,18 +30,6 @@ from manyheads.paper.report import (
 )
 from manyheads.progress import ReportProgress, make_counter
 
-QUESTIONS: dict[str, Any] = {  # modules with make_table and draw_figure
-    "example": example,
-    "projections": projections,
-    "scale": scale,
-    "heads": heads,
-    "positions": positions,
-    "residuals": residuals,
-    "normalization": normalization,
-    "warmup": warmup,
-    "smoothing": smoothing,
-    "relations": relations,
-}
 FIGURE_FOLDER = "notes"  # beside the report
 LanguageChoice = Literal["en", "ko", "both"]
 
