@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_page_paths import write_log
 
 import manyheads as mh
 from manyheads.look.attention_data import merge_into_words, stack_maps
@@ -15,6 +14,7 @@ from manyheads.look.forward_walk import walk_layer
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.word_alignment import WordAlignment
 from support.browser import BrowserPages
+from support.run_logs import write_log
 from support.scripted_translator import ScriptedTranslator
 
 OpenPage = Callable[..., Any]

@@ -50,8 +50,8 @@ class BrowserPages:
 @pytest.fixture
 def pages(browser: Any) -> Iterator[BrowserPages]:
     """At the end asserts that nothing went wrong in the pages that a test opened."""
-    opened = BrowserPages(browser)
-    yield opened
-    for context in opened.contexts:
+    browser_pages = BrowserPages(browser)
+    yield browser_pages
+    for context in browser_pages.contexts:
         context.close()
-    assert opened.problems == []
+    assert browser_pages.problems == []

@@ -20,6 +20,7 @@ from manyheads.serve.served_model import name_models
 from manyheads.serve.training import MAX_POINTS, TrainingRuns
 from manyheads.serve.word_alignment import WordAlignment
 from manyheads.translation import Translation
+from support.run_logs import write_log
 
 REQUEST = {"q": "I go home.", "translation": "집에 간다.", "source": "en", "target": "ko"}
 
@@ -138,12 +139,6 @@ def test_look_and_walk_need_the_torch_engine(client: TestClient, path: str) -> N
 
 
 # ---- curves
-
-
-def write_log(run: Path, lines: list[Any]) -> Path:
-    run.mkdir(exist_ok=True)
-    (run / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    return run
 
 
 def test_curves_follow_the_log(create_client: Any, tmp_path: Path) -> None:
