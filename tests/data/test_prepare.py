@@ -331,11 +331,11 @@ def test_subwords_are_trained_on_a_sample_of_the_configured_size(
     seen: list[list[str]] = []
     train = SubwordTokenizer.train
 
-    def watched(sentences: Any, *rest: Any) -> SubwordTokenizer:
+    def train_recorded(sentences: Any, *rest: Any) -> SubwordTokenizer:
         seen.append(list(sentences))
         return train(seen[-1], *rest)
 
-    monkeypatch.setattr(SubwordTokenizer, "train", watched)
+    monkeypatch.setattr(SubwordTokenizer, "train", train_recorded)
     made_recipe = recipe(write(tmp_path, "a", SENTENCES), subwords={"vocab_size": 330, "sample_pairs": 120})
     prepare(made_recipe, tmp_path / "data")
     (sample,) = seen
@@ -443,10 +443,10 @@ def test_a_recipe_is_saved_and_loaded(tmp_path: Path) -> None:
 
 
 def test_a_recipe_without_inputs_shows_an_example() -> None:
-    shown = Recipe().to_toml()
-    assert "# [[train]]\n# files = [" in shown
-    assert Recipe.from_toml(shown) == Recipe()
-    example = shown[shown.index("# [[train]]") :]
+    toml = Recipe().to_toml()
+    assert "# [[train]]\n# files = [" in toml
+    assert Recipe.from_toml(toml) == Recipe()
+    example = toml[toml.index("# [[train]]") :]
     (inputs,) = Recipe.from_toml(re.sub(r"^# ", "", example, flags=re.M)).train
     assert inputs.files == ("train.en", "train.ko")
 

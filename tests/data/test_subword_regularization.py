@@ -102,8 +102,8 @@ def test_a_text_that_would_be_too_long_stays_as_stored() -> None:
     free = parts(read(LINES, rate=0.9))
     assert max(map(len, free)) > max_length
     limited = parts(read(LINES, rate=0.9, max_length=max_length))
-    for kept, drawn, before in zip(limited, free, stored, strict=True):
-        assert kept.tolist() == (drawn if len(drawn) <= max_length else before).tolist()
+    for kept, sampled, before in zip(limited, free, stored, strict=True):
+        assert kept.tolist() == (sampled if len(sampled) <= max_length else before).tolist()
 
 
 def test_an_empty_batch_stays_empty() -> None:

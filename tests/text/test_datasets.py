@@ -1037,11 +1037,11 @@ def test_the_list_shows_names_pairs_and_licenses(tmp_path: Path) -> None:
     done = manyheads("get", "--list", "--json", folder=tmp_path)
     rows = {row["name"]: row for row in json.loads(done.stdout)}
     assert rows["wmt14"]["bytes"] == 657632379 + 918311367 + 80418416
-    shown = load_catalog().to_text()
+    listing = load_catalog().to_text()
     for name, row in rows.items():
-        assert f"{name}\n" in shown
-        assert row["license"] in shown
-        assert ", ".join(row["pairs"]) in shown
+        assert f"{name}\n" in listing
+        assert row["license"] in listing
+        assert ", ".join(row["pairs"]) in listing
 
 
 def test_the_help_imports_neither_the_network_nor_anything_heavy() -> None:

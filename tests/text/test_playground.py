@@ -675,15 +675,15 @@ def test_sampled_sentences_make_sense() -> None:
             assert meaning.content.subject is not meaning.speaker
             assert meaning.content.object is not meaning.speaker
         for clause in clauses:
-            verb, subject, said = clause.predicate, clause.subject, clause.object
+            verb, subject, entity = clause.predicate, clause.subject, clause.object
             if type(verb) is not Verb:
                 continue
             if type(subject) is Phrase and subject.noun.category not in ("person", "kin"):
                 assert subject.noun.category in verb.subject_categories
             if type(subject) is Phrase and subject.noun.category == "person":
                 assert {"person", "youth"} & set(verb.subject_categories)
-            if verb.en in ("clean", "paint") and type(said) is Phrase and said.noun.category == "place":
-                assert said.noun in author.nouns["room"]
+            if verb.en in ("clean", "paint") and type(entity) is Phrase and entity.noun.category == "place":
+                assert entity.noun in author.nouns["room"]
 
 
 def test_i_go_home_is_sampled() -> None:
@@ -763,7 +763,7 @@ def test_three_hundred_content_words_of_each_language_are_sampled(
 
 def test_every_word_of_the_lexicon_is_used(drawn_words: dict[Word, None]) -> None:
     nouns = [noun for nouns in lexicon.ALL_NOUNS.values() for noun in nouns]
-    nouns += [place_.noun for place_, _ in lexicon.ALL_PLACES]
+    nouns += [place.noun for place, _ in lexicon.ALL_PLACES]
     others: Any = (
         *lexicon.ALL_VERBS,
         *lexicon.ALL_REPORTING,

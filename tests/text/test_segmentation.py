@@ -70,13 +70,13 @@ def test_long_sentences_are_split_at_punctuation() -> None:
     assert split_long_sentence("x" * 50, fits) == ["x" * 50]
 
 
-@given(text=st.text(min_size=1), most=st.integers(1, 9))
-def test_splitting_in_halves_makes_everything_fit(text: str, most: int) -> None:
-    segments = split_in_halves(text, lambda part: len(part) <= most)
+@given(text=st.text(min_size=1), max_length=st.integers(1, 9))
+def test_splitting_in_halves_makes_everything_fit(text: str, max_length: int) -> None:
+    segments = split_in_halves(text, lambda part: len(part) <= max_length)
     assert "".join(segments) == text
-    assert max(map(len, segments)) <= most
+    assert max(map(len, segments)) <= max_length
 
 
-@given(text=st.text("ab ,;:", min_size=1, max_size=80), most=st.integers(3, 30))
-def test_the_parts_of_a_long_sentence_are_the_sentence(text: str, most: int) -> None:
-    assert "".join(split_long_sentence(text, lambda part: len(part) <= most)) == text
+@given(text=st.text("ab ,;:", min_size=1, max_size=80), max_length=st.integers(3, 30))
+def test_the_parts_of_a_long_sentence_are_the_sentence(text: str, max_length: int) -> None:
+    assert "".join(split_long_sentence(text, lambda part: len(part) <= max_length)) == text

@@ -158,8 +158,8 @@ def test_an_impossible_vocabulary_names_the_limit_and_the_remedy(
 def test_the_remedy_works() -> None:
     with pytest.raises(mh.DataError) as error:
         train_tokenizer(vocab_size=37_000)
-    most = int(str(error.value).split("subwords.vocab_size=")[1].split()[0])
-    assert len(train_tokenizer(vocab_size=most)) == most
+    max_size = int(str(error.value).split("subwords.vocab_size=")[1].split()[0])
+    assert len(train_tokenizer(vocab_size=max_size)) == max_size
 
 
 def test_training_without_sentences_is_an_error() -> None:

@@ -90,10 +90,10 @@ def inflect_verb(clause: Clause, subject: Entity | None) -> tuple[str, str, bool
 # ---- phrases
 
 
-def realize_entity(entity: Entity, case: int, negative: bool = False, whole: bool = True) -> str:
-    """Realize an entity in a case; `whole` includes its relative clause."""
+def realize_entity(entity: Entity, case: int, negative: bool = False, with_relative: bool = True) -> str:
+    """Realize an entity in a case; `with_relative` includes its relative clause."""
     if type(entity) is Phrase:
-        return realize_phrase(entity, case, negative, whole)
+        return realize_phrase(entity, case, negative, with_relative)
     if type(entity) is Pronoun:
         return entity.de[case]
     if type(entity) is Coordination:
@@ -102,7 +102,7 @@ def realize_entity(entity: Entity, case: int, negative: bool = False, whole: boo
     return entity.de + "s" if case == GENITIVE else entity.de
 
 
-def realize_phrase(phrase: Phrase, case: int, negative: bool = False, whole: bool = True) -> str:
+def realize_phrase(phrase: Phrase, case: int, negative: bool = False, with_relative: bool = True) -> str:
     noun, plural = phrase.noun, is_plural(phrase)
     if phrase.count and noun.measure:
         return realize_measure(phrase, case)
@@ -115,7 +115,7 @@ def realize_phrase(phrase: Phrase, case: int, negative: bool = False, whole: boo
         text = f"{article} {text}"
     if type(phrase.possessor) is Phrase:
         text = f"{text} {realize_phrase(phrase.possessor, GENITIVE)}"
-    if phrase.relative and whole:
+    if phrase.relative and with_relative:
         text += realize_relative(phrase.relative, phrase)
     return text
 
@@ -195,7 +195,7 @@ def realize_objects(clause: Clause, verb: Verb) -> tuple[list[str], list[str], l
     if object_ is None or type(object_) is Gap or clause.question in ("what", "whom"):
         return pronouns, definite, indefinite, []
     preposition, _, case = verb.de_object.rpartition(" ")
-    text = realize_entity(object_, CASES[case], takes_kein(clause), whole=False)
+    text = realize_entity(object_, CASES[case], takes_kein(clause), with_relative=False)
     if preposition:
         return pronouns, definite, indefinite, [f"{preposition} {text}"]
     if type(object_) is Pronoun:
@@ -295,14 +295,14 @@ def realize_opening(clause: Clause) -> str:
 
 
 def realize_verb_last(clause: Clause, subject: Entity | None, head: str) -> str:
-    verb, last, joined = inflect_verb(clause, subject)
+    verb, last, is_one_word = inflect_verb(clause, subject)
     words = [head] if head else []
     if clause.subject and type(clause.subject) is not Gap:
         words.append(realize_entity(clause.subject, NOMINATIVE))
     if clause.time and clause.fronted:
         words.append(clause.time.de)
     words += realize_middle_field(clause)
-    words += [last + verb] if joined else [last, verb] if last else [verb]
+    words += [last + verb] if is_one_word else [last, verb] if last else [verb]
     return " ".join(words) + realize_trailing_relative(clause)
 
 

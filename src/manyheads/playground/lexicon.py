@@ -203,7 +203,10 @@ def make_appointment_times() -> list[Time]:
     ]
 
 
-ALL_NOUNS = {kind: tuple(parse_noun(row, kind) for row in parse_rows(table)) for kind, table in NOUNS.items()}
+ALL_NOUNS = {
+    category: tuple(parse_noun(row, category) for row in parse_rows(table))
+    for category, table in NOUNS.items()
+}
 ALL_PLACES = tuple(parse_place(row) for row in parse_rows(PLACES))
 ALL_CITIES = tuple(parse_city(line) for line in CITIES.strip().splitlines())
 HOME = Place(

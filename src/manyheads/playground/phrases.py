@@ -125,8 +125,8 @@ class PhraseSampler(Vocabulary):
         second = self.pick(others)
         return Coordination(first, I if second is first else second)
 
-    def sample_animal_subject(self, kinds: tuple[str, ...]) -> Phrase:
-        noun = self.pick(self.nouns[self.pick(kinds)])
+    def sample_animal_subject(self, categories: tuple[str, ...]) -> Phrase:
+        noun = self.pick(self.nouns[self.pick(categories)])
         if self.may("number", 0.15):
             return Phrase(noun, "", count=2 + int(self.random() * 5))
         adjective, plural = self.sample_adjective(noun), self.random() < 0.2

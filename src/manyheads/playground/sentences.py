@@ -132,9 +132,9 @@ class SentenceSampler(ClauseSampler):
             (0.05, True, self.sample_weather),
         ]
         shares = [share for share in shares if share[1]]
-        whole, sofar, samplers = sum(share for share, _, _ in shares), 0.0, []
+        total, sofar, samplers = sum(share for share, _, _ in shares), 0.0, []
         for share, _, sampler in shares:
-            sofar += share / whole
+            sofar += share / total
             samplers.append((sofar, sampler))
         return tuple(samplers)
 

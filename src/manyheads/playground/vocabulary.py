@@ -194,5 +194,5 @@ class Vocabulary:
     def pick(self, options: tuple[Option, ...]) -> Option:
         return options[int(self.random() * len(options))]
 
-    def may(self, construction: str, chance: float) -> bool:
-        return construction in self.allowed and self.random() < chance
+    def may(self, construction: str, probability: float) -> bool:
+        return construction in self.allowed and self.random() < probability
