@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +13,12 @@ import manyheads as mh
 from manyheads.data.batches import Batches
 from manyheads.data.store import Store
 from manyheads.errors import CheckpointError, ConfigError, DataError
+from manyheads.evaluate.bleu import Score
 from manyheads.paper import trials
 from manyheads.paper.budget import Budget, count_steps, count_tokens, parse_budgets
 from manyheads.paper.training_cost import compute_flops_per_token, measure_matmul_rate
 from manyheads.paper.trial_worker import handle_request
-from manyheads.paper.trials import Trial, TrialEnvironment, check_split, load_result, run_trial
+from manyheads.paper.trials import Trial, TrialEnvironment, TrialResult, check_split, load_result, run_trial
 from manyheads.train.flops import training_flops
 from manyheads.train.log import read_log
 from support.small_trials import MODEL, small_store, small_trial
@@ -225,3 +226,15 @@ def test_flops_per_token_are_the_mean_over_the_training_pairs(store: Store) -> N
 
 def test_the_rate_of_a_device_is_that_of_its_matrix_products() -> None:
     assert 1e8 < measure_matmul_rate("cpu", 1) < 1e13
+
+
+def test_the_result_of_a_baseline_is_reused(store: Store, tmp_path: Path) -> None:
+    """Its architecture has other config keys than the Transformer."""
+    trial = replace(small_trial(store, "1steps"), row="rnn")
+    trial = replace(trial, config=replace(trial.config, model=mh.presets.PRESETS["tiny-rnn"].model))
+    score = Score("BLEU", 1.0, "v")
+    result = TrialResult("rnn", 1, 1, 1, 1, 1.0, 1.0, 1.0, 2.0, score, score, "valid", 1, "a CPU")
+    settings = trials.collect_settings(trial, store)
+    data = {"format": trials.FORMAT, "settings": settings, "result": asdict(result)}
+    trials.result_path(tmp_path, trial).write_text(json.dumps(data))
+    assert load_result(tmp_path, trial, store) == result

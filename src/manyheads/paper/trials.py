@@ -151,9 +151,8 @@ def load_result(folder: Path, trial: Trial, store: Store) -> TrialResult | None:
             f"{path}: has format {number}, but this version reads format {FORMAT}: "
             f"move it away, or choose another folder with --out"
         )
-    check_unchanged(
-        path, {**flatten_config(Config()), **recorded}, collect_settings(trial, store)
-    )  # keys added since then have their defaults
+    defaults = flatten_config(Config(model=type(trial.config.model)()))  # of keys added since then
+    check_unchanged(path, {**defaults, **recorded}, collect_settings(trial, store))
     return result
 
 
