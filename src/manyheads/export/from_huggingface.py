@@ -1,22 +1,22 @@
-"""A folder of Hugging Face's MarianMTModel, OPUS-MT's included, as a model folder of ours.
+"""Import from Hugging Face: a folder of MarianMTModel, OPUS-MT's included, as a model folder of ours.
 
-The same model, in our order of dimensions (see marian.py) and of words: unknown, begin, end, then the others
-as they stand. Begin is the token that their decoder starts with. Mostly that is the one that pads, which is
-no word: here it can never be written, while Hugging Face's generate() counts its share of the probability and
-only then rules it out (but with renormalize_logits). Scores are compared with the padding token masked.
+The same model, in our order of dimensions (see marian.py) and of the vocabulary: unknown, begin, end, then the
+others in their order. Begin is the token that Marian's decoder starts with, usually the padding token. Here it
+is never written, while Hugging Face's generate() counts its probability and rules it out only then (except with
+renormalize_logits). Scores are compared with the padding token masked.
 
 Two .spm files become two of our subword models with the ids of the one vocab.json. Text gives
 MarianTokenizer's ids, except that
 
-- our `normalize` comes first: U+2581 written in a text becomes an underscore;
-- a piece that a .spm has and vocab.json has not is unknown to MarianTokenizer. In a source it stays a piece,
-  whose weights are those of the unknown; a target is split around it, since it could never be written;
-- a run of characters that only the other language's .spm has is a word where vocab.json has it; otherwise it
-  is split into words that vocab.json has, and MarianTokenizer makes it one unknown;
-- >>fra<< chooses the language wherever a word begins, not only at the beginning, with a space behind it;
-- </s>, <unk> and <pad> written in a text are text.
+- our `normalize` comes first: U+2581 in a text becomes an underscore;
+- a piece that a .spm has and vocab.json lacks is unknown to MarianTokenizer. In a source it stays a piece, with
+  the weights of the unknown token; a target is split around it, since it could never be written;
+- a run of characters that only the other language's .spm has is one token if vocab.json has it; otherwise it is
+  split into tokens that vocab.json has, while MarianTokenizer makes it one unknown token;
+- >>fra<< selects the language wherever a word begins, not only at the start and before a space;
+- </s>, <unk> and <pad> in a text are text.
 
-What only training knows (activation_dropout, layerdrop) is not taken over. Nothing is unpickled.
+Settings of training alone (activation_dropout, layerdrop) are ignored. Nothing is unpickled.
 """
 
 import json
@@ -40,9 +40,9 @@ from manyheads.model.transformer import Transformer
 from manyheads.text.languages import check_language
 from manyheads.text.subwords import SubwordPair
 
-UNDETERMINED = "und"  # ISO 639's code for a language that is not told
+UNDETERMINED = "und"  # ISO 639's code for an unknown language
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
-REQUIRED_SETTINGS = {  # what our models hold, by the keys of their config.json
+REQUIRED_SETTINGS = {  # what our models support, by the keys of config.json
     "model_type": "marian",
     "is_encoder_decoder": True,
     "normalize_before": False,
@@ -57,52 +57,61 @@ SYMMETRIC_SETTINGS = ("attention_heads", "ffn_dim")  # of encoder and decoder
 
 
 def from_huggingface(folder: Path, out: Path) -> list[ScoreComparison]:
-    """Writes `out`, which must not exist; the scores of sample translations by both, which are the same."""
+    """Write `out`, which must not exist. Return the scores of sample translations by both models."""
     marian.import_transformers()
     check_replaceable(out, checkpoint.MANIFEST, replace=False)
-    told = MarianFolder.read(folder)
+    marian_folder = MarianFolder.read(folder)
     spms = [read_spm(folder / name) for name in (marian.SOURCE, marian.TARGET)]
-    lexicon = read_vocabulary(folder, told, [piece for spm in spms for piece in text_pieces(spm)])
-    subwords = convert_subwords(folder, spms, lexicon)
-    config = convert_config(told, lexicon)
-    weights = convert_weights(folder, told, lexicon)
+    vocabulary = read_vocabulary(folder, marian_folder, [piece for spm in spms for piece in text_pieces(spm)])
+    subwords = convert_subwords(folder, spms, vocabulary)
+    config = convert_config(marian_folder, vocabulary)
+    weights = convert_weights(folder, marian_folder, vocabulary)
     if "output.bias" in weights:
         config = replace(config, model=replace(config.model, output_bias=True))
     assert isinstance(config.model, TransformerConfig)
     model = Transformer(config.model)
     checkpoint.copy_weights(model, weights, str(folder / marian.WEIGHTS))
-    checks = compare_with_marian(folder, told, lexicon, subwords, model)
-    languages = {side: told.language(side) for side in ("source", "target")}
+    checks = compare_with_marian(folder, marian_folder, vocabulary, subwords, model)
+    languages = {side: marian_folder.language(side) for side in ("source", "target")}
     checkpoint.save(out, checkpoint.collect_weights(model), subwords, config, step=0, languages=languages)
     return checks
 
 
 def compare_with_marian(
-    folder: Path, told: "MarianFolder", lexicon: VocabularyMapping, subwords: SubwordPair, model: Transformer
+    folder: Path,
+    marian_folder: "MarianFolder",
+    vocabulary: VocabularyMapping,
+    subwords: SubwordPair,
+    model: Transformer,
 ) -> list[ScoreComparison]:
-    """The same translations by both, in the ids of each."""
+    """Score the same translations with both models, in the ids of each."""
     pairs = [
-        (source, [one if one < lexicon.vocab_words else NUM_SPECIAL_TOKENS for one in target])
+        (source, [token if token < vocabulary.vocab_words else NUM_SPECIAL_TOKENS for token in target])
         for source, target in sample_pairs(subwords)
     ]
-    in_theirs = [
-        ([lexicon.marian_ids[one] for one in s], [lexicon.marian_ids[one] for one in t]) for s, t in pairs
+    marian_pairs = [
+        ([vocabulary.marian_ids[token] for token in s], [vocabulary.marian_ids[token] for token in t])
+        for s, t in pairs
     ]
     theirs = marian.score_with_marian(
-        marian.open_marian(folder), in_theirs, told.start_id, told.end_id, told.pad_id
+        marian.open_marian(folder),
+        marian_pairs,
+        marian_folder.start_id,
+        marian_folder.end_id,
+        marian_folder.pad_id,
     )
     return compare_scores(str(folder), subwords, pairs, score_pairs(TorchEngine(model), pairs), theirs)
 
 
-# ---- their configuration
+# ---- the configuration
 
 
 @dataclass(frozen=True)
 class MarianFolder:
-    """What the folder's JSON files say, checked."""
+    """The JSON files of a Marian folder, checked."""
 
     folder: Path
-    config: dict[str, Any]  # with transformers' defaults for what is left out
+    config: dict[str, Any]  # with the defaults of transformers
     tokenizer: dict[str, Any]
 
     @classmethod
@@ -112,14 +121,14 @@ class MarianFolder:
         tokenizer = read_json(folder / marian.TOKENIZER, required=False)
         defaults = marian.import_transformers().MarianConfig().to_dict()
         defaults["decoder_vocab_size"] = config.get("vocab_size")
-        told = cls(folder, {**defaults, **config, **generation}, tokenizer)
-        told.check()
-        return told
+        marian_folder = cls(folder, {**defaults, **config, **generation}, tokenizer)
+        marian_folder.check()
+        return marian_folder
 
     def check(self) -> None:
-        for key, held in REQUIRED_SETTINGS.items():
-            if self.config.get(key, held) != held:
-                self.refuse(key, f"must be {held!r}")
+        for key, required in REQUIRED_SETTINGS.items():
+            if self.config.get(key, required) != required:
+                self.refuse(key, f"must be {required!r}")
         for key in SYMMETRIC_SETTINGS:
             if self.config[f"encoder_{key}"] != self.config[f"decoder_{key}"]:
                 self.refuse(f"decoder_{key}", f"must be encoder_{key}, {self.config[f'encoder_{key}']!r}")
@@ -129,7 +138,7 @@ class MarianFolder:
             self.refuse("decoder_vocab_size", f"must be vocab_size, {self.config['vocab_size']!r}")
         for key in ("vocab_size", "decoder_start_token_id", "eos_token_id", "max_position_embeddings"):
             if type(self.config[key]) is not int or self.config[key] < 0:
-                self.refuse(key, "must be one whole number")
+                self.refuse(key, "must be a non-negative integer")
         if self.pad_id is not None and (type(self.pad_id) is not int or self.pad_id == self.end_id):
             self.refuse("pad_token_id", "must be a number other than eos_token_id")
         if self.config.get("bad_words_ids") not in (None, [], [[self.pad_id]]):
@@ -140,10 +149,10 @@ class MarianFolder:
                 f"vocabulary for both languages can be read"
             )
 
-    def refuse(self, key: str, must: str) -> None:
+    def refuse(self, key: str, requirement: str) -> None:
         raise CheckpointError(
-            f"{self.folder / marian.CONFIG}: {key} is {self.config.get(key)!r}, but {must}: "
-            f"our models have no other, and this one cannot be read"
+            f"{self.folder / marian.CONFIG}: {key} is {self.config.get(key)!r}, but {requirement}: "
+            f"our models support nothing else"
         )
 
     @property
@@ -160,7 +169,7 @@ class MarianFolder:
         return pad
 
     def language(self, side: str) -> str:
-        """Its code, where it is one: some folders name a family, such as ROMANCE, and some nothing."""
+        """Return a language code. Some folders name a family, such as ROMANCE, and some nothing."""
         code = self.tokenizer.get(f"{side}_lang")
         if not isinstance(code, str) or not LANGUAGE_CODE.fullmatch(code):
             return UNDETERMINED
@@ -171,45 +180,45 @@ class MarianFolder:
         return code
 
 
-def convert_config(told: MarianFolder, lexicon: VocabularyMapping) -> Config:
-    their = told.config
+def convert_config(marian_folder: MarianFolder, vocabulary: VocabularyMapping) -> Config:
+    settings = marian_folder.config
     try:
         model = TransformerConfig(
-            vocab_size=len(lexicon.marian_ids),
-            encoder_layers=their["encoder_layers"],
-            decoder_layers=their["decoder_layers"],
-            d_model=their["d_model"],
-            d_ff=their["encoder_ffn_dim"],
-            heads=their["encoder_attention_heads"],
-            activation=ACTIVATIONS[their["activation_function"]],  # type: ignore[arg-type]
-            dropout=their["dropout"],
-            attention_dropout=their["attention_dropout"],
+            vocab_size=len(vocabulary.marian_ids),
+            encoder_layers=settings["encoder_layers"],
+            decoder_layers=settings["decoder_layers"],
+            d_model=settings["d_model"],
+            d_ff=settings["encoder_ffn_dim"],
+            heads=settings["encoder_attention_heads"],
+            activation=ACTIVATIONS[settings["activation_function"]],  # type: ignore[arg-type]
+            dropout=settings["dropout"],
+            attention_dropout=settings["attention_dropout"],
         )
-        return Config(model=model, data=DataConfig(max_length=their["max_position_embeddings"]))
-    except ConfigError as fault:
-        raise CheckpointError(f"{told.folder / marian.CONFIG}: {fault}") from None
+        return Config(model=model, data=DataConfig(max_length=settings["max_position_embeddings"]))
+    except ConfigError as error:
+        raise CheckpointError(f"{marian_folder.folder / marian.CONFIG}: {error}") from None
 
 
-# ---- their words
+# ---- the vocabulary
 
 
-def read_vocabulary(folder: Path, told: MarianFolder, text_pieces: list[str]) -> VocabularyMapping:
-    """Our words: which of theirs each is, and its piece. `text_pieces`: of the .spm files."""
-    path, size = folder / marian.VOCABULARY, told.config["vocab_size"]
+def read_vocabulary(folder: Path, marian_folder: MarianFolder, text_pieces: list[str]) -> VocabularyMapping:
+    """Return our vocabulary with Marian's ids. `text_pieces` are those of the .spm files."""
+    path, size = folder / marian.VOCABULARY, marian_folder.config["vocab_size"]
     ids = read_json(path)
     if {*map(type, ids.values())} != {int} or sorted(ids.values()) != list(range(size)):
         raise CheckpointError(f"{path}: does not name each of vocab_size = {size} words once, from 0 on")
-    unknown = ids.get(told.tokenizer.get("unk_token", "<unk>"))
+    unknown = ids.get(marian_folder.tokenizer.get("unk_token", "<unk>"))
     if unknown is None:
         raise CheckpointError(f"{path}: has no word for unk_token")
     for key in ("eos_token_id", "decoder_start_token_id"):
-        if told.config[key] >= size:
-            told.refuse(key, f"must be below vocab_size, {size}")
+        if marian_folder.config[key] >= size:
+            marian_folder.refuse(key, f"must be below vocab_size, {size}")
     names = sorted(ids, key=lambda name: int(ids[name]))
-    special = [unknown, told.start_id, told.end_id]
-    others = [number for number in range(size) if number not in {*special, told.pad_id}]
-    begin = "<s>" if "<s>" not in ids else names[told.start_id]
-    pieces = [names[unknown], begin, names[told.end_id], *(names[number] for number in others)]
+    special = [unknown, marian_folder.start_id, marian_folder.end_id]
+    others = [number for number in range(size) if number not in {*special, marian_folder.pad_id}]
+    begin = "<s>" if "<s>" not in ids else names[marian_folder.start_id]
+    pieces = [names[unknown], begin, names[marian_folder.end_id], *(names[number] for number in others)]
     known = {*pieces}
     lacking = list(dict.fromkeys(piece for piece in text_pieces if piece not in known))
     return VocabularyMapping(
@@ -217,65 +226,69 @@ def read_vocabulary(folder: Path, told: MarianFolder, text_pieces: list[str]) ->
     )
 
 
-def convert_subwords(folder: Path, spms: list[Any], lexicon: VocabularyMapping) -> SubwordPair:
-    """One for both languages where both files are the same."""
+def convert_subwords(folder: Path, spms: list[Any], vocabulary: VocabularyMapping) -> SubwordPair:
+    """Return our subwords, one model for both languages if both files are the same."""
     names = [str(folder / name) for name in (marian.SOURCE, marian.TARGET)]
-    source = rewrite_spm(spms[0], lexicon, names[0], is_source=True)
+    source = rewrite_spm(spms[0], vocabulary, names[0], is_source=True)
     if spms[0] == spms[1]:
         return SubwordPair(source, source)
-    return SubwordPair(source, rewrite_spm(spms[1], lexicon, names[1], is_source=False))
+    return SubwordPair(source, rewrite_spm(spms[1], vocabulary, names[1], is_source=False))
 
 
 def read_json(path: Path, required: bool = True) -> dict[str, Any]:
     if not required and not path.exists():
         return {}
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise CheckpointError(f"{path}: {fault.strerror}; a Marian folder has it") from None
+        marian_folder = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}; a Marian folder has it") from None
     except (ValueError, RecursionError):
         raise CheckpointError(f"{path}: not JSON") from None
-    if not isinstance(told, dict):
+    if not isinstance(marian_folder, dict):
         raise CheckpointError(f"{path}: not a JSON object")
-    return told
+    return marian_folder
 
 
-# ---- their weights
+# ---- the weights
 
 
-def convert_weights(folder: Path, told: MarianFolder, lexicon: VocabularyMapping) -> dict[str, Tensor]:
-    """By our names, in our order of dimensions and of words."""
+def convert_weights(
+    folder: Path, marian_folder: MarianFolder, vocabulary: VocabularyMapping
+) -> dict[str, Tensor]:
+    """Return the weights under our names, in our order of dimensions and of the vocabulary."""
     theirs = read_weights(folder)
-    d_model = told.config["d_model"]
+    d_model = marian_folder.config["d_model"]
     check_positions(folder, theirs, d_model)
     order = marian.interleaved_order(d_model)
-    rows = torch.tensor(lexicon.marian_ids)
+    rows = torch.tensor(vocabulary.marian_ids)
     table_KD = pop_shared_embedding(folder, theirs)
-    check_axis(folder, marian.SHARED, table_KD, 0, told.config["vocab_size"])
+    check_axis(folder, marian.SHARED, table_KD, 0, marian_folder.config["vocab_size"])
     check_axis(folder, marian.SHARED, table_KD, 1, d_model)
     weights = {"source_embedding.weight": table_KD[rows][:, order]}
-    for one in marian.layer_tensors(told.config["encoder_layers"], told.config["decoder_layers"]):
-        tensor = pop_tensor(folder, theirs, one.theirs)
-        if one.residual_axis is not None:
-            check_axis(folder, one.theirs, tensor, one.residual_axis, d_model)
-        weights[one.ours] = marian.permute_axis(tensor, one.residual_axis, order)
+    for mapping in marian.layer_tensors(
+        marian_folder.config["encoder_layers"], marian_folder.config["decoder_layers"]
+    ):
+        tensor = pop_tensor(folder, theirs, mapping.theirs)
+        if mapping.residual_axis is not None:
+            check_axis(folder, mapping.theirs, tensor, mapping.residual_axis, d_model)
+        weights[mapping.ours] = marian.permute_axis(tensor, mapping.residual_axis, order)
     bias = theirs.pop(marian.BIAS, torch.zeros(1, len(table_KD)))
     check_axis(folder, marian.BIAS, bias, 1, len(table_KD))
     if theirs:
         raise CheckpointError(
-            f"{folder / marian.WEIGHTS}: holds {sorted(theirs)[0]}, which no model of ours has"
+            f"{folder / marian.WEIGHTS}: holds {sorted(theirs)[0]}, which our models do not have"
         )
-    bias_K = convert_bias(bias[0], told, lexicon)
+    bias_K = convert_bias(bias[0], marian_folder, vocabulary)
     if bias_K.any():
         weights["output.bias"] = bias_K
     return weights
 
 
-def convert_bias(bias: Tensor, told: MarianFolder, lexicon: VocabularyMapping) -> Tensor:
+def convert_bias(bias: Tensor, marian_folder: MarianFolder, vocabulary: VocabularyMapping) -> Tensor:
     """Theirs, and FORBIDDEN for what is no word of theirs. [K]"""
-    ours_K = bias[torch.tensor(lexicon.marian_ids)]
-    ours_K[lexicon.vocab_words :] = marian.FORBIDDEN_LOGIT
-    if told.start_id in (told.pad_id, told.end_id, lexicon.marian_ids[0]):
+    ours_K = bias[torch.tensor(vocabulary.marian_ids)]
+    ours_K[vocabulary.vocab_words :] = marian.FORBIDDEN_LOGIT
+    if marian_folder.start_id in (marian_folder.pad_id, marian_folder.end_id, vocabulary.marian_ids[0]):
         ours_K[BOS_ID] = marian.FORBIDDEN_LOGIT
     return ours_K
 
@@ -291,11 +304,11 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
             else "a Marian folder has its weights there"
         )
         raise CheckpointError(f"{path}: is missing; {why}")
-    return {name: one.float() for name, one in checkpoint.read_tensors(path).items()}
+    return {name: tensor.float() for name, tensor in checkpoint.read_tensors(path).items()}
 
 
 def pop_shared_embedding(folder: Path, theirs: dict[str, Tensor]) -> Tensor:
-    """The matrix that embeddings and output share, under whichever of its names it was stored."""
+    """Remove and return the matrix that embeddings and output share, under whichever name it is stored."""
     names = [name for name in (marian.SHARED, *marian.EMBEDDINGS, marian.OUTPUT) if name in theirs]
     if not names:
         raise CheckpointError(f"{folder / marian.WEIGHTS}: lacks {marian.SHARED}")
@@ -323,7 +336,7 @@ def check_axis(folder: Path, name: str, tensor: Tensor, axis: int, length: int) 
 
 
 def check_positions(folder: Path, theirs: dict[str, Tensor], d_model: int) -> None:
-    """Some folders store the table of positions. It must be Marian's own, and none that was learned."""
+    """Check a stored table of positions: it must be Marian's sinusoids, not learned."""
     for side in ("encoder", "decoder"):
         name = f"model.{side}.embed_positions.weight"
         table = theirs.pop(name, None)

@@ -1,11 +1,11 @@
-"""Hugging Face's Marian beside our Transformer: one model, laid out in two ways.
+"""The mapping between our Transformer and Hugging Face's Marian.
 
-Both are the paper's post-norm model with sinusoids. Marian lays all sines before all cosines, we interleave
-them (3.5). Nothing else in the residual stream knows one dimension from another, so with all that reads from
-it and writes to it put in the other order, Marian's positions fit our weights, exactly.
+Both are the paper's post-norm model with sinusoids. Marian puts all sines before all cosines, we interleave
+them (3.5). Nothing else depends on the order of the residual stream's dimensions, so permuting every weight
+that reads or writes it makes the two models exactly equal.
 
-Marian needs a token to pad with; ours have none. Such a token is never written in a translation: FORBIDDEN,
-added to its logit, leaves the others their probabilities.
+Marian needs a padding token, which our vocabularies lack. FORBIDDEN_LOGIT as its bias keeps it out of outputs
+and leaves the other probabilities unchanged.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from manyheads.errors import RequestError
 
-# Below any logit, and exp of it is 0; within float16, and what label smoothing charges for it is still small.
+# Below any logit, with exp of it 0; within float16, and small enough for label smoothing.
 FORBIDDEN_LOGIT = -1e4
 
 CONFIG, GENERATION, WEIGHTS = "config.json", "generation_config.json", "model.safetensors"
@@ -28,7 +28,7 @@ TARGET_VOCABULARY, TOKENIZER = "target_vocab.json", "tokenizer_config.json"
 EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
 SHARED, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 
-LAYER_NAMES = {  # of the parts of a layer, ours and theirs
+LAYER_NAMES = {  # ours -> Marian's
     "self_attention.w_q": "self_attn.q_proj",
     "self_attention.w_k": "self_attn.k_proj",
     "self_attention.w_v": "self_attn.v_proj",
@@ -47,7 +47,7 @@ LAYER_NAMES = {  # of the parts of a layer, ours and theirs
 
 @dataclass(frozen=True)
 class TensorMapping:
-    """A tensor of a layer by both names, and which of its axes is the residual stream."""
+    """A tensor of a layer under both names, and its axis of the residual stream."""
 
     ours: str
     theirs: str
@@ -55,7 +55,7 @@ class TensorMapping:
 
 
 def layer_tensors(encoder_layers: int, decoder_layers: int) -> Iterator[TensorMapping]:
-    """Everything but embeddings and output."""
+    """Yield all tensors but embeddings and output."""
     for side, layers in (("encoder", encoder_layers), ("decoder", decoder_layers)):
         for layer in range(layers):
             for ours, theirs in LAYER_NAMES.items():
@@ -70,7 +70,7 @@ def layer_tensors(encoder_layers: int, decoder_layers: int) -> Iterator[TensorMa
 
 
 def find_residual_axis(part: str, kind: str) -> int | None:
-    """Weights are [out, in]: what reads the stream has it last, what writes or scales it first."""
+    """Return the axis of the residual stream. Weights are [out, in]: readers have it last, writers first."""
     reads = part.endswith(("w_q", "w_k", "w_v", "w_1"))
     if kind == "bias":
         return None if reads else 0
@@ -78,12 +78,12 @@ def find_residual_axis(part: str, kind: str) -> int | None:
 
 
 def marian_order(d_model: int) -> Tensor:
-    """Our dimensions in Marian's order: those of the sines, then those of the cosines."""
+    """Return our dimensions in Marian's order: sines, then cosines."""
     return torch.cat((torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)))
 
 
 def interleaved_order(d_model: int) -> Tensor:
-    """Marian's dimensions in our order."""
+    """Return Marian's dimensions in our order."""
     return marian_order(d_model).argsort()
 
 
@@ -91,7 +91,7 @@ def permute_axis(tensor: Tensor, axis: int | None, order: Tensor) -> Tensor:
     return tensor if axis is None else tensor.index_select(axis, order)
 
 
-# ---- their own program, as the judge
+# ---- running Marian
 
 
 def import_transformers() -> Any:
@@ -99,24 +99,24 @@ def import_transformers() -> Any:
         import transformers
     except ImportError:
         raise RequestError(
-            "Hugging Face folders are written and read with transformers, which is not installed: "
+            "Hugging Face folders need the package transformers, which is not installed: "
             "pip install 'manyheads[huggingface]'"
         ) from None
     return transformers
 
 
 def open_marian(folder: Path) -> Any:
-    """The folder as MarianMTModel reads it: from safetensors alone, in float32, without the network."""
+    """Open a folder with MarianMTModel, from safetensors only, in float32, without the network."""
     package = import_transformers()
     logging = package.utils.logging
-    with_bar = logging.is_progress_bar_enabled()
+    had_progress_bar = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         model = package.MarianMTModel.from_pretrained(
             folder, local_files_only=True, use_safetensors=True, dtype=torch.float32
         )
     finally:
-        if with_bar:
+        if had_progress_bar:
             logging.enable_progress_bar()
     return model.eval()
 
@@ -129,8 +129,8 @@ def score_with_marian(
     end: int,
     forbidden_id: int | None,
 ) -> list[float]:
-    """The log-probability of each target and its end by forced decoding, as if `never` were no word."""
-    found = []
+    """Return log p of each target and its end by forced decoding, with `forbidden_id` masked."""
+    scores = []
     for source, target in pairs:
         logits_TK = marian(
             input_ids=torch.tensor([[*source, end]]), decoder_input_ids=torch.tensor([[begin, *target]])
@@ -138,5 +138,5 @@ def score_with_marian(
         if forbidden_id is not None:
             logits_TK[:, forbidden_id] = -torch.inf
         log_p_TK = logits_TK.log_softmax(-1)
-        found.append(log_p_TK.gather(1, torch.tensor([*target, end])[:, None]).sum().item())
-    return found
+        scores.append(log_p_TK.gather(1, torch.tensor([*target, end])[:, None]).sum().item())
+    return scores

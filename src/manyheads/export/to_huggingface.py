@@ -1,18 +1,18 @@
-"""A model folder of ours as a folder that Hugging Face's MarianMTModel and MarianTokenizer open.
+"""Export to Hugging Face: a model folder as one that MarianMTModel and MarianTokenizer open.
 
-Exactly the same model: Marian's own positions, our weights in its order of dimensions (see marian.py), and
-one word more at the end of the vocabulary, which pads and is never written. Separate vocabularies are
-Marian's `separate_vocabs`; since both sides pad with one id, the smaller one is filled up to the larger.
+Exactly the same model: Marian's own positions, our weights in its order of dimensions (see marian.py), and a
+padding token at the end of the vocabulary, which is never written. Separate vocabularies become Marian's
+`separate_vocabs`; since both sides share the padding id, the smaller one is padded to the size of the larger.
 
-MarianTokenizer gives the ids of our Subwords for text that is normalized (NFC, single spaces, none at the
-ends), as `manyheads.text.subwords.normalize` makes it. It differs in this:
+MarianTokenizer gives our ids for text that is normalized (NFC, single spaces, none at the ends), as
+`manyheads.text.subwords.normalize` does. It differs in this:
 
-- it does not normalize: decomposed Hangul or two spaces in a row give it other ids than ours;
-- <unk>, </s> and <pad> written in a text are its special tokens, and >>xyz<< at the beginning is a language;
+- it does not normalize: decomposed Hangul or two spaces in a row have other ids;
+- <unk>, </s> and <pad> in a text are its special tokens, and >>xyz<< at the start is a language;
 - it warns that sacremoses is not installed; in transformers 5 its ids are the same with and without it.
 
 Its generate() divides scores by L^length_penalty, not by the paper's ((5 + L) / 6)^alpha: the same search at
-0, and a like one otherwise.
+0, a similar one otherwise.
 """
 
 import json
@@ -33,12 +33,10 @@ from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.transformer import Transformer
 from manyheads.text.subwords import WORD_START, SubwordPair
 
-MIN_POSITIONS = (
-    1024  # positions that Marian computes a table of, where the model was not trained on longer text
-)
-LANGUAGE_PIECE = re.compile(rf"{WORD_START}(>>[^<>\s]+<<)")  # as from_huggingface writes Marian's >>fra<<
+MIN_POSITIONS = 1024  # of Marian's table, unless the model was trained on longer text
+LANGUAGE_PIECE = re.compile(rf"{WORD_START}(>>[^<>\s]+<<)")  # Marian's >>fra<<, as from_huggingface writes it
 
-REQUIRED_SETTINGS = {  # what Marian holds, by the keys of our configuration
+REQUIRED_SETTINGS = {  # what Marian supports, by our keys
     "architecture": "transformer",
     "experts": None,
     "attention": "scaled-dot",
@@ -51,31 +49,31 @@ REQUIRED_SETTINGS = {  # what Marian holds, by the keys of our configuration
 
 
 def to_huggingface(folder: Path, out: Path) -> list[ScoreComparison]:
-    """Writes `out`, which must not exist; the scores of sample translations by both, which are the same."""
+    """Write `out`, which must not exist. Return the scores of sample translations by both models."""
     marian.import_transformers()
-    model, subwords, told = checkpoint.load_model(folder)
-    check_config(told.config.model)
+    model, subwords, info = checkpoint.load_model(folder)
+    check_config(info.config.model)
     assert isinstance(model, Transformer)
     pad = max(len(subwords.source), len(subwords.target))
     pairs = sample_pairs(subwords)
     ours = score_pairs(TorchEngine(model), pairs)
     weights = convert_weights(model, pad + 1)
-    needed = sum(one.nbytes for one in weights.values())
-    with report_disk_full(out, needed), atomic_directory(out, marian.CONFIG) as aside:
-        checkpoint.write_tensors(aside / marian.WEIGHTS, weights, {"format": "pt"})
-        write_json(aside / marian.CONFIG, convert_config(told.config, pad))
-        write_json(aside / marian.GENERATION, convert_generation_config(told.config, pad))
-        write_tokenizer(aside, subwords, told, pad)
-        theirs = marian.score_with_marian(marian.open_marian(aside), pairs, BOS_ID, EOS_ID, pad)
+    num_bytes = sum(tensor.nbytes for tensor in weights.values())
+    with report_disk_full(out, num_bytes), atomic_directory(out, marian.CONFIG) as temporary:
+        checkpoint.write_tensors(temporary / marian.WEIGHTS, weights, {"format": "pt"})
+        write_json(temporary / marian.CONFIG, convert_config(info.config, pad))
+        write_json(temporary / marian.GENERATION, convert_generation_config(info.config, pad))
+        write_tokenizer(temporary, subwords, info, pad)
+        theirs = marian.score_with_marian(marian.open_marian(temporary), pairs, BOS_ID, EOS_ID, pad)
         return compare_scores(str(out), subwords, pairs, ours, theirs)
 
 
 def check_config(model: ModelConfig) -> TransformerConfig:
-    """What Marian cannot hold, by its key."""
-    for key, held in REQUIRED_SETTINGS.items():
-        if getattr(model, key, held) != held:
+    """Refuse what Marian does not support, by its key."""
+    for key, supported in REQUIRED_SETTINGS.items():
+        if getattr(model, key, supported) != supported:
             raise RequestError(
-                f"model.{key} is {getattr(model, key)!r}, but Hugging Face's Marian has {held!r} alone: "
+                f"model.{key} is {getattr(model, key)!r}, but Hugging Face's Marian has {supported!r} alone: "
                 f"this model cannot be written for it"
             )
     assert isinstance(model, TransformerConfig)
@@ -91,17 +89,17 @@ def check_config(model: ModelConfig) -> TransformerConfig:
 # ---- weights
 
 
-def convert_weights(model: Transformer, words: int) -> dict[str, Tensor]:
-    """By Marian's names, in its order of dimensions; vocabularies of so many words."""
+def convert_weights(model: Transformer, vocab_size: int) -> dict[str, Tensor]:
+    """Return the weights under Marian's names, in its order of dimensions."""
     config, order = model.config, marian.marian_order(model.config.d_model)
     ours = dict(model.named_parameters())
     weights = {
-        one.theirs: marian.permute_axis(ours[one.ours].detach(), one.residual_axis, order)
-        for one in marian.layer_tensors(config.encoder_layers, config.decoder_layers)
+        mapping.theirs: marian.permute_axis(ours[mapping.ours].detach(), mapping.residual_axis, order)
+        for mapping in marian.layer_tensors(config.encoder_layers, config.decoder_layers)
     }
 
     def table(weight_KD: Tensor) -> Tensor:
-        filled = torch.zeros(words, config.d_model)
+        filled = torch.zeros(vocab_size, config.d_model)
         filled[: len(weight_KD)] = marian.permute_axis(weight_KD.detach(), 1, order)
         return filled
 
@@ -114,13 +112,13 @@ def convert_weights(model: Transformer, words: int) -> dict[str, Tensor]:
             weights[name] = table(part.weight)
     if config.tie_embeddings == "none":
         weights[marian.OUTPUT] = table(model.output.weight)
-    weights[marian.BIAS] = convert_bias(model, words)
+    weights[marian.BIAS] = convert_bias(model, vocab_size)
     return weights
 
 
-def convert_bias(model: Transformer, words: int) -> Tensor:
-    """Ours where there is one; what is no word of ours is never written. [1, words]"""
-    bias = torch.full((1, words), marian.FORBIDDEN_LOGIT)
+def convert_bias(model: Transformer, vocab_size: int) -> Tensor:
+    """Return our bias, if any. Tokens that we lack are never written. [1, vocabulary]"""
+    bias = torch.full((1, vocab_size), marian.FORBIDDEN_LOGIT)
     bias[0, : model.config.output_vocab_size] = 0 if model.output.bias is None else model.output.bias.detach()
     return bias
 
@@ -184,15 +182,15 @@ def convert_generation_config(config: Config, pad: int) -> dict[str, Any]:
 
 
 def count_positions(config: Config) -> int:
-    """Tokens that either side may have: all that it was trained on, and the output's length beyond it."""
+    """Return the tokens of a source or target at most: the length trained on, and the extra output length."""
     return max(MIN_POSITIONS, config.data.max_length + config.decoding.max_extra_length)
 
 
-# ---- words
+# ---- the tokenizer
 
 
-def write_tokenizer(folder: Path, subwords: SubwordPair, told: checkpoint.CheckpointInfo, pad: int) -> None:
-    names = [vocabulary_names(one.get_vocabulary(), pad) for one in (subwords.source, subwords.target)]
+def write_tokenizer(folder: Path, subwords: SubwordPair, info: checkpoint.CheckpointInfo, pad: int) -> None:
+    names = [vocabulary_names(side.get_vocabulary(), pad) for side in (subwords.source, subwords.target)]
     pad_name = unused_name("<pad>", {*names[0], *names[1]})
     tables = [{name: number for number, name in enumerate([*side, pad_name])} for side in names]
     subwords.source.save(folder / marian.SOURCE)
@@ -204,28 +202,28 @@ def write_tokenizer(folder: Path, subwords: SubwordPair, told: checkpoint.Checkp
         folder / marian.TOKENIZER,
         {
             "tokenizer_class": "MarianTokenizer",
-            "source_lang": told.languages.get("source"),
-            "target_lang": told.languages.get("target"),
+            "source_lang": info.languages.get("source"),
+            "target_lang": info.languages.get("target"),
             "unk_token": subwords.source.id_to_piece(UNK_ID),
             "eos_token": subwords.source.id_to_piece(EOS_ID),
             "pad_token": pad_name,
-            "model_max_length": count_positions(told.config),
+            "model_max_length": count_positions(info.config),
             "separate_vocabs": not subwords.has_shared_ids,
         },
     )
 
 
-def vocabulary_names(pieces: list[str], words: int) -> list[str]:
-    """Pieces as Marian writes them, and names for the words that only the other side has."""
-    own = [found[1] if (found := LANGUAGE_PIECE.fullmatch(piece)) else piece for piece in pieces]
-    return own + [f"<unused {number}>" for number in range(len(own), words)]
+def vocabulary_names(pieces: list[str], vocab_size: int) -> list[str]:
+    """Return pieces as Marian writes them, and names for ids that only the other side has."""
+    own = [match[1] if (match := LANGUAGE_PIECE.fullmatch(piece)) else piece for piece in pieces]
+    return own + [f"<unused {number}>" for number in range(len(own), vocab_size)]
 
 
-def unused_name(name: str, taken: set[str]) -> str:
-    while name in taken:
+def unused_name(name: str, used: set[str]) -> str:
+    while name in used:
         name = f"<{name}>"
     return name
 
 
-def write_json(path: Path, told: dict[str, Any]) -> None:
-    path.write_text(json.dumps(told, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+def write_json(path: Path, info: dict[str, Any]) -> None:
+    path.write_text(json.dumps(info, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
