@@ -303,7 +303,7 @@ def test_token_scores_are_read_where_they_are_requested(
         queue: GroupQueue, config: mh.DecodingConfig, token_scores: bool
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         requested.append(token_scores)
-        return iter([[(queued.index, []) for queued in queue.take(99)]])
+        return iter([[(queued.request_index, []) for queued in queue.take(99)]])
 
     monkeypatch.setattr(engine, "device", torch.device("cuda"))
     monkeypatch.setattr(engine, "_decode_with_graphs", decode_with_graphs)

@@ -95,8 +95,8 @@ def drawn(subwords: SubwordPair, count: int = 6) -> tuple[list[list[int]], list[
     """Sources with their end, and targets with begin."""
     torch.manual_seed(0)
 
-    def draw(one: SubwordTokenizer) -> list[list[int]]:
-        return [torch.randint(3, len(one), (1 + 3 * n,)).tolist() for n in range(count)]
+    def draw(tokenizer: SubwordTokenizer) -> list[list[int]]:
+        return [torch.randint(3, len(tokenizer), (1 + 3 * n,)).tolist() for n in range(count)]
 
     return [[*ids, EOS_ID] for ids in draw(subwords.source)], [
         [BOS_ID, *ids] for ids in draw(subwords.target)
@@ -127,8 +127,8 @@ def padded(sentences: list[list[int]], pad: int) -> dict[str, Tensor]:
 def test_an_export_gives_our_logits(tmp_path: Path, subwords: SubwordPair, model: dict[str, Any]) -> None:
     ours = saved(tmp_path / "ours", subwords, **model)
     checks = to_huggingface(tmp_path / "ours", tmp_path / "theirs")
-    assert max(abs(one.our_score - one.their_score) for one in checks) < 1e-3
-    assert len({round(one.our_score, 3) for one in checks}) == len(checks) == 8
+    assert max(abs(check.our_score - check.their_score) for check in checks) < 1e-3
+    assert len({round(check.our_score, 3) for check in checks}) == len(checks) == 8
     sources, targets = drawn(subwords)
     source, target = mh.Packed.of(sources), mh.Packed.of(targets)
     for dtype, tolerance in ((torch.float32, 5e-5), (torch.float64, 2e-6)):  # their positions are float32's
@@ -169,18 +169,18 @@ def test_their_tokenizer_gives_our_ids_and_our_text(tmp_path: Path, subwords: Su
     assert theirs.pad_token_id == pad == batch["input_ids"].max()
 
 
-def searched(ours: mh.Transformer, sources: list[list[int]], how: DecodingConfig) -> list[list[Hypothesis]]:
-    def open_sentences(numbers: list[int], state: Any) -> Any:
+def run_search(
+    ours: mh.Transformer, sources: list[list[int]], config: DecodingConfig
+) -> list[list[Hypothesis]]:
+    def admit(numbers: list[int], state: Any) -> Any:
         memory = ours.encode(mh.Packed.of([sources[number] for number in numbers]))
-        return ours.start(memory, how.num_hypotheses) if state is None else state.append(memory)
+        return ours.start(memory, config.num_hypotheses) if state is None else state.append(memory)
 
-    return search(
-        ours.step, open_sentences, [DecodingConstraints(60)] * len(sources), how, torch.device("cpu")
-    )
+    return search(ours.step, admit, [DecodingConstraints(60)] * len(sources), config, torch.device("cpu"))
 
 
 def without_specials(ids: Tensor, pad: int) -> list[int]:
-    return [one for one in ids.tolist()[1:] if one not in (EOS_ID, pad)]
+    return [token for token in ids.tolist()[1:] if token not in (EOS_ID, pad)]
 
 
 def test_their_greedy_search_writes_our_tokens(tmp_path: Path) -> None:
@@ -197,14 +197,14 @@ def test_their_greedy_search_writes_our_tokens(tmp_path: Path) -> None:
     assert 0 < max(map(len, mine)) < 60
 
 
-def test_their_beam_search_finds_our_n_best_with_our_scores_where_lengths_do_not_count(
+def test_their_beam_search_finds_our_n_best_lists_without_a_length_penalty(
     tmp_path: Path,
 ) -> None:
     ours = saved(tmp_path / "ours", **WRITES)
     to_huggingface(tmp_path / "ours", tmp_path / "theirs")
     marian = opened(tmp_path / "theirs")
     sources, _ = drawn(JOINT)
-    mine = searched(ours, sources, DecodingConfig(beam=4, nbest=4, alpha=0.0))
+    mine = run_search(ours, sources, DecodingConfig(beam=4, nbest=4, alpha=0.0))
     theirs = marian.generate(
         **padded(sources, 400),
         num_beams=4,
@@ -215,11 +215,11 @@ def test_their_beam_search_finds_our_n_best_with_our_scores_where_lengths_do_not
         return_dict_in_generate=True,
         output_scores=True,
     )
-    found = [without_specials(ids, 400) for ids in theirs.sequences]
-    assert found == [one.tokens for results in mine for one in results]
-    scores = torch.tensor([one.score for results in mine for one in results])
+    outputs = [without_specials(ids, 400) for ids in theirs.sequences]
+    assert outputs == [hypothesis.tokens for results in mine for hypothesis in results]
+    scores = torch.tensor([hypothesis.score for results in mine for hypothesis in results])
     torch.testing.assert_close(theirs.sequences_scores, scores, atol=1e-4, rtol=1e-5)
-    lengths = {len(ids) for ids in found}
+    lengths = {len(ids) for ids in outputs}
     assert len(lengths) > 2
     assert max(lengths) < 60  # so that no limit decided anything
 
@@ -239,16 +239,16 @@ def test_their_beam_search_finds_our_n_best_with_our_scores_where_lengths_do_not
         ("d_v", {"d_v": 4}),
     ],
 )
-def test_what_marian_cannot_hold_is_refused_by_key(tmp_path: Path, key: str, model: dict[str, Any]) -> None:
+def test_models_that_marian_cannot_represent_are_refused_by_key(
+    tmp_path: Path, key: str, model: dict[str, Any]
+) -> None:
     saved(tmp_path / "ours", **model)
     with pytest.raises(mh.RequestError, match=rf"model\.{key} is {next(iter(model.values()))!r}, but"):
         to_huggingface(tmp_path / "ours", tmp_path / "theirs")
     assert not (tmp_path / "theirs").exists()
 
 
-def test_an_export_that_is_not_the_same_model_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_with_other_scores_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved(tmp_path / "ours")
     monkeypatch.setattr(exporting.marian, "marian_order", lambda d_model: torch.arange(d_model))
     with pytest.raises(mh.CheckpointError, match="the export is not the same model and was not kept"):
@@ -256,7 +256,7 @@ def test_an_export_that_is_not_the_same_model_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["ours"]
 
 
-def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
+def test_existing_folders_are_not_overwritten(tmp_path: Path) -> None:
     saved(tmp_path / "ours")
     for make in (to_huggingface, from_huggingface):
         with pytest.raises(mh.DataError, match="exists already"):
@@ -264,12 +264,12 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", [{}, {"output_bias": True, "activation": "swish"}])
-def test_out_and_in_again_is_the_same_model(tmp_path: Path, model: dict[str, Any]) -> None:
+def test_an_export_imported_again_is_the_same_model(tmp_path: Path, model: dict[str, Any]) -> None:
     saved(tmp_path / "ours", **model)
     to_huggingface(tmp_path / "ours", tmp_path / "theirs")
     from_huggingface(tmp_path / "theirs", tmp_path / "again")
     before, after = (checkpoint.load_model(tmp_path / name) for name in ("ours", "again"))
-    weights, again = (checkpoint.collect_weights(one[0]) for one in (before, after))
+    weights, again = (checkpoint.collect_weights(loaded[0]) for loaded in (before, after))
     assert weights.keys() == again.keys()
     assert all(torch.equal(weights[name], again[name]) for name in weights)
     assert after[1].is_joint
@@ -294,7 +294,7 @@ def trained_spm(path: Path, texts: list[str], size: int, **options: Any) -> list
     path.with_suffix(".model").rename(path)
     path.with_suffix(".vocab").unlink()
     spm = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    return [spm.id_to_piece(one) for one in range(3, len(spm))]
+    return [spm.id_to_piece(token) for token in range(3, len(spm))]
 
 
 FORGOTTEN = ("▁green", "▁고양이가")  # pieces of the .spm files that vocab.json lacks
@@ -344,9 +344,9 @@ def opus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     marian.final_logits_bias[0, 0] += 3
     marian.generation_config.bad_words_ids = [[pad]]
     marian.save_pretrained(folder)
-    told = json.loads((folder / "config.json").read_text())
-    told |= {"normalize_before": False, "static_position_embeddings": True, "add_bias_logits": False}
-    (folder / "config.json").write_text(json.dumps(told))
+    info = json.loads((folder / "config.json").read_text())
+    info |= {"normalize_before": False, "static_position_embeddings": True, "add_bias_logits": False}
+    (folder / "config.json").write_text(json.dumps(info))
     return folder
 
 
@@ -354,7 +354,7 @@ def opus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def read(opus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("read") / "ours"
     checks = from_huggingface(opus, out)
-    assert max(abs(one.our_score - one.their_score) for one in checks) < 1e-3
+    assert max(abs(check.our_score - check.their_score) for check in checks) < 1e-3
     return out
 
 
@@ -362,23 +362,25 @@ def as_theirs(opus: Path, subwords: SubwordTokenizer, ids: list[int]) -> list[in
     """Our ids in theirs, by the names of the words."""
     words = json.loads((opus / "vocab.json").read_text())
     names = {UNK_ID: "<unk>", BOS_ID: "<pad>", EOS_ID: "</s>"}
-    pieces = [names.get(one, subwords.id_to_piece(one)) for one in ids]
+    pieces = [names.get(token, subwords.id_to_piece(token)) for token in ids]
     return [words.get(piece.removeprefix("▁") if ">>" in piece else piece, 1) for piece in pieces]
 
 
 def test_an_opus_folder_is_read_with_its_scores(opus: Path, read: Path) -> None:
-    ours, subwords, told = checkpoint.load_model(read)
+    ours, subwords, info = checkpoint.load_model(read)
     marian = opened(opus)
     pad = marian.config.pad_token_id
     assert not subwords.is_joint
     assert subwords.has_shared_ids
-    assert told.languages == {"source": "en", "target": "mul"}
-    model = told.config.model
+    assert info.languages == {"source": "en", "target": "mul"}
+    model = info.config.model
     assert (model.activation, model.output_bias, model.tie_embeddings) == ("swish", True, "three-way")
-    assert (model.vocab_size, told.config.data.max_length) == (marian.config.vocab_size + len(FORGOTTEN), 64)
-    known = [one for one in range(3, model.vocab_size) if subwords.target.id_to_piece(one) not in FORGOTTEN]
+    assert (model.vocab_size, info.config.data.max_length) == (marian.config.vocab_size + len(FORGOTTEN), 64)
+    known = [
+        token for token in range(3, model.vocab_size) if subwords.target.id_to_piece(token) not in FORGOTTEN
+    ]
     for length in (1, 5, 20):
-        target = [known[one] for one in torch.randint(len(known), (length,)).tolist()]
+        target = [known[token] for token in torch.randint(len(known), (length,)).tolist()]
         source = torch.randint(3, model.vocab_size, (length,)).tolist()
         with torch.no_grad():
             mine = ours(mh.Packed.of([[*source, EOS_ID]]), mh.Packed.of([[BOS_ID, *target]])).log_softmax(-1)
@@ -390,7 +392,7 @@ def test_an_opus_folder_is_read_with_its_scores(opus: Path, read: Path) -> None:
         order = as_theirs(opus, subwords.target, [UNK_ID, EOS_ID, *known])
         theirs = theirs.log_softmax(-1)[:, order]
         torch.testing.assert_close(mine[:, [UNK_ID, EOS_ID, *known]], theirs, atol=1e-5, rtol=1e-5)
-        others = [BOS_ID, *(one for one in range(3, model.vocab_size) if one not in known)]
+        others = [BOS_ID, *(token for token in range(3, model.vocab_size) if token not in known)]
         assert (mine[:, others] < -9000).all()
 
 
@@ -404,7 +406,7 @@ def test_text_of_an_opus_folder_gives_their_ids(opus: Path, read: Path) -> None:
         seen |= {*mine}
         assert as_theirs(opus, subwords.source, [*mine, EOS_ID]) == theirs(text)["input_ids"]
     assert UNK_ID in seen
-    assert {subwords.source.id_to_piece(one) for one in seen} > {"▁>>kor<<", "▁green", "본", "그녀는"}
+    assert {subwords.source.id_to_piece(token) for token in seen} > {"▁>>kor<<", "▁green", "본", "그녀는"}
     for text in KOREAN:
         if "고양이" not in text:
             mine, expected = subwords.target.encode(text), theirs(text_target=text)["input_ids"]
@@ -417,7 +419,7 @@ def test_a_target_is_split_around_pieces_that_cannot_be_written(read: Path) -> N
     text = "고양이가 책 3개를 본다."
     ids = target.encode(text)
     assert UNK_ID not in ids
-    assert "▁고양이가" not in {target.id_to_piece(one) for one in ids}
+    assert "▁고양이가" not in {target.id_to_piece(token) for token in ids}
     assert target.decode(ids) == text
 
 
@@ -428,24 +430,24 @@ def test_a_word_that_only_the_source_has_can_be_written(read: Path) -> None:
     assert subwords.target.encode("She sees books.") != ids
 
 
-def test_an_opus_folder_translates_alike(opus: Path, read: Path) -> None:
+def test_an_opus_folder_translates_as_marian_does(opus: Path, read: Path) -> None:
     ours, subwords, _ = checkpoint.load_model(read)
     marian, theirs = opened(opus), tokenizer(opus)
     texts = [">>kor<< She sees 3 books.", "Mina buys 5 green apples.", "cat"]
     batch = theirs(texts, padding=True, return_tensors="pt")
-    found = marian.generate(**batch, num_beams=1, do_sample=False, max_length=60)
+    outputs = marian.generate(**batch, num_beams=1, do_sample=False, max_length=60)
     with torch.no_grad():
         state = ours.start(ours.encode(mh.Packed.of([[*subwords.source.encode(t), EOS_ID] for t in texts])))
         mine = greedy_search(
             ours.step, state, [58] * len(texts), torch.device("cpu")
         )  # begin and end make 60
-    for ids, expected in zip(mine, found.tolist(), strict=True):
+    for ids, expected in zip(mine, outputs.tolist(), strict=True):
         end = expected.index(0)
         assert as_theirs(opus, subwords.target, ids) == expected[1:end]
     assert len({tuple(ids) for ids in mine}) == len(texts)
 
 
-def test_an_import_goes_out_again(read: Path, opus: Path, tmp_path: Path) -> None:
+def test_an_import_can_be_exported_again(read: Path, opus: Path, tmp_path: Path) -> None:
     to_huggingface(read, tmp_path / "again")
     words = json.loads((tmp_path / "again" / "vocab.json").read_text())
     assert {">>kor<<", "<s>", "<pad>"} < words.keys()
@@ -456,10 +458,10 @@ def test_an_import_goes_out_again(read: Path, opus: Path, tmp_path: Path) -> Non
     ]
 
 
-def test_fine_tuning_keeps_the_one_matrix_of_an_import(read: Path) -> None:
-    _, subwords, told = checkpoint.load_model(read)
-    fitted = checkpoint.fit_to_vocabulary(replace(told.config.model, vocab_size=37_000), subwords)
-    assert fitted == told.config.model
+def test_fine_tuning_keeps_the_shared_matrix_of_an_import(read: Path) -> None:
+    _, subwords, info = checkpoint.load_model(read)
+    fitted = checkpoint.fit_to_vocabulary(replace(info.config.model, vocab_size=37_000), subwords)
+    assert fitted == info.config.model
     tuned = mh.Transformer(fitted)
     checkpoint.load_initial_weights(tuned, subwords, read)
     labels = torch.tensor([*subwords.target.encode(KOREAN[0]), EOS_ID])
@@ -468,7 +470,7 @@ def test_fine_tuning_keeps_the_one_matrix_of_an_import(read: Path) -> None:
     loss = chunked_loss(hidden, tuned.output, labels, mh.TrainConfig())
     loss.total.backward()
     assert loss.perplexity < 1e6  # and not exp(1e4), as for a label that can never be written
-    assert all(one.grad is not None and one.grad.isfinite().all() for one in tuned.parameters())
+    assert all(weight.grad is not None and weight.grad.isfinite().all() for weight in tuned.parameters())
 
 
 def test_two_vocabularies_of_one_size_do_not_share_a_matrix() -> None:
@@ -479,7 +481,7 @@ def test_two_vocabularies_of_one_size_do_not_share_a_matrix() -> None:
 
 
 @pytest.mark.heavy
-def test_an_import_is_trained_on(read: Path, tmp_path: Path) -> None:
+def test_an_import_can_be_trained(read: Path, tmp_path: Path) -> None:
     files = [str(tmp_path / "a.en"), str(tmp_path / "a.ko")]
     for path, texts in zip(files, (ENGLISH, KOREAN), strict=True):
         Path(path).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
@@ -500,8 +502,8 @@ def test_an_import_is_trained_on(read: Path, tmp_path: Path) -> None:
     train(config, tmp_path / "run", device="cpu")
     losses = [line["loss"] for line in read_log(tmp_path / "run" / "log.jsonl") if line["event"] == "train"]
     assert losses[-1] < losses[0] - 0.5
-    tuned, _, told = checkpoint.load_model(tmp_path / "run" / "model")
-    assert told.config.model.tie_embeddings == "three-way"
+    tuned, _, info = checkpoint.load_model(tmp_path / "run" / "model")
+    assert info.config.model.tie_embeddings == "three-way"
     assert tuned.output.bias[BOS_ID] < -9000
 
 
@@ -509,7 +511,7 @@ def test_an_import_is_trained_on(read: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def spoilt(opus: Path, tmp_path: Path) -> Path:
+def damaged_copy(opus: Path, tmp_path: Path) -> Path:
     shutil.copytree(opus, tmp_path / "spoilt")
     return tmp_path / "spoilt"
 
@@ -531,14 +533,14 @@ class Trap:
         return Path.touch, (self.mark,)
 
 
-def test_a_pickle_is_refused_and_not_executed(spoilt: Path, tmp_path: Path) -> None:
+def test_a_pickle_is_refused_and_not_executed(damaged_copy: Path, tmp_path: Path) -> None:
     pickled = pickle.dumps(Trap(tmp_path / "mark"))
-    (spoilt / "pytorch_model.bin").write_bytes(pickled)
-    from_huggingface(spoilt, tmp_path / "beside")  # one that lies beside safetensors is not looked at
-    (spoilt / "model.safetensors").unlink()
-    refused(spoilt, r"model\.safetensors: is missing; pytorch_model\.bin is a pickle.*convert it")
-    (spoilt / "model.safetensors").write_bytes(pickled)
-    refused(spoilt, r"model\.safetensors: not safetensors")
+    (damaged_copy / "pytorch_model.bin").write_bytes(pickled)
+    from_huggingface(damaged_copy, tmp_path / "beside")  # one that lies beside safetensors is not looked at
+    (damaged_copy / "model.safetensors").unlink()
+    refused(damaged_copy, r"model\.safetensors: is missing; pytorch_model\.bin is a pickle.*convert it")
+    (damaged_copy / "model.safetensors").write_bytes(pickled)
+    refused(damaged_copy, r"model\.safetensors: not safetensors")
     assert not (tmp_path / "mark").exists()
 
 
@@ -567,14 +569,14 @@ def test_a_pickle_is_refused_and_not_executed(spoilt: Path, tmp_path: Path) -> N
         ("vocab_size", 50),
     ],
 )
-def test_what_our_models_cannot_hold_is_refused_by_key(spoilt: Path, key: str, value: Any) -> None:
-    told = json.loads((spoilt / "config.json").read_text())
-    generation = json.loads((spoilt / "generation_config.json").read_text())
-    (spoilt / "config.json").write_text(json.dumps({**told, key: value}))
-    (spoilt / "generation_config.json").write_text(
+def test_settings_that_our_models_lack_are_refused_by_key(damaged_copy: Path, key: str, value: Any) -> None:
+    info = json.loads((damaged_copy / "config.json").read_text())
+    generation = json.loads((damaged_copy / "generation_config.json").read_text())
+    (damaged_copy / "config.json").write_text(json.dumps({**info, key: value}))
+    (damaged_copy / "generation_config.json").write_text(
         json.dumps({**generation, key: value} if key in generation else generation)
     )
-    refused(spoilt, key)
+    refused(damaged_copy, key)
 
 
 def change_weights(folder: Path, change: Callable[[dict[str, Tensor]], object]) -> None:
@@ -597,7 +599,7 @@ def change_weights(folder: Path, change: Callable[[dict[str, Tensor]], object]) 
     ],
 )
 def test_foreign_weights_are_refused_by_name(
-    spoilt: Path, change: dict[str, Tensor | None], message: str
+    damaged_copy: Path, change: dict[str, Tensor | None], message: str
 ) -> None:
     def spoil(weights: dict[str, Tensor]) -> None:
         for name, value in change.items():
@@ -605,12 +607,12 @@ def test_foreign_weights_are_refused_by_name(
             if value is not None:
                 weights[name] = value
 
-    change_weights(spoilt, spoil)
-    refused(spoilt, message)
+    change_weights(damaged_copy, spoil)
+    refused(damaged_copy, message)
 
 
 def test_a_stored_table_of_positions_and_tied_copies_are_read(
-    spoilt: Path, opus: Path, tmp_path: Path
+    damaged_copy: Path, opus: Path, tmp_path: Path
 ) -> None:
     table = opened(opus).model.encoder.embed_positions.weight.detach().clone()
 
@@ -618,8 +620,8 @@ def test_a_stored_table_of_positions_and_tied_copies_are_read(
         weights["model.encoder.embed_positions.weight"] = table
         weights["lm_head.weight"] = weights["model.shared.weight"].clone()
 
-    change_weights(spoilt, add)
-    from_huggingface(spoilt, tmp_path / "out")
+    change_weights(damaged_copy, add)
+    from_huggingface(damaged_copy, tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -637,25 +639,25 @@ def test_a_stored_table_of_positions_and_tied_copies_are_read(
         ("tokenizer_config.json", '{"unk_token": "<what>"}', "has no word for unk_token"),
     ],
 )
-def test_damaged_files_are_refused_by_name(spoilt: Path, name: str, text: str | None, message: str) -> None:
-    (spoilt / name).unlink()
-    if text is not None:
-        (spoilt / name).write_text(text)
-    refused(spoilt, message)
-
-
-def test_an_import_that_is_not_the_same_model_is_not_kept(
-    spoilt: Path, monkeypatch: pytest.MonkeyPatch
+def test_damaged_files_are_refused_by_name(
+    damaged_copy: Path, name: str, text: str | None, message: str
 ) -> None:
+    (damaged_copy / name).unlink()
+    if text is not None:
+        (damaged_copy / name).write_text(text)
+    refused(damaged_copy, message)
+
+
+def test_an_import_with_other_scores_is_not_kept(damaged_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importing.marian, "interleaved_order", lambda d_model: torch.arange(d_model))
-    refused(spoilt, "the export is not the same model and was not kept")
+    refused(damaged_copy, "the export is not the same model and was not kept")
 
 
 @pytest.mark.parametrize(
     ("given", "code"),
     [("ko", "ko"), ("jpn_Hira", "jpn_Hira"), ("ROMANCE", "und"), ("jp", "und"), (None, "und")],
 )
-def test_what_is_no_language_is_undetermined(
+def test_an_unknown_language_is_undetermined(
     opus: Path, given: str | None, code: str, tmp_path: Path
 ) -> None:
     assert importing.MarianFolder(opus, {}, {"target_lang": given}).language("target") == code

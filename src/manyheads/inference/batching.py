@@ -54,8 +54,8 @@ class Chunk:
             del waiting[start : start + len(chosen)]
             return chosen
         chosen = list(islice((queued for queued in waiting[start:end] if accepts(queued.request)), count))
-        indices = {queued.index for queued in chosen}
-        waiting[start:end] = [queued for queued in waiting[start:end] if queued.index not in indices]
+        indices = {queued.request_index for queued in chosen}
+        waiting[start:end] = [queued for queued in waiting[start:end] if queued.request_index not in indices]
         return chosen
 
 
@@ -124,7 +124,7 @@ class RequestWindow:
     def _sort(self, requests: list[Request]) -> Chunk:
         new = [QueuedRequest(self.num_read + n, request) for n, request in enumerate(requests)]
         self.num_read += len(new)
-        chunk = Chunk(new[0].index, new[-1].index, len(new))
+        chunk = Chunk(new[0].request_index, new[-1].request_index, len(new))
         for queued in sorted(new, key=source_order):
             chunk.waiting.setdefault(self.key(queued.request), []).append(queued)
         return chunk

@@ -43,7 +43,7 @@ MIN_LOG_PROBABILITY = -1e9  # CTranslate2 marks invalid hypotheses by a log p be
 def import_ctranslate2() -> Any:
     """Return the package ctranslate2, which only this engine needs."""
     try:
-        import ctranslate2  # type: ignore[import-untyped]
+        import ctranslate2
     except ImportError:
         raise RequestError(
             "the ctranslate2 engine needs the package ctranslate2: pip install 'manyheads[ctranslate2]'"

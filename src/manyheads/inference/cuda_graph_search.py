@@ -168,7 +168,7 @@ class CudaGraphSearch:
         if not new:
             return
         slots = free[: len(new)]
-        table.occupants[slots] = [queued.index for queued, _ in new]
+        table.occupants[slots] = [queued.request_index for queued, _ in new]
         numbers = np.array([(start, *describe_request(queued.request)) for queued, start in new])
         columns = to_device(np.concatenate((slots[:, None], numbers), 1), self.device)
         slots_B, starts, lengths, max_lengths, min_lengths = columns.unbind(1)

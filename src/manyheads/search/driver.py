@@ -205,10 +205,10 @@ def revise_sentences(
 
 def read_finished(beams: BeamState, alpha: float) -> list[list[Hypothesis]]:
     """Return the finished hypotheses of each sentence."""
-    finished = (
-        beams.finished_scores,
-        beams.finished_lengths,
-        beams.finished_tokens,
-        beams.finished_token_scores,
+    return read_hypotheses(
+        beams.finished_scores.cpu(),
+        beams.finished_lengths.cpu(),
+        beams.finished_tokens.cpu(),
+        beams.finished_token_scores.cpu(),
+        alpha,
     )
-    return read_hypotheses(*(values.cpu() for values in finished), alpha)

@@ -19,7 +19,7 @@ EMPTY = -1  # the index of the sentence in a free slot
 
 
 class QueuedRequest(NamedTuple):
-    index: int  # which of the requests
+    request_index: int
     request: Request
 
 
