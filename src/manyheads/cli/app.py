@@ -58,7 +58,7 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command line. Our errors become one line and an exit code; others are bugs and show a traceback."""
+    """Run the command line. Our errors become one line and an exit code; others show a traceback."""
     try:
         app()
     except ManyheadsError as error:

@@ -136,7 +136,8 @@ class ModelConfig(ConfigSection):
         if self.tie_embeddings == "three-way" and self.input_vocab_size != self.output_vocab_size:
             raise ConfigError(
                 f'model.tie_embeddings is "three-way", but the vocabularies differ ({self.input_vocab_size} '
-                f'and {self.output_vocab_size}): use one vocabulary, or set tie_embeddings = "two-way" or "none"'
+                f"and {self.output_vocab_size}): use one vocabulary, or set tie_embeddings to "
+                f'"two-way" or "none"'
             )
 
     @property
@@ -242,7 +243,7 @@ class TransformerConfig(PositionalConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentConfig(ModelConfig):
-    """A recurrent encoder-decoder with attention and a bidirectional encoder. d_ff is the width of a layer."""
+    """A recurrent encoder-decoder with attention. The encoder is bidirectional, each layer d_ff wide."""
 
     architecture: Literal["recurrent"] = config_field("recurrent", ARCHITECTURE_HELP)
     cell: Literal["rnn", "gru", "lstm"] = config_field("lstm", "f of h_t = f(h_{t-1}, x_t)")
