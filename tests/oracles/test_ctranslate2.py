@@ -136,6 +136,7 @@ def forced(learned: tuple[Path, mh.Transformer], source: list[int], tokens: list
         {"positions": "none", "d_model": 15, "heads": 3},
         {"activation": "swish"},
         {"output_bias": True},
+        {"encoder_layers": 3, "decoder_layers": 1},
     ],
     ids=str,
 )

@@ -119,6 +119,7 @@ def padded(sentences: list[list[int]], pad: int) -> dict[str, Tensor]:
     [
         (JOINT, {}),
         (JOINT, {"output_bias": True, "activation": "swish"}),
+        (JOINT, {"layers": None, "encoder_layers": 3, "decoder_layers": 1}),
         (JOINT, {"tie_embeddings": "two-way", "activation": "gelu"}),
         (APART, {"tie_embeddings": "none", "output_bias": True}),
         (APART, {"tie_embeddings": "two-way"}),
@@ -263,7 +264,14 @@ def test_existing_folders_are_not_overwritten(tmp_path: Path) -> None:
             make(tmp_path / "ours", tmp_path)
 
 
-@pytest.mark.parametrize("model", [{}, {"output_bias": True, "activation": "swish"}])
+@pytest.mark.parametrize(
+    "model",
+    [
+        {},
+        {"output_bias": True, "activation": "swish"},
+        {"layers": None, "encoder_layers": 3, "decoder_layers": 1},
+    ],
+)
 def test_an_export_imported_again_is_the_same_model(tmp_path: Path, model: dict[str, Any]) -> None:
     saved(tmp_path / "ours", **model)
     to_huggingface(tmp_path / "ours", tmp_path / "theirs")

@@ -3,13 +3,16 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from manyheads.cli.app import app
 from manyheads.cli.options import AsJson
 from manyheads.errors import RequestError
+
+if TYPE_CHECKING:
+    from manyheads.export.verify import ScoreComparison
 
 
 @app.command()
@@ -44,11 +47,13 @@ def export(
         return
     print("log-probabilities of random sentences by the original and by the converted model:")
     for comparison in comparisons:
-        print(f"{comparison.ours:12.4f} {comparison.theirs:12.4f}  {comparison.target[:70]}")
+        print(f"{comparison.our_score:12.4f} {comparison.their_score:12.4f}  {comparison.target[:70]}")
     print(f"{out}: written, the scores agree")
 
 
-def select_exporter(to: str | None, source_format: str | None) -> Callable[[Path, Path], list[Any]]:
+def select_exporter(
+    to: str | None, source_format: str | None
+) -> "Callable[[Path, Path], list[ScoreComparison]]":
     if source_format == "huggingface":
         from manyheads.export.from_huggingface import from_huggingface
 
