@@ -144,7 +144,7 @@ def test_the_figure_of_table_3_has_every_row(compared_variations: variations.Var
 
 
 @pytest.fixture
-def comparison(store: Store) -> systems.SystemComparison:
+def comparison(store: Store) -> systems.SystemsComparison:
     first = [result("transformer", 1, 4.0, 30.0, split="test")]
     others = [
         result("big", 1, 3.5, 33.0, split="test", flops=4e9),
@@ -156,10 +156,10 @@ def comparison(store: Store) -> systems.SystemComparison:
     comparisons = [
         systems.compare_systems([*first, *others], trials, budget) for budget in (STEPS, Budget(2.5, "s"))
     ]
-    return systems.SystemComparison(comparisons, SCALES["tiny"])
+    return systems.SystemsComparison(comparisons, SCALES["tiny"])
 
 
-def test_systems_are_compared_with_the_transformer(comparison: systems.SystemComparison) -> None:
+def test_systems_are_compared_with_the_transformer(comparison: systems.SystemsComparison) -> None:
     row = {row.name: row for row in comparison.comparisons[0].rows}
     assert row["transformer"].difference is None
     big, rnn, window = (row[name].difference for name in ("big", "rnn", "window"))
@@ -172,7 +172,9 @@ def test_systems_are_compared_with_the_transformer(comparison: systems.SystemCom
     assert (window.ours, window.paper, window.verdict) == (pytest.approx(0.5), None, None)
 
 
-def test_conclusions_of_table_2_name_what_is_better_and_cheaper(comparison: systems.SystemComparison) -> None:
+def test_conclusions_of_table_2_name_what_is_better_and_cheaper(
+    comparison: systems.SystemsComparison,
+) -> None:
     conclusions = list(comparison.conclusions())
     assert conclusions[0].startswith("After 100 steps: By BLEU the paper's ordering holds in 2 of 2 rows")
     assert " Order: big > window > transformer > rnn." in conclusions[0]
@@ -217,7 +219,7 @@ def test_invalid_peaks_are_rejected() -> None:
             systems.parse_multiples(text)
 
 
-def test_the_report_of_table_2(comparison: systems.SystemComparison, store: Store) -> None:
+def test_the_report_of_table_2(comparison: systems.SystemsComparison, store: Store) -> None:
     page = table2.render_report(comparison, store, "manyheads paper table2")
     assert "| ByteNet | 23.75 / - | - / - | -3.55 | - | - | - | - | - | - | - |" in page
     assert "| GNMT + RL | 24.6 / 39.92 | 2.300e+19 / 1.400e+20 | -2.7 | rnn | 26 | -4 | holds | 26 |" in page

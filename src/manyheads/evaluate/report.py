@@ -14,7 +14,7 @@ from manyheads.evaluate.bleu import (
     paper_bleu,
 )
 from manyheads.evaluate.perplexity import reference_perplexity
-from manyheads.evaluate.significance import SystemComparison, paired_bootstrap
+from manyheads.evaluate.significance import PairedComparison, paired_bootstrap
 from manyheads.progress import ReportProgress
 from manyheads.translator import Translator
 
@@ -42,7 +42,7 @@ class Evaluation:
     num_too_long: int  # references beyond the model's positions, which its perplexity leaves out
     length_ratio: float  # of the translations to the references, in BLEU's tokens
     worst_sentences: list[WorstSentence]
-    comparisons: list[SystemComparison]
+    comparisons: list[PairedComparison]
     engine: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def evaluate(
         chrf(translations, references, bootstrap_samples),
         paper_bleu(translations, references, language),
     ]
-    comparisons: list[SystemComparison] = []
+    comparisons: list[PairedComparison] = []
     if baseline is not None:
         stage = "translating with the baseline"
         others = translate_texts(baseline, sources, report_progress, stage, decoding)

@@ -10,7 +10,7 @@ SIGNIFICANCE_LEVEL = 0.05
 
 
 @dataclass(frozen=True)
-class SystemComparison:
+class PairedComparison:
     """The scores of two systems, and the probability that chance makes them differ so much."""
 
     metric: str
@@ -33,7 +33,7 @@ def paired_bootstrap(
     references: Sequence[Sequence[str]],
     tokenizer: str,
     samples: int,
-) -> list[SystemComparison]:
+) -> list[PairedComparison]:
     """Compare the BLEU and chrF of two systems' translations."""
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.significance import PairedTest
@@ -44,7 +44,7 @@ def paired_bootstrap(
     signatures, results = test()
     is_same = list(system) == list(baseline)  # for which sacreBLEU reports p = 0
     return [
-        SystemComparison(
+        PairedComparison(
             name,
             float(results[name][1].score),
             float(results[name][0].score),

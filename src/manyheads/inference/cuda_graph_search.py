@@ -101,10 +101,10 @@ class SearchSize:
         return (num_tokens + self.source_capacity) * per_token + TOKEN_BYTES * num_tokens
 
     def shrink_to_fit(
-        self, config: TransformerConfig, itemsize: int, max_bytes: float, longest: int
+        self, config: TransformerConfig, itemsize: int, max_bytes: float, max_source_length: int
     ) -> "SearchSize":
         """Return a size with fewer source tokens, then fewer slots, that fits; or the smallest there is."""
-        size, min_tokens = self, max(MIN_SOURCE_TOKENS, next_power_of_two(longest))
+        size, min_tokens = self, max(MIN_SOURCE_TOKENS, next_power_of_two(max_source_length))
         while size.memory_bytes(config, itemsize) > max_bytes and size.source_tokens > min_tokens:
             size = replace(size, source_tokens=size.source_tokens // 2)
         while size.memory_bytes(config, itemsize) > max_bytes and size.slots > 1:
@@ -128,7 +128,7 @@ class CudaGraphSearch:
         )
         self.prefill = SourcePrefill(model, self.cache, size.prefill_tokens)
         self.beams = BeamState.allocate(size.slots, size.beam, size.nbest, size.max_tokens, device)
-        self.steps: dict[int, CapturedStep] = {}  # by the number of slots that one computes
+        self.steps: dict[int, CapturedDecodingStep] = {}  # by the number of slots that one computes
 
     def run(
         self, queue: RequestQueue, token_scores: bool = True
@@ -184,11 +184,13 @@ class CudaGraphSearch:
             self.beams.move(old_B, new_B)
             self.cache.move_slots(old_B, new_B)
 
-    def _step_of(self, num_slots: int) -> "CapturedStep":
+    def _step_of(self, num_slots: int) -> "CapturedDecodingStep":
         if num_slots not in self.steps:
             cache, beams = self.cache.first_slots(num_slots), self.beams.first(num_slots)
             eager_steps = 0 if self.steps else EAGER_STEPS  # another step has compiled all kernels
-            self.steps[num_slots] = CapturedStep(self.model, cache, beams, self.size.alpha, eager_steps)
+            self.steps[num_slots] = CapturedDecodingStep(
+                self.model, cache, beams, self.size.alpha, eager_steps
+            )
         return self.steps[num_slots]
 
     def _poll(self, table: SlotTable) -> "DonePoll":
@@ -243,7 +245,7 @@ class PendingResults:
         return list(zip(self.indices.tolist(), results, strict=True))
 
 
-class CapturedStep:
+class CapturedDecodingStep:
     """One step of so many slots: eager at first, then a CUDA graph. Nothing in it waits for the GPU."""
 
     def __init__(

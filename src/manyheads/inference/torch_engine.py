@@ -210,13 +210,13 @@ class TorchEngine:
             with self.graph_lock:
                 self.graph_searches[size] = search
 
-    def _create_graph_search(self, size: SearchSize, longest: int) -> CudaGraphSearch:
+    def _create_graph_search(self, size: SearchSize, max_source_length: int) -> CudaGraphSearch:
         """Create a search, smaller where memory is short. The oldest ones are dropped first."""
         for old in list(self.graph_searches)[: max(0, len(self.graph_searches) + 1 - MAX_GRAPH_SEARCHES)]:
             del self.graph_searches[old]
         dtype = next(self.search_model.encoder.parameters()).dtype
         max_bytes = MEMORY_FRACTION * free_memory(self.device)
-        size = size.shrink_to_fit(self.model.config, dtype.itemsize, max_bytes, longest)
+        size = size.shrink_to_fit(self.model.config, dtype.itemsize, max_bytes, max_source_length)
         return CudaGraphSearch(self.search_model, size, dtype, self.device)
 
     # ---- forced decoding

@@ -65,13 +65,13 @@ def to_integer(size: Fraction) -> int:
     return int(size)
 
 
-EIGHTH, QUARTER, HALF, ONE = Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(1)
+EIGHTH, QUARTER, HALF, FULL = Fraction(1, 8), Fraction(1, 4), Fraction(1, 2), Fraction(1)
 SCALES = {
     scale.name: scale
     for scale in (
         ModelScale("playground", EIGHTH, HALF, 500, 3e-3, 80, 400_000, 20),
         ModelScale("tiny", QUARTER, HALF, 4_000, 2e-3, 1_000, 20_000_000, 60),
-        ModelScale("base", ONE, ONE, 25_000, None, 4_000, 5_000_000_000, 43_200),
+        ModelScale("base", FULL, FULL, 25_000, None, 4_000, 5_000_000_000, 43_200),
     )
 }
 

@@ -261,7 +261,7 @@ class BudgetComparison:
 
 
 @dataclass(frozen=True)
-class SystemComparison:
+class SystemsComparison:
     """All systems under all budgets."""
 
     comparisons: list[BudgetComparison]

@@ -21,7 +21,7 @@ from manyheads.paper.systems import (
     PUBLISHED_SYSTEMS,
     SPLIT,
     BudgetComparison,
-    SystemComparison,
+    SystemsComparison,
     compare_systems,
     make_trials,
 )
@@ -42,7 +42,7 @@ def write_table2(
     resources: TrialResources,
     command: str,
     progress: Progress,
-) -> tuple[SystemComparison, list[Path]] | None:
+) -> tuple[SystemsComparison, list[Path]] | None:
     """Train what is not trained yet, and write the report. None: stopped by a signal; it can be resumed."""
     for split in ("valid", SPLIT):
         check_split(store, split)
@@ -53,7 +53,7 @@ def write_table2(
         if results is None:
             return None
         comparisons.append(compare_systems(results, trials, budget))
-    comparison = SystemComparison(comparisons, scale)
+    comparison = SystemsComparison(comparisons, scale)
     tables = {
         f"table2-{budget_comparison.budget.unit}": make_budget_table(budget_comparison)
         for budget_comparison in comparisons
@@ -83,7 +83,7 @@ def make_budget_table(comparison: BudgetComparison) -> ReportTable:
     return ReportTable(f"After {comparison.budget}", columns, rows, [f"±: from {source}. {FLOPS_NOTE}"])
 
 
-def make_paper_table(comparison: SystemComparison) -> ReportTable:
+def make_paper_table(comparison: SystemsComparison) -> ReportTable:
     """Return the table of the paper's rows beside ours."""
     columns = ["paper", "paper's BLEU", "paper's FLOPs", "paper's Δ", "ours"]
     for budget_comparison in comparison.comparisons:
@@ -124,7 +124,7 @@ PRESET_PEAKS = {  # how they were chosen, by scale
 }
 
 
-def collect_cells(comparison: SystemComparison, name: str | None) -> list[Cell]:
+def collect_cells(comparison: SystemsComparison, name: str | None) -> list[Cell]:
     """Return BLEU, difference and verdict of a system under each budget."""
     values: list[Cell] = []
     for budget_comparison in comparison.comparisons:
@@ -135,7 +135,7 @@ def collect_cells(comparison: SystemComparison, name: str | None) -> list[Cell]:
     return values
 
 
-def render_report(comparison: SystemComparison, store: Store, command: str) -> str:
+def render_report(comparison: SystemsComparison, store: Store, command: str) -> str:
     scale = comparison.scale
     first = comparison.comparisons[0]
     sizes = [row.parameters for row in first.rows if row.name != "big"]
@@ -170,7 +170,7 @@ def render_conclusions(comparison: BudgetComparison) -> str:
 # ---- the figure
 
 
-def draw_figure(comparison: SystemComparison) -> Any:
+def draw_figure(comparison: SystemsComparison) -> Any:
     """Plot BLEU against training FLOPs: the paper's systems, and ours under each budget."""
     panels = 1 + len(comparison.comparisons)
     figure, axes = import_pyplot().subplots(1, panels, figsize=(4.6 * panels, 4), layout="constrained")
