@@ -244,8 +244,8 @@ class Translator:
             sentence = active[index]
             if not hypotheses:
                 raise RequestError(
-                    f"no translation of {sentence.text[:60]!r}: the required and forbidden words exclude each "
-                    f"other, or the model's numbers are not finite"
+                    f"no translation of {sentence.text[:60]!r}: the required and forbidden words exclude "
+                    f"each other, or the model's numbers are not finite"
                 )
             sentence.hypotheses = hypotheses
             yield index

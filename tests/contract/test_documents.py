@@ -183,9 +183,7 @@ def test_the_python_about_translation_and_attention_runs(
     namespace: dict[str, Any] = {"layer": 1, "step": 0}
     exec(compile(python_of(ROOT / "docs" / f"translation{language}.md"), "translation", "exec"), namespace)
     assert isinstance(namespace["translation"], mh.Translation)
-    shown = re.sub(
-        r"^attention\.show\(\).*$", "", python_of(ROOT / "docs" / f"look{language}.md"), flags=re.M
-    )
+    shown = re.sub(r"^show\(attention\).*$", "", python_of(ROOT / "docs" / f"look{language}.md"), flags=re.M)
     exec(compile(shown, "look", "exec"), namespace)  # show() needs a notebook
     assert namespace["attention"].trace.cross[1][0].ndim == 3
 

@@ -1,4 +1,4 @@
-"""The model reads like the paper: which device or dtype computes it, and how, is decided in ops/dispatch.py."""
+"""The model reads like the paper: ops/dispatch.py decides which device or dtype computes it, and how."""
 
 import ast
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ COMPARED_ATTRIBUTES = {"dtype", "device", "itemsize"}
 
 
 def device_conditions(tree: ast.AST) -> Iterator[str]:
-    """Yield what the code asks of a device, a dtype or the compiler, with its line; `dispatch` may be asked."""
+    """Yield every condition on a device, a dtype or the compiler, with its line; `dispatch` is allowed."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
             for side in (node.left, *node.comparators):

@@ -18,7 +18,7 @@ from manyheads import checkpoint
 from manyheads.config import BOS_ID, EOS_ID, UNK_ID, DecodingConfig, Recipe, SubwordConfig
 from manyheads.data.prepare import prepare
 from manyheads.export import from_huggingface as importing
-from manyheads.export import to_huggingface as exporting
+from manyheads.export import marian as marian_format
 from manyheads.export.from_huggingface import from_huggingface
 from manyheads.export.to_huggingface import to_huggingface
 from manyheads.search.driver import greedy_search, search
@@ -251,7 +251,7 @@ def test_models_that_marian_cannot_represent_are_refused_by_key(
 
 def test_an_export_with_other_scores_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved(tmp_path / "ours")
-    monkeypatch.setattr(exporting.marian, "marian_order", lambda d_model: torch.arange(d_model))
+    monkeypatch.setattr(marian_format, "marian_order", lambda d_model: torch.arange(d_model))
     with pytest.raises(mh.CheckpointError, match="the export is not the same model and was not kept"):
         to_huggingface(tmp_path / "ours", tmp_path / "theirs")
     assert [path.name for path in tmp_path.iterdir()] == ["ours"]
@@ -382,6 +382,7 @@ def test_an_opus_folder_is_read_with_its_scores(opus: Path, read: Path) -> None:
     assert subwords.has_shared_ids
     assert info.languages == {"source": "en", "target": "mul"}
     model = info.config.model
+    assert isinstance(model, mh.TransformerConfig)
     assert (model.activation, model.output_bias, model.tie_embeddings) == ("swish", True, "three-way")
     assert (model.vocab_size, info.config.data.max_length) == (marian.config.vocab_size + len(FORGOTTEN), 64)
     known = [
@@ -657,7 +658,7 @@ def test_damaged_files_are_refused_by_name(
 
 
 def test_an_import_with_other_scores_is_not_kept(damaged_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing.marian, "interleaved_order", lambda d_model: torch.arange(d_model))
+    monkeypatch.setattr(marian_format, "interleaved_order", lambda d_model: torch.arange(d_model))
     refused(damaged_copy, "the export is not the same model and was not kept")
 
 

@@ -39,7 +39,7 @@ SOURCES = [[5, 6, 7, 8, 9, 10, 2], [2], [11, 12, 2], [], [280, 3, 4, 150, 2]]
 RANDOM = random.Random(5)
 MANY = [[*RANDOM.sample(range(3, 300), RANDOM.randrange(8)), EOS_ID] for _ in range(20)] + SOURCES
 LIMITS = [RANDOM.randrange(15) for _ in MANY]
-TOLERANCE = {"atol": 1e-5, "rtol": 1e-4}
+TOLERANCE: dict[str, Any] = {"atol": 1e-5, "rtol": 1e-4}
 
 
 def save_model(folder: Path, config: mh.ModelConfig = SMALL, subwords: SubwordPair = JOINT) -> mh.Transformer:
@@ -206,7 +206,7 @@ def test_swish_and_output_bias_are_exported(tmp_path: Path, monkeypatch: pytest.
     ours.output.bias = torch.nn.Parameter(torch.randn(300))
     for module in ours.modules():
         if hasattr(module, "activation"):
-            module.activation = torch.nn.functional.silu
+            module.activation = torch.nn.functional.silu  # type: ignore[assignment]
     object.__setattr__(ours.config, "activation", "swish")
     monkeypatch.setattr(export, "load_model", lambda folder: (ours, subwords, manifest))
     export.to_onnx(tmp_path / "model", tmp_path / "onnx")
@@ -433,7 +433,8 @@ def change_manifest(folder: Path, change: Callable[[dict[str, Any]], Any]) -> No
         ),
         (
             lambda manifest: manifest.update(format=1),
-            "format 1 of an older development version, but this version reads format 2: export the model again",
+            "format 1 of an older development version, but this version reads format 2: "
+            "export the model again",
         ),
         (lambda manifest: manifest.clear(), "not the manifest of an ONNX export"),
         (

@@ -1,4 +1,4 @@
-"""Recurrent cells and layers against torch.nn's: the assert_same weights, the assert_same values and gradients."""
+"""Recurrent cells and layers against torch.nn: the same weights give the same values and gradients."""
 
 import pytest
 import torch

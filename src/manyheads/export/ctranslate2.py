@@ -1,7 +1,7 @@
 """Conversion of models to CTranslate2, in float32, with the subwords beside the weights.
 
-`to_ctranslate2` is the export, verified by scores. `ensure_converted` keeps a conversion beside a model folder
-for the engine (inference/ctranslate2_engine.py), and renews it when the model changes.
+`to_ctranslate2` is the export, verified by scores. `ensure_converted` keeps a conversion beside a model
+folder for the engine (inference/ctranslate2_engine.py), and renews it when the model changes.
 """
 
 import math
@@ -91,8 +91,8 @@ def replace_conversion(out: Path, folder: Path) -> None:
             write_conversion(model, subwords, info, temporary)
     except OSError as error:
         raise RequestError(
-            f"{out}: cannot be written ({error.strerror}), but the conversion is kept there: convert the model "
-            f"to a writable folder (manyheads export {folder} --to ctranslate2) and use that folder"
+            f"{out}: cannot be written ({error.strerror}), but the conversion is kept there: convert the "
+            f"model to a writable folder (manyheads export {folder} --to ctranslate2) and use that folder"
         ) from None
 
 

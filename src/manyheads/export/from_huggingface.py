@@ -1,18 +1,18 @@
 """Import from Hugging Face: a folder of MarianMTModel, OPUS-MT's included, as a model folder of ours.
 
-The same model, in our order of dimensions (see marian.py) and of the vocabulary: unknown, begin, end, then the
-others in their order. Begin is the token that Marian's decoder starts with, usually the padding token. Here it
-is never written, while Hugging Face's generate() counts its probability and rules it out only then (except with
-renormalize_logits). Scores are compared with the padding token masked.
+The same model, in our order of dimensions (see marian.py) and of the vocabulary: unknown, begin, end, then
+the others in their order. Begin is the token that Marian's decoder starts with, usually the padding token.
+Here it is never written, while Hugging Face's generate() counts its probability and rules it out only then
+(except with renormalize_logits). Scores are compared with the padding token masked.
 
 Two .spm files become two of our subword models with the ids of the one vocab.json. Text gives
 MarianTokenizer's ids, except that
 
 - our `normalize` comes first: U+2581 in a text becomes an underscore;
-- a piece that a .spm has and vocab.json lacks is unknown to MarianTokenizer. In a source it stays a piece, with
-  the weights of the unknown token; a target is split around it, since it could never be written;
-- a run of characters that only the other language's .spm has is one token if vocab.json has it; otherwise it is
-  split into tokens that vocab.json has, while MarianTokenizer makes it one unknown token;
+- a piece that a .spm has and vocab.json lacks is unknown to MarianTokenizer. In a source it stays a piece,
+  with the weights of the unknown token; a target is split around it, since it could never be written;
+- a run of characters that only the other language's .spm has is one token if vocab.json has it; otherwise
+  it is split into tokens that vocab.json has, while MarianTokenizer makes it one unknown token;
 - >>fra<< selects the language wherever a word begins, not only at the start and before a space;
 - </s>, <unk> and <pad> in a text are text.
 

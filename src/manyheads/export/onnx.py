@@ -1,4 +1,4 @@
-"""Export to ONNX: an encoder and a decoder step, which onnxruntime runs without torch (export/onnx_run.py)."""
+"""Export to ONNX: an encoder and a decoder step, which export/onnx_run.py runs without torch."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -35,7 +35,7 @@ SUPPORTED_KEYS = {
 
 
 def to_onnx(folder: Path, out: Path, *, replace: bool = False) -> list[ScoreComparison]:
-    """Write a model folder for onnxruntime. Return the scores of both, which show that they are the same model."""
+    """Write a model folder for onnxruntime. Return the scores of both, which show that they are equal."""
     import_optional("onnx")
     import_optional("onnxruntime")
     model, subwords, info = load_model(folder)
@@ -66,7 +66,8 @@ def check_exportable(config: ModelConfig) -> None:
             )
     if config.activation not in ACTIVATIONS:
         raise RequestError(
-            f"model.activation is {config.activation!r}, but ONNX export supports {', '.join(ACTIVATIONS)} only"
+            f"model.activation is {config.activation!r}, "
+            f"but ONNX export supports {', '.join(ACTIVATIONS)} only"
         )
 
 

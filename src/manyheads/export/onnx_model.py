@@ -1,7 +1,7 @@
 """A Transformer as two ONNX graphs, an encoder and a decoder step, in the order of the model's own files.
 
-A row's past is right-aligned: its newest token fills the last slot. So a new token is always appended, and rows
-of different age can share a batch.
+A row's past is right-aligned: its newest token fills the last slot. So a new token is always appended, and
+rows of different age can share a batch.
 
 Shapes: B sentences, W hypotheses of each, R = B W rows; N layers, H heads, K = d_k, V = d_v, D = d_model;
         S slots for the longest source, L slots for what was read; Q queries of a set of keys, I of either.
@@ -30,7 +30,7 @@ Sublayer = Callable[[str], str]
 
 @torch.no_grad()
 def build_encoder(model: Transformer) -> bytes:
-    """Return the graph from source ids to the keys and values of each decoder layer. Padding has zero values."""
+    """Return the graph from source ids to the keys and values of each decoder layer, zero for padding."""
     g, config = GraphBuilder(model), model.config
     slots_S = index_range(g, g.axis_size("source", 1))
     real_BS = source_mask(g, slots_S)

@@ -1,7 +1,7 @@
 """Runs a folder that export/onnx.py wrote, with numpy, onnxruntime and sentencepiece, and without torch.
 
-The search is greedy: beam search needs torch (search/beam.py). The decoder graph serves beams too, for programs
-that bring their own search.
+The search is greedy: beam search needs torch (search/beam.py). The decoder graph serves beams too, for
+programs that bring their own search.
 
 onnx.json       format number, sizes, ids, lengths, languages, SHA-256 of the rest
 encoder.onnx    source [B, S], source_lengths [B]
@@ -98,7 +98,7 @@ class OnnxModel:
     """An exported model. Sources are ids that end with the end token. Several threads may use it at once."""
 
     def __init__(self, folder: str | os.PathLike[str], threads: int | None = None) -> None:
-        """Open a folder and compare every file with its checksum. `threads` is by default onnxruntime's choice."""
+        """Open a folder and verify every file by its checksum. onnxruntime chooses `threads` by default."""
         path = Path(folder)
         self.manifest = read_export_manifest(path)
         self.sizes: dict[str, int] = self.manifest["sizes"]
@@ -146,8 +146,8 @@ class OnnxModel:
     def _check_length(self, length: int) -> None:
         if self.max_positions is not None and length > self.max_positions:
             raise DataError(
-                f"sentences of up to {length} tokens, but the model has {self.max_positions} learned positions: "
-                f"shorten them"
+                f"sentences of up to {length} tokens, but the model has {self.max_positions} learned "
+                f"positions: shorten them"
             )
 
     def _check_ids(self, ids: Integers, vocab_size: int) -> None:

@@ -1,8 +1,8 @@
 """Rewriting the SentencePiece models of a Marian folder with our ids.
 
-Marian looks the pieces of a .spm file up in vocab.json; we use the ids of the SentencePiece model itself. So
-each .spm gets every entry of the vocabulary as a piece, in our order. Pieces that it had keep their scores, and
-the normalizer stays, so it splits text as before.
+Marian looks the pieces of a .spm file up in vocab.json; we use the ids of the SentencePiece model itself.
+So each .spm gets every entry of the vocabulary as a piece, in our order. Pieces that it had keep their
+scores, and the normalizer stays, so it splits text as before.
 """
 
 import re
@@ -97,7 +97,7 @@ def build_pieces(spm: Any, vocabulary: VocabularyMapping, is_source: bool) -> It
 
 
 def set_special_ids(spec: Any, vocabulary: VocabularyMapping) -> None:
-    """Set the special ids. Only what changes is written, so that our own models stay identical byte for byte."""
+    """Set the special ids. Only what changes is written, so that our own models stay byte-identical."""
     unknown, begin, end = vocabulary.pieces[:NUM_SPECIAL_TOKENS]
     for key, value in {
         "vocab_size": len(vocabulary.pieces),

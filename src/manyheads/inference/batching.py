@@ -182,7 +182,7 @@ def group_by_tokens(lengths: Sequence[int], max_tokens: int) -> Iterator[list[in
 
 
 def group_in_order(lengths: Sequence[int], max_tokens: int) -> Iterator[slice]:
-    """Yield slices of consecutive sentences with at most `max_tokens` tokens; a longer sentence goes alone."""
+    """Yield slices of consecutive sentences with at most `max_tokens` tokens; a longer one goes alone."""
     offsets, start = np.cumsum([0, *lengths]), 0
     while start < len(lengths):
         end = int(np.searchsorted(offsets, offsets[start] + max_tokens, "right")) - 1

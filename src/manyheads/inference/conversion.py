@@ -1,4 +1,4 @@
-"""A model converted to CTranslate2, as its folder's manifest describes it. export/ctranslate2.py writes it."""
+"""A model converted to CTranslate2, as its manifest describes it. export/ctranslate2.py writes it."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""The CTranslate2 engine: models converted by export/ctranslate2.py, run by a C++ library that is fast on CPUs.
+"""The CTranslate2 engine: models converted by export/ctranslate2.py, run by a C++ library that is fast on
+CPUs.
 
 Its search differs from ours, and results carry the engine's name:
 
@@ -8,8 +9,8 @@ Its search differs from ours, and results carry the engine's name:
   and searches by those. The scores that we return are always the model's own.
 - A hypothesis that reaches the maximum length is cut. It gets the end token that our search would force.
 
-An n-best list is ranked by the model's own scores. A single result is the best by CTranslate2's count; only if
-some hypotheses were cut and others were not are they compared with their end tokens.
+An n-best list is ranked by the model's own scores. A single result is the best by CTranslate2's count; only
+if some hypotheses were cut and others were not are they compared with their end tokens.
 """
 
 import math
@@ -190,8 +191,9 @@ class CTranslate2Engine:
     def _check(self, requests: Sequence[Request], config: DecodingConfig) -> None:
         if config.temperature is not None:
             raise RequestError(
-                f"decoding.temperature is {config.temperature}, but CTranslate2 draws the random numbers of all "
-                f"sentences from one generator, so that a seed would not repeat a result: use the torch engine"
+                f"decoding.temperature is {config.temperature}, but CTranslate2 draws the random numbers of "
+                f"all sentences from one generator, so that a seed would not repeat a result: use the torch "
+                f"engine"
             )
         for request in requests:
             self._check_lengths(request.source)
@@ -209,8 +211,8 @@ class CTranslate2Engine:
         if longest > self.max_positions:
             raise RequestError(
                 f"{'a source' if longest == len(source) else 'a target'} of {longest} tokens, end included, "
-                f"but this model has {self.max_positions} positions in CTranslate2: split it, or use the torch "
-                f"engine"
+                f"but this model has {self.max_positions} positions in CTranslate2: split it, or use the "
+                f"torch engine"
             )
 
     # ---- the search
@@ -263,7 +265,7 @@ class CTranslate2Engine:
         return drafts
 
     def _search_length(self, constraints: DecodingConstraints) -> int:
-        """Return the length that a sentence is first searched up to. It depends on nothing else; many share it."""
+        """Return the length that a sentence is first searched up to; it depends on nothing else."""
         max_length = constraints.max_length
         if constraints.min_length >= max_length:
             return max_length

@@ -278,7 +278,7 @@ class CapturedDecodingStep:
             self.cache.reorder((self.first_rows + parents_BW).flatten())
 
     def _candidates(self, logits_RK: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the likeliest tokens of each row and their log p, within the limits of length. [B, W, C] each"""
+        """Return the likeliest tokens of each row and their log p, within length limits. [B, W, C] each"""
         shape = self.beams.scores.shape
         count = min(2 * self.beam + 1, logits_RK.shape[1])
         values, tokens, log_total = topk_logsumexp(logits_RK, count)

@@ -1,9 +1,10 @@
 """The prefill of a CUDA graph search: sources are encoded, and their keys and values stored for its steps.
 
 Launching an encoder's kernels takes Python longer than the GPU takes to run them. So sources are encoded a
-fixed number of tokens at a time, padded by sentences that nothing reads, and that is one captured graph. Where
-our attention kernel does not serve (float32, wide heads, older GPUs), and for sentences that are too long or
-too many for the graph, the encoder runs as it is. On a CPU, for tests, batches are padded but not captured.
+fixed number of tokens at a time, padded by sentences that nothing reads, and that is one captured graph.
+Where our attention kernel does not serve (float32, wide heads, older GPUs), and for sentences that are too
+long or too many for the graph, the encoder runs as it is. On a CPU, for tests, batches are padded but not
+captured.
 
 Shapes: E source tokens encoded at once.
 """

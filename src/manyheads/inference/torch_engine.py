@@ -236,7 +236,7 @@ class TorchEngine:
 
     @torch.inference_mode()
     def trace(self, source: list[int], target: list[int]) -> tuple[Trace, Tensor]:
-        """Return all attention weights of one translation, and log p of every word at each step. [T + 1, K]"""
+        """Return all attention weights of a translation, and log p of every word at each step. [T + 1, K]"""
         self.require("attention")
         trace = Trace()
         inputs = Packed.of([[BOS_ID, *target]]).to(self.device)

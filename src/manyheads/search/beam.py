@@ -71,7 +71,7 @@ class BeamState:
         )
 
     def begin(self, slots: Tensor, max_lengths: Tensor, min_lengths: Tensor, branching: bool = True) -> None:
-        """Start new sentences in these slots. The hypotheses of a beam start alike, so the first stands for all."""
+        """Start new sentences in these slots. A beam starts alike, so its first hypothesis stands for all."""
         self.max_lengths[slots], self.min_lengths[slots] = max_lengths, min_lengths
         for values, value in (
             (self.lengths, 0),
@@ -172,7 +172,7 @@ def beam_step(
 
 
 def top_candidates(scores_BW: Tensor, tokens_BWC: Tensor, log_p_BWC: Tensor, count: int) -> Candidates:
-    """Return the best continuations of each sentence. The best of a sentence are among the best of its rows."""
+    """Return the best continuations of each sentence, which are among the best of its rows."""
     all_BX = (scores_BW[..., None] + log_p_BWC).flatten(1)
     available = all_BX.shape[1]
     if available < count:  # the vocabulary is smaller than the beam

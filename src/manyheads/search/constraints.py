@@ -174,7 +174,7 @@ def find_likeliest(log_p_K: Tensor, count: int) -> set[int]:
 
 
 def count_met_tokens(written: list[int], required: Sequence[Sequence[int]]) -> int:
-    """Count the tokens of required phrases in a hypothesis, those of a phrase that its end begins included."""
+    """Count the tokens of required phrases in a hypothesis, including a phrase that its end begins."""
     num_met, missing = 0, []
     is_free = [True] * len(written)
     for phrase in sorted(required, key=len, reverse=True):

@@ -21,7 +21,7 @@ def pick_tokens(logits_BWK: Tensor, config: DecodingConfig, generators: Sequence
 def sample_tokens(
     logits_BWK: Tensor, config: DecodingConfig, generators: Sequence[torch.Generator]
 ) -> Tensor:
-    """Draw a token of each row from the top k and the top probability p, by each sentence's generator. [B, W]"""
+    """Draw a token of each row from the top k and top p, by the generator of its sentence. [B, W]"""
     assert config.temperature is not None
     top_k = logits_BWK.shape[2] if config.top_k is None else min(config.top_k, logits_BWK.shape[2])
     values_BWk, tokens_BWk = (logits_BWK / config.temperature).topk(top_k, dim=-1)
