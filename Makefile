@@ -4,7 +4,10 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 # The tests of `make quick`: files that take seconds. Everything else runs in `make test`.
-QUICK  := tests/invariants tests/text tests/contract/test_imports.py tests/contract/test_config.py
+QUICK  := $(addprefix tests/contract/test_,imports.py source_style.py model_purity.py one_search.py config.py) \
+          $(addprefix tests/invariants/test_,attention.py decoding.py experts.py packed.py search.py transformer.py) \
+          $(addprefix tests/oracles/test_,torch_transformer.py recurrent_cells.py) \
+          $(addprefix tests/text/test_,clean.py segmentation.py subwords.py trees.py) tests/data/test_store.py
 ORACLES := $(VENV)/.oracles
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
