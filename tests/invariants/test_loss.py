@@ -19,7 +19,7 @@ from manyheads.train.loss import Loss, chunked_loss, reference_loss, reference_r
 SMOOTHINGS = st.builds(
     mh.TrainConfig,
     label_smoothing=st.sampled_from([0.0, 0.1, 0.7]),
-    smoothing=st.sampled_from(["all", "others"]),
+    label_smoothing_over=st.sampled_from(["all", "others"]),
 )
 
 

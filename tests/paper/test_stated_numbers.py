@@ -70,7 +70,7 @@ def test_a_warm_up_of_one_step_is_no_warm_up() -> None:
 
 def test_label_smoothing_of_the_notes() -> None:
     """K = 5 and e = 0.1: the right word keeps 0.9, the four others share the rest."""
-    notes = mh.TrainConfig(label_smoothing=0.1, smoothing="others")
+    notes = mh.TrainConfig(label_smoothing=0.1, label_smoothing_over="others")
     assert smoothed_targets(torch.tensor([0]), 5, notes)[0].tolist() == pytest.approx(
         [0.9, 0.025, 0.025, 0.025, 0.025]
     )

@@ -51,7 +51,7 @@ class TrainConfig(ConfigSection):
     label_smoothing: float = config_field(
         0.1, "e, the probability that the target gives to other tokens (5.4)", at_least=0, below=1
     )
-    smoothing: Literal["all", "others"] = config_field(
+    label_smoothing_over: Literal["all", "others"] = config_field(
         "all", "who shares that probability: all K tokens (e/K each), or the K - 1 others"
     )
     r_drop: float = config_field(

@@ -44,7 +44,7 @@ class Loss:
 
 def smoothing_weights(vocab_size: int, train: TrainConfig) -> tuple[float, float]:
     """Return a, the weight of the right word alone, and b, that of every word."""
-    smoothed_words = vocab_size if train.smoothing == "all" else vocab_size - 1
+    smoothed_words = vocab_size if train.label_smoothing_over == "all" else vocab_size - 1
     b = train.label_smoothing / smoothed_words
     return 1 - vocab_size * b, b
 
