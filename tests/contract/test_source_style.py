@@ -9,7 +9,7 @@ from pathlib import Path
 from support.source_tree import MODULES, ROOT, parse, relative_name
 
 MAX_FILE_LINES = 450
-MAX_FUNCTION_LINES = 60  # without the signature, which in a command is the table of its options
+MAX_FUNCTION_LINES = 60  # with the signature, without decorators
 MAX_MARKDOWN_COLUMNS = 120
 # Data tables, not code.
 LONG_FILES = {"playground/word_tables.py"}
@@ -87,7 +87,7 @@ def test_no_function_is_too_long() -> None:
     for path in MODULES:
         for node in ast.walk(parse(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                lines = (node.end_lineno or node.lineno) - node.body[0].lineno + 1
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
                 if lines > MAX_FUNCTION_LINES:
                     offenders.append(f"{relative_name(path)}:{node.lineno} {node.name} has {lines} lines")
     assert not offenders

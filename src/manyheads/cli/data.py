@@ -11,8 +11,53 @@ import typer
 
 from manyheads.cli.app import app, exit_with_error
 from manyheads.cli.options import AsJson
-from manyheads.config import SPLITS, InputConfig, Recipe
+from manyheads.config import InputConfig, Recipe
 from manyheads.errors import EXIT_INTERRUPTED, ConfigError, RequestError
+
+DataFolder = Annotated[Path, typer.Argument(help="Data folder to write.", metavar="DATA")]
+RecipeChanges = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Keys of the recipe, such as subwords.vocab_size=8000 or clean.max_length_ratio=none.",
+        metavar="SECTION.KEY=VALUE",
+    ),
+]
+TrainFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Training text: two plain files, source and target, or one file of both; may repeat.",
+        metavar="FILE",
+    ),
+]
+ValidFiles = Annotated[
+    list[str] | None, typer.Option(help="Validation text, used to choose the best model.", metavar="FILE")
+]
+TestFiles = Annotated[
+    list[str] | None, typer.Option(help="Test text, used to evaluate the final model.", metavar="FILE")
+]
+LanguagePair = Annotated[
+    str | None, typer.Option(help="Languages, such as en-ko; by default from names such as train.en.")
+]
+Fields = Annotated[
+    str | None,
+    typer.Option(help="Source and target of a TSV or JSONL: columns such as 2,4 or names such as en,ko."),
+]
+RecipeFile = Annotated[
+    Path | None,
+    typer.Option(help="TOML file with all settings, and a weight per input; options override it."),
+]
+OnInvalid = Annotated[
+    str | None,
+    typer.Option(
+        help="Invalid text: stop, or skip and list it in dropped.tsv. By default invalid lines are "
+        "skipped; broken files and files of different line counts stop.",
+        metavar="stop|skip",
+    ),
+]
+ReplaceData = Annotated[bool, typer.Option("--force", help="Replace an existing data folder.")]
+ShowRecipe = Annotated[
+    bool, typer.Option("--show-recipe", help="Print all settings with their meaning, and exit.")
+]
 
 
 @app.command()
@@ -55,50 +100,17 @@ def get(
 
 @app.command()
 def prepare(
-    folder: Annotated[Path, typer.Argument(help="Data folder to write.", metavar="DATA")],
-    changes: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Keys of the recipe, such as subwords.vocab_size=8000 or clean.max_length_ratio=none.",
-            metavar="SECTION.KEY=VALUE",
-        ),
-    ] = None,
-    train: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Training text: two plain files, source and target, or one file of both; may repeat.",
-            metavar="FILE",
-        ),
-    ] = None,
-    valid: Annotated[
-        list[str] | None, typer.Option(help="Validation text, used to choose the best model.", metavar="FILE")
-    ] = None,
-    test: Annotated[
-        list[str] | None, typer.Option(help="Test text, used to evaluate the final model.", metavar="FILE")
-    ] = None,
-    pair: Annotated[
-        str | None, typer.Option(help="Languages, such as en-ko; by default from names such as train.en.")
-    ] = None,
-    fields: Annotated[
-        str | None,
-        typer.Option(help="Source and target of a TSV or JSONL: columns such as 2,4 or names such as en,ko."),
-    ] = None,
-    recipe: Annotated[
-        Path | None,
-        typer.Option(help="TOML file with all settings, and a weight per input; options override it."),
-    ] = None,
-    on_invalid: Annotated[
-        str | None,
-        typer.Option(
-            help="Invalid text: stop, or skip and list it in dropped.tsv. By default invalid lines are "
-            "skipped; broken files and files of different line counts stop.",
-            metavar="stop|skip",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing data folder.")] = False,
-    show_recipe: Annotated[
-        bool, typer.Option("--show-recipe", help="Print all settings with their meaning, and exit.")
-    ] = False,
+    folder: DataFolder,
+    changes: RecipeChanges = None,
+    train: TrainFiles = None,
+    valid: ValidFiles = None,
+    test: TestFiles = None,
+    pair: LanguagePair = None,
+    fields: Fields = None,
+    recipe: RecipeFile = None,
+    on_invalid: OnInvalid = None,
+    force: ReplaceData = False,
+    show_recipe: ShowRecipe = False,
     as_json: AsJson = False,
 ) -> None:
     """Clean parallel text, train subwords and write a data folder; report what was dropped and why.
@@ -110,16 +122,9 @@ def prepare(
     Example:
       manyheads prepare data --train=train.{en,ko} --valid=valid.{en,ko} subwords.vocab_size=16000
     """
-    from manyheads.text.languages import split_language_pair
-
     check_stray_files(changes or [])
-    base = Recipe.load(recipe) if recipe else Recipe()
-    files = zip(SPLITS, (train, valid, test), strict=True)
-    inputs: dict[str, Any] = {split: parse_inputs(names, fields) for split, names in files if names}
-    languages = dict(zip(("source", "target"), split_language_pair(pair), strict=True)) if pair else {}
-    policy = {"on_invalid": on_invalid} if on_invalid else {}
-    corpus: Any = {**languages, **policy}
-    overridden = replace(base, corpus=replace(base.corpus, **corpus), **inputs).override(changes or [])
+    files = {"train": train or [], "valid": valid or [], "test": test or []}
+    overridden = build_recipe(recipe, files, fields, pair, on_invalid, changes or [])
     if show_recipe:
         print(overridden.to_toml(), end="")
         return
@@ -139,6 +144,25 @@ def prepare(
     else:
         print(format_report(store.manifest))
         print(f"\n{folder}: complete. Dropped pairs are listed in {folder / DROPPED}")
+
+
+def build_recipe(
+    path: Path | None,
+    files: dict[str, list[str]],
+    fields: str | None,
+    pair: str | None,
+    on_invalid: str | None,
+    changes: list[str],
+) -> Recipe:
+    """Load a recipe, or the default one, and override it by the options of the command line."""
+    from manyheads.text.languages import split_language_pair
+
+    base = Recipe.load(path) if path else Recipe()
+    inputs: dict[str, Any] = {split: parse_inputs(names, fields) for split, names in files.items() if names}
+    languages = dict(zip(("source", "target"), split_language_pair(pair), strict=True)) if pair else {}
+    policy = {"on_invalid": on_invalid} if on_invalid else {}
+    corpus: Any = {**languages, **policy}
+    return replace(base, corpus=replace(base.corpus, **corpus), **inputs).override(changes)
 
 
 def parse_inputs(files: list[str], fields: str | None) -> tuple[InputConfig, ...]:

@@ -12,33 +12,39 @@ from manyheads.cli.options import Device
 from manyheads.cli.text_io import configure_output, report_write_errors
 from manyheads.errors import RequestError
 
+ModelOrRun = Annotated[
+    Path, typer.Argument(help="A model folder; with --through-training a run.", metavar="MODEL")
+]
+Sentence = Annotated[str | None, typer.Argument(help="The sentence to translate.", metavar="SENTENCE")]
+Target = Annotated[
+    str | None, typer.Option(help="Its translation; by default the model's own.", metavar="TEXT")
+]
+Page = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="Page to write; by default attention.html.", metavar="FILE"),
+]
+FigureFolder = Annotated[
+    Path | None, typer.Option(help="Write figures for print too: SVG, PDF and PNG.", metavar="DIR")
+]
+ThroughTraining = Annotated[
+    bool, typer.Option("--through-training", help="Show the sentence at every checkpoint of a run.")
+]
+AttentionAsJson = Annotated[
+    bool,
+    typer.Option("--json", help="Print a report as JSON: words, measures of every head, notable heads."),
+]
+
 
 @app.command()
 def look(
-    model: Annotated[
-        Path, typer.Argument(help="A model folder; with --through-training a run.", metavar="MODEL")
-    ],
-    sentence: Annotated[
-        str | None, typer.Argument(help="The sentence to translate.", metavar="SENTENCE")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Its translation; by default the model's own.", metavar="TEXT")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Page to write; by default attention.html.", metavar="FILE"),
-    ] = None,
-    figures: Annotated[
-        Path | None, typer.Option(help="Write figures for print too: SVG, PDF and PNG.", metavar="DIR")
-    ] = None,
-    through_training: Annotated[
-        bool, typer.Option("--through-training", help="Show the sentence at every checkpoint of a run.")
-    ] = False,
+    model: ModelOrRun,
+    sentence: Sentence = None,
+    target: Target = None,
+    out: Page = None,
+    figures: FigureFolder = None,
+    through_training: ThroughTraining = False,
     device: Device = None,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print a report as JSON: words, measures of every head, notable heads."),
-    ] = False,
+    as_json: AttentionAsJson = False,
 ) -> None:
     """Write a web page that shows the attention of every head. The page is one file and works offline.
 

@@ -2,8 +2,9 @@
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,55 +13,68 @@ from manyheads.cli.options import AsJson, Device, Engine, Model
 from manyheads.cli.text_io import configure_output, read_glossary, read_lines, read_parallel_lines
 from manyheads.errors import RequestError
 
+if TYPE_CHECKING:
+    from manyheads.progress import ReportProgress
+    from manyheads.translation import Translation
+
 Ensemble = Annotated[
     list[Path] | None,
     typer.Option(help="Another model to average the predictions with; may repeat.", metavar="MODEL"),
 ]
+Source = Annotated[Path, typer.Argument(help="Text, one line each.")]
 Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy.")]
 Alpha = Annotated[float | None, typer.Option(help="Length penalty ((5 + L)/6)^alpha.")]
+Files = Annotated[
+    list[Path] | None, typer.Argument(help="Text, one line each; by default stdin.", metavar="FILE")
+]
+NumBest = Annotated[int | None, typer.Option(help="Translations per line; needs --json.")]
+MaxExtraLength = Annotated[
+    int | None, typer.Option(help="Tokens that the output may have more than the input.")
+]
+MinLength = Annotated[int | None, typer.Option(help="Tokens that the output has at least.")]
+Temperature = Annotated[float | None, typer.Option(help="Sample at this temperature instead of searching.")]
+TopK = Annotated[int | None, typer.Option(help="Sample from this many most probable tokens.")]
+TopP = Annotated[float | None, typer.Option(help="Sample from the tokens of this total probability.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of sampling.")]
+NoRepeatNgram = Annotated[int | None, typer.Option(help="Never repeat an n-gram of this length.")]
+Prefix = Annotated[str, typer.Option(help="Text that each sentence's translation must begin with.")]
+Glossary = Annotated[
+    Path | None, typer.Option(help="Required translations of terms: source, tab, target on each line.")
+]
+ForbiddenWords = Annotated[
+    list[str] | None, typer.Option(help="A word that must not be in the output; may repeat.")
+]
+SplitSentences = Annotated[
+    bool, typer.Option(help="Split lines into sentences; otherwise each line is one sentence.")
+]
+JsonLines = Annotated[
+    bool,
+    typer.Option("--json", help="Print a JSON object per line: scores, tokens, alignment, alternatives."),
+]
 
 
 @app.command()
 def translate(
     model: Model,
-    files: Annotated[
-        list[Path] | None, typer.Argument(help="Text, one line each; by default stdin.", metavar="FILE")
-    ] = None,
+    files: Files = None,
     beam: Beam = None,
     alpha: Alpha = None,
-    nbest: Annotated[int | None, typer.Option(help="Translations per line; needs --json.")] = None,
-    max_extra_length: Annotated[
-        int | None, typer.Option(help="Tokens that the output may have more than the input.")
-    ] = None,
-    min_length: Annotated[int | None, typer.Option(help="Tokens that the output has at least.")] = None,
-    temperature: Annotated[
-        float | None, typer.Option(help="Sample at this temperature instead of searching.")
-    ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Sample from this many most probable tokens.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(help="Sample from the tokens of this total probability.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of sampling.")] = None,
-    no_repeat_ngram: Annotated[
-        int | None, typer.Option(help="Never repeat an n-gram of this length.")
-    ] = None,
-    prefix: Annotated[str, typer.Option(help="Text that each sentence's translation must begin with.")] = "",
-    glossary: Annotated[
-        Path | None, typer.Option(help="Required translations of terms: source, tab, target on each line.")
-    ] = None,
-    forbid: Annotated[
-        list[str] | None, typer.Option(help="A word that must not be in the output; may repeat.")
-    ] = None,
-    split: Annotated[
-        bool, typer.Option(help="Split lines into sentences; otherwise each line is one sentence.")
-    ] = True,
+    nbest: NumBest = None,
+    max_extra_length: MaxExtraLength = None,
+    min_length: MinLength = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    seed: Seed = None,
+    no_repeat_ngram: NoRepeatNgram = None,
+    prefix: Prefix = "",
+    glossary: Glossary = None,
+    forbid: ForbiddenWords = None,
+    split: SplitSentences = True,
     ensemble: Ensemble = None,
     engine: Engine = "torch",
     device: Device = None,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print a JSON object per line: scores, tokens, alignment, alternatives."),
-    ] = False,
+    as_json: JsonLines = False,
 ) -> None:
     """Translate text line by line, from files or stdin to stdout: n lines in, n lines out.
 
@@ -94,17 +108,14 @@ def translate(
             scores="tokens" if as_json else "none",
             **decoding,
         )
-        for done, translation in enumerate(stream, 1):
-            line = json.dumps(translation.to_dict(), ensure_ascii=False) if as_json else translation.text
-            print(line, flush=read_ahead is not None)
-            if not is_interactive and sys.stderr.isatty():
-                progress.update("translating", done, None)
+        report_progress = None if is_interactive or not sys.stderr.isatty() else progress.update
+        print_translations(stream, as_json, read_ahead is not None, report_progress)
 
 
 @app.command()
 def score(
     model: Model,
-    source: Annotated[Path, typer.Argument(help="Text, one line each.")],
+    source: Source,
     target: Annotated[Path, typer.Argument(help="Its translation, line by line.")],
     ensemble: Ensemble = None,
     engine: Engine = "torch",
@@ -136,7 +147,7 @@ def score(
 @app.command()
 def evaluate(
     model: Model,
-    source: Annotated[Path, typer.Argument(help="Text, one line each.")],
+    source: Source,
     references: Annotated[
         list[Path], typer.Argument(help="Reference translations, line by line.", metavar="REFERENCE...")
     ],
@@ -183,6 +194,19 @@ def evaluate(
     if out:
         out.write_text("".join(f"{line}\n" for line in evaluation.translations), encoding="utf-8")
     print(json.dumps(evaluation.to_dict(), ensure_ascii=False, indent=1) if as_json else evaluation.to_text())
+
+
+def print_translations(
+    translations: "Iterable[Translation]",
+    as_json: bool,
+    flush: bool,
+    report_progress: "ReportProgress | None",
+) -> None:
+    for done, translation in enumerate(translations, 1):
+        line = json.dumps(translation.to_dict(), ensure_ascii=False) if as_json else translation.text
+        print(line, flush=flush)
+        if report_progress:
+            report_progress("translating", done, None)
 
 
 def drop_unset(**options: Any) -> dict[str, Any]:

@@ -13,37 +13,45 @@ from manyheads.cli.options import AsJson, Device
 from manyheads.cli.paper.app import Out, paper, resolve_output
 from manyheads.errors import EXIT_PREEMPTED
 
+Trees = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        help="Files of bracketed trees, one per line, or folders of them; by default built-in trees.",
+        metavar="TREES",
+    ),
+]
+ParserInputs = Annotated[
+    str,
+    typer.Option(
+        "--input", help="What the model reads: words, tags (parts of speech) or both; comma-separated."
+    ),
+]
+PresetModel = Annotated[
+    str | None, typer.Option(help="A preset's model, such as small or parsing; by default a tiny one.")
+]
+Steps = Annotated[
+    int | None, typer.Option(help="Training steps of each model; by default 1000, or 180 seconds.", min=1)
+]
+Seconds = Annotated[
+    float | None, typer.Option(help="Stop the training of each model after this time.", min=1)
+]
+VocabSize = Annotated[int, typer.Option(help="Largest number of subwords.", min=300)]
+RunChanges = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Another key of the run; may repeat.", metavar="SECTION.KEY=VALUE"),
+]
+
 
 @paper.command()
 def table4(
-    trees: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="Files of bracketed trees, one per line, or folders of them; by default built-in trees.",
-            metavar="TREES",
-        ),
-    ] = None,
+    trees: Trees = None,
     out: Out = None,
-    inputs: Annotated[
-        str,
-        typer.Option(
-            "--input", help="What the model reads: words, tags (parts of speech) or both; comma-separated."
-        ),
-    ] = "words,both",
-    model: Annotated[
-        str | None, typer.Option(help="A preset's model, such as small or parsing; by default a tiny one.")
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Training steps of each model; by default 1000, or 180 seconds.", min=1)
-    ] = None,
-    seconds: Annotated[
-        float | None, typer.Option(help="Stop the training of each model after this time.", min=1)
-    ] = None,
-    vocab_size: Annotated[int, typer.Option(help="Largest number of subwords.", min=300)] = 4000,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Another key of the run; may repeat.", metavar="SECTION.KEY=VALUE"),
-    ] = None,
+    inputs: ParserInputs = "words,both",
+    model: PresetModel = None,
+    steps: Steps = None,
+    seconds: Seconds = None,
+    vocab_size: VocabSize = 4000,
+    changes: RunChanges = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
