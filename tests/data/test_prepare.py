@@ -336,7 +336,8 @@ def test_subwords_are_trained_on_a_sample_of_the_configured_size(
         return train(seen[-1], *rest)
 
     monkeypatch.setattr(SubwordTokenizer, "train", train_recorded)
-    made_recipe = recipe(write(tmp_path, "a", SENTENCES), subwords={"vocab_size": 330, "sample_pairs": 120})
+    subwords = {"vocab_size": 330, "sample_sentences": 120}
+    made_recipe = recipe(write(tmp_path, "a", SENTENCES), subwords=subwords)
     prepare(made_recipe, tmp_path / "data")
     (sample,) = seen
     assert len(sample) == len(set(sample)) == 120

@@ -87,7 +87,7 @@ class SubwordConfig(ConfigSection):
     character_coverage: float = config_field(
         0.9995, "share of the characters that become subwords", above=0, at_most=1
     )
-    sample_pairs: int = config_field(
+    sample_sentences: int = config_field(
         1_000_000, "sentences, of both languages together, to train the subwords on", at_least=1
     )
     user_symbols: tuple[str, ...] = config_field((), "symbols that are never split, such as tags")

@@ -64,7 +64,7 @@ def train_subwords(recipe: Recipe, spool: Spool, report_progress: ReportProgress
     config = recipe.subwords
     if recipe.clean.markup != "keep":
         config = replace(config, detect_placeholders=0)
-    num_pairs = (config.sample_pairs + 1) // 2
+    num_pairs = (config.sample_sentences + 1) // 2
     sample: Callable[[], Iterator[tuple[str, str]]] = lambda: spool.sample(num_pairs, recipe.corpus.seed)  # noqa: E731
     return SubwordPair.train(sample, config)
 
