@@ -1,4 +1,4 @@
-# Every target creates the virtual environment with pinned versions if needed. Requires Python 3.11 or 3.12 only.
+# Every target creates the virtual environment with pinned versions if needed. Requires only Python 3.11 or 3.12.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin

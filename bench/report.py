@@ -199,7 +199,7 @@ def add_vocab_size_argument(parser: argparse.ArgumentParser) -> None:
 
 def add_only_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--only", action="append", metavar="SYSTEM", help="systems with this in their name; may be repeated"
+        "--only", action="append", metavar="SYSTEM", help="systems with this in their name; can be repeated"
     )
 
 

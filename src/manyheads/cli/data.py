@@ -25,7 +25,7 @@ RecipeChanges = Annotated[
 TrainFiles = Annotated[
     list[str] | None,
     typer.Option(
-        help="Training text: two plain files, source and target, or one file of both; may repeat.",
+        help="Training text: two plain files, source and target, or one file of both; can be repeated.",
         metavar="FILE",
     ),
 ]

@@ -33,7 +33,8 @@ def inspect(
     ] = None,
     as_json: AsJson = False,
     sentence: Annotated[
-        list[str] | None, typer.Option(help="Data folder: show the subwords of this sentence; may repeat.")
+        list[str] | None,
+        typer.Option(help="Data folder: show the subwords of this sentence; can be repeated."),
     ] = None,
     examples: Annotated[int, typer.Option(help="Data folder: number of pairs to show.", min=0)] = 3,
     curves: Annotated[

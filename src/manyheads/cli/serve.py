@@ -20,7 +20,10 @@ ApiKey = Annotated[
         help="Key that clients must send; preferably set in the environment.", envvar="MANYHEADS_API_KEY"
     ),
 ]
-AllowedHosts = Annotated[list[str] | None, typer.Option(help="Host name of the server; can be repeated.")]
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option(help="Host name that requests may use, such as translate.example.org; can be repeated."),
+]
 AllowedOrigins = Annotated[
     list[str] | None,
     typer.Option(
@@ -32,7 +35,7 @@ Runs = Annotated[
     typer.Option(help="Training run whose curves the page shows; can be repeated.", metavar="RUN"),
 ]
 MaxCharacters = Annotated[int, typer.Option(help="Maximum characters of all texts of a request.")]
-MaxTexts = Annotated[int, typer.Option(help="Maximum texts of a request.")]
+MaxTexts = Annotated[int, typer.Option(help="Maximum texts per request.")]
 MaxAlternatives = Annotated[int, typer.Option(help="Maximum alternatives of a text.")]
 MaxBodyBytes = Annotated[int, typer.Option(help="Maximum bytes of a request body.")]
 QueueSize = Annotated[int, typer.Option(help="Maximum requests in the queue.")]

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 Ensemble = Annotated[
     list[Path] | None,
-    typer.Option(help="Another model to average the predictions with; may repeat.", metavar="MODEL"),
+    typer.Option(help="Another model to average the predictions with; can be repeated.", metavar="MODEL"),
 ]
-Source = Annotated[Path, typer.Argument(help="Text, one line each.")]
+Source = Annotated[Path, typer.Argument(help="Text, one line each.", metavar="SOURCE")]
 Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy.")]
 Alpha = Annotated[float | None, typer.Option(help="Length penalty ((5 + L)/6)^alpha.")]
 Files = Annotated[
@@ -29,12 +29,15 @@ Files = Annotated[
 ]
 NumBest = Annotated[int | None, typer.Option(help="Translations per line; needs --json.")]
 MaxExtraLength = Annotated[
-    int | None, typer.Option(help="Tokens that the output may have more than the input.")
+    int | None, typer.Option(help="Maximum number of tokens by which the output may exceed the input.")
 ]
-MinLength = Annotated[int | None, typer.Option(help="Tokens that the output has at least.")]
+MinLength = Annotated[int | None, typer.Option(help="Minimum number of output tokens.")]
 Temperature = Annotated[float | None, typer.Option(help="Sample at this temperature instead of searching.")]
 TopK = Annotated[int | None, typer.Option(help="Sample from this many most probable tokens.")]
-TopP = Annotated[float | None, typer.Option(help="Sample from the tokens of this total probability.")]
+TopP = Annotated[
+    float | None,
+    typer.Option(help="Sample from the most probable tokens that together have this probability."),
+]
 Seed = Annotated[int | None, typer.Option(help="Seed of sampling.")]
 NoRepeatNgram = Annotated[int | None, typer.Option(help="Never repeat an n-gram of this length.")]
 Prefix = Annotated[str, typer.Option(help="Text that each sentence's translation must begin with.")]
@@ -42,7 +45,7 @@ Glossary = Annotated[
     Path | None, typer.Option(help="Required translations of terms: source, tab, target on each line.")
 ]
 ForbiddenWords = Annotated[
-    list[str] | None, typer.Option(help="A word that must not be in the output; may repeat.")
+    list[str] | None, typer.Option(help="A word that must not be in the output; can be repeated.")
 ]
 SplitSentences = Annotated[
     bool, typer.Option(help="Split lines into sentences; otherwise each line is one sentence.")
@@ -116,7 +119,7 @@ def translate(
 def score(
     model: Model,
     source: Source,
-    target: Annotated[Path, typer.Argument(help="Its translation, line by line.")],
+    target: Annotated[Path, typer.Argument(help="Its translation, line by line.", metavar="TARGET")],
     ensemble: Ensemble = None,
     engine: Engine = "torch",
     device: Device = None,

@@ -16,9 +16,9 @@ class DecodingConfig(ConfigSection):
     beam: int = config_field(4, "beam size (6.1); 1 is greedy", at_least=1, at_most=1024)
     alpha: float = config_field(0.6, "of the length penalty ((5 + L)/6)^alpha (6.1)", at_least=0)
     max_extra_length: int = config_field(
-        50, "tokens that the output may have more than the input (6.1)", at_least=0
+        50, "maximum number of tokens by which the output may exceed the input (6.1)", at_least=0
     )
-    min_length: int = config_field(0, "tokens that the output has at least", at_least=0)
+    min_length: int = config_field(0, "minimum number of output tokens", at_least=0)
     nbest: int = config_field(1, "results per sentence; not more than the beam", at_least=1, at_most=10_000)
     temperature: float | None = config_field(
         None,
@@ -31,7 +31,7 @@ class DecodingConfig(ConfigSection):
     top_p: float | None = config_field(
         None, "sample from the most probable tokens that together have this probability", above=0, at_most=1
     )
-    seed: int = config_field(0, "of sampling", at_least=0)
+    seed: int = config_field(0, "seed of sampling", at_least=0)
     no_repeat_ngram: int | None = config_field(
         None,
         "never repeat an n-gram of this length within an output; by default repetition is allowed",

@@ -31,7 +31,7 @@ class TrainConfig(ConfigSection):
         at_least=1,
     )
     precision: Literal["auto", "float32", "bfloat16"] = config_field(
-        "auto", "of matrix products: auto is bfloat16 on a GPU; weights stay float32"
+        "auto", "precision of matrix products; auto is bfloat16 on a GPU; weights stay float32"
     )
     cuda_graphs: bool = config_field(True, "on a GPU, run steps as captured CUDA graphs")
     compile: bool = config_field(False, "compile the model with torch.compile")
@@ -52,7 +52,7 @@ class TrainConfig(ConfigSection):
         0.1, "e, the probability that the target gives to other tokens (5.4)", at_least=0, below=1
     )
     label_smoothing_over: Literal["all", "others"] = config_field(
-        "all", "who shares that probability: all K tokens (e/K each), or the K - 1 others"
+        "all", "which tokens share that probability: all K tokens (e/K each), or the K - 1 others"
     )
     r_drop: float = config_field(
         0.0,

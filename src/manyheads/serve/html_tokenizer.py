@@ -1,6 +1,6 @@
 """Split HTML into tags, text and verbatim elements, which concatenated give the page again.
 
-Nothing is malformed: what is not a tag is text. Comments end as the HTML standard says.
+HTML is never rejected as malformed: what is not a tag is text. Comments end as the HTML standard says.
 """
 
 import re

@@ -29,7 +29,7 @@ def table2(
     budget: Annotated[
         list[str] | None,
         typer.Option(
-            help="Budget of each run: 2000000tokens, 500steps or 60s; may repeat.", metavar="AMOUNT"
+            help="Budget of each run: 2000000tokens, 500steps or 60s; can be repeated.", metavar="AMOUNT"
         ),
     ] = None,
     both: Annotated[bool, typer.Option("--both", help="Compare at equal tokens and at equal time.")] = False,

@@ -38,7 +38,7 @@ Seconds = Annotated[
 VocabSize = Annotated[int, typer.Option(help="Largest number of subwords.", min=300)]
 RunChanges = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Another key of the run; may repeat.", metavar="SECTION.KEY=VALUE"),
+    typer.Option("--set", help="Another key of the run; can be repeated.", metavar="SECTION.KEY=VALUE"),
 ]
 
 
