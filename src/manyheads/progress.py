@@ -1,5 +1,6 @@
 """Progress of long work: bars on a terminal, lines in a log, or nothing."""
 
+import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -100,7 +101,11 @@ class ProgressBars(Progress):
         self.unit = unit
         self.bars = rich.Progress(*columns[unit])
         self.numbers = Text("")
-        self.live = Live(self.bars, console=Console(file=stream), refresh_per_second=10)
+        # By default Live prints to its own stream what goes to stdout, even if that is a file or a pipe.
+        redirect = sys.stdout.isatty()
+        self.live = Live(
+            self.bars, console=Console(file=stream), refresh_per_second=10, redirect_stdout=redirect
+        )
         self.tasks: dict[str, Any] = {}
 
     def __enter__(self) -> Self:

@@ -83,7 +83,7 @@ def test_inspect_prints_a_file_to_start_from(tmp_path: Path) -> None:
         (["inspect", "bse"], "bse: no file or folder, and unknown preset bse; did you mean base?"),
         (
             ["inspect", "base", "--sentence", "x"],
-            "--sentence, --verify and --curves need a folder, but base is none",
+            "--sentence, --verify and --curves need a folder, but base is a configuration",
         ),
         (["inspect", "base", "model.haeds=4"], "unknown key model.haeds; did you mean model.heads?"),
         (["inspect", "base", "model.heads=0"], "model.heads is 0, but must be at least 1 and below 1048576"),

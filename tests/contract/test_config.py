@@ -291,8 +291,8 @@ def test_the_base_class_of_models_is_not_a_model() -> None:
 
 def test_a_key_of_another_section_is_suggested() -> None:
     with pytest.raises(mh.ConfigError, match=r"unknown key train\.heads; did you mean model\.heads\?"):
-        mh.TrainConfig(heads=4)
+        mh.TrainConfig(heads=4)  # type: ignore[call-arg]
     with pytest.raises(
         mh.ConfigError, match=r"unknown key data\.kernel_size; did you mean model\.kernel_size\?"
     ):
-        mh.DataConfig(kernel_size=4)
+        mh.DataConfig(kernel_size=4)  # type: ignore[call-arg]

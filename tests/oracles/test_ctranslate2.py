@@ -620,7 +620,7 @@ def test_the_longest_allowed_source_is_not_cut(
 
 def test_an_unknown_compute_type_is_refused(learned: tuple[Path, mh.Transformer]) -> None:
     with pytest.raises(
-        mh.RequestError, match="compute type 'int4', but there are float32, int8, int8_float32"
+        mh.RequestError, match="the compute type is 'int4', but must be one of float32, int8, int8_float32"
     ):
         open_engine(learned[0], "int4")
 

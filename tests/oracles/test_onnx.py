@@ -484,7 +484,7 @@ def test_unsupported_keys_are_refused_by_name(monkeypatch: pytest.MonkeyPatch, t
     save_model(tmp_path / "model", replace(SMALL, window=3))
     with pytest.raises(mh.RequestError, match=r"model\.window is 3, but ONNX export supports None only"):
         export.to_onnx(tmp_path / "model", tmp_path / "onnx")
-    monkeypatch.delitem(export.ACTIVATIONS, "relu")
+    monkeypatch.delitem(onnx_model.ACTIVATIONS, "relu")
     save_model(tmp_path / "model")
     with pytest.raises(
         mh.RequestError, match=r"model\.activation is 'relu', but ONNX export supports gelu, swish"

@@ -17,7 +17,7 @@ from manyheads import checkpoint
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
 from manyheads.inference.cuda_graph_search import supports_search
-from manyheads.model import ARCHITECTURES, build_model
+from manyheads.model import MODEL_CLASSES, build_model
 from manyheads.train.captured_step import can_capture
 from manyheads.train.run import train
 
@@ -210,4 +210,4 @@ def test_cuda_graphs_and_compilation_need_the_transformer(
 
 
 def test_every_architecture_of_the_config_can_be_built() -> None:
-    assert set(ARCHITECTURES) == set(get_args(get_type_hints(mh.ModelConfig)["architecture"]))
+    assert set(MODEL_CLASSES) == set(get_args(get_type_hints(mh.ModelConfig)["architecture"]))

@@ -209,7 +209,7 @@ def test_an_average_is_the_mean_of_each_weight(tmp_path: Path) -> None:
     names = checkpoint.average_checkpoints(tmp_path / "run", 2, tmp_path / "m")
     assert names == ["step-00002000", "step-00003000"]
     assert checkpoint.load_model(tmp_path / "m")[2].step == 7
-    with pytest.raises(mh.CheckpointError, match="has 3 checkpoints, but 4 are requested: --last 3"):
+    with pytest.raises(mh.CheckpointError, match="4 checkpoints are requested, but it has 3: use --last 3"):
         checkpoint.average_checkpoints(tmp_path / "run", 4, tmp_path / "m")
 
 

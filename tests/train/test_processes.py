@@ -139,7 +139,7 @@ def test_two_ranks_average_more_checkpoints_than_an_int64_has_bits(data: Path, t
     call = make_command(data, tmp_path, average_checkpoints=count, keep_checkpoints=1, **changes)
     check_ranks(2, call)
     (end,) = read_entries(tmp_path / "run", "end")
-    assert end["model"] == f"average of {count}"
+    assert end["model"] == f"average of the last {count} checkpoints"
     folders = [checkpoint.checkpoint_path(tmp_path / "run", step) for step in range(1, count + 1)]
     assert are_identical(read_weights(tmp_path / "run"), checkpoint.average_weights(folders))
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import random
 import re
 import subprocess
@@ -21,6 +22,7 @@ from manyheads.glossary import TermConstraints
 from manyheads.inference.engine import decode_all
 from manyheads.inference.ensemble import Ensemble
 from manyheads.inference.torch_engine import TorchEngine
+from manyheads.model import build_model
 from manyheads.search.options import DecodingConstraints
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from support.strategies import randomize_weights
@@ -194,6 +196,18 @@ def test_a_stream_is_read_as_needed(translator: mh.Translator) -> None:
     assert len(list(stream)) == 97
 
 
+def test_a_stream_is_read_outside_inference_mode(translator: mh.Translator) -> None:
+    modes: list[bool] = []
+
+    def source() -> Any:
+        for line in lines(30):
+            modes.append(torch.is_inference_mode_enabled())
+            yield line
+
+    assert len(list(translator.stream(source(), read_ahead=4, beam=1))) == 30
+    assert modes == [False] * 30
+
+
 def test_a_stream_keeps_its_order_with_blank_lines_and_texts_of_several_sentences(
     translator: mh.Translator,
 ) -> None:
@@ -349,6 +363,21 @@ def test_an_ensemble_is_the_mean_of_its_models(tmp_path: Path, folder: Path) -> 
     assert [result.text for result in results] == alone
 
 
+@pytest.mark.parametrize("first", ["transformer", "bytenet"])
+def test_an_ensemble_has_the_attention_of_its_first_model(first: str) -> None:
+    transformer = mh.Transformer(replace(CONFIG.model, positions="learned", max_positions=20))
+    bytenet = build_model(mh.ByteNetConfig(vocab_size=330, layers=1, d_model=16, d_ff=8))
+    models = [transformer, bytenet] if first == "transformer" else [bytenet, transformer]
+    engine = TorchEngine(Ensemble(models))
+    assert engine.capabilities.max_positions == 20
+    assert engine.capabilities.alignment == (first == "transformer")
+    if first == "transformer":
+        assert engine.align([[5, 6, 2]], [[7]])[0].shape == (2, 3)
+    else:
+        with pytest.raises(mh.RequestError, match="has no attention over the source"):
+            engine.align([[5, 6, 2]], [[7]])
+
+
 def test_the_engine_name_selects_the_precision(folder: Path) -> None:
     """On a CPU float32 by default; rounded, the search is another, and scores by forced decoding are not."""
     texts = lines(6)
@@ -429,6 +458,28 @@ def test_there_are_as_many_output_lines_as_input_lines(folder: Path, tmp_path: P
     marked = manyheads("translate", str(folder), "-", text=b"\xef\xbb\xbfI go home.")
     assert marked.stdout == manyheads("translate", str(folder), text=b"I go home.").stdout
     assert b"-: line 3 is not UTF-8" in done.stderr
+
+
+def test_results_stay_in_a_file_beside_a_progress_bar_on_the_terminal(folder: Path, tmp_path: Path) -> None:
+    text, out = tmp_path / "a.en", tmp_path / "a.ko"
+    text.write_text("\n".join(lines(20)) + "\n", encoding="utf-8")
+    main, terminal = pty.openpty()
+    with out.open("wb") as stdout:
+        command = [sys.executable, "-m", "manyheads", "translate", str(folder), str(text), "--device", "cpu"]
+        process = subprocess.Popen(command, stdout=stdout, stderr=terminal, stdin=subprocess.DEVNULL)
+    os.close(terminal)
+    shown = b""
+    while True:
+        try:
+            shown += (block := os.read(main, 1 << 16))
+        except OSError:  # the terminal is closed
+            break
+        if not block:
+            break
+    os.close(main)
+    assert process.wait() == 0
+    assert b"translating" in shown.lower()
+    assert len(out.read_text(encoding="utf-8").splitlines()) == 20
 
 
 def test_json_holds_scores_tokens_and_alternatives(folder: Path) -> None:

@@ -40,7 +40,7 @@ def average_checkpoints(run: Path, count: int, out: Path) -> list[str]:
     folders = list_averaged_checkpoints(run, interval)[-count:]
     if len(folders) < count:
         raise CheckpointError(
-            f"{run}: has {len(folders)} checkpoints, but {count} are requested: --last {len(folders)}"
+            f"{run}: {count} checkpoints are requested, but it has {len(folders)}: use --last {len(folders)}"
         )
     infos = [read_info(folder) for folder in folders]
     save(

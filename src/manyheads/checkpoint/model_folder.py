@@ -37,7 +37,7 @@ MODEL_SCHEMA = ManifestSchema(
     file_name=MANIFEST,
     format=2,
     folder_type="a model folder",
-    keys={"step": int, "languages": dict, "training": dict, "config": dict},
+    keys={"step": int, "languages": ("source", "target"), "training": dict, "config": dict},
     remedy="train the model again",
     required_files=(WEIGHTS,),
 )

@@ -59,7 +59,7 @@ def inspect(
         inspect_folder(target, sentence or [], examples, verify, curves, as_json)
         return
     if sentence or verify or curves:
-        raise ConfigError(f"--sentence, --verify and --curves need a folder, but {target} is none")
+        raise ConfigError(f"--sentence, --verify and --curves need a folder, but {target} is a configuration")
     is_file = target.endswith(".toml") or (target not in PRESETS and os.path.exists(target))
     config = (Config.load(target) if is_file else get_preset(target)).override(changes or [])
 
@@ -85,7 +85,7 @@ def inspect_folder(
     elif is_run(path):
         inspect_run(path, curves, as_json)
     elif curves:
-        raise RequestError(f"--curves needs a run, but {folder} is none")
+        raise RequestError(f"--curves needs a run folder, but {folder} is not one")
     else:
         inspect_data(folder, sentences, examples, verify, as_json)
 

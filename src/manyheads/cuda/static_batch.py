@@ -33,7 +33,7 @@ def count_fillers(missing: int, filler_length: int = FILLER_LENGTH) -> int:
     return -(-missing // filler_length)
 
 
-def write_tokens(row: NDArray[np.int64], batch: Packed) -> None:
+def write_batch_tokens(row: NDArray[np.int64], batch: Packed) -> None:
     """Write the tokens of a batch to the start of a row."""
     row[: len(batch.tokens)] = batch.tokens.numpy()
 
@@ -93,7 +93,7 @@ def pack_static_batch(
     *tokens, source_offsets, target_offsets = np.split(row.numpy(), np.cumsum(shape.segment_lengths)[:-1])
     tokens[2].fill(ignore_index)
     for segment, batch in zip(tokens, (source, inputs, labels), strict=True):
-        write_tokens(segment, batch)
+        write_batch_tokens(segment, batch)
     for segment, batch, lack in zip((source_offsets, target_offsets), (source, labels), missing, strict=True):
         write_offsets(segment, batch, lack, fillers, filler_length)
     return row

@@ -74,14 +74,14 @@ class RequestWindow:
         self, requests: Iterable[Request], size: int | None, key: Callable[[Request], Hashable]
     ) -> None:
         self.requests, self.size, self.key = iter(requests), size, key
-        self.chunk_size = None if size is None else max(1, -(-size // 2))
+        self.chunk_size = None if size is None else max(1, size // 2)
         self.chunks: deque[Chunk] = deque()
         self.num_read = 0
         self.has_ended = False
+        self.read_chunks()
 
     def next_key(self) -> Hashable | None:
-        """Return the key of the requests to be decoded next, or None at the end of the stream."""
-        self.read_chunks()
+        """Return the key of the requests to be decoded next, or None if none wait."""
         for chunk in self.chunks:
             for key, waiting in chunk.waiting.items():
                 if waiting:
@@ -100,10 +100,11 @@ class RequestWindow:
         return GroupQueue(self, Group(key, longest, -(-longest // 2)))
 
     def finish(self, indices: Sequence[int]) -> None:
-        """Note that requests have their results."""
+        """Note that requests have their results, and read on as far as the size allows."""
         last_indices = [chunk.last_index for chunk in self.chunks]
         for number, count in Counter(bisect_left(last_indices, index) for index in indices).items():
             self.chunks[number].unfinished -= count
+        self.read_chunks()
 
     def read_chunks(self) -> None:
         """Forget finished chunks and read new ones as far as the size allows."""
@@ -139,7 +140,6 @@ class GroupQueue:
 
     def take(self, count: int) -> list[QueuedRequest]:
         """Remove and return waiting requests, the oldest chunk's first, at most this many."""
-        self.window.read_chunks()
         chosen: list[QueuedRequest] = []
         for chunk in self.window.chunks:
             if len(chosen) < count:

@@ -350,7 +350,9 @@ class CTranslate2Engine:
 
 def check_compute_type(compute_type: str) -> None:
     if compute_type not in COMPUTE_TYPES:
-        raise RequestError(f"compute type {compute_type!r}, but there are {', '.join(COMPUTE_TYPES)}")
+        raise RequestError(
+            f"the compute type is {compute_type!r}, but must be one of {', '.join(COMPUTE_TYPES)}"
+        )
     supported = import_ctranslate2().get_supported_compute_types("cpu")
     if compute_type not in supported:
         raise RequestError(

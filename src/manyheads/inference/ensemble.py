@@ -1,6 +1,5 @@
 """Several models that decode together."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +37,9 @@ class Ensemble(nn.Module):
         super().__init__()
         self.models = nn.ModuleList(models)
         configs: list[ModelConfig] = [model.config for model in models]  # type: ignore[misc]
-        self.config = min(configs, key=lambda config: config.position_limit or math.inf)
+        self.config = configs[0]  # whose attention the trace shows
+        limits = [config.position_limit for config in configs if config.position_limit is not None]
+        self.position_limit = min(limits, default=None)
 
     def forward(self, source: Packed, target: Packed, trace: Trace | None = None) -> Tensor:
         """Return log of the mean probability. The trace is the first model's."""

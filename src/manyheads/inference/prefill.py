@@ -22,8 +22,8 @@ from manyheads.cuda.static_batch import (
     FILLER_LENGTH,
     count_fillers,
     pinned_zeros,
+    write_batch_tokens,
     write_offsets,
-    write_tokens,
 )
 from manyheads.inference.batching import group_in_order
 from manyheads.model.static_cache import StaticKVCache
@@ -78,7 +78,7 @@ class SourcePrefill:
         """Return E tokens, the offsets of at most E sentences, and the position of the first. [2 E + 2]"""
         row = pinned_zeros(len(self.static_input))
         tokens, offsets, first = np.split(row.numpy(), [self.batch_tokens, 2 * self.batch_tokens + 1])
-        write_tokens(tokens, sources)
+        write_batch_tokens(tokens, sources)
         missing = self.batch_tokens - len(sources.tokens)
         write_offsets(offsets, sources, missing, count_fillers(missing, FILLER_LENGTH), FILLER_LENGTH)
         first[:] = start

@@ -27,12 +27,10 @@ MAX_ROWS = 256  # hypotheses in an eager batch
 MAX_GRAPH_ROWS, MAX_GRAPH_SLOTS = 4096, 2048  # in CUDA graphs
 MEMORY_FRACTION = 0.25  # of a GPU's free memory, for the keys and values of a search
 MAX_GRAPH_SEARCHES = 4  # kept with their graphs
-MAX_SOURCE_TOKENS = 2**15  # of all rows in an eager batch, which bounds memory
+MAX_EAGER_SOURCE_TOKENS = 2**15  # of all rows in an eager batch, which bounds memory
 GPU_POLL_INTERVAL = 8  # steps of an eager search on a GPU, where each poll synchronizes
-SHORT_LENGTH, GRAPH_SHORT_LENGTH = (
-    64,
-    256,
-)  # tokens of sources that are decoded together whatever their length
+SHORT_LENGTH = 64  # sources of up to so many tokens are decoded together, whatever their length
+GRAPH_SHORT_LENGTH = 256  # the same in CUDA graphs
 SCORE_TOKENS = 4096  # of sources and targets, scored at once
 READ_AHEAD, GPU_READ_AHEAD = 1000, 8192  # requests of a stream
 
@@ -103,7 +101,7 @@ class TorchEngine:
             attention=has_attention,
             token_scores=True,
             devices=("cpu", "cuda"),
-            max_positions=config.position_limit,
+            max_positions=self.model.position_limit,
         )
 
     def require(self, feature: Feature) -> None:
@@ -155,8 +153,14 @@ class TorchEngine:
             else:
                 finished = self._decode_eagerly(queue, own_config)
             for results in finished:
-                pending.finish([index for index, _ in results])
                 yield results
+                self._read_on(pending, [index for index, _ in results])
+
+    @staticmethod
+    def _read_on(pending: RequestWindow, finished: list[int]) -> None:
+        """Read the caller's iterator outside inference mode and without a lock: it may use torch, or wait."""
+        with torch.inference_mode(False):
+            pending.finish(finished)
 
     def _check_requests(self, requests: Iterable[Request], config: DecodingConfig) -> Iterator[Request]:
         max_positions = self.capabilities.max_positions
@@ -179,7 +183,7 @@ class TorchEngine:
             return model.start(memory, config.num_hypotheses) if state is None else state.append(memory)
 
         longest = max(1, *(len(request.source) for request in waiting))
-        max_rows = max(config.num_hypotheses, min(MAX_ROWS, MAX_SOURCE_TOKENS // longest))
+        max_rows = max(config.num_hypotheses, min(MAX_ROWS, MAX_EAGER_SOURCE_TOKENS // longest))
         limits = SearchLimits(max_rows, GPU_POLL_INTERVAL if self.device.type == "cuda" else 1)
         branching = is_branching(config, any(request.constraints.required_phrases for request in waiting))
         return iterate_results(model.step, admit, queue, config, branching, self.device, limits)

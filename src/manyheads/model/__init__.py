@@ -13,7 +13,7 @@ from manyheads.model.baselines.recurrent import RecurrentModel
 from manyheads.model.encoder_decoder import EncoderDecoder
 from manyheads.model.transformer import Transformer
 
-ARCHITECTURES: dict[str, type[EncoderDecoder]] = {
+MODEL_CLASSES: dict[str, type[EncoderDecoder]] = {
     "transformer": Transformer,
     "recurrent": RecurrentModel,
     "convs2s": ConvS2S,
@@ -23,7 +23,7 @@ ARCHITECTURES: dict[str, type[EncoderDecoder]] = {
 
 def build_model(config: ModelConfig) -> EncoderDecoder:
     """Return the model that the config describes, with initial weights."""
-    return ARCHITECTURES[config.architecture](config)
+    return MODEL_CLASSES[config.architecture](config)
 
 
 def count_parameters(config: ModelConfig) -> dict[str, int]:

@@ -45,6 +45,11 @@ class EncoderDecoder(nn.Module):
         tie_embeddings(self.source_embedding, self.target_embedding, self.output, config)
         self.dropout = Dropout(config.dropout)
 
+    @property
+    def position_limit(self) -> int | None:
+        """The maximum length of a sequence; None if any length will do."""
+        return self.config.position_limit
+
     def forward(
         self,
         source: Packed,

@@ -116,10 +116,6 @@ class SlotTable:
     def release(self, slots: Ints) -> None:
         self.occupants[slots] = EMPTY
 
-    def reset(self) -> None:
-        self.occupants[:] = EMPTY
-        self.num_active = len(self.occupants)
-
     def compact(self, factor: int, min_slots: int) -> tuple[Ints, Ints]:
         """Move the last sentences to the first slots, so that a step computes those alone.
 

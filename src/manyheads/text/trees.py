@@ -79,10 +79,6 @@ def get_words(tree: Tree) -> list[str]:
     return [leaf.word for leaf in get_leaves(tree)]
 
 
-def get_tags(tree: Tree) -> list[str]:
-    return [leaf.tag for leaf in get_leaves(tree)]
-
-
 # ---- reading
 
 

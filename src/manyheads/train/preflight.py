@@ -11,7 +11,7 @@ from manyheads.model import count_parameters
 BYTES_PER_PARAMETER = 16  # weight, gradient and two moments in float32
 
 
-def limit_to_positions(model: ModelConfig, tokens: int) -> int:
+def cap_length(model: ModelConfig, tokens: int) -> int:
     """Return `tokens`, but at most the number of learned positions."""
     return tokens if model.position_limit is None else min(tokens, model.position_limit)
 
@@ -53,7 +53,7 @@ def check_r_drop(config: Config) -> None:
 
 def check_max_positions(config: Config) -> None:
     """Refuse sentences that are longer than the learned positions."""
-    if limit_to_positions(config.model, config.data.max_length) < config.data.max_length:
+    if cap_length(config.model, config.data.max_length) < config.data.max_length:
         raise ConfigError(
             f"data.max_length is {config.data.max_length}, but learned positions reach "
             f"{config.model.position_limit}: lower it, or raise model.max_positions"

@@ -81,7 +81,7 @@ def list_candidates(
     last = checkpoint.list_averaged_checkpoints(run_folder, train.checkpoint_every)
     last = select_intact(run_folder, last[-train.average_checkpoints :], dist, print_message)
     if last:
-        name = f"average of {len(last)}"
+        name = f"average of the last {len(last)} checkpoints" if len(last) > 1 else "the last checkpoint"
         candidates.append(Candidate(name, checkpoint.average_weights(last), progress.step))
     best = checkpoint.checkpoint_path(run_folder, progress.best_step)
     if progress.best_step and [best] != last and select_intact(run_folder, [best], dist, print_message):

@@ -292,7 +292,9 @@ class Trainer:
         self.console.message(f"{diagnosis}: back to {folder.name}")
         skipped_steps = progress.skipped_steps
         self.resume(checkpoint.read_info(folder))
-        self.update_step, self.pending = self._make_update_step(), None
+        self.pending = None
+        del self.update_step  # its graphs and copies of the weights, before those of the next are allocated
+        self.update_step = self._make_update_step()
         progress = self.progress
         progress.rolled_back, progress.nonfinite_steps, progress.skipped_steps = True, 0, skipped_steps
         if self.log:

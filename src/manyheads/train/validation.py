@@ -14,7 +14,7 @@ from manyheads.model.encoder_decoder import EncoderDecoder
 from manyheads.train.distributed import DistributedContext
 from manyheads.train.loss import chunked_loss
 from manyheads.train.precision import autocast
-from manyheads.train.preflight import limit_to_positions
+from manyheads.train.preflight import cap_length
 from manyheads.translator import Translator
 
 
@@ -86,5 +86,5 @@ class Validator:
 
     def _data_config(self) -> DataConfig:
         """No pair is dropped, except those beyond learned positions, and subwords are not sampled."""
-        max_length = limit_to_positions(self.config.model, self.config.data.batch_tokens)
+        max_length = cap_length(self.config.model, self.config.data.batch_tokens)
         return replace(self.config.data, subword_regularization=0.0, max_length=max_length)
