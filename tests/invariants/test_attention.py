@@ -200,7 +200,8 @@ def test_queries_and_keys_need_as_many_sentences() -> None:
     for implementation in ("reference", "padded"):
         for queries, keys in ((single, three), (three, single)):
             q, k = random_tensor(len(queries), 1, 1), random_tensor(len(keys), 1, 1)
-            with pytest.raises(mh.DataError, match=f"{len(queries)} sentences look at {len(keys)}"):
+            counts = f"{len(queries)} target sentences, but {len(keys)} source sentences"
+            with pytest.raises(mh.DataError, match=counts):
                 attend(q, k, k, queries, keys, AttentionSpec(), implementation=implementation)
 
 

@@ -139,7 +139,7 @@ def test_wrong_calls_are_refused(architecture: str) -> None:
         model.step(torch.tensor([1, 1, 1]), model.start(memory, beam=2))
     with pytest.raises(mh.RequestError, match="3 rows to reorder, but the state has 4"):
         model.start(memory, beam=2).reorder(torch.tensor([0, 1, 2]))
-    with pytest.raises(mh.DataError, match="3 sentences look at 1"):
+    with pytest.raises(mh.DataError, match="3 target sentences, but 1 source sentences"):
         model(mh.Packed.of([[3]]), mh.Packed.of([[1], [1], [1]]))
     with pytest.raises(mh.DataError, match=f"token id 40, but the vocabulary has {VOCAB_SIZE}"):
         model(mh.Packed.of([[3, 40]]), mh.Packed.of([[1]]))

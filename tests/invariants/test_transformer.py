@@ -130,7 +130,7 @@ def test_a_reused_trace_holds_the_latest_call() -> None:
 
 
 def test_sources_and_targets_must_be_as_many() -> None:
-    with pytest.raises(mh.DataError, match="3 sentences look at 1"):
+    with pytest.raises(mh.DataError, match="3 target sentences, but 1 source sentences"):
         mh.Transformer(SMALL)(mh.Packed.of([[3]]), mh.Packed.of([[1], [1], [1]]))
 
 

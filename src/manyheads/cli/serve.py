@@ -1,4 +1,4 @@
-"""The verb `serve`."""
+"""The command `serve`."""
 
 import os
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""Doors out of the house, and one in: CTranslate2, ONNX, Hugging Face."""
+"""Conversion to and from other formats: CTranslate2, ONNX, Hugging Face."""

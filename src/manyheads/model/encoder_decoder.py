@@ -70,7 +70,8 @@ class EncoderDecoder(nn.Module):
     ) -> Tensor:
         """Return the hidden states before the output projection, which the training loss takes. [T, D]"""
         if len(source) != len(target):
-            raise DataError(f"{len(target)} sentences look at {len(source)}: give as many sources as targets")
+            counts = f"{len(target)} target sentences, but {len(source)} source sentences"
+            raise DataError(f"{counts}: give one source per target")
         return self.decode(target, self.encode(source, trace, aux_losses), trace, aux_losses)
 
     def encode(

@@ -43,7 +43,9 @@ def attend(
     if spec.compares_positions and queries.offsets is not keys.offsets:
         raise ValueError("causal and windowed attention compare positions of one and the same text")
     if len(queries) != len(keys):
-        raise DataError(f"{len(queries)} sentences look at {len(keys)}: give as many sources as targets")
+        raise DataError(
+            f"{len(queries)} target sentences, but {len(keys)} source sentences: give one source per target"
+        )
     if implementation is None:
         implementation = dispatch.choose_attention(
             q_THK, v_SHV, spec, max(queries.max_length, keys.max_length)

@@ -1,4 +1,4 @@
-"""Attention of x new query per row over a static cache. The layout is described in decode_attention.py.
+"""Attention of one new query per row over a static cache. The layout is described in decode_attention.py.
 
 Shapes: R rows, W of a sentence, B sentences, H heads, K = d_k, V = d_v, L positions of a row,
         S source tokens.

@@ -2,8 +2,8 @@
 
 Label smoothing gives the right word the weight a and every word b, a + K b = 1 (K words, e the smoothing):
 
-    smoothing "all"     b = e / K        the right word has 1 - e + e/K, the others e/K
-    smoothing "others"  b = e / (K - 1)  the right word has 1 - e, the others share e
+    label_smoothing_over = "all"     b = e / K        the right word has 1 - e + e/K, the others e/K
+    label_smoothing_over = "others"  b = e / (K - 1)  the right word has 1 - e, the others share e
 
 So the loss of a token whose right word is y, and its gradient by the logits, are
 
