@@ -365,7 +365,10 @@ def test_an_ensemble_is_the_mean_of_its_models(tmp_path: Path, folder: Path) -> 
 
 @pytest.mark.parametrize("first", ["transformer", "bytenet"])
 def test_an_ensemble_has_the_attention_of_its_first_model(first: str) -> None:
-    transformer = mh.Transformer(replace(CONFIG.model, positions="learned", max_positions=20))
+    learned = mh.TransformerConfig(
+        vocab_size=330, layers=2, d_model=16, d_ff=32, heads=2, positions="learned", max_positions=20
+    )
+    transformer = mh.Transformer(learned)
     bytenet = build_model(mh.ByteNetConfig(vocab_size=330, layers=1, d_model=16, d_ff=8))
     models = [transformer, bytenet] if first == "transformer" else [bytenet, transformer]
     engine = TorchEngine(Ensemble(models))
