@@ -1,4 +1,4 @@
-"""Search over scripted steps, compared with exhaustive search and with smaller batches."""
+"""Search over scripted steps, compared with exhaustive search, a plain beam search and smaller batches."""
 
 import hashlib
 import itertools
@@ -19,6 +19,7 @@ from manyheads.search.beam import length_penalty
 from manyheads.search.driver import iterate_results, search
 from manyheads.search.options import DecodingConstraints, Hypothesis, Request, SearchLimits
 from manyheads.search.scheduler import ListQueue, QueuedRequest
+from support.reference_beam import reference_beam
 
 CPU = torch.device("cpu")
 VOCAB_SIZE = 5
@@ -141,6 +142,32 @@ def test_a_beam_of_one_is_greedy_search(keys: list[int], max_length: int) -> Non
         while len(written) < max_length and (best := int(log_p(key, written).argmax())) != EOS_ID:
             written.append(best)
         assert results[0].tokens == written
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 3.0])
+@settings(max_examples=200, deadline=None)
+@given(key=st.integers(0, 10**6), beam=st.integers(1, 5), max_length=st.integers(0, 12))
+def test_the_search_equals_a_beam_search_in_plain_python(
+    alpha: float, key: int, beam: int, max_length: int
+) -> None:
+    """The search stops at the same step, too: stopping too late would not change the best output."""
+    num_steps = 0
+
+    def step(tokens: Tensor, state: Script) -> tuple[Tensor, Script]:
+        nonlocal num_steps
+        num_steps += 1
+        rows = [(key, (*old, token)) for (key, old), token in zip(state.rows, tokens.tolist(), strict=True)]
+        return torch.stack([log_p(key, written[1:]) for key, written in rows]), Script(beam, rows)
+
+    config, limits = mh.DecodingConfig(beam=beam, alpha=alpha), SearchLimits(poll_interval=1)
+    constraints, rows = [DecodingConstraints(max_length)], [(key, ())] * beam
+    [[best]] = search(step, lambda numbers, _: Script(beam, rows), constraints, config, CPU, limits)
+    [expected], expected_steps = reference_beam(
+        lambda tokens: log_p(key, tokens).tolist(), EOS_ID, max_length, beam, alpha
+    )
+    assert best.tokens == expected["tokens"]
+    assert best.score == pytest.approx(expected["score"], abs=1e-4)
+    assert num_steps == expected_steps
 
 
 @settings(max_examples=30, deadline=None)
