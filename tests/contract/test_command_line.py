@@ -130,10 +130,10 @@ def prepare(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
 
 def test_prepare_reports_as_json(prepared: Path) -> None:
     done = prepare(prepared, "--json", "--force")
-    told = json.loads(done.stdout)
-    assert told["splits"]["train"]["pairs"] == 90
-    assert told["splits"]["train"]["inputs"][0]["invalid"] == {"NUL": 1}
-    assert told["languages"] == {"source": "en", "target": "ko"}
+    report = json.loads(done.stdout)
+    assert report["splits"]["train"]["pairs"] == 90
+    assert report["splits"]["train"]["inputs"][0]["invalid"] == {"NUL": 1}
+    assert report["languages"] == {"source": "en", "target": "ko"}
 
 
 def test_inspect_shows_a_data_folder_and_how_a_sentence_is_split(prepared: Path) -> None:
@@ -144,9 +144,9 @@ def test_inspect_shows_a_data_folder_and_how_a_sentence_is_split(prepared: Path)
     assert done.stdout.startswith("en to ko, ")
     assert done.stdout.count("</s>") == 4
     assert "나는 <b> 있다\npieces: ▁나는 " in done.stdout
-    told = json.loads(manyheads("inspect", f"{prepared}/data", "--json", "--sentence", "have").stdout)
-    assert "".join(told["sentences"][0]["pieces"]) == "▁have"
-    assert len(told["examples"]) == 3
+    report = json.loads(manyheads("inspect", f"{prepared}/data", "--json", "--sentence", "have").stdout)
+    assert "".join(report["sentences"][0]["pieces"]) == "▁have"
+    assert len(report["examples"]) == 3
 
 
 def test_inspect_finds_damage(prepared: Path, tmp_path: Path) -> None:
@@ -225,18 +225,18 @@ def test_show_recipe_prints_a_recipe_that_prepare_takes(prepared: Path, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("fault", "code"), [(OSError(errno.ENOSPC, "No space left on device"), 4), (MemoryError(), 4)]
+    ("error", "code"), [(OSError(errno.ENOSPC, "No space left on device"), 4), (MemoryError(), 4)]
 )
 def test_lack_of_disk_or_memory_exits_with_4_and_leaves_nothing(
     prepared: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    fault: Exception,
+    error: Exception,
     code: int,
 ) -> None:
     def full(*_: object) -> None:
-        raise fault
+        raise error
 
     monkeypatch.setattr("manyheads.data.store.ArrayWriter.write", full)
     files = [f"--train={prepared}/train.en", f"--train={prepared}/train.ko"]

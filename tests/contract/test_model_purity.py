@@ -37,8 +37,8 @@ def device_conditions(tree: ast.AST) -> Iterator[str]:
 
 
 def list_offenders(paths: list[Path], exceptions: tuple[str, ...] = ()) -> list[str]:
-    found = [f"{relative_name(path)}:{place}" for path in paths for place in device_conditions(parse(path))]
-    return [place for place in found if not place.endswith(exceptions)]
+    places = [f"{relative_name(path)}:{place}" for path in paths for place in device_conditions(parse(path))]
+    return [place for place in places if not place.endswith(exceptions)]
 
 
 def test_the_model_has_no_device_or_dtype_condition() -> None:

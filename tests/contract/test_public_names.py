@@ -67,7 +67,7 @@ def test_the_calls_of_the_design_work_as_written() -> None:
     assert logits.shape == (3, 12)
     assert model.hidden(source, target).shape == (3, 8)
     logits = model(source, target, trace=(trace := mh.Trace()))
-    assert [tuple(found.shape) for found in trace.cross[1]] == [(2, 2, 3), (2, 1, 2)]
+    assert [tuple(weights.shape) for weights in trace.cross[1]] == [(2, 2, 3), (2, 1, 2)]
     memory = model.encode(source)
     state = model.start(memory, beam=4)
     logits, state = model.step(packed.tokens.new_ones(8), state)

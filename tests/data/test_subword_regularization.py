@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manyheads.config import EOS_ID, SubwordConfig
-from manyheads.data import subword_regularization as resplit
+from manyheads.data import subword_regularization
 from manyheads.data.subword_regularization import GrowableArray, SubwordRegularizer, hash_words
 from manyheads.text.subword_regularization import SubwordSampler
 from manyheads.text.subwords import SubwordTokenizer, TokenSequences, normalize
@@ -55,7 +55,7 @@ def test_a_segmentation_is_one_of_the_sampler() -> None:
     sampler, rng = SubwordSampler(SUBWORDS["bpe"], 0.5), random.Random(0)
     possible = {tuple(sampler.sample("drinking", rng)) for _ in range(3000)}
     segmentations = {tuple(part[:-1].tolist()) for part in texts}
-    assert 3 < len(segmentations) <= resplit.SEGMENTATIONS_PER_WORD
+    assert 3 < len(segmentations) <= subword_regularization.SEGMENTATIONS_PER_WORD
     assert segmentations <= possible
 
 
@@ -69,7 +69,7 @@ def test_all_segmentations_of_a_word_are_about_equally_frequent() -> None:
     )
     assert len(set(words.tolist())) == 2  # the word, and the end
     by_choice = Counter(choices.tolist())
-    assert len(by_choice) == resplit.SEGMENTATIONS_PER_WORD
+    assert len(by_choice) == subword_regularization.SEGMENTATIONS_PER_WORD
     assert max(by_choice.values()) < 1.35 * min(by_choice.values())
 
 
@@ -92,7 +92,7 @@ def test_segmentations_do_not_depend_on_earlier_texts() -> None:
 
 def test_words_of_one_bucket_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     apart = [read(LINES, key=key).ids.tolist() for key in range(5)]
-    monkeypatch.setattr(resplit, "NUM_BUCKETS", 1)
+    monkeypatch.setattr(subword_regularization, "NUM_BUCKETS", 1)
     assert [read(LINES, key=key).ids.tolist() for key in range(5)] == apart
 
 

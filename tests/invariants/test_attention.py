@@ -68,7 +68,7 @@ def reference_varlen_attn(
         mine, theirs = slice(q_ends[s], q_ends[s + 1]), slice(k_ends[s], k_ends[s + 1])
         scores = torch.einsum("qhd,khd->hqk", q[mine], k[theirs]) * scale
         ahead = torch.arange(scores.shape[2]) - torch.arange(scores.shape[1])[:, None]
-        left, right = (10**6 if reach < 0 else reach for reach in window_size)
+        left, right = (10**6 if size < 0 else size for size in window_size)
         scores = scores.masked_fill((ahead < -left) | (ahead > right), -torch.inf)
         out.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1), v[theirs]))
     return torch.cat(out)

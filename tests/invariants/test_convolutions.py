@@ -122,20 +122,20 @@ def test_the_receptive_field_of_bytenet_is_the_sum_of_its_dilations(
         dilation=dilation,
     )
     model: ByteNet = build_test_model(config)
-    reach = (kernel - 1) * sum(dilation_rates(layers, dilation))
+    max_distance = (kernel - 1) * sum(dilation_rates(layers, dilation))
     text = mh.Packed.of([[3] * 60])
     x = random_tensor(60, 8)
     h = x
     for block in model.decoder:
         h = block(h, text)
     seen = torch.autograd.grad(h[40].sin().sum(), x)[0].abs().sum(1).nonzero().flatten().tolist()
-    assert seen[0] == max(0, 40 - reach)
+    assert seen[0] == max(0, 40 - max_distance)
     assert seen[-1] == 40
     h = x
     for block in model.encoder:
         h = block(h, text)
     seen = torch.autograd.grad(h[30].sin().sum(), x)[0].abs().sum(1).nonzero().flatten().tolist()
-    assert (seen[0], seen[-1]) == (30 - reach // 2, 30 + reach // 2)
+    assert (seen[0], seen[-1]) == (30 - max_distance // 2, 30 + max_distance // 2)
 
 
 def test_the_decoder_reads_source_columns_and_continues_after_the_last() -> None:

@@ -380,11 +380,11 @@ def test_cross_entropy_equals_the_reference(
 
 @all_dtypes
 @pytest.mark.parametrize("classes", [5, 300, 9000])
-@pytest.mark.parametrize("agreement", [0.0, 2.5])
+@pytest.mark.parametrize("r_drop", [0.0, 2.5])
 def test_cross_entropy_with_r_drop_equals_the_reference(
-    classes: int, agreement: float, dtype: torch.dtype, tolerance: float
+    classes: int, r_drop: float, dtype: torch.dtype, tolerance: float
 ) -> None:
-    train = mh.TrainConfig(r_drop=agreement)
+    train = mh.TrainConfig(r_drop=r_drop)
     buffer, labels = 3 * normal(2, 9, classes, dtype=dtype), torch.randint(0, classes, (7,), device=DEVICE)
     logits, rest = buffer[:, :7], buffer[:, 7:].clone()  # as the last chunk of a batch lies in its buffer
     labels[3] = IGNORE_INDEX

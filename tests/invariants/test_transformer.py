@@ -187,11 +187,13 @@ def test_dropout_zeroes_its_share_and_keeps_the_mean() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ties", "embeddings_shared", "output_shared"),
+    ("tie_embeddings", "embeddings_shared", "output_shared"),
     [("three-way", True, True), ("two-way", False, True), ("none", False, False)],
 )
-def test_tied_embeddings_share_one_matrix(ties: str, embeddings_shared: bool, output_shared: bool) -> None:
-    model = mh.Transformer(replace(SMALL, tie_embeddings=ties))
+def test_tied_embeddings_share_one_matrix(
+    tie_embeddings: str, embeddings_shared: bool, output_shared: bool
+) -> None:
+    model = mh.Transformer(replace(SMALL, tie_embeddings=tie_embeddings))
     assert (model.source_embedding.weight is model.target_embedding.weight) == embeddings_shared
     assert (model.output.weight is model.target_embedding.weight) == output_shared
 
@@ -251,9 +253,11 @@ def test_dropout_saves_one_byte_per_element() -> None:
     assert kept == [torch.bool]
 
 
-@pytest.mark.parametrize("ties", ["two-way", "none"])
-def test_untied_languages_have_separate_vocabularies(ties: str) -> None:
-    model = mh.Transformer(replace(SMALL, tie_embeddings=ties, source_vocab_size=20, target_vocab_size=30))
+@pytest.mark.parametrize("tie_embeddings", ["two-way", "none"])
+def test_untied_languages_have_separate_vocabularies(tie_embeddings: str) -> None:
+    model = mh.Transformer(
+        replace(SMALL, tie_embeddings=tie_embeddings, source_vocab_size=20, target_vocab_size=30)
+    )
     logits = model(mh.Packed.of([[19]]), mh.Packed.of([[29, 1]]))
     assert logits.shape == (2, 30)
 

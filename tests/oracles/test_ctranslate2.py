@@ -43,9 +43,9 @@ DecodingConfig = mh.DecodingConfig
 def save(folder: Path, model: mh.Transformer) -> Path:
     apart = model.config.input_vocab_size != model.config.output_vocab_size
     pair = SubwordPair(OTHER, SMALL) if apart else SubwordPair(SMALL, SMALL)
-    told: dict[str, Any] = {"step": 1, "languages": {"source": "en", "target": "ko"}}
+    metadata: dict[str, Any] = {"step": 1, "languages": {"source": "en", "target": "ko"}}
     config = mh.Config(model=model.config)
-    checkpoint.save(folder, checkpoint.collect_weights(model), pair, config, **told)
+    checkpoint.save(folder, checkpoint.collect_weights(model), pair, config, **metadata)
     return folder
 
 
@@ -55,10 +55,10 @@ def random_model(config: mh.ModelConfig) -> mh.Transformer:
     return model
 
 
-def draw_sources(count: int, size: int = 30, longest: int = 8) -> list[list[int]]:
+def draw_sources(count: int, size: int = 30, max_length: int = 8) -> list[list[int]]:
     generator = random.Random(5)
     words = range(NUM_SPECIAL_TOKENS, size)
-    return [[*generator.choices(words, k=generator.randint(1, longest)), EOS_ID] for _ in range(count)]
+    return [[*generator.choices(words, k=generator.randint(1, max_length)), EOS_ID] for _ in range(count)]
 
 
 def open_engine(folder: Path, *options: Any, **named: Any) -> CTranslate2Engine:
@@ -293,7 +293,7 @@ def test_constrained_results_have_the_score_of_forced_decoding(
 
 
 def test_a_wide_beam_finds_what_our_search_finds(engine: CTranslate2Engine, ours: OurSearch) -> None:
-    sources, config = draw_sources(8, longest=3), DecodingConfig(beam=20, alpha=0.0, nbest=5)
+    sources, config = draw_sources(8, max_length=3), DecodingConfig(beam=20, alpha=0.0, nbest=5)
     constraints = [DecodingConstraints(UNREACHED)] * 8
     assert tokens_of(decode_all(engine, sources, constraints, config)) == tokens_of(
         ours(sources, constraints, config)

@@ -79,7 +79,7 @@ def enliven(model: torch.nn.Module) -> None:
             parameter.data *= 0.1
 
 
-def opened(folder: Path) -> Any:
+def load_marian(folder: Path) -> Any:
     import transformers
 
     return transformers.MarianMTModel.from_pretrained(folder, local_files_only=True).eval()
@@ -91,7 +91,7 @@ def tokenizer(folder: Path) -> Any:
     return transformers.MarianTokenizer.from_pretrained(folder, local_files_only=True)
 
 
-def drawn(subwords: SubwordPair, count: int = 6) -> tuple[list[list[int]], list[list[int]]]:
+def draw_pairs(subwords: SubwordPair, count: int = 6) -> tuple[list[list[int]], list[list[int]]]:
     """Sources with their end, and targets with begin."""
     torch.manual_seed(0)
 
@@ -130,10 +130,10 @@ def test_an_export_gives_our_logits(tmp_path: Path, subwords: SubwordPair, model
     checks = to_huggingface(tmp_path / "ours", tmp_path / "theirs")
     assert max(abs(check.our_score - check.their_score) for check in checks) < 1e-3
     assert len({round(check.our_score, 3) for check in checks}) == len(checks) == 8
-    sources, targets = drawn(subwords)
+    sources, targets = draw_pairs(subwords)
     source, target = mh.Packed.of(sources), mh.Packed.of(targets)
     for dtype, tolerance in ((torch.float32, 5e-5), (torch.float64, 2e-6)):  # their positions are float32's
-        marian = opened(tmp_path / "theirs").to(dtype)
+        marian = load_marian(tmp_path / "theirs").to(dtype)
         inputs = padded(targets, marian.config.pad_token_id)
         with torch.no_grad():
             logits = marian(
@@ -187,8 +187,8 @@ def without_specials(ids: Tensor, pad: int) -> list[int]:
 def test_their_greedy_search_writes_our_tokens(tmp_path: Path) -> None:
     ours = saved(tmp_path / "ours", **WRITES)
     to_huggingface(tmp_path / "ours", tmp_path / "theirs")
-    marian = opened(tmp_path / "theirs")
-    sources, _ = drawn(JOINT)
+    marian = load_marian(tmp_path / "theirs")
+    sources, _ = draw_pairs(JOINT)
     with torch.no_grad():
         state = ours.start(ours.encode(mh.Packed.of(sources)))
         mine = greedy_search(ours.step, state, [60] * len(sources), torch.device("cpu"))
@@ -203,8 +203,8 @@ def test_their_beam_search_finds_our_n_best_lists_without_a_length_penalty(
 ) -> None:
     ours = saved(tmp_path / "ours", **WRITES)
     to_huggingface(tmp_path / "ours", tmp_path / "theirs")
-    marian = opened(tmp_path / "theirs")
-    sources, _ = drawn(JOINT)
+    marian = load_marian(tmp_path / "theirs")
+    sources, _ = draw_pairs(JOINT)
     mine = run_search(ours, sources, DecodingConfig(beam=4, nbest=4, alpha=0.0))
     theirs = marian.generate(
         **padded(sources, 400),
@@ -376,7 +376,7 @@ def as_theirs(opus: Path, subwords: SubwordTokenizer, ids: list[int]) -> list[in
 
 def test_an_opus_folder_is_read_with_its_scores(opus: Path, read: Path) -> None:
     ours, subwords, info = checkpoint.load_model(read)
-    marian = opened(opus)
+    marian = load_marian(opus)
     pad = marian.config.pad_token_id
     assert not subwords.is_joint
     assert subwords.has_shared_ids
@@ -441,7 +441,7 @@ def test_a_word_that_only_the_source_has_can_be_written(read: Path) -> None:
 
 def test_an_opus_folder_translates_as_marian_does(opus: Path, read: Path) -> None:
     ours, subwords, _ = checkpoint.load_model(read)
-    marian, theirs = opened(opus), tokenizer(opus)
+    marian, theirs = load_marian(opus), tokenizer(opus)
     texts = [">>kor<< She sees 3 books.", "Mina buys 5 green apples.", "cat"]
     batch = theirs(texts, padding=True, return_tensors="pt")
     outputs = marian.generate(**batch, num_beams=1, do_sample=False, max_length=60)
@@ -623,7 +623,7 @@ def test_foreign_weights_are_refused_by_name(
 def test_a_stored_table_of_positions_and_tied_copies_are_read(
     damaged_copy: Path, opus: Path, tmp_path: Path
 ) -> None:
-    table = opened(opus).model.encoder.embed_positions.weight.detach().clone()
+    table = load_marian(opus).model.encoder.embed_positions.weight.detach().clone()
 
     def add(weights: dict[str, Tensor]) -> None:
         weights["model.encoder.embed_positions.weight"] = table

@@ -129,9 +129,9 @@ def test_a_batch_gives_what_each_sentence_gives_alone(both: Any, width: int) -> 
         judged, together = theirs.step(tokens, together)
         assert np.isfinite(judged).all()
         assert_same(logits, judged)
-        for number, one in enumerate(alone):
+        for number, state_alone in enumerate(alone):
             rows = slice(number * width, (number + 1) * width)
-            own, alone[number] = theirs.step(tokens[rows], one)
+            own, alone[number] = theirs.step(tokens[rows], state_alone)
             np.testing.assert_allclose(own, judged[rows], **TOLERANCE)
         tokens = np.random.default_rng(len(tokens)).integers(3, 300, len(tokens))
 
@@ -146,9 +146,9 @@ def test_rows_of_different_age_share_a_batch(tmp_path: Path, window: int | None)
     _, new = model.step(np.array([1]), new)
 
     def rows(name: str, fill: int) -> Any:
-        room = ((0, 0), (0, 0), (0, 0), (fill, 0), (0, 0))
+        padding = ((0, 0), (0, 0), (0, 0), (fill, 0), (0, 0))
         return np.concatenate(
-            [getattr(old, name), np.pad(getattr(new, name), room, constant_values=9)], axis=1
+            [getattr(old, name), np.pad(getattr(new, name), padding, constant_values=9)], axis=1
         )
 
     mixed = OnnxDecoderState(
@@ -300,7 +300,10 @@ def test_texts_are_translated_as_by_our_translator(both: Any) -> None:
     ours, theirs = both
     texts = ["I go home.", "우리는  집에 간다.", "zebra \u2581 é", "x"]
     translator = mh.Translator(TorchEngine(ours), JOINT, {"source": "en", "target": "ko"})
-    expected = [one.text for one in translator.translate(texts, beam=1, max_extra_length=9, split=False)]
+    expected = [
+        translation.text
+        for translation in translator.translate(texts, beam=1, max_extra_length=9, split=False)
+    ]
     assert theirs.translate([texts[0], "", *texts[1:], " \t"]) == [expected[0], "", *expected[1:], " \t"]
 
 
@@ -342,7 +345,7 @@ def test_the_graphs_are_valid_and_fix_no_variable_axis(folder: Path) -> None:
     for name in ("encoder.onnx", "decoder.onnx"):
         model = onnx.load(folder / name)
         onnx.checker.check_model(model, full_check=True)
-        assert [(one.domain, one.version) for one in model.opset_import] == [("", 17)]
+        assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", 17)]
         for port in (*model.graph.input, *model.graph.output):
             axes = [axis.dim_param or axis.dim_value for axis in port.type.tensor_type.shape.dim]
             fixed = {axis for axis in axes if isinstance(axis, int)}
@@ -351,9 +354,9 @@ def test_the_graphs_are_valid_and_fix_no_variable_axis(folder: Path) -> None:
 
 def test_tied_matrices_are_stored_once(tmp_path: Path) -> None:
     sizes = {}
-    for ties in ("three-way", "none"):
-        export_model(tmp_path / ties, replace(SMALL, tie_embeddings=ties))
-        sizes[ties] = (tmp_path / ties / "onnx" / "decoder.onnx").stat().st_size
+    for tie_embeddings in ("three-way", "none"):
+        export_model(tmp_path / tie_embeddings, replace(SMALL, tie_embeddings=tie_embeddings))
+        sizes[tie_embeddings] = (tmp_path / tie_embeddings / "onnx" / "decoder.onnx").stat().st_size
     table = 300 * 16 * 4
     assert table <= sizes["none"] - sizes["three-way"] < table + 200
 

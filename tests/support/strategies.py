@@ -15,18 +15,18 @@ SEEDS = st.integers(0, 2**16)
 
 
 @st.composite
-def sentences(draw: st.DrawFn, count: int | None = None, shortest: int = 0) -> list[list[int]]:
+def sentences(draw: st.DrawFn, count: int | None = None, min_length: int = 0) -> list[list[int]]:
     """Draw up to five short sentences, some of them empty."""
     size = st.integers(0, 5) if count is None else st.just(count)
-    sentence = st.lists(st.integers(0, VOCAB_SIZE - 1), min_size=shortest, max_size=7)
+    sentence = st.lists(st.integers(0, VOCAB_SIZE - 1), min_size=min_length, max_size=7)
     return [draw(sentence) for _ in range(draw(size))]
 
 
 @st.composite
-def sentence_pairs(draw: st.DrawFn, shortest: int = 0) -> tuple[list[list[int]], list[list[int]]]:
+def sentence_pairs(draw: st.DrawFn, min_length: int = 0) -> tuple[list[list[int]], list[list[int]]]:
     """Draw sources and as many targets."""
-    sources = draw(sentences(shortest=shortest))
-    return sources, draw(sentences(count=len(sources), shortest=shortest))
+    sources = draw(sentences(min_length=min_length))
+    return sources, draw(sentences(count=len(sources), min_length=min_length))
 
 
 @st.composite

@@ -60,17 +60,17 @@ def test_a_loaded_model_equals_the_saved_one(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("ties", ["three-way", "two-way", "none"])
-def test_tied_matrices_are_stored_once_and_stay_tied(tmp_path: Path, ties: Any) -> None:
+@pytest.mark.parametrize("tie_embeddings", ["three-way", "two-way", "none"])
+def test_tied_matrices_are_stored_once_and_stay_tied(tmp_path: Path, tie_embeddings: Any) -> None:
     config = mh.Config(
-        model=CONFIG.override([f"model.tie_embeddings={ties}", "model.normalization=batch"]).model
+        model=CONFIG.override([f"model.tie_embeddings={tie_embeddings}", "model.normalization=batch"]).model
     )
     save_model(tmp_path / "model", config=config)
     stored = checkpoint.read_tensors(tmp_path / "model" / "weights.safetensors")
     large = [name for name, tensor in stored.items() if tensor.shape == (300, 8)]
-    assert len(large) == {"three-way": 1, "two-way": 2, "none": 3}[ties]
+    assert len(large) == {"three-way": 1, "two-way": 2, "none": 3}[tie_embeddings]
     model, _, _ = checkpoint.load_model(tmp_path / "model")
-    assert (model.output.weight is model.target_embedding.weight) == (ties != "none")
+    assert (model.output.weight is model.target_embedding.weight) == (tie_embeddings != "none")
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640)])

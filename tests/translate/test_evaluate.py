@@ -25,9 +25,9 @@ REFERENCES = ["the cat sat on a mat", "a well-known dog ran away", "something el
 
 
 def test_bleu_and_chrf_are_sacrebleus() -> None:
-    found = bleu(HYPOTHESES, REFERENCES, "en")
-    assert found.value == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
-    assert "tok:13a" in found.signature
+    score = bleu(HYPOTHESES, REFERENCES, "en")
+    assert score.value == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES]).score
+    assert "tok:13a" in score.signature
     assert chrf(HYPOTHESES, [REFERENCES], 0).value == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
     many = [text for text in HYPOTHESES for _ in range(20)], [text for text in REFERENCES for _ in range(20)]
     score, _ = bleu_and_length_ratio(many[0], [many[1]], "13a", 100)
@@ -49,8 +49,8 @@ def test_the_papers_protocol_splits_compounds() -> None:
     assert split_compounds("a well-known - dog") == "a well ##AT##-##AT## known - dog"
     plain = paper_bleu(HYPOTHESES, [REFERENCES], "en")
     by_hand = sacrebleu.corpus_bleu(
-        [split_compounds(one) for one in HYPOTHESES],
-        [[split_compounds(one) for one in REFERENCES]],
+        [split_compounds(text) for text in HYPOTHESES],
+        [[split_compounds(text) for text in REFERENCES]],
         tokenize="none",
         smooth_method="none",
         force=True,
@@ -62,36 +62,38 @@ def test_the_papers_protocol_splits_compounds() -> None:
 
 
 def test_worse_sentences_come_first() -> None:
-    found = find_worst_sentences(HYPOTHESES, ["s1", "s2", "s3"], [REFERENCES], 2)
-    assert [one.line_number for one in found] == [3, 2]
+    worst = find_worst_sentences(HYPOTHESES, ["s1", "s2", "s3"], [REFERENCES], 2)
+    assert [sentence.line_number for sentence in worst] == [3, 2]
 
 
 def test_a_difference_is_chance_or_not() -> None:
     good, bad = ["this is a good sentence here"] * 30, ["this was no good thing there"] * 30
     references = [[*["this is a good sentence here"] * 29, "x y z u v"]]
     sure = paired_bootstrap(good, bad, references, "13a", 200)
-    assert [one.metric for one in sure] == ["BLEU", "chrF2"]
-    assert all(one.p_value < 0.05 and one.system > one.baseline for one in sure)
+    assert [comparison.metric for comparison in sure] == ["BLEU", "chrF2"]
+    assert all(comparison.p_value < 0.05 and comparison.system > comparison.baseline for comparison in sure)
     assert "is significant" in str(sure[0])
-    assert all(one.p_value > 0.05 for one in paired_bootstrap(good, good, references, "13a", 200))
+    assert all(
+        comparison.p_value > 0.05 for comparison in paired_bootstrap(good, good, references, "13a", 200)
+    )
 
 
 def test_an_evaluation_has_everything(translator: mh.Translator) -> None:  # noqa: F811
     sources = lines(12)
     references = [lines(12, seed=2), lines(12, seed=3)]
-    found = evaluate(
+    evaluation = evaluate(
         translator, sources, references, baseline=translator, bootstrap_samples=50, num_worst=3, beam=2
     )
-    assert [score.name.split()[0] for score in found.scores] == ["BLEU", "chrF", "tokenized"]
-    assert "nrefs:2" in found.scores[0].signature
-    assert "tok:char" in found.scores[0].signature
-    assert "bs:50" in found.scores[0].signature
+    assert [score.name.split()[0] for score in evaluation.scores] == ["BLEU", "chrF", "tokenized"]
+    assert "nrefs:2" in evaluation.scores[0].signature
+    assert "tok:char" in evaluation.scores[0].signature
+    assert "bs:50" in evaluation.scores[0].signature
     scored = translator.score(sources, references[0])
-    tokens = sum(len(one.tokens) + 1 for one in scored)
-    expected = math.exp(-sum(one.log_probability for one in scored) / tokens)
-    assert found.perplexity == pytest.approx(expected)
-    assert len(found.worst_sentences) == 3
-    assert all(one.p_value > 0.05 for one in found.comparisons)
+    tokens = sum(len(hypothesis.tokens) + 1 for hypothesis in scored)
+    expected = math.exp(-sum(hypothesis.log_probability for hypothesis in scored) / tokens)
+    assert evaluation.perplexity == pytest.approx(expected)
+    assert len(evaluation.worst_sentences) == 3
+    assert all(comparison.p_value > 0.05 for comparison in evaluation.comparisons)
     with pytest.raises(mh.DataError, match="no sentences"):
         evaluate(translator, [], [[]])
     with pytest.raises(mh.RequestError, match="no tokenizer 'nonsense'"):
@@ -116,8 +118,8 @@ def test_the_verb_reports_and_writes(folder: Path, tmp_path: Path) -> None:  # n
     assert done.returncode == 0, done.stderr
     assert "6 sentences, by torch\nBLEU" in done.stdout.decode()
     assert len((tmp_path / "out").read_text(encoding="utf-8").splitlines()) == 6
-    told = json.loads(manyheads(*call, "--json", "--baseline", str(folder)).stdout)
-    assert told["scores"][0]["signature"].startswith("nrefs:1|bs:20")
+    report = json.loads(manyheads(*call, "--json", "--baseline", str(folder)).stdout)
+    assert report["scores"][0]["signature"].startswith("nrefs:1|bs:20")
     (tmp_path / "r").write_text("one\n", encoding="utf-8")
     wrong = manyheads(*call)
     assert (wrong.returncode, b"has 6 lines, but" in wrong.stderr) == (3, True)
