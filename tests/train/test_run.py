@@ -138,7 +138,7 @@ def test_the_architecture_of_a_run_cannot_change(data: Path, tmp_path: Path) -> 
     started = make_config(data, steps=3)
     train(started, tmp_path / "run", device="cpu")
     other = replace(started, model=mh.RecurrentConfig(layers=1, d_model=16, d_ff=16))
-    message = r"model\.architecture was 'transformer', is 'recurrent'.*model\.cell was None, is 'lstm'"
+    message = r"model\.architecture was 'transformer', is 'recurrent'.*model\.cell was none, is 'lstm'"
     with pytest.raises(mh.ConfigError, match=rf"started with another configuration.*{message}"):
         train(other, tmp_path / "run", device="cpu")
     with pytest.raises(mh.ConfigError, match=rf"the model of a run cannot change.*{message}"):
