@@ -4,6 +4,7 @@ from manyheads.checkpoint.averaging import average_checkpoints, average_weights
 from manyheads.checkpoint.compatibility import (
     CHANGEABLE_KEYS,
     check_subwords,
+    describe_change,
     fit_to_vocabulary,
     load_initial_weights,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "clean_up_checkpoints",
     "collect_weights",
     "copy_weights",
+    "describe_change",
     "find_damage",
     "fit_to_vocabulary",
     "get_versions",

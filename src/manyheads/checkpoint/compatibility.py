@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from manyheads.checkpoint.model_folder import load_weights, read_info, read_subwords
 from manyheads.config import ModelConfig
@@ -51,6 +52,14 @@ def load_initial_weights(model: EncoderDecoder, subwords: SubwordPair, folder: P
     if changed:
         raise ConfigError(
             f"train.init_from is {folder}, another model: "
-            + "; ".join(f"model.{key} was {initial.get(key)!r}, is {current.get(key)!r}" for key in changed)
+            + "; ".join(
+                describe_change(f"model.{key}", initial.get(key), current.get(key)) for key in changed
+            )
         )
     load_weights(model, folder)
+
+
+def describe_change(key: str, before: Any, after: Any) -> str:
+    """Return what became of a setting, its values as the command line and TOML write them."""
+    old, new = ("none" if value is None else repr(value) for value in (before, after))
+    return f"{key} was {old}, is {new}"

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -103,7 +102,7 @@ def check_config_unchanged(trainer: Trainer, info: checkpoint.CheckpointInfo, ch
     """Refuse to resume with another configuration or other data, unless --change-config allows it."""
     run, now, then = trainer.run_folder, asdict(trainer.config), asdict(info.config)
     changed = [
-        f"{table}.{key} was {format_setting(then[table].get(key))}, is {format_setting(value)}"
+        checkpoint.describe_change(f"{table}.{key}", then[table].get(key), value)
         for table, keys in now.items()
         for key, value in keys.items()
         if then[table].get(key) != value and key != "init_gain"  # which resumed weights do not use
@@ -111,7 +110,7 @@ def check_config_unchanged(trainer: Trainer, info: checkpoint.CheckpointInfo, ch
     if info.training.get("data") != trainer.store.sha256:
         changed.append(f"the data in {trainer.config.data.folder} was prepared again")
     fixed = [
-        f"model.{key} was {format_setting(then['model'].get(key))}, is {format_setting(value)}"
+        checkpoint.describe_change(f"model.{key}", then["model"].get(key), value)
         for key, value in now["model"].items()
         if then["model"].get(key) != value and key not in checkpoint.CHANGEABLE_KEYS
     ]
@@ -124,8 +123,3 @@ def check_config_unchanged(trainer: Trainer, info: checkpoint.CheckpointInfo, ch
             f"{run}: started with another configuration ({'; '.join(changed)}); change it back, choose "
             f"another folder with --out, or continue with the new one by --change-config"
         )
-
-
-def format_setting(value: Any) -> str:
-    """Return a value as the command line and TOML write it."""
-    return "none" if value is None else repr(value)
