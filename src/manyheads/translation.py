@@ -1,9 +1,10 @@
 """What a Translator returns."""
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from manyheads.model.encoder_decoder import Trace
+if TYPE_CHECKING:
+    from manyheads.model.encoder_decoder import Trace
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class AttentionMaps:
 
     source_tokens: list[str]  # [S] with the end
     target_tokens: list[str]  # [T] with the end: what was written at each step
-    trace: Trace  # encoder[layer][0] [heads, S, S], decoder [heads, T, T], cross [heads, T, S]
+    trace: "Trace"  # encoder[layer][0] [heads, S, S], decoder [heads, T, T], cross [heads, T, S]
     candidates: list[list[tuple[str, float]]] = field(default_factory=list)  # [T], likeliest first, log p
     token_scores: list[float] = field(default_factory=list)  # [T], log p of what was written
     languages: dict[str, str] = field(default_factory=dict)  # source and target

@@ -14,8 +14,7 @@ from manyheads.errors import RequestError
 from manyheads.glossary import TermConstraints
 from manyheads.inference.engine import Engine, ScoreDetail
 from manyheads.progress import ReportProgress
-from manyheads.search.beam import length_penalty
-from manyheads.search.options import DecodingConstraints, Hypothesis, Request
+from manyheads.search.options import DecodingConstraints, Hypothesis, Request, length_penalty
 from manyheads.text import segmentation
 from manyheads.text.segmentation import Segment
 from manyheads.text.subwords import SubwordPair

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from support.source_tree import MODULES, imported_names, parse, relative_name
 
 SHARED = {  # functions with one home, in search/
-    "length_penalty": "search/beam.py",
+    "length_penalty": "search/options.py",
     "beam_step": "search/beam.py",
     "greedy_step": "search/beam.py",
     "top_candidates": "search/beam.py",
@@ -38,7 +38,7 @@ def find_penalties(tree: ast.AST) -> Iterator[int]:
 
 def test_the_length_penalty_is_computed_once() -> None:
     places = [relative_name(path) for path in MODULES for _ in find_penalties(parse(path))]
-    assert places == ["search/beam.py"]
+    assert places == ["search/options.py"]
 
 
 def test_the_length_penalty_is_found_where_it_is_written() -> None:

@@ -26,9 +26,8 @@ from manyheads.inference.conversion import CONVERSION_MANIFEST, read_conversion_
 from manyheads.inference.ctranslate2_engine import CTranslate2Engine
 from manyheads.inference.engine import decode_all
 from manyheads.inference.torch_engine import TorchEngine
-from manyheads.search.beam import length_penalty
 from manyheads.search.driver import search
-from manyheads.search.options import DecodingConstraints, Hypothesis
+from manyheads.search.options import DecodingConstraints, Hypothesis, length_penalty
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from support.strategies import randomize_weights
 

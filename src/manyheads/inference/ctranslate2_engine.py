@@ -29,8 +29,7 @@ from manyheads.inference.batching import group_by_tokens, sort_into_chunks
 from manyheads.inference.conversion import read_conversion, read_pieces
 from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
 from manyheads.model.encoder_decoder import Trace
-from manyheads.search.beam import length_penalty
-from manyheads.search.options import DecodingConstraints, Hypothesis, Request
+from manyheads.search.options import DecodingConstraints, Hypothesis, Request, length_penalty
 from manyheads.text.subwords import count_cpus
 
 COMPUTE_TYPES = ("float32", "int8", "int8_float32")

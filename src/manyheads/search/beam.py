@@ -14,16 +14,13 @@ Shapes: B sentences, W hypotheses of each, R = B W rows in that order; N results
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from manyheads.config import BOS_ID, EOS_ID
-from manyheads.search.options import NEG_INF, Hypothesis
-
-Length = TypeVar("Length", float, Tensor)
+from manyheads.search.options import NEG_INF, Hypothesis, length_penalty
 
 
 @dataclass(eq=False)
@@ -131,12 +128,6 @@ class Candidates:
             values.gather(1, index_BW) for values in (self.parents, self.tokens, self.log_p)
         )
         return Candidates(scores_BW, parents, tokens, log_p)
-
-
-def length_penalty(length: Length, alpha: float) -> Length:
-    """Return ((5 + L) / 6)^alpha (6.1), the end token counted in L."""
-    penalty: Length = ((5 + length) / 6) ** alpha
-    return penalty
 
 
 def beam_step(

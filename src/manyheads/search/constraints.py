@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from manyheads.config import EOS_ID
-from manyheads.search.beam import BeamState, Candidates, length_penalty
-from manyheads.search.options import NEG_INF, DecodingConstraints
+from manyheads.search.beam import BeamState, Candidates
+from manyheads.search.options import NEG_INF, DecodingConstraints, length_penalty
 
 # ---- tokens that are ruled out
 

@@ -2,9 +2,20 @@
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NEG_INF = -math.inf  # the score of what must not come out
+
+Length = TypeVar("Length", float, "Tensor")
+
+
+def length_penalty(length: Length, alpha: float) -> Length:
+    """Return ((5 + L) / 6)^alpha (6.1), the end token counted in L."""
+    penalty: Length = ((5 + length) / 6) ** alpha
+    return penalty
 
 
 @dataclass(frozen=True)
