@@ -16,7 +16,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any
 
-from manyheads.errors import CheckpointError, DataError, ManyheadsError, ResourceError
+from manyheads.errors import CheckpointError, DataError, ManyheadsError, RequestError, ResourceError
 
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -51,16 +51,18 @@ def check_replaceable(folder: Path, manifest_name: str, replace: bool) -> None:
     if not folder.exists():
         return
     if not replace:
-        raise DataError(f"{folder}: exists already; choose another folder, or replace it with --force")
+        raise RequestError(f"{folder}: exists already; choose another folder, or replace it with --force")
     try:
         listed = json.loads((folder / manifest_name).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):
-        raise DataError(
+        raise RequestError(
             f"{folder}: was not written by manyheads (no valid {manifest_name}), and will not be replaced"
         ) from None
     foreign = sorted({path.name for path in folder.iterdir()} - {manifest_name, *listed})
     if foreign:
-        raise DataError(f"{folder}: holds {foreign[0]}, which is not ours to delete; choose another folder")
+        raise RequestError(
+            f"{folder}: holds {foreign[0]}, which is not ours to delete; choose another folder"
+        )
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from manyheads import playground
 from manyheads.config import SPLITS, Config, DataConfig, Recipe, TrainConfig, TransformerConfig
 from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
-from manyheads.errors import DataError
+from manyheads.errors import DataError, RequestError
 from manyheads.evaluate.bleu import Score, greedy_bleu
 from manyheads.evaluate.report import exact_match
 from manyheads.loading import load
@@ -82,7 +82,7 @@ def prepare_data(folder: Path, language_pair: str, progress: Progress) -> Store:
         return store
     written = {f"{split}.{code}" for split in SPLITS for code in language_pair.split("-")}
     if folder.exists() and {path.name for path in folder.iterdir()} - written:
-        raise DataError(f"{folder}: exists already; choose another folder with --out")
+        raise RequestError(f"{folder}: exists already; choose another folder with --out")
     corpus = playground.generate_corpus(
         language_pair,
         train=SPLIT_SIZES["train"],

@@ -36,7 +36,7 @@ class ResourceError(ManyheadsError):
 
 
 class RequestError(ManyheadsError):
-    """The model or the engine cannot do what a call requests."""
+    """A call requests what the model or the engine cannot do, or an output folder that exists already."""
 
     exit_code = 2
 

@@ -160,7 +160,7 @@ def test_a_store_of_any_size_opens_without_reading_it(data: Path) -> None:
 
 
 def test_an_existing_folder_is_not_overwritten_without_force(tmp_path: Path, data: Path) -> None:
-    with pytest.raises(mh.DataError, match="data: exists already"), atomic_directory(data, MANIFEST):
+    with pytest.raises(mh.RequestError, match="data: exists already"), atomic_directory(data, MANIFEST):
         pass
     before = (data / "corpus.json").read_bytes()
     with pytest.raises(RuntimeError, match="midway"), atomic_directory(data, MANIFEST, replace=True):
@@ -170,11 +170,11 @@ def test_an_existing_folder_is_not_overwritten_without_force(tmp_path: Path, dat
         (aside / "corpus.json").write_text('{"files": {}}')
     assert [path.name for path in data.iterdir()] == ["corpus.json"]
     (data / "thesis.txt").write_text("mine")
-    with pytest.raises(mh.DataError, match=r"holds thesis\.txt, which is not ours to delete"):
+    with pytest.raises(mh.RequestError, match=r"holds thesis\.txt, which is not ours to delete"):
         with_replacing(data)
     (tmp_path / "photos").mkdir()
     with (
-        pytest.raises(mh.DataError, match="was not written by manyheads"),
+        pytest.raises(mh.RequestError, match="was not written by manyheads"),
         atomic_directory(tmp_path / "photos", MANIFEST, replace=True),
     ):
         pass

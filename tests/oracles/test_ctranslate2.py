@@ -472,7 +472,7 @@ def test_a_damaged_conversion_is_replaced(tmp_path: Path, harm: str) -> None:
         marker.write_text(json.dumps({**json.loads(marker.read_text()), "format": -1}))
     else:
         marker.write_text("{")
-        with pytest.raises(mh.DataError, match="was not written by manyheads"):  # it might be anybody's
+        with pytest.raises(mh.RequestError, match="was not written by manyheads"):  # it might be anybody's
             ensure_converted(folder)
         return
     open_engine(folder)
@@ -496,7 +496,7 @@ def test_a_read_only_folder_is_named_with_the_remedy(tmp_path: Path, monkeypatch
     source, target = [[5, 6, EOS_ID]], [[7]]
     direct = open_engine(tmp_path / "elsewhere").score(source, target)
     assert direct == open_engine(folder).score(source, target)
-    with pytest.raises(mh.DataError, match="exists already"):
+    with pytest.raises(mh.RequestError, match="exists already"):
         convert(folder, tmp_path / "elsewhere")
 
 

@@ -260,7 +260,7 @@ def test_an_export_with_other_scores_leaves_nothing(tmp_path: Path, monkeypatch:
 def test_existing_folders_are_not_overwritten(tmp_path: Path) -> None:
     saved(tmp_path / "ours")
     for make in (to_huggingface, from_huggingface):
-        with pytest.raises(mh.DataError, match="exists already"):
+        with pytest.raises(mh.RequestError, match="exists already"):
             make(tmp_path / "ours", tmp_path)
 
 

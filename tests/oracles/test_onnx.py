@@ -394,7 +394,7 @@ def test_an_export_with_other_scores_is_not_kept(tmp_path: Path, monkeypatch: py
 def test_an_export_replaces_another_only_on_request(tmp_path: Path) -> None:
     save_model(tmp_path / "model")
     export.to_onnx(tmp_path / "model", tmp_path / "onnx")
-    with pytest.raises(mh.DataError, match="onnx: exists already"):
+    with pytest.raises(mh.RequestError, match="onnx: exists already"):
         export.to_onnx(tmp_path / "model", tmp_path / "onnx")
     export.to_onnx(tmp_path / "model", tmp_path / "onnx", replace=True)
     OnnxModel(tmp_path / "onnx")
