@@ -120,6 +120,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "train: 90 pairs" in done.stdout
     assert "invalid               1  NUL" in done.stdout
     assert "training subwords: done in" in done.stderr
+    assert done.stdout.endswith(
+        f"{folder}/data: complete. Dropped pairs are listed in {folder}/data/dropped.tsv\n"
+    )
     return folder
 
 
@@ -207,11 +210,18 @@ def test_prepare_takes_the_columns_of_a_table(tmp_path: Path) -> None:
 
 def test_prepare_does_not_overwrite(prepared: Path) -> None:
     done = prepare(prepared)
-    assert done.returncode == 3
+    assert done.returncode == 2
     assert (
         done.stderr
         == f"manyheads: {prepared}/data: exists already; choose another folder, or replace it with --force\n"
     )
+
+
+def test_prepare_mentions_the_list_of_dropped_pairs_only_if_there_are_any(tmp_path: Path) -> None:
+    for side, code in enumerate(("en", "ko")):
+        text = "".join(f"{pair[side]}\n" for pair in PAIRS)
+        (tmp_path / f"train.{code}").write_text(text, encoding="utf-8")
+    assert prepare(tmp_path, "corpus.hold_out=0").stdout.endswith(f"\n{tmp_path}/data: complete.\n")
 
 
 def test_show_recipe_prints_a_recipe_that_prepare_takes(prepared: Path, tmp_path: Path) -> None:

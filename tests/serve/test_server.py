@@ -209,7 +209,8 @@ def test_a_long_text_fits_into_the_query_string(run_server: Any) -> None:
 
 def test_sigterm_finishes_accepted_requests_and_the_log_holds_no_texts() -> None:
     with start_server(seconds=0.6) as server:
-        assert " en-ko (scripted) on http://127.0.0.1:" in server.first_line
+        assert server.loading_line.endswith(" loading nowhere\n")
+        assert " en-ko (scripted) on http://127.0.0.1:" in server.address_line
         port, process = server.port, server.process
         with ThreadPoolExecutor(4) as clients:
             futures = [clients.submit(send_request, port) for _ in range(4)]
@@ -233,8 +234,9 @@ def run_manyheads(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_model_that_cannot_be_loaded_is_a_one_line_error(tmp_path: Path) -> None:
     process = run_manyheads("serve", str(tmp_path / "nowhere"), "--port=0")
     assert process.returncode == 3
-    assert process.stderr.startswith(f"manyheads: {tmp_path}/nowhere")
-    assert process.stderr.count("\n") == 1
+    loading, message = process.stderr.splitlines()
+    assert loading.endswith(f" loading {tmp_path}/nowhere")
+    assert message.startswith(f"manyheads: {tmp_path}/nowhere")
 
 
 def test_a_port_in_use_is_an_error_with_a_remedy() -> None:

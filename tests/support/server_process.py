@@ -27,10 +27,10 @@ class ServerProcess:
 
     def __init__(self, process: "subprocess.Popen[str]", log: IO[str]) -> None:
         self.process, self.log = process, log
-        self.first_line = self._read_first_line()
-        self.port = int(self.first_line.rsplit(":", 1)[1])
+        self.loading_line, self.address_line = self._read_line(), self._read_line()
+        self.port = int(self.address_line.rsplit(":", 1)[1])
 
-    def _read_first_line(self) -> str:
+    def _read_line(self) -> str:
         line = ""
         while not line.endswith("\n"):
             ended = self.process.poll() is not None
@@ -40,7 +40,7 @@ class ServerProcess:
         return line
 
     def read_log(self) -> str:
-        """Return the log after the first line; the server must have been asked to stop."""
+        """Return the log after the first two lines; the server must have been asked to stop."""
         self.process.wait(60)
         return self.log.read()
 

@@ -14,6 +14,7 @@ import pytest
 
 import manyheads as mh
 from manyheads import checkpoint
+from manyheads.cli.inspection import format_doctor_report
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
 from manyheads.train.run import train
@@ -62,6 +63,28 @@ def test_inspect_summarizes_a_run(workspace: Path) -> None:
     summary = json.loads(manyheads("inspect", f"{workspace}/run", "--json").stdout)
     assert summary["latest"]["train"]["step"] == 9
     assert summary["latest"]["end"]["model"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "option", "message"),
+    [
+        ("run", "--sentence=I go.", "--sentence and --verify need a data folder, but {folder} is a run"),
+        (
+            "run/model",
+            "--sentence=I go.",
+            "--sentence and --verify need a data folder, but {folder} is a model",
+        ),
+        ("run/model", "--verify", "--sentence and --verify need a data folder, but {folder} is a model"),
+        ("run/model", "--curves=a.svg", "--curves needs a run folder, but {folder} is not one"),
+        ("data", "--curves=a.svg", "--curves needs a run folder, but {folder} is not one"),
+    ],
+)
+def test_inspect_refuses_options_of_other_folders(
+    workspace: Path, folder: str, option: str, message: str
+) -> None:
+    done = manyheads("inspect", f"{workspace}/{folder}", option)
+    assert done.stderr == f"manyheads: {message.format(folder=f'{workspace}/{folder}')}\n"
+    assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_inspect_plots_curves(workspace: Path, tmp_path: Path) -> None:
@@ -118,6 +141,11 @@ def test_doctor_reports_versions_attention_and_disk() -> None:
     assert report["attention"].split()[0] in ("padded", "fused")
     assert "free disk" in report
     assert "torch: 2." in manyheads("doctor").stdout
+
+
+def test_doctor_prints_a_line_for_each_warning() -> None:
+    text = format_doctor_report({"cores": 2, "warnings": ["no GPU: it's slow", "little disk"]})
+    assert text == "cores: 2\nwarnings:\n  no GPU: it's slow\n  little disk"
 
 
 @pytest.mark.parametrize(

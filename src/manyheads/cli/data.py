@@ -130,7 +130,7 @@ def prepare(
         return
 
     from manyheads.data import prepare as preparation
-    from manyheads.data.report import format_report
+    from manyheads.data.report import count_dropped, format_report
     from manyheads.data.store import DROPPED
     from manyheads.progress import create_progress
 
@@ -143,7 +143,8 @@ def prepare(
         print(json.dumps(store.manifest, ensure_ascii=False, indent=1))
     else:
         print(format_report(store.manifest))
-        print(f"\n{folder}: complete. Dropped pairs are listed in {folder / DROPPED}")
+        dropped = f" Dropped pairs are listed in {folder / DROPPED}" if count_dropped(store.manifest) else ""
+        print(f"\n{folder}: complete.{dropped}")
 
 
 def build_recipe(

@@ -5,7 +5,7 @@ import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -56,7 +56,7 @@ def inspect(
     if os.path.isdir(target):
         if changes:
             raise ConfigError(f"{changes[0]}: {target} is a folder, whose settings cannot be changed")
-        inspect_folder(target, sentence or [], examples, verify, curves, as_json)
+        inspect_folder(Path(target), sentence or [], examples, verify, curves, as_json)
         return
     if sentence or verify or curves:
         raise ConfigError(f"--sentence, --verify and --curves need a folder, but {target} is a configuration")
@@ -74,18 +74,22 @@ def inspect(
 
 
 def inspect_folder(
-    folder: str, sentences: list[str], examples: int, verify: bool, curves: Path | None, as_json: bool
+    folder: Path, sentences: list[str], examples: int, verify: bool, curves: Path | None, as_json: bool
 ) -> None:
     from manyheads.checkpoint import MANIFEST
     from manyheads.train.run_summary import is_run
 
-    path = Path(folder)
-    if (path / MANIFEST).exists():
-        inspect_model(path, as_json)
-    elif is_run(path):
-        inspect_run(path, curves, as_json)
-    elif curves:
+    is_model = (folder / MANIFEST).exists()
+    is_training_run = not is_model and is_run(folder)
+    if curves and not is_training_run:
         raise RequestError(f"--curves needs a run folder, but {folder} is not one")
+    if (sentences or verify) and (is_model or is_training_run):
+        folder_type = "a model" if is_model else "a run"
+        raise RequestError(f"--sentence and --verify need a data folder, but {folder} is {folder_type}")
+    if is_model:
+        inspect_model(folder, as_json)
+    elif is_training_run:
+        inspect_run(folder, curves, as_json)
     else:
         inspect_data(folder, sentences, examples, verify, as_json)
 
@@ -115,7 +119,7 @@ def inspect_model(folder: Path, as_json: bool) -> None:
     print(f"# {folder}: {pair}, {info.step:,} steps, {size:,} parameters\n\n{info.config.to_toml()}", end="")
 
 
-def inspect_data(folder: str, sentences: list[str], examples: int, verify: bool, as_json: bool) -> None:
+def inspect_data(folder: Path, sentences: list[str], examples: int, verify: bool, as_json: bool) -> None:
     """Print the contents of a data folder."""
     from manyheads.data.report import format_summary, summarize
     from manyheads.data.store import Store
@@ -142,8 +146,14 @@ def doctor(as_json: AsJson = False) -> None:
     from manyheads.train import doctor
 
     report = doctor.report()
-    print(
-        json.dumps(report, indent=1)
-        if as_json
-        else "\n".join(f"{key}: {value}" for key, value in report.items())
-    )
+    print(json.dumps(report, indent=1) if as_json else format_doctor_report(report))
+
+
+def format_doctor_report(report: dict[str, Any]) -> str:
+    """Format a report as lines; a list has a line for each item."""
+    lines = []
+    for key, value in report.items():
+        lines += (
+            [f"{key}:", *(f"  {item}" for item in value)] if isinstance(value, list) else [f"{key}: {value}"]
+        )
+    return "\n".join(lines)

@@ -17,6 +17,12 @@ def format_report(manifest: dict[str, Any]) -> str:
     return "\n".join([*lines, *format_subwords(manifest["subwords"]), *format_histogram(splits["train"])])
 
 
+def count_dropped(manifest: dict[str, Any]) -> int:
+    """Return the number of pairs that were invalid or dropped, in all splits."""
+    inputs = (report for split in manifest["splits"].values() for report in split["inputs"])
+    return sum(sum(report[heading].values()) for report in inputs for heading in ("invalid", "dropped"))
+
+
 def format_split(name: str, split: dict[str, Any]) -> Iterator[str]:
     tokens = " / ".join(f"{split[side]['tokens']:,}" for side in ("source", "target"))
     yield f"{name}: {split['pairs']:,} pairs, {tokens} tokens (source / target, end tokens included)"

@@ -45,6 +45,8 @@ def serve(
     if api_key is not None and not api_key.strip():
         raise ConfigError("the API key is empty: set one with --api-key or MANYHEADS_API_KEY, or unset both")
     server_socket = bind_socket(host, port)
+    configure_logging()
+    LOG.info("loading %s", ", ".join(map(str, folders)))
     models = name_models([load(folder, engine=engine, device=device) for folder in folders])
     for model in models:
         model.translator.translate("The first sentence is slow.")  # and shows that the model works
@@ -57,7 +59,6 @@ def serve(
         log_requests=log_requests,
         runs=runs,
     )
-    configure_logging()
     configure_process()
     description = ", ".join(f"{model.name} ({model.translator.engine.name})" for model in models)
     try:

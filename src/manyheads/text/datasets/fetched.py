@@ -61,7 +61,9 @@ class FetchedCorpus:
         lines = [f"{self.corpus} {self.pair} {state} {self.folder}"]
         for name, split in self.splits.items():
             lines.append(f"{name}: {split.pairs:,} pairs, {' '.join(split.files)}")
-        return "\n".join([*lines, f"license: {self.license} ({self.license_url})"])
+        if not self.is_new:  # before a download, `get_corpus` shows the license
+            lines.append(f"license: {self.license} ({self.license_url})")
+        return "\n".join(lines)
 
     def write_manifest(self) -> None:
         row = asdict(self)
