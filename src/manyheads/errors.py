@@ -35,6 +35,10 @@ class ResourceError(ManyheadsError):
     exit_code = 4
 
 
+class BulkJobError(ManyheadsError):
+    """Workers fail at a part of a bulk job. The exit code is that of the failure."""
+
+
 class RequestError(ManyheadsError):
     """A call requests what the model or the engine cannot do, or an output folder that exists already."""
 
@@ -43,3 +47,11 @@ class RequestError(ManyheadsError):
 
 EXIT_INTERRUPTED = 130  # by Ctrl-C
 EXIT_PREEMPTED = 75  # by a signal; the command can be resumed
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that memory does not suffice, as torch's own errors do."""
+    words = ("out of memory", "can't allocate memory")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(text in str(error) for text in words)
+    )

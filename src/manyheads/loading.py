@@ -20,15 +20,22 @@ from manyheads.translator import Translator
 Folder = str | os.PathLike[str]
 
 
-def load(folder: Folder, *others: Folder, device: str | None = None, engine: str = "torch") -> Translator:
+def load(
+    folder: Folder,
+    *others: Folder,
+    device: str | None = None,
+    engine: str = "torch",
+    threads: int | None = None,
+) -> Translator:
     """Return the translator of a model folder; of several folders, their ensemble.
 
     `engine` is torch (on a GPU it searches in bfloat16; torch:float32 and torch:bfloat16 choose), ctranslate2
-    (float32), or ctranslate2:int8 and the like.
+    (float32), or ctranslate2:int8 and the like. `threads` are those of ctranslate2, by default the number of
+    cores; torch reads OMP_NUM_THREADS.
     """
     name, _, arithmetic = engine.partition(":")
     if name == "ctranslate2":
-        return load_ctranslate2(folder, others, arithmetic or "float32", device)
+        return load_ctranslate2(folder, others, arithmetic or "float32", device, threads)
     if name != "torch" or (arithmetic or "auto") not in get_args(Precision):
         raise ConfigError(
             f"the engine is {engine!r}, but must be torch, torch:float32, torch:bfloat16, ctranslate2, "
@@ -45,7 +52,11 @@ def load(folder: Folder, *others: Folder, device: str | None = None, engine: str
 
 
 def load_ctranslate2(
-    folder: Folder, others: Sequence[Folder], compute_type: str, device: str | None
+    folder: Folder,
+    others: Sequence[Folder],
+    compute_type: str,
+    device: str | None,
+    threads: int | None = None,
 ) -> Translator:
     """Return the translator of a model folder, which is converted first, or of a converted model."""
     if others:
@@ -53,7 +64,7 @@ def load_ctranslate2(
     if device not in (None, "cpu"):
         raise RequestError(f"the device is {device!r}, but the ctranslate2 engine runs on the cpu here")
     converted = ensure_converted(Path(folder))
-    engine = CTranslate2Engine(converted, compute_type)
+    engine = CTranslate2Engine(converted, compute_type, threads)
     return create_translator(engine, checkpoint.read_subwords(converted), read_conversion_info(converted))
 
 

@@ -70,9 +70,10 @@ def test_the_core_is_this_and_no_more() -> None:
     assert list_names(PROJECT["dependencies"]) == CORE
 
 
-def test_the_development_extra_has_all_others() -> None:
+def test_the_development_extra_has_all_others_but_ray() -> None:
+    """Ray is large, and only `make test-all` installs it."""
     (own,) = [Requirement(text) for text in EXTRAS["dev"] if text.startswith("manyheads")]
-    assert own.extras == set(EXTRAS) - {"dev"}
+    assert own.extras == set(EXTRAS) - {"dev", "ray"}
 
 
 def test_every_requirement_is_pinned() -> None:
@@ -120,9 +121,12 @@ def test_nothing_in_the_core_is_under_the_gpl() -> None:
     assert [name for name, text in licenses.items() if not text] == []
 
 
-def test_the_readers_of_formats_are_not_under_the_gpl() -> None:
-    closure = find_closure(list_names(EXTRAS["formats"]))
-    assert set(closure) >= list_names(EXTRAS["formats"])
+@pytest.mark.parametrize("extra", ["formats", "parquet", "ray"])
+def test_readers_of_formats_and_ray_are_not_under_the_gpl(extra: str) -> None:
+    if extra == "ray":
+        pytest.importorskip("ray", reason="Ray is installed by `make test-all`")
+    closure = find_closure(list_names(EXTRAS[extra]))
+    assert set(closure) >= list_names(EXTRAS[extra])
     assert not [name for name, package in closure.items() if COPYLEFT.search(get_license(package))]
 
 

@@ -12,7 +12,7 @@ FOUNDATION = {"errors", "config", "packed", "progress", "atomic_io"}
 TRANSLATION = {"translator", "translation", "glossary", "loading"}
 PRODUCT = {
     "presets", "ops", "cuda", "text", "text.datasets", "data", "model", "search", "checkpoint", "inference",
-    *TRANSLATION, "evaluate", "train", "export", "look", "serve",
+    *TRANSLATION, "bulk", "evaluate", "train", "export", "look", "serve",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "translation": {"text", "model", "search", "inference"},
     "translator": {"text", "model", "search", "checkpoint", "inference", "glossary", "translation"},
     "loading": {"cuda", "text", "model", "search", "checkpoint", "inference", "export", "translator"},
+    "bulk": {"text", *TRANSLATION},
     "evaluate": {"text", *TRANSLATION},
     "train": {"ops", "cuda", "data", "model", "search", "checkpoint", "inference", "evaluate", *TRANSLATION},
     "export": {"text", "model", "search", "checkpoint", "inference"},

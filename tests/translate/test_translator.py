@@ -511,7 +511,7 @@ def test_json_holds_alignments_whatever_the_precision(folder: Path, engine: str)
         (["{folder}", "--beam", "0"], 2, "decoding.beam is 0"),
         (["{folder}", "--engine", "x"], 2, "the engine is 'x'"),
         (["{folder}", "gone.txt"], 3, "gone.txt: No such file"),
-        (["{folder}", "text.gz"], 3, "text.gz: is compressed"),
+        (["{folder}", "text.gz"], 3, "text.gz: No such file"),
         (["{folder}", "--beam", "100000"], 2, "decoding.beam is 100000"),
         (["{folder}", "--glossary", "{bad}"], 3, "line 1 is not a term, a tab and its translation"),
     ],

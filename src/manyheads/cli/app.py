@@ -10,7 +10,7 @@ import typer.core
 
 from manyheads import __version__
 from manyheads.atomic_io import DISK_FULL_ERRNOS
-from manyheads.errors import ManyheadsError
+from manyheads.errors import ManyheadsError, is_out_of_memory
 
 # The commands in the order of a workflow, as --help lists them.
 GROUPS = {
@@ -69,7 +69,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except RuntimeError as error:
-        if not any(words in str(error) for words in ("out of memory", "can't allocate memory")):
+        if not is_out_of_memory(error):
             raise
         first_line = str(error).splitlines()[0]
         exit_with_error(f"{first_line} Lower train.micro_tokens in training, --beam in translation", 4)

@@ -7,33 +7,17 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from manyheads.atomic_io import DISK_FULL_ERRNOS
 from manyheads.errors import DataError, RequestError
-
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+from manyheads.text.plain_lines import STDIN, read_plain_lines
 
 
 def read_lines(files: list[Path]) -> Iterator[str]:
-    """Read lines of files, or of stdin, without line feeds. Invalid UTF-8 becomes U+FFFD, with a warning."""
-    for path in files or [Path("-")]:
-        with sys.stdin.buffer if path == Path("-") else open_text(path) as stream:
-            for number, line in enumerate(stream, 1):
-                text = (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).removesuffix(b"\n")
-                try:
-                    yield text.decode("utf-8")
-                except UnicodeDecodeError:
-                    warnings.warn(
-                        f"{path}: line {number} is not UTF-8; invalid bytes are read as \ufffd", stacklevel=2
-                    )
-                    yield text.decode("utf-8", "replace")
-
-
-def open_text(path: Path) -> IO[bytes]:
-    if path.suffix in (".gz", ".xz", ".zst"):
-        raise DataError(f"{path}: is compressed; decompress it first, as with zcat, and pipe it in")
-    return path.open("rb")
+    """Read the lines of files, or of stdin, without line feeds."""
+    for path in files or [STDIN]:
+        yield from read_plain_lines(path)
 
 
 def read_glossary(path: Path) -> dict[str, str]:

@@ -2,18 +2,20 @@
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from manyheads.cli.app import app
+from manyheads.cli.bulk import Gpus, Out, Ray, RayCommand, Workers, needs_workers, run_bulk_job
 from manyheads.cli.options import AsJson, Device, Engine, Model
 from manyheads.cli.text_io import configure_output, read_glossary, read_lines, read_parallel_lines
 from manyheads.errors import RequestError
 
 if TYPE_CHECKING:
+    from manyheads.bulk.shards import Shard
     from manyheads.progress import ReportProgress
     from manyheads.translation import Translation
 
@@ -22,10 +24,30 @@ Ensemble = Annotated[
     typer.Option(help="Another model to average the predictions with; can be repeated.", metavar="MODEL"),
 ]
 Source = Annotated[Path, typer.Argument(help="Text, one line each.", metavar="SOURCE")]
+SourceShards = Annotated[
+    Path,
+    typer.Argument(
+        help="Text, one line each; or a folder of such files; or Parquet with both sides.", metavar="SOURCE"
+    ),
+]
+TargetShards = Annotated[
+    Path | None, typer.Argument(help="Its translation, line by line.", metavar="[TARGET]")
+]
 Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy.")]
 Alpha = Annotated[float | None, typer.Option(help="Length penalty ((5 + L)/6)^alpha.")]
 Files = Annotated[
-    list[Path] | None, typer.Argument(help="Text, one line each; by default stdin.", metavar="FILE")
+    list[Path] | None,
+    typer.Argument(
+        help="Text, one line each; Parquet; or a folder of such files. By default stdin.", metavar="FILE"
+    ),
+]
+Column = Annotated[
+    str | None,
+    typer.Option(
+        help="The column of Parquet files to translate, such as text or translation.en; by default the "
+        "first of text, the source language and translation.LANGUAGE.",
+        metavar="NAME",
+    ),
 ]
 NumBest = Annotated[int | None, typer.Option(help="Translations per line; needs --json.")]
 MaxExtraLength = Annotated[
@@ -56,7 +78,7 @@ JsonLines = Annotated[
 ]
 
 
-@app.command()
+@app.command(cls=RayCommand)
 def translate(
     model: Model,
     files: Files = None,
@@ -77,6 +99,11 @@ def translate(
     ensemble: Ensemble = None,
     engine: Engine = "torch",
     device: Device = None,
+    gpus: Gpus = None,
+    workers: Workers = None,
+    ray: Ray = None,
+    column: Column = None,
+    out: Out = None,
     as_json: JsonLines = False,
 ) -> None:
     """Translate text line by line, from files or stdin to stdout: n lines in, n lines out.
@@ -84,45 +111,76 @@ def translate(
     \b
     Example:
       manyheads translate run/model test.en > test.ko
+      manyheads translate run/model shards/ --gpus all --out translated
     """
+    if (nbest or 1) > 1 and not as_json:
+        raise RequestError(f"--nbest is {nbest}, but a line of output is one translation: add --json")
+    options = {
+        "prefix": prefix, "glossary": read_glossary(glossary) if glossary else {}, "forbid": forbid or [],
+        "split": split,
+        **drop_unset(
+            beam=beam, alpha=alpha, nbest=nbest, max_extra_length=max_extra_length, min_length=min_length,
+            temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, no_repeat_ngram=no_repeat_ngram,
+        ),
+    }  # fmt: skip
+    models = [model, *(ensemble or [])]
+    if needs_workers(files or [], gpus, workers, ray, out, column):
+        from manyheads.bulk.jobs import BulkJob
+        from manyheads.bulk.shards import list_shards
+
+        output: Any = "json" if as_json else "lines"
+        job = BulkJob("translate", [*map(str, models)], engine, device, output=output, options=options)
+        run_bulk_job(job, list_shards(files or []), [column], out, gpus=gpus, workers=workers, ray=ray)
+        return
+    translate_here(models, files or [], engine, device, options, as_json)
+
+
+def translate_here(
+    models: Sequence[Path],
+    files: list[Path],
+    engine: str,
+    device: str | None,
+    options: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Translate in this process."""
     from manyheads.loading import load
     from manyheads.progress import create_progress
 
-    decoding = drop_unset(
-        beam=beam, alpha=alpha, nbest=nbest, max_extra_length=max_extra_length, min_length=min_length,
-        temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, no_repeat_ngram=no_repeat_ngram,
-    )  # fmt: skip
-    if (nbest or 1) > 1 and not as_json:
-        raise RequestError(f"--nbest is {nbest}, but a line of output is one translation: add --json")
-    translator = load(model, *(ensemble or []), device=device, engine=engine)
-    terms = read_glossary(glossary) if glossary else {}
+    translator = load(*models, device=device, engine=engine)
     is_interactive = not files and sys.stdin.isatty()
     read_ahead = 1 if is_interactive else 16 if sys.stdout.isatty() else None
     configure_output()
     with create_progress(sys.stderr) as progress:
         stream = translator.stream(
-            read_lines(files or []),
+            read_lines(files),
             read_ahead,
-            prefix=prefix,
-            glossary=terms,
-            forbid=forbid or [],
-            split=split,
             alignment=as_json and translator.engine.capabilities.alignment,
             scores="tokens" if as_json else "none",
-            **decoding,
+            **options,
         )
         report_progress = None if is_interactive or not sys.stderr.isatty() else progress.update
         print_translations(stream, as_json, read_ahead is not None, report_progress)
 
 
-@app.command()
+@app.command(cls=RayCommand)
 def score(
     model: Model,
-    source: Source,
-    target: Annotated[Path, typer.Argument(help="Its translation, line by line.", metavar="TARGET")],
+    source: SourceShards,
+    target: TargetShards = None,
     ensemble: Ensemble = None,
     engine: Engine = "torch",
     device: Device = None,
+    gpus: Gpus = None,
+    workers: Workers = None,
+    ray: Ray = None,
+    source_column: Annotated[
+        str | None, typer.Option(help="The column of Parquet files with the sources.", metavar="NAME")
+    ] = None,
+    target_column: Annotated[
+        str | None, typer.Option(help="The column of Parquet files with the translations.", metavar="NAME")
+    ] = None,
+    out: Out = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object per line, with the scores of tokens.")
     ] = False,
@@ -136,15 +194,36 @@ def score(
     Example:
       manyheads score run/model test.en test.ko
     """
+    from manyheads.bulk.jobs import BulkJob, Output, format_json, format_score
+
+    models = [model, *(ensemble or [])]
+    columns = [source_column, target_column]
+    if needs_workers([source], gpus, workers, ray, out, *columns) or target is None:
+        shards = list_score_shards(source, target)
+        is_typed = out is not None and shards[0].format == "parquet"
+        output: Output = "json" if as_json else "columns" if is_typed else "lines"
+        job = BulkJob("score", [*map(str, models)], engine, device, output=output)
+        run_bulk_job(job, shards, columns, out, gpus=gpus, workers=workers, ray=ray)
+        return
     from manyheads.loading import load
 
     sources, (targets,) = read_parallel_lines(source, [target])
     configure_output()
-    translator = load(model, *(ensemble or []), device=device, engine=engine)
+    translator = load(*models, device=device, engine=engine)
     for translation in translator.score(sources, targets):
-        per_token = translation.log_probability / (len(translation.tokens) + 1)
-        line = f"{translation.log_probability:.4f}\t{per_token:.4f}\t{translation.text}"
-        print(json.dumps(translation.to_dict(), ensure_ascii=False) if as_json else line)
+        print(format_json(translation) if as_json else format_score(translation))
+
+
+def list_score_shards(source: Path, target: Path | None) -> "list[Shard]":
+    """Return shards that have both sides: Parquet files, or two parallel files of text each."""
+    from manyheads.bulk.shards import list_shards, pair_shards
+
+    sources = list_shards([source])
+    if target is not None:
+        return pair_shards(sources, list_shards([target]))
+    if any(shard.format == "text" for shard in sources):
+        raise RequestError(f"{source}: is text, which needs the translations too: give TARGET")
+    return sources
 
 
 @app.command()

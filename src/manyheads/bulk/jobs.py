@@ -1,0 +1,107 @@
+"""What a bulk job does: a description in plain JSON that a worker turns into a function of rows.
+
+A new kind of job is a function `open_...` that takes a translator and a job and returns a function from a
+list of rows to columns of the same length, and an entry in OPENERS.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from manyheads.translation import Translation
+    from manyheads.translator import Translator
+
+Row = str | list[str]  # a text, or a source and its translation
+Columns = dict[str, list[Any]]  # by name, one value per row
+RowFunction = Callable[[Sequence[Any]], Columns]
+Kind = Literal["translate", "score"]
+Output = Literal["lines", "columns", "json"]  # one line of text per row; typed columns; a JSON object per row
+# Types of the columns in Parquet, for shards that have no rows to infer them from.
+COLUMN_TYPES = {
+    "translation": "string",
+    "json": "string",
+    "log_probability": "float64",
+    "log_probability_per_token": "float64",
+}
+
+
+@dataclass(frozen=True)
+class BulkJob:
+    """What a worker needs to know: a model, an engine, and what to do with rows."""
+
+    kind: Kind
+    models: list[str]  # folders; several are an ensemble
+    engine: str = "torch"
+    device: str | None = None
+    threads: int | None = None  # of a worker on a CPU; None: as many as there are cores
+    output: Output = "lines"
+    options: dict[str, Any] = field(default_factory=dict)  # keyword arguments of Translator.translate
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def open_job(job: BulkJob) -> RowFunction:
+    """Load the models of a job, and return its function."""
+    from manyheads.loading import load
+
+    translator = load(*job.models, device=job.device, engine=job.engine, threads=job.threads)
+    return OPENERS[job.kind](translator, job)
+
+
+def open_translate(translator: "Translator", job: BulkJob) -> RowFunction:
+    as_json = job.output == "json"
+    options = {
+        "alignment": as_json and translator.engine.capabilities.alignment,
+        "scores": "tokens" if as_json else "none",
+        **job.options,
+    }
+
+    def translate(texts: Sequence[str]) -> Columns:
+        translations = translator.stream(texts, **options)
+        if as_json:
+            return {"json": [format_json(translation) for translation in translations]}
+        return {"translation": [translation.text for translation in translations]}
+
+    return translate
+
+
+def open_score(translator: "Translator", job: BulkJob) -> RowFunction:
+    def score(pairs: Sequence[Sequence[str]]) -> Columns:
+        scored = translator.score([source for source, _ in pairs], [target for _, target in pairs])
+        if job.output == "json":
+            return {"json": [format_json(translation) for translation in scored]}
+        if job.output == "lines":
+            return {"score": [format_score(translation) for translation in scored]}
+        return {
+            "log_probability": [translation.log_probability for translation in scored],
+            "log_probability_per_token": [compute_token_average(translation) for translation in scored],
+        }
+
+    return score
+
+
+OPENERS: dict[str, Callable[["Translator", BulkJob], RowFunction]] = {
+    "translate": open_translate,
+    "score": open_score,
+}
+
+
+# ---- lines of output, which commands without workers print too
+
+
+def format_json(translation: "Translation") -> str:
+    return json.dumps(translation.to_dict(), ensure_ascii=False)
+
+
+def format_score(translation: "Translation") -> str:
+    """Return the log-probability, its average over the tokens, and the translation, separated by tabs."""
+    average = compute_token_average(translation)
+    return f"{translation.log_probability:.4f}\t{average:.4f}\t{translation.text}"
+
+
+def compute_token_average(translation: "Translation") -> float:
+    """Return the log-probability per token; the end token counts."""
+    return translation.log_probability / (len(translation.tokens) + 1)

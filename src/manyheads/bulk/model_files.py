@@ -1,0 +1,47 @@
+"""The files of a model folder, as bytes: to recognize a model, and to send it to another machine."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from manyheads.errors import CheckpointError
+
+MANIFESTS = ("manyheads.json", "conversion.json")  # of a model folder, of one converted to CTranslate2
+
+
+def hash_model(folder: Path) -> str:
+    """Return the SHA-256 of a model's manifest, which has those of its files; "" if there is none."""
+    for name in MANIFESTS:
+        if (folder / name).is_file():
+            return hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    return ""
+
+
+def require_model(folder: Path) -> None:
+    """Refuse a folder that holds no model, before any worker starts."""
+    if not hash_model(folder):
+        inside = folder / "model"
+        hint = f"; did you mean {inside}?" if hash_model(inside) else ""
+        raise CheckpointError(f"{folder}: not a model folder{hint}")
+
+
+def read_languages(folder: Path) -> tuple[str, str]:
+    """Return the source and target language that a manifest states."""
+    for name in MANIFESTS:
+        if (folder / name).is_file():
+            try:
+                languages = json.loads((folder / name).read_text(encoding="utf-8"))["languages"]
+                return str(languages["source"]), str(languages["target"])
+            except (ValueError, KeyError, TypeError):
+                raise CheckpointError(f"{folder / name}: not the manifest of a model folder") from None
+    raise CheckpointError(f"{folder}: not a model folder")
+
+
+def read_model_files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+def write_model_files(folder: Path, files: dict[str, bytes]) -> None:
+    folder.mkdir(parents=True)
+    for name, content in files.items():
+        (folder / Path(name).name).write_bytes(content)

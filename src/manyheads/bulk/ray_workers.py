@@ -1,0 +1,173 @@
+"""Workers that are actors of a Ray cluster, or of a Ray that is started on this machine for the job.
+
+Ray schedules the actors and carries their messages; chunks of lost actors are run again by the coordinator.
+The same version of manyheads must be installed on every machine. A model is read from its path if the same
+model is there, as on a shared file system, and is otherwise sent through Ray's object store.
+"""
+
+import logging
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from manyheads import __version__
+from manyheads.bulk.chunks import RowChunk
+from manyheads.bulk.executor import EventQueue, WorkerLost, WorkerReady, WorkerReply
+from manyheads.bulk.jobs import BulkJob, RowFunction, open_job
+from manyheads.bulk.model_files import hash_model, read_model_files, write_model_files
+from manyheads.bulk.resources import CORES_PER_WORKER, WorkerResources, can_use_gpu, count_cpus
+from manyheads.bulk.worker import answer_chunk, describe_failure
+from manyheads.errors import RequestError
+
+LOCAL = "local"  # the address that starts a Ray on this machine
+
+
+class RayWorker:
+    """An actor: opens a job, then answers chunks of rows."""
+
+    function: RowFunction
+
+    def open(self, job: dict[str, Any], version: str, models: list[dict[str, Any]]) -> dict[str, Any]:
+        """Load the models. Each of `models` has a hash and a list with a reference to its files, or none."""
+        try:
+            if version != __version__:
+                raise RequestError(f"manyheads is {version} here, but {__version__} on a worker's machine")
+            with tempfile.TemporaryDirectory(prefix="manyheads-") as temporary:
+                pairs = enumerate(zip(job["models"], models, strict=True))
+                folders = [
+                    find_model(folder, Path(temporary, str(number)), **model)
+                    for number, (folder, model) in pairs
+                ]
+                self.function = open_job(BulkJob(**{**job, "models": folders}))
+        except Exception as error:
+            return describe_failure(error)
+        return {"ready": True}
+
+    def run(self, chunk: int, rows: list[Any]) -> dict[str, Any]:
+        return {"chunk": chunk, **answer_chunk(self.function, rows)}
+
+
+def find_model(folder: str, temporary: Path, sha256: str, files: list[Any]) -> str:
+    """Return the folder if it holds this model; otherwise a temporary one with the files that were sent."""
+    if hash_model(Path(folder)) == sha256:
+        return folder
+    if not files:
+        raise RequestError(f"{folder}: is another model, or none, on a worker's machine")
+    import ray
+
+    write_model_files(temporary, ray.get(files[0]))
+    return str(temporary)
+
+
+class RayWorkers:
+    """Starts actors on a Ray cluster."""
+
+    def __init__(self, job: BulkJob, address: str, num_workers: int | None = None) -> None:
+        self.starts_alone = job.engine.startswith("ctranslate2")  # the first may have to convert the model
+        self._ray = import_ray()
+        self._actors: dict[int, tuple[Any, EventQueue]] = {}
+        connect(self._ray, address, num_workers)
+        try:
+            self.resources = plan_ray_workers(
+                self._ray.nodes(), self._ray.cluster_resources(), job, num_workers
+            )
+            self.num_workers = self.resources.num_workers
+            self._job = {
+                **job.to_dict(),
+                "device": self.resources.device_type,
+                "threads": self.resources.threads,
+            }
+            self._models = [self._describe_model(Path(folder)) for folder in job.models]
+        except BaseException:
+            self._ray.shutdown()
+            raise
+
+    def _describe_model(self, folder: Path) -> dict[str, Any]:
+        """Put the files of a model into the object store, unless all workers are on this machine.
+
+        The reference is in a list, so that Ray hands it over as it is.
+        """
+        nodes = [node for node in self._ray.nodes() if node["Alive"]]
+        files = [self._ray.put(read_model_files(folder))] if len(nodes) > 1 else []
+        return {"sha256": hash_model(folder), "files": files}
+
+    def start_worker(self, worker: int, events: EventQueue) -> None:
+        resources = self.resources
+        amounts = {"num_gpus": 1} if resources.num_gpus else {"num_cpus": resources.threads}
+        actor = self._ray.remote(RayWorker).options(**amounts).remote()
+        self._actors[worker] = actor, events
+        self._report(worker, actor.open.remote(self._job, __version__, self._models), events)
+
+    def send(self, worker: int, chunk: RowChunk) -> None:
+        actor, events = self._actors[worker]
+        self._report(worker, actor.run.remote(chunk.index, chunk.rows), events)
+
+    def _report(self, worker: int, reference: Any, events: EventQueue) -> None:
+        """Report the result of a call when there is one."""
+
+        def report(future: Any) -> None:
+            error = future.exception()
+            if isinstance(error, self._ray.exceptions.RayActorError):
+                events.put(WorkerLost(worker, "was lost by Ray"))
+            elif error is not None:
+                events.put(WorkerReply(worker, describe_failure(error)))
+            elif "ready" in future.result():
+                events.put(WorkerReady(worker))
+            else:
+                events.put(WorkerReply(worker, future.result()))
+
+        reference.future().add_done_callback(report)
+
+    def close(self) -> None:
+        for actor, _ in self._actors.values():
+            self._ray.kill(actor)
+        self._actors = {}
+        self._ray.shutdown()
+
+
+def import_ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise RequestError("--ray needs the package ray: pip install 'manyheads[ray]'") from None
+    return ray
+
+
+def connect(ray: Any, address: str, num_workers: int | None) -> None:
+    """Join the cluster at an address, or start a Ray on this machine."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address == LOCAL:
+        cores = max(count_cpus(), num_workers or 1)
+        ray.init(address=LOCAL, num_cpus=cores, include_dashboard=False, **quiet)
+        return
+    try:
+        ray.init(address=address, **quiet)
+    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise RequestError(
+            f"--ray is {address}, but there is no Ray cluster ({reason}): give the host:port that `ray start "
+            f"--head` printed, or --ray alone for this machine"
+        ) from None
+
+
+def plan_ray_workers(
+    nodes: list[dict[str, Any]], available: dict[str, float], job: BulkJob, num_workers: int | None
+) -> WorkerResources:
+    """Divide a cluster: one worker per GPU, or per few cores where there is none."""
+    num_gpus = int(available.get("GPU", 0)) if can_use_gpu(job.engine, job.device) else 0
+    if num_gpus or job.device == "cuda":
+        if (num_workers or 1) > num_gpus:
+            raise RequestError(
+                f"--workers is {num_workers or 1}, but the cluster has {num_gpus} GPUs: lower --workers"
+            )
+        return WorkerResources(num_workers or num_gpus, num_workers or num_gpus, CORES_PER_WORKER)
+    cores = [int(node["Resources"].get("CPU", 0)) for node in nodes if node["Alive"]]
+    if num_workers is None:
+        threads = max(1, min(CORES_PER_WORKER, max(cores)))
+        return WorkerResources(max(1, sum(count // threads for count in cores)), 0, threads)
+    for threads in range(max(cores), 0, -1):
+        if sum(count // threads for count in cores) >= num_workers:
+            return WorkerResources(num_workers, 0, threads)
+    raise RequestError(f"--workers is {num_workers}, but the cluster has {sum(cores)} CPUs: lower --workers")

@@ -1,0 +1,113 @@
+"""Options of `translate` and `score` for input by shards and for several workers."""
+
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import typer.core
+
+from manyheads.cli.app import exit_with_error
+from manyheads.cli.text_io import configure_output
+from manyheads.errors import EXIT_PREEMPTED
+
+if TYPE_CHECKING:
+    from manyheads.bulk.jobs import BulkJob
+    from manyheads.bulk.shards import Shard
+
+LOCAL_RAY = "local"
+
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        help="Run workers on Ray: on a cluster (host:port of its head, or auto), or without an address on "
+        "a Ray that is started here.",
+        metavar="[ADDRESS]",
+    ),
+]
+Gpus = Annotated[
+    str | None,
+    typer.Option(
+        help="Run a worker process on each of this many GPUs of this machine, or on all.", metavar="N|all"
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        help="Number of workers; by default one per GPU, or per four cores where there is none.", min=1
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write a shard to this folder for every input shard. The same command goes on with a job that "
+        "was stopped, and skips complete shards.",
+        metavar="FOLDER",
+    ),
+]
+
+
+class RayCommand(typer.core.TyperCommand):
+    """A command whose option --ray may stand without a value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, complete_ray_option(args))
+
+
+def complete_ray_option(arguments: Sequence[str]) -> list[str]:
+    """Give --ray a value, unless an address follows: auto, local, host:port or ray://host:port."""
+    completed = list(arguments)
+    end = completed.index("--") if "--" in completed else len(completed)
+    for index in (index for index in range(end) if completed[index] == "--ray"):
+        following = completed[index + 1] if index + 1 < end else ""
+        host, colon, port = following.rpartition(":")
+        if not (following in ("auto", LOCAL_RAY) or (host and colon and port.isdecimal())):
+            completed[index] = f"--ray={LOCAL_RAY}"
+    return completed
+
+
+def needs_workers(files: Sequence[Path], *options: object) -> bool:
+    """Return whether an option or an input is for workers, and not for a translator in this process."""
+    from manyheads.bulk.shards import PARQUET_SUFFIXES
+
+    return any(option is not None for option in options) or any(
+        path.is_dir() or path.suffix in PARQUET_SUFFIXES for path in files
+    )
+
+
+def run_bulk_job(
+    job: "BulkJob",
+    shards: "Sequence[Shard]",
+    columns: Sequence[str | None],
+    out: Path | None,
+    *,
+    gpus: str | None,
+    workers: int | None,
+    ray: str | None,
+) -> None:
+    """Run a job with progress on stderr. Ctrl-C and SIGTERM end all workers at once."""
+    from manyheads.bulk.run import BulkRun, WorkerOptions
+    from manyheads.progress import create_progress
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    configure_output()
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        with create_progress(sys.stderr) as progress:
+            is_shown = out is not None or sys.stderr.isatty()
+            report_progress = progress.update if is_shown else None
+            run = BulkRun(job, shards, columns, WorkerOptions(gpus, workers, ray), report_progress)
+            if out is None:
+                run.write_to(sys.stdout)
+            elif (num_written := run.write_folder(out)) < len(shards):
+                num_skipped = len(shards) - num_written
+                progress.message(f"{out}: {num_skipped} of {len(shards)} shards were complete before")
+    except KeyboardInterrupt:
+        if out is None:
+            raise
+        exit_with_error(f"{out}: stopped; the same command goes on", EXIT_PREEMPTED)
