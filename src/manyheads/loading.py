@@ -3,21 +3,19 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from manyheads import checkpoint
-from manyheads.cuda.device import resolve_device
 from manyheads.errors import ConfigError, RequestError
 from manyheads.export.ctranslate2 import ensure_converted
 from manyheads.inference.conversion import read_conversion_info
 from manyheads.inference.ctranslate2_engine import CTranslate2Engine
 from manyheads.inference.engine import Engine
-from manyheads.inference.ensemble import Ensemble
-from manyheads.inference.torch_engine import Precision, TorchEngine
 from manyheads.text.subwords import SubwordPair
 from manyheads.translator import Translator
 
 Folder = str | os.PathLike[str]
+TORCH_PRECISIONS = ("", "auto", "float32", "bfloat16")
 
 
 def load(
@@ -36,18 +34,26 @@ def load(
     name, _, arithmetic = engine.partition(":")
     if name == "ctranslate2":
         return load_ctranslate2(folder, others, arithmetic or "float32", device, threads)
-    if name != "torch" or (arithmetic or "auto") not in get_args(Precision):
+    if name != "torch" or arithmetic not in TORCH_PRECISIONS:
         raise ConfigError(
             f"the engine is {engine!r}, but must be torch, torch:float32, torch:bfloat16, ctranslate2, "
             f"ctranslate2:int8 or ctranslate2:int8_float32"
         )
+    return load_torch(folder, others, arithmetic or "auto", device)
+
+
+def load_torch(folder: Folder, others: Sequence[Folder], precision: Any, device: str | None) -> Translator:
+    """Return the translator of a model folder, or of an ensemble. Only this engine imports torch."""
+    from manyheads.cuda.device import resolve_device
+    from manyheads.inference.ensemble import Ensemble
+    from manyheads.inference.torch_engine import TorchEngine
+
     resolved = resolve_device(device)
     models, subwords, infos = zip(*map(checkpoint.load_model, (folder, *others)), strict=True)
     for other, own in zip(others, subwords[1:], strict=True):
         if not own.is_same_as(subwords[0]):
             raise RequestError(f"{other}: has other subwords than {folder}; an ensemble needs the same")
     model = models[0] if not others else Ensemble(models)
-    precision: Any = arithmetic or "auto"
     return create_translator(TorchEngine(model, resolved, precision), subwords[0], infos[0])
 
 

@@ -15,9 +15,8 @@ from torch import Tensor
 
 import manyheads as mh
 from manyheads.config import EOS_ID
-from manyheads.search.beam import length_penalty
 from manyheads.search.driver import iterate_results, search
-from manyheads.search.options import DecodingConstraints, Hypothesis, Request, SearchLimits
+from manyheads.search.options import DecodingConstraints, Hypothesis, Request, SearchLimits, length_penalty
 from manyheads.search.scheduler import ListQueue, QueuedRequest
 from support.reference_beam import reference_beam
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,7 @@ import manyheads as mh
 from manyheads import checkpoint
 from manyheads.config import BOS_ID, EOS_ID, NUM_SPECIAL_TOKENS, SubwordConfig
 from manyheads.export import ctranslate2 as conversion
+from manyheads.export import ctranslate2_spec
 from manyheads.export.ctranslate2 import convert, ensure_converted, to_ctranslate2
 from manyheads.inference import ctranslate2_engine
 from manyheads.inference.conversion import CONVERSION_MANIFEST, read_conversion_info
@@ -162,7 +164,7 @@ def test_equal_or_missing_pieces_get_different_texts() -> None:
         def id_to_piece(self, token: int) -> str:
             return ["<unk>", "<s>", "</s>", "a", "a"][token]
 
-    pieces = conversion.unique_pieces(Alike(), 7)  # type: ignore[arg-type]
+    pieces = ctranslate2_spec.unique_pieces(Alike(), 7)  # type: ignore[arg-type]
     assert pieces[:4] == ["<unk>", "<s>", "</s>", "a"]
     assert len(set(pieces)) == 7
 
@@ -527,9 +529,8 @@ def test_an_export_is_verified_and_self_contained(tmp_path: Path) -> None:
 
 def test_an_export_with_other_scores_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = save(tmp_path / "model", random_model(CONFIG))
-    monkeypatch.setattr(
-        conversion, "sinusoidal_encoding", lambda positions, d_model: torch.zeros(len(positions), d_model)
-    )
+    zeros = np.zeros((ctranslate2_spec.SINUSOID_POSITIONS, CONFIG.d_model), np.float32)
+    monkeypatch.setattr(ctranslate2_spec, "sinusoid_table", lambda positions, d_model: zeros)
     with pytest.raises(mh.CheckpointError, match="not the same model and was not kept"):
         to_ctranslate2(folder, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]

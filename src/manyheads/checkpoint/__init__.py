@@ -1,36 +1,74 @@
-"""Model folders and the checkpoints of a run."""
+"""Model folders and the checkpoints of a run.
 
-from manyheads.checkpoint.averaging import average_checkpoints, average_weights
-from manyheads.checkpoint.compatibility import (
-    CHANGEABLE_KEYS,
-    check_subwords,
-    describe_change,
-    fit_to_vocabulary,
-    load_initial_weights,
-)
-from manyheads.checkpoint.model_folder import (
-    MANIFEST,
-    OPTIMIZER,
-    WEIGHTS,
-    CheckpointInfo,
-    get_versions,
-    load_model,
-    load_weights,
-    read_info,
-    read_model_manifest,
-    read_subwords,
-    save,
-)
-from manyheads.checkpoint.run_checkpoints import (
-    checkpoint_path,
-    clean_up_checkpoints,
-    find_damage,
-    list_averaged_checkpoints,
-    list_checkpoints,
-    list_regular_checkpoints,
-    parse_step,
-)
-from manyheads.checkpoint.tensors import collect_weights, copy_weights, read_tensors, write_tensors
+Names are imported when they are first used, so that manifests and subwords are read without importing torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from manyheads.checkpoint.averaging import average_checkpoints, average_weights
+    from manyheads.checkpoint.compatibility import (
+        CHANGEABLE_KEYS,
+        check_subwords,
+        describe_change,
+        fit_to_vocabulary,
+        load_initial_weights,
+    )
+    from manyheads.checkpoint.manifest import (
+        MANIFEST,
+        OPTIMIZER,
+        WEIGHTS,
+        CheckpointInfo,
+        get_versions,
+        read_info,
+        read_model_manifest,
+        read_subwords,
+    )
+    from manyheads.checkpoint.model_folder import load_model, load_weights, save
+    from manyheads.checkpoint.run_checkpoints import (
+        checkpoint_path,
+        clean_up_checkpoints,
+        find_damage,
+        list_averaged_checkpoints,
+        list_checkpoints,
+        list_regular_checkpoints,
+        parse_step,
+    )
+    from manyheads.checkpoint.tensors import collect_weights, copy_weights, read_tensors, write_tensors
+
+_MODULES = {
+    "averaging": ("average_checkpoints", "average_weights"),
+    "compatibility": (
+        "CHANGEABLE_KEYS",
+        "check_subwords",
+        "describe_change",
+        "fit_to_vocabulary",
+        "load_initial_weights",
+    ),
+    "manifest": (
+        "MANIFEST",
+        "OPTIMIZER",
+        "WEIGHTS",
+        "CheckpointInfo",
+        "get_versions",
+        "read_info",
+        "read_model_manifest",
+        "read_subwords",
+    ),
+    "model_folder": ("load_model", "load_weights", "save"),
+    "run_checkpoints": (
+        "checkpoint_path",
+        "clean_up_checkpoints",
+        "find_damage",
+        "list_averaged_checkpoints",
+        "list_checkpoints",
+        "list_regular_checkpoints",
+        "parse_step",
+    ),
+    "tensors": ("collect_weights", "copy_weights", "read_tensors", "write_tensors"),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "CHANGEABLE_KEYS",
@@ -63,3 +101,11 @@ __all__ = [
     "save",
     "write_tensors",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

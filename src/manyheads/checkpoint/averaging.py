@@ -6,7 +6,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from manyheads.checkpoint.model_folder import WEIGHTS, read_info, read_subwords, save
+from manyheads.checkpoint.manifest import WEIGHTS, read_info, read_subwords
+from manyheads.checkpoint.model_folder import save
 from manyheads.checkpoint.run_checkpoints import list_averaged_checkpoints, list_checkpoints
 from manyheads.checkpoint.tensors import read_tensors
 from manyheads.errors import CheckpointError

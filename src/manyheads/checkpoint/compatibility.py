@@ -4,7 +4,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from manyheads.checkpoint.model_folder import load_weights, read_info, read_subwords
+from manyheads.checkpoint.manifest import read_info, read_subwords
+from manyheads.checkpoint.model_folder import load_weights
 from manyheads.config import ModelConfig
 from manyheads.errors import CheckpointError, ConfigError
 from manyheads.model.encoder_decoder import EncoderDecoder

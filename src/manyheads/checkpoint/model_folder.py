@@ -8,50 +8,30 @@ optimizer.safetensors  in a checkpoint of a run only
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from manyheads.atomic_io import (
-    ManifestSchema,
-    atomic_directory,
-    read_manifest,
-    report_disk_full,
-    verify_files,
-    write_manifest,
+from manyheads.atomic_io import atomic_directory, report_disk_full, write_manifest
+from manyheads.checkpoint.manifest import (
+    MANIFEST,
+    MODEL_SCHEMA,
+    OPTIMIZER,
+    WEIGHTS,
+    CheckpointInfo,
+    get_versions,
+    read_info,
+    read_subwords,
 )
 from manyheads.checkpoint.tensors import copy_weights, read_tensors, write_tensors
 from manyheads.config import Config
-from manyheads.errors import CheckpointError, ConfigError, DataError
 from manyheads.model import build_model
 from manyheads.model.encoder_decoder import EncoderDecoder
 from manyheads.text.subwords import SubwordPair
 
 OVERHEAD_BYTES = 1 << 16  # an upper bound of the manifest, and of what the blocks of a disk waste
-MANIFEST, WEIGHTS, OPTIMIZER = "manyheads.json", "weights.safetensors", "optimizer.safetensors"
-
-MODEL_SCHEMA = ManifestSchema(
-    file_name=MANIFEST,
-    format=2,
-    folder_type="a model folder",
-    keys={"step": int, "languages": ("source", "target"), "training": dict, "config": dict},
-    remedy="train the model again",
-    required_files=(WEIGHTS,),
-)
-
-
-@dataclass(frozen=True)
-class CheckpointInfo:
-    """What the manifest of a model folder says."""
-
-    config: Config
-    step: int
-    languages: dict[str, str]  # source and target
-    training: dict[str, Any]  # the progress of a run; empty if it is over
-    folder: Path
 
 
 def save(
@@ -81,37 +61,6 @@ def save(
             "versions": get_versions(),
         }
         write_manifest(temporary, MODEL_SCHEMA, values)
-
-
-def get_versions() -> dict[str, str]:
-    from manyheads import __version__
-
-    return {"manyheads": __version__, "torch": torch.__version__}
-
-
-def read_info(folder: str | os.PathLike[str]) -> CheckpointInfo:
-    """Read the manifest of a model folder, and check every file against its SHA-256."""
-    path = Path(folder)
-    manifest = read_model_manifest(path)
-    verify_files(path, manifest, MODEL_SCHEMA)
-    try:
-        config = Config.from_mapping(manifest["config"])
-    except ConfigError as error:
-        raise CheckpointError(f"{path / MANIFEST}: {error}") from None
-    return CheckpointInfo(config, manifest["step"], manifest["languages"], manifest["training"], path)
-
-
-def read_model_manifest(folder: Path) -> dict[str, Any]:
-    inside = folder / "model"
-    hint = f"; did you mean {inside}?" if (inside / MANIFEST).exists() else ""
-    return read_manifest(folder, MODEL_SCHEMA, hint)
-
-
-def read_subwords(folder: Path) -> SubwordPair:
-    try:
-        return SubwordPair.load(folder)
-    except DataError as error:
-        raise CheckpointError(str(error)) from None
 
 
 def load_weights(model: nn.Module, folder: Path) -> None:

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from manyheads.atomic_io import restore_interrupted_replacements
-from manyheads.checkpoint.model_folder import read_info
+from manyheads.checkpoint.manifest import read_info
 from manyheads.errors import CheckpointError
 
 

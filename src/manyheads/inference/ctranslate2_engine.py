@@ -19,18 +19,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from manyheads.config import EOS_ID, DecodingConfig
 from manyheads.errors import DataError, RequestError
 from manyheads.inference.batching import group_by_tokens, sort_into_chunks
 from manyheads.inference.conversion import read_conversion, read_pieces
 from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
-from manyheads.model.encoder_decoder import Trace
 from manyheads.search.options import DecodingConstraints, Hypothesis, Request, length_penalty
 from manyheads.text.subwords import count_cpus
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from manyheads.model.encoder_decoder import Trace
 
 COMPUTE_TYPES = ("float32", "int8", "int8_float32")
 BATCH_TOKENS = 2048  # of sources, padding counted, translated at once
@@ -175,12 +177,12 @@ class CTranslate2Engine:
                 results[index] = list(result.result().log_probs)
         return results
 
-    def align(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[Tensor]:
+    def align(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> "list[Tensor]":
         """Refuse: the converted model does not return attention."""
         self.require("alignment")
         raise AssertionError
 
-    def trace(self, source: list[int], target: list[int]) -> tuple[Trace, Tensor]:
+    def trace(self, source: list[int], target: list[int]) -> "tuple[Trace, Tensor]":
         """Refuse: the converted model does not return attention."""
         self.require("attention")
         raise AssertionError

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from manyheads.config import DecodingConfig
 from manyheads.errors import RequestError
-from manyheads.model.encoder_decoder import Trace
 from manyheads.search.options import DecodingConstraints, Hypothesis, Request
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from manyheads.model.encoder_decoder import Trace
 
 ScoreDetail = Literal["none", "total", "tokens"]  # no scores; those of sentences; those of tokens too
 Feature = Literal["sampling", "forbidden_phrases", "required_phrases", "alignment", "attention"]
@@ -67,11 +69,11 @@ class Engine(Decoder, Protocol):
         """Return log p of each token of each target, the end token last: forced decoding."""
         ...
 
-    def align(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[Tensor]:
+    def align(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> "list[Tensor]":
         """Return how much each target token attends to each source token, ends included. [T + 1, S] each"""
         ...
 
-    def trace(self, source: list[int], target: list[int]) -> tuple[Trace, Tensor]:
+    def trace(self, source: list[int], target: list[int]) -> "tuple[Trace, Tensor]":
         """Return all attention weights of one translation, and log p of every word at each step."""
         ...
 

@@ -6,13 +6,15 @@ grows and shrinks (DynamicSchedule); CUDA graphs need a fixed number of slots (S
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from manyheads.search.options import DecodingConstraints, Request, SearchLimits
+
+if TYPE_CHECKING:
+    import torch
 
 Ints = NDArray[np.int64]
 EMPTY = -1  # the index of the sentence in a free slot
@@ -60,7 +62,7 @@ class ActiveSentence:
 
     index: int
     constraints: DecodingConstraints
-    generator: torch.Generator
+    generator: "torch.Generator"
     length: int = 0  # tokens that its hypotheses have
 
 
@@ -75,6 +77,8 @@ class DynamicSchedule:
 
     def admit(self) -> list[QueuedRequest]:
         """Add waiting requests to the batch when enough of it is free. Return them."""
+        import torch  # only here: queues of requests serve engines without torch too
+
         free = self.capacity - len(self.active)
         if self.active and free < self.limits.refill_fraction * self.capacity:
             return []
