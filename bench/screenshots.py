@@ -1,0 +1,109 @@
+"""The screenshots in docs/pictures: the attention page, and two views of the server's page.
+
+manyheads demo --out demo --seconds 600
+python bench/screenshots.py demo/run/model           writes docs/pictures/look-*.png and serve-*.png
+
+Needs playwright, Chromium and a font with Hangul. Figures 3 to 5 of docs/look.md are not screenshots, but
+pictures that the page saved, of the model that is described there.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import manyheads as mh
+from manyheads.look.attention_data import build_attention_data
+from manyheads.look.html import write_page
+
+PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CLAUSES = "The girl believes that the cook wants to meet the boy who bought a spoon."
+GIFTS = "He gave her her postcard, and the boy gave her a stamp."
+PARAGRAPH = "The kind teacher who likes Mina wants to go to the market.\nHe gave her her postcard."
+# Two heads as heat maps at the second decoding step; one word of the target at its decoding step.
+PAGE_VIEW = "view=head&attention=cross&layer=2&head=1&compare=1,3&step=2"
+PHONE_VIEW = "attention=cross&token=0,{word}&step={step}"
+
+
+def take_look_screenshots(browser: Any, translator: mh.Translator, out: Path) -> None:
+    """The attention page: on a desktop in English, and on a phone in Korean and in dark mode."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = open_attention(browser, translator, GIFTS, Path(folder) / "gifts.html", PAGE_VIEW)
+        page.screenshot(path=out / "look-page.png", full_page=True)
+        step = translator.attention(CLAUSES).target_tokens.index("▁한다고")
+        view = PHONE_VIEW.format(step=step + 1, word=count_words(translator, CLAUSES, step))
+        phone = {"viewport": {"width": 390, "height": 844}, "locale": "ko-KR", "color_scheme": "dark"}
+        page = open_attention(browser, translator, CLAUSES, Path(folder) / "clauses.html", view, **phone)
+        page.screenshot(path=out / "look-phone.png", full_page=True)
+
+
+def count_words(translator: mh.Translator, source: str, step: int) -> int:
+    """Return the number of words of the translation before the token of a decoding step."""
+    return sum(token.startswith("▁") for token in translator.attention(source).target_tokens[:step])
+
+
+def open_attention(
+    browser: Any, translator: mh.Translator, source: str, path: Path, view: str, **settings: Any
+) -> Any:
+    attention, target = translator.attention(source), translator.translate(source).text
+    write_page(build_attention_data(attention, source=source, target=target, name="Manyheads"), path)
+    page = browser.new_context(**{"viewport": {"width": 1100, "height": 900}, **settings}).new_page()
+    page.goto(f"{path.as_uri()}#{view}")
+    page.wait_for_selector(".look .controls")
+    page.wait_for_timeout(300)
+    return page
+
+
+def take_server_screenshots(browser: Any, url: str, out: Path) -> None:
+    """A translated text with one word pointed at; and two steps of one layer, in dark mode."""
+    page = browser.new_context(viewport={"width": 1000, "height": 700}, locale="en-US").new_page()
+    page.goto(f"{url}/#translate")
+    page.fill("textarea", PARAGRAPH)
+    page.get_by_text("Translated.", exact=True).wait_for()
+    page.locator(".output .word").nth(3).hover()
+    page.wait_for_timeout(300)
+    page.screenshot(path=out / "serve-translate.png")
+    dark = browser.new_context(viewport={"width": 1000, "height": 820}, color_scheme="dark", locale="en-US")
+    page = dark.new_page()
+    page.goto(f"{url}/#walk")
+    page.wait_for_selector('[data-step="self.scores"]')
+    page.eval_on_selector('[data-step="self.scores"]', "step => scrollTo(0, step.offsetTop - 20)")
+    page.screenshot(path=out / "serve-walk.png")
+
+
+@contextmanager
+def run_server(model: Path) -> Iterator[str]:
+    """Serve a model on a free port; yield the URL."""
+    command = [sys.executable, "-m", "manyheads", "serve", str(model), "--port=0", "--device=cpu", "--quiet"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        try:
+            yield next(line.split()[-1] for line in server.stderr if " on http://" in line)
+        finally:
+            server.terminate()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("model", type=Path, help="an English-Korean model of the built-in corpus")
+    parser.add_argument("--out", type=Path, default=PICTURES, help="folder to write")
+    arguments = parser.parse_args()
+    from playwright.sync_api import sync_playwright
+
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    translator = mh.load(arguments.model, device="cpu")
+    with sync_playwright() as playwright, run_server(arguments.model) as url:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        take_look_screenshots(browser, translator, arguments.out)
+        take_server_screenshots(browser, url, arguments.out)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
