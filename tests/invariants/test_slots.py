@@ -1,5 +1,6 @@
 """Search in CUDA graphs equals eager search. On a CPU the kernels are interpreted, so everything is small."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ pytest.importorskip("triton", reason="Triton is not installed: its kernels canno
 
 import manyheads as mh
 from manyheads.config import EOS_ID
+from manyheads.errors import RequestError
 from manyheads.inference import cuda_graph_search, prefill
 from manyheads.inference.batching import GroupQueue, RequestWindow, group_in_order
 from manyheads.inference.cuda_graph_search import CudaGraphSearch, SearchSize, is_plain, supports_search
@@ -18,6 +20,7 @@ from manyheads.inference.prefill import SourceBuffer
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.ops.topk_triton import topk_logsumexp
 from manyheads.search.options import DecodingConstraints, Hypothesis, Request
+from manyheads.search.request_source import RequestFeed
 from support.graph_search import make_requests, run_eager_search, run_graph_search
 from support.strategies import randomize_weights
 
@@ -170,6 +173,11 @@ def test_groups_in_order_hold_at_most_so_many_tokens() -> None:
 
 def make_window(lengths: list[int], size: int | None) -> tuple[RequestWindow, list[int]]:
     """A window over requests with sources of these lengths, and the lengths that were read so far."""
+    requests, read = make_requests_and_record(lengths)
+    return RequestWindow(requests, size, lambda request: 0), read
+
+
+def make_requests_and_record(lengths: list[int]) -> tuple[Iterator[Request], list[int]]:
     read: list[int] = []
 
     def stream() -> Iterator[Request]:
@@ -177,7 +185,7 @@ def make_window(lengths: list[int], size: int | None) -> tuple[RequestWindow, li
             read.append(length)
             yield Request([5] * length, DecodingConstraints(9))
 
-    return RequestWindow(stream(), size, lambda request: 0), read
+    return stream(), read
 
 
 def take_lengths(queue: GroupQueue, count: int) -> list[int]:
@@ -201,19 +209,112 @@ def test_a_window_hands_out_the_longest_first_and_groups_similar_lengths() -> No
 def test_a_window_reads_on_when_its_oldest_chunk_is_finished() -> None:
     window, read = make_window([*range(1, 21)], 8)
     queue = window.open_group(window.next_key(), short_length=64)
-    assert take_lengths(queue, 9) == [4, 3, 2, 1, 8, 7, 6, 5]  # the older chunk first
+    assert take_lengths(queue, 9) == [2, 1, 4, 3, 6, 5, 8, 7]  # chunks of a quarter, the older first
     assert len(read) == 8
-    for index in (7, 6, 5, 4, 0, 1, 2):  # all but one of the first chunk
+    for index in (7, 6, 5, 4, 3, 2, 0):  # all but one of the first chunk
         window.finish([index])
     assert take_lengths(queue, 9) == []
     assert not queue.is_exhausted
-    window.finish([3])
-    assert take_lengths(queue, 3) == [12, 11, 10]
-    assert len(read) == 16  # both chunks were finished
+    window.finish([1])
+    assert take_lengths(queue, 3) == [10, 9, 12]
+    assert len(read) == 16  # all chunks were finished
     small, read = make_window([4, 4, 4], 1)
     queue = small.open_group(small.next_key(), short_length=64)
     assert take_lengths(queue, 9) == [4]
     assert len(read) == 1
+
+
+def test_a_window_reads_few_requests_at_first_and_more_with_time() -> None:
+    requests, _ = make_requests_and_record([5] * 200)
+    window = RequestWindow(requests, 100, lambda request: 0, min_waiting=4)
+    queue, sizes = window.open_group(window.next_key(), short_length=64), []
+    while indices := [queued.request_index for queued in queue.take(99)]:
+        sizes.append(len(indices))
+        window.finish(indices)
+    assert sizes == [4, 8, 16, 25, 25, 25, 25, 25, 25, 22]
+
+
+def test_a_window_holds_a_bounded_number_of_tokens() -> None:
+    requests, read = make_requests_and_record([30] * 100)
+    window = RequestWindow(requests, 40, lambda request: 0, max_tokens=500)
+    assert len(read) == 20, "chunks of 10 are read as long as fewer than 500 tokens are held"
+    queue = window.open_group(window.next_key(), short_length=64)
+    window.finish([queued.request_index for queued in queue.take(10)])
+    assert len(read) == 30
+
+
+# ---- requests that arrive while others are decoded
+
+
+def test_a_feed_gives_what_is_there_and_ends_when_it_is_closed() -> None:
+    feed, requests = RequestFeed(), [Request([n], DecodingConstraints(9)) for n in range(5)]
+    assert feed.take(9) == []
+    assert not feed.is_exhausted
+    feed.put(requests[:3])
+    assert feed.take(2) == requests[:2]
+    feed.put(requests[3:])
+    feed.close()
+    assert not feed.is_exhausted
+    assert list(feed) == requests[2:], "engines without live requests iterate over it"
+    assert feed.is_exhausted
+
+
+def test_an_error_of_a_feed_is_raised_after_the_requests_before_it() -> None:
+    feed = RequestFeed()
+    feed.put([Request([5], DecodingConstraints(9))])
+    feed.close(RequestError("unreadable"))
+    assert len(feed.take(9)) == 1
+    assert not feed.is_exhausted
+    with pytest.raises(RequestError, match="unreadable"):
+        feed.take(9)
+    assert feed.is_exhausted
+
+
+def test_a_waiting_feed_wakes_for_a_request_and_for_its_end() -> None:
+    feed = RequestFeed()
+    threading.Timer(0.02, feed.put, [[Request([5], DecodingConstraints(9))]]).start()
+    feed.wait()
+    assert len(feed.take(1)) == 1
+    threading.Timer(0.02, feed.close).start()
+    feed.wait()
+    assert feed.is_exhausted
+
+
+@pytest.mark.parametrize("starts_at_once", [False, True])
+def test_requests_that_join_a_running_batch_get_the_same_results(starts_at_once: bool) -> None:
+    """The feed has one sentence at first; each result brings the next ones."""
+    torch.manual_seed(5)
+    model = mh.Transformer(SMALL).eval()
+    randomize_weights(model)
+    config, sources = mh.DecodingConfig(beam=2), [*SOURCES, [7] * 90 + [EOS_ID], [6] * 40 + [EOS_ID]]
+    constraints = [DecodingConstraints(6 + 2 * n) for n in range(len(sources))]
+    expected = run_eager_search(model, sources, constraints, config)
+    requests = make_requests(sources, constraints)
+    feed, engine = RequestFeed(starts_at_once=starts_at_once), TorchEngine(model)
+    feed.put(requests[:1])
+    num_put, results = 1, {}
+    for index, hypotheses in engine.decode(feed, config, window=8):
+        results[index] = hypotheses
+        feed.put(requests[num_put : num_put + 3])
+        num_put += 3
+        if num_put >= len(requests):
+            feed.close()
+    assert len(results) == len(requests)
+    for index, own in enumerate(expected):
+        assert [a.tokens for a in results[index]] == [a.tokens for a in own]
+
+
+def test_a_queue_that_starts_requests_at_once_takes_no_more_than_there_are_slots() -> None:
+    feed = RequestFeed(starts_at_once=True)
+    feed.put([Request([5] * n, DecodingConstraints(9)) for n in (3, 200, 70, 4, 90)])
+    window = RequestWindow(feed, 16, lambda request: 0)
+    queue = window.open_group(window.next_key(), short_length=64)
+    assert take_lengths(queue, 2) == [3, 200], "in order of arrival"
+    assert len(feed) == 3
+    feed.put([Request([5] * n, DecodingConstraints(9)) for n in (6, 7)])
+    assert sorted(take_lengths(queue, 2)) == [4, 70]
+    assert len(feed) == 3
+    assert sorted(take_lengths(queue, 9)) == [6, 7, 90]
 
 
 def test_a_source_buffer_reuses_what_is_released_and_never_overwrites() -> None:

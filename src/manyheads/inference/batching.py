@@ -1,8 +1,9 @@
 """How requests are grouped into batches: the speed depends on it, the result of a sentence does not.
 
-A RequestWindow reads a stream a chunk at a time and hands out requests of similar length, the longest first.
-It holds two chunks: while the last sentences of one are decoded, those of the next take the free slots, so
-that the batch does not drain between chunks. When a chunk is finished, the next is read.
+A RequestWindow reads a stream a chunk at a time and hands out requests of similar length, the longest first
+and the oldest chunk first. It reads on when few requests wait, so that the batch is full from the first
+sentence to the last, and as far as its bounds allow: results are needed in order, so whatever comes after the
+oldest unfinished request is held.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,7 +15,11 @@ from itertools import islice
 import numpy as np
 
 from manyheads.search.options import Request
+from manyheads.search.request_source import IteratorSource, RequestSource
 from manyheads.search.scheduler import QueuedRequest
+
+MAX_WINDOW_TOKENS = 2**21  # of the sources that are held: with their results, some hundred megabytes
+MAX_SOURCE_LENGTH = 2**31  # of a group of all lengths
 
 Accepts = Callable[[Request], bool]
 
@@ -36,26 +41,27 @@ class Chunk:
 
     first_index: int
     last_index: int
+    num_tokens: int  # of the sources
     unfinished: int
     waiting: dict[Hashable, list[QueuedRequest]] = field(default_factory=dict)
 
-    def has_waiting(self, group: Group) -> bool:
+    def find(self, group: Group) -> slice:
+        """Return where the requests of a group are among those that wait."""
         waiting = self.waiting.get(group.key, [])
         start = bisect_left(waiting, -group.max_length, key=source_order)
-        return start < len(waiting) and len(waiting[start].request.source) >= group.min_length
+        return slice(start, bisect_right(waiting, -group.min_length, start, key=source_order))
 
     def take(self, group: Group, count: int, accepts: Accepts | None) -> list[QueuedRequest]:
         """Remove and return the longest waiting requests of a group that are accepted."""
+        span = self.find(group)
         waiting = self.waiting.get(group.key, [])
-        start = bisect_left(waiting, -group.max_length, key=source_order)
-        end = bisect_right(waiting, -group.min_length, key=source_order)
-        if accepts is None:
-            chosen = waiting[start : min(start + count, end)]
-            del waiting[start : start + len(chosen)]
+        chosen = waiting[span.start : min(span.start + count, span.stop)]
+        if accepts is None or all(accepts(queued.request) for queued in chosen):
+            del waiting[span.start : span.start + len(chosen)]
             return chosen
-        chosen = list(islice((queued for queued in waiting[start:end] if accepts(queued.request)), count))
+        chosen = list(islice((queued for queued in waiting[span] if accepts(queued.request)), count))
         indices = {queued.request_index for queued in chosen}
-        waiting[start:end] = [queued for queued in waiting[start:end] if queued.request_index not in indices]
+        waiting[span] = [queued for queued in waiting[span] if queued.request_index not in indices]
         return chosen
 
 
@@ -66,19 +72,36 @@ def source_order(queued: QueuedRequest) -> int:
 class RequestWindow:
     """The requests of a stream that are read but not finished.
 
-    `size` bounds the requests from the oldest unfinished one to the newest; None reads the whole stream at
-    once. `key` maps a request to what the members of a group share.
+    `size` bounds the requests from the oldest unfinished one to the newest, and `max_tokens` their tokens; a
+    size of None reads the whole stream at once. `key` maps a request to what the members of a group share.
+    It reads on while fewer than `min_waiting` wait: so many at first, and then twice as many each time, up to
+    a quarter of the size.
+    `check` may refuse a request, or return another in its place.
     """
 
     def __init__(
-        self, requests: Iterable[Request], size: int | None, key: Callable[[Request], Hashable]
+        self,
+        requests: Iterable[Request] | RequestSource,
+        size: int | None,
+        key: Callable[[Request], Hashable],
+        *,
+        check: Callable[[Request], Request] | None = None,
+        min_waiting: int | None = None,
+        max_tokens: int = MAX_WINDOW_TOKENS,
     ) -> None:
-        self.requests, self.size, self.key = iter(requests), size, key
-        self.chunk_size = None if size is None else max(1, size // 2)
+        self.is_live = isinstance(requests, RequestSource)
+        self.source = requests if isinstance(requests, RequestSource) else IteratorSource(requests)
+        self.size, self.key, self.check, self.max_tokens = size, key, check, max_tokens
+        self.max_chunk = None if size is None else max(1, size // 4)
+        self.min_waiting = min(min_waiting or 2**31, size or 2**31)
+        self.chunk_size = self.max_chunk and min(self.min_waiting, self.max_chunk)
         self.chunks: deque[Chunk] = deque()
-        self.num_read = 0
-        self.has_ended = False
-        self.read_chunks()
+        self.num_read = self.num_waiting = self.num_tokens = 0
+        self.read()
+
+    @property
+    def has_ended(self) -> bool:
+        return self.source.is_exhausted
 
     def next_key(self) -> Hashable | None:
         """Return the key of the requests to be decoded next, or None if none wait."""
@@ -91,8 +114,10 @@ class RequestWindow:
     def open_group(self, key: Hashable, short_length: int) -> "GroupQueue":
         """Return a queue of the longest requests of this key and of those at least half as long.
 
-        All go together if the longest has at most `short_length` tokens.
+        All go together if the longest has at most `short_length` tokens, or if they are to start at once.
         """
+        if self.source.starts_at_once:
+            return GroupQueue(self, Group(key, MAX_SOURCE_LENGTH, 0))
         waiting = next(chunk.waiting[key] for chunk in self.chunks if chunk.waiting.get(key))
         longest = len(waiting[0].request.source)
         if longest <= short_length:
@@ -100,35 +125,49 @@ class RequestWindow:
         return GroupQueue(self, Group(key, longest, -(-longest // 2)))
 
     def finish(self, indices: Sequence[int]) -> None:
-        """Note that requests have their results, and read on as far as the size allows."""
+        """Note that requests have their results, and read on as far as the bounds allow."""
         last_indices = [chunk.last_index for chunk in self.chunks]
-        for number, count in Counter(bisect_left(last_indices, index) for index in indices).items():
+        for number, count in Counter([bisect_left(last_indices, index) for index in indices]).items():
             self.chunks[number].unfinished -= count
-        self.read_chunks()
-
-    def read_chunks(self) -> None:
-        """Forget finished chunks and read new ones as far as the size allows."""
         while self.chunks and not self.chunks[0].unfinished:
-            self.chunks.popleft()
-        while not self.has_ended and self._has_space():
-            requests = list(islice(self.requests, self.chunk_size))
-            self.has_ended = self.chunk_size is None or len(requests) < self.chunk_size
+            self.num_tokens -= self.chunks.popleft().num_tokens
+        self.read(0)
+
+    def read(self, num_free: int = 1) -> None:
+        """Read on if few requests wait. A source whose requests start at once is read into free slots."""
+        while not self.source.is_exhausted and (count := self._count_to_read()) != 0:
+            if count is not None and self.source.starts_at_once:
+                count = min(count, max(0, num_free - self.num_waiting))
+            requests = self.source.take(count)  # type: ignore[arg-type]  # None reads all, of iterables
             if requests:
-                self.chunks.append(self._sort(requests))
+                self._add(requests if self.check is None else list(map(self.check, requests)))
+            if self.is_live or not requests:
+                return
 
-    def _has_space(self) -> bool:
-        if self.size is None or self.chunk_size is None or not self.chunks:
-            return True
-        num_held = self.num_read - self.chunks[0].first_index
-        return num_held + self.chunk_size <= self.size
+    def _count_to_read(self) -> int | None:
+        """Return how many requests to read: None for all, 0 if enough wait or the window is full."""
+        if self.size is None or self.max_chunk is None or self.chunk_size is None:
+            return 2**31 if self.is_live else None
+        if self.num_waiting >= self.min_waiting:
+            return 0
+        num_held = self.num_read - self.chunks[0].first_index if self.chunks else 0
+        if num_held and self.num_tokens >= self.max_tokens:
+            return 0
+        return min(self.chunk_size, self.size - num_held)
 
-    def _sort(self, requests: list[Request]) -> Chunk:
-        new = [QueuedRequest(self.num_read + n, request) for n, request in enumerate(requests)]
-        self.num_read += len(new)
-        chunk = Chunk(new[0].request_index, new[-1].request_index, len(new))
-        for queued in sorted(new, key=source_order):
+    def _add(self, requests: list[Request]) -> None:
+        lengths = [len(request.source) for request in requests]
+        first, count = self.num_read, len(requests)
+        chunk = Chunk(first, first + count - 1, sum(lengths), count)
+        for place in sorted(range(count), key=lengths.__getitem__, reverse=True):
+            queued = QueuedRequest(first + place, requests[place])
             chunk.waiting.setdefault(self.key(queued.request), []).append(queued)
-        return chunk
+        self.chunks.append(chunk)
+        self.num_read += count
+        self.num_waiting += count
+        self.num_tokens += chunk.num_tokens
+        if self.chunk_size is not None and self.max_chunk is not None and count >= self.chunk_size:
+            self.chunk_size = min(2 * self.chunk_size, self.max_chunk)
 
 
 class GroupQueue:
@@ -138,29 +177,35 @@ class GroupQueue:
         self.window, self.group = window, group
         self.accepts: Accepts | None = None  # a search of fixed size may not take every request
 
+    @property
+    def starts_at_once(self) -> bool:
+        return self.window.source.starts_at_once
+
     def take(self, count: int) -> list[QueuedRequest]:
         """Remove and return waiting requests, the oldest chunk's first, at most this many."""
+        if self.window.is_live:
+            self.window.read(count)
         chosen: list[QueuedRequest] = []
         for chunk in self.window.chunks:
             if len(chosen) < count:
                 chosen += chunk.take(self.group, count - len(chosen), self.accepts)
+        self.window.num_waiting -= len(chosen)
         return chosen
 
     @property
     def is_exhausted(self) -> bool:
         """Whether the group has no waiting request and the stream has ended."""
-        return self.window.has_ended and not any(
-            chunk.has_waiting(self.group) for chunk in self.window.chunks
-        )
+        if not self.window.has_ended:
+            return False
+        span = (chunk.find(self.group) for chunk in self.window.chunks)
+        return all(part.start == part.stop for part in span)
 
     def peek(self) -> list[Request]:
         """Return all waiting requests of the group."""
-        group = self.group
         return [
             queued.request
             for chunk in self.window.chunks
-            for queued in chunk.waiting.get(group.key, [])
-            if group.min_length <= len(queued.request.source) <= group.max_length
+            for queued in chunk.waiting.get(self.group.key, [])[chunk.find(self.group)]
         ]
 
 

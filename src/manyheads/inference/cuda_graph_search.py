@@ -81,6 +81,17 @@ class SearchSize:
             config.alpha,
         )
 
+    @classmethod
+    def for_stream(
+        cls, requests: Sequence[Request], config: DecodingConfig, max_rows: int, max_length: int
+    ) -> "SearchSize":
+        """Return the size for the first requests of a stream and for sources of up to `max_length`."""
+        max_extra = max(0, *(own.max_length - len(source) for source, own in requests))
+        filler = Request([EOS_ID] * max_length, DecodingConstraints(max_length + max_extra))
+        num_slots = max(1, max_rows // config.num_hypotheses)
+        size = cls.for_requests([*requests, filler], config, max_rows)
+        return replace(size, slots=num_slots, source_tokens=MAX_SOURCE_TOKENS)
+
     def fits(self, request: Request) -> bool:
         is_short = len(request.source) <= self.source_tokens
         return is_short and request.constraints.max_length + 2 <= self.max_tokens
@@ -129,6 +140,8 @@ class CudaGraphSearch:
         self.prefill = SourcePrefill(model, self.cache, size.prefill_tokens)
         self.beams = BeamState.allocate(size.slots, size.beam, size.nbest, size.max_tokens, device)
         self.steps: dict[int, CapturedDecodingStep] = {}  # by the number of slots that one computes
+        self.min_slots = -(-MIN_ROWS // size.beam)
+        self.num_steps = 0  # of all runs
 
     def run(
         self, queue: RequestQueue, token_scores: bool = True
@@ -153,7 +166,10 @@ class CudaGraphSearch:
                 continue
             if sources.is_exhausted:
                 self._compact(table)
+            else:
+                table.fit(COMPACT_FACTOR, self.min_slots)
             self._step_of(table.num_active).run(POLL_INTERVAL)
+            self.num_steps += POLL_INTERVAL
             previous, poll = poll, self._poll(table)
             finished = pending.read()
             done = previous.find_done(table.occupants)
@@ -178,7 +194,7 @@ class CudaGraphSearch:
 
     def _compact(self, table: SlotTable) -> None:
         """Let a step compute fewer slots when few sentences are left."""
-        old, new = table.compact(COMPACT_FACTOR, -(-MIN_ROWS // self.size.beam))
+        old, new = table.compact(COMPACT_FACTOR, self.min_slots)
         if len(old):
             old_B, new_B = to_device(np.stack((old, new)), self.device)
             self.beams.move(old_B, new_B)
@@ -187,7 +203,7 @@ class CudaGraphSearch:
     def _step_of(self, num_slots: int) -> "CapturedDecodingStep":
         if num_slots not in self.steps:
             cache, beams = self.cache.first_slots(num_slots), self.beams.first(num_slots)
-            eager_steps = 0 if self.steps else EAGER_STEPS  # another step has compiled all kernels
+            eager_steps = 1 if self.steps else EAGER_STEPS  # kernels are compiled before they are captured
             self.steps[num_slots] = CapturedDecodingStep(
                 self.model, cache, beams, self.size.alpha, eager_steps
             )

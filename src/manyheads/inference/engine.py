@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from manyheads.config import DecodingConfig
 from manyheads.errors import RequestError
 from manyheads.search.options import DecodingConstraints, Hypothesis, Request
+from manyheads.search.request_source import RequestSource
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,7 +37,7 @@ class Decoder(Protocol):
 
     def decode(
         self,
-        requests: Iterable[Request],
+        requests: Iterable[Request] | RequestSource,
         config: DecodingConfig,
         *,
         scores: ScoreDetail = "total",
@@ -44,9 +45,9 @@ class Decoder(Protocol):
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yield the index of each request and its hypotheses, best first, as they finish.
 
-        The engine groups requests as it likes. It reads at most `window` of them from the oldest unfinished
-        one on; None reads all of them. `scores` says which scores the caller reads: an engine may have to
-        compute them.
+        Requests are those of an iterable, or of a RequestSource that other threads fill meanwhile. The engine
+        groups them as it likes. It reads at most `window` of them from the oldest unfinished one on; None
+        reads all of them. `scores` says which scores the caller reads: an engine may have to compute them.
         """
         ...
 

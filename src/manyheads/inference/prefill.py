@@ -1,10 +1,10 @@
 """The prefill of a CUDA graph search: sources are encoded, and their keys and values stored for its steps.
 
 Launching an encoder's kernels takes Python longer than the GPU takes to run them. So sources are encoded a
-fixed number of tokens at a time, padded by sentences that nothing reads, and that is one captured graph.
-Where our attention kernel does not serve (float32, wide heads, older GPUs), and for sentences that are too
-long or too many for the graph, the encoder runs as it is. On a CPU, for tests, batches are padded but not
-captured.
+fixed number of tokens at a time, padded by sentences that nothing reads, and that is one captured graph;
+there is another of few tokens. Where our attention kernel does not serve (float32, wide heads, older GPUs),
+and for sentences that are too long or too many for a graph, the encoder runs as it is. On a CPU, for tests,
+batches are padded but not captured.
 
 Shapes: E source tokens encoded at once.
 """
@@ -34,13 +34,14 @@ from manyheads.search.scheduler import QueuedRequest, RequestQueue
 
 MAX_LENGTH = dispatch.TRITON_MAX_LENGTH  # tokens of a sentence that the graph encodes
 EAGER_BATCHES = 4  # before the graph is captured: few batches are not worth one
+SMALL_BATCH_TOKENS = 2048  # of a second graph, for the few sentences that join a running batch
 STAGED_REQUESTS = 512  # taken from the queue at once
 
 EncodedRequest = tuple[QueuedRequest, int]  # and where its source starts in the cache
 
 
 class SourcePrefill:
-    """Encodes sources into the cache of a search, E tokens at a time."""
+    """Encodes sources into the cache of a search, E tokens at a time, or few where there are few."""
 
     def __init__(self, model: Transformer, cache: StaticKVCache, batch_tokens: int) -> None:
         self.model, self.cache, self.batch_tokens = model, cache, batch_tokens
@@ -48,31 +49,69 @@ class SourcePrefill:
         head_dim = max(model.config.head_dim_k, model.config.head_dim_v)
         has_kernel = dispatch.has_static_attention(self.device, dtype, head_dim)
         self.pads_batches = self.device.type == "cpu" or has_kernel
-        self.static_input = torch.zeros(2 * batch_tokens + 2, dtype=torch.int64, device=self.device)
-        self.padded_batches = 0  # so far
-        self.graph: torch.cuda.CUDAGraph | None = None
+        sizes = [batch_tokens] if batch_tokens <= SMALL_BATCH_TOKENS else [SMALL_BATCH_TOKENS, batch_tokens]
+        self.batches = [StaticPrefill(self, size) for size in sizes]
+
+    @property
+    def padded_batches(self) -> int:
+        """How many batches were padded so far."""
+        return sum(batch.num_runs for batch in self.batches)
+
+    @property
+    def num_graphs(self) -> int:
+        return sum(batch.graph is not None for batch in self.batches)
+
+    def count_written(self, sources: Packed) -> int:
+        """Return how many tokens of the cache are written for these sources."""
+        batch = self._find_batch(sources)
+        return len(sources.tokens) if batch is None else batch.batch_tokens
 
     def encode(self, sources: Packed, start: int) -> None:
         """Store the keys and values of these sources in the cache, from position `start` on."""
-        if not (self.pads_batches and self._fits(sources)):
-            pinned = sources.pin_memory() if self.device.type == "cuda" else sources
-            start_1 = torch.full((), start, device=self.device)
-            self._store(pinned.to(self.device, non_blocking=True), start_1)
+        if batch := self._find_batch(sources):
+            batch.run(sources, start)
             return
-        self.static_input.copy_(self._pad(sources, start), non_blocking=True)
-        self.padded_batches += 1
-        if self.device.type == "cuda" and self.padded_batches > EAGER_BATCHES:
-            self.graph = self.graph or capture(self._store_static_input)[0]
-            self.graph.replay()
-        else:
-            self._store_static_input()
+        pinned = sources.pin_memory() if self.device.type == "cuda" else sources
+        start_1 = torch.full((), start, device=self.device)
+        self.store(pinned.to(self.device, non_blocking=True), start_1)
 
-    def _fits(self, sources: Packed) -> bool:
-        """Return whether the graph can encode these. Empty sentences have no tokens, but an offset each."""
+    def store(self, sources: Packed, start_1: Tensor) -> None:
+        memory = self.model.encode(sources)
+        positions = start_1 + torch.arange(len(sources.tokens), device=self.device)
+        for layer, (keys, values) in enumerate(self.model.project_source(memory)):
+            self.cache.source_keys[layer].index_copy_(0, positions, keys)
+            self.cache.source_values[layer].index_copy_(0, positions, values)
+
+    def _find_batch(self, sources: Packed) -> "StaticPrefill | None":
+        if not self.pads_batches:
+            return None
+        return next((batch for batch in self.batches if batch.fits(sources)), None)
+
+
+class StaticPrefill:
+    """Encodes batches of a fixed number of tokens: eagerly at first, then in a CUDA graph."""
+
+    def __init__(self, prefill: SourcePrefill, batch_tokens: int) -> None:
+        self.prefill, self.batch_tokens, self.device = prefill, batch_tokens, prefill.device
+        self.static_input = torch.zeros(2 * batch_tokens + 2, dtype=torch.int64, device=self.device)
+        self.num_runs = 0
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def fits(self, sources: Packed) -> bool:
+        """Return whether these can be encoded. Empty sentences have no tokens, but an offset each."""
         missing = self.batch_tokens - len(sources.tokens)
         num_sentences = len(sources) + count_fillers(missing, FILLER_LENGTH)
         is_small = max(len(sources.tokens), num_sentences) <= self.batch_tokens
         return is_small and sources.max_length <= MAX_LENGTH
+
+    def run(self, sources: Packed, start: int) -> None:
+        self.static_input.copy_(self._pad(sources, start), non_blocking=True)
+        self.num_runs += 1
+        if self.device.type == "cuda" and self.num_runs > EAGER_BATCHES:
+            self.graph = self.graph or capture(self._store_static_input)[0]
+            self.graph.replay()
+        else:
+            self._store_static_input()
 
     def _pad(self, sources: Packed, start: int) -> Tensor:
         """Return E tokens, the offsets of at most E sentences, and the position of the first. [2 E + 2]"""
@@ -86,14 +125,7 @@ class SourcePrefill:
 
     def _store_static_input(self) -> None:
         tokens, offsets, start_1 = self.static_input.split([self.batch_tokens, self.batch_tokens + 1, 1])
-        self._store(Packed(tokens, offsets.int(), MAX_LENGTH), start_1)
-
-    def _store(self, sources: Packed, start_1: Tensor) -> None:
-        memory = self.model.encode(sources)
-        positions = start_1 + torch.arange(len(sources.tokens), device=self.device)
-        for layer, (keys, values) in enumerate(self.model.project_source(memory)):
-            self.cache.source_keys[layer].index_copy_(0, positions, keys)
-            self.cache.source_values[layer].index_copy_(0, positions, values)
+        self.prefill.store(Packed(tokens, offsets.int(), MAX_LENGTH), start_1)
 
 
 # ---- which sources are encoded, and where they lie
@@ -150,7 +182,7 @@ class PrefillQueue:
 
         A batch that is not full waits for more, unless slots would stay empty.
         """
-        while batch := self._next_batch():
+        while batch := self._next_batch(num_free):
             is_full = len(batch) < len(self.staged)
             if not is_full and self.encoded and not self.queue.is_exhausted:
                 return
@@ -168,20 +200,31 @@ class PrefillQueue:
         for index in indices:
             self.buffer.release(self.regions.pop(index))
 
-    def _next_batch(self) -> list[QueuedRequest]:
+    def _next_batch(self, num_free: int) -> list[QueuedRequest]:
         """Return the sentences of a full batch, as far as there are so many."""
         lengths = [len(request.source) for _, request in self.staged]
-        while sum(lengths) <= self.prefill.batch_tokens and (new := self.queue.take(STAGED_REQUESTS)):
+        num_tokens = sum(lengths)
+        while num_tokens <= self.prefill.batch_tokens:
+            count = STAGED_REQUESTS
+            if (
+                self.queue.starts_at_once
+            ):  # those that find no slot wait in the queue, where they can be canceled
+                count = min(count, num_free - len(self.encoded) - len(self.staged))
+            new = self.queue.take(count) if count > 0 else []
+            if not new:
+                break
             self.staged += new
-            lengths += [len(request.source) for _, request in new]
+            added = [len(request.source) for _, request in new]
+            lengths += added
+            num_tokens += sum(added)
         if not self.staged:
             return []
         return self.staged[next(group_in_order(lengths, self.prefill.batch_tokens))]
 
     def _encode(self, batch: Sequence[QueuedRequest]) -> bool:
         sources = Packed.of([request.source for _, request in batch])
-        num_tokens = len(sources.tokens)
-        region = self.buffer.allocate(num_tokens, max(num_tokens, self.prefill.batch_tokens), len(batch))
+        num_written = self.prefill.count_written(sources)
+        region = self.buffer.allocate(len(sources.tokens), num_written, len(batch))
         if region is None:
             return False
         self.prefill.encode(sources, region.start)

@@ -2,7 +2,7 @@
 
 import copy
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -21,6 +21,7 @@ from manyheads.packed import Packed
 from manyheads.search.constraints import widen_beam
 from manyheads.search.driver import check_constraints, is_branching, iterate_results
 from manyheads.search.options import Hypothesis, Request, SearchLimits
+from manyheads.search.request_source import RequestSource
 from manyheads.search.scheduler import QueuedRequest
 
 MAX_ROWS = 256  # hypotheses in an eager batch
@@ -31,8 +32,10 @@ MAX_EAGER_SOURCE_TOKENS = 2**15  # of all rows in an eager batch, which bounds m
 GPU_POLL_INTERVAL = 8  # steps of an eager search on a GPU, where each poll synchronizes
 SHORT_LENGTH = 64  # sources of up to so many tokens are decoded together, whatever their length
 GRAPH_SHORT_LENGTH = 256  # the same in CUDA graphs
+MIXED_LENGTH = 256  # sources of an eager batch that others may join, at least
 SCORE_TOKENS = 4096  # of sources and targets, scored at once
-READ_AHEAD, GPU_READ_AHEAD = 1000, 8192  # requests of a stream
+READ_AHEAD, GPU_READ_AHEAD = 1000, 2**15  # requests of a stream
+MIN_WAITING, GPU_MIN_WAITING = 64, MAX_GRAPH_SLOTS  # of them, for the slots that become free
 
 Precision = Literal["auto", "float32", "bfloat16"]
 
@@ -118,7 +121,7 @@ class TorchEngine:
 
     def decode(
         self,
-        requests: Iterable[Request],
+        requests: Iterable[Request] | RequestSource,
         config: DecodingConfig,
         *,
         scores: ScoreDetail = "total",
@@ -126,8 +129,21 @@ class TorchEngine:
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yield the index of each request and its hypotheses, best first, as they finish.
 
-        Scores cost nothing, but on a GPU those of tokens take time to be read.
+        Requests of a RequestSource join those that are being decoded as soon as there is a free slot. Scores
+        cost nothing, but on a GPU those of tokens take time to be read.
         """
+        for results in self.decode_batches(requests, config, scores=scores, window=window):
+            yield from results
+
+    def decode_batches(
+        self,
+        requests: Iterable[Request] | RequestSource,
+        config: DecodingConfig,
+        *,
+        scores: ScoreDetail = "total",
+        window: int | None = None,
+    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+        """Yield what `decode` does, the results that are found at the same time together."""
         can_capture = dispatch.has_decode_kernels(self.device) and supports_search(self.search_model, config)
         plain = GroupKey(config.beam, can_capture)
 
@@ -135,17 +151,17 @@ class TorchEngine:
             own = request.constraints
             return plain if is_plain(own) else GroupKey(widen_beam(own, config.beam), False)
 
-        pending = RequestWindow(self._check_requests(requests, config), window, key)
-        for results in self._decode_groups(pending, config, token_scores=scores == "tokens"):
-            yield from results
+        min_waiting = GPU_MIN_WAITING if self.device.type == "cuda" else MIN_WAITING
+        check = self._create_check(config)
+        pending = RequestWindow(requests, window, key, check=check, min_waiting=min_waiting)
+        return self._decode_groups(pending, config, token_scores=scores == "tokens")
 
     @torch.inference_mode()
     def _decode_groups(
         self, pending: RequestWindow, config: DecodingConfig, token_scores: bool
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
         """Yield indices and hypotheses, some at a time: entering inference mode for each would cost more."""
-        while (group := pending.next_key()) is not None:
-            assert isinstance(group, GroupKey)
+        while (group := self._next_group(pending)) is not None:
             queue = pending.open_group(group, GRAPH_SHORT_LENGTH if group.uses_graphs else SHORT_LENGTH)
             own_config = replace(config, beam=group.beam)
             if group.uses_graphs:
@@ -157,21 +173,32 @@ class TorchEngine:
                 self._read_on(pending, [index for index, _ in results])
 
     @staticmethod
+    def _next_group(pending: RequestWindow) -> GroupKey | None:
+        """Return what is decoded next. Where nothing is left, wait for what a source may still have."""
+        with torch.inference_mode(False):
+            while (key := pending.next_key()) is None and not pending.has_ended:
+                pending.source.wait()
+                pending.read()
+        assert key is None or isinstance(key, GroupKey)
+        return key
+
+    @staticmethod
     def _read_on(pending: RequestWindow, finished: list[int]) -> None:
         """Read the caller's iterator outside inference mode and without a lock: it may use torch, or wait."""
         with torch.inference_mode(False):
             pending.finish(finished)
 
-    def _check_requests(self, requests: Iterable[Request], config: DecodingConfig) -> Iterator[Request]:
+    def _create_check(self, config: DecodingConfig) -> Callable[[Request], Request] | None:
+        """Return what checks a request against the model and the kind of search, if anything is to check."""
         max_positions = self.capabilities.max_positions
         if max_positions is None and config.temperature is None:
-            return iter(requests)
+            return None
 
         def check(request: Request) -> Request:
             check_constraints(request.constraints, config)
             return request if max_positions is None else limit_to_positions(request, max_positions)
 
-        return map(check, requests)
+        return check
 
     def _decode_eagerly(
         self, queue: GroupQueue, config: DecodingConfig
@@ -183,6 +210,8 @@ class TorchEngine:
             return model.start(memory, config.num_hypotheses) if state is None else state.append(memory)
 
         longest = max(1, *(len(request.source) for request in waiting))
+        if queue.starts_at_once:  # longer ones may join
+            longest = max(longest, MIXED_LENGTH)
         max_rows = max(config.num_hypotheses, min(MAX_ROWS, MAX_EAGER_SOURCE_TOKENS // longest))
         limits = SearchLimits(max_rows, GPU_POLL_INTERVAL if self.device.type == "cuda" else 1)
         branching = is_branching(config, any(request.constraints.required_phrases for request in waiting))
@@ -196,6 +225,8 @@ class TorchEngine:
         longest = max(len(request.source) for request in waiting)
         max_rows = min(MAX_GRAPH_ROWS, MAX_GRAPH_SLOTS * config.num_hypotheses)
         size = SearchSize.for_requests(waiting, config, max_rows)
+        if not queue.window.has_ended:
+            size = SearchSize.for_stream(waiting, config, max_rows, GRAPH_SHORT_LENGTH)
         with self.graph_lock:
             search = self.graph_searches.pop(size, None)
             if search is None or search.size.source_tokens < longest:  # it was shrunk to fit into memory

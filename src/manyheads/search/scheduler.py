@@ -28,6 +28,11 @@ class QueuedRequest(NamedTuple):
 class RequestQueue(Protocol):
     """Requests that wait for a slot."""
 
+    @property
+    def starts_at_once(self) -> bool:
+        """Whether requests are taken into free slots only, and results are reported at once."""
+        ...
+
     def take(self, count: int) -> list[QueuedRequest]:
         """Remove and return the next requests, at most this many. There may be more later."""
         ...
@@ -40,6 +45,8 @@ class RequestQueue(Protocol):
 
 class ListQueue:
     """A queue of requests that are all known."""
+
+    starts_at_once = False
 
     def __init__(self, requests: Sequence[Request]) -> None:
         self.waiting = [QueuedRequest(index, request) for index, request in enumerate(requests)]
@@ -115,16 +122,25 @@ class SlotTable:
         return not (self.occupants != EMPTY).any()
 
     def free_slots(self) -> Ints:
-        return np.flatnonzero(self.occupants[: self.num_active] == EMPTY)
+        return np.flatnonzero(self.occupants == EMPTY)
 
     def release(self, slots: Ints) -> None:
         self.occupants[slots] = EMPTY
+
+    def fit(self, factor: int, min_slots: int) -> None:
+        """Compute as few of the first slots as hold all sentences, without moving one."""
+        occupied = np.flatnonzero(self.occupants != EMPTY)
+        num_used = occupied[-1] + 1 if len(occupied) else 1
+        num_active = len(self.occupants)
+        while num_used * factor <= num_active and num_active >= min_slots * factor:
+            num_active //= factor
+        self.num_active = num_active
 
     def compact(self, factor: int, min_slots: int) -> tuple[Ints, Ints]:
         """Move the last sentences to the first slots, so that a step computes those alone.
 
         Return the old and the new slots of those that move. The slots they leave stay unused until all are
-        done, since the keys and values of their past still lie there.
+        done, since the keys and values of their past still lie there: no sentence may come after that.
         """
         num_left, num_active = np.count_nonzero(self.occupants != EMPTY), self.num_active
         while num_left * factor <= num_active and num_active >= min_slots * factor:
