@@ -36,7 +36,10 @@ import torch
 import kernels
 import manyheads as mh
 import report
-from train_systems import OURS, SYSTEMS, PeerSystem, System, make_ours, time_pass
+from jax_system import JaxSystem
+from packed_transformer import PackedSystem
+from train_systems import OURS, SYSTEMS, CapturedSystem, PeerSystem, make_ours
+from training_system import TrainingSystem
 from workload import WorkloadBatch, make_sorted_and_random, training_flops
 
 ORDERS = ("sorted", "random")  # batches of similar lengths, and shuffled
@@ -97,7 +100,7 @@ def measure(arguments: argparse.Namespace, config: mh.TransformerConfig) -> list
         measure_memory(results)
         measure_alternately(results, workload, arguments, config)
         return results
-    systems: dict[str, System] = {}
+    systems: dict[str, TrainingSystem] = {}
     for name in arguments.systems:
         rows = [row for row in results if row.system == name]
         record_errors(rows, partial(run_first_pass, systems, rows, workload, arguments, config))
@@ -131,14 +134,14 @@ def measure_alternately(
     results: list[Result], workload: Workload, arguments: argparse.Namespace, config: mh.TransformerConfig
 ) -> None:
     """Measure all systems on each batch in turn, so that other load on a CPU affects all."""
-    systems: dict[str, System] = {}
+    systems: dict[str, TrainingSystem] = {}
     for row in results:
         if row.system not in systems:
             torch.manual_seed(1)
             systems[row.system] = SYSTEMS[row.system](config, "cpu")
         system, batches = systems[row.system], workload[row.order]
         warm_up = batches if row.system.endswith("compiled") else batches[:1]
-        time_pass(system, [system.prepare(batch) for batch in warm_up])
+        system.time_pass(system.prepare_batches(warm_up))
         row.note = system.note
         report.log(f"{row.system}, {row.order}: ready")
     for number in range(PASSES):
@@ -146,15 +149,15 @@ def measure_alternately(
         for index, round_ in itertools.product(range(arguments.batches), range(arguments.rounds)):
             for row in results[:: -1 if number else 1]:
                 system = systems[row.system]
-                prepared = [system.prepare(workload[row.order][index])]
-                sums[row.system, row.order][round_] += time_pass(system, prepared)
+                prepared = system.prepare_batches([workload[row.order][index]])
+                sums[row.system, row.order][round_] += system.time_pass(prepared)
         for row in results:
             row.seconds.append(sums[row.system, row.order])
             report.log(f"{row.system}, {row.order}: {row.speeds[-1]:,.0f} tokens/s")
 
 
 def run_first_pass(
-    systems: dict[str, System],
+    systems: dict[str, TrainingSystem],
     rows: list[Result],
     workload: Workload,
     arguments: argparse.Namespace,
@@ -167,31 +170,39 @@ def run_first_pass(
     others = release_memory()
     torch.manual_seed(1)
     system = SYSTEMS[rows[0].system](config, arguments.device)
+    captures = isinstance(system, CapturedSystem | PackedSystem)
     if isinstance(system, PeerSystem) and not rows[0].system.endswith("compiled"):
         system.choose_multiple(workload[rows[0].order][::3])
     for row in rows:
-        if isinstance(system, PeerSystem):
+        if not captures:
             torch.cuda.reset_peak_memory_stats()
         measure_rounds(system, row, workload[row.order], arguments.rounds)
-        row.peak_gib = (torch.cuda.max_memory_allocated() - others) / 2**30
+        row.peak_gib = get_peak_bytes(system, others) / 2**30
         row.note = system.note
     systems[rows[0].system] = system
 
 
+def get_peak_bytes(system: TrainingSystem, others: int) -> int:
+    """Return the peak memory beyond what the other systems hold."""
+    if isinstance(system, JaxSystem):
+        return system.peak_bytes
+    return torch.cuda.max_memory_allocated() - others
+
+
 def run_second_pass(
-    system: System, rows: list[Result], workload: Workload, arguments: argparse.Namespace
+    system: TrainingSystem, rows: list[Result], workload: Workload, arguments: argparse.Namespace
 ) -> None:
     release_memory()
     for row in rows:
         measure_rounds(system, row, workload[row.order], arguments.rounds)
 
 
-def measure_rounds(system: System, row: Result, batches: list[WorkloadBatch], rounds: int) -> None:
-    prepared = [system.prepare(batch) for batch in batches]
+def measure_rounds(system: TrainingSystem, row: Result, batches: list[WorkloadBatch], rounds: int) -> None:
+    prepared = system.prepare_batches(batches)
     for _ in range(system.warm_up_rounds):
-        time_pass(system, prepared)
+        system.time_pass(prepared)
     report.freeze_gc()
-    row.seconds.append([time_pass(system, prepared) for _ in range(rounds)])
+    row.seconds.append([system.time_pass(prepared) for _ in range(rounds)])
     report.log(f"{row.system}, {row.order}: {row.speeds[-1]:,.0f} tokens/s")
 
 
@@ -289,7 +300,7 @@ def print_step_profile(arguments: argparse.Namespace, config: mh.TransformerConf
     system = SYSTEMS[name](config, arguments.device)
     prepared = system.prepare(batches[len(batches) // 2])
     for _ in range(3):
-        time_pass(system, [prepared])
+        system.time_pass([prepared])
     profile = kernels.profile_call(lambda: system.step(prepared), arguments.device)
     environment = report.measure_environment(arguments.device)
     kernels.print_profile(profile, f"a step of {name}: {title}; {environment}")
@@ -338,10 +349,13 @@ def parse_arguments() -> argparse.Namespace:
 def list_available(arguments: argparse.Namespace) -> list[str]:
     """Return the installed systems, without those that are slow or of little interest unless requested."""
     left_out = [] if report.get_version("transformers") else ["Marian"]
-    if arguments.device == "cpu" and not arguments.compiled:
+    on_cpu = arguments.device == "cpu"
+    if on_cpu or not report.get_version("jax"):
+        left_out.append("JAX")
+    if on_cpu and not arguments.compiled:
         left_out.append("compiled")
-    if arguments.device == "cuda" and not arguments.only:
-        left_out.append("its own dropout")
+    if not arguments.only:
+        left_out.append("without padding" if on_cpu else "its own dropout")
     return [name for name in SYSTEMS if not any(word in name for word in left_out)]
 
 

@@ -1,66 +1,34 @@
-"""The systems of bench/train_step.py: our training step, and those of torch.nn.Transformer and Marian."""
+"""The systems of bench/train_step.py: our training step, and those of the peers."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 import manyheads as mh
-import report
+from jax_system import JaxSystem
 from manyheads.data import batches as data
 from manyheads.train.captured_step import CapturedStep, can_capture
 from manyheads.train.distributed import DistributedContext
 from manyheads.train.objective import Objective
 from manyheads.train.optimizer import Optimizer
 from manyheads.train.step import StepResult
+from packed_transformer import PackedSystem
 from peers import Marian, TorchTransformer, TorchTransformerOwnDropout, pad_sentences
+from training_system import LEARNING_RATE, TRAIN, TrainingSystem
 from workload import WorkloadBatch
 
-TRAIN = mh.TrainConfig()
-LEARNING_RATE = 1e-4
 OURS = "manyheads"
-
-
-class System(Protocol):
-    """What a row of the table measures."""
-
-    device: str
-    warm_up_rounds: int  # passes over the batches before the measurement
-
-    @property
-    def note(self) -> str:
-        """A remark for the JSON."""
-        ...
-
-    def prepare(self, batch: WorkloadBatch) -> Any:
-        """Return the batch on the device in the format of the system. Not measured."""
-        ...
-
-    def step(self, batch: Any) -> None:
-        """Run forward, loss, backward and update. Measured, without waiting for the device in between."""
-        ...
-
-
-def time_pass(system: System, prepared: list[Any]) -> float:
-    """Return the seconds of one pass over the batches."""
-
-    def run_steps() -> None:
-        for batch in prepared:
-            system.step(batch)
-
-    return report.time_call(run_steps, system.device)
 
 
 # ---- ours
 
 
-class EagerSystem:
+class EagerSystem(TrainingSystem):
     """The eager step of `manyheads train`."""
-
-    note = ""
-    warm_up_rounds = 1
 
     def __init__(self, config: mh.TransformerConfig, device: str, micro_tokens: int | None = None) -> None:
         self.device, self.micro_tokens = device, micro_tokens
@@ -136,10 +104,8 @@ def autocast(device: str) -> torch.autocast:
 # ---- peers
 
 
-class PeerSystem:
+class PeerSystem(TrainingSystem):
     """A peer whose forward pass returns the loss, trained by fused Adam with the paper's settings."""
-
-    warm_up_rounds = 1
 
     def __init__(
         self, peer: Callable[..., Any], compiled: bool, config: mh.TransformerConfig, device: str
@@ -156,11 +122,8 @@ class PeerSystem:
         if compiled:
             self.model.compile_layers()
 
-    @property
-    def note(self) -> str:
-        return f"padded to multiples of {self.multiple}"
-
     def prepare(self, batch: WorkloadBatch) -> list[Tensor]:
+        self.note = f"padded to multiples of {self.multiple}"
         sides = batch.sources, batch.inputs, batch.labels
         return [pad_sentences(side, self.model.pad, self.multiple).to(self.device) for side in sides]
 
@@ -176,18 +139,19 @@ class PeerSystem:
         seconds = {}
         for self.multiple in (1, 8):
             prepared = [self.prepare(batch) for batch in batches]
-            time_pass(self, prepared)
-            seconds[self.multiple] = min(time_pass(self, prepared) for _ in range(2))
+            self.time_pass(prepared)
+            seconds[self.multiple] = min(self.time_pass(prepared) for _ in range(2))
         self.multiple = min(seconds, key=lambda multiple: seconds[multiple])
 
 
-SYSTEMS: dict[str, Callable[[mh.TransformerConfig, str], System]] = {
+SYSTEMS: dict[str, Callable[[mh.TransformerConfig, str], TrainingSystem]] = {
     OURS: make_ours,
-    "torch.nn.Transformer": lambda *rest: PeerSystem(TorchTransformer, False, *rest),
-    "torch.nn.Transformer, compiled": lambda *rest: PeerSystem(TorchTransformer, True, *rest),
-    "torch.nn.Transformer, its own dropout": lambda *rest: PeerSystem(
-        TorchTransformerOwnDropout, False, *rest
-    ),
-    "Hugging Face Marian": lambda *rest: PeerSystem(Marian, False, *rest),
-    "Hugging Face Marian, compiled": lambda *rest: PeerSystem(Marian, True, *rest),
+    "PyTorch without padding": partial(PackedSystem, "varlen"),
+    "PyTorch without padding, FlexAttention": partial(PackedSystem, "flex"),
+    "JAX, packed rows": JaxSystem,
+    "torch.nn.Transformer": partial(PeerSystem, TorchTransformer, False),
+    "torch.nn.Transformer, compiled": partial(PeerSystem, TorchTransformer, True),
+    "torch.nn.Transformer, its own dropout": partial(PeerSystem, TorchTransformerOwnDropout, False),
+    "Hugging Face Marian": partial(PeerSystem, Marian, False),
+    "Hugging Face Marian, compiled": partial(PeerSystem, Marian, True),
 }
