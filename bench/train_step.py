@@ -24,6 +24,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -127,7 +128,7 @@ def record_errors(rows: list[Result], run: Callable[[], None]) -> None:
             raise
         for row in rows:
             row.error, row.seconds = f"{type(error).__name__}: {str(error)[:200]}", []
-        report.log(f"{rows[0].system}: {rows[0].error}")
+        report.log(f"{rows[0].system}: {rows[0].error}\n{traceback.format_exc()}")
 
 
 def measure_alternately(
