@@ -282,7 +282,7 @@ class PackedTransformer(nn.Module):
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         table = sinusoidal_encoding(torch.arange(MAX_SENTENCE), config.d_model).float()
         self.register_buffer("positions", table)
-        self.embed: Callable[..., Tensor] = embed_tokens
+        self.embed: Callable[..., tuple[Tensor, Tensor]] = embed_tokens
         self.compute_loss: Callable[..., tuple[Tensor, Tensor]] = compute_loss_and_gradient
         nn.init.normal_(self.embedding, std=config.d_model**-0.5)
         for name, parameter in self.named_parameters():
@@ -295,10 +295,8 @@ class PackedTransformer(nn.Module):
         source_mask = make_mask(self.attention, source, source, False, tables[:2])
         target_mask = make_mask(self.attention, target, target, True, tables[2:4])
         cross_mask = make_mask(self.attention, target, source, False, tables[4:])
-        positions = torch.cat((source.positions, target.positions))
         dropout = self.config.dropout if self.training else 0.0
-        embedded = self.embed(batch.tokens, positions, self.embedding, self.positions, dropout)
-        x, y = embedded.to(output_weight.dtype).split([len(source.positions), len(target.positions)])
+        x, y = self.embed(batch, self.embedding, self.positions, dropout, output_weight.dtype)
         for layer in self.encoder:
             x = layer(x, source_mask)
         by_layer = self.keys_values(x).unflatten(-1, (len(self.decoder), 2, self.config.heads, -1)).unbind(1)
@@ -311,6 +309,7 @@ class PackedTransformer(nn.Module):
 
     def compile_layers(self) -> None:
         """Compile one program per kind of layer, for all shapes. CUDA graphs hide the calls between them."""
+        torch._dynamo.config.specialize_float = True  # rates of dropout are constants
         for layers in (self.encoder, self.decoder):
             compiled = torch.compile(type(layers[0]).forward, dynamic=True)
             for layer in layers:
@@ -320,10 +319,14 @@ class PackedTransformer(nn.Module):
 
 
 def embed_tokens(
-    tokens: Tensor, positions: Tensor, embedding: Tensor, encoding: Tensor, dropout: float
-) -> Tensor:
-    embedded = F.embedding(tokens, embedding) * math.sqrt(embedding.shape[1]) + encoding[positions]
-    return F.dropout(embedded, dropout, training=dropout > 0)
+    batch: PackedBatch, embedding: Tensor, encoding: Tensor, dropout: float, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Look the tokens of both sides up at once, so that the gradient of the embedding is one sum."""
+    positions = torch.cat((batch.source.positions, batch.target.positions))
+    embedded = F.embedding(batch.tokens, embedding) * math.sqrt(embedding.shape[1]) + encoding[positions]
+    dropped = F.dropout(embedded, dropout, training=dropout > 0).to(dtype)
+    source, target = dropped.tensor_split([len(batch.source.positions)])
+    return source.clone(), target.clone()
 
 
 # ---- the loss
