@@ -46,10 +46,9 @@ class TermConstraints:
     @cached_property
     def word_start_ids(self) -> frozenset[int]:
         """The ids of pieces that start a word, or are no part of one."""
-        pieces = [piece for piece, _ in self.subwords.get_scored_vocabulary()]
         return frozenset(
             token
-            for token, piece in enumerate(pieces)
+            for token, piece in enumerate(self.subwords.pieces)
             if token > EOS_ID and not piece[:1].isalnum() and piece[:1] != "<"
         )
 

@@ -1,10 +1,45 @@
 """What a Translator returns."""
 
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 if TYPE_CHECKING:
     from manyheads.model.encoder_decoder import Trace
+    from manyheads.text.subwords import SubwordTokenizer
+
+
+class TokenIds(NamedTuple):
+    """Ids of sentences whose pieces are looked up when somebody reads them."""
+
+    subwords: "SubwordTokenizer"
+    sentences: list[list[int]]
+    has_ends: bool  # whether each sentence ends with the end token, which is left out
+
+    def to_pieces(self) -> list[str]:
+        pieces, end = self.subwords.pieces, -1 if self.has_ends else None
+        return [pieces[token_id] for ids in self.sentences for token_id in ids[:end]]
+
+
+class PieceList:
+    """A field that holds pieces, or ids until the pieces are read: most programs read the text alone."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> tuple[str, ...]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> list[str]: ...
+    def __get__(self, instance: object | None, owner: type) -> list[str] | tuple[str, ...]:
+        if instance is None:  # the dataclass takes the default from here
+            return ()
+        value: list[str] | TokenIds = instance.__dict__[self.name]
+        if isinstance(value, TokenIds):
+            value = instance.__dict__[self.name] = value.to_pieces()
+        return value
+
+    def __set__(self, instance: object, value: list[str] | tuple[str, ...] | TokenIds) -> None:
+        instance.__dict__[self.name] = value or []
 
 
 @dataclass(frozen=True)
@@ -18,8 +53,8 @@ class Translation:
     text: str
     score: float = 0.0  # log p divided by the length penalty, summed over its sentences
     log_probability: float = 0.0
-    source_tokens: list[str] = field(default_factory=list)
-    tokens: list[str] = field(default_factory=list)
+    source_tokens: PieceList = PieceList()
+    tokens: PieceList = PieceList()
     token_scores: list[float] = field(default_factory=list)  # log p of each, without the ends of sentences
     alignment: list[tuple[int, int]] | None = None  # source token and target token, if requested
     sentences: int = 0  # that were translated; 0: there was nothing to translate
@@ -28,7 +63,17 @@ class Translation:
     alternatives: "list[Translation]" = field(default_factory=list)  # the rest of the n-best list
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Return all fields for JSON. Lists are those of the translation, not copies."""
+        values = {name: getattr(self, name) for name in FIELD_NAMES}
+        values["alternatives"] = [other.to_dict() for other in self.alternatives]
+        return values
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return pieces instead of ids with their tokenizer, which does not leave the process."""
+        return {name: getattr(self, name) for name in FIELD_NAMES}
+
+
+FIELD_NAMES = tuple(entry.name for entry in fields(Translation))
 
 
 @dataclass(frozen=True)

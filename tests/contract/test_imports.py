@@ -9,7 +9,7 @@ from support.source_tree import MODULES, SOURCE, imported_names, module_name, pa
 
 # Every package may import these.
 FOUNDATION = {"errors", "config", "packed", "progress", "atomic_io"}
-TRANSLATION = {"translator", "translation", "glossary", "loading"}
+TRANSLATION = {"translator", "translation", "pipeline", "glossary", "loading"}
 PRODUCT = {
     "presets", "ops", "cuda", "text", "text.datasets", "data", "model", "search", "checkpoint", "inference",
     *TRANSLATION, "bulk", "evaluate", "train", "export", "look", "serve",
@@ -33,7 +33,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "inference": {"ops", "cuda", "text", "model", "search", "checkpoint"},
     "glossary": {"text", "search"},
     "translation": {"text", "model", "search", "inference"},
-    "translator": {"text", "model", "search", "checkpoint", "inference", "glossary", "translation"},
+    "pipeline": {"text", "search", "inference", "glossary", "translation"},
+    "translator": {"text", "search", "inference", "glossary", "translation", "pipeline"},
     "loading": {"cuda", "text", "model", "search", "checkpoint", "inference", "export", "translator"},
     "bulk": {"text", *TRANSLATION},
     "evaluate": {"text", *TRANSLATION},

@@ -29,7 +29,7 @@ class SubwordRegularizer:
 
     def __init__(self, tokenizer: SubwordTokenizer, rate: float, seed: str) -> None:
         self.tokenizer, self.sampler, self.seed = tokenizer, SubwordSampler(tokenizer, rate), seed
-        self.is_word_start = np.array([piece.startswith(WORD_START) for piece in tokenizer.get_vocabulary()])
+        self.is_word_start = np.array([piece.startswith(WORD_START) for piece in tokenizer.pieces])
         self.is_word_start[EOS_ID] = True
         self.salt = np.uint64(random.Random(seed).getrandbits(64))
         self.word_indices: dict[int, int] = {}  # by hash

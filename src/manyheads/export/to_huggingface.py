@@ -190,7 +190,7 @@ def count_positions(config: Config) -> int:
 
 
 def write_tokenizer(folder: Path, subwords: SubwordPair, info: checkpoint.CheckpointInfo, pad: int) -> None:
-    names = [vocabulary_names(side.get_vocabulary(), pad) for side in (subwords.source, subwords.target)]
+    names = [vocabulary_names(side.pieces, pad) for side in (subwords.source, subwords.target)]
     pad_name = unused_name("<pad>", {*names[0], *names[1]})
     tables = [{name: number for number, name in enumerate([*side, pad_name])} for side in names]
     subwords.source.save(folder / marian.SOURCE)

@@ -9,9 +9,10 @@ end with a full stop after a single letter, after a number at its start, or afte
 """
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 LINE_BREAKS = re.compile(r"(?:\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])+")
 CLOSING_MARKS = r"[\"'”’»›)\]}」』）】》〉]*+"
@@ -31,63 +32,84 @@ BREAK_PATTERNS = (
 )
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """A part of a text."""
 
     text: str
     is_translatable: bool
 
 
-def split_text(text: str, language: str | None) -> Iterator[Segment]:
-    """Yield the sentences of a text and what is between them. Without a language each line is a sentence."""
-    start = 0
+def split_text(text: str, language: str | None) -> list[Segment]:
+    """Return the sentences of a text and what is between them. Without a language each line is a sentence."""
+    if not has_line_breaks(text):
+        return split_line(text, language)
+    segments, start = [], 0
     for line_break in LINE_BREAKS.finditer(text):
-        yield from split_line(text[start : line_break.start()], language)
-        yield Segment(line_break.group(), False)
+        segments += split_line(text[start : line_break.start()], language)
+        segments.append(Segment(line_break.group(), False))
         start = line_break.end()
-    yield from split_line(text[start:], language)
+    return segments + split_line(text[start:], language)
 
 
-def split_line(line: str, language: str | None) -> Iterator[Segment]:
-    rest = line
-    for sentence in [line] if language is None else split_sentences(line, language):
-        yield from split_edges(sentence)
-        rest = rest[len(sentence) :]
-    assert not rest
+def has_line_breaks(text: str) -> bool:
+    """Return whether LINE_BREAKS occur in a text. Python's own lines are a faster way to know."""
+    return bool(text) and text.splitlines() != [text]
 
 
-def split_edges(text: str) -> Iterator[Segment]:
-    """Yield the white space before, the content and the white space after, unless empty."""
+def replace_line_breaks(text: str) -> str:
+    """Make a text one line: runs of line breaks become a space."""
+    return LINE_BREAKS.sub(" ", text) if has_line_breaks(text) else text
+
+
+def split_line(line: str, language: str | None) -> list[Segment]:
+    sentences = [line] if language is None else split_sentences(line, language)
+    assert sum(map(len, sentences)) == len(line)
+    return [segment for sentence in sentences for segment in split_edges(sentence)]
+
+
+def split_edges(text: str) -> list[Segment]:
+    """Return the white space before, the content and the white space after, unless empty."""
     content = text.strip()
+    if len(content) == len(text):
+        return [Segment(text, has_words(text))] if text else []
     start = text.index(content) if content else len(text)
     end = start + len(content)
-    for segment in (
+    segments = (
         Segment(text[:start], False),
         Segment(content, has_words(content)),
         Segment(text[end:], False),
-    ):
-        if segment.text:
-            yield segment
+    )
+    return [segment for segment in segments if segment.text]
 
 
 def has_words(text: str) -> bool:
     """Return whether there is a letter or a digit to translate. Emoji and punctuation stay unchanged."""
-    return any(character.isalnum() for character in text)
+    return text[:1].isalnum() or any(map(str.isalnum, text))
 
 
 def split_sentences(line: str, language: str) -> list[str]:
     """Split a line into sentences with the white space after them. Concatenated they are the line."""
-    if language.partition("-")[0].lower() == "ko":
+    splitter = load_splitter(language)
+    if splitter is None:
         return split_by_rules(line)
+    try:
+        sentences = splitter(line)
+    except UnicodeEncodeError:  # a lone surrogate, which only Python strings can hold
+        return split_by_rules(line)
+    return [line] if len(sentences) < 2 else align_sentences(line, sentences)
+
+
+@lru_cache(maxsize=64)
+def load_splitter(language: str) -> Callable[[str], list[str]] | None:
+    """Return sentencex's function for a language, or None where our rules apply."""
+    code = language.partition("-")[0]
+    if code.lower() == "ko":
+        return None
     try:
         from sentencex import segment
     except ImportError:
-        return split_by_rules(line)
-    try:
-        return align_sentences(line, list(segment(language.partition("-")[0], line)))
-    except UnicodeEncodeError:  # a lone surrogate, which only Python strings can hold
-        return split_by_rules(line)
+        return None
+    return lambda line: list(segment(code, line))
 
 
 def align_sentences(line: str, sentences: list[str]) -> list[str]:

@@ -34,6 +34,8 @@ def normalize(text: str) -> str:
 
     U+2581 becomes an underscore, and a lone surrogate, which no file can hold, the replacement character.
     """
+    if text.isascii():
+        return " ".join(text.split())
     if LONE_SURROGATE.search(text):
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return clean.normalize(text.replace(WORD_START, "_"))
@@ -132,6 +134,26 @@ class SubwordTokenizer:
         )
         return text
 
+    def encode_sentences(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of many texts, each followed by end. Other threads run meanwhile."""
+        normalized = [normalize(text) for text in texts]
+        ids: list[list[int]] = self._processor.encode(normalized, add_eos=True, num_threads=1)
+        return ids
+
+    def decode_sentences(self, sentences: Sequence[list[int]]) -> list[str]:
+        """Return the texts of many id lists, ignoring begin and end. Other threads run meanwhile."""
+        if not sentences:
+            return []
+        self._check_range([token_id for ids in sentences if ids for token_id in (min(ids), max(ids))])
+        plain = [
+            ids
+            if min(ids, default=EOS_ID + 1) > EOS_ID
+            else [token_id for token_id in ids if token_id not in (BOS_ID, EOS_ID)]
+            for ids in sentences
+        ]
+        texts: list[str] = self._processor.decode(plain, num_threads=1)
+        return texts
+
     def _check_range(self, ids: Sequence[int]) -> None:
         if len(ids) and not 0 <= min(ids) <= max(ids) < len(self):
             raise DataError(f"ids from {min(ids)} to {max(ids)}, but the vocabulary has 0 to {len(self) - 1}")
@@ -143,15 +165,15 @@ class SubwordTokenizer:
             (self._processor.id_to_piece(token_id), self._processor.get_score(token_id)) for token_id in ids
         ]
 
-    def get_vocabulary(self) -> list[str]:
-        """Return every piece, by id."""
-        return [piece for piece, _ in self.get_scored_vocabulary()]
+    @cached_property
+    def pieces(self) -> list[str]:
+        """Every piece, by id. A space is written U+2581, a byte <0x0A>."""
+        return [self._processor.id_to_piece(token_id) for token_id in range(len(self))]
 
     def id_to_piece(self, token_id: int) -> str:
-        """Return the piece of an id. A space is written U+2581, a byte <0x0A>."""
+        """Return the piece of an id."""
         self._check_range([token_id])
-        text: str = self._processor.id_to_piece(token_id)
-        return text
+        return self.pieces[token_id]
 
     def encode_as_pieces(self, text: str) -> list[str]:
         """Return the pieces of a text."""
@@ -234,7 +256,7 @@ class SubwordPair:
     @cached_property
     def has_shared_ids(self) -> bool:
         """Whether an id is the same piece on both sides, even if the tokenizers segment text differently."""
-        return self.is_joint or self.source.get_vocabulary() == self.target.get_vocabulary()
+        return self.is_joint or self.source.pieces == self.target.pieces
 
     def is_same_as(self, other: "SubwordPair") -> bool:
         """Return whether both pairs have the same models."""

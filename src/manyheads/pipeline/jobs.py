@@ -1,0 +1,50 @@
+"""A text on its way through the pipeline."""
+
+from dataclasses import dataclass
+
+from manyheads.config import DecodingConfig
+from manyheads.glossary import TermConstraints
+from manyheads.inference.engine import ScoreDetail
+from manyheads.search.options import Hypothesis, Request
+from manyheads.text.segmentation import Segment
+
+Alignment = list[tuple[int, int]]  # pairs of a source token and a target token
+
+
+@dataclass(frozen=True)
+class TranslationOptions:
+    """What the texts of one call have in common."""
+
+    config: DecodingConfig
+    terms: TermConstraints
+    alignment: bool
+    split: bool
+    scores: ScoreDetail
+
+
+class SentenceJob:
+    """A sentence of a text, and its results once it is decoded."""
+
+    __slots__ = ("alignments", "hypotheses", "is_last", "outputs", "request", "text")
+
+    def __init__(self, text: str, request: Request) -> None:
+        self.text, self.request = text, request
+        self.is_last = False  # in its text: progress counts texts
+        self.hypotheses: list[Hypothesis] = []
+        self.outputs: list[str] | None = None  # the texts of the hypotheses, once they are detokenized
+        self.alignments: list[Alignment] | None = None  # of the hypotheses, if requested
+
+
+class TextJob:
+    """A text that is being translated."""
+
+    __slots__ = ("segments", "sentences", "text")
+
+    def __init__(self, text: str, segments: list[Segment], sentences: list[SentenceJob]) -> None:
+        self.text, self.segments, self.sentences = text, segments, sentences
+        if sentences:
+            sentences[-1].is_last = True
+
+    @property
+    def is_done(self) -> bool:
+        return all(sentence.outputs is not None for sentence in self.sentences)

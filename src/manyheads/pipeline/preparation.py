@@ -1,0 +1,146 @@
+"""Text to ids: texts are split into sentences, and these are encoded, many at a time and each once."""
+
+import hashlib
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+
+from manyheads.pipeline.jobs import SentenceJob, TextJob, TranslationOptions
+from manyheads.search.options import DecodingConstraints, Request
+from manyheads.text import segmentation
+from manyheads.text.segmentation import Segment
+from manyheads.text.subwords import SubwordTokenizer
+
+MAX_LENGTH_FACTOR = 4  # times the length that the model was trained for: longer words are split
+MAX_TOKEN_CHARACTERS = 40  # a text with more of them per token is not encoded to see whether it is too long
+LANGUAGE_TAG = re.compile(r">>[\w-]+<<\s*")  # selects the target language of a multilingual model
+
+
+class SentenceSplitter:
+    """Splits texts into what is translated and what is copied. No sentence is longer than it must be."""
+
+    def __init__(
+        self, subwords: SubwordTokenizer, language: str, max_length: int, max_positions: int | None
+    ) -> None:
+        self.subwords, self.language = subwords, language
+        self.max_length = max_length  # tokens of a sentence that the model was trained for, the end counted
+        max_tokens = MAX_LENGTH_FACTOR * max_length
+        self.max_encoded_characters = MAX_TOKEN_CHARACTERS * max_tokens
+        self.max_tokens = min(max_tokens, max_positions or max_tokens)
+
+    def split(self, text: str, into_sentences: bool) -> list[Segment]:
+        """Return the segments of a text, whatever their lengths."""
+        return segmentation.split_text(text, self.language if into_sentences else None)
+
+    def shorten(self, segments: Sequence[Segment]) -> list[Segment]:
+        """Return the segments with long sentences split."""
+        return [
+            part
+            for segment in segments
+            for part in (self._shorten_sentence(segment.text) if segment.is_translatable else [segment])
+        ]
+
+    def _shorten_sentence(self, text: str) -> Iterator[Segment]:
+        """Split a long sentence where possible; otherwise warn. Words are split only far beyond the limit."""
+        for part in segmentation.split_long_sentence(
+            text, lambda piece: self._count_tokens(piece) <= self.max_length
+        ):
+            length = self._count_tokens(part)
+            if length <= self.max_length:
+                yield from segmentation.split_edges(part)
+                continue
+            warnings.warn(
+                f"a sentence of {length} tokens cannot be split, and the model was trained with at most "
+                f"{self.max_length}: {part[:40]!r}... is translated "
+                + ("as it is" if self._is_acceptable(part) else "in parts of words"),
+                stacklevel=2,
+            )
+            for piece in segmentation.split_in_halves(part, self._is_acceptable):
+                yield from segmentation.split_edges(piece)
+
+    def _is_acceptable(self, text: str) -> bool:
+        """Return whether a sentence that is too long is translated as a whole all the same."""
+        return self._count_tokens(text) <= self.max_tokens
+
+    def _count_tokens(self, text: str) -> int:
+        """Return the tokens of a text, the end counted; of very long texts an estimate."""
+        if len(text) > self.max_encoded_characters:
+            return len(text)
+        return len(self.subwords.encode(text)) + 1
+
+
+class TextPreparer:
+    """Makes jobs of texts."""
+
+    def __init__(self, splitter: SentenceSplitter, options: TranslationOptions) -> None:
+        self.splitter, self.options = splitter, options
+        self.subwords = splitter.subwords
+        self.plain_constraints: dict[int, DecodingConstraints] = {}  # by maximum length
+
+    def prepare(self, texts: Sequence[str]) -> list[TextJob]:
+        """Split and encode texts."""
+        parts = [split_language_tag(text) for text in texts]
+        split_texts = [self.splitter.split(rest, self.options.split) for _, rest in parts]
+        sentences = [
+            tag + segment.text
+            for (tag, _), segments in zip(parts, split_texts, strict=True)
+            for segment in segments
+            if segment.is_translatable
+        ]
+        max_characters = self.splitter.max_encoded_characters
+        encoded = iter(
+            self.subwords.encode_sentences(
+                [text if len(text) <= max_characters else "" for text in sentences]
+            )
+        )
+        unencoded = iter(sentences)
+        jobs = []
+        for text, (tag, _), segments in zip(texts, parts, split_texts, strict=True):
+            own = [(next(unencoded), next(encoded)) for segment in segments if segment.is_translatable]
+            if any(self._is_too_long(sentence, ids) for sentence, ids in own):
+                segments = self.splitter.shorten(segments)
+                shortened = [tag + segment.text for segment in segments if segment.is_translatable]
+                own = list(zip(shortened, self.subwords.encode_sentences(shortened), strict=True))
+            jobs.append(TextJob(text, segments, [self._create_sentence(*sentence) for sentence in own]))
+        return jobs
+
+    def _is_too_long(self, text: str, ids: list[int]) -> bool:
+        return len(ids) > self.splitter.max_length or len(text) > self.splitter.max_encoded_characters
+
+    def _create_sentence(self, text: str, ids: list[int]) -> SentenceJob:
+        """`ids` end with the end token."""
+        config, terms = self.options.config, self.options.terms
+        max_length = max(len(ids) - 1 + config.max_extra_length, config.min_length) + len(terms.prefix)
+        if terms.glossary or config.temperature is not None:
+            return SentenceJob(text, Request(ids, self._constrain(text, ids, max_length)))
+        constraints = self.plain_constraints.get(max_length)
+        if constraints is None:
+            constraints = self.plain_constraints[max_length] = self._constrain(text, ids, max_length)
+        return SentenceJob(text, Request(ids, constraints))
+
+    def _constrain(self, text: str, ids: list[int], max_length: int) -> DecodingConstraints:
+        """Return what the output must satisfy. Without a glossary and sampling the length alone decides."""
+        config, terms = self.options.config, self.options.terms
+        required, whole_word = terms.find_required(text)
+        return DecodingConstraints(
+            max_length + sum(map(len, required)),
+            config.min_length,
+            prefix=terms.prefix,
+            required_phrases=required,
+            forbidden_phrases=terms.forbidden_phrases,
+            whole_word_phrases=whole_word,
+            word_start_ids=terms.word_start_ids if whole_word else frozenset(),
+            seed=0 if config.temperature is None else derive_seed(config.seed, ids),
+        )
+
+
+def derive_seed(seed: int, ids: list[int]) -> int:
+    """Return the seed of a sentence's random numbers, which depends on nothing but the sentence."""
+    digest = hashlib.blake2b(f"{seed} {ids}".encode(), digest_size=7).digest()
+    return int.from_bytes(digest, "little")
+
+
+def split_language_tag(text: str) -> tuple[str, str]:
+    """Return a language tag such as >>fra<<, which every sentence of a text needs, and the rest."""
+    match = LANGUAGE_TAG.match(text) if text.startswith(">>") else None
+    return (match.group().rstrip() + " ", text[match.end() :]) if match else ("", text)

@@ -1,0 +1,144 @@
+"""The pipeline: texts are read and prepared, decoded by the engine, and detokenized, all at the same time.
+
+The engine runs in the caller's thread and takes requests as it needs them. Its results are detokenized in a
+thread, many at a time, and returned in the order of the texts.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from manyheads.inference.engine import Engine
+from manyheads.pipeline.assembly import Assembler, check_hypotheses
+from manyheads.pipeline.background import BackgroundPreparation
+from manyheads.pipeline.jobs import SentenceJob, TextJob, TranslationOptions
+from manyheads.pipeline.preparation import TextPreparer
+from manyheads.search.options import Request
+from manyheads.translation import Translation
+
+ReportDone = Callable[[int], None]  # the texts that are decoded
+
+DETOKENIZED_SENTENCES, ALIGNED_SENTENCES = 256, 64  # at once
+FLUSH_SECONDS = 0.1  # for which finished sentences may wait for others to be detokenized with
+HELD_TEXTS_FACTOR = (
+    2  # times the sentences that the engine reads ahead: prepared texts, and those without words
+)
+
+
+def translate_at_once(
+    texts: Sequence[str],
+    engine: Engine,
+    preparer: TextPreparer,
+    assembler: Assembler,
+    options: TranslationOptions,
+    report_done: ReportDone,
+) -> list[Translation]:
+    """Translate texts that are all known, without threads."""
+    jobs = preparer.prepare(texts)
+    num_done = sum(not job.sentences for job in jobs)
+    sentences = [sentence for job in jobs for sentence in job.sentences]
+    requests = [sentence.request for sentence in sentences]
+    for index, hypotheses in engine.decode(requests, options.config, scores=options.scores):
+        sentences[index].hypotheses = hypotheses
+        check_hypotheses(sentences[index])
+        if sentences[index].is_last:
+            num_done += 1
+            report_done(num_done)
+    if options.alignment:
+        assembler.align(sentences)
+    assembler.detokenize(sentences)
+    return [assembler.assemble(job) for job in jobs]
+
+
+class TranslationStream:
+    """Translates any number of texts, about `read_ahead` at a time."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        preparer: TextPreparer,
+        assembler: Assembler,
+        options: TranslationOptions,
+        read_ahead: int | None,
+        report_done: ReportDone,
+    ) -> None:
+        self.engine, self.preparer, self.assembler, self.options = engine, preparer, assembler, options
+        self.window = read_ahead or engine.read_ahead
+        self.max_texts = read_ahead or HELD_TEXTS_FACTOR * engine.read_ahead
+        self.batch_size = ALIGNED_SENTENCES if options.alignment else DETOKENIZED_SENTENCES
+        self.jobs: deque[TextJob] = deque()  # not yet returned, in order
+        self.finished: list[SentenceJob] = []  # decoded, not yet detokenized
+        self.flush_time = 0.0
+        self.num_done, self.report_done = 0, report_done
+        self.detokenizing: deque[Future[None]] = deque()
+
+    def run(self, texts: Iterable[str]) -> Iterator[list[Translation]]:
+        """Yield translations in the order of the texts, as many as are ready. Call it once."""
+        self.background = BackgroundPreparation(texts, self.preparer.prepare, self.max_texts)
+        with ThreadPoolExecutor(1, "manyheads detokenizer") as self.detokenizer:
+            self.background.start()
+            try:
+                while not self.background.is_exhausted:
+                    yield from self._decode_available()
+            finally:
+                self.background.stop()
+        if self.background.error is not None:
+            raise self.background.error
+
+    def _decode_available(self) -> Iterator[list[Translation]]:
+        """Yield the translations of all texts that come without a pause."""
+        active: dict[int, SentenceJob] = {}  # by the index of the request
+        decoded = self.engine.decode(
+            self._take_requests(active), self.options.config, scores=self.options.scores, window=self.window
+        )
+        for index, hypotheses in decoded:
+            sentence = active.pop(index)
+            sentence.hypotheses = hypotheses
+            check_hypotheses(sentence)
+            self.finished.append(sentence)
+            self.background.reset_patience()
+            if len(self.finished) >= self.batch_size or time.monotonic() >= self.flush_time:
+                self._detokenize_finished()
+            if self.detokenizing and self.detokenizing[0].done():
+                yield from self._return_ready()
+        self._detokenize_finished()
+        while self.detokenizing:
+            self.detokenizing.popleft().result()
+        self.background.reset_patience()
+        yield from self._return_ready()
+
+    def _take_requests(self, active: dict[int, SentenceJob]) -> Iterator[Request]:
+        """Yield requests until there are none for now: the engine then finishes what it has."""
+        index = 0
+        while jobs := self.background.take(is_urgent=bool(self.jobs)):
+            self.jobs.extend(jobs)
+            for job in jobs:
+                self.num_done += not job.sentences
+                for sentence in job.sentences:
+                    active[index] = sentence
+                    index += 1
+                    yield sentence.request
+
+    def _detokenize_finished(self) -> None:
+        """Start to detokenize the sentences that are decoded."""
+        self.flush_time = time.monotonic() + FLUSH_SECONDS
+        if not self.finished:
+            return
+        self.num_done += sum([sentence.is_last for sentence in self.finished])
+        self.report_done(self.num_done)
+        if self.options.alignment:
+            self.assembler.align(self.finished)
+        self.detokenizing.append(self.detokenizer.submit(self.assembler.detokenize, self.finished))
+        self.finished = []
+
+    def _return_ready(self) -> Iterator[list[Translation]]:
+        """Yield the translations of the first texts, as far as they are done."""
+        while self.detokenizing and self.detokenizing[0].done():
+            self.detokenizing.popleft().result()
+        ready = []
+        while self.jobs and self.jobs[0].is_done:
+            ready.append(self.jobs.popleft())
+        if ready:
+            yield [self.assembler.assemble(job) for job in ready]
+            self.background.release(ready)
