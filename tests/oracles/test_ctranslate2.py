@@ -23,7 +23,7 @@ from manyheads.config import BOS_ID, EOS_ID, NUM_SPECIAL_TOKENS, SubwordConfig
 from manyheads.export import ctranslate2 as conversion
 from manyheads.export import ctranslate2_spec
 from manyheads.export.ctranslate2 import convert, ensure_converted, to_ctranslate2
-from manyheads.inference import ctranslate2_engine
+from manyheads.inference import ctranslate2_drafts, ctranslate2_engine
 from manyheads.inference.conversion import CONVERSION_MANIFEST, read_conversion_info
 from manyheads.inference.ctranslate2_engine import CTranslate2Engine
 from manyheads.inference.engine import decode_all
@@ -260,7 +260,7 @@ def test_our_length_penalty_orders_differently(
     """Otherwise the test above would show nothing: its L^alpha favors longer ones more than ours."""
     sources, config = draw_sources(40), DecodingConfig(beam=4, alpha=2.0, nbest=4)
     ranked = decode_all(engine, sources, [DecodingConstraints(UNREACHED)] * 40, config)
-    monkeypatch.setattr(ctranslate2_engine, "length_penalty", lambda length, alpha: length**alpha)
+    monkeypatch.setattr(ctranslate2_drafts, "length_penalty", lambda length, alpha: length**alpha)
     assert tokens_of(decode_all(engine, sources, [DecodingConstraints(UNREACHED)] * 40, config)) != tokens_of(
         ranked
     )

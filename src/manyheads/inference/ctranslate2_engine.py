@@ -15,18 +15,26 @@ if some hypotheses were cut and others were not are they compared with their end
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyheads.config import EOS_ID, DecodingConfig
 from manyheads.errors import DataError, RequestError
-from manyheads.inference.batching import group_by_tokens, sort_into_chunks
+from manyheads.inference.batching import RequestWindow, group_by_tokens
 from manyheads.inference.conversion import read_conversion, read_pieces
+from manyheads.inference.ctranslate2_drafts import (
+    CallOptions,
+    Draft,
+    cut_draft,
+    is_partly_cut,
+    make_forced_draft,
+)
 from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
-from manyheads.search.options import DecodingConstraints, Hypothesis, Request, length_penalty
+from manyheads.search.options import Hypothesis, Request
+from manyheads.search.scheduler import QueuedRequest
 from manyheads.text.subwords import count_cpus
 
 if TYPE_CHECKING:
@@ -35,11 +43,16 @@ if TYPE_CHECKING:
     from manyheads.model.encoder_decoder import Trace
 
 COMPUTE_TYPES = ("float32", "int8", "int8_float32")
-BATCH_TOKENS = 2048  # of sources, padding counted, translated at once
+BATCH_TOKENS = 1024  # of sources, padding counted, translated at once by a thread
 SCORE_TOKENS = 1024  # of sources or targets, scored at once: all their logits are held
-CHUNK_SENTENCES = 1000  # given to CTranslate2 at once
+READ_AHEAD = 4096  # requests of a stream, which are sorted by length
+BATCHES_PER_THREAD = 2  # in work or queued: a thread that is done finds the next batch
 MIN_SEARCH_LENGTH = 64  # maximum lengths up to this share a search, and then powers of two
 MIN_LOG_PROBABILITY = -1e9  # CTranslate2 marks invalid hypotheses by a log p below this
+
+Search = Generator[None, None, list[list[Hypothesis]]]
+SearchCall = tuple[CallOptions, list[int], list[Any]]  # the sentences of a call, and their future results
+ScoreCall = tuple[list[int], list[Any]]
 
 
 def import_ctranslate2() -> Any:
@@ -53,54 +66,21 @@ def import_ctranslate2() -> Any:
     return ctranslate2
 
 
-@dataclass
-class Draft:
-    """A hypothesis of CTranslate2, before it is ranked."""
-
-    tokens: list[int]  # without the end token
-    log_probability: float  # as the search counted it
-    is_cut: bool  # whether the maximum length, and not the model, ended it
-    is_exact: bool  # whether forced decoding would give the same log p
-    token_scores: list[float] = field(default_factory=list)
-
-    def set_scores(self, token_scores: list[float]) -> None:
-        """Take the scores of forced decoding."""
-        self.token_scores, self.log_probability, self.is_exact = token_scores, sum(token_scores), True
-
-    def rank(self, alpha: float) -> float:
-        return self.log_probability / length_penalty(len(self.tokens) + 1, alpha)
-
-    def to_hypothesis(self, alpha: float) -> Hypothesis:
-        log_probability = self.log_probability if self.is_exact else math.nan
-        score = log_probability / length_penalty(len(self.tokens) + 1, alpha)
-        return Hypothesis(self.tokens, self.token_scores, score, log_probability)
-
-
-@dataclass(frozen=True)
-class CallOptions:
-    """What sentences must share to be searched in one call. Lengths do not count the end token."""
-
-    max_length: int  # in this call
-    min_length: int
-    forbidden_phrases: tuple[tuple[int, ...], ...]
-    has_prefix: bool
-
-    @classmethod
-    def for_constraints(cls, constraints: DecodingConstraints, max_length: int) -> "CallOptions":
-        min_length = min(constraints.min_length, max_length)
-        return cls(max_length, min_length, constraints.forbidden_phrases, bool(constraints.prefix))
-
-
 class CTranslate2Engine:
     """Runs a converted model. Several threads may use it at once."""
 
     objective = "found by CTranslate2's log p / L^alpha, ranked by log p / ((5 + L) / 6)^alpha"
-    read_ahead = CHUNK_SENTENCES
+    read_ahead = READ_AHEAD
 
     def __init__(self, folder: Path, compute_type: str = "float32", threads: int | None = None) -> None:
-        """Open a conversion. `threads` is by default the number of cores."""
+        """Open a conversion. `threads` is by default the number of cores.
+
+        Each thread translates batches of its own: several threads in one batch wait for each other at every
+        operation, which is slower for a file as for a single sentence, and much slower on busy cores.
+        """
         check_compute_type(compute_type)
         self.name = f"ctranslate2 {compute_type}"
+        self.threads = threads or count_cpus()
         self.max_positions = int(
             read_conversion(folder)["max_positions"]
         )  # of a source or target, end included
@@ -111,7 +91,9 @@ class CTranslate2Engine:
             os.fspath(folder),
             device="cpu",
             compute_type=compute_type,
-            intra_threads=threads or count_cpus(),
+            inter_threads=self.threads,
+            intra_threads=1,
+            max_queued_batches=-1,  # as many as the calls bring
         )
 
     @property
@@ -143,23 +125,53 @@ class CTranslate2Engine:
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yield the index of each request and its hypotheses, best first, as they finish.
 
-        The total score costs nothing where nothing bends the search; after a cut, a prefix and the like it is
-        computed by forced decoding, as token scores always are. With "none" what costs something is NaN. A
-        source that holds the end token alone comes out empty: CTranslate2 does not run the model.
+        All threads are busy from the first sentence to the last: the next batches are queued before the
+        results of a batch are read. The total score costs nothing where nothing bends the search; after a
+        cut, a prefix and the like it is computed by forced decoding, as token scores always are. With "none"
+        what costs something is NaN. A source that holds the end token alone comes out empty: CTranslate2 does
+        not run the model.
         """
-        stream, first = iter(requests), 0
-        while waiting := list(islice(stream, window)):
-            for indices in sort_into_chunks([len(request.source) for request in waiting], CHUNK_SENTENCES):
-                results = self._search([waiting[index] for index in indices], config, scores)
-                yield from zip([first + index for index in indices], results, strict=True)
-            first += len(waiting)
+        pending = RequestWindow(self._check_requests(requests, config), window, self._call_options)
+        active: deque[tuple[list[int], Search]] = deque()  # the oldest first
+        while True:
+            while len(active) < BATCHES_PER_THREAD * self.threads + 1:
+                batch = self._take_batch(pending)
+                if not batch:
+                    break
+                search = self._search([queued.request for queued in batch], config, scores)
+                next(search)
+                active.append(([queued.request_index for queued in batch], search))
+            if not active:
+                return
+            indices, search = active.popleft()
+            try:
+                next(search)
+            except StopIteration as end:
+                pending.finish(indices)
+                yield from zip(indices, end.value, strict=True)
+            else:  # it has started another call
+                active.append((indices, search))
+
+    def _take_batch(self, pending: RequestWindow) -> list[QueuedRequest]:
+        """Return requests of similar length for one thread. The last ones are divided among all threads."""
+        key = pending.next_key()
+        if key is None:
+            return []
+        waiting = [chunk.waiting[key] for chunk in pending.chunks if chunk.waiting.get(key)]
+        longest, num_waiting = len(waiting[0][0].request.source), sum(map(len, waiting))
+        count = min(BATCH_TOKENS // longest, -(-num_waiting // self.threads))
+        return pending.open_group(key, short_length=0).take(max(1, count))
 
     def score(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
         """Return log p of each token of each target, the end token last: forced decoding."""
-        lengths = [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
         for source, target in zip(sources, targets, strict=True):
             self._check_lengths(source, len(target))
-        calls = [
+        calls = self._start_scores(sources, targets)
+        return self._read_scores(calls, len(targets))
+
+    def _start_scores(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> "list[ScoreCall]":
+        lengths = [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
+        return [
             (
                 indices,
                 self._translator.score_batch(
@@ -171,7 +183,9 @@ class CTranslate2Engine:
             )
             for indices in group_by_tokens(lengths, SCORE_TOKENS)
         ]
-        results: list[list[float]] = [[] for _ in targets]
+
+    def _read_scores(self, calls: "list[ScoreCall]", count: int) -> list[list[float]]:
+        results: list[list[float]] = [[] for _ in range(count)]
         for indices, scored in calls:
             for index, result in zip(indices, scored, strict=True):
                 results[index] = list(result.result().log_probs)
@@ -189,7 +203,8 @@ class CTranslate2Engine:
 
     # ---- what is refused
 
-    def _check(self, requests: Sequence[Request], config: DecodingConfig) -> None:
+    def _check_requests(self, requests: Iterable[Request], config: DecodingConfig) -> Iterator[Request]:
+        """Refuse what CTranslate2 cannot do, and limit lengths to the positions."""
         if config.temperature is not None:
             raise RequestError(
                 f"decoding.temperature is {config.temperature}, but CTranslate2 draws the random numbers of "
@@ -203,6 +218,7 @@ class CTranslate2Engine:
                     "phrases are required in the output (a glossary), which CTranslate2 cannot guarantee: "
                     "use the torch engine"
                 )
+            yield limit_length(request, self.max_positions - 1)
 
     def _check_lengths(self, source: list[int], target_length: int = 0) -> None:
         """Refuse what CTranslate2 would cut or fail on halfway."""
@@ -218,31 +234,30 @@ class CTranslate2Engine:
 
     # ---- the search
 
-    def _search(
-        self, requests: Sequence[Request], config: DecodingConfig, scores: ScoreDetail
-    ) -> list[list[Hypothesis]]:
-        self._check(requests, config)
-        requests = [limit_length(request, self.max_positions - 1) for request in requests]
-        drafts = self._find_drafts(requests, config, with_scores=scores != "none")
+    def _search(self, requests: Sequence[Request], config: DecodingConfig, scores: ScoreDetail) -> "Search":
+        """Return the hypotheses of each sentence. It yields whenever it has started calls and would wait."""
+        drafts = yield from self._find_drafts(requests, config, with_scores=scores != "none")
         uncertain = [
             (n, draft)
             for n, own in enumerate(drafts)
             if config.nbest > 1 or is_partly_cut(own)
             for draft in own
         ]
-        self._make_exact(requests, [(n, draft) for n, draft in uncertain if not draft.is_exact])
+        yield from self._make_exact(requests, [(n, draft) for n, draft in uncertain if not draft.is_exact])
         for own in drafts:
             own.sort(key=lambda draft: -draft.rank(config.alpha))
             del own[config.nbest :]
         if scores != "none":
             known = "token_scores" if scores == "tokens" else "is_exact"
             kept = [(n, draft) for n, own in enumerate(drafts) for draft in own]
-            self._make_exact(requests, [(n, draft) for n, draft in kept if not getattr(draft, known)])
+            yield from self._make_exact(
+                requests, [(n, draft) for n, draft in kept if not getattr(draft, known)]
+            )
         return [[draft.to_hypothesis(config.alpha) for draft in own] for own in drafts]
 
     def _find_drafts(
         self, requests: Sequence[Request], config: DecodingConfig, with_scores: bool
-    ) -> list[list[Draft]]:
+    ) -> "Generator[None, None, list[list[Draft]]]":
         """Return what CTranslate2 finds for each sentence, within its maximum length."""
         drafts: list[list[Draft]] = [[] for _ in requests]
         calls: dict[CallOptions, list[int]] = {}
@@ -251,35 +266,40 @@ class CTranslate2Engine:
             if len(own.prefix) >= own.max_length:
                 drafts[index] = [make_forced_draft(own)]
             else:
-                options = CallOptions.for_constraints(own, self._search_length(own))
-                calls.setdefault(options, []).append(index)
+                calls.setdefault(self._call_options(request), []).append(index)
+        started = self._start_calls(calls, requests, config, with_scores)
+        yield
         too_long: dict[CallOptions, list[int]] = {}
-        for index, results in self._run_calls(calls, requests, config, with_scores):
+        for index, results in self._read_calls(started, requests, config):
             own = requests[index].constraints
             if config.beam > 1 and any(len(draft.tokens) > own.max_length for draft in results):
                 options = CallOptions.for_constraints(own, own.max_length)
                 too_long.setdefault(options, []).append(index)
             else:  # greedy search does not look ahead: its first tokens would be the same
                 drafts[index] = [cut_draft(draft, own.max_length) for draft in results]
-        for index, results in self._run_calls(too_long, requests, config, with_scores):
-            drafts[index] = results
+        if too_long:
+            started = self._start_calls(too_long, requests, config, with_scores)
+            yield
+            for index, results in self._read_calls(started, requests, config):
+                drafts[index] = results
         return drafts
 
-    def _search_length(self, constraints: DecodingConstraints) -> int:
-        """Return the length that a sentence is first searched up to; it depends on nothing else."""
-        max_length = constraints.max_length
-        if constraints.min_length >= max_length:
-            return max_length
-        return min(self.max_positions, max(MIN_SEARCH_LENGTH, 1 << (max_length - 1).bit_length()))
+    def _call_options(self, request: Request) -> CallOptions:
+        """Return what a sentence must share with others; its length is rounded up, and cut afterwards."""
+        own = request.constraints
+        max_length = own.max_length
+        if own.min_length < max_length:
+            max_length = min(self.max_positions, max(MIN_SEARCH_LENGTH, 1 << (max_length - 1).bit_length()))
+        return CallOptions.for_constraints(own, max_length)
 
-    def _run_calls(
+    def _start_calls(
         self,
         calls: dict[CallOptions, list[int]],
         requests: Sequence[Request],
         config: DecodingConfig,
         with_scores: bool,
-    ) -> Iterator[tuple[int, list[Draft]]]:
-        """Yield each sentence's index and drafts. All calls are started before the first is waited for."""
+    ) -> "list[SearchCall]":
+        """Start to translate sentences, those of the same options in one batch."""
         started = []
         for options, indices in calls.items():
             prefixes = None
@@ -294,7 +314,13 @@ class CTranslate2Engine:
                 **self._call_arguments(options, config, with_scores),
             )
             started.append((options, indices, results))
-        for options, indices, results in started:
+        return started
+
+    def _read_calls(
+        self, calls: "list[SearchCall]", requests: Sequence[Request], config: DecodingConfig
+    ) -> Iterator[tuple[int, list[Draft]]]:
+        """Yield each sentence's index and drafts, once they are found."""
+        for options, indices, results in calls:
             bends = options.min_length or options.forbidden_phrases or options.has_prefix
             is_exact = not (bends or config.no_repeat_ngram)
             for index, result in zip(indices, results, strict=True):
@@ -306,8 +332,6 @@ class CTranslate2Engine:
     ) -> dict[str, Any]:
         phrases = [self._to_pieces(phrase, self._target_pieces) for phrase in options.forbidden_phrases]
         return {
-            "max_batch_size": BATCH_TOKENS,
-            "batch_type": "tokens",
             "max_input_length": 0,
             "max_decoding_length": options.max_length,
             "min_decoding_length": options.min_length,
@@ -335,11 +359,16 @@ class CTranslate2Engine:
             drafts.append(Draft(kept, log_probability, is_cut, is_exact and not is_cut))
         return drafts
 
-    def _make_exact(self, requests: Sequence[Request], drafts: list[tuple[int, Draft]]) -> None:
+    def _make_exact(
+        self, requests: Sequence[Request], drafts: list[tuple[int, Draft]]
+    ) -> "Generator[None, None, None]":
         """Give drafts the scores of forced decoding."""
+        if not drafts:
+            return
         sources = [requests[index].source for index, _ in drafts]
-        results = self.score(sources, [draft.tokens for _, draft in drafts])
-        for (_, draft), token_scores in zip(drafts, results, strict=True):
+        calls = self._start_scores(sources, [draft.tokens for _, draft in drafts])
+        yield
+        for (_, draft), token_scores in zip(drafts, self._read_scores(calls, len(drafts)), strict=True):
             draft.set_scores(token_scores)
 
     def _to_pieces(self, ids: Sequence[int], pieces: list[str]) -> list[str]:
@@ -384,18 +413,3 @@ def make_beam_options(config: DecodingConfig) -> dict[str, Any]:
 def limit_length(request: Request, max_length: int) -> Request:
     own = request.constraints
     return Request(request.source, replace(own, max_length=min(own.max_length, max_length)))
-
-
-def make_forced_draft(constraints: DecodingConstraints) -> Draft:
-    """Return the only possible output: the prefix fills the length, or there is nothing to translate."""
-    return Draft(list(constraints.prefix[: constraints.max_length]), math.nan, is_cut=True, is_exact=False)
-
-
-def cut_draft(draft: Draft, max_length: int) -> Draft:
-    if len(draft.tokens) <= max_length:
-        return draft
-    return Draft(draft.tokens[:max_length], math.nan, is_cut=True, is_exact=False)
-
-
-def is_partly_cut(drafts: list[Draft]) -> bool:
-    return len({draft.is_cut for draft in drafts}) == 2
