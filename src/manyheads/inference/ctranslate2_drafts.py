@@ -2,11 +2,12 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from manyheads.search.options import DecodingConstraints, Hypothesis, length_penalty
 
 
-@dataclass
+@dataclass(slots=True)
 class Draft:
     """A hypothesis of CTranslate2, before it is ranked."""
 
@@ -29,8 +30,7 @@ class Draft:
         return Hypothesis(self.tokens, self.token_scores, score, log_probability)
 
 
-@dataclass(frozen=True)
-class CallOptions:
+class CallOptions(NamedTuple):
     """What sentences must share to be searched in one call. Lengths do not count the end token."""
 
     max_length: int  # in this call

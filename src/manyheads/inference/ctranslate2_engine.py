@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from manyheads.model.encoder_decoder import Trace
 
 COMPUTE_TYPES = ("float32", "int8", "int8_float32")
-BATCH_TOKENS = 1024  # of sources, padding counted, translated at once by a thread
+BATCH_TOKENS, BEAM_BATCH_TOKENS = 1024, 512  # of sources, padding counted, translated at once by a thread
 SCORE_TOKENS = 1024  # of sources or targets, scored at once: all their logits are held
 READ_AHEAD = 4096  # requests of a stream, which are sorted by length
 BATCHES_PER_THREAD = 2  # in work or queued: a thread that is done finds the next batch
@@ -135,10 +135,12 @@ class CTranslate2Engine:
         active: deque[tuple[list[int], Search]] = deque()  # the oldest first
         while True:
             while len(active) < BATCHES_PER_THREAD * self.threads + 1:
-                batch = self._take_batch(pending)
+                options, batch = self._take_batch(
+                    pending, BATCH_TOKENS if config.beam == 1 else BEAM_BATCH_TOKENS
+                )
                 if not batch:
                     break
-                search = self._search([queued.request for queued in batch], config, scores)
+                search = self._search([queued.request for queued in batch], options, config, scores)
                 next(search)
                 active.append(([queued.request_index for queued in batch], search))
             if not active:
@@ -152,15 +154,15 @@ class CTranslate2Engine:
             else:  # it has started another call
                 active.append((indices, search))
 
-    def _take_batch(self, pending: RequestWindow) -> list[QueuedRequest]:
-        """Return requests of similar length for one thread. The last ones are divided among all threads."""
+    def _take_batch(self, pending: RequestWindow, max_tokens: int) -> tuple[Any, list[QueuedRequest]]:
+        """Return options and requests of similar length for one thread. All threads share the last ones."""
         key = pending.next_key()
         if key is None:
-            return []
+            return None, []
         waiting = [chunk.waiting[key] for chunk in pending.chunks if chunk.waiting.get(key)]
         longest, num_waiting = len(waiting[0][0].request.source), sum(map(len, waiting))
-        count = min(BATCH_TOKENS // longest, -(-num_waiting // self.threads))
-        return pending.open_group(key, short_length=0).take(max(1, count))
+        count = min(max_tokens // longest, -(-num_waiting // self.threads))
+        return key, pending.open_group(key, short_length=0).take(max(1, count))
 
     def score(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
         """Return log p of each token of each target, the end token last: forced decoding."""
@@ -169,7 +171,7 @@ class CTranslate2Engine:
         calls = self._start_scores(sources, targets)
         return self._read_scores(calls, len(targets))
 
-    def _start_scores(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> "list[ScoreCall]":
+    def _start_scores(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[ScoreCall]:
         lengths = [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
         return [
             (
@@ -184,7 +186,7 @@ class CTranslate2Engine:
             for indices in group_by_tokens(lengths, SCORE_TOKENS)
         ]
 
-    def _read_scores(self, calls: "list[ScoreCall]", count: int) -> list[list[float]]:
+    def _read_scores(self, calls: list[ScoreCall], count: int) -> list[list[float]]:
         results: list[list[float]] = [[] for _ in range(count)]
         for indices, scored in calls:
             for index, result in zip(indices, scored, strict=True):
@@ -234,9 +236,11 @@ class CTranslate2Engine:
 
     # ---- the search
 
-    def _search(self, requests: Sequence[Request], config: DecodingConfig, scores: ScoreDetail) -> "Search":
+    def _search(
+        self, requests: Sequence[Request], options: CallOptions, config: DecodingConfig, scores: ScoreDetail
+    ) -> Search:
         """Return the hypotheses of each sentence. It yields whenever it has started calls and would wait."""
-        drafts = yield from self._find_drafts(requests, config, with_scores=scores != "none")
+        drafts = yield from self._find_drafts(requests, options, config, with_scores=scores != "none")
         uncertain = [
             (n, draft)
             for n, own in enumerate(drafts)
@@ -256,25 +260,24 @@ class CTranslate2Engine:
         return [[draft.to_hypothesis(config.alpha) for draft in own] for own in drafts]
 
     def _find_drafts(
-        self, requests: Sequence[Request], config: DecodingConfig, with_scores: bool
-    ) -> "Generator[None, None, list[list[Draft]]]":
+        self, requests: Sequence[Request], options: CallOptions, config: DecodingConfig, with_scores: bool
+    ) -> Generator[None, None, list[list[Draft]]]:
         """Return what CTranslate2 finds for each sentence, within its maximum length."""
         drafts: list[list[Draft]] = [[] for _ in requests]
-        calls: dict[CallOptions, list[int]] = {}
+        searched = []
         for index, request in enumerate(requests):
             own = request.constraints
             if len(own.prefix) >= own.max_length:
                 drafts[index] = [make_forced_draft(own)]
             else:
-                calls.setdefault(self._call_options(request), []).append(index)
-        started = self._start_calls(calls, requests, config, with_scores)
+                searched.append(index)
+        started = self._start_calls({options: searched} if searched else {}, requests, config, with_scores)
         yield
         too_long: dict[CallOptions, list[int]] = {}
         for index, results in self._read_calls(started, requests, config):
             own = requests[index].constraints
             if config.beam > 1 and any(len(draft.tokens) > own.max_length for draft in results):
-                options = CallOptions.for_constraints(own, own.max_length)
-                too_long.setdefault(options, []).append(index)
+                too_long.setdefault(CallOptions.for_constraints(own, own.max_length), []).append(index)
             else:  # greedy search does not look ahead: its first tokens would be the same
                 drafts[index] = [cut_draft(draft, own.max_length) for draft in results]
         if too_long:
@@ -298,7 +301,7 @@ class CTranslate2Engine:
         requests: Sequence[Request],
         config: DecodingConfig,
         with_scores: bool,
-    ) -> "list[SearchCall]":
+    ) -> list[SearchCall]:
         """Start to translate sentences, those of the same options in one batch."""
         started = []
         for options, indices in calls.items():
@@ -317,7 +320,7 @@ class CTranslate2Engine:
         return started
 
     def _read_calls(
-        self, calls: "list[SearchCall]", requests: Sequence[Request], config: DecodingConfig
+        self, calls: list[SearchCall], requests: Sequence[Request], config: DecodingConfig
     ) -> Iterator[tuple[int, list[Draft]]]:
         """Yield each sentence's index and drafts, once they are found."""
         for options, indices, results in calls:
@@ -361,7 +364,7 @@ class CTranslate2Engine:
 
     def _make_exact(
         self, requests: Sequence[Request], drafts: list[tuple[int, Draft]]
-    ) -> "Generator[None, None, None]":
+    ) -> Generator[None, None, None]:
         """Give drafts the scores of forced decoding."""
         if not drafts:
             return
@@ -412,4 +415,6 @@ def make_beam_options(config: DecodingConfig) -> dict[str, Any]:
 
 def limit_length(request: Request, max_length: int) -> Request:
     own = request.constraints
-    return Request(request.source, replace(own, max_length=min(own.max_length, max_length)))
+    if own.max_length <= max_length:
+        return request
+    return Request(request.source, replace(own, max_length=max_length))
