@@ -152,8 +152,8 @@ class EngineAlone(System):
 
     def _decode(self, sources: list[list[int]], beam: int) -> list[list[int]]:
         config = DecodingConfig(beam=beam, alpha=self.workload.translator.decoding.alpha)
-        found = decode_all(self.decoder, sources, self.workload.constraints(sources), config, scores="none")
-        return [hypotheses[0].tokens for hypotheses in found]
+        results = decode_all(self.decoder, sources, self.workload.constraints(sources), config, scores="none")
+        return [hypotheses[0].tokens for hypotheses in results]
 
 
 # ---- the peers
@@ -212,8 +212,8 @@ class HuggingFace(System):
     def _decode(self, sources: list[list[int]], beam: int) -> list[list[int]]:
         config = DecodingConfig(beam=beam, alpha=self.workload.translator.decoding.alpha)
         constraints = self.workload.constraints(sources)
-        found = decode_all(self.decoder, sources, constraints, config, scores="none")
-        return [hypotheses[0].tokens for hypotheses in found]
+        results = decode_all(self.decoder, sources, constraints, config, scores="none")
+        return [hypotheses[0].tokens for hypotheses in results]
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,10 @@ def read_losses(run: Path, event: str = "train") -> list[float]:
 
 
 def read_log_without_times(run: Path) -> list[dict[str, Any]]:
-    times = ("seconds", "tokens_per_second", "mfu")
+    """Return the entries that are the same in a resumed run, which starts and saves more often."""
+    times = ("seconds", "run_seconds", "finish_seconds", "compile_seconds", "tokens_per_second", "mfu")
     return [
         {key: value for key, value in entry.items() if key not in times}
         for entry in read_log(run / "log.jsonl")
+        if entry["event"] not in ("start", "checkpoint")
     ]

@@ -47,8 +47,11 @@ def train(
         sys.exit(launch(gpus, [str(config), *(changes or []), "--out", str(folder), *options]))
 
     from manyheads.train.run import train as run_training
+    from manyheads.train.timing import command_start
 
-    reason = run_training(overridden, folder, change_config=change_config, device=device)
+    reason = run_training(
+        overridden, folder, change_config=change_config, device=device, start=command_start()
+    )
     if reason == "stopped":
         exit_with_error(f"{folder}: stopped; the same command resumes it", EXIT_PREEMPTED)
 

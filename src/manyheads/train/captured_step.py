@@ -5,7 +5,9 @@ that the loss ignores, and each shape has a graph of its own. The gradients of a
 buffer, to which graphs add, which ranks sum up and the optimizer reads.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -73,6 +75,11 @@ class CapturedStep:
         )
         self.update_graph: GraphRunner[None] = GraphRunner(self._clip_and_step, dist.device, pool)
         self.no_input = torch.empty(0)
+
+    @property
+    def compile_seconds(self) -> float:
+        """The seconds that compiling kernels and capturing graphs has taken so far."""
+        return self.gradient_graphs.compile_seconds + self.update_graph.compile_seconds
 
     def run(self, inputs: StepInput) -> StepResult:
         """Update the weights; without a finite loss and gradient nothing changes."""
@@ -221,20 +228,29 @@ class GraphRunner(Generic[Key]):
         self.function, self.device, self.pool = function, device, pool
         self.warmed_up: set[Key] = set()
         self.graphs: dict[Key, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
+        self.compile_seconds = 0.0  # of the first call of each key and of captures, on the host
 
     def run(self, key: Key, inputs: Tensor, seed: int) -> Tensor:
         """Call the function with this key on inputs in pinned memory."""
         if key not in self.warmed_up:
             self.warmed_up.add(key)
             torch.cuda.manual_seed(seed)
-            return self.function(key, inputs.to(self.device, non_blocking=True))
+            with self._compiling():
+                return self.function(key, inputs.to(self.device, non_blocking=True))
         if key not in self.graphs:
-            self.graphs[key] = self._capture(key, inputs)
+            with self._compiling():
+                self.graphs[key] = self._capture(key, inputs)
         graph, static_inputs, result = self.graphs[key]
         static_inputs.copy_(inputs, non_blocking=True)
         torch.cuda.manual_seed(seed)
         graph.replay()
         return result
+
+    @contextmanager
+    def _compiling(self) -> Iterator[None]:
+        start = time.monotonic()
+        yield
+        self.compile_seconds += time.monotonic() - start
 
     def _capture(self, key: Key, inputs: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
         static_inputs = torch.empty_like(inputs, device=self.device)

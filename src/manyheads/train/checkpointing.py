@@ -20,6 +20,7 @@ class Checkpointer:
     def __init__(self, state: TrainState, run_folder: Path, dist: DistributedContext) -> None:
         self.state, self.run_folder, self.dist = state, run_folder, dist
         self.saved_step = -1  # of the newest checkpoint; the same on every rank
+        self.start_step = 0  # from which this process continues the run
         self.writer = AsyncWriter()
 
     def save(self) -> None:
@@ -68,7 +69,7 @@ class Checkpointer:
         checkpoint.load_weights(state.model, folder)
         state.optimizer.load_named_state(checkpoint.read_tensors(folder / checkpoint.OPTIMIZER), str(folder))
         state.progress = read_progress(info)
-        self.saved_step = state.progress.step
+        self.saved_step = self.start_step = state.progress.step
 
 
 def copy_to_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

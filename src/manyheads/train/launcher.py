@@ -12,6 +12,7 @@ from types import FrameType
 import torch
 
 from manyheads.errors import EXIT_PREEMPTED, ConfigError
+from manyheads.train.timing import START_VARIABLE, command_start
 
 # Names a folder in which each rank writes its process id, and the first rank to end its exit code.
 RANK_FOLDER_VARIABLE = "MANYHEADS_RANKS"
@@ -29,6 +30,7 @@ def launch(num_processes: int, arguments: list[str]) -> int:
     command += [f"--nproc-per-node={num_processes}", "-m", "manyheads", "train", *arguments]
     with tempfile.TemporaryDirectory() as folder:
         environment = {"LOGLEVEL": "CRITICAL", **os.environ, RANK_FOLDER_VARIABLE: folder}
+        environment[START_VARIABLE] = str(command_start())
         # In a session of its own, so that Ctrl-C reaches this process only, which forwards it.
         child = subprocess.Popen(command, env=environment, start_new_session=True)
         signals = forward_signals(child, Path(folder))

@@ -37,7 +37,7 @@ class RunLog:
         self._open(step)
 
     def write(self, event: str, step: int, metrics: dict[str, Any]) -> None:
-        """Append an entry; the event is train, valid, rollback or end."""
+        """Append an entry; the event is start, train, valid, checkpoint, rollback or end."""
         entry = {
             "event": event,
             "step": step,

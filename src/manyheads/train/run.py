@@ -19,16 +19,27 @@ from manyheads.train.distributed import DistributedContext, init_distributed
 from manyheads.train.launcher import register_rank
 from manyheads.train.preemption import watch_stop_signals
 from manyheads.train.run_summary import is_run
+from manyheads.train.timing import StartupTimer
 from manyheads.train.trainer import Trainer
 
 CONFIG_FILE = "config.toml"
 
 
-def train(config: Config, run: Path, *, change_config: bool = False, device: str | None = None) -> str:
+def train(
+    config: Config,
+    run: Path,
+    *,
+    change_config: bool = False,
+    device: str | None = None,
+    start: float | None = None,
+) -> str:
     """Train in a folder, from its newest intact checkpoint if it has one.
 
-    Returns what ended the run: "steps", "seconds", "patience", or "stopped" by a signal.
+    `start` is when the command was called, by time.monotonic(), for the log; by default now. Returns what
+    ended the run: "steps", "seconds", "patience", or "stopped" by a signal.
     """
+    startup = StartupTimer(start)
+    startup.mark("imports")
     if config.train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA starts
     with (
@@ -38,8 +49,9 @@ def train(config: Config, run: Path, *, change_config: bool = False, device: str
         deterministic_algorithms(config.train.deterministic),
     ):
         register_rank()
+        startup.mark("setup")
         with create_progress(sys.stderr, "steps") if dist.is_main else Progress() as console:
-            trainer = Trainer(config, run, dist, console)
+            trainer = Trainer(config, run, dist, console, startup)
             start_or_resume(trainer, change_config)
             return trainer.train(should_stop)
 

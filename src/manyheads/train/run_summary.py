@@ -9,6 +9,7 @@ from manyheads import checkpoint
 from manyheads.errors import CheckpointError, RequestError
 from manyheads.train.log import LOG_FILE, read_log
 from manyheads.train.metrics import format_metrics
+from manyheads.train.timing import format_startup, format_time, summarize_time
 
 SPARKLINE_LEVELS = "▁▂▃▄▅▆▇█"
 SPARKLINE_WIDTH = 60
@@ -30,6 +31,7 @@ def summarize_run(run: Path) -> dict[str, Any]:
         },
         "model": checkpoint_status(run / "model") if (run / "model").exists() else "not yet",
         "latest": {event: latest_entry(entries, event) for event in ("train", "valid", "end")},
+        "time": summarize_time(entries),
         "log_entries": len(entries),
     }
 
@@ -56,6 +58,9 @@ def format_summary(run: Path) -> str:
             losses = [entry["loss"] for entry in entries if entry["event"] == event]
             rows.append(f"{name}, step {last['step']:,}: {format_metrics(last)}")
             rows.append(f"  loss {sparkline(losses)}")
+    if summary["time"]["seconds"]:
+        rows.append(f"time: {format_time(summary['time'])}")
+    rows += [f"  from step {start['step']:,}: {format_startup(start)}" for start in summary["time"]["starts"]]
     return "\n".join(rows)
 
 

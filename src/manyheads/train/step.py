@@ -67,6 +67,9 @@ class UpdateStep(Protocol):
 
     is_async: bool  # whether run() returns before the update is done
 
+    @property
+    def compile_seconds(self) -> float: ...  # spent so far on kernels and graphs, where it is known
+
     def run(self, inputs: StepInput) -> StepResult: ...
 
 
@@ -91,6 +94,7 @@ class EagerStep:
     """The update step, operation by operation."""
 
     is_async = False
+    compile_seconds = 0.0
 
     def __init__(
         self, objective: Objective, optimizer: Optimizer, train: TrainConfig, dist: DistributedContext

@@ -27,7 +27,7 @@ from manyheads.train.captured_step import CapturedStep, can_capture
 from manyheads.train.checkpointing import Checkpointer
 from manyheads.train.distributed import DistributedContext
 from manyheads.train.flops import peak_flops
-from manyheads.train.log import RunLog
+from manyheads.train.log import RunLog, read_log
 from manyheads.train.metrics import format_metrics, format_validation
 from manyheads.train.objective import Objective
 from manyheads.train.optimizer import Optimizer
@@ -36,6 +36,7 @@ from manyheads.train.preflight import check_compile, check_max_positions, check_
 from manyheads.train.retention import find_newest_intact, list_candidates, load_best_candidate
 from manyheads.train.schedule import learning_rate
 from manyheads.train.step import EagerStep, PendingStep, StepInput, UpdateStep, prepare_step
+from manyheads.train.timing import StartupTimer, format_startup, format_time, summarize_time
 from manyheads.train.train_state import TrainProgress, TrainState
 from manyheads.train.validation import Validator
 
@@ -51,9 +52,18 @@ END_MESSAGES = {
 class Trainer:
     """Run control for one rank."""
 
-    def __init__(self, config: Config, run_folder: Path, dist: DistributedContext, console: Progress) -> None:
+    def __init__(
+        self,
+        config: Config,
+        run_folder: Path,
+        dist: DistributedContext,
+        console: Progress,
+        startup: StartupTimer,
+    ) -> None:
         self.run_folder, self.dist, self.console = run_folder, dist, console
+        self.startup: StartupTimer | None = startup  # until the first step of this process is done
         self.store = Store.open(config.data.folder)
+        startup.mark("data")
         self.config = replace(config, model=checkpoint.fit_to_vocabulary(config.model, self.store.subwords))
         check_memory(self.config.model, dist.device)
         check_compile(self.config)
@@ -66,6 +76,7 @@ class Trainer:
         self.state = TrainState(self.config, self.model, optimizer, self.store)
         self.checkpointer = Checkpointer(self.state, run_folder, dist)
         self.validator = Validator(self.model, self.config, self.store, dist)
+        startup.mark("model")
         self.batches = Batches(
             self.store.load_split("train"),
             self.config.data,
@@ -74,6 +85,7 @@ class Trainer:
             world_size=dist.world_size,
             subwords=self.store.subwords,
         )
+        startup.mark("data")
         self.update_step: UpdateStep  # made when the weights are in place
         self.pending: PendingStep | None = None
         self.last_finalized_step = 0
@@ -100,6 +112,8 @@ class Trainer:
 
     def train(self, should_stop: Callable[[], bool]) -> str:
         """Train until something ends the run; return the reason: steps, seconds, patience or stopped."""
+        if self.startup:
+            self.startup.mark("restore")
         if len(self.batches.too_long):
             limit = min(self.config.data.max_length, self.config.data.batch_tokens)
             self.console.message(
@@ -179,6 +193,7 @@ class Trainer:
         self._account_time()
         if (is_best or saves) and not progress.nonfinite_steps:  # never save what a rollback would undo
             self._save()
+            self._account_time()
 
     def _start_update(self, batch: Batch) -> PendingStep:
         inputs = prepare_step(batch, self.progress.step + 1, self.config, self.dist)
@@ -200,6 +215,7 @@ class Trainer:
         progress.nonfinite_steps = 0 if is_finite else progress.nonfinite_steps + 1
         progress.skipped_steps += not is_finite
         seconds = self._account_time()
+        self._log_startup()
         average = self.seconds_per_step
         self.seconds_per_step = 0.9 * average + 0.1 * seconds if average else seconds
         self.console.update("step", step, self.config.train.steps)
@@ -224,6 +240,7 @@ class Trainer:
             "flops": inputs.flops,
             "epoch": inputs.epoch,
             "seconds": seconds,
+            "run_seconds": self.progress.seconds,
             "tokens_per_second": tokens / seconds,
         }
         limit = peak_flops(self.dist.device)
@@ -240,6 +257,17 @@ class Trainer:
         self.progress.seconds += seconds
         return seconds
 
+    def _log_startup(self) -> None:
+        """Log the time from the command to the first step of this process, once."""
+        if self.startup is None:
+            return
+        startup, self.startup = self.startup, None
+        startup.mark("first_step")
+        if self.log:
+            entry = startup.to_entry() | {"compile": self.update_step.compile_seconds}
+            self.log.write("start", self.checkpointer.start_step, entry)
+            self.console.message(format_startup(entry))
+
     def _estimate_seconds_left(self) -> float:
         """Return the seconds until the step limit or the time limit, whichever comes first."""
         train, progress = self.config.train, self.progress
@@ -252,7 +280,7 @@ class Trainer:
         """Evaluate the model; return whether it is the best so far."""
         if not self.validator.has_data:
             return False
-        progress = self.progress
+        progress, start = self.progress, time.monotonic()
         loss = self.validator.loss()
         is_best = progress.record_validation(loss)
         if self.log:
@@ -263,6 +291,8 @@ class Trainer:
                 pairs = zip(sample.sources, sample.translations, strict=True)
                 for source, translation in islice(pairs, SAMPLE_TRANSLATIONS):
                     self.console.message(f"  {source}\n  -> {translation}")
+            metrics["seconds"] = time.monotonic() - start
+            metrics["run_seconds"] = progress.seconds + time.monotonic() - self.last_time
             self.log.write("valid", progress.step, metrics)
             best = ", the best so far" if is_best else ""
             self.console.message(f"valid at step {progress.step:,}: {format_validation(metrics)}{best}")
@@ -270,9 +300,13 @@ class Trainer:
         return is_best
 
     def _save(self) -> None:
+        """Start to write a checkpoint, and log how long training waited for it."""
+        start = time.monotonic()
         if self.log:
             self.log.sync()  # the log must have every step that a checkpoint has
         self.checkpointer.save()
+        if self.log:
+            self.log.write("checkpoint", self.progress.step, {"seconds": time.monotonic() - start})
 
     def _roll_back(self) -> None:
         """Return to the last intact checkpoint after several nonfinite steps: once, then the run fails."""
@@ -310,11 +344,14 @@ class Trainer:
         """Save a last checkpoint and, if the run is over, its model."""
         if self.checkpointer.saved_step != self.progress.step:
             self._save()
+        self._account_time()
         self.checkpointer.writer.wait()
         self.dist.barrier()
         if reason != "stopped":
             self.console.message(f"{END_MESSAGES[reason]} after step {self.progress.step:,}")
             self._save_model()
+        if self.log:
+            self.console.message(format_time(summarize_time(read_log(self.log.path))))
         return reason
 
     def _save_model(self) -> None:
@@ -326,7 +363,10 @@ class Trainer:
             self.checkpointer.save_model(folder, chosen.step)
             self.console.message(f"{folder}: {chosen.name}")
         if self.log:
-            self.log.write("end", self.progress.step, {"model": chosen.name, "loss": loss})
+            finish_seconds = time.monotonic() - self.last_time
+            times = {"run_seconds": self.progress.seconds, "finish_seconds": finish_seconds}
+            times["compile_seconds"] = self.update_step.compile_seconds
+            self.log.write("end", self.progress.step, {"model": chosen.name, "loss": loss, **times})
         self.dist.barrier()
 
     def _loss_if_valid(self) -> float:
