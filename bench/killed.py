@@ -20,8 +20,7 @@ from pathlib import Path
 
 import manyheads as mh
 from manyheads import checkpoint, playground
-from manyheads.data.prepare import prepare
-from manyheads.demo import make_recipe, write_corpus
+from manyheads.demo import prepare_corpus
 from manyheads.errors import CheckpointError
 from manyheads.train.log import read_log
 
@@ -32,8 +31,7 @@ TIME_KEYS = ("seconds", "tokens_per_second", "mfu")
 
 def make_data(folder: Path) -> None:
     corpus = playground.generate_corpus("en-ko", train=3000, valid=100, test=50, seed=3)
-    write_corpus(folder, "en-ko", corpus)
-    prepare(make_recipe(folder, "en-ko", 900), folder / "data")
+    prepare_corpus(folder, "en-ko", corpus, 900)
 
 
 def write_config(folder: Path, steps: int) -> None:

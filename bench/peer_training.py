@@ -100,12 +100,12 @@ class PeerTraining:
         """
         if self.compiled:
             self.peer.compile_layers()
-        per_kind, num_batches = WARM_UP_BATCHES
+        num_each, num_batches = WARM_UP_BATCHES
         counts = Counter[tuple[bool, ...]]()
         for index in range(min(num_batches, self.batches.count_batches(0))):
             batch = self.batches.get_batch(0, index)
-            counts[kind := self.classify_batch(batch)] += 1
-            if counts[kind] <= per_kind:
+            counts[properties := self.classify_batch(batch)] += 1
+            if counts[properties] <= num_each:
                 self.compute_loss(batch).backward()
         self.adam.zero_grad(set_to_none=True)
         report.synchronize(self.device)

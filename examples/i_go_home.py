@@ -22,6 +22,7 @@ from rich.table import Table
 
 import manyheads as mh
 from manyheads.config import BOS_ID, EOS_ID
+from manyheads.evaluate.perplexity import perplexity
 from manyheads.search.driver import greedy_search
 from manyheads.train.loss import chunked_loss
 from manyheads.train.schedule import learning_rate
@@ -96,7 +97,8 @@ def train(model: mh.Transformer, train_pairs: list[tuple[str, str]], words: Word
             adam.zero_grad()
             (loss.total / loss.tokens).backward()
             adam.step()
-            progress.update(task, advance=1, state=f"step {step}, perplexity {loss.perplexity:.2f}")
+            value = perplexity(loss.nll.item() / loss.tokens)
+            progress.update(task, advance=1, state=f"step {step}, perplexity {value:.2f}")
 
 
 def translate(model: mh.Transformer, words: Words, sentences: list[str]) -> list[str]:

@@ -14,7 +14,7 @@ from manyheads.evaluate.report import exact_match
 from manyheads.loading import load
 from manyheads.look.attention_data import build_attention_data
 from manyheads.look.html import write_page
-from manyheads.progress import Progress
+from manyheads.progress import Progress, ReportProgress
 from manyheads.train.run import train
 from manyheads.translator import Translator
 
@@ -92,10 +92,20 @@ def prepare_data(folder: Path, language_pair: str, progress: Progress) -> Store:
         constructions=CONSTRUCTIONS,
         words=WORDS_PER_CLASS,
     )
+    return prepare_corpus(folder, language_pair, corpus, VOCAB_SIZE, progress.update)
+
+
+def prepare_corpus(
+    folder: Path,
+    language_pair: str,
+    corpus: dict[str, list[tuple[str, str]]],
+    vocab_size: int,
+    report_progress: ReportProgress = lambda stage, done, total: None,
+) -> Store:
+    """Write a generated corpus as plain text, and prepare it into the data folder beside it."""
     write_corpus(folder, language_pair, corpus)
-    return prepare(
-        make_recipe(folder, language_pair, VOCAB_SIZE), folder / "data", report_progress=progress.update
-    )
+    recipe = make_recipe(folder, language_pair, vocab_size)
+    return prepare(recipe, folder / "data", report_progress=report_progress)
 
 
 def write_corpus(folder: Path, language_pair: str, corpus: dict[str, list[tuple[str, str]]]) -> None:

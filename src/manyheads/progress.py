@@ -19,7 +19,7 @@ class Progress:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         pass
 
@@ -56,9 +56,9 @@ class ProgressLines(MessageLines):
         self.start_time = self.last_line_time = 0.0
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
+        if error_type is None:
             self._end_stage()
 
     def update(self, stage: str, done: int, total: int | None) -> None:
@@ -113,9 +113,9 @@ class ProgressBars(Progress):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None and self.unit != "steps":  # a run may stop before its last step
+        if error_type is None and self.unit != "steps":  # a run may stop before its last step
             self._end_stage()
         self.live.stop()
 

@@ -15,8 +15,7 @@ import manyheads as mh
 import quality
 import report
 from manyheads import playground
-from manyheads.data.prepare import prepare
-from manyheads.demo import make_recipe, write_corpus
+from manyheads.demo import prepare_corpus
 from manyheads.errors import RequestError
 from manyheads.inference.engine import decode_all
 from manyheads.search.options import DecodingConstraints
@@ -271,8 +270,7 @@ def test_decoding_and_its_peers_are_measured(tmp_path: Path) -> None:
 @pytest.mark.heavy
 def test_a_recipe_and_its_peers_are_trained_and_scored(tmp_path: Path) -> None:
     corpus = playground.generate_corpus("en-ko", train=400, valid=20, test=20, seed=1, words=6)
-    write_corpus(tmp_path, "en-ko", corpus)
-    prepare(make_recipe(tmp_path, "en-ko", 600), tmp_path / "data")
+    prepare_corpus(tmp_path, "en-ko", corpus, 600)
     small = [
         "model.layers=1",
         "model.d_model=32",

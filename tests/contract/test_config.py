@@ -128,14 +128,14 @@ def test_a_file_that_is_not_text_is_a_config_error(tmp_path: Path) -> None:
         mh.Config.load(tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["recurrent", "convs2s", "bytenet"])
+@pytest.mark.parametrize("architecture", ["recurrent", "convs2s", "bytenet"])
 @given(data=st.data())
-def test_a_file_holds_only_the_keys_of_its_architecture(kind: str, data: st.DataObject) -> None:
-    config = mh.Config(model=data.draw(baseline_configs(kind)))
+def test_a_file_holds_only_the_keys_of_its_architecture(architecture: str, data: st.DataObject) -> None:
+    config = mh.Config(model=data.draw(baseline_configs(architecture)))
     written = config.to_toml()
     assert mh.Config.from_toml(written) == config
     assert "\nheads" not in written
-    assert ("\nkernel" in written) == (kind != "recurrent")
+    assert ("\nkernel" in written) == (architecture != "recurrent")
 
 
 def test_an_override_can_change_the_architecture() -> None:
@@ -244,6 +244,15 @@ def test_layers_sets_the_depth_of_encoder_and_decoder() -> None:
     assert mh.Config.from_toml(config.to_toml()) == config
     assert "\nencoder_layers = 5" in config.to_toml()
     assert "\ndecoder_layers = 2" in config.to_toml()
+
+
+def test_layers_reads_as_the_common_depth() -> None:
+    default: Any = mh.TransformerConfig()  # for mypy, an InitVar is no attribute
+    assert default.layers == 6
+    three: Any = dataclasses.replace(mh.TransformerConfig(layers=3), d_ff=64)
+    assert three.layers == 3
+    deep: Any = dataclasses.replace(three, encoder_layers=12)
+    assert (deep.encoder_layers, deep.decoder_layers, deep.layers) == (12, 3, None)
 
 
 @pytest.mark.parametrize("depth", ["encoder_layers", "decoder_layers"])

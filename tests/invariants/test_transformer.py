@@ -220,7 +220,7 @@ def test_a_window_holds_in_encoder_and_decoder_and_not_across() -> None:
 
 def test_dot_attention_with_scaled_queries_equals_scaled_dot_attention() -> None:
     scaled, plain = (
-        mh.Transformer(replace(SMALL, attention=kind)).double() for kind in ("scaled-dot", "dot")
+        mh.Transformer(replace(SMALL, attention=attention)).double() for attention in ("scaled-dot", "dot")
     )
     plain.load_state_dict(scaled.state_dict())
     source, target = mh.Packed.of([[3, 4, 5], [6]]), mh.Packed.of([[1, 7], [1, 8, 9]])

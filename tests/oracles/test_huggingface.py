@@ -478,7 +478,7 @@ def test_fine_tuning_keeps_the_shared_matrix_of_an_import(read: Path) -> None:
     hidden = tuned.hidden(source, mh.Packed.of([[BOS_ID, *labels[:-1].tolist()]]))
     loss = chunked_loss(hidden, tuned.output, labels, mh.TrainConfig())
     loss.total.backward()
-    assert loss.perplexity < 1e6  # and not exp(1e4), as for a label that can never be written
+    assert loss.nll.item() / loss.tokens < 14  # and not 1e4, as for a label that can never be written
     assert all(weight.grad is not None and weight.grad.isfinite().all() for weight in tuned.parameters())
 
 

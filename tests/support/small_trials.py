@@ -5,9 +5,8 @@ from pathlib import Path
 
 import manyheads as mh
 from manyheads import playground
-from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
-from manyheads.demo import make_recipe, write_corpus
+from manyheads.demo import prepare_corpus
 from manyheads.paper.budget import Budget
 from manyheads.paper.trials import Trial
 
@@ -18,8 +17,7 @@ def small_store(folder: Path, seed: int = 1) -> Store:
     corpus = playground.generate_corpus(
         "en-de", train=120, valid=6, test=5, seed=seed, constructions=["tense"], words=4
     )
-    write_corpus(folder, "en-de", corpus)
-    return prepare(make_recipe(folder, "en-de", 360), folder / "data")
+    return prepare_corpus(folder, "en-de", corpus, 360)
 
 
 def small_trial(store: Store, budget: str = "4steps", row: str = "base", **keys: str | float) -> Trial:

@@ -555,10 +555,10 @@ import warnings
 warnings.simplefilter("ignore")
 chance = random.Random(3)
 def character():
-    kind = chance.random()
-    if kind < 0.5: return chance.choice("abc가나 .,!?")
-    if kind < 0.6: return chr(chance.randrange(0x0590, 0x0700))
-    if kind < 0.65: return chr(chance.randrange(0, 32)).replace(chr(10), "x")
+    draw = chance.random()
+    if draw < 0.5: return chance.choice("abc가나 .,!?")
+    if draw < 0.6: return chr(chance.randrange(0x0590, 0x0700))
+    if draw < 0.65: return chr(chance.randrange(0, 32)).replace(chr(10), "x")
     return chr(chance.randrange(0x110000)).encode("utf-8", "replace").decode().replace(chr(10), "x")
 def lines():
     for number in range(int(sys.argv[2])):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Row = str | list[str]  # a text, or a source and its translation
 Columns = dict[str, list[Any]]  # by name, one value per row
 RowFunction = Callable[[Sequence[Any]], Columns]
-Kind = Literal["translate", "score"]
+Task = Literal["translate", "score"]
 Output = Literal["lines", "columns", "json"]  # one line of text per row; typed columns; a JSON object per row
 # Types of the columns in Parquet, for shards that have no rows to infer them from.
 COLUMN_TYPES = {
@@ -31,7 +31,7 @@ COLUMN_TYPES = {
 class BulkJob:
     """What a worker needs to know: a model, an engine, and what to do with rows."""
 
-    kind: Kind
+    task: Task
     models: list[str]  # folders; several are an ensemble
     engine: str = "torch"
     device: str | None = None
@@ -48,7 +48,7 @@ def open_job(job: BulkJob) -> RowFunction:
     from manyheads.loading import load
 
     translator = load(*job.models, device=job.device, engine=job.engine, threads=job.threads)
-    return OPENERS[job.kind](translator, job)
+    return OPENERS[job.task](translator, job)
 
 
 def open_translate(translator: "Translator", job: BulkJob) -> RowFunction:

@@ -58,7 +58,7 @@ class BulkRun:
         """Return what decides the results."""
         job = self.job
         return {
-            "kind": job.kind,
+            "task": job.task,
             "models": [hash_model(Path(folder)) for folder in job.models],
             "engine": job.engine,
             "options": job.options,
@@ -80,7 +80,7 @@ class BulkRun:
         for num_rows in rows_of_chunks:
             num_done += num_rows
             if self.report_progress:
-                self.report_progress(STAGES[self.job.kind], num_done, None)
+                self.report_progress(STAGES[self.job.task], num_done, None)
 
 
 def create_executor(job: BulkJob, options: WorkerOptions) -> tuple[Executor, WorkerResources]:

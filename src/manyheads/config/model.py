@@ -68,7 +68,9 @@ class ModelConfig(ConfigSection):
     dropout: float = config_field(
         0.1, "applied to each sub-layer's output and to the embeddings (5.4)", at_least=0, below=1
     )
-    layers: InitVar[int | None] = None
+    layers: InitVar[int | None] = (
+        None  # sets both depths; reads as their common value, or None if they differ
+    )
 
     def __new__(cls, **values: Any) -> Self:
         if cls not in ARCHITECTURES.values():
@@ -102,6 +104,8 @@ class ModelConfig(ConfigSection):
 
     def __post_init__(self, layers: int | None) -> None:
         depths = [key for key in fields(self) if key.name in ("encoder_layers", "decoder_layers")]
+        if type(layers) is Depth:  # passed along by dataclasses.replace
+            layers = None
         if layers is not None:
             layers = convert_value("model.layers", layers, int)
             check_limits("model.layers", layers, depths[0].metadata)
@@ -117,6 +121,8 @@ class ModelConfig(ConfigSection):
         super().__post_init__()
         for key in depths:
             object.__setattr__(self, key.name, Depth(getattr(self, key.name)))
+        common = self.encoder_layers if self.encoder_layers == self.decoder_layers else None
+        object.__setattr__(self, "layers", common)
 
     def with_changes(self, values: Mapping[str, Any]) -> Self:
         """Change some keys. Another architecture keeps the keys that both have; others must have defaults."""

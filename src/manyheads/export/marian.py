@@ -61,18 +61,18 @@ def layer_tensors(encoder_layers: int, decoder_layers: int) -> Iterator[TensorMa
             for ours, theirs in LAYER_NAMES.items():
                 if side == "encoder" and "cross" in ours:
                     continue
-                for kind in ("weight", "bias"):
+                for parameter in ("weight", "bias"):
                     yield TensorMapping(
-                        f"{side}.{layer}.{ours}.{kind}",
-                        f"model.{side}.layers.{layer}.{theirs}.{kind}",
-                        find_residual_axis(ours, kind),
+                        f"{side}.{layer}.{ours}.{parameter}",
+                        f"model.{side}.layers.{layer}.{theirs}.{parameter}",
+                        find_residual_axis(ours, parameter),
                     )
 
 
-def find_residual_axis(part: str, kind: str) -> int | None:
+def find_residual_axis(part: str, parameter: str) -> int | None:
     """Return the axis of the residual stream. Weights are [out, in]: readers have it last, writers first."""
     reads = part.endswith(("w_q", "w_k", "w_v", "w_1"))
-    if kind == "bias":
+    if parameter == "bias":
         return None if reads else 0
     return 1 if reads else 0
 

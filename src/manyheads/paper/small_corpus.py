@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from manyheads import playground
-from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
-from manyheads.demo import make_recipe, write_corpus
+from manyheads.demo import prepare_corpus
 from manyheads.progress import ReportProgress
 
 PAIR = "en-de"  # as in the paper
@@ -19,17 +18,15 @@ def load_small_corpus(
     folder: Path, report_progress: ReportProgress = lambda stage, done, total: None
 ) -> Store:
     """Open the data folder, and prepare it if it does not exist."""
-    data = folder / "data"
-    if not data.exists():
-        corpus = playground.generate_corpus(
-            PAIR,
-            train=SPLIT_SIZES["train"],
-            valid=SPLIT_SIZES["valid"],
-            test=SPLIT_SIZES["test"],
-            seed=1,
-            constructions=CONSTRUCTIONS,
-            words=WORDS_PER_CLASS,
-        )
-        write_corpus(folder, PAIR, corpus)
-        return prepare(make_recipe(folder, PAIR, VOCAB_SIZE), data, report_progress=report_progress)
-    return Store.open(data)
+    if (folder / "data").exists():
+        return Store.open(folder / "data")
+    corpus = playground.generate_corpus(
+        PAIR,
+        train=SPLIT_SIZES["train"],
+        valid=SPLIT_SIZES["valid"],
+        test=SPLIT_SIZES["test"],
+        seed=1,
+        constructions=CONSTRUCTIONS,
+        words=WORDS_PER_CLASS,
+    )
+    return prepare_corpus(folder, PAIR, corpus, VOCAB_SIZE, report_progress)

@@ -36,11 +36,6 @@ class Loss:
     nll: Tensor  # negative log-likelihood of the right words, unsmoothed
     tokens: int
 
-    @property
-    def perplexity(self) -> float:
-        """Perplexity per subword, of the unsmoothed likelihood."""
-        return self.nll.double().div(max(1, self.tokens)).exp().item()
-
 
 def smoothing_weights(vocab_size: int, train: TrainConfig) -> tuple[float, float]:
     """Return a, the weight of the right word alone, and b, that of every word."""
