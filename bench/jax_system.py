@@ -65,16 +65,16 @@ def make_arrays(rows: list[Sentences], length: int) -> Arrays:
 
 
 def pack_steps(batches: list[WorkloadBatch], length: int = ROW_LENGTH, seed: int = 1) -> Arrays:
-    """Shuffle the sentences of all batches, pack them, and divide the rows into as many equal steps."""
+    """Pack the sentences of all batches, longest first, and deal the rows out to as many equal steps."""
     sentences = [
         sentence
         for batch in batches
         for sentence in zip(batch.sources, batch.inputs, batch.labels, strict=True)
     ]
-    order = np.random.default_rng(seed).permutation(len(sentences))
-    rows = pack_rows((sentences[index] for index in order), length)
-    steps = len(batches)
+    sentences.sort(key=lambda sentence: -len(sentence[0]) - len(sentence[2]))
+    rows, steps = pack_rows(sentences, length), len(batches)
     rows += [[] for _ in range(-len(rows) % steps)]
+    np.random.default_rng(seed).shuffle(rows)  # type: ignore[arg-type]
     arrays = make_arrays(rows, length)
     return {name: array.reshape(steps, -1, length) for name, array in arrays.items()}
 

@@ -12,7 +12,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,8 @@ from training_system import LEARNING_RATE, TRAIN, TrainingSystem
 from workload import MAX_LENGTH, WorkloadBatch
 
 MAX_SENTENCE = round_up(MAX_LENGTH + 1, 128)  # a tile of attention holds every sentence
-TOKEN_MULTIPLE = 384  # of the tokens of a side, as ours has it for 25,000
-SENTENCE_MULTIPLE = 256
 FILLER_LENGTH = 64
+MIN_FILLER_TOKENS = 32  # on each side, so that no filler is empty
 BLOCK = 128  # tokens of a block of FlexAttention
 IGNORED = -100
 HAS_WINDOW = "window_size" in inspect.signature(varlen_attn).parameters  # torch 2.10 had is_causal
@@ -51,6 +50,24 @@ class Side:
 
 
 @dataclass(frozen=True)
+class BatchShape:
+    """The sizes that all batches are filled up to, so that one program and one CUDA graph serve them."""
+
+    source: int  # tokens
+    target: int
+    sentences: int
+
+    @classmethod
+    def for_batches(cls, batches: list[WorkloadBatch]) -> "BatchShape":
+        tokens = [max(getattr(batch, f"{side}_tokens") for batch in batches) for side in ("source", "target")]
+        source, target = (round_up(count + MIN_FILLER_TOKENS, BLOCK) for count in tokens)
+        fewest = min(min(batch.source_tokens, batch.target_tokens) for batch in batches)
+        fillers = -(-(max(source, target) - fewest) // FILLER_LENGTH)
+        sentences = max(len(batch.sources) for batch in batches) + fillers
+        return cls(source, target, round_up(sentences, BLOCK))
+
+
+@dataclass(frozen=True)
 class PackedBatch:
     """A batch of static shape. Fillers at the end of both sides have labels that do not count."""
 
@@ -62,8 +79,8 @@ class PackedBatch:
     block_tables: list[Tensor]  # of FlexAttention: encoder, decoder, cross; counts and indices of each
 
     @classmethod
-    def of(cls, batch: WorkloadBatch, flex: bool) -> "PackedBatch":
-        sizes = [round_up(n + 8, TOKEN_MULTIPLE) for n in (batch.source_tokens, batch.target_tokens)]
+    def of(cls, batch: WorkloadBatch, shape: "BatchShape", flex: bool) -> "PackedBatch":
+        sizes = shape.source, shape.target
         lengths = [np.array([len(sentence) for sentence in side]) for side in (batch.sources, batch.labels)]
         missing = [size - own.sum() for size, own in zip(sizes, lengths, strict=True)]
         fillers = -(-max(missing) // FILLER_LENGTH)
@@ -71,7 +88,7 @@ class PackedBatch:
             np.concatenate((own, (np.arange(fillers) + lack) // fillers))  # sums up to what is missing
             for own, lack in zip(lengths, missing, strict=True)
         ]
-        source, target = map(make_side, lengths)
+        source, target = (make_side(own, shape.sentences) for own in lengths)
         tokens = np.zeros(sum(sizes), np.int64)
         tokens[: batch.source_tokens] = np.concatenate(batch.sources)
         tokens[sizes[0] : sizes[0] + batch.target_tokens] = np.concatenate(batch.inputs)
@@ -97,9 +114,8 @@ class PackedBatch:
         return tuple(tensor.shape for tensor in self.tensors)
 
 
-def make_side(lengths: NDArray[np.int64]) -> Side:
-    """Return the layout of sentences of these lengths, with empty ones up to a multiple."""
-    count = round_up(len(lengths), SENTENCE_MULTIPLE)
+def make_side(lengths: NDArray[np.int64], count: int) -> Side:
+    """Return the layout of sentences of these lengths, with empty ones up to a number."""
     offsets = np.full(count + 1, lengths.sum())
     offsets[: len(lengths) + 1] = np.cumsum([0, *lengths])
     ids = np.repeat(np.arange(len(lengths)), lengths)
@@ -226,20 +242,45 @@ class FeedForward(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.w_2(F.relu(self.w_1(x)))
+        out: Tensor = self.w_2(linear_relu(x, self.w_1.weight, self.w_1.bias))
         return out
 
 
+@torch.library.custom_op("bench::linear_relu", mutates_args=())
+def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """max(0, x W^T + b) as one product. torch.compile would split it."""
+    return torch._addmm_activation(bias, x, weight.t())
+
+
+@linear_relu.register_fake
+def _(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return x.new_empty(len(x), len(weight))
+
+
+def save_linear_relu(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    ctx.save_for_backward(inputs[0], inputs[1], output)
+
+
+def differentiate_linear_relu(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    x, weight, output = ctx.saved_tensors
+    gradient = torch.where(output > 0, gradient, 0)
+    return gradient @ weight, gradient.t() @ x, gradient.sum(0)
+
+
+linear_relu.register_autograd(differentiate_linear_relu, setup_context=save_linear_relu)
+
+
 class Norm(nn.LayerNorm):
-    """LayerNorm(x + Dropout(h)) in float32, returned in the type of x."""
+    """LayerNorm(x + Dropout(h)) in float32. The sum is kept for the backward pass in the type of x."""
 
     def __init__(self, config: mh.TransformerConfig) -> None:
         super().__init__(config.d_model)
         self.dropout = config.dropout
 
     def forward(self, x: Tensor, h: Tensor) -> Tensor:  # type: ignore[override]
-        summed = x.float() + F.dropout(h.float(), self.dropout, self.training)
-        return F.layer_norm(summed, self.normalized_shape, self.weight, self.bias, self.eps).to(x.dtype)
+        summed = (x.float() + F.dropout(h.float(), self.dropout, self.training)).to(x.dtype)
+        normalized = F.layer_norm(summed.float(), self.normalized_shape, self.weight, self.bias, self.eps)
+        return normalized.to(x.dtype)
 
 
 class EncoderLayer(nn.Module):
@@ -308,14 +349,14 @@ class PackedTransformer(nn.Module):
         return loss
 
     def compile_layers(self) -> None:
-        """Compile one program per kind of layer, for all shapes. CUDA graphs hide the calls between them."""
-        torch._dynamo.config.specialize_float = True  # rates of dropout are constants
+        """Compile one program per kind of layer. A CUDA graph hides the calls between them."""
+        compile_static = partial(torch.compile, dynamic=False, options={"max_autotune_pointwise": True})
         for layers in (self.encoder, self.decoder):
-            compiled = torch.compile(type(layers[0]).forward, dynamic=True)
+            compiled = compile_static(type(layers[0]).forward)
             for layer in layers:
                 layer.forward = compiled.__get__(layer)  # type: ignore[method-assign]
-        self.embed = torch.compile(embed_tokens, dynamic=True)
-        self.compute_loss = torch.compile(compute_loss_and_gradient, dynamic=True)
+        self.embed = compile_static(embed_tokens)
+        self.compute_loss = compile_static(compute_loss_and_gradient)
 
 
 def embed_tokens(
@@ -385,7 +426,7 @@ class PackedSystem(TrainingSystem):
         self.device, self.on_gpu = device, device == "cuda"
         self.attention = attention if self.on_gpu else "dense"
         kinds = {"varlen": "varlen_attn", "flex": "FlexAttention", "dense": "dense attention"}
-        self.note = f"{kinds[self.attention]}, tokens in multiples of {TOKEN_MULTIPLE}"
+        self.note = kinds[self.attention]
         self.dtype = torch.bfloat16 if self.on_gpu else torch.float32
         self.model = PackedTransformer(config, TRAIN, self.attention).to(device).train()
         self.make_master_weights()
@@ -397,6 +438,7 @@ class PackedSystem(TrainingSystem):
             fused=True,
             capturable=self.on_gpu,
         )
+        self.shape: BatchShape | None = None
         self.graphs: dict[Any, tuple[torch.cuda.CUDAGraph, list[Tensor]]] = {}
         self.pool = torch.cuda.graph_pool_handle() if self.on_gpu else None
         if self.on_gpu:
@@ -442,8 +484,13 @@ class PackedSystem(TrainingSystem):
         torch._foreach_copy_(self.linear, self.linear_masters)
         self.output_weight.copy_(self.model.embedding)
 
+    def prepare_batches(self, batches: list[WorkloadBatch]) -> list[PackedBatch]:
+        self.shape = BatchShape.for_batches(batches)
+        return [self.prepare(batch) for batch in batches]
+
     def prepare(self, batch: WorkloadBatch) -> PackedBatch:
-        packed = PackedBatch.of(batch, self.attention == "flex")
+        shape = self.shape or BatchShape.for_batches([batch])
+        packed = PackedBatch.of(batch, shape, self.attention == "flex")
         return PackedBatch.from_tensors([tensor.to(self.device) for tensor in packed.tensors])
 
     def step(self, batch: PackedBatch) -> None:

@@ -232,16 +232,27 @@ class MarianEngine:
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Decode in batches by source length, each until its longest output ends. There are no scores."""
         waiting = list(requests)
-        for indices in make_padded_batches([len(request.source) for request in waiting], self.batch_tokens):
+        for indices in self.make_batches([len(request.source) for request in waiting]):
             constraints = [waiting[index].constraints for index in indices]
             rows = self.generate([waiting[index].source for index in indices], constraints, config)
             for index, row, own in zip(indices, rows, constraints, strict=True):
                 yield index, [Hypothesis(trim_output(row, own), [], 0.0, 0.0)]
 
+    def make_batches(self, lengths: list[int]) -> list[list[int]]:
+        """Return the sentences of each call of `generate`."""
+        return make_padded_batches(lengths, self.batch_tokens)
+
+    def pad_sources(self, sources: list[list[int]], multiple: int = 1) -> Tensor:
+        return pad_sentences(sources, self.pad, multiple).to(self.device)
+
+    def make_options(self, source: Tensor, config: DecodingConfig) -> dict[str, Any]:
+        """Return further arguments of `generate`."""
+        return {}
+
     def generate(
         self, sources: list[list[int]], constraints: list[DecodingConstraints], config: DecodingConfig
     ) -> Iterator[list[int]]:
-        ids = pad_sentences(sources, self.pad).to(self.device)
+        ids = self.pad_sources(sources)
         max_length = max(constraint.max_length for constraint in constraints)
         forced = all(constraint.min_length == constraint.max_length for constraint in constraints)
         out = self.marian.generate(
@@ -253,6 +264,7 @@ class MarianEngine:
             max_new_tokens=max_length if forced else max_length + 1,  # and the end token
             length_penalty=config.alpha,
             early_stopping=False,
+            **self.make_options(ids, config),
         )
         return (row[1:] for row in out.tolist())  # without the begin token
 

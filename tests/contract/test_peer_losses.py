@@ -10,7 +10,7 @@ from torch import Tensor
 import jax_system
 import manyheads as mh
 from manyheads.train.objective import Objective
-from packed_transformer import PackedBatch, PackedSystem
+from packed_transformer import BatchShape, PackedBatch, PackedSystem
 from training_system import TRAIN
 from workload import WorkloadBatch, draw_pairs, make_batch
 
@@ -91,7 +91,8 @@ def test_block_tables_hold_the_blocks_that_attention_sees(monkeypatch: pytest.Mo
     import packed_transformer
 
     monkeypatch.setattr(packed_transformer, "BLOCK", 16)
-    packed = PackedBatch.of(make_batch(draw_pairs(40, vocab_size=40, seed=1)), flex=True)
+    batch = make_batch(draw_pairs(40, vocab_size=40, seed=1))
+    packed = PackedBatch.of(batch, BatchShape.for_batches([batch]), flex=True)
     sides = [(packed.source, packed.source, False), (packed.target, packed.target, True)]
     sides.append((packed.target, packed.source, False))
     for index, (queries, keys, is_causal) in enumerate(sides):
