@@ -12,15 +12,18 @@ Face is measured a second time in batches by source length, as in common use, wh
 its longest output ends. Only requested tokens count. On a CPU sentences are batched by CTranslate2's rule; on
 a GPU Hugging Face gets the batch size that is fastest for it, chosen before. All systems alternate in one
 run, so that a noisy machine affects all. Speeds are medians over repetitions; a row that has used its time is
-not repeated. On a GPU everything is decoded once before the measurement, so that kernels and graphs exist for
-every shape. The hypotheses of a beam are not counted: a sentence of n tokens is n tokens. Our torch engine
-takes one step more than the others, for the end token and its score.
+not repeated. On a GPU Hugging Face is measured with a static cache and a compiled decoder too, and everything
+is decoded once before the measurement, so that kernels and graphs exist for every shape. The hypotheses of a
+beam are not counted: a sentence of n tokens is n tokens. Our torch engine takes one step more than the
+others, for the end token and its score.
 """
 
 import argparse
+import math
 import statistics
 import sys
 import tempfile
+import traceback
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -39,6 +42,7 @@ from decode_systems import (
     OURS_INT8,
     PEER,
     PEER_AT_BEST,
+    PEER_STATIC,
     DecodeCall,
     Outputs,
     System,
@@ -63,11 +67,12 @@ class Result:
     tokens: int = 0
     seconds: list[float] = field(default_factory=list)  # of each repetition
     note: str = ""
+    error: str = ""  # why a peer could not be measured
 
     @property
     def speed(self) -> float:
         """Output tokens per second."""
-        return self.tokens / statistics.median(self.seconds)
+        return self.tokens / statistics.median(self.seconds) if self.seconds else math.nan
 
     @property
     def search(self) -> str:
@@ -95,15 +100,26 @@ def measure(
     """Measure all systems alternately, in reverse order every second time."""
     results = [Result(name, beam, sum(call.tokens for call in calls)) for beam in BEAMS for name in systems]
     for row in results:
-        row.note = systems[row.system].warm_up(calls, DecodingConfig(beam=row.beam))
-        report.log(f"{row.system}, {row.search}: ready {row.note}")
+        warm_up(row, systems[row.system], calls)
+        report.log(f"{row.system}, {row.search}: {row.error or f'ready {row.note}'}")
     report.freeze_gc()
     for repetition in range(MAX_REPETITIONS):
         for row in results[:: 1 if repetition % 2 else -1]:
-            if needs_repetition(row, arguments):
+            if not row.error and needs_repetition(row, arguments):
                 row.seconds.append(time_decode(systems[row.system], calls, row.beam, arguments.device))
                 report.log(f"{row.system}, {row.search}: {row.tokens / row.seconds[-1]:,.0f} tokens/s")
     return results
+
+
+def warm_up(row: Result, system: System, calls: list[DecodeCall]) -> None:
+    """Do the one-time work of a row. An error of the compiled peer is recorded; no other may fail."""
+    try:
+        row.note = system.warm_up(calls, DecodingConfig(beam=row.beam))
+    except Exception as error:
+        if row.system != PEER_STATIC:
+            raise
+        row.error = f"{type(error).__name__}: {str(error)[:200]}"
+        report.log(traceback.format_exc())
 
 
 def needs_repetition(row: Result, arguments: argparse.Namespace) -> bool:
@@ -136,9 +152,15 @@ def format_ratios(results: list[Result], row: Result) -> str:
     """Format the speed of a row relative to the systems that it is compared with."""
     direct = {OURS_INT8: DIRECT_INT8, OURS_FLOAT: DIRECT_FLOAT}.get(row.system)
     ratios = []
-    for name, words in ((direct, "of direct"), (PEER, "of Hugging Face"), (PEER_AT_BEST, "at its best")):
+    compared = {
+        direct: "of direct",
+        PEER: "of Hugging Face",
+        PEER_AT_BEST: "at its best",
+        PEER_STATIC: "compiled",
+    }
+    for name, words in compared.items():
         other = find_row(results, name, row.beam) if name else None
-        if other and other is not row:
+        if other and other is not row and not row.error and not other.error:
             ratios.append(f"{row.speed / other.speed:.3g} x {words}")
     return ", ".join(ratios)
 
@@ -146,13 +168,15 @@ def format_ratios(results: list[Result], row: Result) -> str:
 def compute_speedup(results: list[Result], row: Result) -> float | None:
     """Return the speed of our torch engine, in bfloat16 if measured, relative to the row."""
     ours = find_row(results, OURS_HALF, row.beam) or find_row(results, OURS, row.beam)
-    return ours.speed / row.speed if ours else None
+    return ours.speed / row.speed if ours and not row.error else None
 
 
 COLUMNS = ("system", "search", "output tokens/s", "spread", "relative speed", "speedup of ours")
 
 
 def format_row(row: Result, results: list[Result]) -> tuple[str, ...]:
+    if row.error:
+        return row.system, row.search, "", "", row.error[:60]
     speedup = compute_speedup(results, row)
     return (
         row.system,
@@ -165,6 +189,8 @@ def format_row(row: Result, results: list[Result]) -> tuple[str, ...]:
 
 
 def to_json(row: Result, results: list[Result]) -> dict[str, Any]:
+    if row.error:
+        return asdict(row)
     return {
         **asdict(row),
         "tokens_per_second": row.speed,
@@ -235,7 +261,8 @@ def main() -> None:
     outputs = ", ".join(f"{len(call.sources)} of {call.length}" for call in calls)
     title = f"{arguments.preset}, vocabulary {arguments.vocab_size:,}; outputs: {outputs} tokens"
     with tempfile.TemporaryDirectory() as folder:
-        systems = make_systems(Path(folder) / "model", config, arguments)
+        max_length = max(call.length for call in calls)
+        systems = make_systems(Path(folder) / "model", config, arguments, max_length)
         if arguments.profile:
             print_profiles(systems, calls, title, arguments)
             return

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -27,8 +28,9 @@ OURS_INT8, OURS_FLOAT = "manyheads, CTranslate2 int8", "manyheads, CTranslate2 f
 DIRECT_INT8, DIRECT_FLOAT = "CTranslate2 int8, called directly", "CTranslate2 float32, called directly"
 PEER = "Hugging Face generate, batches by source length"
 PEER_AT_BEST = "Hugging Face generate, outputs of one length together"
+PEER_STATIC = "Hugging Face generate, static cache, compiled"
 ON_CPU = (OURS, OURS_INT8, DIRECT_INT8, OURS_FLOAT, DIRECT_FLOAT, PEER, PEER_AT_BEST)
-ON_GPU = (OURS_HALF, OURS, PEER, PEER_AT_BEST)
+ON_GPU = (OURS_HALF, OURS, PEER_STATIC, PEER, PEER_AT_BEST)
 BATCH_CANDIDATES = (2**12, 2**13, 2**14)  # source tokens, for Hugging Face on a GPU
 CANDIDATE_LENGTH = 12  # of the outputs while a batch size is chosen
 
@@ -115,8 +117,9 @@ class HuggingFaceSystem(System):
             return super().warm_up(calls, config)
         if config.beam not in self.batches:
             self.batches[config.beam] = self.choose_batch_tokens(calls, config)
-        self.decode(calls, config)  # every shape once, as for our engine
-        return f"batches of {self.batches[config.beam]:,} source tokens"
+        for _ in range(self.engine.warm_up_runs):  # every shape, as for our engine
+            self.decode(calls, config)
+        return f"batches of {self.engine.describe_batch()}"
 
     def decode(self, calls: list[DecodeCall], config: DecodingConfig) -> Outputs:
         self.engine.batch_tokens = self.batches.get(config.beam, BATCH_TOKENS)
@@ -136,13 +139,13 @@ class HuggingFaceSystem(System):
     def measure_batch_speed(self, tokens: int, calls: list[DecodeCall], config: DecodingConfig) -> float:
         """Return the sentences per second of one full batch of short outputs and similar sources."""
         sources = sorted((source for call in calls for source in call.sources), key=len)
-        count = max(1, tokens // len(sources[len(sources) // 2]))
+        self.engine.batch_tokens = tokens
+        count = self.engine.count_sentences(len(sources[len(sources) // 2]))
         first = max(0, len(sources) // 2 - count)
         batch = DecodeCall(sources[first : first + count], CANDIDATE_LENGTH)
-        self.engine.batch_tokens = tokens
         trial = CallByCallSystem(self.engine)
         seconds = [
-            report.time_call(lambda: trial.decode([batch], config), self.engine.device) for _ in range(2)
+            report.time_call(lambda: trial.decode([batch], config), self.engine.device) for _ in range(3)
         ]
         return len(batch.sources) / min(seconds)
 
@@ -187,8 +190,9 @@ def list_available(device: str) -> list[str]:
 
 
 def make_systems(
-    folder: Path, config: mh.TransformerConfig, arguments: argparse.Namespace
+    folder: Path, config: mh.TransformerConfig, arguments: argparse.Namespace, max_length: int
 ) -> dict[str, System]:
+    """Make the selected systems, for outputs of at most `max_length` tokens."""
     device, threads = arguments.device, arguments.threads
     model = save_model(folder, config, arguments.seed)
     batches: dict[int, int] = {}
@@ -200,6 +204,7 @@ def make_systems(
         DIRECT_INT8: lambda: DirectCTranslate2System(folder, "int8", threads),
         OURS_FLOAT: lambda: CallByCallSystem(CTranslate2Engine(ensure_converted(folder), "float32", threads)),
         DIRECT_FLOAT: lambda: DirectCTranslate2System(folder, "float32", threads),
+        PEER_STATIC: lambda: HuggingFaceSystem(make_static_marian(config, device, max_length), False, {}),
         PEER: lambda: HuggingFaceSystem(marian(), True, batches),
         PEER_AT_BEST: lambda: HuggingFaceSystem(marian(), False, batches),
     }
@@ -209,12 +214,23 @@ def make_systems(
 
 
 def make_marian_engine(config: mh.TransformerConfig, device: str) -> MarianEngine:
+    return MarianEngine(make_marian_model(config, device), UNK_ID, device)
+
+
+def make_static_marian(config: mh.TransformerConfig, device: str, max_length: int) -> MarianEngine:
+    from static_marian import StaticMarianEngine
+
+    marian = make_marian_model(config, device)
+    return StaticMarianEngine(marian, UNK_ID, device, max_length, compiled=device == "cuda")
+
+
+def make_marian_model(config: mh.TransformerConfig, device: str) -> Any:
     """Make a Marian with random weights, in bfloat16 on a GPU.
 
     Padding uses a token that the workload does not contain: one more would make the vocabulary odd.
     """
     marian = make_marian(mh.Config(model=config), UNK_ID, config.vocab_size)
-    return MarianEngine(marian.to(torch.bfloat16) if device == "cuda" else marian, UNK_ID, device)
+    return marian.to(torch.bfloat16) if device == "cuda" else marian
 
 
 def save_model(folder: Path, config: mh.TransformerConfig, seed: int) -> mh.Transformer:

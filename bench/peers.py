@@ -194,6 +194,7 @@ class MarianEngine:
     name = "Hugging Face generate"
     objective = "log p / L^alpha"
     read_ahead = 1000
+    warm_up_runs = 1  # after which nothing is compiled or captured any more
 
     def __init__(self, marian: Any, pad: int, device: str, batch_tokens: int = BATCH_TOKENS) -> None:
         self.marian, self.pad, self.device = marian.to(device).eval(), pad, device
@@ -241,6 +242,13 @@ class MarianEngine:
     def make_batches(self, lengths: list[int]) -> list[list[int]]:
         """Return the sentences of each call of `generate`."""
         return make_padded_batches(lengths, self.batch_tokens)
+
+    def count_sentences(self, length: int) -> int:
+        """Return how many sources of this length a batch holds."""
+        return max(1, self.batch_tokens // length)
+
+    def describe_batch(self) -> str:
+        return f"{self.batch_tokens:,} source tokens"
 
     def pad_sources(self, sources: list[list[int]], multiple: int = 1) -> Tensor:
         return pad_sentences(sources, self.pad, multiple).to(self.device)

@@ -33,6 +33,8 @@ class ReorderedCache(EncoderDecoderCache):
 class StaticMarianEngine(MarianEngine):
     """Marian with static caches for outputs of at most `max_length` tokens."""
 
+    warm_up_runs = 2
+
     def __init__(self, marian: Any, pad: int, device: str, max_length: int, *, compiled: bool) -> None:
         super().__init__(marian, pad, device)
         self.max_length = round_up(max_length + 1, 8)
@@ -49,6 +51,12 @@ class StaticMarianEngine(MarianEngine):
     def sentences(self) -> int:
         """The number of sentences of every batch."""
         return max(1, self.batch_tokens // TOKENS_PER_SENTENCE)
+
+    def count_sentences(self, length: int) -> int:
+        return self.sentences
+
+    def describe_batch(self) -> str:
+        return f"{self.sentences:,} sentences"
 
     def run_forward(self, **inputs: Any) -> Any:
         """Compute the first token eagerly: it fills the cache of the source."""

@@ -162,6 +162,25 @@ def test_marian_decodes_forced_lengths_and_scores_like_an_engine() -> None:
         assert own_scores == pytest.approx(engine.score([source], [pair.target])[0], abs=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_static_cache_decodes_what_a_growing_one_does(beam: int) -> None:
+    """Without compiling. The last batch is not full."""
+    from peers import MarianEngine
+    from static_marian import StaticMarianEngine
+
+    marian = peer("Marian").marian
+    for parameter in marian.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    sources = [[*pair.source, 2] for pair in draw_pairs(6, vocab_size=40, seed=1)]
+    constraints, config = [DecodingConstraints(5, 5)] * 6, mh.DecodingConfig(beam=beam)
+    static = StaticMarianEngine(marian, 0, "cpu", 9, compiled=False)
+    static.batch_tokens = 64  # 4 sentences
+    expected = decode_all(MarianEngine(marian, 0, "cpu"), sources, constraints, config)
+    assert decode_all(static, sources, constraints, config) == expected
+    assert len({tuple(by_sentence[0].tokens) for by_sentence in expected}) > 2
+
+
 # ---- the scripts
 
 

@@ -9,7 +9,7 @@ import manyheads as mh
 from packed_transformer import PackedSystem
 from workload import draw_pairs, make_batch
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 CONFIG = replace(mh.presets.SMALL, vocab_size=1000, layers=2, dropout=0.0)
 
