@@ -92,7 +92,8 @@ class Coordinator:
         """Send chunks to the workers that have the fewest, the last ones only to workers without any."""
         while self._waiting and self._in_flight:
             worker = min(self._in_flight, key=lambda number: len(self._in_flight[number]))
-            is_near_end = self._all_read and len(self._waiting) <= len(self._in_flight)
+            num_workers = len(self._in_flight) + len(self._starting)
+            is_near_end = self._all_read and len(self._waiting) <= num_workers
             if len(self._in_flight[worker]) >= (1 if is_near_end else CHUNKS_IN_FLIGHT):
                 return
             chunk = self._waiting.popleft()

@@ -5,8 +5,10 @@ The same version of manyheads must be installed on every machine. A model is rea
 model is there, as on a shared file system, and is otherwise sent through Ray's object store.
 """
 
+import importlib.util
 import logging
 import os
+import socket
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from manyheads.bulk.resources import CORES_PER_WORKER, WorkerResources, can_use_
 from manyheads.bulk.worker import answer_chunk, describe_failure
 from manyheads.errors import RequestError
 
+CONNECT_SECONDS = 10
 LOCAL = "local"  # the address that starts a Ray on this machine
 
 
@@ -69,9 +72,7 @@ class RayWorkers:
         self._actors: dict[int, tuple[Any, EventQueue]] = {}
         connect(self._ray, address, num_workers)
         try:
-            self.resources = plan_ray_workers(
-                self._ray.nodes(), self._ray.cluster_resources(), job, num_workers
-            )
+            self.resources = plan_ray_workers(self._ray.nodes(), job, num_workers)
             self.num_workers = self.resources.num_workers
             self._job = {
                 **job.to_dict(),
@@ -126,6 +127,10 @@ class RayWorkers:
         self._ray.shutdown()
 
 
+def is_installed() -> bool:
+    return importlib.util.find_spec("ray") is not None
+
+
 def import_ray() -> Any:
     try:
         import ray
@@ -143,8 +148,9 @@ def connect(ray: Any, address: str, num_workers: int | None) -> None:
         ray.init(address=LOCAL, num_cpus=cores, include_dashboard=False, **quiet)
         return
     try:
+        check_address(address)
         ray.init(address=address, **quiet)
-    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise RequestError(
             f"--ray is {address}, but there is no Ray cluster ({reason}): give the host:port that `ray start "
@@ -152,22 +158,28 @@ def connect(ray: Any, address: str, num_workers: int | None) -> None:
         ) from None
 
 
-def plan_ray_workers(
-    nodes: list[dict[str, Any]], available: dict[str, float], job: BulkJob, num_workers: int | None
-) -> WorkerResources:
+def check_address(address: str) -> None:
+    """Raise an error if nobody listens at an address: Ray itself would try for a quarter of an hour."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+
+
+def plan_ray_workers(nodes: list[dict[str, Any]], job: BulkJob, num_workers: int | None) -> WorkerResources:
     """Divide a cluster: one worker per GPU, or per few cores where there is none."""
-    num_gpus = int(available.get("GPU", 0)) if can_use_gpu(job.engine, job.device) else 0
-    if num_gpus or job.device == "cuda":
-        if (num_workers or 1) > num_gpus:
-            raise RequestError(
-                f"--workers is {num_workers or 1}, but the cluster has {num_gpus} GPUs: lower --workers"
-            )
+    totals = [node["Resources"] for node in nodes if node["Alive"]]
+    num_gpus = sum(int(total.get("GPU", 0)) for total in totals) if can_use_gpu(job.engine, job.device) else 0
+    if job.device == "cuda" and not num_gpus:
+        raise RequestError("--device is cuda, but the cluster has no GPU: --device cpu")
+    if num_gpus:
+        if num_workers and num_workers > num_gpus:
+            raise RequestError(f"--workers is {num_workers}, but the cluster has {num_gpus} GPUs: lower it")
         return WorkerResources(num_workers or num_gpus, num_workers or num_gpus, CORES_PER_WORKER)
-    cores = [int(node["Resources"].get("CPU", 0)) for node in nodes if node["Alive"]]
+    cores = [int(total.get("CPU", 0)) for total in totals]
     if num_workers is None:
-        threads = max(1, min(CORES_PER_WORKER, max(cores)))
-        return WorkerResources(max(1, sum(count // threads for count in cores)), 0, threads)
+        threads = max(1, min(CORES_PER_WORKER, *cores))
+        return WorkerResources(sum(count // threads for count in cores), 0, threads)
     for threads in range(max(cores), 0, -1):
         if sum(count // threads for count in cores) >= num_workers:
             return WorkerResources(num_workers, 0, threads)
-    raise RequestError(f"--workers is {num_workers}, but the cluster has {sum(cores)} CPUs: lower --workers")
+    raise RequestError(f"--workers is {num_workers}, but the cluster has {sum(cores)} CPUs: lower it")

@@ -1,11 +1,13 @@
 """Options of `translate` and `score` for input by shards and for several workers."""
 
+import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 import typer.core
@@ -98,12 +100,12 @@ def run_bulk_job(
     configure_output()
     signal.signal(signal.SIGTERM, interrupt)
     try:
-        with create_progress(sys.stderr) as progress:
+        with divert_stdout() as stdout, create_progress(sys.stderr) as progress:
             is_shown = out is not None or sys.stderr.isatty()
             report_progress = progress.update if is_shown else None
             run = BulkRun(job, shards, columns, WorkerOptions(gpus, workers, ray), report_progress)
             if out is None:
-                run.write_to(sys.stdout)
+                run.write_to(stdout)
             elif (num_written := run.write_folder(out)) < len(shards):
                 num_skipped = len(shards) - num_written
                 progress.message(f"{out}: {num_skipped} of {len(shards)} shards were complete before")
@@ -111,3 +113,12 @@ def run_bulk_job(
         if out is None:
             raise
         exit_with_error(f"{out}: stopped; the same command goes on", EXIT_PREEMPTED)
+
+
+@contextmanager
+def divert_stdout() -> Iterator[IO[str]]:
+    """Return a stream for results only: what Ray prints to stdout goes to stderr."""
+    sys.stdout.flush()
+    with os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n") as results:
+        os.dup2(2, 1)
+        yield results
