@@ -7,9 +7,10 @@ from types import TracebackType
 from typing import IO, Any, Literal, Self
 
 LINE_INTERVAL_SECONDS = 10.0
+BAR_INTERVAL_SECONDS = 0.1
 
 ReportProgress = Callable[[str, int, int | None], None]  # stage, done, total
-Unit = Literal["items", "bytes", "steps"]
+Unit = Literal["items", "bytes", "steps", "lines"]
 
 
 class Progress:
@@ -97,6 +98,10 @@ class ProgressBars(Progress):
                 *(elapsed, remaining),
             ],
             "steps": [description, rich.MofNCompleteColumn(), rich.BarColumn(bar_width=24), elapsed],
+            "lines": [
+                *(description, rich.BarColumn(), rich.TextColumn("{task.fields[amount]}", markup=False)),
+                *(elapsed, remaining),
+            ],
         }
         self.unit = unit
         self.bars = rich.Progress(*columns[unit])
@@ -107,6 +112,8 @@ class ProgressBars(Progress):
             self.bars, console=Console(file=stream), refresh_per_second=10, redirect_stdout=redirect
         )
         self.tasks: dict[str, Any] = {}
+        self.stage_start = self.last_update = 0.0
+        self.done = 0  # of the latest stage
 
     def __enter__(self) -> Self:
         self.live.start()
@@ -123,10 +130,20 @@ class ProgressBars(Progress):
         self.live.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def update(self, stage: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
         if stage not in self.tasks:
             self._end_stage()
-            self.tasks[stage] = self.bars.add_task(stage, total=None)
-        self.bars.update(self.tasks[stage], completed=done, total=total)
+            self.tasks[stage] = self.bars.add_task(stage, total=None, amount="")
+            self.stage_start, self.last_update = now, 0.0
+        self.done = done
+        if now - self.last_update >= BAR_INTERVAL_SECONDS:
+            self.last_update = now
+            self._show(stage, total)
+
+    def _show(self, stage: str, total: int | None) -> None:
+        seconds = max(time.monotonic() - self.stage_start, 1e-3)
+        amount = f"{self.done:,} lines, {self.done / seconds:,.0f} lines/s"
+        self.bars.update(self.tasks[stage], completed=self.done, total=total, amount=amount)
 
     def status(self, stage: str, done: int, total: int, text: str) -> None:
         if not self.numbers.plain:
@@ -136,9 +153,9 @@ class ProgressBars(Progress):
         self.numbers.plain = text
 
     def _end_stage(self) -> None:
-        for task in list(self.tasks.values())[-1:]:
-            done = self.bars.tasks[task].completed or 1
-            self.bars.update(task, completed=done, total=done)
+        for stage in list(self.tasks)[-1:]:
+            self.done = self.done or 1
+            self._show(stage, self.done)
 
 
 def create_progress(stream: IO[str], unit: Unit = "items") -> Progress:

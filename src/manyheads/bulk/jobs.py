@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from manyheads.translation import Translation
     from manyheads.translator import Translator
 
+JSON_ENCODER = json.JSONEncoder(ensure_ascii=False)  # json.dumps would create one for each line
+
 Row = str | list[str]  # a text, or a source and its translation
 Columns = dict[str, list[Any]]  # by name, one value per row
 RowFunction = Callable[[Sequence[Any]], Columns]
@@ -93,7 +95,7 @@ OPENERS: dict[str, Callable[["Translator", BulkJob], RowFunction]] = {
 
 
 def format_json(translation: "Translation") -> str:
-    return json.dumps(translation.to_dict(), ensure_ascii=False)
+    return JSON_ENCODER.encode(translation.to_dict())
 
 
 def format_score(translation: "Translation") -> str:

@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +12,37 @@ from typing import Any
 
 from manyheads.atomic_io import DISK_FULL_ERRNOS
 from manyheads.errors import DataError, RequestError
+from manyheads.text.input_files import COMPRESSION_SUFFIXES
 from manyheads.text.plain_lines import STDIN, read_plain_lines
+
+COUNTED_BYTES = 1 << 20  # at a time
 
 
 def read_lines(files: list[Path]) -> Iterator[str]:
     """Read the lines of files, or of stdin, without line feeds."""
     for path in files or [STDIN]:
         yield from read_plain_lines(path)
+
+
+class LineCounter:
+    """Counts the lines of files in a thread. Of stdin and of compressed files the number is not known."""
+
+    total: int | None = None  # once they are counted
+
+    def __init__(self, files: list[Path]) -> None:
+        self.files = files
+        if files and all(path.is_file() and path.suffix not in COMPRESSION_SUFFIXES for path in files):
+            threading.Thread(target=self._count, name="manyheads line counter", daemon=True).start()
+
+    def _count(self) -> None:
+        total = 0
+        for path in self.files:
+            last = b"\n"
+            with path.open("rb", buffering=0) as stream:
+                while block := stream.read(COUNTED_BYTES):
+                    total, last = total + block.count(b"\n"), block[-1:]
+            total += last != b"\n"
+        self.total = total
 
 
 def read_glossary(path: Path) -> dict[str, str]:

@@ -1,8 +1,10 @@
 """The commands `translate`, `score` and `evaluate`."""
 
+import gc
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,13 +13,22 @@ import typer
 from manyheads.cli.app import app
 from manyheads.cli.bulk import Gpus, Out, Ray, RayCommand, Workers, needs_workers, run_bulk_job
 from manyheads.cli.options import AsJson, Device, Engine, Model
-from manyheads.cli.text_io import configure_output, read_glossary, read_lines, read_parallel_lines
+from manyheads.cli.text_io import (
+    LineCounter,
+    configure_output,
+    read_glossary,
+    read_lines,
+    read_parallel_lines,
+)
 from manyheads.errors import RequestError
 
 if TYPE_CHECKING:
     from manyheads.bulk.shards import Shard
-    from manyheads.progress import ReportProgress
+    from manyheads.progress import Progress, ReportProgress
     from manyheads.translation import Translation
+
+GC_THRESHOLDS = (100_000, 20, 100)  # objects, and collections of younger generations
+INTERACTIVE_READ_AHEAD = 16  # lines, on a terminal: the first appear soon
 
 Ensemble = Annotated[
     list[Path] | None,
@@ -149,18 +160,38 @@ def translate_here(
 
     translator = load(*models, device=device, engine=engine)
     is_interactive = not files and sys.stdin.isatty()
-    read_ahead = 1 if is_interactive else 16 if sys.stdout.isatty() else None
     configure_output()
-    with create_progress(sys.stderr) as progress:
-        stream = translator.stream(
+    with rare_garbage_collection(), create_progress(sys.stderr, "lines") as progress:
+        batches = translator.stream_batches(
             read_lines(files),
-            read_ahead,
+            INTERACTIVE_READ_AHEAD if is_interactive or sys.stdout.isatty() else None,
             alignment=as_json and translator.engine.capabilities.alignment,
             scores="tokens" if as_json else "none",
+            report_progress=None if is_interactive or not sys.stderr.isatty() else add_total(progress, files),
             **options,
         )
-        report_progress = None if is_interactive or not sys.stderr.isatty() else progress.update
-        print_translations(stream, as_json, read_ahead is not None, report_progress)
+        print_translations(batches, as_json)
+
+
+@contextmanager
+def rare_garbage_collection() -> Iterator[None]:
+    """Leave the model out of garbage collection, and collect rarely: a stream creates many objects, no cycles.
+
+    The objects left out do not delay the end of the process either.
+    """
+    thresholds = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+
+
+def add_total(progress: "Progress", files: list[Path]) -> "ReportProgress":
+    """Return what reports the lines that are translated, and of how many in the files, once that is known."""
+    counter = LineCounter(files)
+    return lambda stage, done, _: progress.update(stage, done, counter.total)
 
 
 @app.command(cls=RayCommand)
@@ -278,17 +309,14 @@ def evaluate(
     print(json.dumps(evaluation.to_dict(), ensure_ascii=False, indent=1) if as_json else evaluation.to_text())
 
 
-def print_translations(
-    translations: "Iterable[Translation]",
-    as_json: bool,
-    flush: bool,
-    report_progress: "ReportProgress | None",
-) -> None:
-    for done, translation in enumerate(translations, 1):
-        line = json.dumps(translation.to_dict(), ensure_ascii=False) if as_json else translation.text
-        print(line, flush=flush)
-        if report_progress:
-            report_progress("translating", done, None)
+def print_translations(batches: "Iterable[list[Translation]]", as_json: bool) -> None:
+    """Print translations, a line each. What is ready is written before more is waited for."""
+    from manyheads.bulk.jobs import format_json
+
+    for translations in batches:
+        lines = [format_json(translation) if as_json else translation.text for translation in translations]
+        sys.stdout.write("\n".join([*lines, ""]))
+        sys.stdout.flush()
 
 
 def drop_unset(**options: Any) -> dict[str, Any]:

@@ -39,65 +39,58 @@ class Assembler:
 
     def detokenize(self, sentences: Sequence[SentenceJob]) -> None:
         """Give sentences the texts of their hypotheses. What would break a line becomes a space."""
-        texts = iter(
-            self.subwords.target.decode_sentences(
-                [hypothesis.tokens for sentence in sentences for hypothesis in sentence.hypotheses]
-            )
-        )
+        ids = [hypothesis.tokens for sentence in sentences for hypothesis in sentence.hypotheses]
+        texts = map(replace_line_breaks, self.subwords.target.decode_sentences(ids))
         for sentence in sentences:
-            own = islice(texts, len(sentence.hypotheses))
-            sentence.outputs = [replace_line_breaks(text) for text in own]
+            sentence.outputs = [next(texts) for _ in sentence.hypotheses]
 
     def assemble(self, job: TextJob) -> Translation:
         """Join the sentences of a text. The n-th alternative is made of the n-th best of each."""
-        count = max([len(sentence.hypotheses) for sentence in job.sentences], default=1)
-        alternatives = [self._create_version(job, rank, "", []) for rank in range(1, count)]
-        return self._create_version(job, 0, self.objective, alternatives)
-
-    def _create_version(
-        self, job: TextJob, rank: int, objective: str, alternatives: list[Translation]
-    ) -> Translation:
         sentences = job.sentences
-        ranks = [min(rank, len(sentence.hypotheses) - 1) for sentence in sentences]
-        chosen = [sentence.hypotheses[own_rank] for sentence, own_rank in zip(sentences, ranks, strict=True)]
+        count = max([len(sentence.hypotheses) for sentence in sentences], default=1)
+        best = self._create_version(job, [0] * len(sentences), self.objective)
+        for rank in range(1, count):
+            ranks = [min(rank, len(sentence.hypotheses) - 1) for sentence in sentences]
+            best.alternatives.append(self._create_version(job, ranks, ""))
+        return best
+
+    def _create_version(self, job: TextJob, ranks: list[int], objective: str) -> Translation:
+        """Return the text with the hypothesis of this rank of each sentence."""
+        chosen: list[Hypothesis] = []
+        outputs: list[str] = []
+        source_ids: list[list[int]] = []
+        for sentence, rank in zip(job.sentences, ranks, strict=True):
+            assert sentence.outputs is not None
+            chosen.append(sentence.hypotheses[rank])
+            outputs.append(sentence.outputs[rank])
+            source_ids.append(sentence.request.source)
         return Translation(
             job.text,
-            join_outputs(job, ranks),
+            job.join(outputs),
             sum([hypothesis.score for hypothesis in chosen]),
             sum([hypothesis.log_probability for hypothesis in chosen]),
-            TokenIds(self.subwords.source, [sentence.request.source for sentence in sentences], True),
+            TokenIds(self.subwords.source, source_ids, True),
             TokenIds(self.subwords.target, [hypothesis.tokens for hypothesis in chosen], False),
             [score for hypothesis in chosen for score in hypothesis.token_scores[:-1]],
-            self._join_alignments(sentences, ranks, chosen),
+            join_alignments(job.sentences, ranks) if self.has_alignment else None,
             len(chosen),
             self.engine.name,
             objective,
-            alternatives,
         )
 
-    def _join_alignments(
-        self, sentences: list[SentenceJob], ranks: list[int], chosen: list[Hypothesis]
-    ) -> Alignment | None:
-        """Return the alignments of all sentences, counted from the first token of the text."""
-        if not self.has_alignment:
-            return None
-        alignment: Alignment = []
-        num_source, num_target = 0, 0
-        for sentence, rank, hypothesis in zip(sentences, ranks, chosen, strict=True):
-            own = (sentence.alignments or [])[rank]
-            alignment += [(source + num_source, target + num_target) for source, target in own]
-            num_source += len(sentence.request.source) - 1
-            num_target += len(hypothesis.tokens)
-        return alignment
 
-
-def join_outputs(job: TextJob, ranks: list[int]) -> str:
-    """Return the text with the output of this rank for each sentence."""
-    outputs = [(sentence.outputs or [])[rank] for sentence, rank in zip(job.sentences, ranks, strict=True)]
-    if len(job.segments) == len(outputs):
-        return "".join(outputs)
-    remaining = iter(outputs)
-    return "".join([next(remaining) if segment.is_translatable else segment.text for segment in job.segments])
+def join_alignments(sentences: list[SentenceJob], ranks: list[int]) -> Alignment:
+    """Return the alignments of all sentences, counted from the first token of the text."""
+    alignment: Alignment = []
+    num_source, num_target = 0, 0
+    for sentence, rank in zip(sentences, ranks, strict=True):
+        assert sentence.alignments is not None
+        alignment += [
+            (source + num_source, target + num_target) for source, target in sentence.alignments[rank]
+        ]
+        num_source += len(sentence.request.source) - 1
+        num_target += len(sentence.hypotheses[rank].tokens)
+    return alignment
 
 
 def check_hypotheses(sentence: SentenceJob) -> None:

@@ -47,4 +47,12 @@ class TextJob:
 
     @property
     def is_done(self) -> bool:
-        return all(sentence.outputs is not None for sentence in self.sentences)
+        return None not in [sentence.outputs for sentence in self.sentences]
+
+    def join(self, outputs: list[str]) -> str:
+        """Return the text with these outputs in place of its sentences."""
+        if len(self.segments) == len(outputs):
+            return "".join(outputs)
+        remaining = iter(outputs)
+        parts = [next(remaining) if segment.is_translatable else segment.text for segment in self.segments]
+        return "".join(parts)

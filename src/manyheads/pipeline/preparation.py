@@ -79,33 +79,27 @@ class TextPreparer:
 
     def prepare(self, texts: Sequence[str]) -> list[TextJob]:
         """Split and encode texts."""
-        parts = [split_language_tag(text) for text in texts]
-        split_texts = [self.splitter.split(rest, self.options.split) for _, rest in parts]
-        sentences = [
-            tag + segment.text
-            for (tag, _), segments in zip(parts, split_texts, strict=True)
-            for segment in segments
-            if segment.is_translatable
-        ]
-        max_characters = self.splitter.max_encoded_characters
-        encoded = iter(
-            self.subwords.encode_sentences(
-                [text if len(text) <= max_characters else "" for text in sentences]
-            )
-        )
-        unencoded = iter(sentences)
+        split_texts = [self._split(text) for text in texts]
+        sentences = [sentence for _, own in split_texts for sentence in own]
+        encoded = iter(self.subwords.encode_sentences(sentences))
         jobs = []
-        for text, (tag, _), segments in zip(texts, parts, split_texts, strict=True):
-            own = [(next(unencoded), next(encoded)) for segment in segments if segment.is_translatable]
-            if any(self._is_too_long(sentence, ids) for sentence, ids in own):
+        for text, (segments, own) in zip(texts, split_texts, strict=True):
+            ids = [next(encoded) for _ in own]
+            is_long = max(map(len, ids), default=0) > self.splitter.max_length
+            if is_long and len(text) <= self.splitter.max_encoded_characters:
                 segments = self.splitter.shorten(segments)
-                shortened = [tag + segment.text for segment in segments if segment.is_translatable]
-                own = list(zip(shortened, self.subwords.encode_sentences(shortened), strict=True))
-            jobs.append(TextJob(text, segments, [self._create_sentence(*sentence) for sentence in own]))
+                own = add_tag(split_language_tag(text)[0], segments)
+                ids = self.subwords.encode_sentences(own)
+            jobs.append(TextJob(text, segments, list(map(self._create_sentence, own, ids))))
         return jobs
 
-    def _is_too_long(self, text: str, ids: list[int]) -> bool:
-        return len(ids) > self.splitter.max_length or len(text) > self.splitter.max_encoded_characters
+    def _split(self, text: str) -> tuple[list[Segment], list[str]]:
+        """Return the segments of a text, and those to be translated with its language tag."""
+        tag, rest = split_language_tag(text)
+        segments = self.splitter.split(rest, self.options.split)
+        if len(text) > self.splitter.max_encoded_characters:
+            segments = self.splitter.shorten(segments)
+        return segments, add_tag(tag, segments)
 
     def _create_sentence(self, text: str, ids: list[int]) -> SentenceJob:
         """`ids` end with the end token."""
@@ -138,6 +132,10 @@ def derive_seed(seed: int, ids: list[int]) -> int:
     """Return the seed of a sentence's random numbers, which depends on nothing but the sentence."""
     digest = hashlib.blake2b(f"{seed} {ids}".encode(), digest_size=7).digest()
     return int.from_bytes(digest, "little")
+
+
+def add_tag(tag: str, segments: Sequence[Segment]) -> list[str]:
+    return [tag + segment.text for segment in segments if segment.is_translatable]
 
 
 def split_language_tag(text: str) -> tuple[str, str]:

@@ -144,11 +144,9 @@ class SubwordTokenizer:
         """Return the texts of many id lists, ignoring begin and end. Other threads run meanwhile."""
         if not sentences:
             return []
-        self._check_range([token_id for ids in sentences if ids for token_id in (min(ids), max(ids))])
+        self._check_range([max(ids) for ids in sentences if ids])
         plain = [
-            ids
-            if min(ids, default=EOS_ID + 1) > EOS_ID
-            else [token_id for token_id in ids if token_id not in (BOS_ID, EOS_ID)]
+            ids if ids and min(ids) > EOS_ID else [token for token in ids if token not in (BOS_ID, EOS_ID)]
             for ids in sentences
         ]
         texts: list[str] = self._processor.decode(plain, num_threads=1)
