@@ -111,12 +111,14 @@ class Packed:
 
     def pad(self, values: Tensor) -> Tensor:
         """Return values [T, ...] as [B, L, ...], zeros after each sentence; L is at least 1."""
-        padded: Tensor = _pad(values, self.padded_positions, len(self) * self._padded_length)
+        padded: Tensor = torch.ops.manyheads.pad(
+            values, self.padded_positions, len(self) * self._padded_length
+        )
         return padded.view(len(self), self._padded_length, *values.shape[1:])
 
     def unpad(self, padded: Tensor) -> Tensor:
         """Invert pad."""
-        values: Tensor = _unpad(padded.flatten(0, 1), self.padded_positions)
+        values: Tensor = torch.ops.manyheads.unpad(padded.flatten(0, 1), self.padded_positions)
         return values
 
     @property
@@ -137,42 +139,59 @@ def are_valid_offsets(bounds: NDArray[np.integer[Any]], tokens: int) -> bool:
 
 def gather_rows(values: Tensor, indices: Tensor) -> Tensor:
     """Return the rows at these indices, none of which occurs twice. [len(indices), ...]"""
-    rows: Tensor = _unpad(values, indices)
+    rows: Tensor = torch.ops.manyheads.unpad(values, indices)
     return rows
 
 
-# Each of the two is the derivative of the other. The derivative of torch's own indexing would add values up,
-# which takes longer, but no index occurs twice here.
+# ---- padding as two operators of torch, which torch.compile takes as they are
+#
+# Each is the derivative of the other. The derivative of torch's own indexing would add values up, which takes
+# longer, but no index occurs twice here. torch.library.custom_op would import the compiler at the first call.
 
 
-@torch.library.custom_op("manyheads::pad", mutates_args=())
 def _pad(values: Tensor, indices: Tensor, rows: int) -> Tensor:
     """Return [rows, ...] with the values [T, ...] at these indices, zeros elsewhere."""
     return values.new_zeros(rows, *values.shape[1:]).index_copy_(0, indices, values)
 
 
-@torch.library.custom_op("manyheads::unpad", mutates_args=())
 def _unpad(padded: Tensor, indices: Tensor) -> Tensor:
     """Return the rows at these indices. [T, ...]"""
     return padded.index_select(0, indices)
-
-
-@_pad.register_fake
-def _(values: Tensor, indices: Tensor, rows: int) -> Tensor:
-    return values.new_empty(rows, *values.shape[1:])
-
-
-@_unpad.register_fake
-def _(padded: Tensor, indices: Tensor) -> Tensor:
-    return padded.new_empty(indices.shape[0], *padded.shape[1:])
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.indices, ctx.rows = inputs[1], inputs[0].shape[0]
 
 
-_pad.register_autograd(lambda ctx, grad: (_unpad(grad, ctx.indices), None, None), setup_context=_save)
-_unpad.register_autograd(lambda ctx, grad: (_pad(grad, ctx.indices, ctx.rows), None), setup_context=_save)
+def _define_operators() -> torch.library.Library:
+    library = torch.library.Library("manyheads", "DEF")
+    library.define("pad(Tensor values, Tensor indices, SymInt rows) -> Tensor")
+    library.define("unpad(Tensor padded, Tensor indices) -> Tensor")
+    library.impl("pad", _pad, "CompositeExplicitAutograd")
+    library.impl("unpad", _unpad, "CompositeExplicitAutograd")
+    torch.library.register_fake(
+        "manyheads::pad", lambda x, _, rows: x.new_empty(rows, *x.shape[1:]), lib=library
+    )
+    torch.library.register_fake(
+        "manyheads::unpad", lambda x, at: x.new_empty(at.shape[0], *x.shape[1:]), lib=library
+    )
+    ops = torch.ops.manyheads
+    torch.library.register_autograd(
+        "manyheads::pad",
+        lambda ctx, grad: (ops.unpad(grad, ctx.indices), None, None),
+        setup_context=_save,
+        lib=library,
+    )
+    torch.library.register_autograd(
+        "manyheads::unpad",
+        lambda ctx, grad: (ops.pad(grad, ctx.indices, ctx.rows), None),
+        setup_context=_save,
+        lib=library,
+    )
+    return library
+
+
+_LIBRARY = _define_operators()  # the operators exist as long as it does
 
 
 def round_up(number: int, step: int) -> int:

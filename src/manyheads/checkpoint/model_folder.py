@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from manyheads.atomic_io import atomic_directory, report_disk_full, write_manifest
@@ -25,7 +26,7 @@ from manyheads.checkpoint.manifest import (
     read_info,
     read_subwords,
 )
-from manyheads.checkpoint.tensors import copy_weights, read_tensors, write_tensors
+from manyheads.checkpoint.tensors import assign_weights, copy_weights, read_tensors, write_tensors
 from manyheads.config import Config
 from manyheads.model import build_model
 from manyheads.model.encoder_decoder import EncoderDecoder
@@ -73,6 +74,7 @@ def load_model(
 ) -> tuple[EncoderDecoder, SubwordPair, CheckpointInfo]:
     """Load a model for inference, with its subwords and its description."""
     info = read_info(folder)
-    model = build_model(info.config.model)
-    load_weights(model, info.folder)
+    with torch.device("meta"):  # initial weights would take longer than those of the file
+        model = build_model(info.config.model)
+    assign_weights(model, read_tensors(info.folder / WEIGHTS), str(info.folder / WEIGHTS))
     return model.to(device).eval(), read_subwords(info.folder), info

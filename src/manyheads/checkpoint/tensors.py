@@ -54,6 +54,26 @@ def collect_weights(model: nn.Module) -> dict[str, Tensor]:
 def copy_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
     """Copy weights into a model of the same shape. `where` names their origin in messages."""
     own = collect_weights(model)
+    check_weights(own, weights, where)
+    for name, tensor in own.items():
+        tensor.copy_(weights[name])
+
+
+def assign_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
+    """Make weights those of a model that was built without memory, on the meta device. Ties stay ties."""
+    own = collect_weights(model)
+    check_weights(own, weights, where)
+    new = {
+        id(old): nn.Parameter(weights[name].to(old.dtype)) if isinstance(old, nn.Parameter) else weights[name]
+        for name, old in own.items()
+    }
+    for module in model.modules():
+        for name, old in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
+            setattr(module, name, new[id(old)])
+
+
+def check_weights(own: Mapping[str, Tensor], weights: Mapping[str, Tensor], where: str) -> None:
+    """Refuse weights with other names or shapes than the model's own."""
     missing, foreign = own.keys() - weights.keys(), weights.keys() - own.keys()
     if missing or foreign:
         name = sorted(missing or foreign)[0]
@@ -64,4 +84,3 @@ def copy_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) ->
             raise CheckpointError(
                 f"{where}: {name} is {list(weights[name].shape)}, but the model's is {list(tensor.shape)}"
             )
-        tensor.copy_(weights[name])
