@@ -9,6 +9,7 @@ Model = Annotated[Path, typer.Argument(help="A model folder, such as run/model."
 Engine = Annotated[
     str,
     typer.Option(
+        "--engine",  # typer 0.27 would take the name from the metavar
         help="torch, torch:float32, torch:bfloat16, ctranslate2, ctranslate2:int8 or "
         "ctranslate2:int8_float32.",
         metavar="ENGINE",
