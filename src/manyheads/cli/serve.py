@@ -32,7 +32,7 @@ AllowedOrigins = Annotated[
 ]
 Runs = Annotated[
     list[Path] | None,
-    typer.Option(help="Training run whose curves the page shows; can be repeated.", metavar="RUN"),
+    typer.Option("--run", help="Training run whose curves the page shows; can be repeated.", metavar="RUN"),
 ]
 MaxCharacters = Annotated[int, typer.Option(help="Maximum characters of all texts of a request.")]
 MaxTexts = Annotated[int, typer.Option(help="Maximum texts per request.")]
