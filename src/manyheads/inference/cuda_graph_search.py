@@ -35,7 +35,7 @@ MAX_BEAM = 32
 POLL_INTERVAL = 4  # steps between polls for finished sentences
 EAGER_STEPS = 32  # before the first graph is captured: few steps are not worth one
 PREFILL_TOKENS = 2**14  # source tokens encoded at once
-MAX_SOURCE_TOKENS, MIN_SOURCE_TOKENS = 2**17, 2**13  # of sentences that are encoded and wait or are decoded
+MAX_SOURCE_TOKENS, MIN_SOURCE_TOKENS = 2**18, 2**13  # of sentences that are encoded and wait or are decoded
 TOKEN_BYTES = 24  # of a token and its score, unfinished and finished
 MAX_TOKENS_STEP = 64  # T is a multiple of it
 COMPACT_FACTOR = 4  # fewer slots, where these suffice for the sentences that are left
@@ -185,7 +185,7 @@ class CudaGraphSearch:
             return
         slots = free[: len(new)]
         table.occupants[slots] = [queued.request_index for queued, _ in new]
-        numbers = np.array([(start, *describe_request(queued.request)) for queued, start in new])
+        numbers = np.array([(start, *describe_request(request)) for (_, request), start in new])
         columns = to_device(np.concatenate((slots[:, None], numbers), 1), self.device)
         slots_B, starts, lengths, max_lengths, min_lengths = columns.unbind(1)
         self.cache.source_starts[slots_B], self.cache.source_lengths[slots_B] = starts, lengths

@@ -14,7 +14,9 @@ Shapes: B sentences, W hypotheses of each, R = B W rows in that order; N results
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -264,17 +266,31 @@ def read_hypotheses(
     scores: Tensor, lengths: Tensor, tokens: Tensor, token_scores: Tensor | None, alpha: float
 ) -> list[list[Hypothesis]]:
     """Return the finished hypotheses of each sentence, best first, from the state's tensors on the host."""
-    max_length = int(lengths.max()) if lengths.numel() else 0
-    tensors = [scores, lengths, scores * length_penalty(lengths, alpha), tokens[..., :max_length]]
-    tensors += [] if token_scores is None else [token_scores[..., :max_length]]
+    log_p = (scores * length_penalty(lengths, alpha)).flatten().tolist()
+    values = scores.flatten().tolist()
+    ids = split_rows(tokens, lengths - 1)
+    own_scores = split_rows(token_scores, lengths) if token_scores is not None else None
+    hypotheses = [
+        Hypothesis(ids[row], own_scores[row], value)
+        if own_scores
+        else Hypothesis(ids[row], [], value, log_p[row])
+        for row, value in enumerate(values)
+    ]
+    width = scores.shape[1]
+    if width == 1:
+        return [[own] if own.score > NEG_INF else [] for own in hypotheses]
     results = []
-    for sentence in zip(*(values.numpy().tolist() for values in tensors), strict=True):
-        hypotheses = [
-            Hypothesis(ids[: length - 1], own_scores[0][:length], score)
-            if own_scores
-            else Hypothesis(ids[: length - 1], [], score, log_p)
-            for score, length, log_p, ids, *own_scores in zip(*sentence, strict=True)
-            if score > NEG_INF
-        ]
-        results.append(sorted(hypotheses, key=lambda hypothesis: -hypothesis.score))
+    for start in range(0, len(hypotheses), width):
+        finished = [own for own in hypotheses[start : start + width] if own.score > NEG_INF]
+        results.append(sorted(finished, key=lambda hypothesis: -hypothesis.score))
     return results
+
+
+def split_rows(values_BNT: Tensor, lengths_BN: Tensor) -> list[list[Any]]:
+    """Return the first so many values of each row. Only these are converted: most rows are far from full."""
+    rows, lengths = values_BNT.flatten(0, 1).numpy(), lengths_BN.flatten().clamp(min=0).numpy()
+    max_length = int(lengths.max()) if len(lengths) else 0
+    is_kept = np.arange(max_length) < lengths[:, None]
+    flat = rows[:, :max_length][is_kept].tolist()
+    ends = np.cumsum(lengths).tolist()
+    return [flat[end - length : end] for end, length in zip(ends, lengths.tolist(), strict=True)]
