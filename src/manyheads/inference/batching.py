@@ -19,6 +19,7 @@ from manyheads.search.request_source import IteratorSource, RequestSource
 from manyheads.search.scheduler import QueuedRequest
 
 MAX_WINDOW_TOKENS = 2**21  # of the sources that are held: with their results, some hundred megabytes
+MAX_CHUNK = 1024  # requests read at once: reading more would keep a batch that has free slots waiting
 MAX_SOURCE_LENGTH = 2**31  # of a group of all lengths
 
 Accepts = Callable[[Request], bool]
@@ -75,8 +76,7 @@ class RequestWindow:
     `size` bounds the requests from the oldest unfinished one to the newest, and `max_tokens` their tokens; a
     size of None reads the whole stream at once. `key` maps a request to what the members of a group share.
     It reads on while fewer than `min_waiting` wait: so many at first, and then twice as many each time, up to
-    a quarter of the size.
-    `check` may refuse a request, or return another in its place.
+    a quarter of the size. `check` may refuse a request, or return another in its place.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class RequestWindow:
         self.is_live = isinstance(requests, RequestSource)
         self.source = requests if isinstance(requests, RequestSource) else IteratorSource(requests)
         self.size, self.key, self.check, self.max_tokens = size, key, check, max_tokens
-        self.max_chunk = None if size is None else max(1, size // 4)
+        self.max_chunk = None if size is None else max(1, min(MAX_CHUNK, size // 4))
         self.min_waiting = min(min_waiting or 2**31, size or 2**31)
         self.chunk_size = self.max_chunk and min(self.min_waiting, self.max_chunk)
         self.chunks: deque[Chunk] = deque()

@@ -35,7 +35,7 @@ MAX_BEAM = 32
 POLL_INTERVAL = 4  # steps between polls for finished sentences
 EAGER_STEPS = 32  # before the first graph is captured: few steps are not worth one
 PREFILL_TOKENS = 2**14  # source tokens encoded at once
-MAX_SOURCE_TOKENS, MIN_SOURCE_TOKENS = 2**18, 2**13  # of sentences that are encoded and wait or are decoded
+MAX_SOURCE_TOKENS, MIN_SOURCE_TOKENS = 2**19, 2**13  # of sentences that are encoded and wait or are decoded
 TOKEN_BYTES = 24  # of a token and its score, unfinished and finished
 MAX_TOKENS_STEP = 64  # T is a multiple of it
 COMPACT_FACTOR = 4  # fewer slots, where these suffice for the sentences that are left
@@ -90,7 +90,8 @@ class SearchSize:
         filler = Request([EOS_ID] * max_length, DecodingConstraints(max_length + max_extra))
         num_slots = max(1, max_rows // config.num_hypotheses)
         size = cls.for_requests([*requests, filler], config, max_rows)
-        return replace(size, slots=num_slots, source_tokens=MAX_SOURCE_TOKENS)
+        source_tokens = min(MAX_SOURCE_TOKENS, next_power_of_two(num_slots * max_length))
+        return replace(size, slots=num_slots, source_tokens=source_tokens)
 
     def fits(self, request: Request) -> bool:
         is_short = len(request.source) <= self.source_tokens
