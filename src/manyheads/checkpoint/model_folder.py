@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from manyheads.atomic_io import atomic_directory, report_disk_full, write_manifest
 from manyheads.checkpoint.manifest import (
@@ -64,6 +65,21 @@ def save(
         write_manifest(temporary, MODEL_SCHEMA, values)
 
 
+class InitializationSkipped(TorchFunctionMode):
+    """Builds models without initial weights, which would take longer than reading those of a file.
+
+    On the meta device initialization computes nothing, but imports torch's compiler.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in (Tensor.normal_, Tensor.uniform_) or getattr(func, "__module__", "") == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
+
+
 def load_weights(model: nn.Module, folder: Path) -> None:
     """Load the weights of a model folder into a model of the same shape."""
     copy_weights(model, read_tensors(folder / WEIGHTS), str(folder / WEIGHTS))
@@ -74,7 +90,7 @@ def load_model(
 ) -> tuple[EncoderDecoder, SubwordPair, CheckpointInfo]:
     """Load a model for inference, with its subwords and its description."""
     info = read_info(folder)
-    with torch.device("meta"):  # initial weights would take longer than those of the file
+    with torch.device("meta"), InitializationSkipped():
         model = build_model(info.config.model)
     assign_weights(model, read_tensors(info.folder / WEIGHTS), str(info.folder / WEIGHTS))
     return model.to(device).eval(), read_subwords(info.folder), info
