@@ -25,8 +25,9 @@ ADD_NORM |= dict.fromkeys(("weight", "bias", "mean", "rstd", "d_weight", "d_bias
 ADD_NORM |= {"eps": FLOAT, "dropout": FLOAT}
 NORM_SHAPE = {"D": 512, "BLOCK": 512, "ROWS": 2, "HAS_DROPOUT": True}
 LOSS = {"logits": BF16, "labels": INT64, "loss": FP32, "nll": FP32, "a": FLOAT, "b": FLOAT, "c": FLOAT}
-LOSS_SHAPE = {"IGNORE_INDEX": -1, "BLOCK": 4096}
+LOSS_SHAPE = {"STRIDE": 37000, "CLASSES": 37000, "IGNORE_INDEX": -1, "BLOCK": 4096}
 LINEAR = {"d_out": BF16, "out": BF16, "d_product": BF16, "sums": FP32}
+TOPK_SHAPE = {"STRIDE": 37000, "CLASSES": 37000, "NUM_CHUNKS": 290}
 TOPK = {"logits": FP32, "maximum": FP32, "total": FP32}
 
 KERNELS = [
@@ -40,7 +41,7 @@ KERNELS = [
     (cross_entropy_triton.cross_entropy_row, LOSS, LOSS_SHAPE),
     (cross_entropy_triton.cross_entropy_r_drop_row, LOSS, LOSS_SHAPE),
     (linear_triton.linear_backward, LINEAR, {"HAS_RELU": True, "ROWS": 32, "COLUMNS": 128}),
-    (topk_triton.reduce_chunks_kernel, TOPK, {"CHUNK_WIDTH": 128, "CHUNKS": 16}),
+    (topk_triton.reduce_chunks_kernel, TOPK, {**TOPK_SHAPE, "CHUNK_WIDTH": 128, "CHUNKS": 16}),
 ]
 
 for kernel, types, constants in KERNELS:

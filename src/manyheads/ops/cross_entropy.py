@@ -209,5 +209,7 @@ def add_matmul(total: Tensor, left: Tensor, right: Tensor) -> None:
     """Add left @ right to total, without a temporary where the dtypes allow it."""
     if total.dtype == left.dtype:
         total.addmm_(left, right)
+    elif dispatch.use_kernels(left):
+        torch.addmm(total, left, right, out_dtype=total.dtype, out=total)
     else:
         total += left @ right

@@ -3,6 +3,9 @@
 A row of logits is read twice, the second time from the GPU's cache, and only its gradient is left. A token
 whose label is ignore_index adds nothing, and its gradient is zero. The formulas are in cross_entropy.py.
 
+The sizes of a row are compile-time constants: a vocabulary that is a multiple of 8 is then read 16 bytes at a
+time. Triton would know it of a variable only for multiples of 16.
+
 Shapes: M forward passes, T tokens, K classes.
 """
 
@@ -12,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK_SIZE = 8192  # logits that a program reads at once, of all forward passes
-NUM_WARPS = 16
+NUM_WARPS, R_DROP_NUM_WARPS = 8, 4  # for one forward pass, and for two
 LARGE_NEGATIVE = tl.constexpr(-1e30)
 
 
@@ -31,80 +34,80 @@ def cross_entropy_(
     passes, _, classes = logits_MTK.shape
     block = min(BLOCK_SIZE // passes, triton.next_power_of_2(classes))
     tensors = logits_MTK, labels_T, loss_T, nll_T
+    stride = logits_MTK.stride(1)
     if passes == 1:
         cross_entropy_row[(len(labels_T),)](
-            *(*tensors, logits_MTK.stride(1), *smoothing, classes),
-            *(ignore_index, block),
-            num_warps=NUM_WARPS,
+            *(*tensors, *smoothing, stride, classes, ignore_index, block), num_warps=NUM_WARPS
         )
     else:
+        rows = logits_MTK.stride(0) // stride
         cross_entropy_r_drop_row[(len(labels_T),)](
-            *(*tensors, *logits_MTK.stride()[:2], *smoothing, r_drop, classes),
-            *(ignore_index, block),
-            num_warps=NUM_WARPS,
+            *(*tensors, rows, *smoothing, r_drop, stride, classes, ignore_index, block),
+            num_warps=R_DROP_NUM_WARPS,
         )
     return loss_T, nll_T
 
 
 @triton.jit
 def cross_entropy_row(
-    logits, labels, loss, nll, stride, a, b, classes, IGNORE_INDEX: tl.constexpr, BLOCK: tl.constexpr
-):
+    logits, labels, loss, nll, a, b,
+    STRIDE: tl.constexpr, CLASSES: tl.constexpr, IGNORE_INDEX: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """-sum_k (a [k = y] + b) log p_k, and p_k - a [k = y] - b."""
     row = tl.program_id(0)
-    logits += row.to(tl.int64) * stride
+    logits += row.to(tl.int64) * STRIDE
     label = tl.load(labels + row)
     is_counted = label != IGNORE_INDEX
     maximum = float("-inf")
     total = 0.0
     logit_sum = 0.0
-    for start in range(0, classes, BLOCK):
+    for start in range(0, CLASSES, BLOCK):
         columns = start + tl.arange(0, BLOCK)
-        value = tl.load(logits + columns, mask=columns < classes, other=float("-inf")).to(tl.float32)
+        value = tl.load(logits + columns, mask=columns < CLASSES, other=float("-inf")).to(tl.float32)
         new_maximum = tl.maximum(maximum, tl.max(value))
         total = total * tl.exp(maximum - new_maximum) + tl.sum(tl.exp(value - new_maximum))
-        logit_sum += tl.sum(tl.where(columns < classes, value, 0.0))
+        logit_sum += tl.sum(tl.where(columns < CLASSES, value, 0.0))
         maximum = new_maximum
     log_sum = maximum + tl.log(total)
     label_logit = tl.load(logits + tl.where(is_counted, label, 0)).to(tl.float32)
     nll_value = log_sum - label_logit
     tl.store(nll + row, tl.where(is_counted, nll_value, 0.0))
-    tl.store(loss + row, tl.where(is_counted, a * nll_value + b * (classes * log_sum - logit_sum), 0.0))
+    tl.store(loss + row, tl.where(is_counted, a * nll_value + b * (CLASSES * log_sum - logit_sum), 0.0))
     tl.debug_barrier()  # the label's logit is read before it is overwritten
-    for start in range(0, classes, BLOCK):
+    for start in range(0, CLASSES, BLOCK):
         columns = start + tl.arange(0, BLOCK)
-        value = tl.load(logits + columns, mask=columns < classes, other=float("-inf")).to(tl.float32)
+        value = tl.load(logits + columns, mask=columns < CLASSES, other=float("-inf")).to(tl.float32)
         gradient = tl.exp(value - log_sum) - b - tl.where(columns == label, a, 0.0)
         gradient = tl.where(is_counted, gradient, 0.0)
-        tl.store(logits + columns, gradient.to(logits.dtype.element_ty), mask=columns < classes)
+        tl.store(logits + columns, gradient.to(logits.dtype.element_ty), mask=columns < CLASSES)
 
 
 @triton.jit
-def load_logits(row, columns, classes):
+def load_logits(row, columns, CLASSES: tl.constexpr):
     """Load logits; those beyond the last class are so negative that they count as -inf in a difference."""
-    inside = columns < classes
+    inside = columns < CLASSES
     return tl.where(inside, tl.load(row + columns, mask=inside, other=0.0).to(tl.float32), LARGE_NEGATIVE)
 
 
 @triton.jit
 def cross_entropy_r_drop_row(
-    logits, labels, loss, nll, stride_pass, stride, a, b, c, classes,
-    IGNORE_INDEX: tl.constexpr, BLOCK: tl.constexpr,
+    logits, labels, loss, nll, rows, a, b, c,
+    STRIDE: tl.constexpr, CLASSES: tl.constexpr, IGNORE_INDEX: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The mean of the losses of both passes, and c times the mean of KL(p|q) and KL(q|p)."""
     row = tl.program_id(0)
-    logits_p = logits + row.to(tl.int64) * stride
-    logits_q = logits_p + stride_pass
+    logits_p = logits + row.to(tl.int64) * STRIDE
+    logits_q = logits + (row + rows).to(tl.int64) * STRIDE
     label = tl.load(labels + row)
     is_counted = label != IGNORE_INDEX
     max_p, max_q = float("-inf"), float("-inf")
     total_p, total_q = 0.0, 0.0
     logit_sum = 0.0
     difference_p, difference_q = 0.0, 0.0  # sums of exp(x - max_p) (x - y) and of exp(y - max_q) (y - x)
-    for start in range(0, classes, BLOCK):
+    for start in range(0, CLASSES, BLOCK):
         columns = start + tl.arange(0, BLOCK)
-        x = load_logits(logits_p, columns, classes)
-        y = load_logits(logits_q, columns, classes)
+        x = load_logits(logits_p, columns, CLASSES)
+        y = load_logits(logits_q, columns, CLASSES)
         difference = x - y
         new_max_p, new_max_q = tl.maximum(max_p, tl.max(x)), tl.maximum(max_q, tl.max(y))
         rescale_p, rescale_q = tl.exp(max_p - new_max_p), tl.exp(max_q - new_max_q)
@@ -113,7 +116,7 @@ def cross_entropy_r_drop_row(
         total_q = total_q * rescale_q + tl.sum(q)
         difference_p = difference_p * rescale_p + tl.sum(p * difference)
         difference_q = difference_q * rescale_q - tl.sum(q * difference)
-        logit_sum += tl.sum(tl.where(columns < classes, x + y, 0.0))
+        logit_sum += tl.sum(tl.where(columns < CLASSES, x + y, 0.0))
         max_p, max_q = new_max_p, new_max_q
     log_p, log_q = max_p + tl.log(total_p), max_q + tl.log(total_q)
     kl_p = difference_p / total_p - (log_p - log_q)  # KL(p|q)
@@ -125,19 +128,19 @@ def cross_entropy_r_drop_row(
         - tl.load(logits_p + safe_label).to(tl.float32)
         - tl.load(logits_q + safe_label).to(tl.float32)
     ) / 2
-    uniform = (classes * (log_p + log_q) - logit_sum) / 2
+    uniform = (CLASSES * (log_p + log_q) - logit_sum) / 2
     tl.store(nll + row, tl.where(is_counted, nll_value, 0.0))
     tl.store(loss + row, tl.where(is_counted, a * nll_value + b * uniform + c * (kl_p + kl_q) / 2, 0.0))
     tl.debug_barrier()  # the label's logits are read before they are overwritten
-    for start in range(0, classes, BLOCK):
+    for start in range(0, CLASSES, BLOCK):
         columns = start + tl.arange(0, BLOCK)
-        x = load_logits(logits_p, columns, classes)
-        y = load_logits(logits_q, columns, classes)
+        x = load_logits(logits_p, columns, CLASSES)
+        y = load_logits(logits_q, columns, CLASSES)
         p, q = tl.exp(x - log_p), tl.exp(y - log_q)
         difference = (x - log_p) - (y - log_q)
         target = b + tl.where(columns == label, a, 0.0)
         d_x = p - target + c * (p * (difference - kl_p) + p - q)
         d_y = q - target + c * (q * (-difference - kl_q) + q - p)
         d_x, d_y = tl.where(is_counted, d_x / 2, 0.0), tl.where(is_counted, d_y / 2, 0.0)
-        tl.store(logits_p + columns, d_x.to(logits.dtype.element_ty), mask=columns < classes)
-        tl.store(logits_q + columns, d_y.to(logits.dtype.element_ty), mask=columns < classes)
+        tl.store(logits_p + columns, d_x.to(logits.dtype.element_ty), mask=columns < CLASSES)
+        tl.store(logits_q + columns, d_y.to(logits.dtype.element_ty), mask=columns < CLASSES)
