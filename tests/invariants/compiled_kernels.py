@@ -9,6 +9,7 @@ from manyheads.ops import (
     attention_triton,
     cross_entropy_triton,
     decode_attention_triton,
+    feed_forward_triton,
     linear_triton,
     topk_triton,
 )
@@ -29,7 +30,8 @@ ADD_NORM |= {"eps": FLOAT, "dropout": FLOAT}
 NORM_SHAPE = {"D": 512, "BLOCK": 512, "ROWS": 2, "HAS_DROPOUT": True}
 LOSS = {"logits": BF16, "labels": INT64, "loss": FP32, "nll": FP32, "a": FLOAT, "b": FLOAT, "c": FLOAT}
 LOSS_SHAPE = {"STRIDE": 37000, "CLASSES": 37000, "IGNORE_INDEX": -1, "BLOCK": 4096}
-LINEAR = {"d_out": BF16, "out": BF16, "d_product": BF16, "sums": FP32}
+LINEAR = {**dict.fromkeys(("d_out", "out", "d_product", "weight", "hidden", "d_hidden"), BF16), "sums": FP32}
+MATMUL = {"INNER": 512, "WIDTH": 2048, "ROWS": 128, "COLUMNS": 128, "BLOCK": 64, "GROUP": 8, "EARLY": True}
 TOPK_SHAPE = {"STRIDE": 37000, "CLASSES": 37000, "NUM_CHUNKS": 290}
 TOPK = {"logits": FP32, "maximum": FP32, "total": FP32}
 
@@ -44,6 +46,7 @@ KERNELS = [
     (cross_entropy_triton.cross_entropy_row, LOSS, LOSS_SHAPE),
     (cross_entropy_triton.cross_entropy_r_drop_row, LOSS, LOSS_SHAPE),
     (linear_triton.linear_backward, LINEAR, {"HAS_RELU": True, "ROWS": 32, "COLUMNS": 128}),
+    (feed_forward_triton.matmul_relu_backward_kernel, LINEAR, MATMUL),
     (topk_triton.reduce_chunks_kernel, TOPK, {**TOPK_SHAPE, "CHUNK_WIDTH": 128, "CHUNKS": 16}),
 ]
 

@@ -22,6 +22,7 @@ from manyheads.ops import (
     decode_attention,
     decode_attention_triton,
     dispatch,
+    feed_forward_triton,
     linear_triton,
     topk,
     topk_triton,
@@ -197,6 +198,32 @@ def test_linear_add_norm_equals_the_reference(
     summed = x + F.linear(h, linear_weight, linear_bias)
     plain = gradients(F.layer_norm(summed, (width,), norm_weight, norm_bias, 1e-5), weight, exact)
     names = ("y", "d_x", "d_h", "d_linear_weight", "d_linear_bias", "d_weight", "d_bias")
+    for name, a, b in zip(names, fast, plain, strict=True):
+        assert a.isfinite().all(), name
+        assert distance(a, b) < tolerance, name
+
+
+@all_dtypes
+@pytest.mark.parametrize(("tokens", "width", "inner"), [(37, 16, 24), (150, 64, 256), (129, 128, 128)])
+def test_feed_forward_add_norm_equals_the_reference(
+    tokens: int, width: int, inner: int, dtype: torch.dtype, tolerance: float
+) -> None:
+    """Widths that the kernel takes, and some that it leaves to cuBLAS."""
+    x, weight_1, bias_1 = normal(tokens, width), normal(inner, width) * width**-0.5, normal(inner)
+    weight_2, bias_2 = normal(width, inner) * inner**-0.5, normal(width)
+    ours = [t.to(dtype).requires_grad_() for t in (x, weight_1, bias_1, weight_2, bias_2)]
+    ours += [normal(width).requires_grad_(), normal(width).requires_grad_()]
+    exact = [tensor.detach().double().requires_grad_() for tensor in ours]
+    weight = normal(tokens, width)
+    pairs = [(ours[index], ours[index + 1]) for index in (1, 3, 5)]
+    fast = gradients(
+        feed_forward_triton.feed_forward_add_norm(ours[0], pairs[0], pairs[1], pairs[2], 1e-5, 0.0),
+        weight,
+        ours,
+    )
+    h = F.linear(F.linear(*exact[:3]).relu(), *exact[3:5])
+    plain = gradients(F.layer_norm(exact[0] + h, (width,), exact[5], exact[6], 1e-5), weight, exact)
+    names = ("y", "d_x", "d_weight_1", "d_bias_1", "d_weight_2", "d_bias_2", "d_weight", "d_bias")
     for name, a, b in zip(names, fast, plain, strict=True):
         assert a.isfinite().all(), name
         assert distance(a, b) < tolerance, name

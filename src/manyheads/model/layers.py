@@ -14,7 +14,7 @@ from manyheads.config import TransformerConfig
 from manyheads.errors import DataError
 from manyheads.model.attention import MultiHeadAttention
 from manyheads.model.kv_cache import LayerCache
-from manyheads.ops.add_norm import add_norm, layer_norm, linear_add_norm
+from manyheads.ops.add_norm import add_norm, feed_forward_add_norm, layer_norm, linear_add_norm
 from manyheads.ops.dispatch import cast_for_autocast
 from manyheads.ops.linear import Linear, linear_float32, linear_relu
 from manyheads.packed import Packed, gather_rows
@@ -139,13 +139,14 @@ class Residual(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.pre_norm = config.norm == "pre"
         self.residuals = config.residuals
+        self.is_add_norm = self.residuals and not self.pre_norm and isinstance(self.norm, LayerNorm)
 
     def forward(
         self, x_TD: Tensor, sublayer: Callable[[Tensor], Tensor], output: nn.Linear | None = None
     ) -> Tensor:
         """Apply a sublayer. Its last step may be the linear map `output`, left to this module to fuse."""
         h = sublayer(cast_for_autocast(self.norm(x_TD)) if self.pre_norm else x_TD)
-        if self.residuals and not self.pre_norm and isinstance(self.norm, LayerNorm):
+        if self.is_add_norm:
             if output is None:
                 return add_norm(x_TD, h, self.norm, self.dropout)
             return linear_add_norm(x_TD, h, output, self.norm, self.dropout)
@@ -161,6 +162,8 @@ class Residual(nn.Module):
         """Apply a feed-forward sublayer."""
         if isinstance(network, Experts):
             return self(x_TD, lambda x: network(x, aux_losses))  # type: ignore[no-any-return]
+        if self.is_add_norm and network.activation is F.relu:
+            return feed_forward_add_norm(x_TD, network.w_1, network.w_2, self.norm, self.dropout)
         return self(x_TD, network.hidden, network.w_2)  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""LayerNorm(x + Dropout(h)) (3.1, 5.4), alone and together with the linear map that gives h.
+"""LayerNorm(x + Dropout(h)) (3.1, 5.4), alone and together with the linear map or network that gives h.
 
 The functions take modules, and the plain torch path calls them, so that forward hooks see every value.
 
@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyheads.ops import dispatch
+from manyheads.ops.linear import linear_relu
 
 
 def layer_norm(x_TD: Tensor, norm: nn.LayerNorm) -> Tensor:
@@ -44,3 +45,16 @@ def linear_add_norm(
             *(x_TD, h_TF, linear.weight, linear.bias, norm.weight, norm.bias), norm.eps, rate
         )
     return add_norm(x_TD, linear(h_TF), norm, dropout)
+
+
+def feed_forward_add_norm(
+    x_TD: Tensor, first: nn.Linear, second: nn.Linear, norm: nn.LayerNorm, dropout: nn.Dropout
+) -> Tensor:
+    """Return LayerNorm(x + Dropout(max(0, x W_1 + b_1) W_2 + b_2)). [T, D]"""
+    if dispatch.use_kernels(x_TD):
+        from manyheads.ops import feed_forward_triton
+
+        rate = dropout.p if dropout.training else 0.0
+        pairs = [(layer.weight, layer.bias) for layer in (first, second, norm)]
+        return feed_forward_triton.feed_forward_add_norm(x_TD, *pairs, norm.eps, rate)
+    return linear_add_norm(x_TD, linear_relu(x_TD, first), second, norm, dropout)

@@ -14,9 +14,9 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-BACKWARD_PROGRAMS = 1056  # each with sums of its own: eight for each multiprocessor of an H200
-BLOCK_SIZE = 1024  # elements that a program holds at once
-NUM_WARPS = 2
+FORWARD_BLOCK, BACKWARD_BLOCK = 1024, 512  # elements that a program holds at once
+ELEMENTS_PER_WARP = 512
+BACKWARD_PROGRAMS = 2112  # each with sums of its own: sixteen for each multiprocessor of an H200
 
 
 def add_norm(
@@ -124,12 +124,11 @@ def launch_forward(
     count, width = h.shape
     y, total = torch.empty_like(h), torch.empty_like(h)
     mean, rstd = (torch.empty(count, dtype=torch.float32, device=h.device) for _ in range(2))
-    block = triton.next_power_of_2(width)
-    rows = max(1, BLOCK_SIZE // block)
+    block, rows, warps = block_shape(width, FORWARD_BLOCK)
     add_norm_forward[(triton.cdiv(count, rows),)](
         *(x, h, weight, bias, seed, y, total, mean, rstd, count, eps, dropout),
         *(width, block, rows, dropout > 0),
-        num_warps=NUM_WARPS,
+        num_warps=warps,
     )
     return y, total, mean, rstd
 
@@ -143,8 +142,7 @@ def launch_backward(
     """
     total, mean, rstd, weight, seed = saved
     count, width = total.shape
-    block = triton.next_power_of_2(width)
-    rows = max(1, BLOCK_SIZE // block)
+    block, rows, warps = block_shape(width, BACKWARD_BLOCK)
     programs = min(BACKWARD_PROGRAMS, triton.cdiv(count, rows))
     d_h = torch.empty_like(total)
     d_x = torch.empty_like(total, dtype=x_dtype)
@@ -152,9 +150,16 @@ def launch_backward(
     add_norm_backward[(programs,)](
         *(d_y.contiguous(), total, mean, rstd, weight, seed, d_x, d_h, *sums, count),
         *(dropout, width, block, rows, dropout > 0),
-        num_warps=NUM_WARPS,
+        num_warps=warps,
     )
     return d_x, d_h, sums.sum(1)
+
+
+def block_shape(width: int, elements: int) -> tuple[int, int, int]:
+    """Return the power of two around a width, the tokens of a block of so many elements, and its warps."""
+    block = triton.next_power_of_2(width)
+    rows = max(1, elements // block)
+    return block, rows, max(1, block * rows // ELEMENTS_PER_WARP)
 
 
 @triton.jit
