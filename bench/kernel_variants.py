@@ -9,7 +9,13 @@ import torch
 import triton
 
 import manyheads as mh
-from manyheads.ops import add_norm_triton, attention_triton, cross_entropy_triton, linear_triton
+from manyheads.ops import (
+    add_norm_triton,
+    attention_triton,
+    cross_entropy_triton,
+    feed_forward_triton,
+    linear_triton,
+)
 from manyheads.ops.attention_spec import AttentionSpec
 from workload import make_sorted_and_random
 
@@ -43,7 +49,7 @@ def time_loss() -> None:
     logits, labels = half(1, 8448, CLASSES), torch.randint(0, CLASSES, (8448,), device="cuda")
     copy = torch.empty_like(logits)
     time("copy of the logits", lambda: copy.copy_(logits))
-    for block, warps in itertools.product((2048, 4096, 8192, 16384), (4, 8, 16)):
+    for block, warps in ((4096, 4), (8192, 8), (8192, 16)):
         with constants(cross_entropy_triton, BLOCK_SIZE=block, NUM_WARPS=warps):
             time(
                 f"loss, block {block}, {warps} warps",
@@ -68,73 +74,73 @@ def time_norm() -> None:
     seed = add_norm_triton.dropout_seed(x.device, 0.1)
     out = torch.empty_like(x)
     time("copy of x", lambda: out.copy_(x))
-    for block, warps in itertools.product((512, 1024, 2048), (1, 2, 4)):
-        with constants(add_norm_triton, BLOCK_SIZE=block, NUM_WARPS=warps):
+    for block, per_warp in itertools.product((512, 1024, 2048), (256, 512, 1024)):
+        with constants(add_norm_triton, FORWARD_BLOCK=block, ELEMENTS_PER_WARP=per_warp):
             time(
-                f"norm forward, block {block}, {warps} warps",
+                f"norm forward, block {block}, {per_warp} elements a warp",
                 lambda: add_norm_triton.launch_forward(x, h, gain, bias, seed, 1e-5, 0.1),
             )
     _, *saved = add_norm_triton.launch_forward(x, h, gain, bias, seed, 1e-5, 0.1)
-    for block, warps, programs in itertools.product((512, 1024), (1, 2), (528, 1056, 2112, 4224)):
-        with constants(add_norm_triton, BLOCK_SIZE=block, NUM_WARPS=warps, BACKWARD_PROGRAMS=programs):
+    for block, programs in ((512, 2112), (512, 1584), (512, 2640), (1024, 1056)):
+        with constants(add_norm_triton, BACKWARD_BLOCK=block, BACKWARD_PROGRAMS=programs):
             time(
-                f"norm backward, block {block}, {warps} warps, {programs} programs",
+                f"norm backward, block {block}, {programs} programs",
                 lambda: add_norm_triton.launch_backward(x, [*saved, gain, seed], 0.1, x.dtype),
             )
 
 
-def time_linear() -> None:
-    gradient, out = half(TOKENS, 2048), half(TOKENS, 2048)
-    for rows, columns, stripes in itertools.product((16, 32, 64), (64, 128, 256), (32, 64, 128)):
-        with constants(linear_triton, BLOCK_ROWS=rows, BLOCK_COLUMNS=columns, STRIPES=stripes):
+def time_feed_forward() -> None:
+    d_out, weight, hidden = half(TOKENS, WIDTH), half(WIDTH, 2048), half(TOKENS, 2048)
+    time("relu backward after cuBLAS", lambda: linear_triton.relu_backward_and_sum(d_out @ weight, hidden))
+    for (rows, columns, inner), (warps, stages), early in itertools.product(
+        ((128, 128, 64), (128, 256, 64), (64, 256, 64), (128, 128, 32), (256, 128, 64)),
+        ((4, 3), (8, 3), (8, 4)),
+        (True, False),
+    ):
+        with constants(
+            feed_forward_triton,
+            **{"BLOCK_ROWS": rows, "BLOCK_COLUMNS": columns, "BLOCK_INNER": inner, "LOADS_EARLY": early},
+            **{"NUM_WARPS": warps, "NUM_STAGES": stages},
+        ):
             time(
-                f"relu backward, tile {rows} x {columns}, {stripes} stripes",
-                lambda: linear_triton.relu_backward_and_sum(gradient, out),
+                f"relu backward in the product, {rows} x {columns} x {inner}, {warps} warps, {stages} stages, "
+                f"{'early' if early else 'late'}",
+                lambda: feed_forward_triton.matmul_relu_backward(d_out, weight, hidden),
             )
 
 
 def time_attention() -> None:
-    batches, _ = make_sorted_and_random(3, 25_000, CLASSES, 1)
-    batch = mh.Packed.of(batches[1].labels).to("cuda")
-    tokens = len(batch.tokens)
-    print(f"attention: {len(batch)} sentences, {tokens} tokens, longest {batch.max_length}")
-    q, k, v = (half(tokens, 3, 8, 64)[:, part].requires_grad_() for part in range(3))
-    bounds = attention_triton.AttentionBounds.compute(batch, batch, AttentionSpec())
-    d_out = half(tokens, 8, 64)
-    for warps, stages in itertools.product((2, 4, 8), (1, 2, 3)):
-        with constants(attention_triton, NUM_WARPS=warps, NUM_STAGES=stages):
+    batches, _ = make_sorted_and_random(10, 25_000, CLASSES, 1)
+    for batch, (warps, stages), programs in itertools.product(
+        batches[1::4], ((4, 1), (4, 2), (4, 3), (8, 2)), (528, 1056, 2112)
+    ):
+        target = mh.Packed.of(batch.labels).to("cuda")
+        tokens = len(target.tokens)
+        q, k, v = (half(tokens, 3, 8, 64)[:, part].requires_grad_() for part in range(3))
+        bounds = attention_triton.AttentionBounds.compute(target, target, AttentionSpec(), 64)
+        d_out = half(tokens, 8, 64)
+        settings = {"NUM_WARPS": warps, "NUM_STAGES": stages, "NUM_PROGRAMS": programs}
+        title = f"{len(target)} sentences, {warps} warps, {stages} stages, {programs} programs"
+        with constants(attention_triton, **settings):
             time(
-                f"attention forward, {warps} warps, {stages} stages",
-                lambda: attention_triton.varlen_attention(q, k, v, bounds, 0.125),
+                f"attention forward, {title}",
+                lambda q=q, k=k, v=v, bounds=bounds: attention_triton.varlen_attention(
+                    q, k, v, bounds, 0.125
+                ),
             )
             result = attention_triton.varlen_attention(q, k, v, bounds, 0.125)
             time(
-                f"attention backward, {warps} warps, {stages} stages",
-                lambda: torch.autograd.grad(result, (q, k, v), d_out, retain_graph=True),
+                f"attention backward, {title}",
+                lambda q=q, k=k, v=v, result=result, d_out=d_out: torch.autograd.grad(
+                    result, (q, k, v), d_out, retain_graph=True
+                ),
             )
-
-
-def time_products() -> None:
-    for library in ("cublas", "cublaslt"):
-        torch.backends.cuda.preferred_blas_library(library)
-        for d_in, d_out in ((512, 512), (512, 1024), (512, 1536), (512, 2048), (2048, 512), (512, 6144)):
-            x, weight, d_y, bias = half(TOKENS, d_in), half(d_out, d_in), half(TOKENS, d_out), half(d_out)
-            d_x, total = half(TOKENS, d_in), torch.zeros(d_out, d_in, device="cuda")
-            name = f"{library} {d_in} -> {d_out}"
-            time(f"{name}: forward", lambda: torch.addmm(bias, x, weight.T))
-            time(f"{name}: d_x", lambda: d_y @ weight)
-            time(f"{name}: d_x added", lambda: d_x.addmm_(d_y, weight))
-            time(f"{name}: d_weight", lambda: d_y.T @ x)
-            time(
-                f"{name}: d_weight added to float32",
-                lambda: torch.addmm(total, d_y.T, x, out_dtype=torch.float32, out=total),
-            )
+    time("attention tiles", lambda: attention_triton.divide_into_tiles(target, target, 64))
 
 
 if __name__ == "__main__":
     with torch.no_grad():
         time_loss()
         time_norm()
-        time_linear()
-        time_products()
+        time_feed_forward()
     time_attention()

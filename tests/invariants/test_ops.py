@@ -30,7 +30,7 @@ from manyheads.ops import (
 from manyheads.ops.attention import attend
 from manyheads.ops.attention_spec import AttentionSpec
 from manyheads.ops.cross_entropy import IGNORE_INDEX
-from manyheads.ops.split import split
+from manyheads.ops.split import concat, split
 from manyheads.train.loss import reference_loss, reference_r_drop_loss, smoothing_weights
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -133,6 +133,20 @@ def test_gradients_of_split_projections_are_not_copied() -> None:
     assert back.data_ptr() == pieces.data_ptr()
     apart = split(projection[:6, :5], [2, 3])[0].grad_fn.apply(pieces[:, 2:4], pieces[:, :3])[0]  # type: ignore[attr-defined]
     assert torch.equal(apart, torch.cat((pieces[:, 2:4], pieces[:, :3]), 1))
+
+
+def test_adjacent_weights_are_concatenated_without_a_copy() -> None:
+    memory = normal(9, 4)
+    parts = [memory[:2].requires_grad_(), memory[2:5].requires_grad_(), memory[5:].requires_grad_()]
+    whole, upstream = concat(parts), normal(9, 4)
+    assert whole.data_ptr() == memory.data_ptr()
+    assert torch.equal(whole, memory)
+    for gradient, expected in zip(
+        torch.autograd.grad(whole, parts, upstream), upstream.split([2, 3, 4]), strict=True
+    ):
+        assert torch.equal(gradient, expected)
+    for apart in (parts[::-1], [parts[0], parts[2]], [parts[0], parts[1].detach().clone()]):
+        assert torch.equal(concat(apart), torch.cat(apart))
 
 
 # ---- add_norm

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyheads.ops import dispatch
-from manyheads.ops.split import split
+from manyheads.ops.split import concat, split
 
 
 class Linear(nn.Linear):
@@ -49,7 +49,7 @@ def stacked_linear(x_TD: Tensor, layers: Sequence[nn.Linear]) -> Sequence[Tensor
     """Return the output of each layer for the same x."""
     if len(layers) == 1 or not dispatch.stack_projections(x_TD):
         return [layer(x_TD) for layer in layers]
-    weight, bias = torch.cat([layer.weight for layer in layers]), torch.cat([layer.bias for layer in layers])
+    weight, bias = concat([layer.weight for layer in layers]), concat([layer.bias for layer in layers])
     return split(linear(x_TD, weight, bias), [layer.out_features for layer in layers])
 
 

@@ -1,4 +1,4 @@
-"""Splitting a projection into parts, without a copy in the backward pass."""
+"""Splitting a projection into parts and joining weights into one, without a copy where memory allows it."""
 
 from typing import Any
 
@@ -33,3 +33,30 @@ class _Split(torch.autograd.Function):
         if adjacent and all(gradient.stride() == strides for gradient in gradients):
             return first.as_strided((len(first), strides[0]), strides), None
         return torch.cat(gradients, -1), None
+
+
+def concat(tensors: list[Tensor]) -> Tensor:
+    """Concatenate along the first dimension as torch.cat does; tensors adjacent in memory are not copied."""
+    if dispatch.is_compiling():
+        return torch.cat(tensors)
+    whole: Tensor = _Concat.apply(*tensors)
+    return whole
+
+
+class _Concat(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *tensors: Tensor) -> Tensor:
+        ctx.lengths = [len(tensor) for tensor in tensors]
+        first, address = tensors[0], tensors[0].data_ptr()
+        for tensor in tensors:
+            if tensor.data_ptr() != address or not tensor.is_contiguous() or tensor.dtype != first.dtype:
+                return torch.cat(tensors)
+            address += tensor.numel() * tensor.element_size()
+        if address > first.untyped_storage().data_ptr() + first.untyped_storage().nbytes():
+            return torch.cat(tensors)  # neighbors by chance, each with memory of its own
+        return first.as_strided((sum(ctx.lengths), *first.shape[1:]), first.stride())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
+        return gradient.split(ctx.lengths)

@@ -137,13 +137,14 @@ class CapturedStep:
 class FlatGradient:
     """The gradients of all parameters in one buffer, followed by the sums of loss and log-likelihood.
 
-    Those of linear layers come first: their weights are converted to bfloat16 all at once.
+    Those of linear layers come first: their weights are converted to bfloat16 all at once. Weights are
+    followed by biases, so that the projections of an attention are adjacent and can be one product.
     """
 
     def __init__(self, module: nn.Module) -> None:
         names = {parameter: name for name, parameter in module.named_parameters()}
         layers = [layer for layer in module.modules() if isinstance(layer, Linear)]
-        linear = [parameter for layer in layers for parameter in layer.parameters()]
+        linear = [layer.weight for layer in layers] + [layer.bias for layer in layers]
         self.linear_parameters = {names[parameter]: parameter for parameter in linear}
         self.other_parameters = {
             name: parameter for parameter, name in names.items() if name not in self.linear_parameters
