@@ -9,6 +9,7 @@ from manyheads.ops import (
     attention_triton,
     cross_entropy_triton,
     decode_attention_triton,
+    embedding_triton,
     feed_forward_triton,
     linear_triton,
     topk_triton,
@@ -28,6 +29,8 @@ ADD_NORM = {**dict.fromkeys(("x", "h", "y", "total", "d_y", "d_x", "d_h"), BF16)
 ADD_NORM |= dict.fromkeys(("weight", "bias", "mean", "rstd", "d_weight", "d_bias", "d_h_sum"), FP32)
 ADD_NORM |= {"eps": FLOAT, "dropout": FLOAT}
 NORM_SHAPE = {"D": 512, "BLOCK": 512, "ROWS": 2, "HAS_DROPOUT": True}
+EMBEDDING = {**dict.fromkeys(("tokens", "positions"), INT64), "out": BF16, "d_out": BF16, "seed": INT32}
+EMBEDDING |= {**dict.fromkeys(("weight", "encoding", "gradient"), FP32), "scale": FLOAT, "dropout": FLOAT}
 LOSS = {"logits": BF16, "labels": INT64, "loss": FP32, "nll": FP32, "a": FLOAT, "b": FLOAT, "c": FLOAT}
 LOSS_SHAPE = {"STRIDE": 37000, "CLASSES": 37000, "IGNORE_INDEX": -1, "BLOCK": 4096}
 LINEAR = {**dict.fromkeys(("d_out", "out", "d_product", "weight", "hidden", "d_hidden"), BF16), "sums": FP32}
@@ -48,6 +51,8 @@ KERNELS = [
     (linear_triton.linear_backward, LINEAR, {"HAS_RELU": True, "ROWS": 32, "COLUMNS": 128}),
     (linear_triton.sum_stripes_kernel, {"sums": FP32, "total": BF16}, {"WIDTH": 512, "ROWS": 32, "COLUMNS": 32}),
     (feed_forward_triton.matmul_relu_backward_kernel, LINEAR, MATMUL),
+    (embedding_triton.embed_forward, EMBEDDING, NORM_SHAPE),
+    (embedding_triton.embed_backward, EMBEDDING, NORM_SHAPE),
     (topk_triton.reduce_chunks_kernel, TOPK, {**TOPK_SHAPE, "CHUNK_WIDTH": 128, "CHUNKS": 16}),
 ]
 

@@ -22,6 +22,7 @@ from manyheads.ops import (
     decode_attention,
     decode_attention_triton,
     dispatch,
+    embedding_triton,
     feed_forward_triton,
     linear_triton,
     topk,
@@ -309,6 +310,34 @@ def test_the_backward_kernel_of_linear_masks_by_relu_and_sums(
     assert distance(summed, expected.double().sum(0)) < tolerance
 
 
+# ---- embeddings
+
+
+@all_dtypes
+@pytest.mark.parametrize("width", [16, 48, 512])
+def test_embeddings_equal_the_reference(width: int, dtype: torch.dtype, tolerance: float) -> None:
+    tokens, positions = torch.randint(0, 11, (2, 37), device=DEVICE)
+    weight, encoding = normal(11, width).requires_grad_(), normal(11, width)
+    upstream = normal(37, width)
+    out = embedding_triton.embed_tokens(tokens, weight, positions, encoding, 3.0, 0.0, dtype)
+    assert out.dtype == dtype
+    exact = weight.detach().double().requires_grad_()
+    expected = F.embedding(tokens, exact) * 3 + encoding[positions]
+    fast, plain = gradients(out, upstream, [weight]), gradients(expected, upstream, [exact])
+    assert distance(fast[0], plain[0]) < tolerance
+    assert distance(fast[1], plain[1]) < tolerance
+
+
+def test_dropout_of_embeddings_repeats_in_the_backward_pass() -> None:
+    tokens, weight = torch.arange(300, device=DEVICE), torch.ones(300, 64, device=DEVICE, requires_grad=True)
+    zeros = torch.zeros(300, 64, device=DEVICE)
+    out = embedding_triton.embed_tokens(tokens, weight, tokens, zeros, 2.0, 0.25, torch.float32)
+    (gradient,) = torch.autograd.grad(out.sum(), weight)
+    assert torch.equal(gradient, out)
+    assert out.unique().tolist() == pytest.approx([0, 2 / 0.75])
+    assert (out == 0).float().mean().item() == pytest.approx(0.25, abs=0.02)
+
+
 # ---- the whole model
 
 
@@ -333,6 +362,8 @@ def test_a_model_over_the_kernels_equals_the_plain_model(
     monkeypatch.setattr(dispatch, "use_kernels", lambda _: True)
     monkeypatch.setattr(dispatch, "choose_attention", lambda *_: "triton")
     monkeypatch.setattr(dispatch, "stack_projections", lambda _: True)
+    monkeypatch.setattr(dispatch, "use_embedding_kernel", lambda _: True)
+    monkeypatch.setattr(torch, "get_autocast_dtype", lambda _: torch.float32)
     for ours, theirs in zip(values_and_gradients(), plain, strict=True):
         assert distance(ours, theirs) < 1e-4
 

@@ -13,10 +13,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from manyheads.config import ModelConfig
+from manyheads.config import ModelConfig, TransformerConfig
 from manyheads.errors import DataError
 from manyheads.model.layers import Dropout
 from manyheads.model.positions import LearnedPositions, SinusoidalPositions
+from manyheads.ops.embedding import embed
 from manyheads.packed import Packed
 
 
@@ -103,21 +104,13 @@ class EncoderDecoder(nn.Module):
         max_length: int,
     ) -> Tensor:
         """Return embeddings times sqrt(d_model) plus positional encodings, after dropout (3.4, 3.5, 5.4)."""
-        x_TD = embed_tokens(tokens_T, embedding) * math.sqrt(self.config.d_model)
-        if positional_encoding is not None:
-            x_TD = x_TD + positional_encoding(positions_T, max_length, x_TD.dtype)
-        out: Tensor = self.dropout(x_TD)
-        return out
-
-
-def embed_tokens(tokens_T: Tensor, embedding: nn.Embedding) -> Tensor:
-    """Return the embedding of each token. [T, D]"""
-    try:
-        embedded: Tensor = embedding(tokens_T)
-    except IndexError:  # on a CPU; a GPU reports it later, in its own way
-        size = embedding.num_embeddings
-        raise DataError(f"token id {int(tokens_T.max())}, but the vocabulary has {size}") from None
-    return embedded
+        # Post-norm rounds what follows at every norm; the residual stream of pre-norm keeps its precision.
+        post_norm = isinstance(self.config, TransformerConfig) and self.config.norm == "post"
+        return embed(
+            *(tokens_T, embedding, positional_encoding, positions_T, max_length),
+            *(math.sqrt(self.config.d_model), self.dropout),
+            for_autocast=post_norm,
+        )
 
 
 def tie_embeddings(

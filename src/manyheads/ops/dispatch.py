@@ -55,6 +55,13 @@ def use_cached_rows(x: Tensor) -> bool:
     return not x.is_cuda
 
 
+def use_embedding_kernel(weight: Tensor) -> bool:
+    """Return whether the kernel of embeddings serves: in training with autocast to half precision."""
+    training = weight.requires_grad and torch.is_grad_enabled() and not is_compiling()
+    autocast = weight.is_cuda and torch.is_autocast_enabled("cuda") and weight.dtype == torch.float32
+    return training and autocast and torch.get_autocast_dtype("cuda") in HALF_DTYPES and has_triton()
+
+
 # ---- attention
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from manyheads.config import ConvS2SConfig
 from manyheads.model.baselines.convolution import Convolution
 from manyheads.model.baselines.recurrent_state import RecurrentState
-from manyheads.model.encoder_decoder import EncoderDecoder, Trace, append_layer_maps, embed_tokens
+from manyheads.model.encoder_decoder import EncoderDecoder, Trace, append_layer_maps
 from manyheads.model.initialization import init_weights
 from manyheads.model.kv_cache import Memory, attend_step
 from manyheads.model.layers import Dropout
@@ -26,6 +26,7 @@ from manyheads.model.positions import LearnedPositions, SinusoidalPositions, bui
 from manyheads.ops.attention import attend
 from manyheads.ops.attention_spec import AttentionSpec, padding_mask
 from manyheads.ops.linear import project_logits
+from manyheads.ops.embedding import embed_tokens
 from manyheads.packed import Packed
 
 
