@@ -49,7 +49,11 @@ KERNELS = [
     (cross_entropy_triton.cross_entropy_row, LOSS, LOSS_SHAPE),
     (cross_entropy_triton.cross_entropy_r_drop_row, LOSS, LOSS_SHAPE),
     (linear_triton.linear_backward, LINEAR, {"HAS_RELU": True, "ROWS": 32, "COLUMNS": 128}),
-    (linear_triton.sum_stripes_kernel, {"sums": FP32, "total": BF16}, {"WIDTH": 512, "ROWS": 32, "COLUMNS": 32}),
+    (
+        linear_triton.sum_stripes_kernel,
+        {"sums": FP32, "total": BF16},
+        {"WIDTH": 512, "ROWS": 32, "COLUMNS": 32},
+    ),
     (feed_forward_triton.matmul_relu_backward_kernel, LINEAR, MATMUL),
     (embedding_triton.embed_forward, EMBEDDING, NORM_SHAPE),
     (embedding_triton.embed_backward, EMBEDDING, NORM_SHAPE),
