@@ -310,7 +310,7 @@ def test_a_model_over_the_kernels_equals_the_plain_model(
     monkeypatch.setattr(dispatch, "choose_attention", lambda *_: "triton")
     monkeypatch.setattr(dispatch, "stack_projections", lambda _: True)
     monkeypatch.setattr(dispatch, "use_embedding_kernel", lambda _: True)
-    monkeypatch.setattr(torch, "get_autocast_dtype", lambda _: torch.float32)
+    monkeypatch.setattr(dispatch, "embedding_dtype", lambda *_: torch.float32)
     for ours, theirs in zip(values_and_gradients(), plain, strict=True):
         assert distance(ours, theirs) < 1e-4
 

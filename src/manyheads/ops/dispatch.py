@@ -111,6 +111,11 @@ def project_by_columns(x_RD: Tensor) -> bool:
 # ---- precision
 
 
+def embedding_dtype(weight: Tensor, for_autocast: bool) -> torch.dtype:
+    """Return the dtype that the kernel of embeddings writes."""
+    return torch.get_autocast_dtype("cuda") if for_autocast else weight.dtype
+
+
 def cast_for_autocast(x: Tensor) -> Tensor:
     """Return x in the dtype that the next matrix product would cast it to, so that a kernel can take it."""
     if not x.is_cuda or not torch.is_autocast_enabled("cuda") or is_compiling():

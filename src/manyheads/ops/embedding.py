@@ -37,7 +37,7 @@ def embed(
             from manyheads.ops import embedding_triton
 
             rate = dropout.p if dropout.training else 0.0
-            dtype = torch.get_autocast_dtype("cuda") if for_autocast else weight.dtype
+            dtype = dispatch.embedding_dtype(weight, for_autocast)
             return embedding_triton.embed_tokens(
                 tokens_T, weight, positions_T, table_LD, scale, rate, dtype
             )
