@@ -49,7 +49,7 @@ class _Concat(torch.autograd.Function):
         ctx.lengths = [len(tensor) for tensor in tensors]
         first, address = tensors[0], tensors[0].data_ptr()
         for tensor in tensors:
-            if tensor.data_ptr() != address or not tensor.is_contiguous() or tensor.dtype != first.dtype:
+            if tensor.data_ptr() != address or not tensor.is_contiguous():
                 return torch.cat(tensors)
             address += tensor.numel() * tensor.element_size()
         if address > first.untyped_storage().data_ptr() + first.untyped_storage().nbytes():
