@@ -19,10 +19,7 @@ HOPPER = GPUTarget("cuda", 90, 32)
 BF16, FP32, INT32, INT64, FLOAT = "*bf16", "*fp32", "*i32", "*i64", "fp32"
 HEADS = {"D_K": 64, "D_V": 64, "K": 64, "V": 64}
 ATTENTION = {**dict.fromkeys(("q", "k", "v", "out", "d_out", "d_q", "d_k", "d_v"), BF16), "scale": FLOAT}
-ATTENTION |= {"log_sums": FP32}
-TILE_TENSORS = ("q_offsets", "k_offsets", "group_ends", "window_starts", "tiles", "count")
-RANGES = ("starts", "ends", "key_starts", "key_ends", "query_starts", "query_ends")
-ATTENTION |= dict.fromkeys((*RANGES, *TILE_TENSORS), INT32)
+ATTENTION |= {"log_sums": FP32, "deltas": FP32, "starts": INT32, "ends": INT32}
 DECODE = {**dict.fromkeys(("q", "k", "v", "keys", "values", "out"), BF16), "scale": FLOAT}
 DECODE |= {"ancestors": INT32, "lengths": INT64, "starts": INT64}
 ADD_NORM = {**dict.fromkeys(("x", "h", "y", "total", "d_y", "d_x", "d_h"), BF16), "seed": INT32}
@@ -34,14 +31,14 @@ EMBEDDING |= {**dict.fromkeys(("weight", "encoding", "gradient"), FP32), "scale"
 LOSS = {"logits": BF16, "labels": INT64, "loss": FP32, "nll": FP32, "a": FLOAT, "b": FLOAT, "c": FLOAT}
 LOSS_SHAPE = {"STRIDE": 37000, "CLASSES": 37000, "IGNORE_INDEX": -1, "BLOCK": 4096}
 LINEAR = {**dict.fromkeys(("d_out", "out", "d_product", "weight", "hidden", "d_hidden"), BF16), "sums": FP32}
-MATMUL = {"INNER": 512, "WIDTH": 2048, "ROWS": 128, "COLUMNS": 128, "BLOCK": 64, "GROUP": 8, "EARLY": True}
+MATMUL = {"INNER": 512, "WIDTH": 2048, "ROWS": 128, "COLUMNS": 128, "BLOCK": 64, "GROUP": 8}
 TOPK_SHAPE = {"STRIDE": 37000, "CLASSES": 37000, "NUM_CHUNKS": 290}
 TOPK = {"logits": FP32, "maximum": FP32, "total": FP32}
 
 KERNELS = [
-    (attention_triton.divide_window, dict.fromkeys(TILE_TENSORS, INT32), {"SIZE": 64}),
-    (attention_triton.attention_forward, ATTENTION, {**HEADS, "HEADS": 8, "SIZE": 64}),
-    (attention_triton.attention_backward, ATTENTION, {**HEADS, "HEADS": 8, "SIZE": 64}),
+    (attention_triton.attention_forward, ATTENTION, {**HEADS, "QUERIES": 64, "KEYS": 64}),
+    (attention_triton.attention_backward_queries, ATTENTION, {**HEADS, "QUERIES": 64, "KEYS": 64}),
+    (attention_triton.attention_backward_keys, ATTENTION, {**HEADS, "QUERIES": 32, "KEYS": 64}),
     (decode_attention_triton.self_attention_row, DECODE, {**HEADS, "KEYS": 32}),
     (decode_attention_triton.cross_attention_row, DECODE, {**HEADS, "KEYS": 32}),
     (add_norm_triton.add_norm_forward, ADD_NORM, NORM_SHAPE),

@@ -216,13 +216,12 @@ def triton_attention(
     q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Packed, spec: AttentionSpec
 ) -> Tensor:
     """Our own kernel, which puts several short sentences into a tile."""
-    from manyheads.ops.attention_triton import AttentionBounds, choose_tile_size, varlen_attention
+    from manyheads.ops.attention_triton import AttentionBounds, varlen_attention
 
-    size = choose_tile_size(q_THK, v_SHV)
     bounds = cached_for_batch(
         queries,
-        (AttentionBounds, None if keys is queries else keys, spec.causal, spec.window, size),
-        lambda: AttentionBounds.compute(queries, keys, spec, size),
+        (AttentionBounds, None if keys is queries else keys, spec.causal, spec.window),
+        lambda: AttentionBounds.compute(queries, keys, spec),
     )
     return varlen_attention(q_THK, k_SHK, v_SHV, bounds, spec.scale(q_THK.shape[-1]))
 

@@ -63,9 +63,7 @@ def cross_entropy_row(
     logit_sum = 0.0
     for start in range(0, CLASSES, BLOCK):
         columns = start + tl.arange(0, BLOCK)
-        value = tl.load(
-            logits + columns, mask=columns < CLASSES, other=float("-inf"), eviction_policy="evict_last"
-        ).to(tl.float32)
+        value = tl.load(logits + columns, mask=columns < CLASSES, other=float("-inf")).to(tl.float32)
         new_maximum = tl.maximum(maximum, tl.max(value))
         total = total * tl.exp(maximum - new_maximum) + tl.sum(tl.exp(value - new_maximum))
         logit_sum += tl.sum(tl.where(columns < CLASSES, value, 0.0))
@@ -78,9 +76,7 @@ def cross_entropy_row(
     tl.debug_barrier()  # the label's logit is read before it is overwritten
     for start in range(0, CLASSES, BLOCK):
         columns = start + tl.arange(0, BLOCK)
-        value = tl.load(
-            logits + columns, mask=columns < CLASSES, other=float("-inf"), eviction_policy="evict_first"
-        ).to(tl.float32)
+        value = tl.load(logits + columns, mask=columns < CLASSES, other=float("-inf")).to(tl.float32)
         gradient = tl.exp(value - log_sum) - b - tl.where(columns == label, a, 0.0)
         gradient = tl.where(is_counted, gradient, 0.0)
         tl.store(logits + columns, gradient.to(logits.dtype.element_ty), mask=columns < CLASSES)

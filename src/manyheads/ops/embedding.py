@@ -38,9 +38,7 @@ def embed(
 
             rate = dropout.p if dropout.training else 0.0
             dtype = dispatch.embedding_dtype(weight, for_autocast)
-            return embedding_triton.embed_tokens(
-                tokens_T, weight, positions_T, table_LD, scale, rate, dtype
-            )
+            return embedding_triton.embed_tokens(tokens_T, weight, positions_T, table_LD, scale, rate, dtype)
     x_TD = embed_tokens(tokens_T, embedding) * scale
     if encoding is not None:
         x_TD = x_TD + encoding(positions_T, max_length, x_TD.dtype)

@@ -1,4 +1,4 @@
-"""LayerNorm(x + Dropout(max(0, x W_1 + b_1) W_2 + b_2)) (3.1, 3.3) as one op, for the sake of its backward pass.
+"""LayerNorm(x + Dropout(max(0, x W_1 + b_1) W_2 + b_2)) (3.1, 3.3), one op for the sake of its gradient.
 
 There the product with W_2 applies the gradient of the ReLU and sums that of b_1 to what it writes, and the
 product with W_1 adds the gradient of the residual connection.
@@ -18,9 +18,8 @@ from manyheads.ops.add_norm_triton import dropout_seed, launch_backward, launch_
 from manyheads.ops.linear_triton import relu_backward_and_sum, sum_stripes
 
 BLOCK_ROWS, BLOCK_COLUMNS, BLOCK_INNER = 128, 128, 64
-NUM_WARPS, NUM_STAGES = 8, 3
+NUM_WARPS, NUM_STAGES = 4, 3
 GROUP_ROWS = 8  # tiles of rows whose inputs stay in the cache together
-LOADS_EARLY = True
 
 
 def feed_forward_add_norm(
@@ -87,7 +86,7 @@ def matmul_relu_backward(d_out_TD: Tensor, weight_DF: Tensor, hidden_TF: Tensor)
     sums = torch.empty(row_tiles, width, dtype=torch.float32, device=d_out_TD.device)
     matmul_relu_backward_kernel[(row_tiles * (width // BLOCK_COLUMNS),)](
         *(d_out_TD, weight_DF, hidden_TF, d_hidden, sums, count),
-        *(inner, width, BLOCK_ROWS, BLOCK_COLUMNS, BLOCK_INNER, GROUP_ROWS, LOADS_EARLY),
+        *(inner, width, BLOCK_ROWS, BLOCK_COLUMNS, BLOCK_INNER, GROUP_ROWS),
         num_warps=NUM_WARPS,
         num_stages=NUM_STAGES,
     )
@@ -98,7 +97,7 @@ def matmul_relu_backward(d_out_TD: Tensor, weight_DF: Tensor, hidden_TF: Tensor)
 def matmul_relu_backward_kernel(
     d_out, weight, hidden, d_hidden, sums, count,
     INNER: tl.constexpr, WIDTH: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr, EARLY: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
     column_tiles: tl.constexpr = WIDTH // COLUMNS
     row_tiles = tl.cdiv(count, ROWS)
@@ -113,15 +112,12 @@ def matmul_relu_backward_kernel(
     left = d_out + tl.where(rows < count, rows, 0).to(tl.int64)[:, None] * INNER + steps[None, :]
     right = weight + steps[:, None] * WIDTH + columns[None, :]
     offsets = rows.to(tl.int64)[:, None] * WIDTH + columns[None, :]
-    if EARLY:
-        positive = tl.load(hidden + offsets, mask=inside, other=0.0) > 0
     product = tl.zeros([ROWS, COLUMNS], tl.float32)
     for _ in range(0, INNER, BLOCK):
         product = tl.dot(tl.load(left), tl.load(right), product, input_precision="ieee")
         left += BLOCK
         right += BLOCK * WIDTH
-    if not EARLY:
-        positive = tl.load(hidden + offsets, mask=inside, other=0.0) > 0
+    positive = tl.load(hidden + offsets, mask=inside, other=0.0) > 0
     gradient = tl.where(positive, product.to(d_hidden.dtype.element_ty), 0.0)
     tl.store(d_hidden + offsets, gradient, mask=inside)
     tl.store(sums + row_tile * WIDTH + columns, tl.sum(gradient.to(tl.float32), 0))

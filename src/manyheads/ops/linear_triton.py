@@ -74,9 +74,7 @@ def sum_stripes(sums_NF: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @triton.jit
-def sum_stripes_kernel(
-    sums, total, stripes, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
-):
+def sum_stripes_kernel(sums, total, stripes, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     in_row = columns < WIDTH
     partial = tl.zeros([ROWS, COLUMNS], tl.float32)

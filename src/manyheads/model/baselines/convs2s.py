@@ -25,8 +25,8 @@ from manyheads.model.layers import Dropout
 from manyheads.model.positions import LearnedPositions, SinusoidalPositions, build_positional_encoding
 from manyheads.ops.attention import attend
 from manyheads.ops.attention_spec import AttentionSpec, padding_mask
-from manyheads.ops.linear import project_logits
 from manyheads.ops.embedding import embed_tokens
+from manyheads.ops.linear import project_logits
 from manyheads.packed import Packed
 
 
