@@ -139,14 +139,13 @@ class Residual(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.pre_norm = config.norm == "pre"
         self.residuals = config.residuals
-        self.is_add_norm = self.residuals and not self.pre_norm and isinstance(self.norm, LayerNorm)
 
     def forward(
         self, x_TD: Tensor, sublayer: Callable[[Tensor], Tensor], output: nn.Linear | None = None
     ) -> Tensor:
         """Apply a sublayer. Its last step may be the linear map `output`, left to this module to fuse."""
         h = sublayer(cast_for_autocast(self.norm(x_TD)) if self.pre_norm else x_TD)
-        if self.is_add_norm:
+        if self.residuals and not self.pre_norm and isinstance(self.norm, LayerNorm):
             if output is None:
                 return add_norm(x_TD, h, self.norm, self.dropout)
             return linear_add_norm(x_TD, h, output, self.norm, self.dropout)
@@ -162,7 +161,8 @@ class Residual(nn.Module):
         """Apply a feed-forward sublayer."""
         if isinstance(network, Experts):
             return self(x_TD, lambda x: network(x, aux_losses))  # type: ignore[no-any-return]
-        if self.is_add_norm and network.activation is F.relu:
+        post_norm = self.residuals and not self.pre_norm
+        if post_norm and isinstance(self.norm, LayerNorm) and network.activation is F.relu:
             return feed_forward_add_norm(x_TD, network.w_1, network.w_2, self.norm, self.dropout)
         return self(x_TD, network.hidden, network.w_2)  # type: ignore[no-any-return]
 

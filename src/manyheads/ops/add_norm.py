@@ -55,6 +55,8 @@ def feed_forward_add_norm(
         from manyheads.ops import feed_forward_triton
 
         rate = dropout.p if dropout.training else 0.0
-        pairs = [(layer.weight, layer.bias) for layer in (first, second, norm)]
-        return feed_forward_triton.feed_forward_add_norm(x_TD, *pairs, norm.eps, rate)
+        linear_1, linear_2 = (first.weight, first.bias), (second.weight, second.bias)
+        return feed_forward_triton.feed_forward_add_norm(
+            x_TD, linear_1, linear_2, (norm.weight, norm.bias), norm.eps, rate
+        )
     return linear_add_norm(x_TD, linear_relu(x_TD, first), second, norm, dropout)

@@ -59,4 +59,5 @@ class _Concat(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
-        return gradient.split(ctx.lengths)
+        parts: tuple[Tensor, ...] = gradient.split(ctx.lengths)
+        return parts

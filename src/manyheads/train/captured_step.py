@@ -144,7 +144,8 @@ class FlatGradient:
     def __init__(self, module: nn.Module) -> None:
         names = {parameter: name for name, parameter in module.named_parameters()}
         layers = [layer for layer in module.modules() if isinstance(layer, Linear)]
-        linear = [layer.weight for layer in layers] + [layer.bias for layer in layers]
+        by_layer = [list(layer.parameters()) for layer in layers]
+        linear = [parameter for same_role in zip(*by_layer, strict=True) for parameter in same_role]
         self.linear_parameters = {names[parameter]: parameter for parameter in linear}
         self.other_parameters = {
             name: parameter for parameter, name in names.items() if name not in self.linear_parameters
