@@ -133,6 +133,11 @@ class Translator:
         segments = splitter.shorten(splitter.split(text, into_sentences=True))
         return [segment.text for segment in segments if segment.is_translatable]
 
+    def create_stages(self, **options: Any) -> tuple[TranslationOptions, TextPreparer, Assembler]:
+        """Return what `translate` does before and after decoding, for callers that decode by themselves."""
+        parsed = self._read_options(**options)
+        return parsed, *self._create_stages(parsed)
+
     def _read_options(
         self,
         *,

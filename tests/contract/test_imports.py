@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "train": {"ops", "cuda", "data", "model", "search", "checkpoint", "inference", "evaluate", *TRANSLATION},
     "export": {"text", "model", "search", "checkpoint", "inference"},
     "look": {"ops", "model", "checkpoint", *TRANSLATION},
-    "serve": {"text", "evaluate", "look", "train", *TRANSLATION},  # of train, the log
+    "serve": {"text", "search", "evaluate", "look", "train", *TRANSLATION},  # of train, the log
     "demo": {"playground", "text", "data", "checkpoint", "evaluate", "train", "look", *TRANSLATION},
     "paper": {"playground", "demo", *PRODUCT},
     "cli": {"demo", "paper", *PRODUCT},

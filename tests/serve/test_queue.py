@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from manyheads.serve.jobs import BatchStats
 from manyheads.serve.limits import ServerLimits
-from manyheads.serve.queue import BatchStats, JobQueue, QueueFull
+from manyheads.serve.queue import JobQueue, QueueFull
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class DoubleTask:
     name: str = ""
     log: list[list[int]] = field(default_factory=list, compare=False)
     seconds: float = 0.02
+    can_join: bool = False
 
     def size(self, items: Sequence[int]) -> int:
         return sum(items)
@@ -146,6 +148,8 @@ def test_canceling_a_running_job_is_harmless() -> None:
 @dataclass(frozen=True)
 class MissingResultTask:
     """Returns one result too few."""
+
+    can_join: bool = False
 
     def size(self, items: Sequence[int]) -> int:
         return len(items)

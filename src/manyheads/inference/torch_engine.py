@@ -214,6 +214,8 @@ class TorchEngine:
             longest = max(longest, MIXED_LENGTH)
         max_rows = max(config.num_hypotheses, min(MAX_ROWS, MAX_EAGER_SOURCE_TOKENS // longest))
         limits = SearchLimits(max_rows, GPU_POLL_INTERVAL if self.device.type == "cuda" else 1)
+        if queue.starts_at_once:
+            limits = replace(limits, refill_fraction=0.0, retire_fraction=0.0)
         branching = is_branching(config, any(request.constraints.required_phrases for request in waiting))
         return iterate_results(model.step, admit, queue, config, branching, self.device, limits)
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -24,6 +24,7 @@ class SentenceTask:
     """Base of the tasks: a sentence and its translation, by default the model's own, to JSON."""
 
     model: ServedModel
+    can_join: ClassVar[bool] = False
 
     def size(self, pairs: Sequence[tuple[str, str | None]]) -> int:
         return sum(self.model.count_tokens(source) for source, _ in pairs)

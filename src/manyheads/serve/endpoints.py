@@ -14,12 +14,13 @@ from starlette.exceptions import HTTPException
 from manyheads.errors import ConfigError
 from manyheads.serve import schemas
 from manyheads.serve.attention_tasks import AttentionPageTask, AttentionTask, SentenceTask, WalkTask
+from manyheads.serve.jobs import BatchTask, Job
 from manyheads.serve.languages import LanguageDetector, language_name
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.metrics import ServerMetrics
 from manyheads.serve.middleware import queue_full_error
 from manyheads.serve.model_registry import ModelRegistry
-from manyheads.serve.queue import BatchTask, Job, JobQueue, QueueFull
+from manyheads.serve.queue import JobQueue, QueueFull
 from manyheads.serve.request_parsing import RequestT, read_fields, to_list, validate_request
 from manyheads.serve.responses import ClientDisconnected, RequestRejected
 from manyheads.serve.served_model import ServedModel
@@ -49,7 +50,8 @@ class Endpoints:
         self.limits, self.api_key, self.log_text, self.log_requests = limits, api_key, log_text, log_requests
         self.registry, self.metrics, self.runs = ModelRegistry(models), ServerMetrics(), TrainingRuns(runs)
         self.detector = LanguageDetector(self.registry.codes)
-        self.queue = JobQueue(limits, self.metrics.record_batch)
+        num_workers = max(model.num_workers for model in models)
+        self.queue = JobQueue(limits, self.metrics.record_batch, num_workers)
         self.metrics.track_queue(self.queue)
         self.worker_task: asyncio.Task[None] | None = None
 

@@ -17,7 +17,7 @@ class ServerLimits:
     max_form_fields: int = 1000  # of a form or a query string
     max_numbers: int = 2_000_000  # of a response with attention maps or a walk
     queue_size: int = 256  # waiting requests
-    batch_tokens: int = 1024  # source tokens that are translated together
+    batch_tokens: int = 2**14  # source tokens that are translated together
     batch_wait: float = 0.002  # seconds that the first request of a batch waits for others
     request_timeout: float = 30.0  # seconds from the request to its response
     client_timeout: float = 10.0  # seconds for a client to send its headers or body, or to read its response

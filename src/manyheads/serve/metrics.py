@@ -2,7 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from manyheads.serve.queue import BatchStats, JobQueue
+from manyheads.serve.jobs import BatchStats
+from manyheads.serve.queue import JobQueue
 
 SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 COUNT_BUCKETS = tuple(2**n for n in range(13))

@@ -1,9 +1,10 @@
-"""The queue of requests: those that arrive together are translated together.
+"""The queue of requests.
 
-The event loop holds the waiting requests, and one worker thread runs the model, so that all other requests
-are answered meanwhile. Whenever the worker is free, it takes the oldest request and those behind it with an
-equal task, up to a number of tokens. A request whose client disconnects, or that times out, leaves the queue
-at once.
+The event loop holds the waiting requests, and other threads run the models, so that all other requests are
+answered meanwhile. Translations join a batch that is running (continuous.py) where the engine can do that.
+Other tasks are run in batches: whenever a worker is free, it takes the oldest request and those behind it
+with an equal task, up to a number of tokens. A request whose client disconnects, or that times out, leaves
+the queue at once.
 """
 
 import asyncio
@@ -14,64 +15,40 @@ import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
+from manyheads.serve.continuous import ContinuousBatcher, Outcome
+from manyheads.serve.jobs import BatchStats, BatchTask, Job, run_jobs
 from manyheads.serve.limits import ServerLimits
 
 LOG = logging.getLogger("manyheads.serve")
 MAX_RETRY_AFTER = 60  # seconds
-
-
-class BatchTask(Protocol):
-    """What to do with items. Items of equal tasks can be run in one batch."""
-
-    def size(self, items: Sequence[Any]) -> int:
-        """Return the number of tokens."""
-        ...
-
-    def run(self, items: Sequence[Any]) -> list[Any]:
-        """Return one result per item."""
-        ...
+MAX_BATCH_TOKENS = 1024  # of a batch that no other request can join
 
 
 class QueueFull(Exception):
     """The queue has as many jobs as its limit allows."""
 
 
-@dataclass(eq=False)
-class Job:
-    """The items of one request."""
-
-    task: BatchTask
-    items: Sequence[Any]
-    future: "asyncio.Future[list[Any]]"
-    arrived_at: float = field(default_factory=time.monotonic)
-    num_tokens: int | None = None  # counted shortly before it runs
-
-
-@dataclass(frozen=True)
-class BatchStats:
-    """Measurements of a batch that has run."""
-
-    num_jobs: int
-    num_tokens: int
-    seconds: float
-    wait_seconds: list[float]  # of each job
-
-
 class JobQueue:
-    """The waiting jobs, and the worker thread."""
+    """The waiting jobs, and the threads that run them."""
 
     def __init__(
-        self, limits: ServerLimits, on_batch: Callable[[BatchStats], None] = lambda batch: None
+        self,
+        limits: ServerLimits,
+        on_batch: Callable[[BatchStats], None] = lambda batch: None,
+        num_workers: int = 1,
     ) -> None:
-        self.limits, self.on_batch = limits, on_batch
+        self.limits, self.on_batch, self.num_workers = limits, on_batch, num_workers
         self.waiting: dict[Job, None] = {}  # in order of arrival
+        self.unjoined: dict[Job, None] = {}  # those of them that are run in batches
         self.incoming = 0  # requests that were received, but not parsed yet
         self.seconds_per_job = 0.0  # moving average
         self.has_jobs = asyncio.Event()
-        self.executor = ThreadPoolExecutor(1, "manyheads-worker")
+        self.executor = ThreadPoolExecutor(num_workers, "manyheads-worker")
+        self.continuous = ContinuousBatcher(
+            limits.batch_tokens, self._start_joining, self._resolve, self._record_steps
+        )
 
     @property
     def is_full(self) -> bool:
@@ -93,42 +70,75 @@ class JobQueue:
         job = Job(task, items, asyncio.get_running_loop().create_future())
         self.waiting[job] = None
         job.future.add_done_callback(lambda _: self.waiting.pop(job, None))
-        self.has_jobs.set()
+        if task.can_join:
+            self.continuous.submit(job)
+        else:
+            self.unjoined[job] = None
+            job.future.add_done_callback(lambda _: self.unjoined.pop(job, None))
+            self.has_jobs.set()
         return job
 
+    # ---- jobs that join a running batch
+
+    def _start_joining(self, job: Job) -> None:
+        self.waiting.pop(job, None)
+
+    def _record_steps(self, steps: BatchStats) -> None:
+        self._average(steps)
+        self.on_batch(steps)
+
+    def _average(self, batch: BatchStats) -> None:
+        if batch.num_done:
+            self.seconds_per_job += 0.2 * (batch.seconds / batch.num_done - self.seconds_per_job)
+
+    @staticmethod
+    def _resolve(outcome: Outcome) -> None:
+        """Give a job its results or its error, unless its client has disconnected."""
+        job, result = outcome
+        if job.future.done():
+            return
+        if isinstance(result, Exception):
+            job.future.set_exception(result)
+        else:
+            job.future.set_result(result)
+
+    # ---- jobs that run in batches
+
     async def run(self) -> None:
-        """Run batches until canceled."""
+        """Run batches until canceled: several at once where there are several workers."""
+        running: set[asyncio.Task[None]] = set()
         try:
             while True:
                 await self.has_jobs.wait()
                 await asyncio.sleep(self.limits.batch_wait)
-                await self._run_next_batch()
-                if not self.waiting:
+                batch = await self._next_batch()
+                running.add(asyncio.create_task(self._run_batch(batch)))
+                if len(running) >= self.num_workers:
+                    _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                if not self.unjoined:
                     self.has_jobs.clear()
         finally:
             self.executor.shutdown(wait=False)
+            self.continuous.shutdown()
 
-    async def _run_next_batch(self) -> None:
+    async def _run_batch(self, batch: list[Job]) -> None:
         """An error reaches the jobs of its batch, and not those that come after."""
-        first = next(iter(self.waiting), None)
-        batch: list[Job] = []
         try:
-            batch = await self._next_batch()
             await self._execute(batch)
         except Exception as error:
             location = "".join(traceback.format_tb(error.__traceback__))
             LOG.error("%s in the queue\n%s", type(error).__name__, location)  # its message may quote a text
-            for job in batch or ([first] if first else []):
+            for job in batch:
                 if not job.future.done():
                     job.future.set_exception(error)
 
     async def _next_batch(self) -> list[Job]:
         """Take the oldest job and those with an equal task that fit into a batch with it."""
-        first = next(iter(self.waiting), None)
+        first = next(iter(self.unjoined), None)
         if first is None:
             return []
-        max_tokens = self.limits.batch_tokens
-        candidates = [job for job in self.waiting if job.task == first.task][:max_tokens]
+        max_tokens = min(self.limits.batch_tokens, MAX_BATCH_TOKENS)
+        candidates = [job for job in self.unjoined if job.task == first.task][:max_tokens]
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self.executor, count_tokens, candidates, max_tokens)
         batch: list[Job] = []
@@ -140,7 +150,7 @@ class JobQueue:
                 break
             batch.append(job)
             total += job.num_tokens
-            del self.waiting[job]
+            del self.waiting[job], self.unjoined[job]
         return batch
 
     async def _execute(self, batch: list[Job]) -> None:
@@ -149,17 +159,13 @@ class JobQueue:
         start = time.monotonic()
         loop = asyncio.get_running_loop()
         results = await loop.run_in_executor(self.executor, run_jobs, batch)
-        seconds = time.monotonic() - start
-        self.seconds_per_job += 0.2 * (seconds / len(batch) - self.seconds_per_job)
-        num_tokens = sum(job.num_tokens or 0 for job in batch)
-        self.on_batch(BatchStats(len(batch), num_tokens, seconds, [start - job.arrived_at for job in batch]))
-        for job, result in zip(batch, results, strict=True):
-            if job.future.done():  # its client disconnected meanwhile
-                continue
-            if isinstance(result, Exception):
-                job.future.set_exception(result)
-            else:
-                job.future.set_result(result)
+        seconds, num_tokens = time.monotonic() - start, sum(job.num_tokens or 0 for job in batch)
+        wait_seconds = [start - job.arrived_at for job in batch]
+        stats = BatchStats(len(batch), num_tokens, seconds, wait_seconds, len(batch))
+        self._average(stats)
+        self.on_batch(stats)
+        for outcome in zip(batch, results, strict=True):
+            self._resolve(outcome)
 
 
 def count_tokens(jobs: Sequence[Job], max_tokens: int) -> None:
@@ -174,16 +180,3 @@ def count_tokens(jobs: Sequence[Job], max_tokens: int) -> None:
         total += job.num_tokens
         if total > max_tokens:
             return
-
-
-def run_jobs(batch: Sequence[Job]) -> list[list[Any] | Exception]:
-    """Return the results of each job, or its error. After an error each job runs alone."""
-    try:
-        results = iter(batch[0].task.run([item for job in batch for item in job.items]))
-        return [[next(results) for _ in job.items] for job in batch]
-    except StopIteration:
-        return [RuntimeError("fewer results than items")] * len(batch)
-    except Exception as error:
-        if len(batch) == 1:
-            return [error]
-    return [result for job in batch for result in run_jobs([job])]

@@ -6,7 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from manyheads.search.request_source import RequestFeed
 from manyheads.translator import Translator
+
+WINDOW = 2048  # sentences from the oldest unfinished one to the newest that an engine is given
+WARM_UP_SENTENCES = (1, 64, 256, 1024)  # at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +30,34 @@ class ServedModel:
     def can_align(self) -> bool:
         """Whether its engine returns alignments."""
         return self.translator.engine.capabilities.alignment
+
+    @property
+    def can_join(self) -> bool:
+        """Whether sentences can join those that its engine is decoding."""
+        return hasattr(self.translator.engine, "decode_batches")
+
+    @property
+    def num_workers(self) -> int:
+        """How many batches are worth running at once: an engine with own threads begins the next one."""
+        return 2 if getattr(self.translator.engine, "threads", 1) > 1 else 1
+
+    def warm_up(self) -> None:
+        """Translate a sentence: the first one is slow, and shows that the model works.
+
+        On a GPU also translate several at once, so that the graphs of all batch sizes are captured.
+        """
+        text, engine = "The first sentence is slow.", self.translator.engine
+        self.translator.translate(text)
+        if not self.can_join:
+            return
+        options, preparer, _ = self.translator.create_stages(scores="none")
+        requests = [sentence.request for job in preparer.prepare([text]) for sentence in job.sentences]
+        device = getattr(engine, "device", None)
+        for count in WARM_UP_SENTENCES if device is not None and device.type == "cuda" else (1,):
+            feed = RequestFeed(starts_at_once=True)
+            feed.put(requests * count)
+            for _ in engine.decode(feed, options.config, scores="none", window=WINDOW):
+                feed.close()
 
     def count_tokens(self, text: str) -> int:
         return len(self.translator.subwords.source.encode(text))

@@ -49,7 +49,7 @@ def serve(
     LOG.info("loading %s", ", ".join(map(str, folders)))
     models = name_models([load(folder, engine=engine, device=device) for folder in folders])
     for model in models:
-        model.translator.translate("The first sentence is slow.")  # and shows that the model works
+        model.warm_up()
     app = create_app(
         models,
         limits,

@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from manyheads.errors import RequestError
+from manyheads.pipeline.assembly import Assembler
+from manyheads.pipeline.jobs import TranslationOptions
+from manyheads.pipeline.preparation import TextPreparer
 from manyheads.serve.html_document import HtmlDocument
 from manyheads.serve.served_model import ServedModel, suppress_warnings
 from manyheads.translation import Translation
@@ -19,18 +23,29 @@ class TranslateTask:
     nbest: int = 1
     details: bool = False  # with the scores of tokens, and the alignment where the engine has one
 
+    @property
+    def can_join(self) -> bool:
+        return self.model.can_join
+
     def size(self, texts: Sequence[str]) -> int:
         return sum(map(self.model.count_tokens, texts))
 
     def run(self, texts: Sequence[str]) -> list[Translation]:
         with suppress_warnings():
-            return self.model.translator.translate(
-                list(texts),
-                beam=max(self.nbest, self.model.translator.decoding.beam),
-                nbest=self.nbest,
-                alignment=self.details and self.model.can_align,
-                scores="tokens" if self.details else "none",
-            )
+            return self.model.translator.translate(list(texts), **self._options)
+
+    def create_stages(self) -> tuple[TranslationOptions, TextPreparer, Assembler]:
+        """Return what comes before and after decoding, for sentences that join a running batch."""
+        return self.model.translator.create_stages(**self._options)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {
+            "beam": max(self.nbest, self.model.translator.decoding.beam),
+            "nbest": self.nbest,
+            "alignment": self.details and self.model.can_align,
+            "scores": "tokens" if self.details else "none",
+        }
 
 
 @dataclass(frozen=True)
@@ -39,6 +54,7 @@ class TranslateHtmlTask:
 
     model: ServedModel
     nbest: int = 1
+    can_join: ClassVar[bool] = False
 
     def size(self, pages: Sequence[str]) -> int:
         return sum(map(self.model.count_tokens, pages))
@@ -76,6 +92,7 @@ class ScoreTask:
     """Score given translations of texts."""
 
     model: ServedModel
+    can_join: ClassVar[bool] = False
 
     def size(self, pairs: Sequence[tuple[str, str]]) -> int:
         return sum(self.model.count_tokens(text) for pair in pairs for text in pair)
