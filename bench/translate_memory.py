@@ -29,10 +29,10 @@ WARM_UP_SHARE = 0.1  # of the lines, after which memory may no longer grow
 
 
 def generate_lines(lines: list[str], count: int, words_every: int) -> Iterator[bytes]:
-    """Yield `count` lines: every n-th has words, the others have none, and each a number."""
+    """Yield `count` lines: every n-th has words, the others have none."""
     texts = cycle(lines)
     for number in range(count):
-        yield (f"{next(texts)}\n" if number % words_every == 0 else f"{number} ...\n").encode()
+        yield (f"{next(texts)}\n" if number % words_every == 0 else f"{'-' * (1 + number % 40)}\n").encode()
 
 
 def read_memory(process: int) -> float:

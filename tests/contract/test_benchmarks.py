@@ -191,7 +191,9 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return finished
 
 
-@pytest.mark.parametrize("script", ["train_step", "decode", "quality"])
+@pytest.mark.parametrize(
+    "script", ["train_step", "decode", "quality", "translate_file", "startup", "translate_memory"]
+)
 def test_a_benchmark_prints_its_help(script: str) -> None:
     assert "--device {cpu,cuda}" in run(script, "--help").stdout
 

@@ -1,5 +1,6 @@
 import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,15 @@ def test_help_answers_without_importing_torch() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "inspect" in done.stdout
+
+
+def test_a_command_whose_reader_is_gone_ends_with_0_and_says_nothing() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "manyheads", "prepare", "data", "--show-recipe"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--version"], ["inspect", "--help"]])

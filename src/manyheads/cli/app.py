@@ -39,6 +39,16 @@ class WorkflowGroup(CommandGroup):
     def grouped_commands(self) -> Mapping[str, Sequence[str]]:
         return GROUPS
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command. If the reader of its output is gone, as after `| head`, end with 0: typer gives 1."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+        return result
+
 
 def describe_command(help_text: str | None) -> str:
     """Return the first paragraph of a command's help as one line."""
@@ -65,9 +75,6 @@ def main() -> None:
         exit_with_error(str(error), error.exit_code)
     except MemoryError:
         exit_with_error("out of memory", 4)
-    except BrokenPipeError:  # the reader of our output has closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
