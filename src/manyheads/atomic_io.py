@@ -68,15 +68,27 @@ def check_replaceable(folder: Path, manifest_name: str, replace: bool) -> None:
 @contextmanager
 def lock_directory(temporary: Path) -> Iterator[None]:
     """Create an empty folder that no other process writes. Clear what a killed process left in it."""
+    with open_locked(temporary) as handle:
+        for name in os.listdir(handle):
+            os.unlink(name, dir_fd=handle)
+        yield
+
+
+@contextmanager
+def open_locked(folder: Path) -> Iterator[int]:
+    """Create a folder if it does not exist, lock it, and yield its descriptor.
+
+    A link is refused: what it points to is not ours to lock or to clear.
+    """
     while True:
-        temporary.mkdir(exist_ok=True)
-        handle = os.open(temporary, os.O_RDONLY)
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.is_symlink():
+            raise RequestError(f"{folder}: is a link, but must be a folder; remove it, or choose another")
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            acquire_lock(handle, temporary)
-            if is_same_directory(handle, temporary):  # it may have been renamed while we waited
-                for path in temporary.iterdir():
-                    path.unlink()
-                yield
+            acquire_lock(handle, folder)
+            if is_same_directory(handle, folder):  # it may have been removed or renamed meanwhile
+                yield handle
                 return
         finally:
             os.close(handle)
@@ -100,7 +112,7 @@ def acquire_lock(handle: int, path: Path) -> None:
 
 def is_same_directory(handle: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(handle), path.stat())
+        return os.path.samestat(os.fstat(handle), path.lstat())
     except FileNotFoundError:
         return False
 
@@ -118,7 +130,7 @@ def restore_interrupted_replacements(parent: Path) -> None:
     """Restore folders that were being replaced when the process died."""
     for old in parent.glob(".*.manyheads-old"):
         folder = old.with_name(old.name.removeprefix(".").removesuffix(".manyheads-old"))
-        if not folder.exists():
+        if not folder.exists() and not old.is_symlink():
             old.rename(folder)
 
 

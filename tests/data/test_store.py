@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import manyheads as mh
-from manyheads.atomic_io import atomic_directory, compute_checksum
+from manyheads.atomic_io import atomic_directory, compute_checksum, restore_interrupted_replacements
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
 from manyheads.data.store import MANIFEST, ArrayWriter, SideWriter, Store
@@ -200,6 +200,28 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), atomic_directory(tmp_path / "data", MANIFEST) as aside:
         (aside / "half").write_text(str(1 / 0))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_in_place_of_a_temporary_folder_is_refused(tmp_path: Path) -> None:
+    """Its target would be emptied."""
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "thesis.txt").write_text("mine")
+    (tmp_path / ".data.manyheads-part").symlink_to("victim")
+    with pytest.raises(mh.RequestError, match="manyheads-part: is a link"):
+        write_empty(tmp_path / "data")
+    assert (tmp_path / "victim" / "thesis.txt").read_text() == "mine"
+
+
+def test_a_link_in_place_of_a_replaced_folder_is_not_restored(tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir()
+    (tmp_path / ".data.manyheads-old").symlink_to("victim")
+    restore_interrupted_replacements(tmp_path)
+    assert not (tmp_path / "data").exists()
+
+
+def write_empty(folder: Path) -> None:
+    with atomic_directory(folder, MANIFEST) as aside:
+        (aside / MANIFEST).write_text('{"files": {}}')
 
 
 def test_two_writers_of_one_folder_are_refused(tmp_path: Path) -> None:
