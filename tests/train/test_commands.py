@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,7 @@ def test_a_wrong_call_prints_one_line(workspace: Path, arguments: list[str], cod
     assert "Traceback" not in done.stderr
 
 
-def test_gpus_runs_torchrun_and_returns_our_exit_codes(
+def test_gpus_runs_ranks_and_returns_our_exit_codes(
     workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a GPU the ranks train on the CPU."""
@@ -194,6 +195,81 @@ def test_gpus_runs_torchrun_and_returns_our_exit_codes(
         assert child.wait(60) == 75
     stopped = checkpoint.list_checkpoints(tmp_path / "long")[-1]
     assert checkpoint.read_info(stopped).step > 0
+
+
+@pytest.fixture
+def two_ranks(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """A long run of two ranks, which has written its first checkpoint."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    call = [sys.executable, "-m", "manyheads", "train", f"{workspace}/run.toml", "train.steps=100000"]
+    call += ["train.validate_every=100000", "--gpus", "2", "--out", f"{tmp_path}/run"]
+    with subprocess.Popen(call, stderr=subprocess.DEVNULL) as child:
+        while not checkpoint.list_checkpoints(tmp_path / "run"):
+            assert child.poll() is None
+            time.sleep(0.2)
+        yield child
+        child.kill()
+
+
+def list_children(process: int) -> list[int]:
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [int(child) for child in children]
+
+
+def read_listening_addresses(process: int) -> set[str]:
+    """Return the local addresses, in hexadecimal, on which a process listens."""
+    links = Path(f"/proc/{process}/fd").iterdir()
+    sockets = {link.readlink().name.removeprefix("socket:[").removesuffix("]") for link in links}
+    addresses = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{process}/net/{table}").read_text().splitlines()[1:]:
+            columns = line.split()
+            if columns[3] == "0A" and columns[9] in sockets:
+                addresses.add(columns[1].partition(":")[0])
+    return addresses
+
+
+def is_running(process: int) -> bool:
+    path = Path(f"/proc/{process}/stat")
+    return path.exists() and path.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_ranks_of_gpus_listen_on_the_loopback_interface_only(two_ranks: "subprocess.Popen[bytes]") -> None:
+    """And none of these ports belongs to a store, whose contents torchrun would unpickle."""
+    ranks = list_children(two_ranks.pid)
+    assert len(ranks) == 2
+    addresses = [read_listening_addresses(process) for process in (two_ranks.pid, *ranks)]
+    assert set().union(*addresses) <= {"0100007F"}
+    assert addresses[0] == set()
+
+
+def test_ranks_stop_with_a_checkpoint_when_their_launcher_is_killed(
+    two_ranks: "subprocess.Popen[bytes]", tmp_path: Path
+) -> None:
+    ranks = list_children(two_ranks.pid)
+    before = checkpoint.list_checkpoints(tmp_path / "run")[-1]
+    two_ranks.kill()
+    deadline = time.monotonic() + 60
+    while any(map(is_running, ranks)):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    after = checkpoint.list_checkpoints(tmp_path / "run")[-1]
+    assert checkpoint.read_info(after).step >= checkpoint.read_info(before).step
+
+
+def test_gpus_exits_with_75_if_it_is_stopped_before_training(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    call = [sys.executable, "-m", "manyheads", "train", f"{workspace}/run.toml", "--gpus", "2"]
+    with subprocess.Popen([*call, "--out", f"{tmp_path}/run"], stderr=subprocess.DEVNULL) as child:
+        while not list_children(child.pid):
+            time.sleep(0.05)
+        time.sleep(0.3)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(60) == 75
 
 
 @pytest.mark.parametrize("gpus", [[], ["--gpus", "2"]])
@@ -221,16 +297,8 @@ def test_a_full_disk_exits_with_4_and_reports_the_bytes_needed(
     assert subprocess.run(call, capture_output=True).returncode == 0  # with enough space it starts
 
 
-def test_a_second_ctrl_c_ends_all_ranks_at_once(
-    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    call = [sys.executable, "-m", "manyheads", "train", f"{workspace}/run.toml", "train.steps=100000"]
-    call += ["train.validate_every=100000", "--gpus", "2", "--out", f"{tmp_path}/run"]
-    with subprocess.Popen(call, stderr=subprocess.DEVNULL) as child:
-        while not checkpoint.list_checkpoints(tmp_path / "run"):
-            time.sleep(0.2)
-        child.send_signal(signal.SIGINT)
-        time.sleep(1)
-        child.send_signal(signal.SIGINT)
-        assert child.wait(60) == 75
+def test_a_second_ctrl_c_ends_all_ranks_at_once(two_ranks: "subprocess.Popen[bytes]") -> None:
+    two_ranks.send_signal(signal.SIGINT)
+    time.sleep(1)
+    two_ranks.send_signal(signal.SIGINT)
+    assert two_ranks.wait(60) == 75

@@ -12,6 +12,8 @@ import manyheads as mh
 from manyheads import checkpoint
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
+from manyheads.train import log
+from manyheads.train.checkpointing import Checkpointer
 from manyheads.train.optimizer import make_optimizers
 from manyheads.train.run import train
 from support.small_run import (
@@ -177,7 +179,33 @@ def test_two_processes_cannot_train_in_one_folder(data: Path, tmp_path: Path) ->
     fcntl.flock(handle, fcntl.LOCK_EX)
     with pytest.raises(mh.DataError, match="another process is writing it"):
         train(make_config(data), tmp_path / "run", device="cpu")
+    assert (tmp_path / "run").exists()  # it belongs to the other process
     os.close(handle)
+
+
+def test_a_moved_run_folder_is_not_created_again(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, save = tmp_path / "run", Checkpointer.save
+
+    def move_and_save(checkpointer: Checkpointer) -> None:
+        if run.exists():
+            run.rename(tmp_path / "moved")
+        save(checkpointer)
+
+    monkeypatch.setattr(Checkpointer, "save", move_and_save)
+    monkeypatch.setattr(log, "open_tensorboard", lambda *_: None)  # its thread would write to the old path
+    with pytest.raises(mh.CheckpointError, match=r"run: was moved or deleted while it was trained"):
+        train(make_config(data), run, device="cpu")
+    assert not run.exists()
+    assert (tmp_path / "moved" / "log.jsonl").exists()
+
+
+def test_a_run_folder_may_be_a_link(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "disk")
+    train(make_config(data, steps=2), tmp_path / "run", device="cpu")
+    assert (tmp_path / "disk" / "model").is_dir()
 
 
 def test_fine_tuning_resumes_bit_identically(data: Path, finished_run: Path, tmp_path: Path) -> None:

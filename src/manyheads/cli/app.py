@@ -87,7 +87,7 @@ def main() -> None:
 
 def exit_with_error(message: str, code: int) -> None:
     is_reporting_rank = True
-    if "MANYHEADS_RANKS" in os.environ:  # torchrun would hide the exit code of a rank
+    if "MANYHEADS_RANKS" in os.environ:  # a rank of several
         from manyheads.train.launcher import record_exit_code
 
         is_reporting_rank = record_exit_code(code)

@@ -24,7 +24,7 @@ def train(
         bool, typer.Option("--change-config", help="Resume although the configuration has changed.")
     ] = False,
     gpus: Annotated[
-        int | None, typer.Option(help="Train on this many GPUs of this machine, with torchrun.", min=1)
+        int | None, typer.Option(help="Train on this many GPUs of this machine, one process each.", min=1)
     ] = None,
     device: Device = None,
 ) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from manyheads import checkpoint
+from manyheads.errors import CheckpointError
 from manyheads.train.async_writer import AsyncWriter
 from manyheads.train.distributed import DistributedContext
+from manyheads.train.log import LOG_FILE
 from manyheads.train.retention import remove_old_checkpoints
 from manyheads.train.train_state import TrainState, read_progress
 
@@ -35,6 +37,7 @@ class Checkpointer:
         best_step = progress.best_step
 
         def write_and_clean_up() -> None:
+            self._check_run_folder()
             write()
             remove_old_checkpoints(self.run_folder, self.state.config.train, best_step)
 
@@ -42,7 +45,16 @@ class Checkpointer:
 
     def save_model(self, folder: Path, step: int) -> None:
         """Write the model without its training state, and wait for it."""
+        self._check_run_folder()
         self._prepare_write(folder, step, None)()
+
+    def _check_run_folder(self) -> None:
+        """Refuse to create the folder again, without its log and configuration, if somebody has moved it."""
+        if not (self.run_folder / LOG_FILE).exists():
+            raise CheckpointError(
+                f"{self.run_folder}: was moved or deleted while it was trained; no checkpoint of step "
+                f"{self.state.progress.step:,} was written. Run the command again with the folder in its place"
+            )
 
     def _prepare_write(
         self, folder: Path, step: int, training_record: dict[str, Any] | None

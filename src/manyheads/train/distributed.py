@@ -1,18 +1,20 @@
 """Data-parallel training: several processes train one model, each on its share of every batch.
 
-torchrun starts the processes and tells each its rank; nothing here starts a process.
+torchrun, or launcher.py for `--gpus`, starts the processes and tells each its rank.
 """
 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from manyheads.errors import TrainingError
+from manyheads.train.launcher import store_url
 
 # In torch's messages about a rank that is gone.
 CONNECTION_LOST_MESSAGES = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer")
@@ -71,9 +73,17 @@ class DistributedContext:
         return values.tolist()
 
 
+def make_rendezvous(world_size: int) -> dict[str, Any]:
+    """Return the arguments of init_process_group by which the ranks find each other."""
+    url = store_url()
+    return (
+        {} if url is None else {"init_method": url, "rank": int(os.environ["RANK"]), "world_size": world_size}
+    )
+
+
 @contextmanager
 def init_distributed(device: str) -> Iterator[DistributedContext]:
-    """Join the process group that torchrun has started, if there is one."""
+    """Join the process group that torchrun or `--gpus` has started, if there is one."""
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     if world_size == 1:
         yield DistributedContext(0, 1, torch.device(device))
@@ -81,10 +91,10 @@ def init_distributed(device: str) -> Iterator[DistributedContext]:
     if device.startswith("cuda"):
         rank_device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(rank_device)
-        distributed.init_process_group("nccl", device_id=rank_device)
+        distributed.init_process_group("nccl", device_id=rank_device, **make_rendezvous(world_size))
     else:
         rank_device = torch.device("cpu")
-        distributed.init_process_group("gloo")
+        distributed.init_process_group("gloo", **make_rendezvous(world_size))
     try:
         yield DistributedContext(distributed.get_rank(), world_size, rank_device)
     except RuntimeError as error:

@@ -1,10 +1,18 @@
-"""`--gpus N`: run torchrun with N processes on this machine, and return the exit code that they record."""
+"""`--gpus N`: run N ranks on this machine, and return the exit code that they record.
+
+The ranks find each other through a file in a folder of this user, and talk over the loopback interface. torchrun
+would open a port on all interfaces and unpickle what it receives there. It is needed for several machines only.
+"""
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -14,9 +22,16 @@ import torch
 from manyheads.errors import EXIT_PREEMPTED, ConfigError
 from manyheads.train.timing import START_VARIABLE, command_start
 
-# Names a folder in which each rank writes its process id, and the first rank to end its exit code.
+# Names a folder in which the ranks meet, and the first rank to end writes its exit code.
 RANK_FOLDER_VARIABLE = "MANYHEADS_RANKS"
-EXIT_CODE_FILE = "code"
+# Holds the number of an open pipe, which is closed when the launcher ends.
+LAUNCHER_PIPE_VARIABLE = "MANYHEADS_LAUNCHER_PIPE"
+EXIT_CODE_FILE, STORE_FILE = "code", "store"
+LOOPBACK = "lo"
+POLL_SECONDS = 0.1
+FAILURE_GRACE_SECONDS = 30.0  # for the other ranks to end after one has failed
+
+RankProcess = subprocess.Popen[bytes]
 
 
 def launch(num_processes: int, arguments: list[str]) -> int:
@@ -26,44 +41,99 @@ def launch(num_processes: int, arguments: list[str]) -> int:
         raise ConfigError(f"--gpus is {num_processes}, but this machine has {num_gpus}: lower --gpus")
     if not num_gpus:
         print(f"no GPU on this machine: {num_processes} processes train on the CPU", file=sys.stderr)
-    command = [sys.executable, "-m", "manyheads.train.launcher", "--standalone"]
-    command += [f"--nproc-per-node={num_processes}", "-m", "manyheads", "train", *arguments]
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {"LOGLEVEL": "CRITICAL", **os.environ, RANK_FOLDER_VARIABLE: folder}
-        environment[START_VARIABLE] = str(command_start())
-        # In a session of its own, so that Ctrl-C reaches this process only, which forwards it.
-        child = subprocess.Popen(command, env=environment, start_new_session=True)
-        signals = forward_signals(child, Path(folder))
-        code = child.wait()
+    with tempfile.TemporaryDirectory() as folder:  # which no other user can open
+        ranks = start_ranks(num_processes, Path(folder), arguments)
+        signals = forward_signals(ranks)
+        wait_for_ranks(ranks)
+        codes = [rank.returncode for rank in ranks]
+        if not any(codes):
+            return 0
+        if signals and -signal.SIGTERM in codes:  # a rank that could not handle the signal yet
+            return EXIT_PREEMPTED
         recorded = Path(folder, EXIT_CODE_FILE)
-        if code and recorded.exists():
-            return int(recorded.read_text())
-        return EXIT_PREEMPTED if code and signals else code
+        return int(recorded.read_text()) if recorded.exists() else 1
 
 
-def forward_signals(child: "subprocess.Popen[bytes]", folder: Path) -> list[int]:
-    """Forward signals to the ranks; return a list to which received signals are appended.
+def start_ranks(num_processes: int, folder: Path, arguments: list[str]) -> list[RankProcess]:
+    read_end, _ = os.pipe()  # the write end stays open until this process ends, even by SIGKILL
+    environment = {"OMP_NUM_THREADS": "1", **os.environ}
+    if LOOPBACK in [name for _, name in socket.if_nameindex()]:
+        environment |= {"GLOO_SOCKET_IFNAME": LOOPBACK, "NCCL_SOCKET_IFNAME": LOOPBACK}
+    environment |= {
+        RANK_FOLDER_VARIABLE: str(folder),
+        LAUNCHER_PIPE_VARIABLE: str(read_end),
+        START_VARIABLE: str(command_start()),
+        "WORLD_SIZE": str(num_processes),
+    }
+    command = [sys.executable, "-m", "manyheads", "train", *arguments]
+    # In sessions of their own, so that Ctrl-C reaches this process only, which forwards it.
+    ranks = [
+        subprocess.Popen(
+            command,
+            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            pass_fds=[read_end],
+            start_new_session=True,
+        )
+        for rank in range(num_processes)
+    ]
+    os.close(read_end)
+    return ranks
 
-    torchrun would kill the ranks after half a minute, and a large checkpoint takes longer to write.
-    """
+
+def forward_signals(ranks: Sequence[RankProcess]) -> list[int]:
+    """Forward signals to the ranks; return a list to which received signals are appended."""
     received: list[int] = []
 
     def forward(number: int, frame: FrameType | None) -> None:
         received.append(number)
-        ranks = [int(path.name) for path in folder.iterdir() if path.name.isdecimal()]
-        for process in ranks or [child.pid]:
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGTERM)
+        terminate_ranks(ranks)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, forward)
     return received
 
 
-def register_rank() -> None:
-    """Record this rank's process id for the launcher, if there is one."""
-    if RANK_FOLDER_VARIABLE in os.environ:
-        Path(os.environ[RANK_FOLDER_VARIABLE], str(os.getpid())).touch()
+def wait_for_ranks(ranks: Sequence[RankProcess]) -> None:
+    """Wait until all ranks have ended. If one fails, end the others, which would wait for it.
+
+    A rank that stops on a signal has not failed: the others write the checkpoint as well.
+    """
+    deadline: float | None = None
+    while any(rank.poll() is None for rank in ranks):
+        if deadline is None and any(rank.poll() not in (None, 0, EXIT_PREEMPTED) for rank in ranks):
+            deadline = time.monotonic() + FAILURE_GRACE_SECONDS
+            terminate_ranks(ranks)
+        if deadline is not None and time.monotonic() > deadline:
+            for rank in ranks:
+                rank.kill()
+        time.sleep(POLL_SECONDS)
+
+
+def terminate_ranks(ranks: Sequence[RankProcess]) -> None:
+    for rank in ranks:
+        rank.terminate()
+
+
+# ---- in a rank
+
+
+def store_url() -> str | None:
+    """Return where the ranks of `--gpus` meet; None: where torchrun says."""
+    folder = os.environ.get(RANK_FOLDER_VARIABLE)
+    return None if folder is None else Path(folder, STORE_FILE).absolute().as_uri()
+
+
+def stop_with_launcher() -> None:
+    """Stop this rank as by SIGTERM when the launcher has ended, if there is one."""
+    if LAUNCHER_PIPE_VARIABLE not in os.environ:
+        return
+
+    def watch() -> None:
+        with suppress(OSError):
+            os.read(int(os.environ[LAUNCHER_PIPE_VARIABLE]), 1)  # returns when the other end is closed
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def record_exit_code(code: int) -> bool:
@@ -76,19 +146,3 @@ def record_exit_code(code: int) -> bool:
     except FileExistsError:
         return False
     return True
-
-
-def run_torchrun() -> None:
-    """Run torchrun without its traceback for a failed rank, which has printed its own error."""
-    from torch.distributed import run
-    from torch.distributed.elastic.multiprocessing.api import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-
-    try:
-        run.main()
-    except (ChildFailedError, SignalException):
-        sys.exit(1)
-
-
-if __name__ == "__main__":
-    run_torchrun()

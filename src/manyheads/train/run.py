@@ -10,13 +10,13 @@ from pathlib import Path
 import torch
 
 from manyheads import checkpoint
-from manyheads.atomic_io import acquire_lock
+from manyheads.atomic_io import is_same_directory, open_locked
 from manyheads.config import Config
 from manyheads.cuda.device import resolve_device
 from manyheads.errors import CheckpointError, ConfigError, DataError
 from manyheads.progress import Progress, create_progress
 from manyheads.train.distributed import DistributedContext, init_distributed
-from manyheads.train.launcher import register_rank
+from manyheads.train.launcher import stop_with_launcher
 from manyheads.train.preemption import watch_stop_signals
 from manyheads.train.run_summary import is_run
 from manyheads.train.timing import StartupTimer
@@ -48,7 +48,7 @@ def train(
         watch_stop_signals() as should_stop,
         deterministic_algorithms(config.train.deterministic),
     ):
-        register_rank()
+        stop_with_launcher()
         startup.mark("setup")
         with create_progress(sys.stderr, "steps") if dist.is_main else Progress() as console:
             trainer = Trainer(config, run, dist, console, startup)
@@ -72,15 +72,17 @@ def lock_run(run: Path, dist: DistributedContext) -> Iterator[None]:
     if run.is_dir() and any(run.iterdir()) and not is_run(run):
         raise DataError(f"{run}: is not empty and not a run folder; choose another folder with --out")
     run.mkdir(parents=True, exist_ok=True)
-    handle = os.open(run, os.O_RDONLY)
-    try:
-        if dist.is_main:
-            acquire_lock(handle, run)
+    if not dist.is_main:
         yield
-    finally:
-        os.close(handle)
-        with suppress(OSError):  # remove the folder if nothing was written to it
-            run.rmdir()
+        return
+    folder = Path(os.path.realpath(run))
+    with open_locked(folder) as handle:
+        try:
+            yield
+        finally:
+            if is_same_directory(handle, folder):
+                with suppress(OSError):  # remove the folder if nothing was written to it
+                    folder.rmdir()
 
 
 def start_or_resume(trainer: Trainer, change_config: bool) -> None:
