@@ -22,6 +22,7 @@ from manyheads.cuda.device import resolve_device
 from manyheads.errors import EXIT_INTERRUPTED, ManyheadsError, RequestError
 from manyheads.paper.report import describe_machine
 
+PRESETS = ("base", "big", "small", "tiny")
 # Large matrix products, rows x inner x columns. The fastest one differs between devices.
 MATMUL_SHAPES = {
     "cuda": [(8192, 8192, 8192), (16384, 8192, 8192), (8192, 8192, 16384)],
@@ -50,7 +51,7 @@ class Environment:
 def measure_environment(device: str) -> Environment:
     """Describe this machine and measure its matmul peak."""
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    names = ("manyheads", "torch", "triton", "transformers", "ctranslate2")
+    names = ("manyheads", "torch", "triton", "transformers", "jax", "ctranslate2")
     versions = {name: number for name in names if (number := get_version(name))}
     peak = measure_matmul_peak(device, dtype)
     return Environment(describe_machine(device), peak, str(dtype).removeprefix("torch."), versions)
@@ -181,9 +182,8 @@ def writable_path(text: str) -> Path:
 
 
 def add_preset_argument(parser: argparse.ArgumentParser, default: str) -> None:
-    sizes = ["base", "big", "small", "tiny"]
     parser.add_argument(
-        "--preset", default=default, choices=sizes, help="size of the model (default: %(default)s)"
+        "--preset", default=default, choices=PRESETS, help="size of the model (default: %(default)s)"
     )
 
 

@@ -1,8 +1,12 @@
-"""A training step, forward to update: ours, torch.nn.Transformer and Hugging Face Marian.
+"""A training step, forward to update: ours, and those of the peers, the strongest that we could make.
 
     python bench/train_step.py                  on this machine's GPU, or its CPU at a smaller size
     python bench/train_step.py --json result.json
+    python bench/train_step.py --preset base --preset big --preset tiny --runs 2
     python bench/train_step.py --profile        where each millisecond of our step goes
+
+The peers are plain PyTorch without padding (packed_transformer.py), JAX with packed rows (jax_transformer.py)
+where it is installed, torch.nn.Transformer and Hugging Face Marian. Results are written after each system.
 
 All rows come from one run on the same sentences, in batches of similar length (`--order random`: shuffled).
 Only real tokens count, source + target, in speeds and in FLOPs. Batches are on the device before the
@@ -18,16 +22,16 @@ is faster for them; compiled ones have one program per kind of layer, for all sh
 import argparse
 import gc
 import itertools
-import math
+import json
 import os
 import resource
-import statistics
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")  # batches differ in shape
@@ -39,6 +43,16 @@ import manyheads as mh
 import report
 from jax_system import JaxSystem
 from packed_transformer import PackedSystem
+from train_results import (
+    COLUMNS,
+    SERIES_COLUMNS,
+    Result,
+    format_row,
+    format_series,
+    format_strongest,
+    write_results,
+    write_series,
+)
 from train_systems import OURS, SYSTEMS, CapturedSystem, PeerSystem, make_ours
 from training_system import TrainingSystem
 from workload import WorkloadBatch, make_sorted_and_random, training_flops
@@ -48,43 +62,15 @@ PASSES = 2  # the second in reverse order
 Workload = dict[str, list[WorkloadBatch]]  # batches by order
 
 
-@dataclass
-class Result:
-    """A row of the table. Seconds are those of all batches, by pass and round."""
-
-    system: str
-    order: str
-    steps: int
-    tokens: int
-    flops: int
-    seconds: list[list[float]] = field(default_factory=list)
-    peak_gib: float = math.nan
-    note: str = ""
-    error: str = ""  # why there are no numbers
-
-    @property
-    def speeds(self) -> list[float]:
-        """Real tokens per second, source + target, of each pass."""
-        return [self.tokens / statistics.median(rounds) for rounds in self.seconds]
-
-    @property
-    def speed(self) -> float:
-        return statistics.mean(self.speeds) if self.seconds else math.nan
-
-    @property
-    def step_ms(self) -> float:
-        return 1000 * self.tokens / self.speed / self.steps
-
-    @property
-    def flops_per_second(self) -> float:
-        """FLOP/s of real tokens."""
-        return self.flops * self.speed / self.tokens
-
-
 # ---- measuring
 
 
-def measure(arguments: argparse.Namespace, config: mh.TransformerConfig) -> list[Result]:
+def measure(
+    arguments: argparse.Namespace,
+    config: mh.TransformerConfig,
+    save: Callable[[list[Result]], None],
+) -> list[Result]:
+    """Measure all systems. `save` is called whenever there is something new."""
     workload = make_workload(arguments, config)
     results = [
         Result(
@@ -100,14 +86,17 @@ def measure(arguments: argparse.Namespace, config: mh.TransformerConfig) -> list
     if arguments.device == "cpu":
         measure_memory(results)
         measure_alternately(results, workload, arguments, config)
+        save(results)
         return results
     systems: dict[str, TrainingSystem] = {}
     for name in arguments.systems:
         rows = [row for row in results if row.system == name]
         record_errors(rows, partial(run_first_pass, systems, rows, workload, arguments, config))
+        save(results)
     for name in reversed(list(systems)):
         rows = [row for row in results if row.system == name]
         record_errors(rows, partial(run_second_pass, systems[name], rows, workload, arguments))
+        save(results)
     return results
 
 
@@ -242,58 +231,6 @@ def measure_peak_gib(
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
 
 
-# ---- reporting
-
-
-def compare_with_ours(results: list[Result], row: Result) -> tuple[float, float] | None:
-    """Return the speedup and the memory ratio of ours on the same batches, or None if not measured."""
-    ours = next((other for other in results if (other.system, other.order) == (OURS, row.order)), None)
-    if ours is None or row.error:
-        return None
-    return ours.speed / row.speed, ours.peak_gib / row.peak_gib
-
-
-def format_row(row: Result, results: list[Result], matmul_peak: float) -> tuple[str, ...]:
-    if row.error:
-        return row.system, row.order, *[""] * 7, row.error[:40]
-    ratios = compare_with_ours(results, row)
-    return (
-        row.system,
-        row.order,
-        f"{row.speed:,.0f}",
-        f"{row.step_ms:,.1f}",
-        f"{row.flops_per_second / matmul_peak:.1%}",
-        f"{row.flops_per_second / 1e12:.3g}",
-        f"{row.peak_gib:.2f}",
-        report.format_spread(row.speeds),
-        *(f"{ratio:.2f} x" for ratio in ratios or ()),
-    )
-
-
-COLUMNS = (
-    *("system", "batches", "tokens/s", "ms/step", "of matmul peak", "TFLOP/s", "peak GiB", "spread"),
-    *("speedup of ours", "memory of ours"),
-)
-
-
-def to_json(row: Result, results: list[Result], matmul_peak: float) -> dict[str, Any]:
-    """Return a row for the JSON; what is unknown is None."""
-    numbers = {key: value for key, value in asdict(row).items() if key != "peak_gib"}
-    if row.error:
-        return numbers
-    speedup, memory_ratio = compare_with_ours(results, row) or (None, None)
-    return numbers | {
-        "tokens_per_second": row.speed,
-        "ms_per_step": row.step_ms,
-        "share_of_matmul_peak": row.flops_per_second / matmul_peak,
-        "flops_per_second": row.flops_per_second,
-        "peak_gib": row.peak_gib,
-        "spread": report.compute_spread(row.speeds),
-        "speedup_of_ours": speedup,
-        "memory_ratio_of_ours": memory_ratio,
-    }
-
-
 def print_step_profile(arguments: argparse.Namespace, config: mh.TransformerConfig, title: str) -> None:
     """Profile the middle batch with the first of the selected systems."""
     name = arguments.systems[0]
@@ -313,15 +250,17 @@ def print_step_profile(arguments: argparse.Namespace, config: mh.TransformerConf
 
 def parse_arguments() -> argparse.Namespace:
     parser = report.BenchmarkParser(__doc__)
-    report.add_preset_argument(parser, "base")
-    report.add_vocab_size_argument(parser)
+    add_series_arguments(parser)
+    parser.add_argument(
+        "--vocab-size", "--vocabulary", type=report.positive_int, help="of the model (default: the preset's)"
+    )
     parser.add_argument(
         "--batch-tokens",
         type=report.positive_int,
-        help="target tokens per batch (default: 25,000; on a CPU 5,000)",
+        help="target tokens per batch (default: 25,000; tiny 4,096; on a CPU 5,000)",
     )
     parser.add_argument(
-        "--batches", type=report.positive_int, help="number of batches (default: 10; on a CPU 2)"
+        "--batches", type=report.positive_int, help="number of batches (default: 10; big 4; on a CPU 2)"
     )
     parser.add_argument(
         "--rounds", type=report.positive_int, help="measured rounds per pass (default: 2; on a CPU 1)"
@@ -339,12 +278,30 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--peak-memory-of", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     on_cpu = arguments.device == "cpu"
-    arguments.batch_tokens = arguments.batch_tokens or (5_000 if on_cpu else mh.DataConfig().batch_tokens)
-    arguments.batches = arguments.batches or (2 if on_cpu else 10)
+    arguments.presets = arguments.preset or ["base"]
+    arguments.preset = arguments.presets[0]
+    model = mh.presets.get_preset(arguments.preset).model
+    arguments.vocab_size = arguments.vocab_size or model.vocab_size
+    tokens = 5_000 if on_cpu else {"tiny": 4_096}.get(arguments.preset, mh.DataConfig().batch_tokens)
+    arguments.batch_tokens = arguments.batch_tokens or tokens
+    arguments.batches = arguments.batches or (2 if on_cpu else {"big": 4}.get(arguments.preset, 10))
     arguments.rounds = arguments.rounds or (1 if on_cpu else 2)
     arguments.orders = ORDERS if arguments.order == "both" else (arguments.order,)
     arguments.systems = report.select_systems(list_available(arguments), arguments.only)
     return arguments
+
+
+def add_series_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that make several measurements, each in a process of its own."""
+    parser.add_argument(
+        "--preset",
+        action="append",
+        choices=report.PRESETS,
+        help="size of the model (default: base); can be repeated",
+    )
+    parser.add_argument(
+        "--runs", type=report.positive_int, default=1, help="repeat everything, and print the spread"
+    )
 
 
 def list_available(arguments: argparse.Namespace) -> list[str]:
@@ -360,8 +317,30 @@ def list_available(arguments: argparse.Namespace) -> list[str]:
     return [name for name in SYSTEMS if not any(word in name for word in left_out)]
 
 
+def measure_series(arguments: argparse.Namespace) -> None:
+    """Run this script for each preset and each run, and compare the runs."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    add_series_arguments(parser)
+    parser.add_argument("--json")
+    _, others = parser.parse_known_args()
+    series: dict[str, list[dict[str, Any]]] = {preset: [] for preset in arguments.presets}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "result.json"
+        for _, preset in itertools.product(range(arguments.runs), series):
+            subprocess.run(
+                [sys.executable, __file__, *others, "--preset", preset, "--json", str(file)], check=True
+            )
+            series[preset].append(json.loads(file.read_text()))
+            write_series(arguments.json, series)
+    for preset, runs in series.items():
+        report.print_table(f"{preset}, {arguments.runs} runs", SERIES_COLUMNS, format_series(runs))
+
+
 def main() -> None:
     arguments = parse_arguments()
+    if len(arguments.presets) * arguments.runs > 1:
+        measure_series(arguments)
+        return
     config = report.get_transformer(arguments)
     if arguments.peak_memory_of:
         print(measure_peak_gib(arguments, config, *arguments.peak_memory_of))
@@ -376,14 +355,11 @@ def main() -> None:
     if arguments.profile:
         print_step_profile(arguments, config, title)
         return
-    results = measure(arguments, config)
     environment = report.measure_environment(arguments.device)
-    peak = environment.matmul_peak
-    rows = [format_row(row, results, peak) for row in results]
+    results = measure(arguments, config, partial(write_results, arguments.json, title, environment))
+    rows = [format_row(row, results, environment.matmul_peak) for row in results]
     report.print_table(f"{title}; {environment}", COLUMNS, rows)
-    report.write_json(
-        arguments.json, title, environment, rows=[to_json(row, results, peak) for row in results]
-    )
+    print("\n".join(format_strongest(results)))
 
 
 if __name__ == "__main__":

@@ -92,18 +92,65 @@ def test_the_spread_is_relative_to_the_mean() -> None:
 
 
 def test_an_error_of_a_peer_is_recorded_in_its_row_and_ours_must_not_fail() -> None:
+    import train_results
     import train_step
 
     def fail() -> None:
         raise MemoryError("out of memory")
 
-    rows = [train_step.Result(name, "sorted", 1, 10, 10, [[2.0], [2.0]]) for name in ("manyheads", "peer")]
+    rows = [train_results.Result(name, "sorted", 1, 10, 10, [[2.0], [2.0]]) for name in ("manyheads", "peer")]
     train_step.record_errors(rows[1:], fail)
-    assert train_step.to_json(rows[1], rows, 1.0)["error"] == "MemoryError: out of memory"
-    assert train_step.format_row(rows[1], rows, 1.0)[-1] == "MemoryError: out of memory"
+    assert train_results.to_json(rows[1], rows, 1.0)["error"] == "MemoryError: out of memory"
+    assert train_results.format_row(rows[1], rows, 1.0)[-1] == "MemoryError: out of memory"
     assert rows[0].speed == 5.0
     with pytest.raises(MemoryError):
         train_step.record_errors(rows[:1], fail)
+
+
+def make_rows(speeds: dict[str, int]) -> list[Any]:
+    import train_results
+
+    return [
+        train_results.Result(name, "sorted", 1, 10 * speed, 10, [[10.0], [10.0]], peak_gib=1.0)
+        for name, speed in speeds.items()
+    ]
+
+
+def test_the_strongest_of_each_family_of_peers_is_named() -> None:
+    import train_results
+
+    rows = make_rows({"manyheads": 60, "JAX, packed rows": 40, "Marian": 10, "Marian, compiled": 30})
+    rows.append(train_results.Result("PyTorch", "sorted", 1, 10, 10, error="MemoryError: out of memory"))
+    assert train_results.format_strongest(rows) == [
+        "strongest JAX: JAX, packed rows, sorted, 40 tokens/s; ours is 1.50 x as fast",
+        "strongest Marian: Marian, compiled, sorted, 30 tokens/s; ours is 2.00 x as fast",
+    ]
+
+
+def test_results_are_written_before_all_systems_are_measured(tmp_path: Path) -> None:
+    import train_results
+
+    environment = report.Environment("a machine", 1.0, "float32", {})
+    rows = make_rows({"manyheads": 60, "JAX, packed rows": 40, "Marian": 10})
+    rows[2].seconds = []
+    train_results.write_results(tmp_path / "rows.json", "title", environment, rows)
+    data = json.loads((tmp_path / "rows.json").read_text())
+    assert [row["system"] for row in data["rows"]] == ["manyheads", "JAX, packed rows"]
+    assert data["strongest_peer"] == "JAX, packed rows"
+    assert data["speedup_over_strongest"] == 1.5
+
+
+def test_runs_are_compared_row_by_row() -> None:
+    import train_results
+
+    runs = []
+    for speed in (98, 102):
+        rows = make_rows({"manyheads": speed, "Marian": 49})
+        runs.append({"rows": [train_results.to_json(row, rows, 1.0) for row in rows]})
+    assert train_results.format_series(runs) == [
+        ("manyheads", "sorted", "98, 102", "4.0%", "1.00 x"),
+        ("Marian", "sorted", "49, 49", "0.0%", "2.04 x"),
+    ]
 
 
 # ---- the peers
