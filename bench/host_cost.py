@@ -19,9 +19,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from manyheads.bulk.garbage_collection import rare_garbage_collection
 from manyheads.bulk.jobs import format_json
 from manyheads.cli.text_io import read_lines
-from manyheads.cli.translation import print_translations, rare_garbage_collection
+from manyheads.cli.translation import print_translations
 from manyheads.config import DecodingConfig
 from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
 from manyheads.pipeline.jobs import TextJob

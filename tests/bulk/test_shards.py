@@ -18,7 +18,7 @@ from manyheads.bulk.outputs import OutputFolder
 from manyheads.bulk.shards import Shard, list_shards, pair_shards, read_blocks
 from manyheads.errors import DataError, RequestError, ResourceError
 
-DESCRIPTION = {"kind": "translate", "options": {"beam": 4}}
+DESCRIPTION = {"task": "translate", "options": {"beam": 4}}
 
 
 def read_rows(shards: Sequence[Shard], columns: Sequence[str | None] = (None,)) -> list[list]:

@@ -1,6 +1,6 @@
 """What a bulk job does: a description in plain JSON that a worker turns into a function of rows.
 
-A new kind of job is a function `open_...` that takes a translator and a job and returns a function from a
+A new task is a function `open_...` that takes a translator and a job and returns a function from a
 list of rows to columns of the same length, and an entry in OPENERS.
 """
 

@@ -13,18 +13,20 @@ import typer
 import typer.core
 
 from manyheads.cli.app import exit_with_error
-from manyheads.cli.text_io import configure_output
+from manyheads.cli.text_io import LineCounter, configure_output
 from manyheads.errors import EXIT_PREEMPTED
 
 if TYPE_CHECKING:
     from manyheads.bulk.jobs import BulkJob
     from manyheads.bulk.shards import Shard
+    from manyheads.progress import Progress, ReportProgress
 
 LOCAL_RAY = "local"
 
 Ray = Annotated[
     str | None,
     typer.Option(
+        "--ray",
         help="Run workers on Ray: on a cluster (host:port of its head, or auto), or without an address on "
         "a Ray that is started here.",
         metavar="[ADDRESS]",
@@ -33,18 +35,23 @@ Ray = Annotated[
 Gpus = Annotated[
     str | None,
     typer.Option(
-        help="Run a worker process on each of this many GPUs of this machine, or on all.", metavar="N|all"
+        "--gpus",
+        help="Run a worker process on each of this many GPUs of this machine, or on all.",
+        metavar="N|all",
     ),
 ]
 Workers = Annotated[
     int | None,
     typer.Option(
-        help="Number of workers; by default one per GPU, or per four cores where there is none.", min=1
+        "--workers",
+        help="Number of workers; by default one per GPU, or per four cores where there is none.",
+        min=1,
     ),
 ]
 Out = Annotated[
     Path | None,
     typer.Option(
+        "--out",
         help="Write a shard to this folder for every input shard. The same command goes on with a job that "
         "was stopped, and skips complete shards.",
         metavar="FOLDER",
@@ -100,9 +107,9 @@ def run_bulk_job(
     configure_output()
     signal.signal(signal.SIGTERM, interrupt)
     try:
-        with divert_stdout() as stdout, create_progress(sys.stderr) as progress:
+        with divert_stdout() as stdout, create_progress(sys.stderr, "lines") as progress:
             is_shown = out is not None or sys.stderr.isatty()
-            report_progress = progress.update if is_shown else None
+            report_progress = add_total(progress, shards if out is None else []) if is_shown else None
             run = BulkRun(job, shards, columns, WorkerOptions(gpus, workers, ray), report_progress)
             if out is None:
                 run.write_to(stdout)
@@ -113,6 +120,12 @@ def run_bulk_job(
         if out is None:
             raise
         exit_with_error(f"{out}: stopped; the same command goes on", EXIT_PREEMPTED)
+
+
+def add_total(progress: "Progress", shards: "Sequence[Shard]") -> "ReportProgress":
+    """Return what reports the lines that are done, and of how many in text shards, once that is known."""
+    counter = LineCounter([shard.files[0] for shard in shards if shard.format == "text"])
+    return lambda stage, done, _: progress.update(stage, done, counter.total)
 
 
 @contextmanager

@@ -1,10 +1,8 @@
 """The commands `translate`, `score` and `evaluate`."""
 
-import gc
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from manyheads.progress import Progress, ReportProgress
     from manyheads.translation import Translation
 
-GC_THRESHOLDS = (100_000, 20, 100)  # objects, and collections of younger generations
 INTERACTIVE_READ_AHEAD = 16  # lines, on a terminal: the first appear soon
 
 Ensemble = Annotated[
@@ -55,6 +52,7 @@ Files = Annotated[
 Column = Annotated[
     str | None,
     typer.Option(
+        "--column",
         help="The column of Parquet files to translate, such as text or translation.en; by default the "
         "first of text, the source language and translation.LANGUAGE.",
         metavar="NAME",
@@ -155,6 +153,7 @@ def translate_here(
     as_json: bool,
 ) -> None:
     """Translate in this process."""
+    from manyheads.bulk.garbage_collection import rare_garbage_collection
     from manyheads.loading import load
     from manyheads.progress import create_progress
 
@@ -171,21 +170,6 @@ def translate_here(
             **options,
         )
         print_translations(batches, as_json)
-
-
-@contextmanager
-def rare_garbage_collection() -> Iterator[None]:
-    """Leave the model out of garbage collection, and collect rarely: a stream creates many objects, no cycles.
-
-    The objects left out do not delay the end of the process either.
-    """
-    thresholds = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
 
 
 def add_total(progress: "Progress", files: list[Path]) -> "ReportProgress":
@@ -206,10 +190,14 @@ def score(
     workers: Workers = None,
     ray: Ray = None,
     source_column: Annotated[
-        str | None, typer.Option(help="The column of Parquet files with the sources.", metavar="NAME")
+        str | None,
+        typer.Option("--source-column", help="The column of Parquet files with the sources.", metavar="NAME"),
     ] = None,
     target_column: Annotated[
-        str | None, typer.Option(help="The column of Parquet files with the translations.", metavar="NAME")
+        str | None,
+        typer.Option(
+            "--target-column", help="The column of Parquet files with the translations.", metavar="NAME"
+        ),
     ] = None,
     out: Out = None,
     as_json: Annotated[
