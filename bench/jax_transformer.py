@@ -43,7 +43,7 @@ class Network:
         self.attention = "cudnn" if dtype == jnp.bfloat16 else "xla"
 
     def linear(self, name: str, x: Array) -> Array:
-        weight, bias = (self.weights[f"{name}.{kind}"].astype(self.dtype) for kind in ("weight", "bias"))
+        weight, bias = (self.weights[f"{name}.{part}"].astype(self.dtype) for part in ("weight", "bias"))
         return x @ weight.T + bias
 
     def dropout(self, x: Array) -> Array:

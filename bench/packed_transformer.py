@@ -142,22 +142,22 @@ def make_block_table(queries: Side, keys: Side, causal: bool) -> tuple[Tensor, T
 
 @dataclass(frozen=True)
 class Mask:
-    """Which keys the queries see. `layout` depends on the kind of attention."""
+    """Which keys the queries see. `layout` depends on the implementation."""
 
-    kind: str  # varlen, flex, dense
+    implementation: str  # varlen, flex, dense
     layout: Any
     is_causal: bool
 
 
-def make_mask(kind: str, queries: Side, keys: Side, is_causal: bool, table: list[Tensor]) -> Mask:
-    if kind == "varlen":
-        return Mask(kind, (queries.offsets, keys.offsets), is_causal)
-    if kind == "flex":
-        return Mask(kind, make_block_mask(queries, keys, is_causal, *table), is_causal)
+def make_mask(implementation: str, queries: Side, keys: Side, is_causal: bool, table: list[Tensor]) -> Mask:
+    if implementation == "varlen":
+        return Mask(implementation, (queries.offsets, keys.offsets), is_causal)
+    if implementation == "flex":
+        return Mask(implementation, make_block_mask(queries, keys, is_causal, *table), is_causal)
     visible = queries.sentence_ids[:, None] == keys.sentence_ids
     if is_causal:
         visible &= queries.positions[:, None] >= keys.positions
-    return Mask(kind, visible, is_causal)
+    return Mask(implementation, visible, is_causal)
 
 
 def make_block_mask(queries: Side, keys: Side, is_causal: bool, counts: Tensor, indices: Tensor) -> Any:
@@ -176,10 +176,10 @@ def make_block_mask(queries: Side, keys: Side, is_causal: bool, counts: Tensor, 
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-    if mask.kind == "varlen":
+    if mask.implementation == "varlen":
         return attend_varlen(q, k, v, *mask.layout, mask.is_causal)
     heads_first = [x.transpose(0, 1)[None] for x in (q, k, v)]
-    if mask.kind == "flex":
+    if mask.implementation == "flex":
         from torch.nn.attention.flex_attention import flex_attention
 
         out: Tensor = flex_attention(*heads_first, block_mask=mask.layout)  # type: ignore[assignment]

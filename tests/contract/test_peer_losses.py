@@ -26,28 +26,28 @@ def map_weights(ours: dict[str, Tensor]) -> dict[str, Tensor]:
             sublayers = ["self_attention", "cross_attention", "feed_forward"][3 - norms :]
             sublayers = ["self_attention", *sublayers[1:]]
             for index, sublayer in enumerate(sublayers, 1):
-                for kind in ("weight", "bias"):
-                    weights[f"{layer}norm_{index}.{kind}"] = ours[f"{layer}{sublayer}_residual.norm.{kind}"]
-            for kind in ("weight", "bias"):
+                for part in ("weight", "bias"):
+                    weights[f"{layer}norm_{index}.{part}"] = ours[f"{layer}{sublayer}_residual.norm.{part}"]
+            for part in ("weight", "bias"):
                 own = {
-                    name: ours[f"{layer}{name}.{kind}"]
+                    name: ours[f"{layer}{name}.{part}"]
                     for name in ("self_attention.w_q", "self_attention.w_k", "self_attention.w_v")
                 }
-                weights[f"{layer}self_attention.qkv.{kind}"] = torch.cat(list(own.values()))
-                weights[f"{layer}self_attention.output.{kind}"] = ours[f"{layer}self_attention.w_o.{kind}"]
+                weights[f"{layer}self_attention.qkv.{part}"] = torch.cat(list(own.values()))
+                weights[f"{layer}self_attention.output.{part}"] = ours[f"{layer}self_attention.w_o.{part}"]
                 for name in ("w_1", "w_2"):
-                    weights[f"{layer}feed_forward.{name}.{kind}"] = ours[f"{layer}feed_forward.{name}.{kind}"]
+                    weights[f"{layer}feed_forward.{name}.{part}"] = ours[f"{layer}feed_forward.{name}.{part}"]
                 if side == "decoder":
                     cross = f"{layer}cross_attention."
-                    weights[f"{cross}query.{kind}"] = ours[f"{cross}w_q.{kind}"]
-                    weights[f"{cross}output.{kind}"] = ours[f"{cross}w_o.{kind}"]
-    for kind in ("weight", "bias"):
+                    weights[f"{cross}query.{part}"] = ours[f"{cross}w_q.{part}"]
+                    weights[f"{cross}output.{part}"] = ours[f"{cross}w_o.{part}"]
+    for part in ("weight", "bias"):
         parts = [
-            ours[f"decoder.{number}.cross_attention.{name}.{kind}"]
+            ours[f"decoder.{number}.cross_attention.{name}.{part}"]
             for number in range(CONFIG.decoder_layers)
             for name in ("w_k", "w_v")
         ]
-        weights[f"keys_values.{kind}"] = torch.cat(parts)
+        weights[f"keys_values.{part}"] = torch.cat(parts)
     return weights
 
 
