@@ -22,7 +22,7 @@ from manyheads.ops.attention_spec import AttentionSpec
 from manyheads.packed import Packed
 
 LOG2_E = tl.constexpr(math.log2(math.e))  # kernels compute powers of 2
-NUM_WARPS, NUM_STAGES = 4, 2  # of every launch
+LAUNCH = {"num_warps": 4, "num_stages": 2, "maxnreg": 128}  # four programs at a time on a multiprocessor
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,7 @@ class _VarlenAttention(torch.autograd.Function):
             *(q, k, v, out, log_sums, ranges.start, ranges.end, scale, len(q)),
             *(q.stride(0), k.stride(0), v.stride(0), out.stride(0)),
             *tile.kernel_shapes(q, v),
-            num_warps=NUM_WARPS,
-            num_stages=NUM_STAGES,
+            **LAUNCH,
         )
         ctx.save_for_backward(q, k, v, out, log_sums)
         ctx.bounds, ctx.scale = bounds, scale
@@ -105,8 +104,7 @@ class _VarlenAttention(torch.autograd.Function):
             *(q, k, v, out, d_out, log_sums, deltas, d_q, ranges.start, ranges.end, ctx.scale, len(q)),
             *(x.stride(0) for x in (q, k, v, out, d_out, d_q)),
             *tile.kernel_shapes(q, v),
-            num_warps=NUM_WARPS,
-            num_stages=NUM_STAGES,
+            **LAUNCH,
         )
         ranges, tile = bounds.query_ranges, replace(tile, queries=32)
         attention_backward_keys[(triton.cdiv(len(k), tile.keys), heads)](
@@ -114,8 +112,7 @@ class _VarlenAttention(torch.autograd.Function):
             *(len(q), len(k)),
             *(x.stride(0) for x in (q, k, v, d_out, d_k, d_v)),
             *tile.kernel_shapes(q, v),
-            num_warps=NUM_WARPS,
-            num_stages=NUM_STAGES,
+            **LAUNCH,
         )
         return d_q, d_k, d_v, None, None
 
