@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 FORWARD_BLOCK, BACKWARD_BLOCK = 1024, 512  # elements that a program holds at once
 ELEMENTS_PER_WARP = 512
-BACKWARD_PROGRAMS = 2112  # each with sums of its own: sixteen for each multiprocessor of an H200
+BACKWARD_WARPS = 2112  # in all, each with sums of its own: sixteen for each multiprocessor of an H200
 
 
 def add_norm(
@@ -143,7 +143,7 @@ def launch_backward(
     total, mean, rstd, weight, seed = saved
     count, width = total.shape
     block, rows, warps = block_shape(width, BACKWARD_BLOCK)
-    programs = min(BACKWARD_PROGRAMS, triton.cdiv(count, rows))
+    programs = min(BACKWARD_WARPS // warps, triton.cdiv(count, rows))
     d_h = torch.empty_like(total)
     d_x = torch.empty_like(total, dtype=x_dtype)
     sums = torch.empty(3, programs, width, dtype=torch.float32, device=total.device)
