@@ -1,9 +1,9 @@
 """The peer without padding: a Transformer in plain PyTorch, written for speed on a GPU.
 
-Sentences stand end to end in one row of tokens. Attention is `torch.nn.attention.varlen` (FlashAttention) or
-FlexAttention with a document mask, layers and loss are compiled, matrices are bfloat16 copies of float32
-weights, and the whole step with its fused Adam is a CUDA graph for each shape of batch. On a CPU attention is
-dense with a mask and everything is float32, which is for tests.
+Sentences stand end to end in one row of tokens, filled up to one shape for all batches. Attention is
+FlexAttention with a mask of sentences, or `torch.nn.attention.varlen` (FlashAttention). Layers and loss are
+compiled, matrices are bfloat16 copies of float32 weights, and the whole step with its fused Adam is one CUDA
+graph. On a CPU attention is dense with a mask and everything is float32, which is for tests.
 
 Shapes: S source and T target tokens, N = S + T; D = d_model, H heads, K = d_model / heads, V the vocabulary.
 """

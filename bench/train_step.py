@@ -15,7 +15,8 @@ again in reverse order, and the spread is the difference between the two. On a C
 by batch. Memory is the peak beyond what the other systems hold; on a CPU that of a separate process.
 
 All have dropout only where the paper has it; torch.nn.Transformer's own dropout is another row, always on a
-CPU, and on a GPU by `--only "own dropout"`. Padding of the eager peers is rounded up to 8 tokens where that
+CPU, and on a GPU by `--only "own dropout"`. Attention without padding is FlexAttention, which was faster than
+`varlen_attn`, another row by `--only varlen_attn`. Padding of the eager peers is rounded up to 8 tokens where that
 is faster for them; compiled ones have one program per kind of layer, for all shapes.
 """
 
@@ -313,7 +314,7 @@ def list_available(arguments: argparse.Namespace) -> list[str]:
     if on_cpu and not arguments.compiled:
         left_out.append("compiled")
     if not arguments.only:
-        left_out.append("without padding" if on_cpu else "its own dropout")
+        left_out += ["without padding"] if on_cpu else ["its own dropout", "varlen_attn"]
     return [name for name in SYSTEMS if not any(word in name for word in left_out)]
 
 

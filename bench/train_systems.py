@@ -146,8 +146,8 @@ class PeerSystem(TrainingSystem):
 
 SYSTEMS: dict[str, Callable[[mh.TransformerConfig, str], TrainingSystem]] = {
     OURS: make_ours,
-    "PyTorch without padding": partial(PackedSystem, "varlen"),
-    "PyTorch without padding, FlexAttention": partial(PackedSystem, "flex"),
+    "PyTorch without padding": partial(PackedSystem, "flex"),
+    "PyTorch without padding, varlen_attn": partial(PackedSystem, "varlen"),
     "JAX, packed rows": JaxSystem,
     "torch.nn.Transformer": partial(PeerSystem, TorchTransformer, False),
     "torch.nn.Transformer, compiled": partial(PeerSystem, TorchTransformer, True),
