@@ -148,7 +148,13 @@ def test_a_canceled_request_is_not_decoded_further(model: ServedModel) -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         document = queue.submit(task, [LONG] * 30)
-        engine.on_step = lambda number: number == 3 and loop.call_soon_threadsafe(document.future.cancel)
+
+        async def cancel() -> None:
+            document.future.cancel()
+
+        engine.on_step = lambda number: (
+            number == 3 and asyncio.run_coroutine_threadsafe(cancel(), loop).result()
+        )
         with pytest.raises(asyncio.CancelledError):
             await document.future
         engine.on_step = None
