@@ -98,7 +98,7 @@ def test_no_function_is_too_long() -> None:
 def test_lines_of_markdown_have_at_most_120_characters() -> None:
     """Tables and links cannot be wrapped."""
     offenders = []
-    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.md")]:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             is_exempt = line.startswith("|") or re.search(r"\]\(|https?://", line)
             if len(line) > MAX_MARKDOWN_COLUMNS and not is_exempt:

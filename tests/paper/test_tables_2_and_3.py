@@ -405,11 +405,10 @@ def test_table_2_stops_on_a_signal_and_can_be_resumed(store: Store, tmp_path: Pa
         [sys.executable, "-m", "manyheads", "paper", *arguments], stderr=subprocess.PIPE, text=True
     )
     log = out / "table2" / "steps" / "big-seed1" / "log.jsonl"
-    deadline = time.monotonic() + 60
-    while not (log.exists() and log.read_text()) and time.monotonic() < deadline:
+    while not (log.exists() and log.read_text()) and process.poll() is None:
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate()
     assert process.returncode == 75, errors
     assert "stopped; the same command resumes it" in errors
     assert list((out / "table2" / "steps" / "big-seed1" / "checkpoints").iterdir())

@@ -28,6 +28,7 @@ from manyheads.paper.report import ReportTable
 Language = Literal["en", "ko"]
 LANGUAGES: tuple[Language, ...] = ("en", "ko")
 PART_PATTERN = re.compile(r"^<!-- (\w+) -->\n", flags=re.M)
+WRAPPED_LINE_PATTERN = re.compile(r"(?<!\n)\n(?!\n)")  # paragraphs are wrapped; a page has them in one line
 CONDITION_PATTERN = re.compile(r"\[if (not )?(\w+)\] ?")
 REPORT_LABELS = "report"  # of the report as a whole
 
@@ -47,7 +48,8 @@ class Prose:
 @cache
 def load_prose(language: Language) -> Prose:
     _, *pieces = PART_PATTERN.split(read_text_file(f"{language}.md"))
-    parts = dict(zip(pieces[0::2], (text.strip() for text in pieces[1::2]), strict=True))
+    texts = (WRAPPED_LINE_PATTERN.sub(" ", text.strip()) for text in pieces[1::2])
+    parts = dict(zip(pieces[0::2], texts, strict=True))
     labels = tomllib.loads(read_text_file(f"{language}.toml"))
     return Prose(parts, labels)
 
