@@ -12,6 +12,7 @@ from manyheads.ops import (
     embedding_triton,
     feed_forward_triton,
     linear_triton,
+    stripes_triton,
     topk_triton,
 )
 
@@ -32,6 +33,7 @@ LOSS = {"logits": BF16, "labels": INT64, "loss": FP32, "nll": FP32, "a": FLOAT, 
 LOSS_SHAPE = {"STRIDE": 37000, "CLASSES": 37000, "IGNORE_INDEX": -1, "BLOCK": 4096}
 LINEAR = {**dict.fromkeys(("d_out", "out", "d_product", "weight", "hidden", "d_hidden"), BF16), "sums": FP32}
 MATMUL = {"INNER": 512, "WIDTH": 2048, "ROWS": 128, "COLUMNS": 128, "BLOCK": 64, "GROUP": 8}
+STRIPES = {"sums": FP32, "exact": FP32, "rounded": BF16}
 TOPK_SHAPE = {"STRIDE": 37000, "CLASSES": 37000, "NUM_CHUNKS": 290}
 TOPK = {"logits": FP32, "maximum": FP32, "total": FP32}
 
@@ -46,11 +48,7 @@ KERNELS = [
     (cross_entropy_triton.cross_entropy_row, LOSS, LOSS_SHAPE),
     (cross_entropy_triton.cross_entropy_r_drop_row, LOSS, LOSS_SHAPE),
     (linear_triton.linear_backward, LINEAR, {"HAS_RELU": True, "ROWS": 32, "COLUMNS": 128}),
-    (
-        linear_triton.sum_stripes_kernel,
-        {"sums": FP32, "total": BF16},
-        {"WIDTH": 512, "ROWS": 32, "COLUMNS": 32},
-    ),
+    (stripes_triton.sum_stripes_kernel, STRIPES, {"WIDTH": 512, "ROWS": 512, "COLUMNS": 16}),
     (feed_forward_triton.matmul_relu_backward_kernel, LINEAR, MATMUL),
     (embedding_triton.embed_forward, EMBEDDING, NORM_SHAPE),
     (embedding_triton.embed_backward, EMBEDDING, NORM_SHAPE),

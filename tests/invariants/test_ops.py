@@ -23,6 +23,7 @@ from manyheads.ops import (
     dispatch,
     feed_forward_triton,
     linear_triton,
+    stripes_triton,
 )
 from manyheads.ops.attention import attend
 from manyheads.ops.attention_spec import AttentionSpec
@@ -283,6 +284,18 @@ def test_the_backward_kernel_of_linear_masks_by_relu_and_sums(
     expected = arrived * (out > 0) if closes else arrived
     assert torch.equal(passed, expected)
     assert distance(summed, expected.double().sum(0)) < tolerance
+
+
+@all_dtypes
+@pytest.mark.parametrize("shape", [(1, 3, 40), (3, 600, 16), (3, 1100, 24)])
+def test_stripes_are_summed_and_only_the_last_gradient_is_rounded(
+    shape: tuple[int, int, int], dtype: torch.dtype, tolerance: float
+) -> None:
+    sums = normal(*shape)
+    totals = stripes_triton.sum_stripes(sums, dtype)
+    assert [total.dtype for total in totals] == [torch.float32] * (shape[0] - 1) + [dtype]
+    for total, expected in zip(totals, sums.double().sum(1), strict=True):
+        assert distance(total, expected) < (2e-5 if total.dtype == torch.float32 else tolerance)
 
 
 # ---- the whole model

@@ -14,6 +14,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from manyheads.ops.stripes_triton import sum_stripes
+
 FORWARD_BLOCK, BACKWARD_BLOCK = 1024, 512  # elements that a program holds at once
 ELEMENTS_PER_WARP = 512
 BACKWARD_WARPS = 2112  # in all, each with sums of its own: sixteen for each multiprocessor of an H200
@@ -111,7 +113,7 @@ class _LinearAddNorm(torch.autograd.Function):
         d_weight, d_bias, d_linear_bias = sums
         d_h, d_linear_weight = d_projected @ linear_weight, d_projected.T @ h
         return (
-            *(d_x, d_h, d_linear_weight, d_linear_bias.to(linear_weight.dtype), d_weight, d_bias),
+            *(d_x, d_h, d_linear_weight, d_linear_bias, d_weight, d_bias),
             *(None, None, None),
         )
 
@@ -135,8 +137,8 @@ def launch_forward(
 
 def launch_backward(
     d_y: Tensor, saved: Sequence[Tensor], dropout: float, x_dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of x and h, and the sums [3, D] that are those of weight, bias and h's bias.
+) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Return the gradients of x and h, and the sums that are those of weight, bias and h's bias, [D] each.
 
     `saved` are the sum x + Dropout(h), its mean and inverse standard deviation, the weight and the seed.
     """
@@ -152,7 +154,7 @@ def launch_backward(
         *(dropout, width, block, rows, dropout > 0),
         num_warps=warps,
     )
-    return d_x, d_h, sums.sum(1)
+    return d_x, d_h, sum_stripes(sums, d_h.dtype)
 
 
 def block_shape(width: int, elements: int) -> tuple[int, int, int]:

@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from manyheads.ops.add_norm_triton import dropout_seed, launch_backward, launch_forward
-from manyheads.ops.linear_triton import relu_backward_and_sum, sum_stripes
+from manyheads.ops.linear_triton import relu_backward_and_sum
+from manyheads.ops.stripes_triton import sum_stripes
 
 BLOCK_ROWS, BLOCK_COLUMNS, BLOCK_INNER = 128, 128, 64
 NUM_WARPS, NUM_STAGES = 4, 3
@@ -70,7 +71,7 @@ class _FeedForwardAddNorm(torch.autograd.Function):
         return (
             d_x.addmm_(d_hidden, weight_1),
             *(d_hidden.T @ x, d_bias_1),
-            *(d_projected.T @ hidden, d_bias_2.to(x.dtype)),
+            *(d_projected.T @ hidden, d_bias_2),
             *(d_weight, d_bias, None, None, None),
         )
 
@@ -90,7 +91,7 @@ def matmul_relu_backward(d_out_TD: Tensor, weight_DF: Tensor, hidden_TF: Tensor)
         num_warps=NUM_WARPS,
         num_stages=NUM_STAGES,
     )
-    return d_hidden, sum_stripes(sums, d_hidden.dtype)
+    return d_hidden, sum_stripes(sums[None], d_hidden.dtype)[0]
 
 
 @triton.jit

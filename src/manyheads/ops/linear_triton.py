@@ -13,9 +13,10 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from manyheads.ops.stripes_triton import sum_stripes
+
 BLOCK_ROWS, BLOCK_COLUMNS = 32, 128  # of a tile
 STRIPES = 64  # of tokens, each with sums of its own
-SUM_COLUMNS = 32  # of a program that adds up the stripes
 
 
 def linear(x_TD: Tensor, weight_FD: Tensor, bias_F: Tensor) -> Tensor:
@@ -60,29 +61,7 @@ def relu_backward_and_sum(d_out_TF: Tensor, out_TF: Tensor | None) -> tuple[Tens
         *(d_out_TF, d_out_TF if out_TF is None else out_TF, d_product, sums, count, width),
         *(out_TF is not None, BLOCK_ROWS, BLOCK_COLUMNS),
     )
-    return d_product, sum_stripes(sums, d_product.dtype)
-
-
-def sum_stripes(sums_NF: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the sum over the stripes, rounded to this dtype once. [F]"""
-    stripes, width = sums_NF.shape
-    total = torch.empty(width, dtype=dtype, device=sums_NF.device)
-    sum_stripes_kernel[(triton.cdiv(width, SUM_COLUMNS),)](
-        *(sums_NF, total, stripes), *(width, BLOCK_ROWS, SUM_COLUMNS)
-    )
-    return total
-
-
-@triton.jit
-def sum_stripes_kernel(sums, total, stripes, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    in_row = columns < WIDTH
-    partial = tl.zeros([ROWS, COLUMNS], tl.float32)
-    for start in range(0, stripes, ROWS):
-        rows = start + tl.arange(0, ROWS)
-        inside = (rows < stripes)[:, None] & in_row[None, :]
-        partial += tl.load(sums + rows[:, None] * WIDTH + columns[None, :], mask=inside, other=0.0)
-    tl.store(total + columns, tl.sum(partial, 0).to(total.dtype.element_ty), mask=in_row)
+    return d_product, sum_stripes(sums[None], d_product.dtype)[0]
 
 
 @triton.jit
