@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def test_the_command_and_its_peers_are_measured_and_profiled(model: Path, tmp_pa
 
 def test_lines_with_and_without_words_are_mixed() -> None:
     lines = list(translate_memory.generate_lines(["a", "b"], 5, 2))
-    assert lines == [b"a\n", b"...\n", b"b\n", b"3 ...\n", b"a\n"]
+    assert lines == [b"a\n", b"--\n", b"b\n", b"----\n", b"a\n"]
 
 
 def start_translation(model: Path) -> "subprocess.Popen[bytes]":
@@ -156,6 +157,6 @@ def test_the_new_server_is_compared_with_the_other_for_as_many_clients() -> None
 
 def test_the_responses_of_client_processes_are_added_up() -> None:
     total = serve.Load([0.1], [], cpu_share=0.5)
-    total.add(serve.Load([0.2, 0.3], [0.1], serve.Counter({"500": 1}), 0.25))
+    total.add(serve.Load([0.2, 0.3], [0.1], Counter({"500": 1}), 0.25))
     assert (total.served, total.refused) == ([0.1, 0.2, 0.3], [0.1])
     assert (dict(total.other), total.cpu_share) == ({"500": 1}, 0.5)
