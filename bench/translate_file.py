@@ -19,7 +19,7 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -304,7 +304,7 @@ def parse_arguments() -> argparse.Namespace:
 def make_systems(arguments: argparse.Namespace, workload: Workload, folder: Path) -> list[System]:
     model, engine, device = arguments.model, arguments.engine, arguments.device
     compute_type = engine.partition(":")[2] or "float32"
-    makers = {
+    makers: dict[str, Callable[[], System]] = {
         COMMAND: lambda: Command(COMMAND, model, workload.text, engine, device),
         OLD: lambda: Command(OLD, model, workload.text, engine, device, arguments.old),
         ENGINE: lambda: EngineAlone(ENGINE, workload, model, engine, device),

@@ -173,7 +173,7 @@ class HuggingFace(System):
         marian.generation_config.max_length = None  # given to each call
         marian.generation_config.length_penalty = None
         half = device == "cuda"
-        self.decoder = MarianEngine(
+        self.decoder: Any = MarianEngine(
             marian.to(torch.bfloat16) if half else marian, marian.config.pad_token_id, device
         )
         self.batches: dict[int, int] = {}

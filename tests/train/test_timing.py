@@ -22,7 +22,7 @@ from support.small_run import make_config, read_entries
 
 def test_a_startup_timer_adds_up_stages(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([12.0, 15.0, 16.0])
-    monkeypatch.setattr(timing.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(time, "monotonic", lambda: next(times))
     timer = StartupTimer(10.0)
     for stage in ("data", "model", "data"):
         timer.mark(stage)
