@@ -141,7 +141,13 @@ def test_doctor_reports_versions_attention_and_disk() -> None:
     assert report["torch"].startswith("2.")
     assert report["attention"].split()[0] in ("padded", "fused")
     assert "free disk" in report
+    assert report["threads"].endswith("which wait asleep (OMP_WAIT_POLICY=passive)")
     assert "torch: 2." in manyheads("doctor").stdout
+
+
+def test_the_waiting_policy_of_the_environment_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    assert "by spinning (OMP_WAIT_POLICY=active)" in manyheads("doctor").stdout
 
 
 def test_doctor_prints_a_line_for_each_warning() -> None:

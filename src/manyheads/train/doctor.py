@@ -30,7 +30,7 @@ def report() -> dict[str, Any]:
         "python": f"{sys.version.split()[0]} on {platform.platform()}",
         **{name: installed_version(name) for name in PACKAGES},
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "threads": torch.get_num_threads(),
+        "threads": f"{torch.get_num_threads()}, which wait {describe_wait_policy()}",
         "gpus": list_gpus() or "none",
         "attention": attention_backend(),
         "free disk": f"{shutil.disk_usage('.').free / 2**30:.1f} GiB here",
@@ -43,6 +43,14 @@ def installed_version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return "not installed"
+
+
+def describe_wait_policy() -> str:
+    """Return how OpenMP's threads wait for work; commands set it to passive, unless the environment does."""
+    policy = os.environ.get("OMP_WAIT_POLICY", "").lower()
+    if policy == "passive":
+        return "asleep (OMP_WAIT_POLICY=passive)"
+    return f"by spinning (OMP_WAIT_POLICY={policy or 'not set'}): slow beside other busy processes"
 
 
 def list_gpus() -> list[str]:
