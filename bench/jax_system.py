@@ -74,7 +74,7 @@ def pack_steps(batches: list[WorkloadBatch], length: int = ROW_LENGTH, seed: int
     sentences.sort(key=lambda sentence: -len(sentence[0]) - len(sentence[2]))
     rows, steps = pack_rows(sentences, length), len(batches)
     rows += [[] for _ in range(-len(rows) % steps)]
-    np.random.default_rng(seed).shuffle(rows)  # type: ignore[arg-type]
+    np.random.default_rng(seed).shuffle(rows)
     arrays = make_arrays(rows, length)
     return {name: array.reshape(steps, -1, length) for name, array in arrays.items()}
 

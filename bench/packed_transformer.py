@@ -177,25 +177,25 @@ def make_block_mask(queries: Side, keys: Side, is_causal: bool, counts: Tensor, 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
     if mask.implementation == "varlen":
-        return attend_varlen(q, k, v, *mask.layout, mask.is_causal)
-    heads_first = [x.transpose(0, 1)[None] for x in (q, k, v)]
+        return attend_varlen(q, k, v, mask)
+    q, k, v = (x.transpose(0, 1)[None] for x in (q, k, v))
     if mask.implementation == "flex":
         from torch.nn.attention.flex_attention import flex_attention
 
-        out: Tensor = flex_attention(*heads_first, block_mask=mask.layout)  # type: ignore[assignment]
+        out = flex_attention(q, k, v, block_mask=mask.layout)
     else:
-        out = F.scaled_dot_product_attention(*heads_first, attn_mask=mask.layout)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.layout)
     return out[0].transpose(0, 1)
 
 
-def attend_varlen(
-    q: Tensor, k: Tensor, v: Tensor, q_offsets: Tensor, k_offsets: Tensor, is_causal: bool
-) -> Tensor:
+def attend_varlen(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
     options: dict[str, Any] = {}
-    if is_causal:
+    if mask.is_causal:
         options = {"window_size": (-1, 0)} if HAS_WINDOW else {"is_causal": True}
-    out: Tensor = varlen_attn(q, k, v, q_offsets, k_offsets, MAX_SENTENCE, MAX_SENTENCE, **options)
-    return out
+    q_offsets, k_offsets = mask.layout
+    out: Any = varlen_attn(q, k, v, q_offsets, k_offsets, MAX_SENTENCE, MAX_SENTENCE, **options)
+    attended: Tensor = out
+    return attended
 
 
 # ---- the model
@@ -343,7 +343,7 @@ class PackedTransformer(nn.Module):
         by_layer = self.keys_values(x).unflatten(-1, (len(self.decoder), 2, self.config.heads, -1)).unbind(1)
         for layer, keys_values in zip(self.decoder, by_layer, strict=True):
             y = layer(y, keys_values, target_mask, cross_mask)
-        loss: Tensor = ProjectedLoss.apply(
+        loss: Tensor = ProjectedLoss.apply(  # type: ignore[no-untyped-call]
             self.compute_loss, y, output_weight, output_gradient, batch.labels, batch.scale, self.smoothing
         )
         return loss
@@ -354,7 +354,7 @@ class PackedTransformer(nn.Module):
         for layers in (self.encoder, self.decoder):
             compiled = compile_static(type(layers[0]).forward)
             for layer in layers:
-                layer.forward = compiled.__get__(layer)  # type: ignore[method-assign]
+                layer.forward = compiled.__get__(layer)
         self.embed = compile_static(embed_tokens)
         self.compute_loss = compile_static(compute_loss_and_gradient)
 
@@ -394,7 +394,7 @@ class ProjectedLoss(torch.autograd.Function):
     """The output projection with its loss. The gradient is computed in the forward pass, from the logits."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         compute_loss: Callable[..., tuple[Tensor, Tensor]],
         hidden_TD: Tensor,
@@ -410,7 +410,7 @@ class ProjectedLoss(torch.autograd.Function):
         return loss
 
     @staticmethod
-    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
         """The loss is the root of the graph: its own gradient is 1."""
         (hidden_gradient,) = ctx.saved_tensors
         return None, hidden_gradient, None, None, None, None, None
@@ -449,7 +449,9 @@ class PackedSystem(TrainingSystem):
 
         The embedding stays float32 for lookups. The output projection reads a copy of it.
         """
-        linear = [p for m in self.model.modules() if isinstance(m, nn.Linear) for p in m.parameters()]
+        linear: list[Tensor] = [
+            p for m in self.model.modules() if isinstance(m, nn.Linear) for p in m.parameters()
+        ]
         masters = [parameter.detach().clone() for parameter in linear]
         for parameter in linear:
             parameter.data = parameter.data.to(self.dtype)
@@ -521,7 +523,9 @@ class PackedSystem(TrainingSystem):
         gradients = torch.autograd.grad(loss, [*self.linear, *self.others])
         count = len(self.linear)
         with torch.no_grad():
-            torch._foreach_copy_([m.grad for m in self.linear_masters], list(gradients[:count]))
+            torch._foreach_copy_(
+                [m.grad for m in self.linear_masters if m.grad is not None], list(gradients[:count])
+            )
             for parameter, gradient in zip(self.others, gradients[count:], strict=True):
                 parameter.grad = gradient
             self.model.embedding.grad.add_(self.output_gradient)  # type: ignore[union-attr]

@@ -24,6 +24,7 @@ from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
 from manyheads.model.positions import sinusoidal_encoding
 from manyheads.packed import round_up
 from manyheads.search.options import DecodingConstraints, Hypothesis, Request
+from manyheads.search.request_source import RequestSource
 from workload import MAX_LENGTH
 
 MAX_POSITIONS = round_up(MAX_LENGTH + 1, 8)  # a sentence of maximum length and its end, rounded up
@@ -194,6 +195,7 @@ class MarianEngine:
     name = "Hugging Face generate"
     objective = "log p / L^alpha"
     read_ahead = 1000
+    source_multiple = 1  # of the padded length
     warm_up_runs = 1  # after which nothing is compiled or captured any more
 
     def __init__(self, marian: Any, pad: int, device: str, batch_tokens: int = BATCH_TOKENS) -> None:
@@ -225,13 +227,15 @@ class MarianEngine:
     @torch.inference_mode()
     def decode(
         self,
-        requests: Iterable[Request],
+        requests: Iterable[Request] | RequestSource,
         config: DecodingConfig,
         *,
         scores: ScoreDetail = "none",
         window: int | None = None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Decode in batches by source length, each until its longest output ends. There are no scores."""
+        if isinstance(requests, RequestSource):
+            raise NotImplementedError
         waiting = list(requests)
         for indices in self.make_batches([len(request.source) for request in waiting]):
             constraints = [waiting[index].constraints for index in indices]
@@ -250,9 +254,6 @@ class MarianEngine:
     def describe_batch(self) -> str:
         return f"{self.batch_tokens:,} source tokens"
 
-    def pad_sources(self, sources: list[list[int]], multiple: int = 1) -> Tensor:
-        return pad_sentences(sources, self.pad, multiple).to(self.device)
-
     def make_options(self, source: Tensor, config: DecodingConfig) -> dict[str, Any]:
         """Return further arguments of `generate`."""
         return {}
@@ -260,7 +261,7 @@ class MarianEngine:
     def generate(
         self, sources: list[list[int]], constraints: list[DecodingConstraints], config: DecodingConfig
     ) -> Iterator[list[int]]:
-        ids = self.pad_sources(sources)
+        ids = pad_sentences(sources, self.pad, self.source_multiple).to(self.device)
         max_length = max(constraint.max_length for constraint in constraints)
         forced = all(constraint.min_length == constraint.max_length for constraint in constraints)
         out = self.marian.generate(

@@ -17,7 +17,6 @@ from manyheads.packed import round_up
 from manyheads.search.options import DecodingConstraints
 from peers import MarianEngine
 
-SOURCE_MULTIPLE = 32  # tokens
 TOKENS_PER_SENTENCE = 16  # sentences of a batch: batch_tokens over this
 
 
@@ -25,7 +24,8 @@ class ReorderedCache(EncoderDecoderCache):
     """Static caches of both attentions. The hypotheses of a sentence share its source."""
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        for layer in self.self_attention_cache.layers:
+        layers: list[Any] = self.self_attention_cache.layers
+        for layer in layers:
             layer.keys.copy_(layer.keys.index_select(0, beam_idx))
             layer.values.copy_(layer.values.index_select(0, beam_idx))
 
@@ -34,6 +34,7 @@ class StaticMarianEngine(MarianEngine):
     """Marian with static caches for outputs of at most `max_length` tokens."""
 
     warm_up_runs = 2
+    source_multiple = 32
 
     def __init__(self, marian: Any, pad: int, device: str, max_length: int, *, compiled: bool) -> None:
         super().__init__(marian, pad, device)
@@ -64,7 +65,7 @@ class StaticMarianEngine(MarianEngine):
         if not all(cache.is_updated.values()):
             return self.eager_forward(**inputs)
         torch.compiler.cudagraph_mark_step_begin()
-        return self.compiled_forward(**inputs)
+        return self.compiled_forward(**inputs)  # type: ignore[no-untyped-call]
 
     def make_batches(self, lengths: list[int]) -> list[list[int]]:
         """Return batches of equally many sentences, those of similar length together."""
@@ -81,9 +82,6 @@ class StaticMarianEngine(MarianEngine):
         )
         return (row for row, _ in zip(rows, sources, strict=False))
 
-    def pad_sources(self, sources: list[list[int]]) -> Tensor:
-        return super().pad_sources(sources, SOURCE_MULTIPLE)
-
     def make_options(self, source: Tensor, config: DecodingConfig) -> dict[str, Any]:
         """Return the cache of this shape, empty."""
         rows, length = len(source) * config.beam, source.shape[1]
@@ -94,5 +92,5 @@ class StaticMarianEngine(MarianEngine):
             )
             self.caches[rows, length] = ReorderedCache(*static)
         cache = self.caches[rows, length]
-        cache.reset()
+        cache.reset()  # type: ignore[no-untyped-call]
         return {"past_key_values": cache, "disable_compile": True}

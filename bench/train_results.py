@@ -143,7 +143,7 @@ def format_series(runs: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     for run in runs:
         for row in run["rows"]:
             rows.setdefault((row["system"], row["order"]), []).append(row)
-    table = []
+    table: list[tuple[str, ...]] = []
     for (system, order), repeated in rows.items():
         speeds = [row["tokens_per_second"] for row in repeated if not row["error"]]
         speedups = [row["speedup_of_ours"] for row in repeated if row.get("speedup_of_ours")]

@@ -16,8 +16,8 @@ by batch. Memory is the peak beyond what the other systems hold; on a CPU that o
 
 All have dropout only where the paper has it; torch.nn.Transformer's own dropout is another row, always on a
 CPU, and on a GPU by `--only "own dropout"`. Attention without padding is FlexAttention, which was faster than
-`varlen_attn`, another row by `--only varlen_attn`. Padding of the eager peers is rounded up to 8 tokens where that
-is faster for them; compiled ones have one program per kind of layer, for all shapes.
+`varlen_attn`, another row by `--only varlen_attn`. Padding of the eager peers is rounded up to 8 tokens where
+that is faster for them; compiled ones have one program per kind of layer, for all shapes.
 """
 
 import argparse
