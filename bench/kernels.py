@@ -22,11 +22,13 @@ GROUPS = (
         "embedding",
         r"embed|index_?select|indexselect|index_put|indexing_backward|radix|sort|segment|krn_partial",
     ),
-    ("norm, dropout, residual", r"residual_|layer_?norm|gammabeta|dropout|masked_scale|bernoulli"),
+    ("norm, dropout, residual", r"add_norm|layer_?norm|gammabeta|dropout|masked_scale|bernoulli"),
     (
         "matrix products",
-        r"nvjet|gemm|gemv|cutlass|xmma|splitk|cublas|triton_tem|aten::(addmm|mm|bmm|baddbmm|linear|matmul)",
+        r"nvjet|gemm|gemv|matmul_relu|cutlass|xmma|splitk|cublas|triton_tem"
+        r"|aten::(addmm|mm|bmm|baddbmm|linear|matmul)",
     ),
+    ("bias gradients", r"linear_backward|sum_stripes"),
     ("activation", r"relu|threshold|gelu|silu"),
     ("search", r"topk|gathertopk|beam_|argmax|arg_?max|scatter|gather"),
     ("copies", r"memcpy|memset|copy|cat_?array|aten::(cat|fill_|zero_|clone)|fillfunctor"),

@@ -26,15 +26,18 @@ KERNELS = {
     "nvjet_tst_192x192_64x4_2x1_v_bz_coopB_NNT": "matrix products",
     "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64": "matrix products",
     "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128>(Params)": "matrix products",
-    "attend_forward": "attention",
-    "attend_backward_keys": "attention",
+    "attention_forward": "attention",
+    "attention_backward_keys": "attention",
     "fmha_cutlassF_bf16_aligned_64x64_rf_sm80": "attention",
     "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128>>": "attention",
-    "residual_norm_forward": "norm, dropout, residual",
+    "add_norm_forward": "norm, dropout, residual",
+    "matmul_relu_backward_kernel": "matrix products",
+    "linear_backward": "bias gradients",
+    "sum_stripes_kernel": "bias gradients",
     "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float>": "norm, dropout, residual",
     "triton_per_fused__to_copy_add_native_dropout_native_layer_norm_5": "norm, dropout, residual",
     "void at::native::(anonymous namespace)::fused_dropout_kernel_vec<float>": "norm, dropout, residual",
-    "cross_entropy_backward": "loss",
+    "cross_entropy_row": "loss",
     "void at::native::cunn_SoftMaxForward<4, float, float>": "loss",
     "embed_backward": "embedding",
     "void cub::DeviceRadixSortOnesweepKernel<cub::Policy900>": "embedding",
@@ -58,7 +61,7 @@ def test_a_profile_sums_kernels_and_idle_time() -> None:
     """Two overlapping streams, a gap of 3 ms, and a named range that does not count."""
     trace = [
         {"cat": "kernel", "name": "nvjet_a", "ts": 0, "dur": 5000},
-        {"cat": "kernel", "name": "attend_forward", "ts": 1000, "dur": 2000},
+        {"cat": "kernel", "name": "attention_forward", "ts": 1000, "dur": 2000},
         {"cat": "gpu_memcpy", "name": "Memcpy HtoD", "ts": 8000, "dur": 1000},
         {"cat": "kernel", "name": "nvjet_a", "ts": 8500, "dur": 2000},
         {"cat": "gpu_user_annotation", "name": "a range", "ts": 0, "dur": 9000},
@@ -73,7 +76,7 @@ def test_a_profile_sums_kernels_and_idle_time() -> None:
         ("attention", pytest.approx(2), pytest.approx(0.2), 1),
         ("copies", pytest.approx(1), pytest.approx(0.1), 1),
     ]
-    assert [group.name for group in profile.kernels] == ["nvjet_a", "attend_forward", "Memcpy HtoD"]
+    assert [group.name for group in profile.kernels] == ["nvjet_a", "attention_forward", "Memcpy HtoD"]
 
 
 def test_systems_are_selected_by_a_part_of_their_name() -> None:
