@@ -40,7 +40,7 @@ MaxAlternatives = Annotated[int, typer.Option(help="Maximum alternatives of a te
 MaxBodyBytes = Annotated[int, typer.Option(help="Maximum bytes of a request body.")]
 QueueSize = Annotated[int, typer.Option(help="Maximum requests in the queue.")]
 BatchTokens = Annotated[
-    int, typer.Option(help="Source tokens translated together; 1 translates each request alone.")
+    int, typer.Option(help="Source tokens translated together; 1 translates each sentence alone.")
 ]
 RequestTimeout = Annotated[float, typer.Option(help="Seconds until a request is aborted.")]
 ClientTimeout = Annotated[

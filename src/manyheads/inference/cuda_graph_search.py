@@ -144,6 +144,11 @@ class CudaGraphSearch:
         self.min_slots = -(-MIN_ROWS // size.beam)
         self.num_steps = 0  # of all runs
 
+    @property
+    def num_graphs(self) -> int:
+        """How many graphs were captured."""
+        return self.prefill.num_graphs + sum(step.graph is not None for step in self.steps.values())
+
     def run(
         self, queue: RequestQueue, token_scores: bool = True
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:

@@ -81,7 +81,13 @@ class TorchEngine:
         self.search_model: Any = to_bfloat16(self.model) if self.uses_bfloat16 else self.model
         self.read_ahead = GPU_READ_AHEAD if self.device.type == "cuda" else READ_AHEAD
         self.graph_searches: dict[SearchSize, CudaGraphSearch] = {}  # not in use; the latest is last
+        self.searches_in_use: list[CudaGraphSearch] = []
         self.graph_lock = threading.RLock()
+
+    @property
+    def num_graphs(self) -> int:
+        """How many CUDA graphs are captured now."""
+        return sum(search.num_graphs for search in [*self.graph_searches.values(), *self.searches_in_use])
 
     def refresh_weights(self) -> None:
         """Follow a change of the model's weights."""
@@ -233,6 +239,7 @@ class TorchEngine:
             search = self.graph_searches.pop(size, None)
             if search is None or search.size.source_tokens < longest:  # it was shrunk to fit into memory
                 search = self._create_graph_search(size, longest)
+            self.searches_in_use.append(search)
         if not queue.window.has_ended:
             queue.accepts = search.size.fits  # of the requests to come
         finished = search.run(queue, token_scores)
@@ -245,6 +252,7 @@ class TorchEngine:
                 yield results
         finally:
             with self.graph_lock:
+                self.searches_in_use.remove(search)
                 self.graph_searches[size] = search
 
     def _create_graph_search(self, size: SearchSize, max_source_length: int) -> CudaGraphSearch:

@@ -53,6 +53,7 @@ class Endpoints:
         num_workers = max(model.num_workers for model in models)
         self.queue = JobQueue(limits, self.metrics.record_batch, num_workers)
         self.metrics.track_queue(self.queue)
+        self.metrics.track_models(models)
         self.worker_task: asyncio.Task[None] | None = None
 
     @asynccontextmanager

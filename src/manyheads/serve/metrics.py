@@ -1,9 +1,12 @@
 """Metrics for Prometheus. They hold no texts, no addresses, and only known paths."""
 
+from collections.abc import Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from manyheads.serve.jobs import BatchStats
 from manyheads.serve.queue import JobQueue
+from manyheads.serve.served_model import ServedModel
 
 SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 COUNT_BUCKETS = tuple(2**n for n in range(13))
@@ -38,7 +41,11 @@ class ServerMetrics:
             "manyheads_worker_seconds", "Busy time of the worker thread.", registry=registry
         )
         self._characters = Counter("manyheads_characters", "Characters of texts received.", registry=registry)
+        self._graphs = Gauge("manyheads_cuda_graphs", "CUDA graphs that are captured.", registry=registry)
         self._waiting = Gauge("manyheads_waiting_requests", "Requests in the queue now.", registry=registry)
+
+    def track_models(self, models: Sequence[ServedModel]) -> None:
+        self._graphs.set_function(lambda: sum(model.num_graphs for model in models))
 
     def track_queue(self, queue: JobQueue) -> None:
         self._waiting.set_function(lambda: len(queue.waiting))

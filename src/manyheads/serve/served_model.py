@@ -37,6 +37,11 @@ class ServedModel:
         return hasattr(self.translator.engine, "decode_batches")
 
     @property
+    def num_graphs(self) -> int:
+        """How many CUDA graphs its engine has captured."""
+        return getattr(self.translator.engine, "num_graphs", 0)
+
+    @property
     def num_workers(self) -> int:
         """How many batches are worth running at once: an engine with own threads begins the next one."""
         return 2 if getattr(self.translator.engine, "threads", 1) > 1 else 1
