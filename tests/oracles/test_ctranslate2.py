@@ -29,7 +29,8 @@ from manyheads.inference.ctranslate2_engine import CTranslate2Engine
 from manyheads.inference.engine import decode_all
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.search.driver import search
-from manyheads.search.options import DecodingConstraints, Hypothesis, length_penalty
+from manyheads.search.options import DecodingConstraints, Hypothesis, Request, length_penalty
+from manyheads.search.request_source import RequestFeed
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from support.strategies import randomize_weights
 
@@ -399,6 +400,24 @@ def test_an_empty_source_gives_an_empty_output(
         assert begun.tokens[:2] == [5, 6]
         assert begun.log_probability == pytest.approx(forced(learned, [EOS_ID], begun.tokens), abs=1e-4)
     assert engine.score([], []) == []
+
+
+def test_requests_that_arrive_later_get_the_same_results(engine: CTranslate2Engine) -> None:
+    sources, config = draw_sources(12), DecodingConfig(beam=2)
+    requests = [Request(source, DecodingConstraints(UNREACHED)) for source in sources]
+    feed = RequestFeed(starts_at_once=True)
+
+    def put_requests() -> None:
+        for request in requests:
+            feed.put([request])
+        feed.close()
+
+    thread = threading.Thread(target=put_requests)
+    thread.start()
+    results = dict(engine.decode(feed, config, window=4))
+    thread.join()
+    expected = decode_all(engine, sources, [request.constraints for request in requests], config)
+    assert tokens_of([results[index] for index in range(12)]) == tokens_of(expected)
 
 
 def test_several_threads_may_decode_at_once(engine: CTranslate2Engine) -> None:

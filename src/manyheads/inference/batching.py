@@ -234,10 +234,3 @@ def group_in_order(lengths: Sequence[int], max_tokens: int) -> Iterator[slice]:
         end = max(start + 1, end)
         yield slice(start, end)
         start = end
-
-
-def sort_into_chunks(lengths: Sequence[int], chunk_size: int) -> Iterator[list[int]]:
-    """Yield the indices of sentences by length, the shortest first, so many at a time."""
-    order = sorted(range(len(lengths)), key=lambda index: lengths[index])
-    for start in range(0, len(order), chunk_size):
-        yield order[start : start + chunk_size]

@@ -34,6 +34,7 @@ from manyheads.inference.ctranslate2_drafts import (
 )
 from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
 from manyheads.search.options import Hypothesis, Request
+from manyheads.search.request_source import RequestSource
 from manyheads.search.scheduler import QueuedRequest
 from manyheads.text.subwords import count_cpus
 
@@ -117,7 +118,7 @@ class CTranslate2Engine:
 
     def decode(
         self,
-        requests: Iterable[Request],
+        requests: Iterable[Request] | RequestSource,
         config: DecodingConfig,
         *,
         scores: ScoreDetail = "total",
@@ -131,7 +132,8 @@ class CTranslate2Engine:
         what costs something is NaN. A source that holds the end token alone comes out empty: CTranslate2 does
         not run the model.
         """
-        pending = RequestWindow(self._check_requests(requests, config), window, self._call_options)
+        check_sampling(config)
+        pending = RequestWindow(requests, window, self._call_options, check=self._check)
         active: deque[tuple[list[int], Search]] = deque()  # the oldest first
         while True:
             while len(active) < BATCHES_PER_THREAD * self.threads + 1:
@@ -144,7 +146,11 @@ class CTranslate2Engine:
                 next(search)
                 active.append(([queued.request_index for queued in batch], search))
             if not active:
-                return
+                if pending.has_ended:
+                    return
+                pending.source.wait()  # for what others may still bring
+                pending.read()
+                continue
             indices, search = active.popleft()
             try:
                 next(search)
@@ -205,22 +211,15 @@ class CTranslate2Engine:
 
     # ---- what is refused
 
-    def _check_requests(self, requests: Iterable[Request], config: DecodingConfig) -> Iterator[Request]:
-        """Refuse what CTranslate2 cannot do, and limit lengths to the positions."""
-        if config.temperature is not None:
+    def _check(self, request: Request) -> Request:
+        """Refuse what CTranslate2 cannot do, and limit the length to the positions."""
+        self._check_lengths(request.source)
+        if request.constraints.required_phrases:
             raise RequestError(
-                f"decoding.temperature is {config.temperature}, but CTranslate2 draws the random numbers of "
-                f"all sentences from one generator, so that a seed would not repeat a result: use the torch "
-                f"engine"
+                "phrases are required in the output (a glossary), which CTranslate2 cannot guarantee: "
+                "use the torch engine"
             )
-        for request in requests:
-            self._check_lengths(request.source)
-            if request.constraints.required_phrases:
-                raise RequestError(
-                    "phrases are required in the output (a glossary), which CTranslate2 cannot guarantee: "
-                    "use the torch engine"
-                )
-            yield limit_length(request, self.max_positions - 1)
+        return limit_length(request, self.max_positions - 1)
 
     def _check_lengths(self, source: list[int], target_length: int = 0) -> None:
         """Refuse what CTranslate2 would cut or fail on halfway."""
@@ -390,6 +389,14 @@ def check_compute_type(compute_type: str) -> None:
     if compute_type not in supported:
         raise RequestError(
             f"this CPU cannot compute in {compute_type}, but in {', '.join(sorted(supported))}"
+        )
+
+
+def check_sampling(config: DecodingConfig) -> None:
+    if config.temperature is not None:
+        raise RequestError(
+            f"decoding.temperature is {config.temperature}, but CTranslate2 draws the random numbers of all "
+            f"sentences from one generator, so that a seed would not repeat a result: use the torch engine"
         )
 
 
