@@ -14,7 +14,7 @@ import pytest
 from manyheads.bulk import coordinator
 from manyheads.bulk.chunks import Block, RowChunk, group_into_chunks
 from manyheads.bulk.coordinator import CHUNKS_HELD, Coordinator
-from manyheads.bulk.executor import EventQueue, WorkerReady, WorkerReply
+from manyheads.bulk.executor import ChunkRead, EventQueue, ReadingEnded, WorkerReady, WorkerReply
 from manyheads.bulk.jobs import BulkJob
 from manyheads.bulk.local_workers import LocalWorkers
 from manyheads.errors import BulkJobError
@@ -208,8 +208,8 @@ def test_the_last_chunks_go_to_idle_workers(monkeypatch: pytest.MonkeyPatch) -> 
     thread_started = threading.Event()
     monkeypatch.setattr(coordinator.Coordinator, "_read_chunks", lambda self: thread_started.set())
     for chunk in make_chunks(["a"] * 3, size=1):
-        instance._events.put(coordinator.ChunkRead(chunk))
-    instance._events.put(coordinator.ReadingEnded())
+        instance._events.put(ChunkRead(chunk))
+    instance._events.put(ReadingEnded())
     assert len(list(instance.run())) == 3
     assert sent == [(0, 0), (1, 1), (1, 2)]
 

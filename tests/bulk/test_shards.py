@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from manyheads.bulk import outputs
-from manyheads.bulk.chunks import RowChunk, group_into_chunks
+from manyheads.bulk.chunks import Block, RowChunk, group_into_chunks
 from manyheads.bulk.jobs import Columns
 from manyheads.bulk.outputs import OutputFolder
 from manyheads.bulk.shards import Shard, list_shards, pair_shards, read_blocks
@@ -158,7 +158,7 @@ def test_complete_shards_are_skipped_unless_their_input_changes(texts: Path, tmp
         for shard in range(2):
             block = next(block for block in read_blocks(pending, [None], ["en"]) if block.shard == shard)
             if shard == 1:
-                block = outputs.Block(1, block.name, 1, block.rows[:2])
+                block = Block(1, block.name, 1, block.rows[:2])
             yield RowChunk(shard, [block]), {"translation": [row.upper() for row in block.rows]}
         raise KeyboardInterrupt
 
@@ -208,7 +208,7 @@ def test_outputs_that_would_replace_files_are_refused(texts: Path, tmp_path: Pat
 def test_a_full_disk_leaves_complete_shards_only(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write(self: outputs.TextWriter, block: outputs.Block, columns: Columns) -> None:
+    def write(self: outputs.TextWriter, block: Block, columns: Columns) -> None:
         if block.shard == 1:
             raise OSError(errno.ENOSPC, "No space left on device")
         self.file.writelines(columns["translation"])

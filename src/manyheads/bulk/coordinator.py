@@ -3,7 +3,7 @@
 import threading
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 
 from manyheads.bulk.chunks import RowChunk
 from manyheads.bulk.executor import (
@@ -43,7 +43,7 @@ class Coordinator:
         self._num_read = self._num_returned = 0
         self._all_read = False
 
-    def run(self) -> Iterator[tuple[RowChunk, Columns]]:
+    def run(self) -> Generator[tuple[RowChunk, Columns], None, None]:
         """Yield every chunk and its results, in order. All workers end with the iterator."""
         threading.Thread(target=self._read_chunks, daemon=True).start()
         try:

@@ -19,9 +19,10 @@ from manyheads.bulk.executor import EventQueue, WorkerLost, WorkerReady, WorkerR
 from manyheads.bulk.garbage_collection import rare_garbage_collection
 from manyheads.bulk.jobs import BulkJob, RowFunction, open_job
 from manyheads.bulk.model_files import hash_model, read_model_files, write_model_files
-from manyheads.bulk.resources import CORES_PER_WORKER, WorkerResources, can_use_gpu, count_cpus
+from manyheads.bulk.resources import CORES_PER_WORKER, WorkerResources, can_use_gpu
 from manyheads.bulk.worker import answer_chunk, describe_failure
 from manyheads.errors import RequestError
+from manyheads.text.subwords import count_cpus
 
 CONNECT_SECONDS = 10
 LOCAL = "local"  # the address that starts a Ray on this machine

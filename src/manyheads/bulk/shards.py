@@ -145,7 +145,8 @@ def read_parquet(shard: Shard, columns: Sequence[str | None], languages: Sequenc
         ]
         for record in reader.iter_batches(batch_size=FIRST_CHUNK_ROWS):
             texts = [[value or "" for value in get_values(record, path)] for path in paths]
-            yield texts[0] if len(texts) == 1 else [list(row) for row in zip(*texts, strict=True)], record
+            rows: list[Row] = [*texts[0]] if len(texts) == 1 else [[*row] for row in zip(*texts, strict=True)]
+            yield rows, record
     except (OSError, ValueError) as error:  # pyarrow's errors are subclasses of these
         if isinstance(error, OSError) and error.errno:
             raise

@@ -1,6 +1,6 @@
 """What worker processes and Ray cost: one file through `manyheads translate` in three ways, in turns.
 
-    python bench/bulk.py MODEL FILE --lines 200000 --engine ctranslate2:int8
+    python bench/bulk_jobs.py MODEL FILE --lines 200000 --engine ctranslate2:int8
 
 Each way is the whole command, start-up included, with the same number of threads in all: one process; workers
 that are local processes; workers on a Ray that is started for the job. All must write the same lines.
