@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from manyheads.bulk.garbage_collection import rare_garbage_collection
+from manyheads.bulk.interpreter_settings import stream_settings
 from manyheads.bulk.jobs import format_json
 from manyheads.cli.text_io import read_lines
 from manyheads.cli.translation import print_translations
@@ -157,7 +157,7 @@ def measure_command(translator: Translator, path: Path, num_lines: int) -> dict[
         batches = translator.stream_batches(lines, scores="tokens" if as_json else "none")
         stdout, sys.stdout = sys.stdout, io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
         try:
-            with rare_garbage_collection():
+            with stream_settings():
                 print_translations(batches, as_json)
         finally:
             sys.stdout = stdout

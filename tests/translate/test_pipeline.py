@@ -1,6 +1,7 @@
 """The pipeline around an engine: order, bounds, errors and its end, with an engine that needs no model."""
 
 import copy
+import gc
 import json
 import os
 import random
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 import manyheads as mh
+from manyheads.bulk.interpreter_settings import stream_settings
 from manyheads.config import DecodingConfig, SubwordConfig
 from manyheads.inference.engine import Capabilities
 from manyheads.pipeline import background
@@ -311,3 +313,11 @@ def test_a_reader_that_closes_the_pipe_ends_the_command(folder: Path, tmp_path: 
         process.stdout.close()
         assert process.wait(30) in (0, 1)
         assert process.stderr.read() == b""
+
+
+def test_interpreter_settings_end_with_the_stream() -> None:
+    before = gc.get_threshold(), sys.getswitchinterval()
+    with stream_settings():
+        assert sys.getswitchinterval() < before[1]
+        assert gc.get_threshold()[0] > before[0][0]
+    assert (gc.get_threshold(), sys.getswitchinterval()) == before

@@ -16,7 +16,7 @@ from typing import Any
 from manyheads import __version__
 from manyheads.bulk.chunks import RowChunk
 from manyheads.bulk.executor import EventQueue, WorkerLost, WorkerReady, WorkerReply
-from manyheads.bulk.garbage_collection import rare_garbage_collection
+from manyheads.bulk.interpreter_settings import stream_settings
 from manyheads.bulk.jobs import BulkJob, RowFunction, open_job
 from manyheads.bulk.model_files import hash_model, read_model_files, write_model_files
 from manyheads.bulk.resources import CORES_PER_WORKER, WorkerResources, can_use_gpu
@@ -50,7 +50,7 @@ class RayWorker:
         return {"ready": True}
 
     def run(self, chunk: int, rows: list[Any]) -> dict[str, Any]:
-        with rare_garbage_collection():
+        with stream_settings():
             return {"chunk": chunk, **answer_chunk(self.function, rows)}
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from manyheads.atomic_io import DISK_FULL_ERRNOS
-from manyheads.bulk.garbage_collection import rare_garbage_collection
+from manyheads.bulk.interpreter_settings import stream_settings
 from manyheads.bulk.jobs import BulkJob, Row, RowFunction, open_job
 from manyheads.bulk.messages import read_messages, write_message
 from manyheads.errors import ManyheadsError, is_out_of_memory
@@ -33,7 +33,7 @@ def main(open_function: Callable[[BulkJob], RowFunction] = open_job) -> None:
         write_message(replies, describe_failure(error))
         return
     write_message(replies, {"ready": True})
-    with rare_garbage_collection():
+    with stream_settings():
         while True:
             message = messages.get()
             write_message(replies, {"chunk": message["chunk"], **answer_chunk(function, message["rows"])})

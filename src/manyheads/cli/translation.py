@@ -153,14 +153,14 @@ def translate_here(
     as_json: bool,
 ) -> None:
     """Translate in this process."""
-    from manyheads.bulk.garbage_collection import rare_garbage_collection
+    from manyheads.bulk.interpreter_settings import stream_settings
     from manyheads.loading import load
     from manyheads.progress import create_progress
 
     translator = load(*models, device=device, engine=engine)
     is_interactive = not files and sys.stdin.isatty()
     configure_output()
-    with rare_garbage_collection(), create_progress(sys.stderr, "lines") as progress:
+    with stream_settings(), create_progress(sys.stderr, "lines") as progress:
         batches = translator.stream_batches(
             read_lines(files),
             INTERACTIVE_READ_AHEAD if is_interactive or sys.stdout.isatty() else None,
