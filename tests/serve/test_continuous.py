@@ -1,6 +1,7 @@
 """Continuous batching in the server: requests that join, fairness, cancellation and errors."""
 
 import asyncio
+import time
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -129,14 +130,23 @@ def test_a_long_document_does_not_delay_a_small_request(model: ServedModel) -> N
     queue, task = JobQueue(ServerLimits()), TranslateTask(model)
     engine: Any = model.translator.engine
 
+    order: list[str] = []
+
+    def wait_for_both(number: int) -> None:
+        """Begin when both requests are in the queue."""
+        (stream,) = queue.continuous.streams.values()
+        while number == 0 and len(stream.feed.waiting) < 2:
+            time.sleep(0.001)
+
     async def scenario() -> None:
-        document = queue.submit(task, [LONG] * 30)
-        small = queue.submit(task, [SHORT])
-        await small.future
-        assert not document.future.done()
+        engine.on_step = wait_for_both
+        document, small = queue.submit(task, [LONG] * 30), queue.submit(task, [SHORT])
+        document.future.add_done_callback(lambda _: order.append("document"))
+        small.future.add_done_callback(lambda _: order.append("small"))
         assert len(await document.future) == 30
 
     run(queue, scenario())
+    assert order == ["small", "document"]
     lengths = [length for new in engine.log for length in new]
     assert lengths.index(count_tokens(model, SHORT)) <= engine.num_slots + 1
 
@@ -147,7 +157,6 @@ def test_a_canceled_request_is_not_decoded_further(model: ServedModel) -> None:
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
-        document = queue.submit(task, [LONG] * 30)
 
         async def cancel() -> None:
             document.future.cancel()
@@ -155,6 +164,7 @@ def test_a_canceled_request_is_not_decoded_further(model: ServedModel) -> None:
         engine.on_step = lambda number: (
             number == 3 and asyncio.run_coroutine_threadsafe(cancel(), loop).result()
         )
+        document = queue.submit(task, [LONG] * 30)
         with pytest.raises(asyncio.CancelledError):
             await document.future
         engine.on_step = None
