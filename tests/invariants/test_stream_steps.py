@@ -12,6 +12,7 @@ from manyheads.inference import cuda_graph_search, torch_engine
 from manyheads.inference.cuda_graph_search import CapturedDecodingStep, CudaGraphSearch, SearchSize
 from manyheads.inference.prefill import SourcePrefill
 from manyheads.inference.torch_engine import TorchEngine
+from manyheads.ops import dispatch
 from manyheads.search.options import DecodingConstraints, Request
 
 SLOTS = 64
@@ -43,7 +44,7 @@ def count_steps(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Decode requests in a batch of 64 slots, and return how many steps of all slots that took."""
     monkeypatch.setattr(CapturedDecodingStep, "_step", finish_at_max_length)
     monkeypatch.setattr(SourcePrefill, "encode", lambda prefill, sources, start: None)
-    monkeypatch.setattr(torch_engine.dispatch, "has_decode_kernels", lambda device: True)
+    monkeypatch.setattr(dispatch, "has_decode_kernels", lambda device: True)
     monkeypatch.setattr(torch_engine, "MAX_GRAPH_SLOTS", SLOTS)
     monkeypatch.setattr(torch_engine, "MIN_WAITING", SLOTS)
     monkeypatch.setattr(cuda_graph_search, "MIN_ROWS", 4)
