@@ -591,7 +591,7 @@ def test_unsupported_models_are_refused_by_key(tmp_path: Path, changes: dict[str
 
 
 def test_an_unknown_activation_is_refused_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(conversion.ACTIVATIONS, "gelu")
+    monkeypatch.delitem(ctranslate2_spec.ACTIVATIONS, "gelu")
     with pytest.raises(mh.RequestError, match=r"model\.activation is 'gelu'"):
         conversion.check_convertible(replace(CONFIG, activation="gelu"))
 

@@ -17,7 +17,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     from safetensors import SafetensorError, deserialize
 
     try:
-        return {name: to_array(stored) for name, stored in deserialize(path.read_bytes())}
+        return {name: to_array(stored) for name, stored in deserialize(path.read_bytes())}  # type: ignore[no-untyped-call]
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from None
     except (SafetensorError, ValueError, KeyError) as error:
