@@ -5,8 +5,7 @@
 
 Everything runs on the CPU, in turns, in reverse order every second time; seconds are medians. `import torch` is
 `python -c "import torch"` from start to exit, the least that a program with torch can take. The conversion for
-CTranslate2 exists before. With an ONNX export (`manyheads export --to onnx`) in --onnx its runner is measured
-too. The last column lists which large packages the command has imported.
+CTranslate2 exists before. The last column lists which large packages the command has imported.
 """
 
 import json
@@ -90,7 +89,6 @@ def main() -> None:
     parser.add_argument("model", type=Path, help="model folder")
     parser.add_argument("--line", default="I go home.", help="to translate (default: %(default)s)")
     parser.add_argument("--engines", nargs="+", default=["torch", "ctranslate2:int8"])
-    parser.add_argument("--onnx", type=Path, help="an ONNX export of the model, to measure its runner")
     parser.add_argument("--repetitions", type=report.positive_int, default=7)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -102,9 +100,6 @@ def main() -> None:
             command = [sys.executable, "-m", "manyheads", "translate", str(arguments.model), str(text)]
             command += ["--engine", engine, "--device", "cpu"]
             rows.append(Result(f"translate, {engine}", command, modules=list_modules(command, folder)))
-        if arguments.onnx:
-            runner = ["-m", "manyheads.export.onnx_run", str(arguments.onnx), str(text)]
-            rows.append(Result("ONNX runner", [sys.executable, *runner]))
         for row in rows:
             time_first_line(row.command)  # files in memory
         for repetition in range(arguments.repetitions):
