@@ -1,8 +1,8 @@
 """What the host spends on a line of text, beside the engine: microseconds of CPU time, by stage.
 
-The engine is a fake that returns the source at once, so no model is needed, only its subwords. "python" is the
-time of the thread that runs a stage: it holds the interpreter, so nothing else of Python runs meanwhile. "all"
-adds the threads of libraries, which do not hold it.
+The engine is a fake that returns the source at once, so no model is needed, only its subwords. "python" is
+the time of the thread that runs a stage: it holds the interpreter, so nothing else of Python runs meanwhile.
+"all" adds the threads of libraries, which do not hold it.
 
 python bench/host_cost.py MODEL_OR_DATA_FOLDER test.en
 python bench/host_cost.py FOLDER test.en --json cost.json --lines 50000

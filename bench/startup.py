@@ -3,9 +3,9 @@
     python bench/startup.py run/model --line "I go home."
     python bench/startup.py run/model --engines torch ctranslate2:int8 --repetitions 11 --json result.json
 
-Everything runs on the CPU, in turns, in reverse order every second time; seconds are medians. `import torch` is
-`python -c "import torch"` from start to exit, the least that a program with torch can take. The conversion for
-CTranslate2 exists before. The last column lists which large packages the command has imported.
+Everything runs on the CPU, in turns, in reverse order every second time; seconds are medians. `import torch`
+is `python -c "import torch"` from start to exit, the least that a program with torch can take. The conversion
+for CTranslate2 exists before. The last column lists which large packages the command has imported.
 """
 
 import json

@@ -5,12 +5,13 @@
     python bench/translate_file.py run/model test.en --engine ctranslate2:int8 --busy     on a CPU
     python bench/translate_file.py run/model test.en --old ../checkout --same-as old.txt
 
-The command is `manyheads translate` as a process, from start to exit, from a file to text. Beside it, in turns
-in the same run: the engine alone, warm, from ids to ids; Hugging Face's generate with the same weights on a
-sample of the sentences, in batches by length, of the size that is fastest; on a CPU, CTranslate2 called
-directly on tokens, with the threads, batch type and size that are fastest on a sample. The tokens of an output
-are those of its text in the model's subwords, end tokens not counted, for all of them. `start-up` is the same
-command on the first line alone. --busy measures everything again beside processes that keep each core busy.
+The command is `manyheads translate` as a process, from start to exit, from a file to text. Beside it, in
+turns in the same run: the engine alone, warm, from ids to ids; Hugging Face's generate with the same weights
+on a sample of the sentences, in batches by length, of the size that is fastest; on a CPU, CTranslate2 called
+directly on tokens, with the threads, batch type and size that are fastest on a sample. The tokens of an
+output are those of its text in the model's subwords, end tokens not counted, for all of them. `start-up` is
+the same command on the first line alone. --busy measures everything again beside processes that keep each
+core busy.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Memory and interruption of `manyheads translate`: flat over a million lines, a closed pipe, Ctrl-C.
 
-    python bench/translate_memory.py run/model test.en                        a million lines, most without words
-    python bench/translate_memory.py run/model test.en --lines 100000 --engine ctranslate2:int8 --json result.json
+    python bench/translate_memory.py run/model test.en           a million lines, most without words
+    python bench/translate_memory.py run/model test.en --lines 100000 --engine ctranslate2:int8
 
 The lines of the text are repeated, mixed with as many lines without words as --words-every says, which are
 copied without the model, so that a million lines take minutes. The resident memory of the process is read

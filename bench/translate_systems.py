@@ -1,4 +1,4 @@
-"""The systems of bench/translate_file.py: the command, the engine alone, CTranslate2 directly, Hugging Face."""
+"""The systems of bench/translate_file.py: the command, the engine, CTranslate2 directly, Hugging Face."""
 
 import os
 import resource

@@ -88,7 +88,7 @@ class Translator:
         report_progress: ReportProgress | None = None,
         **options: Any,
     ) -> Iterator[list[Translation]]:
-        """Yield the translations of `stream` in lists of as many as are ready, such as to be written at once."""
+        """Yield the translations of `stream` in lists of as many as are ready, to be written at once."""
         report_done = count_texts(report_progress, None)
         return self._create_stream(self._read_options(**options), read_ahead, report_done).run(texts)
 

@@ -172,8 +172,8 @@ class OutputFolder:
         for key in sorted({*wanted, *recorded}):
             if recorded.get(key) != wanted.get(key):
                 raise DataError(
-                    f"{self.folder}: holds the shards of another job ({key} was {recorded.get(key)!r}, and is "
-                    f"{wanted.get(key)!r} now): give another folder"
+                    f"{self.folder}: holds the shards of another job ({key} was {recorded.get(key)!r}, "
+                    f"and is {wanted.get(key)!r} now): give another folder"
                 )
 
     def _is_complete(self, shard: Shard) -> bool:

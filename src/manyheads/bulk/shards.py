@@ -72,7 +72,8 @@ def pair_shards(sources: Sequence[Shard], targets: Sequence[Shard]) -> list[Shar
     for shard in (*sources, *targets):
         if shard.format == "parquet":
             raise RequestError(
-                f"{shard}: a Parquet file holds both sides: give one file, --source-column and --target-column"
+                f"{shard}: a Parquet file holds both sides: give one file, --source-column and "
+                f"--target-column"
             )
     return [
         Shard(source.name, (*source.files, *target.files), "text")

@@ -44,7 +44,7 @@ class WorkflowGroup(CommandGroup):
         return GROUPS
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command. If the reader of its output is gone, as after `| head`, end with 0: typer gives 1."""
+        """Run a command. If the reader of its output is gone (`| head`), end with 0, where typer has 1."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()

@@ -1,8 +1,8 @@
 """Texts are read and prepared in two threads beside the engine, a bounded number ahead of it.
 
-The reader takes texts from the caller's iterable, which may block: a pipe, a terminal. The preparer takes what
-has been read, so many texts at a time, and makes jobs of it. A text is held from the moment it is read until
-the caller has its translation and asks for more.
+The reader takes texts from the caller's iterable, which may block: a pipe, a terminal. The preparer takes
+what has been read, so many texts at a time, and makes jobs of it. A text is held from the moment it is read
+until the caller has its translation and asks for more.
 """
 
 import threading

@@ -15,7 +15,7 @@ STDIN = Path("-")
 
 
 def read_plain_lines(path: Path) -> Iterator[str]:
-    """Read the lines of a file, or of stdin, without line feeds. Invalid UTF-8 becomes U+FFFD, with a warning."""
+    """Read the lines of a file or stdin, without line feeds. Invalid UTF-8 becomes U+FFFD, with a warning."""
     with open_plain(path) as stream:
         for number, line in enumerate(stream, 1):
             text = (line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line).removesuffix(b"\n")
@@ -30,7 +30,7 @@ def read_plain_lines(path: Path) -> Iterator[str]:
 
 @contextmanager
 def open_plain(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, decompressed, or stdin: not sys.stdin, whose lock a thread that waits would hold at exit."""
+    """Open a file, decompressed, or stdin; not sys.stdin, whose lock a waiting thread would hold at exit."""
     if path == STDIN:
         with open(0, "rb", closefd=False) as stream:
             yield stream

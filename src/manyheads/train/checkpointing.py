@@ -53,7 +53,8 @@ class Checkpointer:
         if not (self.run_folder / LOG_FILE).exists():
             raise CheckpointError(
                 f"{self.run_folder}: was moved or deleted while it was trained; no checkpoint of step "
-                f"{self.state.progress.step:,} was written. Run the command again with the folder in its place"
+                f"{self.state.progress.step:,} was written. Run the command again with the folder in its "
+                f"place"
             )
 
     def _prepare_write(

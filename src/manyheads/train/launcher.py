@@ -1,7 +1,8 @@
 """`--gpus N`: run N ranks on this machine, and return the exit code that they record.
 
-The ranks find each other through a file in a folder of this user, and talk over the loopback interface. torchrun
-would open a port on all interfaces and unpickle what it receives there. It is needed for several machines only.
+The ranks find each other through a file in a folder of this user, and talk over the loopback interface.
+torchrun would open a port on all interfaces and unpickle what it receives there. It is needed for several
+machines only.
 """
 
 import os
