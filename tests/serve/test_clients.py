@@ -54,7 +54,7 @@ def test_libretranslate_aio_works(server: ServerProcess) -> None:
 
     async def translate() -> str:
         async with AsyncLibreTranslate(url) as client:
-            return (await client.translate("one two", "en", "ko")).translated_text
+            return str((await client.translate("one two", "en", "ko")).translated_text)
 
     assert asyncio.run(translate()) == "two one"
 
