@@ -57,6 +57,8 @@ def test_the_wheel_declares_its_requirements_and_its_command(wheel: Path) -> Non
         "formats",
         "huggingface",
         "onnx",
+        "parquet",
+        "ray",
         "serve",
         "tensorboard",
     ]

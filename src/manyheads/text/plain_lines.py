@@ -1,5 +1,6 @@
 """Lines of plain text for translation: every line is kept, whatever it holds."""
 
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,8 +31,10 @@ def read_plain_lines(path: Path) -> Iterator[str]:
 
 @contextmanager
 def open_plain(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, decompressed, or stdin; not sys.stdin, whose lock a waiting thread would hold at exit."""
-    if path == STDIN:
+    """Open a file, decompressed, or stdin."""
+    if path == STDIN and sys.stdin is not sys.__stdin__:  # replaced by a caller
+        yield sys.stdin.buffer
+    elif path == STDIN:  # by a file of our own: a waiting thread would hold the lock of sys.stdin at exit
         with open(0, "rb", closefd=False) as stream:
             yield stream
     elif path.suffix in COMPRESSION_SUFFIXES:
