@@ -184,6 +184,7 @@ def test_a_wrong_call_prints_one_line(workspace: Path, arguments: list[str], cod
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.heavy
 def test_gpus_runs_ranks_and_returns_our_exit_codes(
     workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,7 @@ Trainer._step = failing"""
     assert all("lost the connection to another rank" in line for line in ours[1:])
 
 
+@pytest.mark.heavy
 def test_a_nonfinite_loss_on_one_rank_is_skipped_on_all(data: Path, tmp_path: Path) -> None:
     patch = """
 run, loss = EagerStep.run, EagerStep._loss
@@ -123,6 +124,7 @@ EagerStep.run, EagerStep._loss = run_step, spoil_loss"""
     assert all(torch.isfinite(weight).all() for weight in read_weights(tmp_path / "run").values())
 
 
+@pytest.mark.heavy
 def test_a_rank_may_have_an_empty_batch(data: Path, tmp_path: Path) -> None:
     """Batches of a pair or two, so that the second rank's share is often empty."""
     few = replace(make_config(data, dropout=0.0), data=mh.DataConfig(folder=str(data), batch_tokens=13))
@@ -132,6 +134,7 @@ def test_a_rank_may_have_an_empty_batch(data: Path, tmp_path: Path) -> None:
     assert read_losses(tmp_path / "2" / "run") == pytest.approx(read_losses(tmp_path / "1" / "run"), abs=1e-5)
 
 
+@pytest.mark.heavy
 def test_two_ranks_average_more_checkpoints_than_an_int64_has_bits(data: Path, tmp_path: Path) -> None:
     """The main rank tells the others which checkpoints are intact."""
     count = 70
