@@ -21,7 +21,7 @@ from manyheads.inference.engine import Decoder, decode_all
 from manyheads.inference.torch_engine import Precision, TorchEngine
 from manyheads.search.options import DecodingConstraints
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
-from peers import MarianEngine, make_marian
+from peers import MARIAN_BATCH_TOKENS, MarianEngine, make_marian
 
 OURS, OURS_HALF = "manyheads, torch float32", "manyheads, torch bfloat16"
 OURS_INT8, OURS_FLOAT = "manyheads, CTranslate2 int8", "manyheads, CTranslate2 float32"
@@ -122,7 +122,7 @@ class HuggingFaceSystem(System):
         return f"batches of {self.engine.describe_batch()}"
 
     def decode(self, calls: list[DecodeCall], config: DecodingConfig) -> Outputs:
-        self.engine.batch_tokens = self.batches.get(config.beam, BATCH_TOKENS)
+        self.engine.batch_tokens = self.batches.get(config.beam, MARIAN_BATCH_TOKENS)
         return self.system.decode(calls, config)
 
     def choose_batch_tokens(self, calls: list[DecodeCall], config: DecodingConfig) -> int:

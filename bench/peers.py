@@ -19,7 +19,6 @@ import manyheads as mh
 from manyheads.config import BOS_ID, EOS_ID, UNK_ID, DecodingConfig
 from manyheads.errors import RequestError
 from manyheads.export.to_huggingface import check_config, convert_config
-from manyheads.inference.ctranslate2_engine import BATCH_TOKENS
 from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
 from manyheads.model.positions import sinusoidal_encoding
 from manyheads.packed import round_up
@@ -28,6 +27,7 @@ from manyheads.search.request_source import RequestSource
 from workload import MAX_LENGTH
 
 MAX_POSITIONS = round_up(MAX_LENGTH + 1, 8)  # a sentence of maximum length and its end, rounded up
+MARIAN_BATCH_TOKENS = 2048  # source tokens that it translates at once, unless a size is searched
 
 
 def pad_sentences(sentences: Sequence[Sequence[int]], pad: int, multiple: int = 1) -> Tensor:
@@ -198,7 +198,7 @@ class MarianEngine:
     source_multiple = 1  # of the padded length
     warm_up_runs = 1  # after which nothing is compiled or captured any more
 
-    def __init__(self, marian: Any, pad: int, device: str, batch_tokens: int = BATCH_TOKENS) -> None:
+    def __init__(self, marian: Any, pad: int, device: str, batch_tokens: int = MARIAN_BATCH_TOKENS) -> None:
         self.marian, self.pad, self.device = marian.to(device).eval(), pad, device
         self.batch_tokens = batch_tokens  # of sources, including padding
 
