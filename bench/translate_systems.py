@@ -160,7 +160,7 @@ class EngineAlone(System):
 
 
 class HuggingFace(System):
-    """Marian's generate with the same weights, on a sample in batches by length, of the best size found."""
+    """Marian's generate with the same weights, on a sample in batches by length, of the best size."""
 
     name = "Hugging Face generate"
 
