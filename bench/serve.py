@@ -280,7 +280,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--minutes", type=float, help="run 1,000 clients for so long, and report memory each minute"
     )
-    parser.add_argument("--engine", default="torch")
+    parser.add_argument("--engine", help="of the servers; by default their own default, torch")
     parser.add_argument("--device", help="of the servers, such as cpu; by default a GPU where there is one")
     parser.add_argument("--old", type=Path, metavar="CHECKOUT", help="compare with the server of this code")
     parser.add_argument(
@@ -292,7 +292,8 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def start_servers(arguments: argparse.Namespace) -> dict[str, Server]:
-    options = ["--engine", arguments.engine, *(["--device", arguments.device] if arguments.device else [])]
+    options = ["--engine", arguments.engine] if arguments.engine else []
+    options += ["--device", arguments.device] if arguments.device else []
     servers = {NEW: Server(arguments.model, options, None)}
     if arguments.old:
         servers[OLD] = Server(arguments.model, options, arguments.old)

@@ -61,6 +61,8 @@ class Translation:
     engine: str = ""
     objective: str = ""  # what it was searched and ranked by
     alternatives: "list[Translation]" = field(default_factory=list)  # the rest of the n-best list
+    confidence: float | None = None  # probability that it is adequate, if the model is calibrated
+    notes: list[str] = field(default_factory=list)  # what was unusual: "not in English", "second try", ...
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields for JSON. Lists are those of the translation, not copies."""

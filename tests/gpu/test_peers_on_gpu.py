@@ -9,7 +9,11 @@ import manyheads as mh
 from packed_transformer import PackedSystem
 from workload import draw_pairs, make_batch
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*not a leaf:UserWarning"),  # the compiler reads .grad of its inputs
+]
 
 CONFIG = replace(mh.presets.SMALL, vocab_size=1000, layers=2, dropout=0.0)
 
