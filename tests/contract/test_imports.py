@@ -12,7 +12,7 @@ FOUNDATION = {"errors", "config", "packed", "progress", "atomic_io"}
 TRANSLATION = {"translator", "translation", "pipeline", "glossary", "loading"}
 PRODUCT = {
     "presets", "ops", "cuda", "text", "text.datasets", "data", "model", "search", "checkpoint", "inference",
-    *TRANSLATION, "bulk", "evaluate", "train", "export", "look", "serve",
+    "confidence", *TRANSLATION, "bulk", "evaluate", "train", "export", "look", "serve",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -31,15 +31,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "search": {"ops"},
     "checkpoint": {"model", "text"},
     "inference": {"ops", "cuda", "text", "model", "search", "checkpoint"},
+    "confidence": set(),
     "glossary": {"text", "search"},
     "translation": {"text", "model", "search", "inference"},
-    "pipeline": {"text", "search", "inference", "glossary", "translation"},
+    "pipeline": {"text", "search", "inference", "confidence", "glossary", "translation"},
     "translator": {"text", "search", "inference", "glossary", "translation", "pipeline"},
     "loading": {"cuda", "text", "model", "search", "checkpoint", "inference", "export", "translator"},
     "bulk": {"text", *TRANSLATION},
-    "evaluate": {"text", *TRANSLATION},
+    "evaluate": {"text", "confidence", *TRANSLATION},
     "train": {"ops", "cuda", "data", "model", "search", "checkpoint", "inference", "evaluate", *TRANSLATION},
-    "export": {"text", "model", "search", "checkpoint", "inference"},
+    "export": {"text", "model", "search", "checkpoint", "confidence", "inference"},
     "look": {"ops", "model", "checkpoint", *TRANSLATION},
     "serve": {"text", "search", "evaluate", "look", "train", *TRANSLATION},  # of train, the log
     "demo": {"playground", "text", "data", "checkpoint", "evaluate", "train", "look", *TRANSLATION},
