@@ -17,6 +17,7 @@ import manyheads as mh
 from manyheads.config import BOS_ID, EOS_ID, UNK_ID, SubwordConfig
 from manyheads.text.subword_regularization import SubwordSampler
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer, normalize
+from manyheads.text.verbatim import COPY_SYMBOLS
 
 ENGLISH = [
     "I go home.",
@@ -38,7 +39,7 @@ KOREAN = [
     "그녀의 남동생은 새에 관한 책 세 권을 읽는다.",
     "그녀가 읽던 편지는 누가 썼니?",
 ] * 20
-SMALL = SubwordConfig(vocab_size=400)
+SMALL = SubwordConfig(vocab_size=400, copy_symbols=False)
 ALGORITHMS = ("bpe", "unigram")
 
 
@@ -100,6 +101,22 @@ def test_user_symbols_are_one_piece_in_any_position() -> None:
     for wrong in ("a b", "", "<s>", "</s>", "<unk>", "<0x41>", "a\u2581"):
         with pytest.raises(mh.ConfigError, match=r"subwords\.user_symbols holds"):
             SubwordConfig(user_symbols=(wrong,))
+
+
+def test_copy_symbols_are_one_piece_each() -> None:
+    subwords = train_tokenizer(copy_symbols=True)
+    assert SubwordConfig().copy_symbols
+    assert subwords.has_copy_symbols
+    text = "".join(f"집 {symbol}를 " for symbol in COPY_SYMBOLS).strip()
+    pieces = subwords.encode_as_pieces(text)
+    assert [piece for piece in pieces if "\u27e6" in piece] == list(COPY_SYMBOLS)
+    assert subwords.decode(subwords.encode(text)) == text
+
+
+def test_subwords_without_copy_symbols_have_none() -> None:
+    subwords = SUBWORDS["bpe"]
+    assert not subwords.has_copy_symbols
+    assert subwords.decode(subwords.encode(COPY_SYMBOLS[0])) == COPY_SYMBOLS[0]  # in bytes
 
 
 def test_text_with_special_token_names_can_be_trained_on() -> None:

@@ -94,6 +94,9 @@ class SubwordConfig(ConfigSection):
     detect_placeholders: int = config_field(
         100, "never split this many of the most frequent placeholders and tags of the text", at_least=0
     )
+    copy_symbols: bool = config_field(
+        True, "have symbols that stand for text to copy, such as URLs; see augmentation.copied"
+    )
     reuse_from: str | None = config_field(None, "a data or model folder whose subwords are used instead")
 
     def check_together(self) -> None:

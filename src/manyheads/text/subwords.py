@@ -23,6 +23,7 @@ from manyheads.config import BOS_ID, EOS_ID, NUM_SPECIAL_TOKENS, UNK_ID, Subword
 from manyheads.errors import DataError
 from manyheads.text import clean
 from manyheads.text.invalid import LONE_SURROGATE
+from manyheads.text.verbatim import COPY_SYMBOLS
 
 WORD_START = "\u2581"  # written by SentencePiece for a space; it decodes the character to a space too
 TRAINING_THREADS = 4  # fixed: the sums of unigram training depend on it
@@ -83,9 +84,10 @@ class SubwordTokenizer:
         config: SubwordConfig,
         extra_symbols: Sequence[str] = (),
     ) -> Self:
-        """Train on sentences. `extra_symbols` become pieces besides the user symbols of the config."""
+        """Train on sentences. `extra_symbols` become pieces besides the symbols of the config."""
         model, source = io.BytesIO(), ErrorRecordingIterable(sentences)
-        symbols = list(dict.fromkeys([*config.user_symbols, *extra_symbols]))
+        copy_symbols = COPY_SYMBOLS if config.copy_symbols else ()
+        symbols = list(dict.fromkeys([*copy_symbols, *config.user_symbols, *extra_symbols]))
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=map(normalize, source),
@@ -167,6 +169,11 @@ class SubwordTokenizer:
     def pieces(self) -> list[str]:
         """Every piece, by id. A space is written U+2581, a byte <0x0A>."""
         return [self._processor.id_to_piece(token_id) for token_id in range(len(self))]
+
+    @cached_property
+    def has_copy_symbols(self) -> bool:
+        """Whether every copy symbol is one piece."""
+        return set(COPY_SYMBOLS) <= set(self.pieces)
 
     def id_to_piece(self, token_id: int) -> str:
         """Return the piece of an id."""
