@@ -2,12 +2,14 @@
 
 The shapes and addresses of a graph are fixed. So a batch is padded to one of a few static shapes with tokens
 that the loss ignores, and each shape has a graph of its own. The gradients of all parameters are in one
-buffer, to which graphs add, which ranks sum up and the optimizer reads.
+buffer, which the graph of an update's first micro-batch writes, to which those of the others add, which ranks
+sum up and the optimizer reads.
 """
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -48,6 +50,14 @@ def can_capture(config: Config, device: torch.device) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class MicroBatchGraph:
+    """What a graph of the gradient is captured for."""
+
+    shape: StaticBatchShape
+    is_first: bool  # of the micro-batches of an update: it writes the gradient, the others add to it
+
+
 class CapturedStep:
     """The update step as CUDA graphs: one for the gradient of each batch shape, one for the optimizer."""
 
@@ -70,7 +80,8 @@ class CapturedStep:
         self.bf16_weights = BFloat16Weights(objective, self.flat_gradient)
         self.loss_scale = torch.ones((), device=dist.device)
         pool = torch.cuda.graph_pool_handle()
-        self.gradient_graphs: GraphRunner[StaticBatchShape] = GraphRunner(
+        self.has_gradient = False  # of a micro-batch of the present update
+        self.gradient_graphs: GraphRunner[MicroBatchGraph] = GraphRunner(
             self._forward_backward, dist.device, pool
         )
         self.update_graph: GraphRunner[None] = GraphRunner(self._clip_and_step, dist.device, pool)
@@ -90,7 +101,7 @@ class CapturedStep:
 
     def zero_grad(self) -> None:
         """Reset the gradient, and the sums of the loss and the negative log-likelihood."""
-        self.flat_gradient.buffer.zero_()
+        self.has_gradient = False  # the next micro-batch overwrites it
 
     def accumulate(self, batch: Batch, scale: float, seed: int) -> None:
         """Add the gradient of `scale` times the loss of a micro-batch; `seed` is that of dropout."""
@@ -106,22 +117,30 @@ class CapturedStep:
             ignore_index=IGNORE_INDEX,
         )
         self.loss_scale.fill_(scale)
-        self.gradient_graphs.run(shape, row, seed)
+        self.gradient_graphs.run(MicroBatchGraph(shape, not self.has_gradient), row, seed)
+        self.has_gradient = True
 
     def apply_update(self, learning_rate: float) -> StepResult:
         """Sum the gradient over ranks, clip it and run the optimizer."""
+        if not self.has_gradient:  # a rank without a micro-batch
+            self.flat_gradient.buffer.zero_()
         if self.dist.world_size > 1:
             distributed.all_reduce(self.flat_gradient.buffer)
         self.optimizer.set_learning_rate(learning_rate)
         return StepResult.from_tensor(self.update_graph.run(None, self.no_input, 0))
 
-    def _forward_backward(self, shape: StaticBatchShape, row: Tensor) -> Tensor:
-        source, inputs, labels = unpack_static_batch(row, shape, self.max_length)
-        with torch.autocast("cuda", torch.bfloat16):
+    def _forward_backward(self, graph: MicroBatchGraph, row: Tensor) -> Tensor:
+        source, inputs, labels = unpack_static_batch(row, graph.shape, self.max_length)
+        if graph.is_first:
+            self.bf16_weights.update()
+        with torch.autocast(self.dist.device.type, torch.bfloat16):
             loss, nll = self.bf16_weights.forward(source, inputs, labels)
-        self.bf16_weights.backward(loss * self.loss_scale)
-        self.flat_gradient.loss += loss.detach()
-        self.flat_gradient.nll += nll
+        gradients = self.bf16_weights.backward(loss * self.loss_scale)
+        sums = torch.stack((loss.detach(), nll))
+        if graph.is_first:
+            self.flat_gradient.write(gradients, sums)
+        else:
+            self.flat_gradient.add(gradients, sums)
         return self.flat_gradient.loss
 
     def _clip_and_step(self, _: None, __: Tensor) -> Tensor:
@@ -129,7 +148,8 @@ class CapturedStep:
         gradient = self.flat_gradient
         norm = torch.linalg.vector_norm(gradient.gradients)
         if self.train.clip_norm is not None:
-            gradient.gradients.mul_((self.train.clip_norm / (norm + 1e-6)).clamp(max=1.0))
+            factor = (self.train.clip_norm / (norm + 1e-6)).clamp(max=1.0)
+            gradient.gradients.mul_(factor.nan_to_num(nan=1.0))  # the gaps between gradients stay zero
         self.optimizer.step(skip=~(norm + gradient.loss).isfinite())
         return torch.stack((norm, gradient.loss, gradient.nll))
 
@@ -154,53 +174,64 @@ class FlatGradient:
         size = linear_size + aligned_size(self.other_parameters.values())
         self.buffer = torch.zeros(size + 2, device=next(iter(names)).device)
         self.gradients, self.linear_gradients = self.buffer[:-2], self.buffer[:linear_size]
-        self.loss, self.nll = self.buffer[-2], self.buffer[-1]
-        self._assign(self.linear_parameters, self.linear_gradients)
-        self._assign(self.other_parameters, self.buffer[linear_size:])
-
-    def _assign(self, parameters: dict[str, nn.Parameter], buffer: Tensor) -> None:
-        views = split_into_views(buffer, parameters.values())
-        for parameter, view in zip(parameters.values(), views, strict=True):
+        self.sums, self.loss, self.nll = self.buffer[-2:], self.buffer[-2], self.buffer[-1]
+        self.bf16_gradients = torch.zeros_like(self.linear_gradients, dtype=torch.bfloat16)
+        linear_shapes, other_shapes = self.linear_parameters.values(), self.other_parameters.values()
+        self.bf16_views = split_into_views(self.bf16_gradients, linear_shapes)
+        self.linear_views = split_into_views(self.linear_gradients, linear_shapes)
+        self.other_views = split_into_views(self.buffer[linear_size:], other_shapes)
+        for parameter, view in zip(
+            [*linear_shapes, *other_shapes], [*self.linear_views, *self.other_views], strict=True
+        ):
             parameter.grad = view
+
+    def write(self, gradients: list[Tensor], sums: Tensor) -> None:
+        """Set the gradients, first those of linear layers in bfloat16, and the sums."""
+        torch._foreach_copy_(self.linear_views, gradients[: len(self.linear_views)])
+        torch._foreach_copy_(self.other_views, gradients[len(self.linear_views) :])
+        self.sums.copy_(sums)
+
+    def add(self, gradients: list[Tensor], sums: Tensor) -> None:
+        """Add to what `write` has set."""
+        torch._foreach_copy_(self.bf16_views, gradients[: len(self.linear_views)])
+        self.linear_gradients.add_(self.bf16_gradients)
+        torch._foreach_add_(self.other_views, gradients[len(self.linear_views) :])
+        self.sums.add_(sums)
 
 
 class BFloat16Weights:
-    """The weights of linear layers in bfloat16, converted in one operation, and their gradients likewise.
+    """The weights of linear layers in bfloat16, converted in one operation.
 
     The numbers are those of autocast, which converts each weight by itself.
     """
 
     def __init__(self, module: nn.Module, gradient: FlatGradient) -> None:
-        self.module, self.gradient = module, gradient
+        self.module = module
+        self.names = list(gradient.linear_parameters)
+        self.others = list(gradient.other_parameters.values())
         parameters = gradient.linear_parameters.values()
         self.master_weights = torch.empty_like(gradient.linear_gradients)
-        self.bf16_weights, self.bf16_gradients = (
-            torch.zeros_like(self.master_weights, dtype=torch.bfloat16) for _ in range(2)
-        )
+        self.bf16_weights = torch.zeros_like(self.master_weights, dtype=torch.bfloat16)
         master_views = split_into_views(self.master_weights, parameters)
         for parameter, view in zip(parameters, master_views, strict=True):
             parameter.data = view.copy_(parameter.data)
         self.weight_views = split_into_views(self.bf16_weights, parameters)
         for view in self.weight_views:
             view.requires_grad_()
-        self.gradient_views = split_into_views(self.bf16_gradients, parameters)
 
-    def forward(self, *inputs: Any) -> tuple[Tensor, Tensor]:
+    def update(self) -> None:
+        """Convert the weights as they are now."""
         with torch.no_grad():
             self.bf16_weights.copy_(self.master_weights)
-        weights = dict(zip(self.gradient.linear_parameters, self.weight_views, strict=True))
+
+    def forward(self, *inputs: Any) -> tuple[Tensor, Tensor]:
+        weights = dict(zip(self.names, self.weight_views, strict=True))
         loss, nll = torch.func.functional_call(self.module, weights, inputs)
         return loss, nll
 
-    def backward(self, loss: Tensor) -> None:
-        """Add the gradient of the loss to the flat gradient."""
-        others = list(self.gradient.other_parameters.values())
-        gradients = list(torch.autograd.grad(loss, [*self.weight_views, *others]))
-        linear_count = len(self.weight_views)
-        torch._foreach_copy_(self.gradient_views, gradients[:linear_count])
-        self.gradient.linear_gradients.add_(self.bf16_gradients)
-        sums = [parameter.grad for parameter in others if parameter.grad is not None]
-        torch._foreach_add_(sums, gradients[linear_count:])
+    def backward(self, loss: Tensor) -> list[Tensor]:
+        """Return the gradients of linear layers, in bfloat16, and of the other parameters."""
+        return list(torch.autograd.grad(loss, [*self.weight_views, *self.others]))
 
 
 def aligned_size(tensors: Iterable[Tensor]) -> int:
