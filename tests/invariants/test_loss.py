@@ -243,3 +243,18 @@ def test_float16_keeps_gradients_before_loss_scaling() -> None:
     (gradient,) = torch.autograd.grad(loss.total * 65536, output.weight)
     expected = 65536 * 1e-4 / 20_000
     assert gradient[5, 0].item() == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize("forward_passes", [1, 2])
+def test_a_gradient_known_in_advance_changes_when_it_is_applied_not_what_it_is(forward_passes: int) -> None:
+    hidden, output, labels = make_inputs(12, 7, 3, bias=True)
+    labels, train = labels[: 12 // forward_passes], mh.TrainConfig(r_drop=0.5)
+    gradient, inputs = torch.tensor(0.3, dtype=torch.float64), (hidden, *output.parameters())
+    losses = [
+        chunked_loss(
+            hidden, output, labels, train, forward_passes=forward_passes, chunk_logits=20, loss_gradient=known
+        ).total
+        for known in (None, gradient)
+    ]
+    torch.testing.assert_close(*losses)
+    torch.testing.assert_close(*(torch.autograd.grad(loss, inputs, gradient) for loss in losses))

@@ -21,6 +21,7 @@ from manyheads.ops import (
     decode_attention,
     decode_attention_triton,
     dispatch,
+    dropout_seeds,
     feed_forward_triton,
     linear_triton,
     stripes_triton,
@@ -166,6 +167,21 @@ def test_dropout_masks_repeat_in_the_backward_pass_and_follow_the_seed() -> None
     assert both == pytest.approx(0.09, abs=0.01), "another seed, another choice"
     neighbors = (masks[2][:, 1:] & masks[2][:, :-1]).float().mean().item()
     assert neighbors == pytest.approx(0.09, abs=0.01)
+
+
+def test_seeds_drawn_together_differ_and_follow_the_generator() -> None:
+    def draw(count: int) -> list[Tensor]:
+        torch.manual_seed(3)
+        with dropout_seeds.drawing_together():
+            return [dropout_seeds.dropout_seed(torch.device(DEVICE), 0.1) for _ in range(count)]
+
+    seeds = draw(dropout_seeds.SEEDS_AT_ONCE + 10)
+    assert len({tuple(seed.tolist()) for seed in seeds}) == len(seeds)
+    assert all(seed.data_ptr() % 16 == 0 for seed in seeds), "another address would be another kernel"
+    for ours, again in zip(seeds, draw(len(seeds)), strict=True):
+        assert torch.equal(ours, again)
+    alone = [dropout_seeds.dropout_seed(torch.device(DEVICE), 0.1) for _ in range(2)]
+    assert not torch.equal(*alone)
 
 
 @all_dtypes

@@ -82,6 +82,25 @@ def test_cross_entropy_equals_the_reference(
 
 
 @all_dtypes
+@pytest.mark.parametrize("passes", [1, 2])
+def test_the_kernel_multiplies_the_gradient_by_that_of_the_loss(
+    passes: int, dtype: torch.dtype, tolerance: float
+) -> None:
+    logits, labels = 3 * normal(passes, 7, 300, dtype=dtype), torch.randint(0, 300, (7,), device=DEVICE)
+    labels[3] = IGNORE_INDEX
+    plain, scaled = logits.clone(), logits.clone()
+    scale = torch.tensor(0.3, device=DEVICE)
+    results = [
+        cross_entropy_triton.cross_entropy_(x, labels, (0.9, 3e-4), 0.7, loss_gradient=gradient)
+        for x, gradient in ((plain, None), (scaled, scale))
+    ]
+    assert torch.equal(results[0][0], results[1][0])
+    assert torch.equal(results[0][1], results[1][1])
+    assert distance(scaled, 0.3 * plain.double()) < tolerance
+    assert (scaled[:, 3] == 0).all()
+
+
+@all_dtypes
 @pytest.mark.parametrize("classes", [5, 300, 9000])
 @pytest.mark.parametrize("r_drop", [0.0, 2.5])
 def test_cross_entropy_with_r_drop_equals_the_reference(

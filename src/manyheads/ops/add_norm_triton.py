@@ -14,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from manyheads.ops.dropout_seeds import dropout_seed
 from manyheads.ops.stripes_triton import sum_stripes
 
 FORWARD_BLOCK, BACKWARD_BLOCK = 1024, 512  # elements that a program holds at once
@@ -49,13 +50,6 @@ def linear_add_norm(
     )
     assert isinstance(out, Tensor)
     return out
-
-
-def dropout_seed(device: torch.device, dropout: float) -> Tensor:
-    """Return two random words from torch's generator, whose seed so decides the mask; arbitrary ones at 0."""
-    if dropout == 0:
-        return torch.empty(2, dtype=torch.int32, device=device)
-    return torch.randint(-(2**31), 2**31, (2,), dtype=torch.int32, device=device)
 
 
 class _AddNorm(torch.autograd.Function):

@@ -15,6 +15,7 @@ Shapes: M forward passes, T tokens, C tokens of a chunk, D = d_model, K = vocabu
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,12 +45,17 @@ def linear_cross_entropy(
     labels_T: Tensor,
     weights: LossWeights,
     chunk_logits: int | None = None,
+    loss_gradient: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the sums of the loss, which has a gradient, and of the negative log-likelihood."""
+    """Return the sums of the loss, which has a gradient, and of the negative log-likelihood.
+
+    Where the backward pass will start from a `loss_gradient` that is known now, the kernel multiplies by it
+    on its way. The backward pass must then be called with just that one.
+    """
     chunk = (chunk_logits or max_chunk_logits(hidden_MTD)) // len(weight_KD) // len(hidden_MTD)
     needs_gradient = torch.is_grad_enabled() and (hidden_MTD.requires_grad or weight_KD.requires_grad)
     total, nll = _LinearCrossEntropy.apply(
-        hidden_MTD, weight_KD, bias_K, labels_T, weights, max(1, chunk), needs_gradient
+        hidden_MTD, weight_KD, bias_K, labels_T, weights, max(1, chunk), needs_gradient, loss_gradient
     )
     return total, nll
 
@@ -73,6 +79,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         weights: LossWeights,
         chunk: int,
         needs_gradient: bool,
+        loss_gradient: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         dtype = dispatch.loss_dtype(hidden_MTD)
         with dispatch.autocast_disabled(hidden_MTD):
@@ -84,9 +91,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 weights,
                 chunk,
                 needs_gradient,
+                loss_gradient,
             )
         ctx.save_for_backward(*gradients)
         ctx.dtypes = [x.dtype for x in (hidden_MTD, weight_KD, bias_K) if x is not None]
+        ctx.is_scaled = loss_gradient is not None
         ctx.mark_non_differentiable(nll)
         return total, nll
 
@@ -94,10 +103,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_total: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         gradients: list[Tensor | None] = [
-            (gradient * grad_total).to(dtype)
+            (gradient if ctx.is_scaled else gradient * grad_total).to(dtype)
             for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         ]
-        return *gradients, *[None] * (7 - len(gradients))  # seven inputs, and these are the first
+        return *gradients, *[None] * (8 - len(gradients))  # eight inputs, and these are the first
 
 
 def chunked_cross_entropy(
@@ -108,9 +117,11 @@ def chunked_cross_entropy(
     weights: LossWeights,
     chunk: int,
     needs_gradient: bool,
+    loss_gradient: Tensor | None = None,
 ) -> list[Tensor]:
     """Return the loss, the negative log-likelihood and, if needed, the gradients of hidden, weight and bias.
 
+    The gradients are times `loss_gradient`, if it is given, the others are not.
     Matrix products are in the dtype of the inputs, sums in at least float32.
     """
     dtype = torch.promote_types(hidden_MTD.dtype, torch.float32)
@@ -120,7 +131,7 @@ def chunked_cross_entropy(
         summed = [weight_KD] if bias_K is None else [weight_KD, bias_K]
         gradients = [torch.empty_like(hidden_MTD), *(torch.zeros_like(x, dtype=dtype) for x in summed)]
     logits_MCK = hidden_MTD.new_empty(len(hidden_MTD), min(chunk, len(labels_T)), len(weight_KD))
-    cross_entropy = choose_cross_entropy(logits_MCK, dtype)
+    cross_entropy = choose_cross_entropy(logits_MCK, dtype, loss_gradient)
     for start in range(0, len(labels_T), chunk):
         hidden_MCD, labels_C = hidden_MTD[:, start : start + chunk], labels_T[start : start + chunk]
         logits = logits_MCK[:, : len(labels_C)]
@@ -148,16 +159,19 @@ def chunked_cross_entropy(
 CrossEntropy = Callable[[Tensor, Tensor, LossWeights, bool], tuple[Tensor, Tensor, Tensor]]
 
 
-def choose_cross_entropy(logits_MCK: Tensor, dtype: torch.dtype) -> CrossEntropy:
+def choose_cross_entropy(
+    logits_MCK: Tensor, dtype: torch.dtype, loss_gradient: Tensor | None
+) -> CrossEntropy:
     """Return the kernel, or the reference with a buffer of its own for every chunk of these logits."""
     if dispatch.use_kernels(logits_MCK):
-        return triton_cross_entropy
+        return partial(triton_cross_entropy, loss_gradient=loss_gradient)
     buffer_MCK = torch.empty_like(logits_MCK, dtype=dtype)
 
     def cross_entropy(
         logits: Tensor, labels_C: Tensor, weights: LossWeights, needs_gradient: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        return reference_cross_entropy(logits, labels_C, weights, needs_gradient, buffer_MCK)
+        total, nll, gradient = reference_cross_entropy(logits, labels_C, weights, needs_gradient, buffer_MCK)
+        return total, nll, gradient if loss_gradient is None else gradient.mul_(loss_gradient)
 
     return cross_entropy
 
@@ -196,12 +210,19 @@ def symmetric_kl(log_p_2CK: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def triton_cross_entropy(
-    logits_MCK: Tensor, labels_C: Tensor, weights: LossWeights, needs_gradient: bool
+    logits_MCK: Tensor,
+    labels_C: Tensor,
+    weights: LossWeights,
+    needs_gradient: bool,
+    loss_gradient: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The kernel. The gradient is written over the logits; labels of IGNORE_INDEX do not count."""
     from manyheads.ops.cross_entropy_triton import cross_entropy_
 
-    loss_C, nll_C = cross_entropy_(logits_MCK, labels_C, (weights.a, weights.b), weights.c, IGNORE_INDEX)
+    smoothing = weights.a, weights.b
+    loss_C, nll_C = cross_entropy_(
+        logits_MCK, labels_C, smoothing, weights.c, IGNORE_INDEX, loss_gradient=loss_gradient
+    )
     return loss_C.sum(), nll_C.sum(), logits_MCK
 
 

@@ -25,24 +25,28 @@ def cross_entropy_(
     smoothing: tuple[float, float],
     r_drop: float = 0.0,
     ignore_index: int = -1,
+    *,
+    loss_gradient: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the loss and the negative log-likelihood of each token, [T]; overwrite logits by their gradient.
 
-    Of two forward passes: the mean of both, and how far they disagree.
+    Of two forward passes: the mean of both, and how far they disagree. The gradient is times `loss_gradient`,
+    a float32 number on the same device, if it is given.
     """
     loss_T, nll_T = torch.empty(2, len(labels_T), dtype=torch.float32, device=logits_MTK.device)
     passes, _, classes = logits_MTK.shape
     block = min(BLOCK_SIZE // passes, triton.next_power_of_2(classes))
-    tensors = logits_MTK, labels_T, loss_T, nll_T
+    tensors = logits_MTK, labels_T, loss_T, nll_T, loss_T if loss_gradient is None else loss_gradient
+    is_scaled = loss_gradient is not None
     stride = logits_MTK.stride(1)
     if passes == 1:
         cross_entropy_row[(len(labels_T),)](
-            *(*tensors, *smoothing, stride, classes, ignore_index, block), num_warps=NUM_WARPS
+            *(*tensors, *smoothing, stride, classes, ignore_index, block, is_scaled), num_warps=NUM_WARPS
         )
     else:
         rows = logits_MTK.stride(0) // stride
         cross_entropy_r_drop_row[(len(labels_T),)](
-            *(*tensors, rows, *smoothing, r_drop, stride, classes, ignore_index, block),
+            *(*tensors, rows, *smoothing, r_drop, stride, classes, ignore_index, block, is_scaled),
             num_warps=R_DROP_NUM_WARPS,
         )
     return loss_T, nll_T
@@ -50,8 +54,9 @@ def cross_entropy_(
 
 @triton.jit
 def cross_entropy_row(
-    logits, labels, loss, nll, a, b,
+    logits, labels, loss, nll, loss_gradient, a, b,
     STRIDE: tl.constexpr, CLASSES: tl.constexpr, IGNORE_INDEX: tl.constexpr, BLOCK: tl.constexpr,
+    IS_SCALED: tl.constexpr,
 ):  # fmt: skip
     """-sum_k (a [k = y] + b) log p_k, and p_k - a [k = y] - b."""
     row = tl.program_id(0)
@@ -73,12 +78,15 @@ def cross_entropy_row(
     nll_value = log_sum - label_logit
     tl.store(nll + row, tl.where(is_counted, nll_value, 0.0))
     tl.store(loss + row, tl.where(is_counted, a * nll_value + b * (CLASSES * log_sum - logit_sum), 0.0))
+    scale = 1.0
+    if IS_SCALED:
+        scale = tl.load(loss_gradient)
     tl.debug_barrier()  # the label's logit is read before it is overwritten
     for start in range(0, CLASSES, BLOCK):
         columns = start + tl.arange(0, BLOCK)
         value = tl.load(logits + columns, mask=columns < CLASSES, other=float("-inf")).to(tl.float32)
         gradient = tl.exp(value - log_sum) - b - tl.where(columns == label, a, 0.0)
-        gradient = tl.where(is_counted, gradient, 0.0)
+        gradient = tl.where(is_counted, gradient * scale, 0.0)
         tl.store(logits + columns, gradient.to(logits.dtype.element_ty), mask=columns < CLASSES)
 
 
@@ -91,8 +99,9 @@ def load_logits(row, columns, CLASSES: tl.constexpr):
 
 @triton.jit
 def cross_entropy_r_drop_row(
-    logits, labels, loss, nll, rows, a, b, c,
+    logits, labels, loss, nll, loss_gradient, rows, a, b, c,
     STRIDE: tl.constexpr, CLASSES: tl.constexpr, IGNORE_INDEX: tl.constexpr, BLOCK: tl.constexpr,
+    IS_SCALED: tl.constexpr,
 ):  # fmt: skip
     """The mean of the losses of both passes, and c times the mean of KL(p|q) and KL(q|p)."""
     row = tl.program_id(0)
@@ -131,6 +140,9 @@ def cross_entropy_r_drop_row(
     uniform = (CLASSES * (log_p + log_q) - logit_sum) / 2
     tl.store(nll + row, tl.where(is_counted, nll_value, 0.0))
     tl.store(loss + row, tl.where(is_counted, a * nll_value + b * uniform + c * (kl_p + kl_q) / 2, 0.0))
+    scale = 0.5
+    if IS_SCALED:
+        scale *= tl.load(loss_gradient)
     tl.debug_barrier()  # the label's logits are read before they are overwritten
     for start in range(0, CLASSES, BLOCK):
         columns = start + tl.arange(0, BLOCK)
@@ -141,6 +153,6 @@ def cross_entropy_r_drop_row(
         target = b + tl.where(columns == label, a, 0.0)
         d_x = p - target + c * (p * (difference - kl_p) + p - q)
         d_y = q - target + c * (q * (-difference - kl_q) + q - p)
-        d_x, d_y = tl.where(is_counted, d_x / 2, 0.0), tl.where(is_counted, d_y / 2, 0.0)
+        d_x, d_y = tl.where(is_counted, d_x * scale, 0.0), tl.where(is_counted, d_y * scale, 0.0)
         tl.store(logits_p + columns, d_x.to(logits.dtype.element_ty), mask=columns < CLASSES)
         tl.store(logits_q + columns, d_y.to(logits.dtype.element_ty), mask=columns < CLASSES)

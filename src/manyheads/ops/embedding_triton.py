@@ -11,7 +11,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from manyheads.ops.add_norm_triton import block_shape, dropout_mask, dropout_seed
+from manyheads.ops.add_norm_triton import block_shape, dropout_mask
+from manyheads.ops.dropout_seeds import dropout_seed
 
 BLOCK_SIZE = 1024  # elements that a program holds at once
 

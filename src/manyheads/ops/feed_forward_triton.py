@@ -14,7 +14,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from manyheads.ops.add_norm_triton import dropout_seed, launch_backward, launch_forward
+from manyheads.ops.add_norm_triton import launch_backward, launch_forward
+from manyheads.ops.dropout_seeds import dropout_seed
 from manyheads.ops.linear_triton import relu_backward_and_sum
 from manyheads.ops.stripes_triton import sum_stripes
 

@@ -24,7 +24,7 @@ from manyheads.cuda.static_batch import (
     unpack_static_batch,
 )
 from manyheads.data.batches import Batch
-from manyheads.ops import dispatch
+from manyheads.ops import dispatch, dropout_seeds
 from manyheads.ops.cross_entropy import IGNORE_INDEX
 from manyheads.ops.linear import Linear
 from manyheads.packed import round_up
@@ -133,9 +133,9 @@ class CapturedStep:
         source, inputs, labels = unpack_static_batch(row, graph.shape, self.max_length)
         if graph.is_first:
             self.bf16_weights.update()
-        with torch.autocast(self.dist.device.type, torch.bfloat16):
-            loss, nll = self.bf16_weights.forward(source, inputs, labels)
-        gradients = self.bf16_weights.backward(loss * self.loss_scale)
+        with torch.autocast(self.dist.device.type, torch.bfloat16), dropout_seeds.drawing_together():
+            loss, nll = self.bf16_weights.forward(source, inputs, labels, self.loss_scale)
+        gradients = self.bf16_weights.backward(loss, self.loss_scale)
         sums = torch.stack((loss.detach(), nll))
         if graph.is_first:
             self.flat_gradient.write(gradients, sums)
@@ -229,9 +229,9 @@ class BFloat16Weights:
         loss, nll = torch.func.functional_call(self.module, weights, inputs)
         return loss, nll
 
-    def backward(self, loss: Tensor) -> list[Tensor]:
+    def backward(self, loss: Tensor, loss_gradient: Tensor) -> list[Tensor]:
         """Return the gradients of linear layers, in bfloat16, and of the other parameters."""
-        return list(torch.autograd.grad(loss, [*self.weight_views, *self.others]))
+        return list(torch.autograd.grad(loss, [*self.weight_views, *self.others], loss_gradient))
 
 
 def aligned_size(tensors: Iterable[Tensor]) -> int:

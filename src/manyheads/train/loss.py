@@ -75,10 +75,12 @@ def chunked_loss(
     *,
     forward_passes: int = 1,
     chunk_logits: int | None = None,
+    loss_gradient: Tensor | None = None,
 ) -> Loss:
     """Return the same loss from `model.hidden` and `model.output`, some tokens at a time.
 
-    With two forward passes, the hidden states of the second follow those of the first.
+    With two forward passes, the hidden states of the second follow those of the first. A `loss_gradient`
+    is the number from which the backward pass of the total will start, known in advance.
     """
     if len(hidden_TD) != forward_passes * len(labels_T):
         raise DataError(
@@ -87,5 +89,7 @@ def chunked_loss(
         )
     weights = LossWeights(*smoothing_weights(output.out_features, train), train.r_drop)
     hidden_MTD = hidden_TD.view(forward_passes, len(labels_T), hidden_TD.shape[1])
-    total, nll = linear_cross_entropy(hidden_MTD, output.weight, output.bias, labels_T, weights, chunk_logits)
+    total, nll = linear_cross_entropy(
+        hidden_MTD, output.weight, output.bias, labels_T, weights, chunk_logits, loss_gradient
+    )
     return Loss(total, nll, len(labels_T))

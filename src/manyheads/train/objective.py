@@ -22,8 +22,13 @@ class Objective(nn.Module):
         self.model, self.train_config = model, train
         self.hidden = torch.compile(model.hidden, dynamic=True) if train.compile else model.hidden
 
-    def forward(self, source: Packed, inputs: Packed, labels_T: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the loss and the unsmoothed negative log-likelihood, both summed over tokens."""
+    def forward(
+        self, source: Packed, inputs: Packed, labels_T: Tensor, loss_gradient: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the loss and the unsmoothed negative log-likelihood, both summed over tokens.
+
+        A `loss_gradient` is the number from which the backward pass will start, known in advance.
+        """
         train, config = self.train_config, self.model.config
         if train.forward_passes == 2:  # R-Drop: one pass over the batch twice
             source, inputs = source.duplicate(), inputs.duplicate()
@@ -35,7 +40,12 @@ class Objective(nn.Module):
         else:
             hidden_TD = self.hidden(source, inputs)
         loss = chunked_loss(
-            hidden_TD, self.model.output, labels_T, train, forward_passes=train.forward_passes
+            hidden_TD,
+            self.model.output,
+            labels_T,
+            train,
+            forward_passes=train.forward_passes,
+            loss_gradient=loss_gradient,
         )
         total = loss.total
         if aux_losses and isinstance(config, TransformerConfig):

@@ -1,4 +1,4 @@
-"""The captured update step, run eagerly on a CPU: batches of exactly a static shape need no kernel."""
+"""The micro-batches of a captured update step, run eagerly: a batch of just a static shape needs no kernel."""
 
 import numpy as np
 import pytest
