@@ -241,13 +241,37 @@ def is_file_hash(value: Any) -> bool:
 
 def verify_files(folder: Path, manifest: Mapping[str, Any], schema: ManifestSchema) -> None:
     """Check that every listed file exists, in the folder itself, with its SHA-256."""
-    for name, listed in manifest["files"].items():
-        if Path(name).name != name:
-            raise schema.error(f"{folder / schema.file_name}: lists {name!r}, which is not in the folder")
-        if not (folder / name).is_file():
-            raise schema.error(f"{folder / name}: is missing, but {schema.file_name} lists it")
-        if hash_file(folder / name) != listed:
-            raise schema.error(f"{folder / name}: damaged, its SHA-256 is not that of {schema.file_name}")
+    for name in manifest["files"]:
+        verify_file(folder, name, manifest, schema)
+
+
+def verify_file(folder: Path, name: str, manifest: Mapping[str, Any], schema: ManifestSchema) -> None:
+    check_listed_file(folder, name, schema)
+    check_hash(folder / name, hash_file(folder / name), manifest, schema)
+
+
+def read_verified(folder: Path, name: str, manifest: Mapping[str, Any], schema: ManifestSchema) -> bytes:
+    """Return the content of a listed file that has its SHA-256. What is returned is what was hashed.
+
+    It is read and hashed in one call each: between calls a thread may have to wait for Python's lock.
+    """
+    check_listed_file(folder, name, schema)
+    content = (folder / name).read_bytes()
+    file_hash = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    check_hash(folder / name, file_hash, manifest, schema)
+    return content
+
+
+def check_listed_file(folder: Path, name: str, schema: ManifestSchema) -> None:
+    if Path(name).name != name:
+        raise schema.error(f"{folder / schema.file_name}: lists {name!r}, which is not in the folder")
+    if not (folder / name).is_file():
+        raise schema.error(f"{folder / name}: is missing, but {schema.file_name} lists it")
+
+
+def check_hash(path: Path, file_hash: Any, manifest: Mapping[str, Any], schema: ManifestSchema) -> None:
+    if file_hash != manifest["files"][path.name]:
+        raise schema.error(f"{path}: damaged, its SHA-256 is not that of {schema.file_name}")
 
 
 def compute_checksum(manifest: Mapping[str, Any]) -> str:

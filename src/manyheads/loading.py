@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads import checkpoint
+from manyheads.cuda.driver import start_context_creation
 from manyheads.errors import ConfigError, RequestError
 from manyheads.export.ctranslate2 import ensure_converted
 from manyheads.inference.conversion import read_conversion_info
@@ -43,18 +44,27 @@ def load(
 
 
 def load_torch(folder: Folder, others: Sequence[Folder], precision: Any, device: str | None) -> Translator:
-    """Return the translator of a model folder, or of an ensemble. Only this engine imports torch."""
+    """Return the translator of a model folder, or of an ensemble. Only this engine imports torch.
+
+    While torch is imported, other threads read and verify the files and create the context of a GPU.
+    """
+    opened = [checkpoint.open_model(path) for path in (folder, *others)]
+    context = start_context_creation() if device != "cpu" else None
     from manyheads.cuda.device import resolve_device
     from manyheads.inference.ensemble import Ensemble
     from manyheads.inference.torch_engine import TorchEngine
 
-    resolved = resolve_device(device)
-    models, subwords, infos = zip(*map(checkpoint.load_model, (folder, *others)), strict=True)
+    if context:  # their first use would import them, when the GPU waits for it
+        from manyheads.ops.preload import import_inference_kernels
+
+        import_inference_kernels()
+    models, subwords = zip(*map(checkpoint.build_opened_model, opened), strict=True)
     for other, own in zip(others, subwords[1:], strict=True):
         if not own.is_same_as(subwords[0]):
             raise RequestError(f"{other}: has other subwords than {folder}; an ensemble needs the same")
     model = models[0] if not others else Ensemble(models)
-    return create_translator(TorchEngine(model, resolved, precision), subwords[0], infos[0])
+    engine = TorchEngine(model, resolve_device(device), precision)
+    return create_translator(engine, subwords[0], opened[0].info)
 
 
 def load_ctranslate2(

@@ -1,10 +1,9 @@
 """How many workers a machine has resources for, and what each of them gets."""
 
-import ctypes
 import os
-import sys
 from dataclasses import dataclass
 
+from manyheads.cuda.driver import count_gpus
 from manyheads.errors import RequestError
 from manyheads.text.subwords import count_cpus
 
@@ -71,15 +70,3 @@ def parse_count(option: str, text: str | None) -> int:
     if text is None or not text.isascii() or not text.isdecimal() or int(text) < 1:
         raise RequestError(f'{option} is {text!r}, but must be a number from 1, or "all"')
     return int(text)
-
-
-def count_gpus() -> int:
-    """Return the number of CUDA devices that this process sees, asked of the driver: torch takes seconds."""
-    try:
-        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    except OSError:
-        return 0
-    count = ctypes.c_int()
-    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
-        return 0
-    return count.value

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from manyheads.checkpoint.averaging import average_checkpoints, average_weights
+    from manyheads.checkpoint.background_reading import OpenModel, open_model
     from manyheads.checkpoint.compatibility import (
         CHANGEABLE_KEYS,
         check_subwords,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
         read_model_manifest,
         read_subwords,
     )
-    from manyheads.checkpoint.model_folder import load_model, load_weights, save
+    from manyheads.checkpoint.model_folder import build_opened_model, load_model, load_weights, save
     from manyheads.checkpoint.run_checkpoints import (
         checkpoint_path,
         clean_up_checkpoints,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "averaging": ("average_checkpoints", "average_weights"),
+    "background_reading": ("OpenModel", "open_model"),
     "compatibility": (
         "CHANGEABLE_KEYS",
         "check_subwords",
@@ -56,7 +58,7 @@ _MODULES = {
         "read_model_manifest",
         "read_subwords",
     ),
-    "model_folder": ("load_model", "load_weights", "save"),
+    "model_folder": ("build_opened_model", "load_model", "load_weights", "save"),
     "run_checkpoints": (
         "checkpoint_path",
         "clean_up_checkpoints",
@@ -76,8 +78,10 @@ __all__ = [
     "OPTIMIZER",
     "WEIGHTS",
     "CheckpointInfo",
+    "OpenModel",
     "average_checkpoints",
     "average_weights",
+    "build_opened_model",
     "check_subwords",
     "checkpoint_path",
     "clean_up_checkpoints",
@@ -93,6 +97,7 @@ __all__ = [
     "load_initial_weights",
     "load_model",
     "load_weights",
+    "open_model",
     "parse_step",
     "read_info",
     "read_model_manifest",

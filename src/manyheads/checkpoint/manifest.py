@@ -1,6 +1,7 @@
 """The manifest of a model folder, and its subwords: what can be read without torch."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,11 +47,15 @@ def read_info(folder: str | os.PathLike[str]) -> CheckpointInfo:
     path = Path(folder)
     manifest = read_model_manifest(path)
     verify_files(path, manifest, MODEL_SCHEMA)
+    return parse_info(path, manifest)
+
+
+def parse_info(folder: Path, manifest: Mapping[str, Any]) -> CheckpointInfo:
     try:
         config = Config.from_mapping(manifest["config"])
     except ConfigError as error:
-        raise CheckpointError(f"{path / MANIFEST}: {error}") from None
-    return CheckpointInfo(config, manifest["step"], manifest["languages"], manifest["training"], path)
+        raise CheckpointError(f"{folder / MANIFEST}: {error}") from None
+    return CheckpointInfo(config, manifest["step"], manifest["languages"], manifest["training"], folder)
 
 
 def read_model_manifest(folder: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from manyheads.atomic_io import atomic_directory, report_disk_full, write_manifest
+from manyheads.checkpoint.background_reading import OpenModel, open_model
 from manyheads.checkpoint.manifest import (
     MANIFEST,
     MODEL_SCHEMA,
@@ -24,10 +25,14 @@ from manyheads.checkpoint.manifest import (
     WEIGHTS,
     CheckpointInfo,
     get_versions,
-    read_info,
-    read_subwords,
 )
-from manyheads.checkpoint.tensors import assign_weights, copy_weights, read_tensors, write_tensors
+from manyheads.checkpoint.tensors import (
+    assign_weights,
+    copy_weights,
+    parse_tensors,
+    read_tensors,
+    write_tensors,
+)
 from manyheads.config import Config
 from manyheads.model import build_model
 from manyheads.model.encoder_decoder import EncoderDecoder
@@ -89,8 +94,16 @@ def load_model(
     folder: str | os.PathLike[str], device: str = "cpu"
 ) -> tuple[EncoderDecoder, SubwordPair, CheckpointInfo]:
     """Load a model for inference, with its subwords and its description."""
-    info = read_info(folder)
+    opened = open_model(folder)
+    model, subwords = build_opened_model(opened)
+    return model.to(device), subwords, opened.info
+
+
+def build_opened_model(opened: OpenModel) -> tuple[EncoderDecoder, SubwordPair]:
+    """Build a model for inference, and give it the weights of its folder once they are read and verified."""
+    path = opened.info.folder / WEIGHTS
     with torch.device("meta"), InitializationSkipped():
-        model = build_model(info.config.model)
-    assign_weights(model, read_tensors(info.folder / WEIGHTS), str(info.folder / WEIGHTS))
-    return model.to(device).eval(), read_subwords(info.folder), info
+        model = build_model(opened.info.config.model)
+    files = opened.wait_for_files()
+    assign_weights(model, parse_tensors(files.weights, path), str(path))
+    return model.eval(), files.subwords

@@ -34,13 +34,20 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}") from None
+    return parse_tensors(content, path)
+
+
+def parse_tensors(content: bytes, path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file that has been read. `path` is for messages."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
     try:
-        return load(path.read_bytes())
-    except OSError as error:
-        raise CheckpointError(f"{path}: {error.strerror}") from None
+        return load(content)
     except (SafetensorError, ValueError, KeyError) as error:
         raise CheckpointError(f"{path}: not safetensors ({error}); nothing else is read") from None
 

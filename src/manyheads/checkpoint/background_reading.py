@@ -1,0 +1,56 @@
+"""Reading the files of a model folder in a thread, while torch is imported: neither needs Python's lock."""
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from manyheads.atomic_io import read_verified, verify_file
+from manyheads.checkpoint.manifest import (
+    MODEL_SCHEMA,
+    WEIGHTS,
+    CheckpointInfo,
+    parse_info,
+    read_model_manifest,
+    read_subwords,
+)
+from manyheads.text.subwords import SubwordPair
+
+
+@dataclass(frozen=True)
+class VerifiedFiles:
+    """The files of a model folder, each with the SHA-256 of its manifest."""
+
+    weights: bytes  # as they are on disk: safetensors
+    subwords: SubwordPair
+
+
+@dataclass(frozen=True)
+class OpenModel:
+    """A model folder whose manifest is read, and whose files are being read and verified."""
+
+    info: CheckpointInfo
+    _files: "Future[VerifiedFiles]"
+
+    def wait_for_files(self) -> VerifiedFiles:
+        """Return the files, or raise what is wrong with them."""
+        return self._files.result()
+
+
+def open_model(folder: str | os.PathLike[str]) -> OpenModel:
+    """Read the manifest of a model folder, and start to read its other files. Torch is not imported."""
+    path = Path(folder)
+    manifest = read_model_manifest(path)
+    executor = ThreadPoolExecutor(1, thread_name_prefix="manyheads model reader")
+    files = executor.submit(read_files, path, manifest)
+    executor.shutdown(wait=False)  # the thread ends with its task
+    return OpenModel(parse_info(path, manifest), files)
+
+
+def read_files(folder: Path, manifest: Mapping[str, Any]) -> VerifiedFiles:
+    for name in manifest["files"].keys() - {WEIGHTS}:
+        verify_file(folder, name, manifest, MODEL_SCHEMA)
+    weights = read_verified(folder, WEIGHTS, manifest, MODEL_SCHEMA)
+    return VerifiedFiles(weights, read_subwords(folder))
