@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluate": {"text", "confidence", *TRANSLATION},
     "train": {"ops", "cuda", "data", "model", "search", "checkpoint", "inference", "evaluate", *TRANSLATION},
     "export": {"text", "model", "search", "checkpoint", "confidence", "inference"},
-    "look": {"ops", "model", "checkpoint", *TRANSLATION},
+    "look": {"ops", "model", "checkpoint", "evaluate", *TRANSLATION},
     "serve": {"text", "search", "evaluate", "look", "train", *TRANSLATION},  # of train, the log
     "demo": {"playground", "text", "data", "checkpoint", "evaluate", "train", "look", *TRANSLATION},
     "paper": {"playground", "demo", *PRODUCT},

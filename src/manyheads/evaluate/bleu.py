@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from manyheads.errors import RequestError
@@ -39,19 +40,42 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) ->
 
 
 def bleu_and_length_ratio(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenizer: str, bootstrap_samples: int
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    tokenizer: str,
+    bootstrap_samples: int,
+    ignore_case: bool = False,
 ) -> tuple[Score, float]:
     """Return BLEU, and the length of the hypotheses divided by that of the references, in tokens."""
     score, result = bootstrap_score(
-        "BLEU", lambda: bleu_metric(tokenizer), hypotheses, references, bootstrap_samples
+        "BLEU", lambda: bleu_metric(tokenizer, ignore_case), hypotheses, references, bootstrap_samples
     )
     return score, result.sys_len / max(1, result.ref_len)
 
 
-def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]], bootstrap_samples: int) -> Score:
+def chrf(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    bootstrap_samples: int,
+    ignore_case: bool = False,
+) -> Score:
     from sacrebleu.metrics.chrf import CHRF
 
-    return bootstrap_score("chrF", CHRF, hypotheses, references, bootstrap_samples)[0]
+    return bootstrap_score(
+        "chrF", lambda: CHRF(lowercase=ignore_case), hypotheses, references, bootstrap_samples
+    )[0]
+
+
+def sentence_chrf(hypothesis: str, *references: str) -> float:
+    """Return chrF of one sentence, from 0 to 100."""
+    return float(sentence_chrf_metric().sentence_score(hypothesis, references).score)
+
+
+@cache
+def sentence_chrf_metric() -> Any:
+    from sacrebleu.metrics.chrf import CHRF
+
+    return CHRF()
 
 
 def bootstrap_score(
@@ -78,12 +102,12 @@ def bootstrap_score(
     return Score(name, float(result.score), signature, float(margin) if margin > 0 else None), result
 
 
-def bleu_metric(tokenizer: str) -> Any:
+def bleu_metric(tokenizer: str, ignore_case: bool = False) -> Any:
     """Return sacreBLEU's BLEU; raise RequestError if it does not have the tokenizer."""
     from sacrebleu.metrics.bleu import BLEU
 
     try:
-        return BLEU(tokenize=tokenizer)
+        return BLEU(tokenize=tokenizer, lowercase=ignore_case)
     except (KeyError, ValueError, RuntimeError, ImportError, SystemExit) as error:
         cause = next(iter(str(error).strip().splitlines()), "no reason given")
         raise RequestError(f"sacreBLEU has no tokenizer {tokenizer!r} here ({cause})") from None

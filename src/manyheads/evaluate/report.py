@@ -12,6 +12,7 @@ from manyheads.evaluate.bleu import (
     bleu_tokenizer,
     chrf,
     paper_bleu,
+    sentence_chrf,
 )
 from manyheads.evaluate.perplexity import reference_perplexity
 from manyheads.evaluate.significance import PairedComparison, paired_bootstrap
@@ -124,14 +125,9 @@ def find_worst_sentences(
     hypotheses: Sequence[str], sources: Sequence[str], references: Sequence[Sequence[str]], count: int
 ) -> list[WorstSentence]:
     """Return the sentences with the lowest chrF, the worst first."""
-    from sacrebleu.metrics.chrf import CHRF
-
-    metric = CHRF()
-    sentences = [
-        WorstSentence(number + 1, source, references[0][number], hypothesis, float(score))
-        for number, (source, hypothesis) in enumerate(zip(sources, hypotheses, strict=True))
-        for score in [metric.sentence_score(hypothesis, [texts[number] for texts in references]).score]
-    ]
+    scores = [sentence_chrf(*texts) for texts in zip(hypotheses, *references, strict=True)]
+    rows = zip(sources, references[0], hypotheses, scores, strict=True)
+    sentences = [WorstSentence(number, *row) for number, row in enumerate(rows, 1)]
     return sorted(sentences, key=lambda sentence: sentence.chrf)[:count]
 
 

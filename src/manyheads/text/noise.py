@@ -273,6 +273,45 @@ def shuffle_words(text: str, rng: random.Random) -> str:
     return " ".join(words)
 
 
+def to_upper(text: str) -> str:
+    """Write everything in capitals; that of ß is ẞ, so that lower case restores it."""
+    return text.replace("ß", "ẞ").upper()
+
+
+def swap_letters(text: str, rng: random.Random) -> str:
+    """Swap two adjacent letters in about a tenth of the words: each has a typo with this probability."""
+    return " ".join(swap_in_word(word, rng) if rng.random() < TYPO_RATE else word for word in text.split(" "))
+
+
+def swap_in_word(word: str, rng: random.Random) -> str:
+    """Swap two adjacent letters that differ; words without such letters and verbatim ones stay."""
+    positions = [
+        index
+        for index, (left, right) in enumerate(pairwise(word))
+        if left.isalpha() and right.isalpha() and left != right
+    ]
+    if not positions or is_verbatim(word):
+        return word
+    index = rng.choice(positions)
+    return word[:index] + word[index + 1] + word[index] + word[index + 2 :]
+
+
+def drop_punctuation(text: str, rng: random.Random) -> str:
+    """Remove the marks around words, and words of marks only; those within words stay."""
+    stripped = (word if is_verbatim(word) else strip_marks(word) for word in text.split(" "))
+    return " ".join(word for word in stripped if word)
+
+
+def strip_marks(word: str) -> str:
+    """Remove punctuation from both ends of a word."""
+    start, end = 0, len(word)
+    while start < end and unicodedata.category(word[start])[0] == "P":
+        start += 1
+    while start < end and unicodedata.category(word[end - 1])[0] == "P":
+        end -= 1
+    return word[start:end]
+
+
 NOISES: dict[str, Callable[[str, random.Random], str]] = {
     "lower": lower,
     "title": title,
