@@ -27,3 +27,14 @@ def test_base_and_big_are_the_papers() -> None:
         )
         assert (config.train.beta1, config.train.beta2, config.train.epsilon) == (0.9, 0.98, 1e-9)
         assert (config.train.label_smoothing, config.data.batch_tokens) == (0.1, 25_000)
+
+
+@pytest.mark.parametrize("name", ["europarl", "koen", "base", "big"])
+def test_recipes_augment_a_small_share_of_the_pairs(name: str) -> None:
+    config = mh.Config.load(RUNS / f"{name}.toml").augmentation
+    assert 0.1 < sum(config.noise_rates.values()) < 0.25
+    assert 0 < config.copied < 0.1
+
+
+def test_measured_results_without_augmentation_stay_reproducible() -> None:
+    assert not mh.Config.load(RUNS / "multi30k.toml").augmentation.rates

@@ -3,6 +3,7 @@
 The defaults are the paper's base model and its training. A preset is a difference from them (presets.py).
 """
 
+from manyheads.config.augmentation import AugmentationConfig
 from manyheads.config.data import DataConfig
 from manyheads.config.decoding import DecodingConfig
 from manyheads.config.fields import ConfigSection, TomlConfig, describe_unknown_name
@@ -38,6 +39,7 @@ __all__ = [
     "SENTENCEPIECE_RESERVED",
     "SPLITS",
     "UNK_ID",
+    "AugmentationConfig",
     "ByteNetConfig",
     "CleanConfig",
     "Config",

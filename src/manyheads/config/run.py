@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from manyheads.config.augmentation import AugmentationConfig
 from manyheads.config.data import DataConfig
 from manyheads.config.decoding import DecodingConfig
 from manyheads.config.fields import TomlConfig
@@ -15,5 +16,6 @@ class Config(TomlConfig):
 
     model: ModelConfig = field(default_factory=TransformerConfig)
     data: DataConfig = field(default_factory=DataConfig)
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     decoding: DecodingConfig = field(default_factory=DecodingConfig)

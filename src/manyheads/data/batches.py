@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from manyheads.config import BOS_ID, DataConfig
+from manyheads.config import BOS_ID, AugmentationConfig, DataConfig
+from manyheads.data.augmentation import make_augmenter
 from manyheads.data.store import Side, Split
 from manyheads.data.subword_regularization import concat_ranges, make_regularizers
 from manyheads.errors import DataError
@@ -82,7 +83,7 @@ class EpochPlan:
 class Batches:
     """The batches of a split, epoch after epoch, for one rank of several.
 
-    `subwords` are needed for subword regularization.
+    `subwords` are needed for augmentation and subword regularization.
     """
 
     def __init__(
@@ -94,12 +95,14 @@ class Batches:
         rank: int = 0,
         world_size: int = 1,
         subwords: SubwordPair | None = None,
+        augmentation: AugmentationConfig | None = None,
     ) -> None:
         if not 0 <= rank < world_size:
             raise DataError(f"rank {rank} of {world_size}: the rank must be from 0 to {world_size - 1}")
         if seed < 0:
             raise DataError(f"seed {seed}: the seed must not be negative")
         self.split, self.config, self.seed, self.rank, self.world_size = split, config, seed, rank, world_size
+        self.augmenter = make_augmenter(subwords, augmentation or AugmentationConfig(), seed)
         self.regularizers = make_regularizers(subwords, config.subword_regularization, seed)
         max_length = min(config.max_length, config.batch_tokens)
         fits = np.maximum(split.source.lengths, split.target.lengths) <= max_length
@@ -154,8 +157,10 @@ class Batches:
         share = self.plan(epoch).get_pairs(index)[self.rank :: self.world_size]
         source = gather_sentences(self.split.source, share)
         target = gather_sentences(self.split.target, share)
+        keys = (epoch << 32) + share
+        if self.augmenter:
+            source, target = self.augmenter.augment(source, target, keys, self.config.max_length)
         if self.regularizers:
-            keys = (epoch << 32) + share
             source, target = (
                 regularizer.resample(side, keys, self.config.max_length)
                 for regularizer, side in zip(self.regularizers, (source, target), strict=True)

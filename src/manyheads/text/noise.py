@@ -89,12 +89,14 @@ def typos(text: str, rng: random.Random) -> str:
     """Mistype about a tenth of the words, and at least one: letters swapped, dropped, doubled, neighbors."""
     words = text.split(" ")
     remaining = max(1, round(TYPO_RATE * len(words)))
-    for index in rng.sample(range(len(words)), len(words)):
-        changed = mistype(words[index], rng)
+    mistyped: set[int] = set()
+    for _ in range(4 * len(words)):  # attempts, as some words cannot be changed
+        index = rng.randrange(len(words))
+        changed = words[index] if index in mistyped else mistype(words[index], rng)
         if changed != words[index]:
             words[index] = changed
-            remaining -= 1
-            if not remaining:
+            mistyped.add(index)
+            if len(mistyped) == remaining:
                 break
     return " ".join(words)
 

@@ -6,6 +6,7 @@ been.
 """
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -42,6 +43,7 @@ from manyheads.train.validation import Validator
 
 MAX_NONFINITE_STEPS = 5  # in a row, after which the run goes back to its last checkpoint
 SAMPLE_TRANSLATIONS = 3  # printed at a validation
+SWITCH_INTERVAL = 5e-4  # seconds that a thread may run Python while another waits; by default 5e-3
 END_MESSAGES = {
     "steps": "all steps are done",
     "seconds": "the time limit is reached",
@@ -84,6 +86,7 @@ class Trainer:
             rank=dist.rank,
             world_size=dist.world_size,
             subwords=self.store.subwords,
+            augmentation=self.config.augmentation,
         )
         startup.mark("data")
         self.update_step: UpdateStep  # made when the weights are in place
@@ -119,6 +122,11 @@ class Trainer:
             self.console.message(
                 f"skipped {len(self.batches.too_long):,} pairs with more than {limit} tokens on a side"
             )
+        if rates := self.config.augmentation.rates:
+            shares = ", ".join(f"{name} {rate:.3g}" for name, rate in rates.items())
+            self.console.message(f"augmentation, shares of the pairs: {shares}")
+            # The thread that prefetches batches changes texts in Python: give steps the interpreter sooner.
+            sys.setswitchinterval(SWITCH_INTERVAL)
         self.update_step = self._make_update_step()
         if self.dist.is_main:
             self.log = RunLog(self.run_folder, self.progress.step, self.console.message)
