@@ -18,9 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 import manyheads as mh
-from manyheads.cuda.device import resolve_device
+from manyheads.cuda.device import describe_machine, resolve_device
 from manyheads.errors import EXIT_INTERRUPTED, ManyheadsError, RequestError
-from manyheads.paper.report import describe_machine
 
 PRESETS = ("base", "big", "small", "tiny")
 # Large matrix products, rows x inner x columns. The fastest one differs between devices.

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,19 +25,22 @@ DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def atomic_directory(folder: Path, manifest_name: str, replace: bool = False) -> Iterator[Path]:
+def atomic_directory(
+    folder: Path, manifest_name: str, replace: bool = False, unlisted: Collection[str] = ()
+) -> Iterator[Path]:
     """Yield a temporary folder that takes the name `folder` on success, and is deleted on failure.
 
     An existing folder is replaced only if it holds a manifest of this name and no file that the manifest
-    does not list.
+    does not list, except those named as `unlisted`.
     """
     folder = Path(os.path.realpath(folder))
-    check_replaceable(folder, manifest_name, replace)
+    check_replaceable(folder, manifest_name, replace, unlisted)
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = folder.with_name(f".{folder.name}.manyheads-part")
     with lock_directory(temporary):
         try:
-            check_replaceable(folder, manifest_name, replace)  # another process may have finished meanwhile
+            # Another process may have finished meanwhile.
+            check_replaceable(folder, manifest_name, replace, unlisted)
             yield temporary
             for path in (*sorted(temporary.iterdir()), temporary):
                 fsync_path(path)
@@ -47,7 +50,9 @@ def atomic_directory(folder: Path, manifest_name: str, replace: bool = False) ->
             raise
 
 
-def check_replaceable(folder: Path, manifest_name: str, replace: bool) -> None:
+def check_replaceable(
+    folder: Path, manifest_name: str, replace: bool, unlisted: Collection[str] = ()
+) -> None:
     if not folder.exists():
         return
     if not replace:
@@ -58,7 +63,7 @@ def check_replaceable(folder: Path, manifest_name: str, replace: bool) -> None:
         raise RequestError(
             f"{folder}: was not written by manyheads (no valid {manifest_name}), and will not be replaced"
         ) from None
-    foreign = sorted({path.name for path in folder.iterdir()} - {manifest_name, *listed})
+    foreign = sorted({path.name for path in folder.iterdir()} - {manifest_name, *listed, *unlisted})
     if foreign:
         raise RequestError(
             f"{folder}: holds {foreign[0]}, which is not ours to delete; choose another folder"
@@ -164,6 +169,13 @@ def replace_directory(temporary: Path, folder: Path) -> None:
         raise
     fsync_path(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def write_text_atomically(path: Path, text: str) -> None:
+    """Write a file through a temporary one, so that it is either complete or unchanged."""
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
 
 
 # ---- manifests

@@ -45,6 +45,7 @@ def make_config(data: Path, **changes: Any) -> mh.Config:
         "bleu_sentences": 3,
         "average_checkpoints": 2,
         "keep_checkpoints": 2,
+        "card": False,
     }
     for table in (model, training):
         table |= {key: changes.pop(key) for key in list(changes) if key in table}

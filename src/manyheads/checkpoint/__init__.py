@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from manyheads.checkpoint.manifest import (
         MANIFEST,
+        MODEL_CARD,
         OPTIMIZER,
         WEIGHTS,
         CheckpointInfo,
@@ -50,6 +51,7 @@ _MODULES = {
     ),
     "manifest": (
         "MANIFEST",
+        "MODEL_CARD",
         "OPTIMIZER",
         "WEIGHTS",
         "CheckpointInfo",
@@ -75,6 +77,7 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [
     "CHANGEABLE_KEYS",
     "MANIFEST",
+    "MODEL_CARD",
     "OPTIMIZER",
     "WEIGHTS",
     "CheckpointInfo",

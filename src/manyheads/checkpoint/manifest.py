@@ -12,6 +12,8 @@ from manyheads.errors import CheckpointError, ConfigError, DataError
 from manyheads.text.subwords import SubwordPair
 
 MANIFEST, WEIGHTS, OPTIMIZER = "manyheads.json", "weights.safetensors", "optimizer.safetensors"
+# Not in the manifest: it is written when the model can be loaded, and may be edited.
+MODEL_CARD = "model_card.md"
 
 MODEL_SCHEMA = ManifestSchema(
     file_name=MANIFEST,

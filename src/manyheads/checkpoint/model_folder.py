@@ -4,6 +4,7 @@ manyheads.json         the manifest: configuration, step, languages, versions, S
 weights.safetensors    every parameter once, by its name in the model
 subwords.model         or subwords.source.model and subwords.target.model
 optimizer.safetensors  in a checkpoint of a run only
+model_card.md          in the model of a finished run; not in the manifest, as people edit it
 """
 
 import os
@@ -20,6 +21,7 @@ from manyheads.atomic_io import atomic_directory, report_disk_full, write_manife
 from manyheads.checkpoint.background_reading import OpenModel, open_model
 from manyheads.checkpoint.manifest import (
     MANIFEST,
+    MODEL_CARD,
     MODEL_SCHEMA,
     OPTIMIZER,
     WEIGHTS,
@@ -55,7 +57,10 @@ def save(
     """Write a model folder atomically; an existing one is replaced."""
     tensors = (tensor.nbytes for group in (weights, optimizer or {}) for tensor in group.values())
     needed = sum(tensors) + sum(len(part.model) for part in subwords.files.values()) + OVERHEAD_BYTES
-    with report_disk_full(folder, needed), atomic_directory(folder, MANIFEST, replace=True) as temporary:
+    with (
+        report_disk_full(folder, needed),
+        atomic_directory(folder, MANIFEST, replace=True, unlisted=(MODEL_CARD,)) as temporary,
+    ):
         write_tensors(temporary / WEIGHTS, weights)
         if optimizer is not None:
             write_tensors(temporary / OPTIMIZER, optimizer)

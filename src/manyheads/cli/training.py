@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from manyheads.cli.app import app, exit_with_error
-from manyheads.cli.options import AsJson, Changes, Device
+from manyheads.cli.options import AsJson, Changes, Device, Engine, Model
 from manyheads.config import Config
 from manyheads.errors import EXIT_PREEMPTED
 
@@ -77,3 +77,50 @@ def average(
     print(
         json.dumps(report, ensure_ascii=False) if as_json else f"{folder}: the average of {', '.join(names)}"
     )
+
+
+@app.command()
+def card(
+    model: Model,
+    data: Annotated[
+        Path | None, typer.Option(help="The data folder; by default the one that the model was trained on.")
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="The run's folder; by default the one that MODEL is in.")
+    ] = None,
+    license: Annotated[
+        str | None, typer.Option(help="The license of the training data.", metavar="TEXT")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="About how long the stress tests may take.", min=0.1)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write; by default model_card.md in MODEL.")
+    ] = None,
+    engine: Engine = "torch",
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the card of a model: its data, recipe and scores, stress tests, and what it is not for.
+
+    Training does it at the end, unless train.card is false.
+
+    \b
+    Example:
+      manyheads card run/model --data data --license 'CC BY 2.0 FR'
+    """
+    from manyheads.checkpoint import read_info
+    from manyheads.data.store import Store
+    from manyheads.progress import create_progress
+    from manyheads.train.model_card import write_model_card
+    from manyheads.train.run_summary import is_run
+
+    store = Store.open(data or read_info(model).config.data.folder)
+    if run is None and is_run(model.resolve().parent):
+        run = model.resolve().parent
+    with create_progress(sys.stderr) as progress:
+        path = write_model_card(
+            model, store, run, path=out, license=license, seconds=seconds, engine=engine, device=device,
+            report_progress=progress.update,
+        )  # fmt: skip
+    print(json.dumps({"card": str(path)}, ensure_ascii=False) if as_json else path)

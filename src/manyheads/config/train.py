@@ -73,6 +73,8 @@ class TrainConfig(ConfigSection):
         5, "last checkpoints that are averaged into the final model (6.1)", at_least=1
     )
 
+    card: bool = config_field(True, "write a model card with stress tests into the folder of the final model")
+
     @property
     def forward_passes(self) -> int:
         """The number of times that each batch is processed."""

@@ -2,6 +2,7 @@
 
 import math
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -43,6 +44,9 @@ DEFAULT_SEED = 1
 MAX_WORDS = 200  # single words
 MAX_SOUND_WORDS = 4  # of the output of a single word: an article, a compound in two words
 MAX_EXAMPLES = 3  # of failures
+PILOT_LINES = 16  # from which the time of a test is estimated
+OUTPUTS_PER_LINE = 11  # clean, six changes, long lines, copies, words, shuffled words
+MIN_SAMPLE, MAX_SAMPLE = 12, 300  # lines
 CURVE_POINTS = 50  # of the risk-coverage curve
 REPLACEMENT_CHARACTER = "\ufffd"
 ADEQUATE_CHRF = 40.0
@@ -267,6 +271,16 @@ def run_stress_tests(
         tests.failures,
         calibration,
     )
+
+
+def choose_sample_size(translator: Translator, sources: Sequence[str], seconds: float) -> int:
+    """Return how many lines can be tested in about this time, from the time that a few take."""
+    pilot = list(sources[:PILOT_LINES])
+    translator.translate(pilot[:2], split=False)  # what is allocated or compiled at first use
+    start = time.monotonic()
+    translator.translate(pilot, split=False)
+    per_line = OUTPUTS_PER_LINE * (time.monotonic() - start) / max(1, len(pilot))
+    return min(MAX_SAMPLE, max(MIN_SAMPLE, int(seconds / max(per_line, 1e-9))))
 
 
 # ---- what an output looks like

@@ -127,7 +127,7 @@ class StressReport:
         return "\n\n".join([title, *tables, "\n".join(self._notes())])
 
     def to_markdown(self) -> str:
-        notes = [f"- {note}" for note in self._notes()]
+        notes = [f"- {escape_asterisks(note)}" for note in self._notes()]
         tables = [format_markdown_table(*self._score_table()), format_markdown_table(*self._copy_table())]
         return "\n\n".join([*tables, "\n".join(notes)])
 
@@ -212,6 +212,10 @@ def format_text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str
     )
 
 
+def escape_asterisks(text: str) -> str:
+    return text.replace("*", r"\*")
+
+
 def format_markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(row).replace('*', chr(92) + '*')} |" for row in (head, *rows)]
+    lines = [f"| {escape_asterisks(' | '.join(row))} |" for row in (head, *rows)]
     return "\n".join([lines[0], f"|---|{'---:|' * (len(head) - 1)}", *lines[1:]])

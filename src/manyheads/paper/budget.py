@@ -54,6 +54,7 @@ class Budget:
             validate_every=UNLIMITED,  # the budget covers training alone
             keep_checkpoints=1,
             average_checkpoints=1,
+            card=False,
         )
         return replace(config, train=train)
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from manyheads import checkpoint
+from manyheads.atomic_io import write_text_atomically
 from manyheads.config import Config
 from manyheads.evaluate.evalb import COLLINS, BracketScores, EvalbParameters, score_trees
 from manyheads.loading import load
 from manyheads.model import count_parameters
-from manyheads.paper.report import write_text_atomically
 from manyheads.paper.treebank import ParserInput, Treebank
 from manyheads.paper.treebank_data import format_source, prepare_data
 from manyheads.paper.trials import check_unchanged, flatten_config

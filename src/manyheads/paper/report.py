@@ -2,7 +2,6 @@
 
 import csv
 import io
-import platform
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,8 @@ from typing import Any
 
 import torch
 
+from manyheads.atomic_io import write_text_atomically
+from manyheads.cuda.device import describe_machine
 from manyheads.errors import RequestError
 
 MAX_TABLE_WIDTH = 10_000  # characters
@@ -90,16 +91,6 @@ def describe_environment(machine: str) -> str:
     return f"{machine}; torch {torch.__version__}; {date.today().isoformat()}"
 
 
-def describe_machine(device: str) -> str:
-    if device == "cuda":
-        return torch.cuda.get_device_name()
-    listing = Path("/proc/cpuinfo")
-    lines = listing.read_text().splitlines() if listing.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    threads = torch.get_num_threads()
-    return f"{(names or [platform.processor()])[0]}, {threads} thread{'' if threads == 1 else 's'}"
-
-
 def write_report(folder: Path, name: str, markdown: str, tables: dict[str, ReportTable]) -> list[Path]:
     """Write `name`.md and one CSV file per table. Existing files of these names are replaced."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,13 +99,6 @@ def write_report(folder: Path, name: str, markdown: str, tables: dict[str, Repor
     for path, text in texts.items():
         write_text_atomically(path, text)
     return list(texts)
-
-
-def write_text_atomically(path: Path, text: str) -> None:
-    """Write a file through a temporary one, so that it is either complete or unchanged."""
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
 
 
 def import_pyplot() -> Any:

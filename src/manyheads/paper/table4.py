@@ -61,6 +61,7 @@ TRAINING = TrainConfig(
     checkpoint_every=125,
     average_checkpoints=2,
     keep_checkpoints=2,
+    card=False,
 )
 DATA = DataConfig(batch_tokens=2500, max_length=400)
 VOCAB_SIZE = 4000  # of words; brackets and tags have a vocabulary of their own

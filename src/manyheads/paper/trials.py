@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from manyheads import checkpoint
+from manyheads.atomic_io import write_text_atomically
 from manyheads.config import Config
+from manyheads.cuda.device import describe_machine
 from manyheads.data.store import Store
 from manyheads.errors import CheckpointError, ConfigError, DataError
 from manyheads.evaluate.bleu import Score
@@ -20,7 +22,6 @@ from manyheads.evaluate.report import evaluate
 from manyheads.loading import load
 from manyheads.model import count_parameters
 from manyheads.paper.budget import count_tokens
-from manyheads.paper.report import describe_machine, write_text_atomically
 from manyheads.paper.training_cost import compute_flops_per_token
 from manyheads.train.run import CONFIG_FILE, train
 from manyheads.train.run_summary import is_run

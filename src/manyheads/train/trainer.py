@@ -18,9 +18,10 @@ import torch
 
 from manyheads import checkpoint
 from manyheads.config import Config
+from manyheads.cuda.device import describe_machine
 from manyheads.data.batches import Batch, Batches, BatchStream
 from manyheads.data.store import Store
-from manyheads.errors import TrainingError
+from manyheads.errors import ManyheadsError, TrainingError, is_out_of_memory
 from manyheads.evaluate.perplexity import perplexity
 from manyheads.model import build_model
 from manyheads.progress import Progress
@@ -272,7 +273,8 @@ class Trainer:
         startup, self.startup = self.startup, None
         startup.mark("first_step")
         if self.log:
-            entry = startup.to_entry() | {"compile": self.update_step.compile_seconds}
+            entry: dict[str, Any] = startup.to_entry() | {"compile": self.update_step.compile_seconds}
+            entry |= {"device": describe_machine(self.dist.device.type), "ranks": self.dist.world_size}
             self.log.write("start", self.checkpointer.start_step, entry)
             self.console.message(format_startup(entry))
 
@@ -358,6 +360,7 @@ class Trainer:
         if reason != "stopped":
             self.console.message(f"{END_MESSAGES[reason]} after step {self.progress.step:,}")
             self._save_model()
+            self._write_card()
         if self.log:
             self.console.message(format_time(summarize_time(read_log(self.log.path))))
         return reason
@@ -375,6 +378,23 @@ class Trainer:
             times = {"run_seconds": self.progress.seconds, "finish_seconds": finish_seconds}
             times["compile_seconds"] = self.update_step.compile_seconds
             self.log.write("end", self.progress.step, {"model": chosen.name, "loss": loss, **times})
+        self.dist.barrier()
+
+    def _write_card(self) -> None:
+        """Write the model card. The model is complete without it, so that a failure is only reported."""
+        model = self.run_folder / "model"
+        if self.dist.is_main and self.config.train.card:
+            from manyheads.train.model_card import write_model_card  # whose imports training does not need
+
+            start = time.monotonic()
+            try:
+                path = write_model_card(model, self.store, self.run_folder, device=self.dist.device.type)
+                self.console.message(f"{path}: written in {time.monotonic() - start:.1f} s")
+            except (ManyheadsError, OSError, RuntimeError) as error:
+                if isinstance(error, RuntimeError) and not is_out_of_memory(error):
+                    raise
+                reason = str(error).partition("\n")[0]
+                self.console.message(f"no model card ({reason}): `manyheads card {model}` writes it")
         self.dist.barrier()
 
     def _loss_if_valid(self) -> float:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from manyheads.atomic_io import write_text_atomically
+from manyheads.cuda.device import describe_machine
 from manyheads.errors import RequestError
 from manyheads.look.fonts import fonts_covering
 from manyheads.paper.notes.answers import QUESTIONS, Answers, measure_all, single_thread
@@ -22,11 +24,9 @@ from manyheads.paper.notes.pages import (
 )
 from manyheads.paper.report import (
     describe_environment,
-    describe_machine,
     import_pyplot,
     save_figure,
     write_report,
-    write_text_atomically,
 )
 from manyheads.progress import ReportProgress, make_counter
 
