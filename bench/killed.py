@@ -48,6 +48,7 @@ def write_config(folder: Path, steps: int) -> None:
             bleu_sentences=10,
             average_checkpoints=3,
             keep_checkpoints=3,
+            card=False,
         ),
     ).save(folder / "run.toml")
 

@@ -46,6 +46,7 @@ def config(data: Path, **changes: Any) -> mh.Config:
         "learning_rate": 3e-3,
         "log_every": 1,
         "bleu_sentences": 2,
+        "card": False,
     }
     numbers |= {"validate_every": 20, "checkpoint_every": 10, "average_checkpoints": 2, **changes}
     return mh.Config(

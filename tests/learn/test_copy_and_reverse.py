@@ -56,6 +56,7 @@ def test_every_unseen_sentence_is_right(task: Callable[[list[str]], list[str]], 
             validate_every=450,
             checkpoint_every=150,
             average_checkpoints=1,
+            card=False,
         ),
     )
     train(config, tmp_path / "run", device="cpu")

@@ -505,7 +505,13 @@ def test_an_import_can_be_trained(read: Path, tmp_path: Path) -> None:
         model=mh.TransformerConfig(**model),
         data=mh.DataConfig(folder=str(tmp_path / "data"), batch_tokens=300),
         train=mh.TrainConfig(
-            steps=20, learning_rate=5e-3, warmup=4, log_every=1, init_from=str(read), bleu_sentences=3
+            steps=20,
+            learning_rate=5e-3,
+            warmup=4,
+            log_every=1,
+            init_from=str(read),
+            bleu_sentences=3,
+            card=False,
         ),
     )
     train(config, tmp_path / "run", device="cpu")
