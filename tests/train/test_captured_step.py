@@ -1,5 +1,7 @@
 """Static batch shapes, the flat gradient, and which runs are captured: all that needs no GPU."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manyheads as mh
-from manyheads.config import TrainConfig, TransformerConfig
+from manyheads.config import AugmentationConfig, TrainConfig, TransformerConfig
 from manyheads.cuda.static_batch import StaticBatchShape, pack_static_batch, unpack_static_batch
 from manyheads.data.batches import Batch
 from manyheads.ops import dispatch
 from manyheads.ops.cross_entropy import IGNORE_INDEX
 from manyheads.train.captured_step import FlatGradient, can_capture
+from manyheads.train.trainer import count_full_tokens
 
 SENTENCES = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size=0, max_size=12)
 
@@ -123,3 +126,16 @@ def test_runs_without_static_shape_kernels_are_not_captured(
     assert not can_capture(mh.Config(data=mh.DataConfig(max_length=5000)), gpu)
     monkeypatch.setattr(dispatch, "has_flash_attention", lambda _: False)
     assert not can_capture(mh.Config(), gpu)
+
+
+def test_augmented_batches_are_filled_up_by_a_few_percent_only() -> None:
+    def fill(source_tokens: int, config: mh.Config) -> float:
+        shape = StaticBatchShape.for_tokens(source_tokens, 25_000, count_full_tokens(config, 1))
+        return shape.source / source_tokens
+
+    augmented = mh.Config(augmentation=AugmentationConfig(lower=0.1))
+    assert fill(25_300, mh.Config()) > 1.1  # one shape for all that exceed the budget
+    assert all(fill(tokens, augmented) < 1.02 for tokens in (24_800, 25_000, 25_300, 26_000, 27_500))
+    assert count_full_tokens(mh.Config(), 4) == 6250
+    micro = replace(augmented, train=mh.TrainConfig(micro_tokens=500))
+    assert count_full_tokens(micro, 1) == 500  # micro-batches are cut to it

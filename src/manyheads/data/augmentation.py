@@ -8,7 +8,6 @@ Shapes: B pairs of a batch, C of them changed.
 
 import random
 from collections.abc import Iterable
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,23 +92,31 @@ class WordCodec:
             for text, start, size in zip(texts, starts.tolist(), sizes.tolist(), strict=True)
         ]
 
-    def encode(self, texts: Iterable[str]) -> list[list[int]]:
-        """Return the ids of texts, without end."""
+    def encode(self, texts: Iterable[str]) -> list[bytes]:
+        """Return the ids of texts with their ends, as the bytes of an array: those of words are joined."""
         if len(self.words) > MAX_WORDS:
             self.words.clear()
-        lookup = self.words.__getitem__
-        return [list(chain.from_iterable(map(lookup, split_words(text)))) for text in texts]
+        lookup, end = self.words.__getitem__, to_bytes([EOS_ID])
+        return [b"".join(map(lookup, split_words(text))) + end for text in texts]
 
 
-class WordTable(dict[str, list[int]]):
-    """The ids of words, each encoded when it is first looked up."""
+class WordTable(dict[str, bytes]):
+    """The ids of words as bytes, each encoded when it is first looked up."""
 
     def __init__(self, tokenizer: SubwordTokenizer) -> None:
         self.tokenizer = tokenizer
 
-    def __missing__(self, word: str) -> list[int]:
-        ids = self[word] = self.tokenizer.encode(word)
+    def __missing__(self, word: str) -> bytes:
+        ids = self[word] = to_bytes(self.tokenizer.encode(word))
         return ids
+
+
+def to_bytes(ids: list[int]) -> bytes:
+    return np.array(ids, np.int64).tobytes()
+
+
+def count_ids(ids: bytes) -> int:
+    return len(ids) // np.dtype(np.int64).itemsize
 
 
 def split_words(text: str) -> list[str]:
@@ -149,24 +156,26 @@ def contains_unknown(sequences: TokenSequences, indices: Ints) -> NDArray[np.boo
     return np.isin(indices, np.searchsorted(sequences.offsets, unknown, side="right") - 1)
 
 
-def drop_unusable(sources: dict[int, list[int]], targets: dict[int, list[int]], max_length: int) -> None:
-    """Drop pairs of which a side has become empty or too long, end included."""
-    is_unusable = [
-        pair for side in (sources, targets) for pair, ids in side.items() if not 0 < len(ids) < max_length
+def drop_unusable(sources: dict[int, bytes], targets: dict[int, bytes], max_length: int) -> None:
+    """Drop pairs of which a side has become empty, except for its end, or too long."""
+    unusable = [
+        pair
+        for side in (sources, targets)
+        for pair, ids in side.items()
+        if not 1 < count_ids(ids) <= max_length
     ]
-    for pair in is_unusable:
+    for pair in unusable:
         sources.pop(pair, None)
         targets.pop(pair, None)
 
 
-def replace_texts(stored: TokenSequences, new_ids: dict[int, list[int]]) -> TokenSequences:
+def replace_texts(stored: TokenSequences, new_ids: dict[int, bytes]) -> TokenSequences:
     """Return the texts, some of them replaced."""
     if not new_ids:
         return stored
     indices = np.fromiter(new_ids, np.int64)
-    new_sizes = np.fromiter((len(ids) + 1 for ids in new_ids.values()), np.int64)
-    with_ends = chain.from_iterable(chain(ids, (EOS_ID,)) for ids in new_ids.values())
-    every = np.concatenate([stored.ids, np.fromiter(with_ends, np.int64, count=int(new_sizes.sum()))])
+    new_sizes = np.fromiter(map(count_ids, new_ids.values()), np.int64)
+    every = np.concatenate([stored.ids, np.frombuffer(b"".join(new_ids.values()), np.int64)])
     starts_B, sizes_B = stored.offsets[:-1].copy(), np.diff(stored.offsets)
     starts_B[indices] = len(stored.ids) + np.cumsum(new_sizes) - new_sizes
     sizes_B[indices] = new_sizes
