@@ -52,7 +52,7 @@ class InstantExecutor:
         events.put(WorkerReady(worker))
 
     def send(self, worker: int, chunk: RowChunk) -> None:
-        message = {"chunk": chunk.index, "columns": {"translation": chunk.rows}, "warnings": []}
+        message = {"chunk": chunk.index, "columns": {"translation": chunk.rows}, "counts": {}, "warnings": []}
         self.events.put(WorkerReply(worker, message))
 
     def close(self) -> None:
@@ -201,7 +201,7 @@ def test_the_last_chunks_go_to_idle_workers(monkeypatch: pytest.MonkeyPatch) -> 
                 self.answer(0, 0)
 
         def answer(self, worker: int, index: int) -> None:
-            message = {"chunk": index, "columns": {"translation": ["a"]}, "warnings": []}
+            message = {"chunk": index, "columns": {"translation": ["a"]}, "counts": {}, "warnings": []}
             self.events.put(WorkerReply(worker, message))
 
     instance = Coordinator(TwoWorkers(), make_chunks(["a"] * 3, size=1))

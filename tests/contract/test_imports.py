@@ -9,7 +9,7 @@ from support.source_tree import MODULES, SOURCE, imported_names, module_name, pa
 
 # Every package may import these.
 FOUNDATION = {"errors", "config", "packed", "progress", "atomic_io"}
-TRANSLATION = {"translator", "translation", "pipeline", "glossary", "loading"}
+TRANSLATION = {"translator", "translation", "confidence_policy", "pipeline", "glossary", "loading"}
 PRODUCT = {
     "presets", "ops", "cuda", "text", "text.datasets", "data", "model", "search", "checkpoint", "inference",
     "confidence", *TRANSLATION, "bulk", "evaluate", "train", "export", "look", "serve",
@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "confidence": set(),
     "glossary": {"text", "search"},
     "translation": {"text", "model", "search", "inference"},
+    "confidence_policy": {"translation"},
     "pipeline": {"text", "search", "inference", "confidence", "glossary", "translation"},
     "translator": {"text", "search", "inference", "glossary", "translation", "pipeline"},
     "loading": {"ops", "cuda", "text", "model", "search", "checkpoint", "inference", "export", "translator"},

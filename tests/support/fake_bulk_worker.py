@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from manyheads.bulk.jobs import BulkJob, Columns, RowFunction
+from manyheads.bulk.jobs import BulkJob, RowFunction, RowResults
 from manyheads.bulk.worker import main
 from manyheads.errors import DataError
 
@@ -21,7 +21,7 @@ def open_fake_job(job: BulkJob) -> RowFunction:
     return capitalize
 
 
-def capitalize(rows: Sequence[str]) -> Columns:
+def capitalize(rows: Sequence[str]) -> RowResults:
     for row in rows:
         command, _, value = row.partition(" ")
         if command == "die" or (command == "die-once" and not Path(value).exists()):
@@ -35,7 +35,7 @@ def capitalize(rows: Sequence[str]) -> Columns:
             raise ValueError("a bug")
         if command == "warn":
             warnings.warn(value, stacklevel=2)
-    return {"translation": [row.upper() for row in rows]}
+    return RowResults({"translation": [row.upper() for row in rows]})
 
 
 if __name__ == "__main__":

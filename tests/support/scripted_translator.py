@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,7 +49,10 @@ class ScriptedEngine:
 
 @dataclass
 class ScriptedTranslator:
-    """Reverses the words of a text, so that the output differs from the input and moves tags."""
+    """Reverses the words of a text, so that the output differs from the input and moves tags.
+
+    If it is calibrated, texts with "unsure" have confidence 0.2 and a note, and all others 0.9.
+    """
 
     source_language: str = "en"
     target_language: str = "ko"
@@ -58,6 +62,7 @@ class ScriptedTranslator:
     engine: ScriptedEngine = field(default_factory=ScriptedEngine)
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
     max_length: int = 256
+    is_calibrated: bool = False
     calls: list[list[str]] = field(default_factory=list)
     started: threading.Event = field(default_factory=threading.Event)
 
@@ -83,9 +88,22 @@ class ScriptedTranslator:
                 score=float("nan"),
                 tokens=reverse_words(text).split(),
                 alternatives=[Translation(text, f"{reverse_words(text)} {n}") for n in range(1, nbest)],
+                confidence=self.rate(text),
+                notes=["loop removed"] if self.is_calibrated and "unsure" in text else [],
             )
             for text in texts
         ]
+
+    def rate(self, text: str) -> float | None:
+        if not self.is_calibrated or not text.strip():
+            return None
+        return 0.2 if "unsure" in text else 0.9
+
+    def stream_batches(
+        self, texts: Iterable[str], read_ahead: int | None = None, **options: Any
+    ) -> Iterator[list[Translation]]:
+        for text in texts:
+            yield self.translate([text])
 
     def score(self, sources: list[str], targets: list[str]) -> list[Translation]:
         return [

@@ -17,6 +17,7 @@ from manyheads.bulk.executor import (
     WorkerReply,
 )
 from manyheads.bulk.jobs import Columns
+from manyheads.confidence_policy import ConfidenceCounts
 from manyheads.errors import BulkJobError
 
 CHUNKS_IN_FLIGHT = 2  # per worker: one in work and one waiting, so that a worker never waits
@@ -29,6 +30,7 @@ class Coordinator:
 
     def __init__(self, executor: Executor, chunks: Iterable[RowChunk]) -> None:
         self.executor = executor
+        self.counts = ConfidenceCounts()  # of all chunks that are finished
         self._unread = iter(chunks)
         self._events: EventQueue = EventQueue()
         self._held = threading.Semaphore(CHUNKS_HELD * executor.num_workers)
@@ -122,6 +124,7 @@ class Coordinator:
                 assert message["chunk"] == chunk.index
                 for text in message["warnings"]:
                     warnings.warn(text, stacklevel=2)
+                self.counts.merge(ConfidenceCounts(**message["counts"]))
                 self._finished[chunk.index] = chunk, message["columns"]
             case WorkerReply(worker, message) if worker in self._starting:
                 self._handle_failed_start(worker, message["error"], message["exit_code"])

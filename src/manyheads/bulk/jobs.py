@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from manyheads.confidence_policy import ConfidenceCounts, ConfidencePolicy
+
 if TYPE_CHECKING:
     from manyheads.translation import Translation
     from manyheads.translator import Translator
@@ -17,12 +19,13 @@ JSON_ENCODER = json.JSONEncoder(ensure_ascii=False)  # json.dumps would create o
 
 Row = str | list[str]  # a text, or a source and its translation
 Columns = dict[str, list[Any]]  # by name, one value per row
-RowFunction = Callable[[Sequence[Any]], Columns]
+RowFunction = Callable[[Sequence[Any]], "RowResults"]
 Task = Literal["translate", "score"]
 Output = Literal["lines", "columns", "json"]  # one line of text per row; typed columns; a JSON object per row
 # Types of the columns in Parquet, for shards that have no rows to infer them from.
 COLUMN_TYPES = {
     "translation": "string",
+    "confidence": "float64",
     "json": "string",
     "log_probability": "float64",
     "log_probability_per_token": "float64",
@@ -40,9 +43,33 @@ class BulkJob:
     threads: int | None = None  # of a worker on a CPU; None: as many as there are cores
     output: Output = "lines"
     options: dict[str, Any] = field(default_factory=dict)  # keyword arguments of Translator.translate
+    confidence_policy: dict[str, Any] | None = None  # fields of ConfidencePolicy, if one is requested
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def create_translate_job(
+    models: Sequence[object],
+    engine: str,
+    device: str | None,
+    options: dict[str, Any],
+    policy: ConfidencePolicy | None,
+    as_json: bool,
+    is_typed: bool,
+) -> BulkJob:
+    """Return a job that translates: into JSON objects, columns of their own types, or lines."""
+    output: Output = "json" if as_json else "columns" if is_typed else "lines"
+    described = None if policy is None else asdict(policy)
+    return BulkJob("translate", [*map(str, models)], engine, device, None, output, options, described)
+
+
+@dataclass(frozen=True)
+class RowResults:
+    """What a worker makes of rows."""
+
+    columns: Columns
+    counts: ConfidenceCounts = field(default_factory=ConfidenceCounts)
 
 
 def open_job(job: BulkJob) -> RowFunction:
@@ -61,26 +88,35 @@ def open_translate(translator: "Translator", job: BulkJob) -> RowFunction:
         **job.options,
     }
 
-    def translate(texts: Sequence[str]) -> Columns:
-        translations = translator.stream(texts, **options)
-        if as_json:
-            return {"json": [format_json(translation) for translation in translations]}
-        return {"translation": [translation.text for translation in translations]}
+    policy = ConfidencePolicy(**job.confidence_policy or {})
+
+    def translate(texts: Sequence[str]) -> RowResults:
+        counts, lines, confidences = ConfidenceCounts(), list[str](), list[float | None]()
+        for translations in translator.stream_batches(texts, **options):
+            counts.add(translations, policy)
+            lines += format_translations(translations, as_json, policy)
+            if job.output == "columns":
+                confidences += [translation.confidence for translation in translations]
+        columns: Columns = {"json" if as_json else "translation": lines}
+        if job.output == "columns":
+            columns["confidence"] = confidences
+        return RowResults(columns, counts)
 
     return translate
 
 
 def open_score(translator: "Translator", job: BulkJob) -> RowFunction:
-    def score(pairs: Sequence[Sequence[str]]) -> Columns:
+    def score(pairs: Sequence[Sequence[str]]) -> RowResults:
         scored = translator.score([source for source, _ in pairs], [target for _, target in pairs])
         if job.output == "json":
-            return {"json": [format_json(translation) for translation in scored]}
+            return RowResults({"json": [format_json(translation) for translation in scored]})
         if job.output == "lines":
-            return {"score": [format_score(translation) for translation in scored]}
-        return {
+            return RowResults({"score": [format_score(translation) for translation in scored]})
+        columns: Columns = {
             "log_probability": [translation.log_probability for translation in scored],
             "log_probability_per_token": [compute_token_average(translation) for translation in scored],
         }
+        return RowResults(columns)
 
     return score
 
@@ -92,6 +128,17 @@ OPENERS: dict[str, Callable[["Translator", BulkJob], RowFunction]] = {
 
 
 # ---- lines of output, which commands without workers print too
+
+
+def format_translations(
+    translations: "Sequence[Translation]", as_json: bool, policy: ConfidencePolicy
+) -> list[str]:
+    """Return a line for each translation, with the text that the policy chooses."""
+    if as_json:
+        return [format_json(policy.apply(translation)) for translation in translations]
+    if policy.below == "keep":
+        return [translation.text for translation in translations]
+    return [policy.choose_text(translation) for translation in translations]
 
 
 def format_json(translation: "Translation") -> str:

@@ -15,6 +15,7 @@ from manyheads.bulk.model_files import hash_model, read_languages
 from manyheads.bulk.outputs import OutputFolder, write_lines
 from manyheads.bulk.resources import WorkerResources, plan_local_workers
 from manyheads.bulk.shards import Shard, read_blocks
+from manyheads.confidence_policy import ConfidenceCounts
 from manyheads.errors import RequestError
 from manyheads.progress import ReportProgress
 
@@ -31,6 +32,14 @@ class WorkerOptions:
 
 
 @dataclass(frozen=True)
+class BulkSummary:
+    """What a run has written."""
+
+    num_shards: int
+    counts: ConfidenceCounts
+
+
+@dataclass(frozen=True)
 class BulkRun:
     """A job, its input and its workers."""
 
@@ -40,19 +49,23 @@ class BulkRun:
     workers: WorkerOptions
     report_progress: ReportProgress | None = None
 
-    def write_to(self, stdout: IO[str]) -> None:
+    def write_to(self, stdout: IO[str]) -> BulkSummary:
         """Write all results as lines."""
-        with closing(self._start(self.shards).run()) as results:
+        coordinator = self._start(self.shards)
+        with closing(coordinator.run()) as results:
             self._report(write_lines(results, stdout))
+        return BulkSummary(len(self.shards), coordinator.counts)
 
-    def write_folder(self, out: Path) -> int:
-        """Write a shard for every shard of the input that is not yet complete; return how many those were."""
+    def write_folder(self, out: Path) -> BulkSummary:
+        """Write a shard for every shard of the input that is not yet complete."""
         folder = OutputFolder(out, self.shards, self._describe())
         with folder.open() as pending:
-            if pending:
-                with closing(self._start(pending).run()) as results:
-                    self._report(folder.write(pending, results))
-            return len(pending)
+            if not pending:
+                return BulkSummary(0, ConfidenceCounts())
+            coordinator = self._start(pending)
+            with closing(coordinator.run()) as results:
+                self._report(folder.write(pending, results))
+            return BulkSummary(len(pending), coordinator.counts)
 
     def _describe(self) -> dict[str, Any]:
         """Return what decides the results."""
@@ -64,7 +77,13 @@ class BulkRun:
             "options": job.options,
             "output": job.output,
             "columns": list(self.columns),
+            "confidence_policy": self._describe_policy(),
         }
+
+    def _describe_policy(self) -> dict[str, Any] | None:
+        """Return the policy if it decides the results: `keep` only counts."""
+        policy = self.job.confidence_policy
+        return None if policy is None or policy["below"] == "keep" else policy
 
     def _start(self, pending: Sequence[Shard]) -> Coordinator:
         if len({shard.format for shard in pending}) > 1:

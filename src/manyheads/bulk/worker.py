@@ -11,6 +11,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import IO, Any
 
 from manyheads.atomic_io import DISK_FULL_ERRNOS
@@ -47,15 +48,16 @@ def read_commands(stream: IO[bytes], messages: "queue.SimpleQueue[dict[str, Any]
 
 
 def answer_chunk(function: RowFunction, rows: list[Row]) -> dict[str, Any]:
-    """Return the columns of a chunk and the warnings that it caused, or why it failed."""
+    """Return the columns and counts of a chunk and the warnings that it caused, or why it failed."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("always", category=UserWarning)
         try:
-            columns = function(rows)
+            results = function(rows)
         except Exception as error:
             return describe_failure(error)
-    assert all(len(values) == len(rows) for values in columns.values())
-    return {"columns": columns, "warnings": list(dict.fromkeys(str(entry.message) for entry in caught))}
+    assert all(len(values) == len(rows) for values in results.columns.values())
+    messages = list(dict.fromkeys(str(entry.message) for entry in caught))
+    return {"columns": results.columns, "counts": asdict(results.counts), "warnings": messages}
 
 
 def describe_failure(error: Exception) -> dict[str, Any]:

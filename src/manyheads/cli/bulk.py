@@ -13,6 +13,7 @@ import typer
 import typer.core
 
 from manyheads.cli.app import exit_with_error
+from manyheads.cli.confidence import print_confidence_summary
 from manyheads.cli.text_io import LineCounter, configure_output
 from manyheads.errors import EXIT_PREEMPTED
 
@@ -99,6 +100,7 @@ def run_bulk_job(
 ) -> None:
     """Run a job with progress on stderr. Ctrl-C and SIGTERM end all workers at once."""
     from manyheads.bulk.run import BulkRun, WorkerOptions
+    from manyheads.confidence_policy import ConfidencePolicy
     from manyheads.progress import create_progress
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -111,15 +113,17 @@ def run_bulk_job(
             is_shown = out is not None or sys.stderr.isatty()
             report_progress = add_total(progress, shards if out is None else []) if is_shown else None
             run = BulkRun(job, shards, columns, WorkerOptions(gpus, workers, ray), report_progress)
-            if out is None:
-                run.write_to(stdout)
-            elif (num_written := run.write_folder(out)) < len(shards):
-                num_skipped = len(shards) - num_written
+            summary = run.write_to(stdout) if out is None else run.write_folder(out)
+            if num_skipped := len(shards) - summary.num_shards:
                 progress.message(f"{out}: {num_skipped} of {len(shards)} shards were complete before")
     except KeyboardInterrupt:
         if out is None:
             raise
         exit_with_error(f"{out}: stopped; the same command goes on", EXIT_PREEMPTED)
+        return
+    if job.task == "translate":
+        policy = None if job.confidence_policy is None else ConfidencePolicy(**job.confidence_policy)
+        print_confidence_summary(summary.counts, policy, as_json=job.output == "json")
 
 
 def add_total(progress: "Progress", shards: "Sequence[Shard]") -> "ReportProgress":

@@ -10,6 +10,13 @@ import typer
 
 from manyheads.cli.app import app
 from manyheads.cli.bulk import Gpus, Out, Ray, RayCommand, Workers, needs_workers, run_bulk_job
+from manyheads.cli.confidence import (
+    Below,
+    Flag,
+    MinConfidence,
+    create_policy,
+    print_confidence_summary,
+)
 from manyheads.cli.options import AsJson, Device, Engine, Model
 from manyheads.cli.text_io import (
     LineCounter,
@@ -23,6 +30,7 @@ from manyheads.errors import RequestError
 
 if TYPE_CHECKING:
     from manyheads.bulk.shards import Shard
+    from manyheads.confidence_policy import ConfidenceCounts, ConfidencePolicy
     from manyheads.progress import Progress, ReportProgress
     from manyheads.translation import Translation
     from manyheads.translator import Translator
@@ -84,7 +92,7 @@ SplitSentences = Annotated[
 ]
 JsonLines = Annotated[
     bool,
-    typer.Option("--json", help="Print a JSON object per line: scores, tokens, alignment, alternatives."),
+    typer.Option("--json", help="Print a JSON object per line: scores, tokens, confidence, notes, ..."),
 ]
 
 
@@ -115,6 +123,9 @@ def translate(
     column: Column = None,
     out: Out = None,
     as_json: JsonLines = False,
+    min_confidence: MinConfidence = None,
+    below: Below = None,
+    flag: Flag = False,
 ) -> None:
     """Translate text line by line, from files or stdin to stdout: n lines in, n lines out.
 
@@ -122,7 +133,9 @@ def translate(
     Example:
       manyheads translate run/model test.en > test.ko
       manyheads translate run/model shards/ --gpus all --out translated
+      manyheads translate run/model test.en --min-confidence 0.7 --below source
     """
+    policy = create_policy(min_confidence, below, flag)
     if (nbest or 1) > 1 and not as_json:
         raise RequestError(f"--nbest is {nbest}, but a line of output is one translation: add --json")
     options = {
@@ -135,14 +148,15 @@ def translate(
     }  # fmt: skip
     models = [model, *(ensemble or [])]
     if needs_workers(files or [], gpus, workers, ray, out, column):
-        from manyheads.bulk.jobs import BulkJob
+        from manyheads.bulk.jobs import create_translate_job
         from manyheads.bulk.shards import list_shards
 
-        output: Any = "json" if as_json else "lines"
-        job = BulkJob("translate", [*map(str, models)], engine, device, output=output, options=options)
-        run_bulk_job(job, list_shards(files or []), [column], out, gpus=gpus, workers=workers, ray=ray)
+        shards = list_shards(files or [])
+        is_typed = out is not None and shards[0].format == "parquet"
+        job = create_translate_job(models, engine, device, options, policy, as_json, is_typed)
+        run_bulk_job(job, shards, [column], out, gpus=gpus, workers=workers, ray=ray)
         return
-    translate_here(models, files or [], engine, device, options, as_json)
+    translate_here(models, files or [], engine, device, options, as_json, policy)
 
 
 def translate_here(
@@ -152,9 +166,11 @@ def translate_here(
     device: str | None,
     options: dict[str, Any],
     as_json: bool,
+    policy: "ConfidencePolicy | None",
 ) -> None:
     """Translate in this process."""
     from manyheads.bulk.interpreter_settings import stream_settings
+    from manyheads.confidence_policy import ConfidencePolicy
     from manyheads.loading import load
     from manyheads.progress import create_progress
 
@@ -170,7 +186,8 @@ def translate_here(
             report_progress=None if is_interactive or not sys.stderr.isatty() else add_total(progress, files),
             **options,
         )
-        print_translations(batches, as_json)
+        counts = print_translations(batches, as_json, policy or ConfidencePolicy())
+    print_confidence_summary(counts, policy, as_json)
 
 
 def add_total(progress: "Progress", files: list[Path]) -> "ReportProgress":
@@ -398,14 +415,20 @@ def print_stress_tests(
     print(json.dumps(result.to_dict(), ensure_ascii=False, indent=1) if as_json else result.to_text())
 
 
-def print_translations(batches: "Iterable[list[Translation]]", as_json: bool) -> None:
+def print_translations(
+    batches: "Iterable[list[Translation]]", as_json: bool, policy: "ConfidencePolicy"
+) -> "ConfidenceCounts":
     """Print translations, a line each. What is ready is written before more is waited for."""
-    from manyheads.bulk.jobs import format_json
+    from manyheads.bulk.jobs import format_translations
+    from manyheads.confidence_policy import ConfidenceCounts
 
+    counts = ConfidenceCounts()
     for translations in batches:
-        lines = [format_json(translation) if as_json else translation.text for translation in translations]
+        counts.add(translations, policy)
+        lines = format_translations(translations, as_json, policy)
         sys.stdout.write("\n".join([*lines, ""]))
         sys.stdout.flush()
+    return counts
 
 
 def drop_unset(**options: Any) -> dict[str, Any]:

@@ -1,0 +1,87 @@
+"""What happens to translations below a confidence: one rule for commands, bulk jobs and the server."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from manyheads.errors import RequestError
+from manyheads.translation import Translation
+
+Below = Literal["keep", "mark", "source", "empty"]
+BELOW_CHOICES: tuple[Below, ...] = get_args(Below)
+DEFAULT_MIN_CONFIDENCE = 0.5
+LOW_CONFIDENCE_MARK = "[?] "
+
+
+@dataclass(frozen=True)
+class ConfidencePolicy:
+    """A threshold, and what becomes of translations below it. Without a confidence nothing is below it.
+
+    keep    the translation, as it is
+    mark    LOW_CONFIDENCE_MARK and the translation
+    source  the source text
+    empty   nothing
+    """
+
+    min_confidence: float = DEFAULT_MIN_CONFIDENCE
+    below: Below = "keep"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_confidence <= 1:
+            raise RequestError(f"the minimum confidence is {self.min_confidence:g}, but must be from 0 to 1")
+        if self.below not in BELOW_CHOICES:
+            *others, last = BELOW_CHOICES
+            raise RequestError(
+                f"what to do below the minimum confidence is {self.below!r}, but must be {', '.join(others)} "
+                f"or {last}"
+            )
+
+    def is_below(self, translation: Translation) -> bool:
+        return translation.confidence is not None and translation.confidence < self.min_confidence
+
+    def choose_text(self, translation: Translation) -> str:
+        """Return the text that stands for a translation."""
+        if self.below == "keep" or not self.is_below(translation):
+            return translation.text
+        if self.below == "mark":
+            return LOW_CONFIDENCE_MARK + translation.text
+        return translation.source if self.below == "source" else ""
+
+    def apply(self, translation: Translation) -> Translation:
+        """Return the translation with the text that stands for it. Tokens and scores remain."""
+        text = self.choose_text(translation)
+        return translation if text == translation.text else replace(translation, text=text)
+
+    def describe(self, num_below: int, num_lines: int) -> str:
+        """Return a summary: 12 of 3,000 lines below confidence 0.5."""
+        actions = {
+            "keep": "",
+            "mark": f" begin with {LOW_CONFIDENCE_MARK.strip()}",
+            "source": " are left in the source language",
+            "empty": " are left empty",
+        }
+        noun = "line" if num_lines == 1 else "lines"
+        counted = f"{num_below:,} of {num_lines:,} {noun} below confidence {self.min_confidence:g}"
+        return counted + actions[self.below]
+
+
+@dataclass
+class ConfidenceCounts:
+    """How many of the translations so far are below the threshold of a policy."""
+
+    num_lines: int = 0
+    num_rated: int = 0  # that have a confidence
+    num_below: int = 0
+
+    def add(self, translations: Iterable[Translation], policy: ConfidencePolicy) -> None:
+        limit = policy.min_confidence
+        confidences = [translation.confidence for translation in translations]
+        rated = [value for value in confidences if value is not None]
+        self.num_lines += len(confidences)
+        self.num_rated += len(rated)
+        self.num_below += sum([value < limit for value in rated])
+
+    def merge(self, other: "ConfidenceCounts") -> None:
+        self.num_lines += other.num_lines
+        self.num_rated += other.num_rated
+        self.num_below += other.num_below

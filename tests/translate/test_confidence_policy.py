@@ -1,0 +1,179 @@
+"""Translations below a confidence: one rule for all commands, and a summary on stderr."""
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+import manyheads as mh
+from manyheads import cli
+from manyheads.bulk.jobs import BulkJob, open_translate
+from manyheads.bulk.worker import answer_chunk
+from manyheads.confidence_policy import BELOW_CHOICES, ConfidenceCounts, ConfidencePolicy
+from manyheads.errors import RequestError
+from support.scripted_translator import ScriptedTranslator
+
+SURE = mh.Translation("나는 집에 간다.", "I go home.", confidence=0.9)
+UNSURE = mh.Translation("나는 학교에 간다.", "I home home.", confidence=0.2, notes=["loop removed"])
+UNRATED = mh.Translation("나는 잔다.", "I sleep.")
+LINES = ["나는 집에 간다.", "나는 unsure 간다.", "", "I sleep."]
+
+
+@pytest.mark.parametrize(
+    ("below", "text"),
+    [
+        ("keep", "I home home."),
+        ("mark", "[?] I home home."),
+        ("source", "나는 학교에 간다."),
+        ("empty", ""),
+    ],
+)
+def test_only_a_translation_below_the_threshold_changes(below: str, text: str) -> None:
+    policy = ConfidencePolicy(0.5, below)
+    assert policy.apply(UNSURE).text == text
+    assert policy.apply(UNSURE).notes == ["loop removed"]
+    assert policy.apply(SURE) is SURE
+    assert policy.apply(UNRATED) is UNRATED
+    assert ConfidencePolicy(0.2, below).apply(UNSURE) is UNSURE, "at the threshold is not below it"
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.01, float("nan"), float("inf")])
+def test_a_threshold_is_a_probability(value: float) -> None:
+    with pytest.raises(RequestError, match=r"the minimum confidence is .*, but must be from 0 to 1"):
+        ConfidencePolicy(value)
+
+
+def test_an_unknown_action_names_the_known_ones() -> None:
+    with pytest.raises(RequestError, match="is 'drop', but must be keep, mark, source or empty"):
+        ConfidencePolicy(0.5, "drop")
+
+
+def test_counts_leave_out_what_has_no_confidence() -> None:
+    counts = ConfidenceCounts()
+    counts.add([SURE, UNSURE, UNRATED], ConfidencePolicy())
+    counts.merge(ConfidenceCounts(num_lines=2, num_rated=1, num_below=1))
+    assert asdict(counts) == {"num_lines": 5, "num_rated": 3, "num_below": 2}
+    assert ConfidencePolicy().describe(12, 3000) == "12 of 3,000 lines below confidence 0.5"
+
+
+# ---- the command
+
+
+@pytest.fixture
+def run_translate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[list[str], str]]:
+    """Run `manyheads translate` on LINES from stdin, with a scripted translator."""
+
+    def run(*options: str, is_calibrated: bool = True) -> tuple[list[str], str]:
+        translator = ScriptedTranslator("ko", "en", is_calibrated=is_calibrated)
+        monkeypatch.setattr("manyheads.loading.load", lambda *models, **_: translator)
+        text = "".join(f"{line}\n" for line in LINES)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode("utf-8"))))
+        cli.app(["translate", "model", *options], standalone_mode=False)
+        out, err = capsys.readouterr()
+        return out.split("\n"), err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("options", "line", "summary"),
+    [
+        ([], "간다. unsure 나는", " below confidence 0.5; --flag marks them"),
+        (["--min-confidence", "0.3"], "간다. unsure 나는", " below confidence 0.3; --flag marks them"),
+        (["--flag"], "[?] 간다. unsure 나는", " below confidence 0.5 begin with [?]"),
+        (["--below", "mark"], "[?] 간다. unsure 나는", " below confidence 0.5 begin with [?]"),
+        (["--below", "source"], "나는 unsure 간다.", " below confidence 0.5 are left in the source language"),
+        (["--below", "empty", "--min-confidence", "0.3"], "", " below confidence 0.3 are left empty"),
+    ],
+)
+def test_n_lines_in_are_n_lines_out(run_translate, options: list[str], line: str, summary: str) -> None:
+    out, err = run_translate(*options)
+    assert out == ["간다. 집에 나는", line, "", "sleep. I", ""]
+    assert err == f"manyheads: 1 of 4 lines{summary}\n"
+
+
+def test_a_threshold_of_1_takes_all_that_have_a_confidence(run_translate) -> None:
+    out, err = run_translate("--min-confidence", "1", "--below", "empty")
+    assert (out, err) == (
+        ["", "", "", "", ""],
+        "manyheads: 3 of 4 lines below confidence 1 are left empty\n",
+    )
+
+
+@pytest.mark.parametrize("options", [["--min-confidence", "0.1"], ["--min-confidence", "0", "--flag"]])
+def test_nothing_is_said_when_nothing_is_below(run_translate, options: list[str]) -> None:
+    out, err = run_translate(*options)
+    assert out[1] == "간다. unsure 나는"
+    assert err == ""
+
+
+def test_an_uncalibrated_model_says_nothing_unless_it_is_asked(run_translate) -> None:
+    out, err = run_translate(is_calibrated=False)
+    assert (out[1], err) == ("간다. unsure 나는", "")
+
+
+def test_json_has_confidence_and_notes(run_translate) -> None:
+    out, err = run_translate("--json", "--below", "source")
+    rows = [json.loads(line) for line in out[:-1]]
+    assert [row["confidence"] for row in rows] == [0.9, 0.2, None, 0.9]
+    assert [row["notes"] for row in rows] == [[], ["loop removed"], [], []]
+    assert rows[1]["text"] == rows[1]["source"] == LINES[1]
+    assert rows[1]["tokens"] == ["간다.", "unsure", "나는"], "of the translation that was left out"
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--min-confidence", "1.5"], "the minimum confidence is 1.5, but must be from 0 to 1"),
+        (["--min-confidence", "nan"], "the minimum confidence is nan, but must be from 0 to 1"),
+        (["--below", "drop"], "is 'drop', but must be keep, mark, source or empty"),
+        (["--flag", "--below", "empty"], "--flag is short for --below mark, but --below is empty"),
+    ],
+)
+@pytest.mark.parametrize("workers", [[], ["--workers", "2"]])
+def test_a_wrong_value_is_one_line_and_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    options: list[str],
+    message: str,
+    workers: list[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["manyheads", "translate", str(tmp_path), *options, *workers])
+    with pytest.raises(SystemExit) as exit_info:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert (exit_info.value.code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+# ---- workers
+
+
+@pytest.mark.parametrize("below", BELOW_CHOICES)
+def test_workers_apply_the_same_rule_and_count(below: str) -> None:
+    policy = ConfidencePolicy(0.5, below)
+    job = BulkJob("translate", [], output="columns", confidence_policy=asdict(policy))
+    translator = ScriptedTranslator("ko", "en", is_calibrated=True)
+    reply = answer_chunk(open_translate(translator, job), LINES)
+    expected = translator.translate(LINES)
+    assert reply["columns"] == {
+        "translation": [policy.choose_text(translation) for translation in expected],
+        "confidence": [0.9, 0.2, None, 0.9],
+    }
+    assert reply["counts"] == {"num_lines": 4, "num_rated": 3, "num_below": 1}
+
+
+def test_json_of_workers_has_confidence_and_notes() -> None:
+    translator = ScriptedTranslator("ko", "en", is_calibrated=True)
+    reply = answer_chunk(open_translate(translator, BulkJob("translate", [], output="json")), LINES)
+    rows = [json.loads(line) for line in reply["columns"]["json"]]
+    assert (rows[1]["confidence"], rows[1]["notes"]) == (0.2, ["loop removed"])
+    assert reply["counts"]["num_below"] == 1
