@@ -124,6 +124,21 @@ class RequestWindow:
             return GroupQueue(self, Group(key, short_length, 0))
         return GroupQueue(self, Group(key, longest, -(-longest // 2)))
 
+    def take_batch(
+        self, max_requests: Callable[[int], int], num_workers: int
+    ) -> tuple[Hashable, list[QueuedRequest]]:
+        """Remove and return requests of similar length and their key. All workers share the last ones.
+
+        `max_requests` maps the longest source to the requests of a batch. No requests: none wait.
+        """
+        key = self.next_key()
+        if key is None:
+            return None, []
+        waiting = [chunk.waiting[key] for chunk in self.chunks if chunk.waiting.get(key)]
+        longest, num_waiting = len(waiting[0][0].request.source), sum(map(len, waiting))
+        count = min(max_requests(longest), -(-num_waiting // num_workers))
+        return key, self.open_group(key, short_length=0).take(max(1, count))
+
     def finish(self, indices: Sequence[int]) -> None:
         """Note that requests have their results, and read on as far as the bounds allow."""
         last_indices = [chunk.last_index for chunk in self.chunks]

@@ -35,7 +35,6 @@ from manyheads.inference.ctranslate2_drafts import (
 from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
 from manyheads.search.options import Hypothesis, Request
 from manyheads.search.request_source import RequestSource
-from manyheads.search.scheduler import QueuedRequest
 from manyheads.text.subwords import count_cpus
 
 if TYPE_CHECKING:
@@ -134,15 +133,15 @@ class CTranslate2Engine:
         """
         check_sampling(config)
         pending = RequestWindow(requests, window, self._call_options, check=self._check)
+        max_tokens = BATCH_TOKENS if config.beam == 1 else BEAM_BATCH_TOKENS
         active: deque[tuple[list[int], Search]] = deque()  # the oldest first
         while True:
             while len(active) < BATCHES_PER_THREAD * self.threads + 1:
-                options, batch = self._take_batch(
-                    pending, BATCH_TOKENS if config.beam == 1 else BEAM_BATCH_TOKENS
-                )
+                key, batch = pending.take_batch(lambda max_length: max_tokens // max_length, self.threads)
                 if not batch:
                     break
-                search = self._search([queued.request for queued in batch], options, config, scores)
+                assert isinstance(key, CallOptions)
+                search = self._search([queued.request for queued in batch], key, config, scores)
                 next(search)
                 active.append(([queued.request_index for queued in batch], search))
             if not active:
@@ -159,16 +158,6 @@ class CTranslate2Engine:
                 yield from zip(indices, end.value, strict=True)
             else:  # it has started another call
                 active.append((indices, search))
-
-    def _take_batch(self, pending: RequestWindow, max_tokens: int) -> tuple[Any, list[QueuedRequest]]:
-        """Return options and requests of similar length for one thread. All threads share the last ones."""
-        key = pending.next_key()
-        if key is None:
-            return None, []
-        waiting = [chunk.waiting[key] for chunk in pending.chunks if chunk.waiting.get(key)]
-        longest, num_waiting = len(waiting[0][0].request.source), sum(map(len, waiting))
-        count = min(max_tokens // longest, -(-num_waiting // self.threads))
-        return key, pending.open_group(key, short_length=0).take(max(1, count))
 
     def score(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
         """Return log p of each token of each target, the end token last: forced decoding."""

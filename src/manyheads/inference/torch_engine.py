@@ -4,6 +4,7 @@ import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from manyheads.config import BOS_ID, EOS_ID, DecodingConfig, ModelConfig
 from manyheads.errors import RequestError
+from manyheads.inference.batch_workers import BatchWorkers, Results, limit_torch_threads
 from manyheads.inference.batching import GroupQueue, RequestWindow, group_by_tokens
 from manyheads.inference.cuda_graph_search import CudaGraphSearch, SearchSize, is_plain, supports_search
 from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
@@ -22,7 +24,7 @@ from manyheads.search.constraints import widen_beam
 from manyheads.search.driver import check_constraints, is_branching, iterate_results
 from manyheads.search.options import Hypothesis, Request, SearchLimits
 from manyheads.search.request_source import RequestSource
-from manyheads.search.scheduler import QueuedRequest
+from manyheads.search.scheduler import ListQueue, QueuedRequest, RequestQueue
 
 MAX_ROWS = 256  # hypotheses in an eager batch
 MAX_GRAPH_ROWS, MAX_GRAPH_SLOTS = 4096, 2048  # in CUDA graphs
@@ -34,7 +36,10 @@ SHORT_LENGTH = 64  # sources of up to so many tokens are decoded together, whate
 GRAPH_SHORT_LENGTH = 256  # the same in CUDA graphs
 MIXED_LENGTH = 256  # sources of an eager batch that others may join, at least
 SCORE_TOKENS = 4096  # of sources and targets, scored at once
-READ_AHEAD, GPU_READ_AHEAD = 1000, 2**15  # requests of a stream
+MAX_WORKERS = 4  # threads with a batch each on a CPU: the interpreter's lock limits what more would do
+BATCHES_PER_WORKER = 2  # in work or queued: a thread that is done finds the next batch
+MIN_PARALLEL_REQUESTS = 32  # for several threads: fewer are one batch
+READ_AHEAD, GPU_READ_AHEAD = 4096, 2**15  # requests of a stream
 MIN_WAITING, GPU_MIN_WAITING = 64, MAX_GRAPH_SLOTS  # of them, for the slots that become free
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -148,7 +153,7 @@ class TorchEngine:
         *,
         scores: ScoreDetail = "total",
         window: int | None = None,
-    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+    ) -> Iterator[Results]:
         """Yield what `decode` does, the results that are found at the same time together."""
         can_capture = dispatch.has_decode_kernels(self.device) and supports_search(self.search_model, config)
         plain = GroupKey(config.beam, can_capture)
@@ -160,12 +165,61 @@ class TorchEngine:
         min_waiting = GPU_MIN_WAITING if self.device.type == "cuda" else MIN_WAITING
         check = self._create_check(config)
         pending = RequestWindow(requests, window, key, check=check, min_waiting=min_waiting)
+        num_workers = self._count_workers(pending)
+        if num_workers > 1:
+            return self._decode_in_threads(pending, config, num_workers)
         return self._decode_groups(pending, config, token_scores=scores == "tokens")
+
+    def _count_workers(self, pending: RequestWindow) -> int:
+        """Return how many threads decode batches of their own. One batch needs one."""
+        is_small = pending.num_waiting < MIN_PARALLEL_REQUESTS
+        if self.device.type != "cpu" or is_small or pending.source.starts_at_once:
+            return 1
+        return min(torch.get_num_threads(), MAX_WORKERS)
+
+    def _decode_in_threads(
+        self, pending: RequestWindow, config: DecodingConfig, num_workers: int
+    ) -> Iterator[Results]:
+        """Decode batches of similar lengths, one in each thread."""
+
+        def max_sentences(max_source_length: int) -> int:
+            return self._max_rows(max_source_length) // config.num_hypotheses
+
+        with limit_torch_threads(torch.get_num_threads() // num_workers):
+            workers = BatchWorkers(num_workers)
+            try:
+                while True:
+                    while workers.num_batches < BATCHES_PER_WORKER * num_workers:
+                        key, batch = pending.take_batch(max_sentences, num_workers)
+                        if not batch:
+                            break
+                        assert isinstance(key, GroupKey)
+                        own_config = replace(config, beam=key.beam)
+                        workers.submit(partial(self._decode_batch, batch, own_config, workers.check_stopped))
+                    if workers.num_batches:
+                        if results := workers.wait():
+                            yield results
+                            pending.finish([index for index, _ in results])
+                    elif pending.has_ended:
+                        return
+                    else:
+                        pending.source.wait()
+                        pending.read()
+            finally:
+                workers.stop()
+
+    @torch.inference_mode()
+    def _decode_batch(
+        self, batch: list[QueuedRequest], config: DecodingConfig, check_stopped: Callable[[], None]
+    ) -> Iterator[Results]:
+        requests = [request for _, request in batch]
+        for results in self._search_eagerly(ListQueue(requests), requests, config, check_stopped):
+            yield [(batch[number].request_index, hypotheses) for number, hypotheses in results]
 
     @torch.inference_mode()
     def _decode_groups(
         self, pending: RequestWindow, config: DecodingConfig, token_scores: bool
-    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+    ) -> Iterator[Results]:
         """Yield indices and hypotheses, some at a time: entering inference mode for each would cost more."""
         while (group := self._next_group(pending)) is not None:
             queue = pending.open_group(group, GRAPH_SHORT_LENGTH if group.uses_graphs else SHORT_LENGTH)
@@ -173,7 +227,7 @@ class TorchEngine:
             if group.uses_graphs:
                 finished = self._decode_with_graphs(queue, own_config, token_scores)
             else:
-                finished = self._decode_eagerly(queue, own_config)
+                finished = self._search_eagerly(queue, queue.peek(), own_config)
             for results in finished:
                 yield results
                 self._read_on(pending, [index for index, _ in results])
@@ -206,28 +260,42 @@ class TorchEngine:
 
         return check
 
-    def _decode_eagerly(
-        self, queue: GroupQueue, config: DecodingConfig
-    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
-        model, waiting = self.search_model, queue.peek()
+    def _max_rows(self, max_source_length: int) -> int:
+        """Return how many hypotheses an eager batch holds."""
+        return min(MAX_ROWS, MAX_EAGER_SOURCE_TOKENS // max(1, max_source_length))
+
+    def _search_eagerly(
+        self,
+        queue: RequestQueue,
+        waiting: list[Request],
+        config: DecodingConfig,
+        before_step: Callable[[], None] | None = None,
+    ) -> Iterator[Results]:
+        """Decode the requests of a queue, of which some are known."""
+        model = self.search_model
 
         def admit(new: list[QueuedRequest], state: Any) -> Any:
             memory = model.encode(Packed.of([request.source for _, request in new]).to(self.device))
             return model.start(memory, config.num_hypotheses) if state is None else state.append(memory)
 
-        longest = max(1, *(len(request.source) for request in waiting))
+        def step(tokens_R: Tensor, state: Any) -> Any:
+            if before_step is not None:
+                before_step()
+            return model.step(tokens_R, state)
+
+        longest = max(len(request.source) for request in waiting)
+        limits = SearchLimits(max_rows=max(config.num_hypotheses, self._max_rows(longest)))
+        if self.device.type == "cuda":
+            limits = replace(limits, poll_interval=GPU_POLL_INTERVAL)
         if queue.starts_at_once:  # longer ones may join
-            longest = max(longest, MIXED_LENGTH)
-        max_rows = max(config.num_hypotheses, min(MAX_ROWS, MAX_EAGER_SOURCE_TOKENS // longest))
-        limits = SearchLimits(max_rows, GPU_POLL_INTERVAL if self.device.type == "cuda" else 1)
-        if queue.starts_at_once:
-            limits = replace(limits, refill_fraction=0.0, retire_fraction=0.0)
+            max_rows = max(config.num_hypotheses, self._max_rows(max(longest, MIXED_LENGTH)))
+            limits = replace(limits, max_rows=max_rows, refill_fraction=0.0, retire_fraction=0.0)
         branching = is_branching(config, any(request.constraints.required_phrases for request in waiting))
-        return iterate_results(model.step, admit, queue, config, branching, self.device, limits)
+        return iterate_results(step, admit, queue, config, branching, self.device, limits)
 
     def _decode_with_graphs(
         self, queue: GroupQueue, config: DecodingConfig, token_scores: bool
-    ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+    ) -> Iterator[Results]:
         """Decode in CUDA graphs, one thread at a time between two results."""
         waiting = queue.peek()
         longest = max(len(request.source) for request in waiting)

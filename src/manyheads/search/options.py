@@ -62,5 +62,5 @@ class SearchLimits:
 
     max_rows: int = 256  # hypotheses in the batch
     poll_interval: int = 1  # steps between checks for finished sentences; on a GPU each check synchronizes
-    refill_fraction: float = 0.25  # of the batch that must be free before waiting sentences are admitted
-    retire_fraction: float = 0.125  # of the batch that must be done before finished sentences leave
+    refill_fraction: float = 1.0  # of the batch that must be free before waiting sentences are admitted
+    retire_fraction: float = 0.25  # of the batch that must be done before finished sentences leave
