@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from manyheads import checkpoint
+from manyheads.checkpoint.arrays import read_arrays
+from manyheads.confidence.calibration import ConfidenceParameters
 from manyheads.cuda.driver import start_context_creation
 from manyheads.errors import ConfigError, RequestError
 from manyheads.export.ctranslate2 import ensure_converted
@@ -62,9 +64,12 @@ def load_torch(folder: Folder, others: Sequence[Folder], precision: Any, device:
     for other, own in zip(others, subwords[1:], strict=True):
         if not own.is_same_as(subwords[0]):
             raise RequestError(f"{other}: has other subwords than {folder}; an ensemble needs the same")
-    model = models[0] if not others else Ensemble(models)
-    engine = TorchEngine(model, resolve_device(device), precision)
-    return create_translator(engine, subwords[0], opened[0].info)
+    if others:  # its scores are not those that a model was calibrated with
+        engine = TorchEngine(Ensemble(models), resolve_device(device), precision)
+        return create_translator(engine, subwords[0], opened[0].info)
+    engine = TorchEngine(models[0], resolve_device(device), precision)
+    info = opened[0].info
+    return create_translator(engine, subwords[0], info, read_calibration(info.folder))
 
 
 def load_ctranslate2(
@@ -81,10 +86,29 @@ def load_ctranslate2(
         raise RequestError(f"the device is {device!r}, but the ctranslate2 engine runs on the cpu here")
     converted = ensure_converted(Path(folder))
     engine = CTranslate2Engine(converted, compute_type, threads)
-    return create_translator(engine, checkpoint.read_subwords(converted), read_conversion_info(converted))
+    subwords, info = checkpoint.read_subwords(converted), read_conversion_info(converted)
+    return create_translator(engine, subwords, info, read_calibration(converted))
 
 
-def create_translator(engine: Engine, subwords: SubwordPair, info: checkpoint.CheckpointInfo) -> Translator:
+def read_calibration(folder: Path) -> ConfidenceParameters | None:
+    """Read the calibration of a model folder or a conversion, if it has one."""
+    path = folder / checkpoint.CONFIDENCE
+    return ConfidenceParameters.from_arrays(read_arrays(path), str(path)) if path.exists() else None
+
+
+def create_translator(
+    engine: Engine,
+    subwords: SubwordPair,
+    info: checkpoint.CheckpointInfo,
+    calibration: ConfidenceParameters | None = None,
+) -> Translator:
     max_length = info.config.data.max_length
     max_length = min(max_length, engine.capabilities.max_positions or max_length)
-    return Translator(engine, subwords, info.languages, max_length=max_length, decoding=info.config.decoding)
+    return Translator(
+        engine,
+        subwords,
+        info.languages,
+        max_length=max_length,
+        decoding=info.config.decoding,
+        calibration=calibration,
+    )

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, overload
 
+from manyheads.confidence.calibration import ConfidenceModel, ConfidenceParameters
 from manyheads.config import EOS_ID, DecodingConfig
 from manyheads.errors import RequestError
 from manyheads.glossary import TermConstraints
@@ -31,11 +32,16 @@ class Translator:
         *,
         max_length: int = 256,
         decoding: DecodingConfig | None = None,
+        calibration: ConfidenceParameters | None = None,
     ) -> None:
         self.engine, self.subwords = engine, subwords
         self.source_language, self.target_language = languages["source"], languages["target"]
         self.max_length = max_length  # tokens of a sentence that the model was trained for, the end counted
         self.decoding = decoding or DecodingConfig()
+        self.confidence: ConfidenceModel | None = None  # of a model that is calibrated
+        if calibration is not None:
+            languages_of_sides = self.source_language, self.target_language
+            self.confidence = ConfidenceModel(calibration, subwords, languages_of_sides)
 
     @overload
     def translate(self, texts: str, **options: Any) -> Translation: ...
@@ -55,7 +61,9 @@ class Translator:
         forbid           words that must not come out
         alignment        also return which source token each target token attended to most
         split            split texts into sentences; otherwise each line is one
-        scores           which scores are read: tokens, total or none; CTranslate2 and GPUs are faster without
+        scores           which scores are read: tokens, total (which confidence needs) or none; CTranslate2
+                         and GPUs are faster with fewer
+        second_try       decode sentences again that a detector finds at fault, if the model is calibrated
         report_progress  is called with "translating" and the texts done and in all
         others           any key of DecodingConfig: beam, alpha, nbest, temperature, ...
         """
@@ -147,6 +155,7 @@ class Translator:
         alignment: bool = False,
         split: bool = True,
         scores: ScoreDetail = "tokens",
+        second_try: bool = True,
         **decoding: Any,
     ) -> TranslationOptions:
         config = replace(self.decoding, **decoding)
@@ -155,7 +164,7 @@ class Translator:
         if alignment:
             self.engine.require("alignment")
         terms = TermConstraints(self.subwords, prefix, glossary or {}, forbid)
-        return TranslationOptions(config, terms, alignment, split, scores)
+        return TranslationOptions(config, terms, alignment, split, scores, second_try)
 
     def _create_stream(
         self, options: TranslationOptions, read_ahead: int | None, report_done: ReportDone
@@ -165,7 +174,7 @@ class Translator:
 
     def _create_stages(self, options: TranslationOptions) -> tuple[TextPreparer, Assembler]:
         preparer = TextPreparer(self._create_splitter(), options)
-        return preparer, Assembler(self.engine, self.subwords, options)
+        return preparer, Assembler(self.engine, self.subwords, options, self.confidence)
 
     def _create_splitter(self) -> SentenceSplitter:
         max_positions = self.engine.capabilities.max_positions

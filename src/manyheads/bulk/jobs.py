@@ -84,7 +84,7 @@ def open_translate(translator: "Translator", job: BulkJob) -> RowFunction:
     as_json = job.output == "json"
     options = {
         "alignment": as_json and translator.engine.capabilities.alignment,
-        "scores": "tokens" if as_json else "none",
+        "scores": "tokens" if as_json else "total",
         **job.options,
     }
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         load_initial_weights,
     )
     from manyheads.checkpoint.manifest import (
+        CONFIDENCE,
         MANIFEST,
         MODEL_CARD,
         OPTIMIZER,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         read_info,
         read_model_manifest,
         read_subwords,
+        write_confidence,
     )
     from manyheads.checkpoint.model_folder import build_opened_model, load_model, load_weights, save
     from manyheads.checkpoint.run_checkpoints import (
@@ -50,6 +52,7 @@ _MODULES = {
         "load_initial_weights",
     ),
     "manifest": (
+        "CONFIDENCE",
         "MANIFEST",
         "MODEL_CARD",
         "OPTIMIZER",
@@ -59,6 +62,7 @@ _MODULES = {
         "read_info",
         "read_model_manifest",
         "read_subwords",
+        "write_confidence",
     ),
     "model_folder": ("build_opened_model", "load_model", "load_weights", "save"),
     "run_checkpoints": (
@@ -76,6 +80,7 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "CHANGEABLE_KEYS",
+    "CONFIDENCE",
     "MANIFEST",
     "MODEL_CARD",
     "OPTIMIZER",
@@ -107,6 +112,7 @@ __all__ = [
     "read_subwords",
     "read_tensors",
     "save",
+    "write_confidence",
     "write_tensors",
 ]
 

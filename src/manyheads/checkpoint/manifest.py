@@ -1,17 +1,26 @@
 """The manifest of a model folder, and its subwords: what can be read without torch."""
 
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.atomic_io import ManifestSchema, read_manifest, verify_files
+from manyheads.atomic_io import (
+    ManifestSchema,
+    atomic_directory,
+    read_manifest,
+    report_disk_full,
+    verify_files,
+    write_manifest,
+)
 from manyheads.config import Config
 from manyheads.errors import CheckpointError, ConfigError, DataError
 from manyheads.text.subwords import SubwordPair
 
 MANIFEST, WEIGHTS, OPTIMIZER = "manyheads.json", "weights.safetensors", "optimizer.safetensors"
+CONFIDENCE = "confidence.safetensors"  # of a model that is calibrated
 # Not in the manifest: it is written when the model can be loaded, and may be edited.
 MODEL_CARD = "model_card.md"
 
@@ -58,6 +67,33 @@ def parse_info(folder: Path, manifest: Mapping[str, Any]) -> CheckpointInfo:
     except ConfigError as error:
         raise CheckpointError(f"{folder / MANIFEST}: {error}") from None
     return CheckpointInfo(config, manifest["step"], manifest["languages"], manifest["training"], folder)
+
+
+def write_confidence(folder: str | os.PathLike[str], calibration: bytes) -> None:
+    """Add a calibration to a model folder, or replace it. The other files stay as they are."""
+    info = read_info(folder)
+    path = Path(os.path.realpath(info.folder))
+    manifest = read_model_manifest(path)
+    kept = [name for name in manifest["files"] if name != CONFIDENCE]
+    with (
+        report_disk_full(path, len(calibration)),
+        atomic_directory(path, MANIFEST, replace=True, unlisted=(MODEL_CARD,)) as temporary,
+    ):
+        for name in kept:
+            link_or_copy(path / name, temporary / name)
+        (temporary / CONFIDENCE).write_bytes(calibration)
+        values = {key: value for key, value in manifest.items() if key not in ("format", "files", "sha256")}
+        write_manifest(temporary, MODEL_SCHEMA, values)
+        if (path / MODEL_CARD).exists():
+            link_or_copy(path / MODEL_CARD, temporary / MODEL_CARD)
+
+
+def link_or_copy(path: Path, out: Path) -> None:
+    """Give a file another name; where the file system has no links, copy it."""
+    try:
+        os.link(path, out)
+    except OSError:
+        shutil.copy2(path, out)
 
 
 def read_model_manifest(folder: Path) -> dict[str, Any]:

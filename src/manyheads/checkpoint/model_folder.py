@@ -3,6 +3,7 @@
 manyheads.json         the manifest: configuration, step, languages, versions, SHA-256 of the other files
 weights.safetensors    every parameter once, by its name in the model
 subwords.model         or subwords.source.model and subwords.target.model
+confidence.safetensors the calibration of its confidence, if it is calibrated
 optimizer.safetensors  in a checkpoint of a run only
 model_card.md          in the model of a finished run; not in the manifest, as people edit it
 """

@@ -1,4 +1,4 @@
-"""The commands `train` and `average`."""
+"""The commands `train`, `average` and `calibrate`."""
 
 import json
 import sys
@@ -76,6 +76,34 @@ def average(
     report = {"model": str(folder), "checkpoints": names}
     print(
         json.dumps(report, ensure_ascii=False) if as_json else f"{folder}: the average of {', '.join(names)}"
+    )
+
+
+@app.command()
+def calibrate(
+    model: Model,
+    data: Annotated[
+        Path, typer.Option(help="The data folder that the model was trained on.", metavar="DATA")
+    ],
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Calibrate the confidence of a model on the validation set of its data; training does so at its end.
+
+    The calibration becomes part of the model folder. Averaged and imported models have none until then.
+
+    \b
+    Example:
+      manyheads calibrate run/average --data data
+    """
+    from manyheads.confidence.calibration import format_measures
+    from manyheads.progress import create_progress
+    from manyheads.train.calibrate import calibrate_model
+
+    with create_progress(sys.stderr) as progress:
+        measures = calibrate_model(model, data, device, progress.update)
+    print(
+        json.dumps({"model": str(model), **measures}) if as_json else f"{model}: {format_measures(measures)}"
     )
 
 

@@ -182,7 +182,7 @@ def translate_here(
             read_lines(files),
             INTERACTIVE_READ_AHEAD if is_interactive or sys.stdout.isatty() else None,
             alignment=as_json and translator.engine.capabilities.alignment,
-            scores="tokens" if as_json else "none",
+            scores="tokens" if as_json else "total",
             report_progress=None if is_interactive or not sys.stderr.isatty() else add_total(progress, files),
             **options,
         )

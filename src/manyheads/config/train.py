@@ -74,6 +74,9 @@ class TrainConfig(ConfigSection):
     )
 
     card: bool = config_field(True, "write a model card with stress tests into the folder of the final model")
+    calibrate: bool = config_field(
+        True, "calibrate the confidence of the final model on the validation set (docs/robustness.md)"
+    )
 
     @property
     def forward_passes(self) -> int:

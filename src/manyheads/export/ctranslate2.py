@@ -5,6 +5,7 @@ folder for the engine (inference/ctranslate2_engine.py), and renews it when the 
 """
 
 import os
+import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,9 @@ class ConvertibleModel:
         weights = str(self.info.folder / checkpoint.WEIGHTS)
         build_spec(self.config, self.arrays, self.subwords, weights).save(os.fspath(out))
         self.subwords.save(out)
+        calibration = self.info.folder / checkpoint.CONFIDENCE
+        if calibration.exists():
+            shutil.copyfile(calibration, out / checkpoint.CONFIDENCE)
         manifest = {
             "model": model_identity(self.info.folder),
             "max_positions": count_positions(self.config),

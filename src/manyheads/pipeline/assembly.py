@@ -1,11 +1,14 @@
 """Ids to text: hypotheses are detokenized many at a time, and the sentences of a text are joined."""
 
+import math
 from collections.abc import Sequence
 from itertools import islice
 
+from manyheads.confidence.calibration import ConfidenceModel
 from manyheads.errors import RequestError
 from manyheads.inference.engine import Engine
 from manyheads.pipeline.jobs import Alignment, SentenceJob, TextJob, TranslationOptions
+from manyheads.pipeline.review import Reviewer
 from manyheads.search.options import Hypothesis
 from manyheads.text.segmentation import replace_line_breaks
 from manyheads.text.subwords import SubwordPair
@@ -15,8 +18,15 @@ from manyheads.translation import TokenIds, Translation
 class Assembler:
     """Makes translations of jobs whose sentences are decoded."""
 
-    def __init__(self, engine: Engine, subwords: SubwordPair, options: TranslationOptions) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        subwords: SubwordPair,
+        options: TranslationOptions,
+        confidence: ConfidenceModel | None = None,
+    ) -> None:
         self.engine, self.subwords = engine, subwords
+        self.reviewer = Reviewer(engine, options, confidence)
         self.has_alignment = options.alignment
         sampled = "" if options.config.temperature is None else "sampled, ranked by "
         self.objective = sampled + engine.objective
@@ -76,6 +86,8 @@ class Assembler:
             len(chosen),
             self.engine.name,
             objective,
+            confidence=join_confidences(job.sentences, ranks),
+            notes=list(dict.fromkeys(note for sentence in job.sentences for note in sentence.notes)),
         )
 
 
@@ -91,6 +103,21 @@ def join_alignments(sentences: list[SentenceJob], ranks: list[int]) -> Alignment
         num_source += len(sentence.request.source) - 1
         num_target += len(sentence.hypotheses[rank].tokens)
     return alignment
+
+
+def join_confidences(sentences: list[SentenceJob], ranks: list[int]) -> float | None:
+    """Return the mean confidence of the sentences, weighted by their output tokens.
+
+    It is the share of the text that is expected to be adequate; None where a sentence has no confidence.
+    """
+    total, weight = 0.0, 0
+    for sentence, rank in zip(sentences, ranks, strict=True):
+        if sentence.confidences is None:
+            return None
+        length = len(sentence.hypotheses[rank].tokens) + 1
+        total += length * sentence.confidences[rank]
+        weight += length
+    return total / weight if weight and not math.isnan(total) else None
 
 
 def check_hypotheses(sentence: SentenceJob) -> None:

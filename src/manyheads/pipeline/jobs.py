@@ -20,12 +20,15 @@ class TranslationOptions:
     alignment: bool
     split: bool
     scores: ScoreDetail
+    second_try: bool = True  # where a detector finds a failure
 
 
 class SentenceJob:
     """A sentence of a text, and its results once it is decoded."""
 
-    __slots__ = ("alignments", "hypotheses", "is_last", "outputs", "request", "text")
+    __slots__ = (
+        "alignments", "confidences", "hypotheses", "is_last", "notes", "outputs", "request", "text",
+    )  # fmt: skip
 
     def __init__(self, text: str, request: Request) -> None:
         self.text, self.request = text, request
@@ -33,6 +36,8 @@ class SentenceJob:
         self.hypotheses: list[Hypothesis] = []
         self.outputs: list[str] | None = None  # the texts of the hypotheses, once they are detokenized
         self.alignments: list[Alignment] | None = None  # of the hypotheses, if requested
+        self.confidences: list[float] | None = None  # of the hypotheses, if the model is calibrated
+        self.notes: list[str] = []  # what was unusual
 
 
 class TextJob:

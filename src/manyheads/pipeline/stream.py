@@ -45,6 +45,7 @@ def translate_at_once(
         if sentences[index].is_last:
             num_done += 1
             report_done(num_done)
+    assembler.reviewer.review_at_once(sentences)
     if options.alignment:
         assembler.align(sentences)
     assembler.detokenize(sentences)
@@ -71,7 +72,7 @@ class TranslationStream:
         self.finished: list[SentenceJob] = []  # decoded, not yet detokenized
         self.flush_time = 0.0
         self.num_done, self.report_done = 0, report_done
-        self.detokenizing: deque[Future[None]] = deque()
+        self.detokenizing: deque[Future[list[SentenceJob]]] = deque()
 
     def run(self, texts: Iterable[str]) -> Iterator[list[Translation]]:
         """Yield translations in the order of the texts, as many as are ready. Call it once."""
@@ -104,7 +105,7 @@ class TranslationStream:
                 yield from self._return_ready()
         self._detokenize_finished()
         while self.detokenizing:
-            self.detokenizing.popleft().result()
+            self._retry(self.detokenizing.popleft().result())
         self.background.reset_patience()
         yield from self._return_ready()
 
@@ -127,15 +128,31 @@ class TranslationStream:
             return
         self.num_done += sum([sentence.is_last for sentence in self.finished])
         self.report_done(self.num_done)
-        if self.options.alignment:
+        if self.options.alignment:  # in this thread: it runs the engine
             self.assembler.align(self.finished)
-        self.detokenizing.append(self.detokenizer.submit(self.assembler.detokenize, self.finished))
+        self.detokenizing.append(self.detokenizer.submit(self._review_and_detokenize, self.finished))
         self.finished = []
+
+    def _review_and_detokenize(self, sentences: list[SentenceJob]) -> list[SentenceJob]:
+        """Give sentences their texts. Return those that are to be decoded again, which have none yet."""
+        failed = self.assembler.reviewer.review(sentences)
+        unfinished = {id(sentence) for sentence in failed}
+        self.assembler.detokenize([sentence for sentence in sentences if id(sentence) not in unfinished])
+        return failed
+
+    def _retry(self, sentences: list[SentenceJob]) -> None:
+        """Decode sentences whose translations failed again."""
+        if not sentences:
+            return
+        self.assembler.reviewer.retry(sentences)
+        if self.options.alignment:
+            self.assembler.align(sentences)
+        self.assembler.detokenize(sentences)
 
     def _return_ready(self) -> Iterator[list[Translation]]:
         """Yield the translations of the first texts, as far as they are done."""
         while self.detokenizing and self.detokenizing[0].done():
-            self.detokenizing.popleft().result()
+            self._retry(self.detokenizing.popleft().result())
         ready = []
         while self.jobs and self.jobs[0].is_done:
             ready.append(self.jobs.popleft())

@@ -155,6 +155,7 @@ class Stream:
         """Return the results of jobs that are complete."""
         complete = [job for job in jobs if job.error is None]
         sentences = [sentence for job in complete for sentence in job.sentences]
+        self.assembler.reviewer.review_at_once(sentences)
         if sentences and self.options.alignment:
             self.assembler.align(sentences)
         self.assembler.detokenize(sentences)

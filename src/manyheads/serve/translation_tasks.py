@@ -44,7 +44,7 @@ class TranslateTask:
             "beam": max(self.nbest, self.model.translator.decoding.beam),
             "nbest": self.nbest,
             "alignment": self.details and self.model.can_align,
-            "scores": "tokens" if self.details else "none",
+            "scores": "tokens" if self.details else "total",
         }
 
 
@@ -67,7 +67,7 @@ class TranslateHtmlTask:
                 beam=max(self.nbest, self.model.translator.decoding.beam),
                 nbest=self.nbest,
                 alignment=self.model.can_align,
-                scores="none",
+                scores="total",
             )
         remaining = iter(translations)
         return [

@@ -17,11 +17,12 @@ from typing import Any
 import torch
 
 from manyheads import checkpoint
+from manyheads.confidence.calibration import format_measures
 from manyheads.config import Config
 from manyheads.cuda.device import describe_machine
 from manyheads.data.batches import Batch, Batches, BatchStream
 from manyheads.data.store import Store
-from manyheads.errors import ManyheadsError, TrainingError, is_out_of_memory
+from manyheads.errors import DataError, ManyheadsError, TrainingError, is_out_of_memory
 from manyheads.evaluate.perplexity import perplexity
 from manyheads.model import build_model
 from manyheads.progress import Progress
@@ -374,12 +375,36 @@ class Trainer:
         if self.dist.is_main:
             self.checkpointer.save_model(folder, chosen.step)
             self.console.message(f"{folder}: {chosen.name}")
+        calibration = self._calibrate(folder) if self.dist.is_main else {}
         if self.log:
             finish_seconds = time.monotonic() - self.last_time
             times = {"run_seconds": self.progress.seconds, "finish_seconds": finish_seconds}
             times["compile_seconds"] = self.update_step.compile_seconds
-            self.log.write("end", self.progress.step, {"model": chosen.name, "loss": loss, **times})
+            self.log.write(
+                "end", self.progress.step, {"model": chosen.name, "loss": loss, **times, **calibration}
+            )
         self.dist.barrier()
+
+    def _calibrate(self, folder: Path) -> dict[str, float]:
+        """Add the calibration of its confidence to the model folder; return what the log says of it.
+
+        The model is complete without it: a run that is killed meanwhile ends again when it is resumed.
+        """
+        if not self.config.train.calibrate or not self.validator.has_data:
+            return {}
+        start = time.monotonic()
+        try:
+            calibration = self.validator.calibrate(self.console.update)
+        except DataError as error:
+            self.console.message(f"{folder}: not calibrated: {error}")
+            return {}
+        checkpoint.write_confidence(folder, calibration.to_bytes())
+        seconds = time.monotonic() - start
+        self.console.message(f"{folder}: {format_measures(calibration.measures)} ({seconds:.1f} s)")
+        return {
+            "calibration_seconds": seconds,
+            **{f"calibration_{name}": value for name, value in calibration.measures.items()},
+        }
 
     def _write_card(self) -> None:
         """Write the model card. The model is complete without it, so that a failure is only reported."""

@@ -5,12 +5,15 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from manyheads.confidence.calibration import ConfidenceParameters
 from manyheads.config import Config, DataConfig
 from manyheads.data.batches import Batches
 from manyheads.data.store import Store
 from manyheads.evaluate.bleu import Score, greedy_bleu
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.encoder_decoder import EncoderDecoder
+from manyheads.progress import ReportProgress
+from manyheads.train.calibrate import calibrate
 from manyheads.train.distributed import DistributedContext
 from manyheads.train.loss import chunked_loss
 from manyheads.train.precision import autocast
@@ -63,16 +66,25 @@ class Validator:
         numbers = self._batches().usable[:count]
         texts = self.store.read_text("valid")
         sources, references = ([lines[number] for number in numbers] for lines in texts)
-        score, translations = greedy_bleu(self._translator(), sources, references)
+        score, translations = greedy_bleu(
+            self._translator(self.config.data.batch_tokens), sources, references
+        )
         return SampleTranslations(score, sources, translations)
 
-    def _translator(self) -> Translator:
+    def calibrate(self, report_progress: ReportProgress) -> ConfidenceParameters:
+        """Calibrate the confidence of the model, decoded as its configuration says."""
+        max_length = cap_length(self.config.model, self.config.data.max_length)
+        return calibrate(self._translator(max_length), self.store, report_progress)
+
+    def _translator(self, max_length: int) -> Translator:
         self.model.eval()
         if self.engine is None:
             self.engine = TorchEngine(self.model, self.dist.device, self.config.train.precision)
         self.engine.refresh_weights()
-        languages, max_length = self.store.manifest["languages"], self.config.data.batch_tokens
-        return Translator(self.engine, self.store.subwords, languages, max_length=max_length)
+        languages, decoding = self.store.manifest["languages"], self.config.decoding
+        return Translator(
+            self.engine, self.store.subwords, languages, max_length=max_length, decoding=decoding
+        )
 
     def _batches(self) -> Batches:
         return Batches(

@@ -1,0 +1,159 @@
+"""Review: the confidence of each translation, and a second try where a detector finds a failure.
+
+`review` needs no engine and may run in any thread; `retry` decodes the sentences that failed once more, in
+the engine's thread. Models that are not calibrated are not reviewed.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from manyheads.confidence.calibration import ConfidenceModel
+from manyheads.confidence.detectors import cut_loop, find_failure, find_failures
+from manyheads.config import DecodingConfig
+from manyheads.inference.engine import Engine, ScoreDetail
+from manyheads.pipeline.jobs import SentenceJob, TranslationOptions
+from manyheads.pipeline.preparation import derive_seed
+from manyheads.search.options import Hypothesis, Request, length_penalty
+
+RETRY_BEAM, RETRY_NO_REPEAT = 8, 3
+RETRY_TEMPERATURE, RETRY_SAMPLES = 0.5, 4
+SECOND_TRY = "second try"
+
+
+class Reviewer:
+    """Judges the translations of one call."""
+
+    def __init__(
+        self, engine: Engine, options: TranslationOptions, confidence: ConfidenceModel | None
+    ) -> None:
+        self.engine, self.options, self.confidence = engine, options, confidence
+        config = options.config
+        self.can_retry = options.second_try and config.nbest == 1 and config.temperature is None
+
+    def review(self, sentences: Sequence[SentenceJob]) -> list[SentenceJob]:
+        """Set the confidences and notes of decoded sentences. Return those to be tried again."""
+        if self.confidence is None or not sentences:
+            return []
+        self._set_confidences(sentences)
+        failures = find_failures(
+            [sentence.request.source for sentence in sentences],
+            [sentence.hypotheses[0].tokens for sentence in sentences],
+            [sentence.request.constraints.max_length for sentence in sentences],
+            self.confidence.calibration.log_length_ratio,
+        )
+        failed = []
+        for sentence, failure in zip(sentences, failures, strict=True):
+            if failure is not None:
+                sentence.notes.append(failure)
+                failed.append(sentence)
+        return failed if self.can_retry else []
+
+    def retry(self, sentences: Sequence[SentenceJob]) -> None:
+        """Search again with a larger beam and without repetition; then sample, where the engine can.
+
+        The candidate with the highest confidence that no detector finds fault with is kept. If there is none,
+        the best of all is, and its loops are cut.
+        """
+        if not sentences:
+            return
+        beam = replace(
+            self.options.config,
+            beam=max(RETRY_BEAM, 2 * self.options.config.beam),
+            no_repeat_ngram=RETRY_NO_REPEAT,
+        )
+        left = self._try_again(sentences, beam)
+        if self.engine.capabilities.sampling:
+            sampling = replace(
+                self.options.config,
+                temperature=RETRY_TEMPERATURE,
+                nbest=RETRY_SAMPLES,
+                no_repeat_ngram=RETRY_NO_REPEAT,
+            )
+            left = [sentence for sentence in left if not sentence.request.constraints.required_phrases]
+            self._try_again(left, sampling)
+        for sentence in sentences:
+            self._cut(sentence)
+
+    def review_at_once(self, sentences: Sequence[SentenceJob]) -> None:
+        """Review sentences, and try those that failed again."""
+        self.retry(self.review(sentences))
+
+    def _try_again(self, sentences: Sequence[SentenceJob], config: DecodingConfig) -> list[SentenceJob]:
+        """Decode sentences once more and keep what is better. Return those that still fail."""
+        requests = [self._create_request(sentence, config) for sentence in sentences]
+        decoded = self.engine.decode(requests, config, scores=self._score_detail)
+        for index, candidates in decoded:
+            self._keep_best(sentences[index], candidates)
+        return [sentence for sentence in sentences if self._find_failure(sentence) is not None]
+
+    @property
+    def _score_detail(self) -> ScoreDetail:
+        return "total" if self.options.scores == "none" else self.options.scores
+
+    def _create_request(self, sentence: SentenceJob, config: DecodingConfig) -> Request:
+        request = sentence.request
+        if config.temperature is None:
+            return request
+        seed = derive_seed(config.seed, request.source)
+        return Request(request.source, replace(request.constraints, seed=seed))
+
+    def _keep_best(self, sentence: SentenceJob, candidates: list[Hypothesis]) -> None:
+        """Replace the hypothesis of a sentence by a candidate that is better."""
+        assert self.confidence is not None
+        everything = [*sentence.hypotheses[:1], *candidates]
+        confidences = self.confidence.compute(
+            [sentence.request.source] * len(everything),
+            [hypothesis.tokens for hypothesis in everything],
+            [hypothesis.log_probability for hypothesis in everything],
+        ).tolist()
+
+        def rank(index: int) -> tuple[bool, float]:
+            failure = self._find_failure(sentence, everything[index])
+            return failure is None, -1.0 if math.isnan(confidences[index]) else confidences[index]
+
+        best = max(range(len(everything)), key=rank)
+        if best:
+            sentence.hypotheses = [everything[best]]
+            sentence.notes = [SECOND_TRY]
+            if (failure := self._find_failure(sentence)) is not None:
+                sentence.notes.append(failure)
+            self._set_confidences([sentence])
+
+    def _find_failure(self, sentence: SentenceJob, hypothesis: Hypothesis | None = None) -> str | None:
+        assert self.confidence is not None
+        return find_failure(
+            sentence.request.source,
+            (hypothesis or sentence.hypotheses[0]).tokens,
+            sentence.request.constraints.max_length,
+            self.confidence.calibration.log_length_ratio,
+        )
+
+    def _cut(self, sentence: SentenceJob) -> None:
+        """Cut the loops that no try has avoided."""
+        source, hypothesis = sentence.request.source, sentence.hypotheses[0]
+        tokens = cut_loop(hypothesis.tokens, source[:-1])
+        if tokens == hypothesis.tokens:
+            return
+        scores = self.engine.score([source], [tokens])[0]
+        log_p = sum(scores)
+        kept = scores if self.options.scores == "tokens" else []
+        sentence.hypotheses = [Hypothesis(tokens, kept, self._penalize(log_p, len(scores)), log_p)]
+        self._set_confidences([sentence])
+
+    def _penalize(self, log_p: float, length: int) -> float:
+        return log_p / length_penalty(length, self.options.config.alpha)
+
+    def _set_confidences(self, sentences: Sequence[SentenceJob]) -> None:
+        """Compute the confidence of every hypothesis, unless the caller reads no scores."""
+        if self.confidence is None or self.options.scores == "none":
+            return
+        pairs = [(sentence, hypothesis) for sentence in sentences for hypothesis in sentence.hypotheses]
+        computed = self.confidence.compute(
+            [sentence.request.source for sentence, _ in pairs],
+            [hypothesis.tokens for _, hypothesis in pairs],
+            [hypothesis.log_probability for _, hypothesis in pairs],
+        ).tolist()
+        values = iter(computed)
+        for sentence in sentences:
+            sentence.confidences = [next(values) for _ in sentence.hypotheses]
