@@ -19,8 +19,10 @@ from manyheads.ops import (
 HOPPER = GPUTarget("cuda", 90, 32)
 BF16, FP32, INT32, INT64, FLOAT = "*bf16", "*fp32", "*i32", "*i64", "fp32"
 HEADS = {"D_K": 64, "D_V": 64, "K": 64, "V": 64}
+GRADIENT = {**HEADS, "HAS_SUMS": True}
 ATTENTION = {**dict.fromkeys(("q", "k", "v", "out", "d_out", "d_q", "d_k", "d_v"), BF16), "scale": FLOAT}
 ATTENTION |= {"log_sums": FP32, "deltas": FP32, "starts": INT32, "ends": INT32}
+ATTENTION |= dict.fromkeys(("d_q_sums", "d_k_sums", "d_v_sums"), FP32)
 DECODE = {**dict.fromkeys(("q", "k", "v", "keys", "values", "out"), BF16), "scale": FLOAT}
 DECODE |= {"ancestors": INT32, "lengths": INT64, "starts": INT64}
 ADD_NORM = {**dict.fromkeys(("x", "h", "y", "total", "d_y", "d_x", "d_h"), BF16), "seed": INT32}
@@ -40,8 +42,8 @@ TOPK = {"logits": FP32, "maximum": FP32, "total": FP32}
 
 KERNELS = [
     (attention_triton.attention_forward, ATTENTION, {**HEADS, "QUERIES": 64, "KEYS": 64}),
-    (attention_triton.attention_backward_queries, ATTENTION, {**HEADS, "QUERIES": 64, "KEYS": 64}),
-    (attention_triton.attention_backward_keys, ATTENTION, {**HEADS, "QUERIES": 32, "KEYS": 64}),
+    (attention_triton.attention_backward_queries, ATTENTION, {**GRADIENT, "QUERIES": 64, "KEYS": 64}),
+    (attention_triton.attention_backward_keys, ATTENTION, {**GRADIENT, "QUERIES": 32, "KEYS": 64}),
     (decode_attention_triton.self_attention_row, DECODE, {**HEADS, "KEYS": 32}),
     (decode_attention_triton.cross_attention_row, DECODE, {**HEADS, "KEYS": 32}),
     (add_norm_triton.add_norm_forward, ADD_NORM, NORM_SHAPE),

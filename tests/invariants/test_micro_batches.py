@@ -1,4 +1,4 @@
-"""The micro-batches of a captured update step, run eagerly: a batch of just a static shape needs no kernel."""
+"""The micro-batches of a captured update step, run eagerly: a batch of a static shape needs no kernel."""
 
 import numpy as np
 import pytest

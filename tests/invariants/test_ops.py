@@ -1,5 +1,6 @@
 """The GPU's kernels against their definitions, values and gradients: on a CPU by Triton's interpreter."""
 
+import copy
 import os
 import random
 import re
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 pytest.importorskip("triton", reason="Triton is not installed: its kernels cannot be interpreted")
 
@@ -27,6 +28,7 @@ from manyheads.ops import (
     stripes_triton,
 )
 from manyheads.ops.attention import attend
+from manyheads.ops.attention_add_norm import attention_add_norm
 from manyheads.ops.attention_spec import AttentionSpec
 from manyheads.ops.split import concat, split
 from support.kernel_checks import DEVICE, all_dtypes, distance, gradients, normal
@@ -91,6 +93,69 @@ def compare(
     for name, a, b in zip(("out", "d_q", "d_k", "d_v"), fast, plain, strict=True):
         assert a.isfinite().all(), name
         assert distance(a, b) < tolerance, name
+
+
+@all_dtypes
+@pytest.mark.parametrize("kind", ["self", "causal", "cross"])
+@pytest.mark.parametrize("widths", [(16, 16), (8, 24)])
+def test_attention_add_norm_equals_its_parts(
+    kind: str, widths: tuple[int, int], dtype: torch.dtype, tolerance: float
+) -> None:
+    queries, width, heads = text([70, 0, 3, 31]), 32, 2
+    keys = text([5, 2, 66, 40]) if kind == "cross" else queries
+    spec, (d_k, d_v) = AttentionSpec(causal=kind == "causal"), widths
+    x, memory = normal(104, width, dtype=dtype), normal(113, width, dtype=dtype)
+    layers = [nn.Linear(width, heads * d) for d in (d_k, d_k, d_v)] + [nn.Linear(heads * d_v, width)]
+    modules = nn.ModuleList([*layers, nn.LayerNorm(width)]).to(DEVICE)
+    for parameter in modules.parameters():
+        shift = 0.25 if parameter.dim() == 1 else 0.0  # no bias is zero, no gain is one
+        parameter.data = (parameter.data + shift).to(dtype).float()
+    norm, upstream = modules[-1], normal(104, width)
+    leaves = [x, *([memory] if kind == "cross" else []), *modules.parameters()]
+    ours = [tensor.requires_grad_() for tensor in leaves]
+    projections, output, no_dropout = [*modules[:3]], modules[3], nn.Dropout(0.0)
+    given = memory if kind == "cross" else None
+    fast = gradients(
+        attention_add_norm(
+            x,
+            given,
+            projections,
+            output,
+            heads,
+            queries,
+            keys,
+            spec,
+            norm,
+            no_dropout,  # type: ignore[arg-type]
+        ),
+        upstream,
+        ours,
+    )
+    exact = copy.deepcopy(modules).double()
+    x, memory = (tensor.detach().double().requires_grad_() for tensor in (x, memory))
+    others = x if kind != "cross" else memory
+    q, k, v = (
+        layer(tokens).unflatten(1, (heads, -1))
+        for layer, tokens in zip(exact[:3], (x, others, others), strict=True)
+    )
+    h = exact[3](attend(q, k, v, queries, keys, spec, implementation="reference").flatten(1))
+    leaves = [x, *([memory] if kind == "cross" else []), *exact.parameters()]
+    plain = gradients(exact[4](x + h), upstream, leaves)
+    names = ["y", "d_x", *(["d_memory"] if kind == "cross" else [])]
+    names += [f"d_{name}" for name, _ in modules.named_parameters()]
+    for name, a, b in zip(names, fast, plain, strict=True):
+        assert a.isfinite().all(), name
+        is_zero = name == "d_1.bias"  # a number added to all keys changes no softmax: only rounding is left
+        assert distance(a, b) < (100 if is_zero else 10) * tolerance, name
+
+
+def test_attention_add_norm_refuses_texts_of_different_sentence_counts() -> None:
+    layers, x = [nn.Linear(8, 8) for _ in range(4)], normal(3, 8)
+    norm, dropout = nn.LayerNorm(8), nn.Dropout(0.0)
+    with pytest.raises(mh.DataError, match="2 target sentences, but 1 source"):
+        attention_add_norm(
+            x, x, layers[:3], layers[3], 2, text([1, 2]), text([3]), AttentionSpec(), norm, dropout
+        )
 
 
 def test_gradients_of_split_projections_are_not_copied() -> None:
@@ -317,9 +382,18 @@ def test_stripes_are_summed_and_only_the_last_gradient_is_rounded(
 # ---- the whole model
 
 
-@pytest.mark.parametrize("changes", [{}, {"norm": "pre"}, {"activation": "gelu"}, {"experts": 2}])
+@pytest.mark.parametrize(
+    ("changes", "fused"),
+    [
+        ({}, True),
+        ({}, False),
+        ({"norm": "pre"}, True),
+        ({"activation": "gelu"}, True),
+        ({"experts": 2}, True),
+    ],
+)
 def test_a_model_over_the_kernels_equals_the_plain_model(
-    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], fused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(5)
     config = mh.TransformerConfig(
@@ -338,6 +412,7 @@ def test_a_model_over_the_kernels_equals_the_plain_model(
     monkeypatch.setattr(dispatch, "use_kernels", lambda _: True)
     monkeypatch.setattr(dispatch, "choose_attention", lambda *_: "triton")
     monkeypatch.setattr(dispatch, "stack_projections", lambda _: True)
+    monkeypatch.setattr(dispatch, "fuse_attention", lambda *_: fused)
     monkeypatch.setattr(dispatch, "use_embedding_kernel", lambda _: True)
     monkeypatch.setattr(dispatch, "embedding_dtype", lambda *_: torch.float32)
     for ours, theirs in zip(values_and_gradients(), plain, strict=True):

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from manyheads.config import TransformerConfig
 from manyheads.model.kv_cache import LayerCache
+from manyheads.ops import dispatch
 from manyheads.ops.attention import attend
+from manyheads.ops.attention_add_norm import attention_add_norm
 from manyheads.ops.attention_spec import AttentionSpec
 from manyheads.ops.linear import Linear, stacked_linear
 from manyheads.packed import Packed
@@ -65,6 +67,29 @@ class MultiHeadAttention(nn.Module):
             (q_THK,) = self.project(x_TD, [self.w_q])
             k_SHK, v_SHV = self.keys_and_values(memory_SD)
         return attend(q_THK, k_SHK, v_SHV, queries, keys, self.current_spec(), maps=maps).flatten(-2)
+
+    def is_fused(self, x_TD: Tensor, memory_SD: Tensor | None, queries: Packed, keys: Packed) -> bool:
+        """Return whether `add_norm` serves these tokens."""
+        head_dim = max(self.w_k.out_features, self.w_v.out_features) // self.heads
+        length = max(queries.max_length, keys.max_length)
+        same_dtype = memory_SD is None or memory_SD.dtype == x_TD.dtype
+        some = len(x_TD) > 0 and (memory_SD is None or len(memory_SD) > 0)
+        return same_dtype and some and dispatch.fuse_attention(x_TD, self.current_spec(), head_dim, length)
+
+    def add_norm(
+        self,
+        x_TD: Tensor,
+        memory_SD: Tensor | None,
+        queries: Packed,
+        keys: Packed,
+        norm: nn.LayerNorm,
+        dropout: nn.Dropout,
+    ) -> Tensor:
+        """Return LayerNorm(x + Dropout(MultiHead)) as one op; without a memory of x itself. [T, D]"""
+        projections, spec = [self.w_q, self.w_k, self.w_v], self.current_spec()
+        return attention_add_norm(
+            x_TD, memory_SD, projections, self.w_o, self.heads, queries, keys, spec, norm, dropout
+        )
 
     def self_attention_step(self, x_RD: Tensor, cache: LayerCache) -> Tensor:
         """Attend from one new token of each row to itself and to what the row has read. [R, H V]"""

@@ -155,6 +155,26 @@ class Residual(nn.Module):
         out: Tensor = h if self.pre_norm else self.norm(h)
         return out
 
+    def attention(
+        self,
+        x_TD: Tensor,
+        attention: MultiHeadAttention,
+        memory_SD: Tensor | None,
+        queries: Packed,
+        keys: Packed,
+        maps: list[Tensor] | None,
+    ) -> Tensor:
+        """Apply an attention sublayer; without a memory it is self-attention."""
+        norm, post_norm = self.norm, self.residuals and not self.pre_norm
+        fused = post_norm and maps is None and attention.is_fused(x_TD, memory_SD, queries, keys)
+        if fused and isinstance(norm, LayerNorm):
+            return attention.add_norm(x_TD, memory_SD, queries, keys, norm, self.dropout)
+        return self(  # type: ignore[no-any-return]
+            x_TD,
+            lambda x: attention.concat_heads(x, x if memory_SD is None else memory_SD, queries, keys, maps),
+            attention.w_o,
+        )
+
     def feed_forward(
         self, x_TD: Tensor, network: FeedForward | Experts, aux_losses: list[Tensor] | None
     ) -> Tensor:
@@ -184,10 +204,7 @@ class EncoderLayer(nn.Module):
         maps: list[Tensor] | None = None,
         aux_losses: list[Tensor] | None = None,
     ) -> Tensor:
-        attention = self.self_attention
-        x_SD = self.self_attention_residual(
-            x_SD, lambda x: attention.concat_heads(x, x, source, source, maps), attention.w_o
-        )
+        x_SD = self.self_attention_residual.attention(x_SD, self.self_attention, None, source, source, maps)
         return self.feed_forward_residual.feed_forward(x_SD, self.feed_forward, aux_losses)
 
 
@@ -213,28 +230,20 @@ class DecoderLayer(nn.Module):
         cross_maps: list[Tensor] | None = None,
         aux_losses: list[Tensor] | None = None,
     ) -> Tensor:
-        return self.apply_sublayers(
-            x_TD,
-            lambda x: self.self_attention.concat_heads(x, x, target, target, self_maps),
-            lambda x: self.cross_attention.concat_heads(x, memory_SD, target, source, cross_maps),
-            aux_losses,
+        x_TD = self.self_attention_residual.attention(
+            x_TD, self.self_attention, None, target, target, self_maps
         )
+        x_TD = self.cross_attention_residual.attention(
+            x_TD, self.cross_attention, memory_SD, target, source, cross_maps
+        )
+        return self.feed_forward_residual.feed_forward(x_TD, self.feed_forward, aux_losses)
 
     def step(self, x_RD: Tensor, cache: LayerCache) -> Tensor:
         """One new token of each row, which sees the earlier ones through the cache."""
-        return self.apply_sublayers(
-            x_RD,
-            lambda x: self.self_attention.self_attention_step(x, cache),
-            lambda x: self.cross_attention.cross_attention_step(x, cache),
+        x_RD = self.self_attention_residual(
+            x_RD, lambda x: self.self_attention.self_attention_step(x, cache), self.self_attention.w_o
         )
-
-    def apply_sublayers(
-        self,
-        x: Tensor,
-        self_attention: Callable[[Tensor], Tensor],
-        cross_attention: Callable[[Tensor], Tensor],
-        aux_losses: list[Tensor] | None = None,
-    ) -> Tensor:
-        x = self.self_attention_residual(x, self_attention, self.self_attention.w_o)
-        x = self.cross_attention_residual(x, cross_attention, self.cross_attention.w_o)
-        return self.feed_forward_residual.feed_forward(x, self.feed_forward, aux_losses)
+        x_RD = self.cross_attention_residual(
+            x_RD, lambda x: self.cross_attention.cross_attention_step(x, cache), self.cross_attention.w_o
+        )
+        return self.feed_forward_residual.feed_forward(x_RD, self.feed_forward, None)

@@ -10,6 +10,7 @@ Shapes: T query tokens and S key tokens of the whole batch, B sentences, H heads
 """
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,9 @@ from manyheads.ops import dispatch
 from manyheads.ops.attention_spec import AttentionSpec, attention_mask, band_shape, padding_mask
 from manyheads.ops.batch_cache import cached_for_batch
 from manyheads.packed import Packed, round_up
+
+if TYPE_CHECKING:
+    from manyheads.ops.attention_triton import AttentionBounds
 
 FLASH_HEAD_DIM_MULTIPLE = 8  # head widths of torch's variable-length kernel
 
@@ -40,12 +44,7 @@ def attend(
     `maps` receives the weights [H, Q, L] of each sentence and never changes the result. `implementation` is
     for tests and measurements. A decoding step attends over a cache instead.
     """
-    if spec.compares_positions and queries.offsets is not keys.offsets:
-        raise ValueError("causal and windowed attention compare positions of one and the same text")
-    if len(queries) != len(keys):
-        raise DataError(
-            f"{len(queries)} target sentences, but {len(keys)} source sentences: give one source per target"
-        )
+    check_sentences(queries, keys, spec)
     if implementation is None:
         implementation = dispatch.choose_attention(
             q_THK, v_SHV, spec, max(queries.max_length, keys.max_length)
@@ -54,6 +53,16 @@ def attend(
         with torch.no_grad():
             maps.extend(attention_weights(q_THK, k_SHK, queries, keys, spec))
     return IMPLEMENTATIONS[implementation](q_THK, k_SHK, v_SHV, queries, keys, spec)
+
+
+def check_sentences(queries: Packed, keys: Packed, spec: AttentionSpec) -> None:
+    """Check that each sentence of queries has one of keys, the same where positions are compared."""
+    if spec.compares_positions and queries.offsets is not keys.offsets:
+        raise ValueError("causal and windowed attention compare positions of one and the same text")
+    if len(queries) != len(keys):
+        raise DataError(
+            f"{len(queries)} target sentences, but {len(keys)} source sentences: give one source per target"
+        )
 
 
 # ---- the reference
@@ -216,14 +225,21 @@ def triton_attention(
     q_THK: Tensor, k_SHK: Tensor, v_SHV: Tensor, queries: Packed, keys: Packed, spec: AttentionSpec
 ) -> Tensor:
     """Our own kernel, which puts several short sentences into a tile."""
-    from manyheads.ops.attention_triton import AttentionBounds, varlen_attention
+    from manyheads.ops.attention_triton import varlen_attention
 
-    bounds = cached_for_batch(
+    bounds = attention_bounds(queries, keys, spec)
+    return varlen_attention(q_THK, k_SHK, v_SHV, bounds, spec.scale(q_THK.shape[-1]))
+
+
+def attention_bounds(queries: Packed, keys: Packed, spec: AttentionSpec) -> "AttentionBounds":
+    """Return which keys each query sees and the reverse, as our kernel needs it; once for a batch."""
+    from manyheads.ops.attention_triton import AttentionBounds
+
+    return cached_for_batch(
         queries,
         (AttentionBounds, None if keys is queries else keys, spec.causal, spec.window),
         lambda: AttentionBounds.compute(queries, keys, spec),
     )
-    return varlen_attention(q_THK, k_SHK, v_SHV, bounds, spec.scale(q_THK.shape[-1]))
 
 
 IMPLEMENTATIONS = {

@@ -9,6 +9,7 @@ Shapes: T queries, S keys, H heads, K = d_k, V = d_v. A kernel's program takes Q
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,16 +78,7 @@ class _VarlenAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bounds: AttentionBounds, scale: float) -> Tensor:
         q, k, v = with_adjacent_heads(q), with_adjacent_heads(k), with_adjacent_heads(v)
-        heads, d_v = v.shape[1:]
-        out = v.new_empty(len(q), heads, d_v)
-        log_sums = torch.empty(heads, len(q), dtype=torch.float32, device=q.device)
-        ranges, tile = bounds.key_ranges, choose_tile(q, v)
-        attention_forward[(triton.cdiv(len(q), tile.queries), heads)](
-            *(q, k, v, out, log_sums, ranges.start, ranges.end, scale, len(q)),
-            *(q.stride(0), k.stride(0), v.stride(0), out.stride(0)),
-            *tile.kernel_shapes(q, v),
-            **LAUNCH,
-        )
+        out, log_sums = launch_forward(q, k, v, bounds, scale)
         ctx.save_for_backward(q, k, v, out, log_sums)
         ctx.bounds, ctx.scale = bounds, scale
         return out
@@ -95,31 +87,74 @@ class _VarlenAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, out, log_sums = ctx.saved_tensors
-        bounds: AttentionBounds = ctx.bounds
-        heads, d_out = v.shape[1], with_adjacent_heads(d_out)
-        d_q, d_k, d_v = allocate_gradients(q, k, v)
-        deltas = torch.empty_like(log_sums)
-        ranges, tile = bounds.key_ranges, choose_tile(q, v)
-        attention_backward_queries[(triton.cdiv(len(q), tile.queries), heads)](
-            *(q, k, v, out, d_out, log_sums, deltas, d_q, ranges.start, ranges.end, ctx.scale, len(q)),
-            *(x.stride(0) for x in (q, k, v, out, d_out, d_q)),
-            *tile.kernel_shapes(q, v),
-            **LAUNCH,
-        )
-        ranges, tile = bounds.query_ranges, replace(tile, queries=32)
-        attention_backward_keys[(triton.cdiv(len(k), tile.keys), heads)](
-            *(q, k, v, d_out, log_sums, deltas, d_k, d_v, ranges.start, ranges.end, ctx.scale),
-            *(len(q), len(k)),
-            *(x.stride(0) for x in (q, k, v, d_out, d_k, d_v)),
-            *tile.kernel_shapes(q, v),
-            **LAUNCH,
-        )
-        return d_q, d_k, d_v, None, None
+        gradients = allocate_gradients(q, k, v)
+        launch_backward(d_out, (q, k, v), out, log_sums, ctx.bounds, ctx.scale, gradients)
+        return *gradients, None, None
+
+
+def launch_forward(
+    q: Tensor, k: Tensor, v: Tensor, bounds: AttentionBounds, scale: float
+) -> tuple[Tensor, Tensor]:
+    """Return the attention, [T, H, V], and the log of each softmax's sum, [H, T]."""
+    heads, d_v = v.shape[1:]
+    out = v.new_empty(len(q), heads, d_v)
+    log_sums = torch.empty(heads, len(q), dtype=torch.float32, device=q.device)
+    ranges, tile = bounds.key_ranges, choose_tile(q, v)
+    attention_forward[(triton.cdiv(len(q), tile.queries), heads)](
+        *(q, k, v, out, log_sums, ranges.start, ranges.end, scale, len(q)),
+        *(q.stride(0), k.stride(0), v.stride(0), out.stride(0)),
+        *tile.kernel_shapes(q, v),
+        **LAUNCH,
+    )
+    return out, log_sums
+
+
+def launch_backward(
+    d_out: Tensor,
+    inputs: tuple[Tensor, Tensor, Tensor],
+    out: Tensor,
+    log_sums: Tensor,
+    bounds: AttentionBounds,
+    scale: float,
+    gradients: Sequence[Tensor],
+    sums: Sequence[Tensor] | None = None,
+) -> None:
+    """Write the gradients of q, k and v, and, if asked for, their sums over the tokens of each tile.
+
+    The sums have a row for each tile of `count_tiles`.
+    """
+    q, k, v = inputs
+    d_q, d_k, d_v = gradients
+    d_q_sums, d_k_sums, d_v_sums = gradients if sums is None else sums
+    has_sums = sums is not None
+    heads, d_out = v.shape[1], with_adjacent_heads(d_out)
+    deltas = torch.empty_like(log_sums)
+    ranges, tile = bounds.key_ranges, choose_tile(q, v)
+    attention_backward_queries[(triton.cdiv(len(q), tile.queries), heads)](
+        *(q, k, v, out, d_out, log_sums, deltas, d_q, d_q_sums, ranges.start, ranges.end, scale, len(q)),
+        *(x.stride(0) for x in (q, k, v, out, d_out, d_q, d_q_sums)),
+        *(*tile.kernel_shapes(q, v), has_sums),
+        **LAUNCH,
+    )
+    ranges, tile = bounds.query_ranges, replace(tile, queries=32)
+    attention_backward_keys[(triton.cdiv(len(k), tile.keys), heads)](
+        *(q, k, v, d_out, log_sums, deltas, d_k, d_v, d_k_sums, d_v_sums, ranges.start, ranges.end, scale),
+        *(len(q), len(k)),
+        *(x.stride(0) for x in (q, k, v, d_out, d_k, d_v, d_k_sums, d_v_sums)),
+        *(*tile.kernel_shapes(q, v), has_sums),
+        **LAUNCH,
+    )
+
+
+def count_tiles(q: Tensor, v: Tensor, tokens: int) -> int:
+    """Return the number of tiles of this many queries, or keys, in the backward pass."""
+    size = choose_tile(q, v).queries
+    return -(-tokens // size)
 
 
 @dataclass(frozen=True)
 class Tile:
-    """The queries and keys that a program takes at once."""
+    """The queries and keys that a program takes at once. Forward they are equally many."""
 
     queries: int
     keys: int
@@ -173,6 +208,14 @@ def store_tile(base, rows, stride, head, width, inside, values, WIDTH: tl.conste
 
 
 @triton.jit
+def store_sum(sums, stride, head, width, values, WIDTH: tl.constexpr):
+    """Store the sum over the tokens of this program's tile."""
+    columns = tl.arange(0, WIDTH)
+    sums += tl.program_id(0) * stride + head * width
+    tl.store(sums + columns, tl.sum(values, 0), mask=columns < width)
+
+
+@triton.jit
 def load_ranges(starts, ends, rows, inside):
     """Load the ranges of some tokens, and the range around all of them; those outside see nothing."""
     range_start = tl.load(starts + rows, mask=inside, other=2147483647)
@@ -218,10 +261,10 @@ def attention_forward(
 
 @triton.jit
 def attention_backward_queries(
-    q, k, v, out, d_out, log_sums, deltas, d_q, starts, ends, scale, T,
-    stride_q, stride_k, stride_v, stride_out, stride_d_out, stride_d_q,
+    q, k, v, out, d_out, log_sums, deltas, d_q, d_q_sums, starts, ends, scale, T,
+    stride_q, stride_k, stride_v, stride_out, stride_d_out, stride_d_q, stride_d_q_sums,
     D_K: tl.constexpr, D_V: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, HAS_SUMS: tl.constexpr,
 ):  # fmt: skip
     """dQ = scale dS K, where dS = P (dP - delta), dP = dO V^T and delta = sum(dO O), saved for the keys."""
     rows, head = tl.program_id(0) * QUERIES + tl.arange(0, QUERIES), tl.program_id(1)
@@ -245,14 +288,16 @@ def attention_backward_queries(
         d_scores = weights * (d_weights - delta[:, None])
         d_q_tile += tl.dot(d_scores.to(k_tile.dtype), k_tile, input_precision="ieee")
     store_tile(d_q, rows, stride_d_q, head, D_K, inside, d_q_tile * scale, K)
+    if HAS_SUMS:
+        store_sum(d_q_sums, stride_d_q_sums, head, D_K, d_q_tile * scale, K)
 
 
 @triton.jit
 def attention_backward_keys(
-    q, k, v, d_out, log_sums, deltas, d_k, d_v, starts, ends, scale, T, S,
-    stride_q, stride_k, stride_v, stride_d_out, stride_d_k, stride_d_v,
+    q, k, v, d_out, log_sums, deltas, d_k, d_v, d_k_sums, d_v_sums, starts, ends, scale, T, S,
+    stride_q, stride_k, stride_v, stride_d_out, stride_d_k, stride_d_v, stride_d_k_sums, stride_d_v_sums,
     D_K: tl.constexpr, D_V: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, HAS_SUMS: tl.constexpr,
 ):  # fmt: skip
     """dV = P^T dO and dK = scale dS^T Q: the same from the side of the keys."""
     rows, head = tl.program_id(0) * KEYS + tl.arange(0, KEYS), tl.program_id(1)
@@ -278,3 +323,6 @@ def attention_backward_keys(
         d_k_tile += tl.dot(d_scores.to(q_tile.dtype), q_tile, input_precision="ieee")
     store_tile(d_k, rows, stride_d_k, head, D_K, inside, d_k_tile * scale, K)
     store_tile(d_v, rows, stride_d_v, head, D_V, inside, d_v_tile, V)
+    if HAS_SUMS:
+        store_sum(d_k_sums, stride_d_k_sums, head, D_K, d_k_tile * scale, K)
+        store_sum(d_v_sums, stride_d_v_sums, head, D_V, d_v_tile, V)
