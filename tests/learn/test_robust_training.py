@@ -46,6 +46,7 @@ def train_model(folder: Path, data: Path, augmentation: AugmentationConfig) -> m
             average_checkpoints=1,
             bleu_sentences=0,
             card=False,
+            calibrate=False,
         ),
     )
     train(config, folder, device="cpu")

@@ -1,5 +1,6 @@
 """A run that is interrupted anywfolder ends bit-identical, and survives damage."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 import manyheads as mh
 from manyheads import checkpoint
+from manyheads.config import AugmentationConfig
 from manyheads.train.run import train
 from manyheads.train.trainer import Trainer
 from support.small_run import (
@@ -53,6 +55,24 @@ def test_a_run_stopped_by_signals_ends_bit_identical(
     assert train(make_config(data), tmp_path / "run", device="cpu") == "steps"
     assert are_identical(read_weights(tmp_path / "run"), read_weights(finished_run))
     assert read_log_without_times(tmp_path / "run") == read_log_without_times(finished_run)
+
+
+def test_a_resumed_run_with_augmentation_ends_bit_identical(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rates = AugmentationConfig(lower=0.2, typos=0.2, spacing=0.2, copied=0.2)
+    config = replace(make_config(data), augmentation=rates)
+    train(config, tmp_path / "whole", device="cpu")
+    assert "augmentation, shares of the pairs: lower 0.2, typos 0.2," in capsys.readouterr().err
+    monkeypatch.setattr(
+        Trainer, "_reason_to_stop", lambda self, _: "stopped" if self.progress.step == 5 else None
+    )
+    assert train(config, tmp_path / "run", device="cpu") == "stopped"
+    monkeypatch.undo()
+    assert train(config, tmp_path / "run", device="cpu") == "steps"
+    assert are_identical(read_weights(tmp_path / "run"), read_weights(tmp_path / "whole"))
+    train(make_config(data), tmp_path / "plain", device="cpu")
+    assert not are_identical(read_weights(tmp_path / "plain"), read_weights(tmp_path / "whole"))
 
 
 def test_a_checkpoint_that_was_being_replaced_is_restored(data: Path, tmp_path: Path) -> None:
