@@ -185,6 +185,10 @@ def test_texts_with_bytes_and_with_unknown_characters_survive() -> None:
     source, _ = augmenter.augment(stored, stored, np.arange(2), 99)
     first = slice(0, stored.offsets[1])
     assert source.ids[first].tolist() == stored.ids[first].tolist()
+    known = tokenizer.encode_batch(["Bob saw Alice"] * 2)
+    source, _ = augmenter.augment(known, stored, np.arange(2), 99)  # the target of the first has an unknown
+    parts = np.split(source.ids, source.offsets[1:-1])
+    assert [part.tolist() == known.ids[: known.offsets[1]].tolist() for part in parts] == [True, False]
 
 
 def test_an_empty_batch_stays_empty() -> None:
