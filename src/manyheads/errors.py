@@ -39,6 +39,12 @@ class BulkJobError(ManyheadsError):
     """Workers fail at a part of a bulk job. The exit code is that of the failure."""
 
 
+class NoWorkersError(BulkJobError):
+    """No worker of a bulk job is left, and none can start. What is written stays."""
+
+    exit_code = 4
+
+
 class RequestError(ManyheadsError):
     """A call requests what the model or the engine cannot do, or an output folder that exists already."""
 

@@ -17,7 +17,7 @@ from manyheads.bulk.coordinator import CHUNKS_HELD, Coordinator
 from manyheads.bulk.executor import ChunkRead, EventQueue, ReadingEnded, WorkerReady, WorkerReply
 from manyheads.bulk.jobs import BulkJob
 from manyheads.bulk.local_workers import LocalWorkers
-from manyheads.errors import BulkJobError
+from manyheads.errors import BulkJobError, NoWorkersError
 
 FAKE_WORKER = (sys.executable, "-m", "support.fake_bulk_worker")
 TESTS = str(Path(__file__).parents[1])
@@ -54,6 +54,9 @@ class InstantExecutor:
     def send(self, worker: int, chunk: RowChunk) -> None:
         message = {"chunk": chunk.index, "columns": {"translation": chunk.rows}, "counts": {}, "warnings": []}
         self.events.put(WorkerReply(worker, message))
+
+    def find_lost_seconds(self) -> float:
+        return 0.0
 
     def close(self) -> None:
         self.is_closed = True
@@ -142,6 +145,27 @@ def test_no_more_is_read_than_the_memory_bound_allows() -> None:
         time.sleep(0.001)
         assert num_read <= number + CHUNKS_HELD
     results.close()
+
+
+def test_a_job_ends_when_its_cluster_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that never gets ready is waited for as long as there is a node that it could start on."""
+    monkeypatch.setattr(coordinator, "CHECK_SECONDS", 0.01)
+
+    class LostCluster(InstantExecutor):
+        num_checks = 0
+
+        def start_worker(self, worker: int, events: EventQueue) -> None:
+            pass
+
+        def find_lost_seconds(self) -> float:
+            self.num_checks += 1
+            return 20.0 * self.num_checks
+
+    executor = LostCluster()
+    with pytest.raises(NoWorkersError, match="for 80 seconds no node of the cluster"):
+        list(Coordinator(executor, make_chunks(["a"])).run())
+    assert executor.is_closed
+    assert executor.num_checks == 4
 
 
 def test_all_workers_end_with_the_iterator() -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,7 +14,8 @@ import manyheads as mh
 from manyheads.bulk import ray_workers
 from manyheads.bulk.jobs import BulkJob
 from manyheads.bulk.model_files import hash_model, read_model_files
-from manyheads.bulk.ray_workers import find_model, plan_ray_workers
+from manyheads.bulk.ray_workers import ClusterWatch, can_run_worker, find_model, plan_ray_workers
+from manyheads.bulk.resources import WorkerResources
 from manyheads.errors import RequestError
 from support.untrained_model import save_untrained_model
 
@@ -131,6 +133,39 @@ def test_more_workers_than_a_cluster_has_resources_for_are_refused(
 ) -> None:
     with pytest.raises(RequestError, match=message):
         plan_ray_workers(nodes, BulkJob("translate", ["m"], **job), workers)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "num_gpus", "expected"),
+    [
+        ([make_node(4)], 0, True),
+        ([make_node(4, is_alive=False), make_node(1)], 0, False),
+        ([make_node(4)], 1, False),
+        ([make_node(4, 1)], 1, True),
+        ([], 0, False),
+    ],
+)
+def test_a_worker_needs_a_node_that_is_alive_and_has_its_resources(
+    nodes: list, num_gpus: int, expected: bool
+) -> None:
+    assert can_run_worker(nodes, WorkerResources(1, num_gpus, 2)) == expected
+
+
+def test_a_cluster_that_does_not_answer_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_workers, "POLL_SECONDS", 0.01)
+    answers, blocked = [[make_node(4)]] * 3, threading.Event()
+
+    def list_nodes() -> list:
+        return answers.pop() if answers else [blocked.wait(10)][:0]
+
+    watch = ClusterWatch(list_nodes, WorkerResources(1, 0, 2))
+    deadline = time.monotonic() + 10
+    while watch.find_lost_seconds() < 0.2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    blocked.set()
+    watch.stop()
+    assert not answers
+    assert watch.find_lost_seconds() >= 0.2
 
 
 def test_a_model_is_read_from_its_path_if_it_is_the_same_there(model: Path, tmp_path: Path) -> None:

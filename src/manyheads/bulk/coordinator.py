@@ -1,5 +1,6 @@
 """The coordinator: gives chunks to workers, runs those of lost workers again, returns results in order."""
 
+import queue
 import threading
 import warnings
 from collections import deque
@@ -18,10 +19,12 @@ from manyheads.bulk.executor import (
 )
 from manyheads.bulk.jobs import Columns
 from manyheads.confidence_policy import ConfidenceCounts
-from manyheads.errors import BulkJobError
+from manyheads.errors import BulkJobError, NoWorkersError
 
 CHUNKS_IN_FLIGHT = 2  # per worker: one in work and one waiting, so that a worker never waits
 CHUNKS_HELD = 4  # per worker: read and not yet returned; bounds the memory
+CHECK_SECONDS = 1.0  # without an event, after which the cluster is checked
+MAX_LOST_SECONDS = 60.0  # for which a cluster may be without a node that a worker can start on
 MAX_ATTEMPTS = 3  # workers that may die with a chunk, or while they start
 
 
@@ -50,7 +53,7 @@ class Coordinator:
         threading.Thread(target=self._read_chunks, daemon=True).start()
         try:
             while not (self._all_read and self._num_returned == self._num_read):
-                self._handle(self._events.get())
+                self._handle(self._wait_for_event())
                 self._send_chunks()
                 self._start_workers()
                 while self._num_returned in self._finished:
@@ -103,6 +106,19 @@ class Coordinator:
             self.executor.send(worker, chunk)
 
     # ---- events
+
+    def _wait_for_event(self) -> Event:
+        """Return the next event. End the job if there is no worker left that could cause one."""
+        while True:
+            try:
+                return self._events.get(timeout=CHECK_SECONDS)
+            except queue.Empty:
+                lost_seconds = self.executor.find_lost_seconds()
+            if lost_seconds > MAX_LOST_SECONDS:
+                raise NoWorkersError(
+                    f"no worker can start: for {lost_seconds:.0f} seconds no node of the cluster has had the "
+                    f"resources of a worker, or has answered"
+                )
 
     def _handle(self, event: Event) -> None:
         match event:

@@ -62,6 +62,10 @@ class Executor(Protocol):
         """Send a chunk to a worker that is ready. A worker answers chunks in their order."""
         ...
 
+    def find_lost_seconds(self) -> float:
+        """Return for how long no worker could have been started: the cluster is gone, or does not answer."""
+        ...
+
     def close(self) -> None:
         """End all workers at once."""
         ...

@@ -58,6 +58,9 @@ class LocalWorkers:
         if worker in self._workers:
             self._write(self._workers[worker].process, {"chunk": chunk.index, "rows": chunk.rows})
 
+    def find_lost_seconds(self) -> float:
+        return 0.0  # this machine is there
+
     def close(self) -> None:
         workers, self._workers = self._workers, {}
         for worker in workers.values():

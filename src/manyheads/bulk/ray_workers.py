@@ -5,11 +5,18 @@ The same version of manyheads must be installed on every machine. A model is rea
 model is there, as on a shared file system, and is otherwise sent through Ray's object store.
 """
 
+import atexit
 import importlib.util
 import logging
 import os
+import queue
 import socket
 import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +32,8 @@ from manyheads.errors import RequestError
 from manyheads.text.subwords import count_cpus
 
 CONNECT_SECONDS = 10
+POLL_SECONDS = 5.0  # between looks at the nodes of the cluster
+CLOSE_SECONDS = 15.0  # that Ray gets to end actors and connections; a cluster that is gone never does
 LOCAL = "local"  # the address that starts a Ray on this machine
 
 
@@ -83,9 +92,18 @@ class RayWorkers:
                 "threads": self.resources.threads,
             }
             self._models = [self._describe_model(Path(folder)) for folder in job.models]
+            self._watch = ClusterWatch(self._ray.nodes, self.resources)
+            # Ray's calls wait for a cluster that is gone, and so are made in a thread.
+            self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+            self._caller = threading.Thread(target=self._make_calls, name="manyheads Ray calls", daemon=True)
+            self._caller.start()
         except BaseException:
             self._ray.shutdown()
             raise
+
+    def _make_calls(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
 
     def _describe_model(self, folder: Path) -> dict[str, Any]:
         """Put the files of a model into the object store, unless all workers are on this machine.
@@ -97,13 +115,23 @@ class RayWorkers:
         return {"sha256": hash_model(folder), "files": files}
 
     def start_worker(self, worker: int, events: EventQueue) -> None:
+        self._calls.put(partial(self._start_worker, worker, events))
+
+    def send(self, worker: int, chunk: RowChunk) -> None:
+        self._calls.put(partial(self._send, worker, chunk))
+
+    def _start_worker(self, worker: int, events: EventQueue) -> None:
         resources = self.resources
         amounts = {"num_gpus": 1} if resources.num_gpus else {"num_cpus": resources.threads}
-        actor = self._ray.remote(RayWorker).options(**amounts).remote()
+        try:
+            actor = self._ray.remote(RayWorker).options(**amounts).remote()
+        except Exception as error:
+            events.put(WorkerReply(worker, describe_failure(error)))
+            return
         self._actors[worker] = actor, events
         self._report(worker, actor.open.remote(self._job, __version__, self._models), events)
 
-    def send(self, worker: int, chunk: RowChunk) -> None:
+    def _send(self, worker: int, chunk: RowChunk) -> None:
         actor, events = self._actors[worker]
         self._report(worker, actor.run.remote(chunk.index, chunk.rows), events)
 
@@ -123,11 +151,51 @@ class RayWorkers:
 
         reference.future().add_done_callback(report)
 
+    def find_lost_seconds(self) -> float:
+        return self._watch.find_lost_seconds()
+
     def close(self) -> None:
+        """End actors and connections, unless Ray waits for a cluster that is gone."""
+        self._watch.stop()
+        self._calls.put(self._close)
+        self._calls.put(None)
+        self._caller.join(CLOSE_SECONDS)
+        if self._caller.is_alive():
+            atexit.unregister(self._ray.shutdown)  # it would wait at exit
+
+    def _close(self) -> None:
         for actor, _ in self._actors.values():
             self._ray.kill(actor)
-        self._actors = {}
         self._ray.shutdown()
+
+
+class ClusterWatch:
+    """Looks at the nodes of a cluster in a thread, whose calls may wait for a cluster that is gone."""
+
+    def __init__(self, list_nodes: Callable[[], list[dict[str, Any]]], resources: WorkerResources) -> None:
+        self._list_nodes, self._resources = list_nodes, resources
+        self._last_seen = time.monotonic()  # a node that a worker can run on
+        self._stopped = threading.Event()
+        threading.Thread(target=self._poll, name="manyheads cluster watch", daemon=True).start()
+
+    def find_lost_seconds(self) -> float:
+        """Return the seconds since a node that a worker can run on was last seen, without those of a poll."""
+        return max(0.0, time.monotonic() - self._last_seen - POLL_SECONDS)
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _poll(self) -> None:
+        while not self._stopped.wait(POLL_SECONDS):
+            with suppress(Exception):  # of Ray: it does not answer
+                if can_run_worker(self._list_nodes(), self._resources):
+                    self._last_seen = time.monotonic()
+
+
+def can_run_worker(nodes: list[dict[str, Any]], resources: WorkerResources) -> bool:
+    """Return whether a node is alive that has the GPU or the cores of a worker, in use or not."""
+    name, amount = ("GPU", 1) if resources.num_gpus else ("CPU", resources.threads)
+    return any(node["Alive"] and node["Resources"].get(name, 0) >= amount for node in nodes)
 
 
 def is_installed() -> bool:

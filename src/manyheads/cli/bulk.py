@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 import typer.core
@@ -15,7 +15,7 @@ import typer.core
 from manyheads.cli.app import exit_with_error
 from manyheads.cli.confidence import print_confidence_summary
 from manyheads.cli.text_io import LineCounter, configure_output
-from manyheads.errors import EXIT_PREEMPTED
+from manyheads.errors import EXIT_PREEMPTED, NoWorkersError
 
 if TYPE_CHECKING:
     from manyheads.bulk.jobs import BulkJob
@@ -121,9 +121,18 @@ def run_bulk_job(
             raise
         exit_with_error(f"{out}: stopped; the same command goes on", EXIT_PREEMPTED)
         return
+    except NoWorkersError as error:
+        exit_without_cluster(error, out)
     if job.task == "translate":
         policy = None if job.confidence_policy is None else ConfidencePolicy(**job.confidence_policy)
         print_confidence_summary(summary.counts, policy, as_json=job.output == "json")
+
+
+def exit_without_cluster(error: NoWorkersError, out: Path | None) -> NoReturn:
+    """Exit at once: threads of Ray that wait for the cluster would crash an orderly exit."""
+    hint = "" if out is None else "; complete shards are kept, and the same command goes on"
+    print(f"manyheads: {error}{hint}", file=sys.stderr, flush=True)
+    os._exit(error.exit_code if out is None else EXIT_PREEMPTED)
 
 
 def add_total(progress: "Progress", shards: "Sequence[Shard]") -> "ReportProgress":
