@@ -46,7 +46,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def make_config(name: str, data: Path, **changes: Any) -> mh.Config:
     training: dict[str, Any] = {
-        "steps": 4, "warmup": 2, "learning_rate": 5e-3, "log_every": 1, "validate_every": 2,
+        "steps": 4, "card": False, "warmup": 2, "learning_rate": 5e-3, "log_every": 1, "validate_every": 2,
         "checkpoint_every": 2, "bleu_sentences": 2, "average_checkpoints": 2, "clip_norm": 1.0,
     }  # fmt: skip
     return mh.Config(

@@ -42,6 +42,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         data=mh.DataConfig(folder=str(folder / "data"), batch_tokens=300),
         train=mh.TrainConfig(
             steps=9,
+            card=False,
             log_every=1,
             validate_every=3,
             checkpoint_every=3,
