@@ -96,6 +96,46 @@ JsonLines = Annotated[
 ]
 
 
+TestSource = Annotated[
+    Path,
+    typer.Argument(
+        help="Text, one line each; or, without REFERENCE, a data folder with a test set, or the name of the "
+        "files without their languages.",
+        metavar="SOURCE",
+    ),
+]
+References = Annotated[
+    list[Path] | None, typer.Argument(help="Reference translations, line by line.", metavar="[REFERENCE...]")
+]
+Stress = Annotated[
+    bool,
+    typer.Option(
+        "--stress",
+        help="Test capitals, typos, short and long lines, copied tokens, failures and confidence.",
+    ),
+]
+Baseline = Annotated[
+    Path | None, typer.Option(help="Another model to compare with, by paired bootstrap.", metavar="MODEL")
+]
+BleuTokenizer = Annotated[
+    str | None, typer.Option(help="sacreBLEU's tokenizer, such as 13a, char or ko-mecab.")
+]
+BootstrapSamples = Annotated[
+    int, typer.Option(help="Bootstrap samples for confidence intervals; 0 is none.", min=0)
+]
+Worst = Annotated[int | None, typer.Option(help="Number of worst sentences to show; by default 5.", min=0)]
+TranslationsOut = Annotated[
+    Path | None, typer.Option("--out", help="Write the translations to this file.", metavar="FILE")
+]
+StressSentences = Annotated[int | None, typer.Option(help="With --stress: sample this many lines.", min=1)]
+StressCopies = Annotated[
+    int | None,
+    typer.Option(help="With --stress: sentences with a token to copy; by default as many as lines.", min=0),
+]
+StressSeed = Annotated[int | None, typer.Option(help="With --stress: of samples and typos.", min=0)]
+Picture = Annotated[Path | None, typer.Option(help="With --stress: plot the results as .svg, .png or .pdf.")]
+
+
 @app.command(cls=RayCommand)
 def translate(
     model: Model,
@@ -266,51 +306,20 @@ def list_score_shards(source: Path, target: Path | None) -> "list[Shard]":
 @app.command()
 def evaluate(
     model: Model,
-    source: Annotated[
-        Path,
-        typer.Argument(
-            help="Text, one line each; or, without REFERENCE, a data folder with a test set, or the name of "
-            "the files without their languages.",
-            metavar="SOURCE",
-        ),
-    ],
-    references: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Reference translations, line by line.", metavar="[REFERENCE...]"),
-    ] = None,
-    stress: Annotated[
-        bool,
-        typer.Option(
-            "--stress",
-            help="Test capitals, typos, short and long lines, copied tokens, failures and confidence.",
-        ),
-    ] = False,
-    baseline: Annotated[
-        Path | None, typer.Option(help="Another model to compare with, by paired bootstrap.", metavar="MODEL")
-    ] = None,
+    source: TestSource,
+    references: References = None,
+    stress: Stress = False,
+    baseline: Baseline = None,
     beam: Beam = None,
     alpha: Alpha = None,
-    tokenize: Annotated[
-        str | None, typer.Option(help="sacreBLEU's tokenizer, such as 13a, char or ko-mecab.")
-    ] = None,
-    bootstrap_samples: Annotated[
-        int, typer.Option(help="Bootstrap samples for confidence intervals; 0 is none.", min=0)
-    ] = 1000,
-    worst: Annotated[int | None, typer.Option(help="Number of worst sentences to show.", min=0)] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the translations to this file.")] = None,
-    sentences: Annotated[
-        int | None, typer.Option(help="With --stress: sample this many lines.", min=1)
-    ] = None,
-    copies: Annotated[
-        int | None,
-        typer.Option(
-            help="With --stress: sentences with a token to copy; by default as many as lines.", min=0
-        ),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="With --stress: of samples and typos.", min=0)] = None,
-    picture: Annotated[
-        Path | None, typer.Option(help="With --stress: plot the results as .svg, .png or .pdf.")
-    ] = None,
+    tokenize: BleuTokenizer = None,
+    bootstrap_samples: BootstrapSamples = 1000,
+    worst: Worst = None,
+    out: TranslationsOut = None,
+    sentences: StressSentences = None,
+    copies: StressCopies = None,
+    seed: StressSeed = None,
+    picture: Picture = None,
     ensemble: Ensemble = None,
     engine: Engine = "torch",
     device: Device = None,

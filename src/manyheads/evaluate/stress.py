@@ -1,7 +1,6 @@
 """Stress tests: how a model's quality holds up when its input is not clean, and whether it knows."""
 
 import math
-import re
 import time
 import warnings
 from collections.abc import Sequence
@@ -10,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from manyheads.confidence.calibration import CHRF_THRESHOLD
+from manyheads.confidence.detectors import find_loop
 from manyheads.confidence.metrics import compute_auroc, compute_ece, compute_risk_coverage
 from manyheads.evaluate.bleu import (
     Score,
@@ -50,9 +51,6 @@ OUTPUTS_PER_LINE = 11  # clean, six changes, long lines, copies, words, shuffled
 MIN_SAMPLE, MAX_SAMPLE = 12, 300  # lines
 CURVE_POINTS = 50  # of the risk-coverage curve
 REPLACEMENT_CHARACTER = "\ufffd"
-ADEQUATE_CHRF = 40.0
-LOOP = re.compile(r"(\S.{0,40}?)\s*(?:\1\s*){3,}")
-MIN_LOOP_LENGTH = 8  # characters
 
 
 class StressTests:
@@ -87,7 +85,9 @@ class StressTests:
         if new:
             with warnings.catch_warnings():  # about long words, which some cases have on purpose
                 warnings.simplefilter("ignore")
-                results = self.translator.translate(new, split=False, report_progress=report, **self.decoding)
+                results = self.translator.translate(
+                    new, split=False, scores="total", report_progress=report, **self.decoding
+                )
             self.known.update(zip(new, results, strict=True))
             self.failures += self.count_failures([self.known[text] for text in new])
         return [self.known[text] for text in texts]
@@ -187,12 +187,13 @@ class StressTests:
         return WordRow(len(results), len(results) - len(unsound), examples)
 
     def measure_copies(self, count: int) -> list[CopyRow]:
-        """Translate sentences with tokens to copy; count those that come out intact, by kind."""
+        """Translate sentences with tokens to copy; count those that come out intact, by category."""
         inputs = make_copy_inputs(self.test.sources, count, self.seed)
         results = self.translate("copied tokens", [entry.text for entry in inputs])
         pairs = list(zip(inputs, results, strict=True))
         return [
-            make_copy_row(kind, [pair for pair in pairs if pair[0].kind == kind]) for kind in TOKEN_MAKERS
+            make_copy_row(category, [pair for pair in pairs if pair[0].category == category])
+            for category in TOKEN_MAKERS
         ]
 
     def measure_calibration(self) -> Calibration | None:
@@ -211,12 +212,12 @@ class StressTests:
             change_sources(self.test.sources, "shuffled words", noise.shuffle_words, self.seed),
         )
         others = [result.confidence or 0.0 for result in shuffled]
-        labels = [score >= ADEQUATE_CHRF for score in scores]
+        labels = [score >= CHRF_THRESHOLD for score in scores]
         coverage, risk = compute_risk_coverage(known, [1 - score / 100 for score in scores])
         points = np.unique(np.linspace(0, len(coverage) - 1, CURVE_POINTS).astype(int))
         return Calibration(
             len(known),
-            ADEQUATE_CHRF,
+            CHRF_THRESHOLD,
             sum(labels) / len(labels),
             sum(known) / len(known),
             none_if_nan(compute_ece(known, labels)),
@@ -290,12 +291,8 @@ def choose_sample_size(translator: Translator, sources: Sequence[str], seconds: 
 
 
 def has_loop(result: Translation) -> bool:
-    """Return whether the output repeats a phrase four times or more, and the source nothing as long."""
-    return longest_loop(result.text) >= max(MIN_LOOP_LENGTH, 2 * longest_loop(result.source))
-
-
-def longest_loop(text: str) -> int:
-    return max((len(match[0]) for match in LOOP.finditer(text)), default=0)
+    """Return whether the output has a loop that its source does not explain."""
+    return find_loop(result.tokens, result.source_tokens) is not None
 
 
 def is_empty(result: Translation) -> bool:
@@ -314,9 +311,9 @@ def share_of_capitals(results: Sequence[Translation]) -> float | None:
     return sum(text == to_upper(text) for text in texts) / len(texts) if texts else None
 
 
-def make_copy_row(kind: str, pairs: Sequence[tuple[CopyInput, Translation]]) -> CopyRow:
+def make_copy_row(category: str, pairs: Sequence[tuple[CopyInput, Translation]]) -> CopyRow:
     lost = [(entry.token, result.text) for entry, result in pairs if not is_intact(entry.token, result.text)]
-    return CopyRow(kind, len(pairs), len(pairs) - len(lost), lost[:MAX_EXAMPLES])
+    return CopyRow(category, len(pairs), len(pairs) - len(lost), lost[:MAX_EXAMPLES])
 
 
 def none_if_nan(value: float) -> float | None:

@@ -137,12 +137,12 @@ def make_email(rng: random.Random) -> str:
 
 
 def make_number(rng: random.Random) -> str:
-    kind = rng.randrange(4)
-    if kind == 0:
+    category = rng.randrange(4)
+    if category == 0:
         return str(rng.randint(10, 99_999))
-    if kind == 1:
+    if category == 1:
         return f"{rng.randint(1000, 9_999_999):,}"
-    if kind == 2:
+    if category == 2:
         return f"{rng.randint(0, 999)}.{rng.randint(1, 99):02}"
     return f"${rng.randint(1000, 99_999):,}.{rng.randint(0, 99):02}"
 
@@ -166,21 +166,21 @@ TOKEN_MAKERS: dict[str, Callable[[random.Random], str]] = {
 class CopyInput:
     """A sentence with a token that its translation must contain as it is."""
 
-    kind: str
+    category: str
     token: str
     text: str
 
 
 def make_copy_inputs(sources: Sequence[str], count: int, seed: int) -> list[CopyInput]:
-    """Set a token into each sentence, the kinds in turn. Sentences are used again if there are too few."""
+    """Set a token into each sentence, the categories in turn. Sentences are reused if there are too few."""
     usable = [text for text in sources if LETTERS.search(text)]
-    kinds = list(TOKEN_MAKERS)
+    categories = list(TOKEN_MAKERS)
     inputs = []
     for index in range(count if usable else 0):
-        text, kind = usable[index % len(usable)], kinds[index % len(kinds)]
+        text, category = usable[index % len(usable)], categories[index % len(categories)]
         rng = make_random(seed, f"copy {index}", text)
-        token = TOKEN_MAKERS[kind](rng)
-        inputs.append(CopyInput(kind, token, insert_token(text, token, rng)))
+        token = TOKEN_MAKERS[category](rng)
+        inputs.append(CopyInput(category, token, insert_token(text, token, rng)))
     return inputs
 
 

@@ -57,9 +57,9 @@ class StressRow:
 
 @dataclass(frozen=True)
 class CopyRow:
-    """How many tokens of a kind come out as they went in."""
+    """How many tokens of a category come out as they went in."""
 
-    kind: str
+    category: str
     tokens: int
     intact: int
     examples: list[tuple[str, str]]  # tokens that did not, with the translations
@@ -150,7 +150,7 @@ class StressReport:
     def _copy_table(self) -> tuple[list[str], list[list[str]]]:
         total = CopyRow("all", sum(row.tokens for row in self.copies), self.num_intact, [])
         rows = [
-            [row.kind, f"{row.tokens:,}", f"{row.share:.1%}" if row.tokens else "-"]
+            [row.category, f"{row.tokens:,}", f"{row.share:.1%}" if row.tokens else "-"]
             for row in (*self.copies, total)
         ]
         return ["copied tokens", "sentences", "intact"], rows

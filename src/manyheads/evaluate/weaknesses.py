@@ -25,7 +25,7 @@ CASE_TEXTS = {
 
 
 def list_weaknesses(report: StressReport) -> list[str]:
-    """Return sentences about everything that the model does badly, the worst kind first."""
+    """Return sentences about everything that the model does badly, the worst first."""
     return [
         *describe_clean(report),
         *describe_cases(report),
@@ -52,8 +52,8 @@ def describe_cases(report: StressReport) -> Iterator[str]:
 def describe_copies(report: StressReport) -> Iterator[str]:
     lost = [row for row in report.copies if row.tokens and row.share < MIN_INTACT]
     if lost:
-        kinds = ", ".join(f"{row.kind} {row.share:.0%}" for row in lost)
-        yield f"Not for text with tokens that must be kept: so many came out intact: {kinds}."
+        categories = ", ".join(f"{row.category} {row.share:.0%}" for row in lost)
+        yield f"Not for text with tokens that must be kept: so many came out intact: {categories}."
 
 
 def describe_failures(report: StressReport) -> Iterator[str]:
