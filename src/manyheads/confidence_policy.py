@@ -70,18 +70,14 @@ class ConfidenceCounts:
     """How many of the translations so far are below the threshold of a policy."""
 
     num_lines: int = 0
-    num_rated: int = 0  # that have a confidence
     num_below: int = 0
 
     def add(self, translations: Iterable[Translation], policy: ConfidencePolicy) -> None:
         limit = policy.min_confidence
         confidences = [translation.confidence for translation in translations]
-        rated = [value for value in confidences if value is not None]
         self.num_lines += len(confidences)
-        self.num_rated += len(rated)
-        self.num_below += sum([value < limit for value in rated])
+        self.num_below += sum([value is not None and value < limit for value in confidences])
 
     def merge(self, other: "ConfidenceCounts") -> None:
         self.num_lines += other.num_lines
-        self.num_rated += other.num_rated
         self.num_below += other.num_below

@@ -43,6 +43,11 @@ class Translator:
             languages_of_sides = self.source_language, self.target_language
             self.confidence = ConfidenceModel(calibration, subwords, languages_of_sides)
 
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether its translations have a confidence."""
+        return self.confidence is not None
+
     @overload
     def translate(self, texts: str, **options: Any) -> Translation: ...
     @overload

@@ -55,7 +55,7 @@ def test_source_languages_are_detected(create_client: Any) -> None:
         )
 
 
-def test_foreign_languages_have_low_confidence_and_missing_models_are_an_error(client: TestClient) -> None:
+def test_foreign_languages_are_named_and_missing_models_are_an_error(client: TestClient) -> None:
     korean = {"q": "도서관은 어디에 있나요?", "source": "auto", "target": "en"}
     response = client.post("/translate", json=korean)
     assert (response.status_code, response.json()["error"]) == (
@@ -63,7 +63,10 @@ def test_foreign_languages_have_low_confidence_and_missing_models_are_an_error(c
         "no model translates ko to en; served: en to ko",
     )
     french = client.post("/detect", json={"q": "Bonjour tout le monde, je ne sais pas où je suis."}).json()
-    assert max(detection["confidence"] for detection in french) < 20, "it is neither"
+    assert french[0]["language"] == "fr", "which is not served"
+    assert french[0]["confidence"] > 90
+    assert {detection["language"] for detection in french[1:]} == {"en", "ko"}
+    assert max(detection["confidence"] for detection in french[1:]) < 20, "it is neither"
     symbols = {"q": "123 + 4 = ?", "source": "auto", "target": "ko"}
     response = client.post("/translate", json=symbols).json()
     assert response["detectedLanguage"] == {"language": "en", "confidence": 0.0}

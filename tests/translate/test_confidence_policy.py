@@ -55,8 +55,8 @@ def test_an_unknown_action_names_the_known_ones() -> None:
 def test_counts_leave_out_what_has_no_confidence() -> None:
     counts = ConfidenceCounts()
     counts.add([SURE, UNSURE, UNRATED], ConfidencePolicy())
-    counts.merge(ConfidenceCounts(num_lines=2, num_rated=1, num_below=1))
-    assert asdict(counts) == {"num_lines": 5, "num_rated": 3, "num_below": 2}
+    counts.merge(ConfidenceCounts(num_lines=2, num_below=1))
+    assert asdict(counts) == {"num_lines": 5, "num_below": 2}
     assert ConfidencePolicy().describe(12, 3000) == "12 of 3,000 lines below confidence 0.5"
 
 
@@ -116,6 +116,9 @@ def test_nothing_is_said_when_nothing_is_below(run_translate, options: list[str]
 def test_an_uncalibrated_model_says_nothing_unless_it_is_asked(run_translate) -> None:
     out, err = run_translate(is_calibrated=False)
     assert (out[1], err) == ("간다. unsure 나는", "")
+    for options in (["--flag"], ["--min-confidence", "0.3"], ["--below", "keep"]):
+        with pytest.raises(RequestError, match=r"need a calibrated model.*run manyheads calibrate"):
+            run_translate(*options, is_calibrated=False)
 
 
 def test_json_has_confidence_and_notes(run_translate) -> None:
@@ -168,7 +171,13 @@ def test_workers_apply_the_same_rule_and_count(below: str) -> None:
         "translation": [policy.choose_text(translation) for translation in expected],
         "confidence": [0.9, 0.2, None, 0.9],
     }
-    assert reply["counts"] == {"num_lines": 4, "num_rated": 3, "num_below": 1}
+    assert reply["counts"] == {"num_lines": 4, "num_below": 1}
+
+
+def test_workers_refuse_a_threshold_for_an_uncalibrated_model() -> None:
+    job = BulkJob("translate", [], confidence_policy=asdict(ConfidencePolicy()))
+    with pytest.raises(RequestError, match="need a calibrated model"):
+        open_translate(ScriptedTranslator(), job)
 
 
 def test_json_of_workers_has_confidence_and_notes() -> None:

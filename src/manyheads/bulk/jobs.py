@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from manyheads.confidence_policy import ConfidenceCounts, ConfidencePolicy
+from manyheads.errors import RequestError
 
 if TYPE_CHECKING:
     from manyheads.translation import Translation
@@ -88,6 +89,8 @@ def open_translate(translator: "Translator", job: BulkJob) -> RowFunction:
         **job.options,
     }
 
+    if job.confidence_policy is not None:
+        check_calibration(translator)
     policy = ConfidencePolicy(**job.confidence_policy or {})
 
     def translate(texts: Sequence[str]) -> RowResults:
@@ -103,6 +106,15 @@ def open_translate(translator: "Translator", job: BulkJob) -> RowFunction:
         return RowResults(columns, counts)
 
     return translate
+
+
+def check_calibration(translator: "Translator") -> None:
+    """Refuse a threshold where translations have no confidence."""
+    if not translator.is_calibrated:
+        raise RequestError(
+            "--min-confidence, --below and --flag need a calibrated model, and not an ensemble: "
+            "run manyheads calibrate"
+        )
 
 
 def open_score(translator: "Translator", job: BulkJob) -> RowFunction:

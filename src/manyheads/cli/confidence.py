@@ -49,8 +49,6 @@ def print_confidence_summary(
     """Print to stderr how many lines are below the threshold, if any are."""
     from manyheads.confidence_policy import ConfidencePolicy
 
-    if policy is not None and counts.num_lines and not counts.num_rated:
-        print("manyheads: the model is not calibrated: no line has a confidence", file=sys.stderr)
     if counts.num_below:
         used = policy or ConfidencePolicy()
         hint = "; --flag marks them" if used.below == "keep" and not as_json else ""

@@ -210,11 +210,14 @@ def translate_here(
 ) -> None:
     """Translate in this process."""
     from manyheads.bulk.interpreter_settings import stream_settings
+    from manyheads.bulk.jobs import check_calibration
     from manyheads.confidence_policy import ConfidencePolicy
     from manyheads.loading import load
     from manyheads.progress import create_progress
 
     translator = load(*models, device=device, engine=engine)
+    if policy is not None:
+        check_calibration(translator)
     is_interactive = not files and sys.stdin.isatty()
     configure_output()
     with stream_settings(), create_progress(sys.stderr, "lines") as progress:

@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import logging
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,25 +12,38 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
+from manyheads.confidence_policy import ConfidencePolicy
 from manyheads.errors import ConfigError
 from manyheads.serve import schemas
 from manyheads.serve.attention_tasks import AttentionPageTask, AttentionTask, SentenceTask, WalkTask
 from manyheads.serve.jobs import BatchTask, Job
-from manyheads.serve.languages import LanguageDetector, language_name
+from manyheads.serve.languages import LanguageDetector
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.metrics import ServerMetrics
 from manyheads.serve.middleware import queue_full_error
 from manyheads.serve.model_registry import ModelRegistry
 from manyheads.serve.queue import JobQueue, QueueFull
 from manyheads.serve.request_parsing import RequestT, read_fields, to_list, validate_request
+from manyheads.serve.request_policy import check_calibration, choose_text, create_policy
+from manyheads.serve.response_parts import (
+    distinct_alternatives,
+    format_confidences,
+    format_details,
+    format_detection,
+    format_language,
+    format_model,
+    format_notes,
+    format_score,
+)
 from manyheads.serve.responses import ClientDisconnected, RequestRejected
 from manyheads.serve.served_model import ServedModel
+from manyheads.serve.source_language import SourceLanguage, check_source, detect_source
 from manyheads.serve.training import TrainingRuns
 from manyheads.serve.translation_tasks import ScoreTask, TranslateHtmlTask, TranslateTask
-from manyheads.serve.word_alignment import WordAlignment
 from manyheads.translation import Translation
 
 LOG = logging.getLogger("manyheads.serve")
+MARKUP = re.compile(r"<[^>]*>")  # of HTML, which is in no language
 
 
 class Endpoints:
@@ -140,34 +154,54 @@ class Endpoints:
             raise HTTPException(
                 400, f"alternatives is {query.alternatives}, but the maximum is {max_alternatives}"
             )
-        texts = to_list(query.q)
-        languages = self.detect_languages(query, texts)
-        models = [self.select_model(language, query) for language, _ in languages]
-        translations = await self.translate_texts(request, query, texts, models)
+        texts, policy = to_list(query.q), create_policy(query)
+        languages = self.find_source_languages(query, texts)
+        models = [self.select_model(language.code, query) for language in languages]
+        if policy is not None:
+            check_calibration(models)
+        translations = await self.translate_texts(request, query, texts, models, policy)
+        self.record_confidences(models, translations)
         if self.log_text:
             for text, translation in zip(texts, translations, strict=True):
                 LOG.info("%s -> %s: %r -> %r", query.source, query.target, text, translation.text)
-        response: dict[str, Any] = {"translatedText": [translation.text for translation in translations]}
+        response: dict[str, Any] = {
+            "translatedText": [choose_text(translation, query, policy) for translation in translations],
+            **format_confidences(translations),
+            **format_notes(translations, languages),
+        }
         if query.source == "auto":
-            response["detectedLanguage"] = [format_detection(*detection) for detection in languages]
+            response["detectedLanguage"] = [
+                format_detection(language.detected, language.confidence) for language in languages
+            ]
         if query.alternatives:
             response["alternatives"] = list(map(distinct_alternatives, translations))
         if query.details and query.format == "text":
             response["details"] = list(map(format_details, translations, models))
         return response if isinstance(query.q, list) else {key: value[0] for key, value in response.items()}
 
-    def detect_languages(
+    def find_source_languages(
         self, query: schemas.TranslateRequest, texts: Sequence[str]
-    ) -> list[tuple[str, float]]:
-        """Return the source language of each text with its confidence in percent."""
-        if query.source != "auto":
-            return [(query.source, 100.0)] * len(texts)
-        sources = self.registry.find_sources(query.target)
-        # At equal confidence, as for a text without letters, take a language that can be translated.
-        return [
-            max(self.detector.detect(text), key=lambda entry: (entry[1], entry[0] in sources))
-            for text in texts
-        ]
+    ) -> list[SourceLanguage]:
+        """Return the source language of each text, which is detected or checked."""
+        if query.format == "html":
+            texts = [MARKUP.sub(" ", text) for text in texts]
+        if query.source == "auto":
+            languages = [detect_source(text, query.target, self.detector, self.registry) for text in texts]
+        elif query.source == query.target:
+            return [SourceLanguage(query.source, query.source, 100.0)] * len(texts)
+        else:
+            languages = [check_source(text, query.source, self.detector) for text in texts]
+        for language in languages:
+            if language.note:
+                self.metrics.record_foreign_text()
+        return languages
+
+    def record_confidences(
+        self, models: Sequence[ServedModel | None], translations: Sequence[Translation]
+    ) -> None:
+        for model, translation in zip(models, translations, strict=True):
+            if model is not None and translation.confidence is not None:
+                self.metrics.record_confidence(model.name, translation.confidence)
 
     def select_model(self, source: str, query: schemas.TranslateRequest) -> ServedModel | None:
         """Return the model for a text; None where it is in the target language already."""
@@ -180,6 +214,7 @@ class Endpoints:
         query: schemas.TranslateRequest,
         texts: Sequence[str],
         models: Sequence[ServedModel | None],
+        policy: ConfidencePolicy | None,
     ) -> list[Translation]:
         """Translate each text with its model; without one it stays as it is."""
         indices: dict[ServedModel, list[int]] = {}
@@ -187,7 +222,7 @@ class Endpoints:
             if model is not None:
                 indices.setdefault(model, []).append(index)
         tasks = [
-            (create_translate_task(model, query), [texts[index] for index in own])
+            (create_translate_task(model, query, policy), [texts[index] for index in own])
             for model, own in indices.items()
         ]
         translations = [Translation(text, text) for text in texts]
@@ -284,60 +319,9 @@ async def wait_for_disconnect(request: Request) -> None:
         pass
 
 
-def create_translate_task(model: ServedModel, query: schemas.TranslateRequest) -> BatchTask:
+def create_translate_task(
+    model: ServedModel, query: schemas.TranslateRequest, policy: ConfidencePolicy | None
+) -> BatchTask:
     if query.format == "html":
-        return TranslateHtmlTask(model, query.alternatives + 1)
+        return TranslateHtmlTask(model, query.alternatives + 1, policy)
     return TranslateTask(model, query.alternatives + 1, query.details)
-
-
-# ---- parts of responses
-
-
-def format_detection(language: str, confidence: float) -> dict[str, Any]:
-    return {"language": language, "confidence": confidence}
-
-
-def format_language(code: str) -> dict[str, Any]:
-    return {"code": code, "name": language_name(code)}
-
-
-def format_model(model: ServedModel) -> dict[str, Any]:
-    translator = model.translator
-    return {
-        "name": model.name,
-        "source": model.source,
-        "target": model.target,
-        "engine": translator.engine.name,
-        "objective": translator.engine.objective,
-        "max_length": translator.max_length,
-        "alignment": translator.engine.capabilities.alignment,
-        "attention": translator.engine.capabilities.attention,
-    }
-
-
-def distinct_alternatives(translation: Translation) -> list[str]:
-    """Return the alternative texts without repetitions: different tokens can make the same text."""
-    texts = [other.text for other in translation.alternatives if other.text != translation.text]
-    return list(dict.fromkeys(texts))
-
-
-def format_details(translation: Translation, model: ServedModel | None) -> dict[str, Any]:
-    return {
-        "score": translation.score,
-        "sourceTokens": translation.source_tokens,
-        "tokens": translation.tokens,
-        "tokenScores": translation.token_scores,
-        "alignment": translation.alignment,
-        "sentences": model.split_sentences(translation.source) if model else [],
-        **WordAlignment.from_translation(translation).to_json(),
-    }
-
-
-def format_score(translation: Translation) -> dict[str, Any]:
-    return {
-        "score": translation.score,
-        "logProbability": translation.log_probability,
-        "sourceTokens": translation.source_tokens,
-        "tokens": translation.tokens,
-        "tokenScores": translation.token_scores,
-    }

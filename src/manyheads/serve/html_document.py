@@ -10,7 +10,8 @@ two tags is translated separately. Entities are decoded, and written again where
 
 from collections.abc import Sequence
 
-from manyheads.serve.html_blocks import TextBlock, make_blocks
+from manyheads.confidence_policy import LOW_CONFIDENCE_MARK, ConfidencePolicy
+from manyheads.serve.html_blocks import InlineElement, TextBlock, make_blocks
 from manyheads.serve.html_tokenizer import HtmlToken, tokenize
 from manyheads.serve.tag_placement import TagPlacement, escape_text
 from manyheads.translation import Translation
@@ -35,14 +36,33 @@ class HtmlDocument:
     def texts(self) -> list[str]:
         return [part.text for part in self.parts if isinstance(part, TextBlock)]
 
-    def render(self, translations: Sequence[Translation]) -> str:
+    def render(self, translations: Sequence[Translation], policy: ConfidencePolicy | None = None) -> str:
+        """Fill translations in; where one is below the confidence of a policy, what that says."""
         remaining = iter(translations)
         return "".join(
-            part if isinstance(part, str) else render_block(part, next(remaining)) for part in self.parts
+            part if isinstance(part, str) else render_block(part, next(remaining), policy)
+            for part in self.parts
         )
 
 
-def render_block(block: TextBlock, translation: Translation) -> str:
-    text = translation.text.strip()
-    content = TagPlacement(block, translation, text).render() if block.elements else escape_text(text)
+def render_block(block: TextBlock, translation: Translation, policy: ConfidencePolicy | None = None) -> str:
+    below = policy.below if policy is not None and policy.is_below(translation) else "keep"
+    if below == "source":
+        content = render_source(block.text, block.elements, 0, len(block.text))
+    elif below == "empty":
+        content = ""
+    else:
+        text = translation.text.strip()
+        content = TagPlacement(block, translation, text).render() if block.elements else escape_text(text)
+        content = LOW_CONFIDENCE_MARK + content if below == "mark" else content
     return escape_text(block.before) + content + escape_text(block.after)
+
+
+def render_source(text: str, elements: Sequence[InlineElement], start: int, end: int) -> str:
+    """Render a part of the text of a block with its own elements."""
+    parts = []
+    for element in elements:
+        content = render_source(text, element.children, element.start, element.end)
+        parts += [escape_text(text[start : element.start]), element.opening, content, element.closing]
+        start = element.end
+    return "".join([*parts, escape_text(text[start:end])])

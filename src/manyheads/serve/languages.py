@@ -22,6 +22,15 @@ LANGUAGES = (
 )
 NAMES = dict(entry.split(":") for entry in LANGUAGES.split())
 MAX_DETECT_CHARACTERS = 2000  # of a text, from its beginning
+MAJORITY = 50.0  # percent
+# A text is foreign if another language has at least this confidence and its own at most that one, in percent.
+# Of 4,000 sentences of Tatoeba in English or German, whole or in capitals, none is; of German ones taken for
+# English 54 % of 10 to 20 letters, 91 % of 20 to 40 and 99 % of more.
+MIN_FOREIGN_CONFIDENCE, MAX_OWN_CONFIDENCE = 80.0, 5.0
+RELATED = (
+    {"en", "pcm"}, {"no", "nb", "nn", "da"}, {"hr", "bs", "sr", "sh"}, {"id", "ms"}, {"cs", "sk"},
+    {"zh", "yue", "wuu"}, {"es", "gl", "ast"}, {"nl", "af"}, {"ru", "be", "uk"},
+)  # fmt: skip
 
 
 def language_name(code: str) -> str:
@@ -56,13 +65,38 @@ class LanguageDetector:
     def detect(self, text: str) -> list[tuple[str, float]]:
         """Return the served languages with their confidences in percent, best first.
 
-        Confidences are among all languages that py3langid knows, so a text in a language that is not served
-        has low ones. Languages that it does not know are left out, unless there are no others.
+        Confidences are among all languages that py3langid knows. A language that is not served is returned
+        too if the text is more likely in it than in any other. Languages that py3langid does not know are
+        left out, unless there are no others.
         """
-        sample = text[:MAX_DETECT_CHARACTERS]
         confidences = dict.fromkeys(list(self.codes.values()) or self.served[:1] or ["en"], 0.0)
-        if any(map(str.isalpha, sample)):
-            for label, probability in self._identifier.rank(sample):
-                if label in self.codes:
-                    confidences[self.codes[label]] = round(100 * float(probability), 1)
+        ranking = self._rank(text)
+        for label, confidence in ranking:
+            if label in self.codes:
+                confidences[self.codes[label]] = confidence
+        if ranking and ranking[0][0] not in self.codes and ranking[0][1] > MAJORITY:
+            confidences[ranking[0][0]] = ranking[0][1]
         return sorted(confidences.items(), key=lambda entry: -entry[1])
+
+    def find_foreign(self, text: str, language: str) -> tuple[str, float] | None:
+        """Return the language of a text, with its confidence in percent, if it is clearly not in this one."""
+        ranking, base = self._rank(text), get_base_language(language)
+        confidences = dict(ranking)
+        if not ranking or base not in confidences or confidences[base] > MAX_OWN_CONFIDENCE:
+            return None
+        label, confidence = ranking[0]
+        if confidence < MIN_FOREIGN_CONFIDENCE or are_related(label, base):
+            return None
+        return self.codes.get(label, label), confidence
+
+    def _rank(self, text: str) -> list[tuple[str, float]]:
+        """Return all languages with their confidences in percent, best first; none without letters."""
+        sample = text[:MAX_DETECT_CHARACTERS]
+        if not any(map(str.isalpha, sample)):
+            return []
+        return [(label, round(100 * float(p), 1)) for label, p in self._identifier.rank(sample)]
+
+
+def are_related(language: str, other: str) -> bool:
+    """Return whether two languages are too close to be told apart by a sentence."""
+    return any({language, other} <= group for group in RELATED)

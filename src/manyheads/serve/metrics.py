@@ -9,6 +9,7 @@ from manyheads.serve.queue import JobQueue
 from manyheads.serve.served_model import ServedModel
 
 SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+CONFIDENCE_BUCKETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1)
 COUNT_BUCKETS = tuple(2**n for n in range(13))
 
 
@@ -41,6 +42,16 @@ class ServerMetrics:
             "manyheads_worker_seconds", "Busy time of the worker thread.", registry=registry
         )
         self._characters = Counter("manyheads_characters", "Characters of texts received.", registry=registry)
+        self._confidence = Histogram(
+            "manyheads_confidence",
+            "Confidence of translations by calibrated models.",
+            ["model"],
+            buckets=CONFIDENCE_BUCKETS,
+            registry=registry,
+        )
+        self._foreign_texts = Counter(
+            "manyheads_foreign_texts", "Texts that do not look like their source language.", registry=registry
+        )
         self._graphs = Gauge("manyheads_cuda_graphs", "CUDA graphs that are captured.", registry=registry)
         self._waiting = Gauge("manyheads_waiting_requests", "Requests in the queue now.", registry=registry)
 
@@ -63,6 +74,12 @@ class ServerMetrics:
 
     def record_characters(self, count: int) -> None:
         self._characters.inc(count)
+
+    def record_confidence(self, model: str, confidence: float) -> None:
+        self._confidence.labels(model).observe(confidence)
+
+    def record_foreign_text(self) -> None:
+        self._foreign_texts.inc()
 
     def render(self) -> str:
         return generate_latest(self.registry).decode("utf-8")

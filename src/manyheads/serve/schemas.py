@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from manyheads.confidence_policy import DEFAULT_MIN_CONFIDENCE, Below
 from manyheads.serve.limits import ServerLimits
 
 MAX_WIDTH = 2**20
@@ -32,6 +33,10 @@ Key = Annotated[Text | None, Field(description="If the server requires one; or u
 Model = Annotated[Text | None, Field(description="Name of a model, if several translate this pair.")]
 
 
+Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+BELOW_MEANING = "keep the translation (the default), mark it with [?], return the source text, or nothing."
+
+
 # ---- requests
 
 
@@ -48,6 +53,18 @@ class TranslateRequest(BaseModel):
     details: Annotated[
         bool, Field(description="Return tokens, their scores and the alignment; for format text.")
     ] = False
+    min_confidence: Annotated[
+        Probability | None,
+        default_if_empty(None),
+        Field(
+            description=f"Where below applies: {DEFAULT_MIN_CONFIDENCE} by default, for calibrated models."
+        ),
+    ] = None
+    below: Annotated[
+        Below | None,
+        default_if_empty(None),
+        Field(description=f"If a translation has less than min_confidence: {BELOW_MEANING}"),
+    ] = None
     model: Model = None
     api_key: Key = None
 
@@ -135,6 +152,13 @@ class TranslateResponse(BaseModel):
     detectedLanguage: Detection | list[Detection] | None = None
     alternatives: list[str] | list[list[str]] | None = None
     details: TranslationDetails | list[TranslationDetails] | None = None
+    confidence: Annotated[
+        Probability | list[Probability | None] | None,
+        Field(description="Probability that the translation is adequate, if a model is calibrated."),
+    ] = None
+    notes: Annotated[
+        list[str] | list[list[str]] | None, Field(description="What was unusual, if anything was.")
+    ] = None
 
 
 class LanguageInfo(BaseModel):
@@ -179,6 +203,7 @@ class ModelInfo(BaseModel):
     max_length: Annotated[int, Field(description="Maximum tokens of a sentence in training.")]
     alignment: Annotated[bool, Field(description="Whether translations have alignments.")]
     attention: Annotated[bool, Field(description="Whether /attention, /look and /walk are available.")]
+    calibrated: Annotated[bool, Field(description="Whether translations have a confidence.")]
 
 
 class ScoreDetails(BaseModel):

@@ -32,6 +32,11 @@ class ServedModel:
         return self.translator.engine.capabilities.alignment
 
     @property
+    def is_calibrated(self) -> bool:
+        """Whether its translations have a confidence."""
+        return self.translator.is_calibrated
+
+    @property
     def can_join(self) -> bool:
         """Whether sentences can join those that its engine is decoding."""
         return hasattr(self.translator.engine, "decode_batches")

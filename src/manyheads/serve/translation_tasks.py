@@ -1,9 +1,10 @@
 """Tasks of the worker thread that translate and score texts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from manyheads.confidence_policy import ConfidencePolicy
 from manyheads.errors import RequestError
 from manyheads.pipeline.assembly import Assembler
 from manyheads.pipeline.jobs import TranslationOptions
@@ -54,6 +55,7 @@ class TranslateHtmlTask:
 
     model: ServedModel
     nbest: int = 1
+    policy: ConfidencePolicy | None = None  # for each of the texts of a page
     can_join: ClassVar[bool] = False
 
     def size(self, pages: Sequence[str]) -> int:
@@ -71,20 +73,32 @@ class TranslateHtmlTask:
             )
         remaining = iter(translations)
         return [
-            render_page(page, document, [next(remaining) for _ in document.texts])
+            render_page(page, document, [next(remaining) for _ in document.texts], self.policy)
             for page, document in zip(pages, documents, strict=True)
         ]
 
 
-def render_page(page: str, document: HtmlDocument, translations: Sequence[Translation]) -> Translation:
-    """Fill a page. Its n-th alternative holds the n-th best translation of each of its texts."""
+def render_page(
+    page: str, document: HtmlDocument, translations: Sequence[Translation], policy: ConfidencePolicy | None
+) -> Translation:
+    """Fill a page. Its n-th alternative holds the n-th best translation of each of its texts.
+
+    Its confidence is the lowest of its texts.
+    """
     nbest_lists = [[best, *best.alternatives] for best in translations]
     num_ranks = max(map(len, nbest_lists), default=1)
-    best, *alternatives = (
+    alternatives = [
         Translation(page, document.render([nbest[min(rank, len(nbest) - 1)] for nbest in nbest_lists]))
-        for rank in range(num_ranks)
+        for rank in range(1, num_ranks)
+    ]
+    confidences = [best.confidence for best in translations if best.confidence is not None]
+    return Translation(
+        page,
+        document.render(translations, policy),
+        alternatives=alternatives,
+        confidence=min(confidences, default=None),
+        notes=list(dict.fromkeys(note for best in translations for note in best.notes)),
     )
-    return replace(best, alternatives=alternatives)
 
 
 @dataclass(frozen=True)
