@@ -43,6 +43,10 @@ class TermConstraints:
             text = term.sub(lambda match: " " * len(match.group()), text)
         return tuple(required), tuple(ids for ids, may_continue in required.items() if not may_continue)
 
+    def find_terms(self, text: str) -> list[tuple[int, int]]:
+        """Return where terms of the glossary start and end."""
+        return [match.span() for term, _, _ in self.glossary for match in term.finditer(text)]
+
     @cached_property
     def word_start_ids(self) -> frozenset[int]:
         """The ids of pieces that start a word, or are no part of one."""

@@ -104,6 +104,8 @@ def create_translator(
 ) -> Translator:
     max_length = info.config.data.max_length
     max_length = min(max_length, engine.capabilities.max_positions or max_length)
+    is_trained = info.config.augmentation.copied > 0
+    has_symbols = subwords.source.has_copy_symbols and subwords.target.has_copy_symbols
     return Translator(
         engine,
         subwords,
@@ -111,4 +113,5 @@ def create_translator(
         max_length=max_length,
         decoding=info.config.decoding,
         calibration=calibration,
+        uses_copy_symbols=is_trained and has_symbols,
     )

@@ -1,10 +1,12 @@
 """What a Translator returns."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 if TYPE_CHECKING:
     from manyheads.model.encoder_decoder import Trace
+    from manyheads.text.restoration import Restoration
     from manyheads.text.subwords import SubwordTokenizer
 
 
@@ -14,10 +16,17 @@ class TokenIds(NamedTuple):
     subwords: "SubwordTokenizer"
     sentences: list[list[int]]
     has_ends: bool  # whether each sentence ends with the end token, which is left out
+    restorations: "Sequence[Restoration | None]" = ()  # of each sentence, if any has one
 
     def to_pieces(self) -> list[str]:
         pieces, end = self.subwords.pieces, -1 if self.has_ends else None
-        return [pieces[token_id] for ids in self.sentences for token_id in ids[:end]]
+        if not any(self.restorations):
+            return [pieces[token_id] for ids in self.sentences for token_id in ids[:end]]
+        restored: list[str] = []
+        for ids, restoration in zip(self.sentences, self.restorations, strict=True):
+            own = [pieces[token_id] for token_id in ids[:end]]
+            restored += restoration.restore_pieces(own) if restoration else own
+        return restored
 
 
 class PieceList:

@@ -33,6 +33,7 @@ class Translator:
         max_length: int = 256,
         decoding: DecodingConfig | None = None,
         calibration: ConfidenceParameters | None = None,
+        uses_copy_symbols: bool = False,
     ) -> None:
         self.engine, self.subwords = engine, subwords
         self.source_language, self.target_language = languages["source"], languages["target"]
@@ -42,6 +43,7 @@ class Translator:
         if calibration is not None:
             languages_of_sides = self.source_language, self.target_language
             self.confidence = ConfidenceModel(calibration, subwords, languages_of_sides)
+        self.uses_copy_symbols = uses_copy_symbols  # whether the model was trained to copy them
 
     @property
     def is_calibrated(self) -> bool:
@@ -142,8 +144,9 @@ class Translator:
 
     def split_sentences(self, text: str) -> list[str]:
         """Return the parts of a text that are translated, sentence by sentence."""
-        splitter = self._create_splitter()
-        segments = splitter.shorten(splitter.split(text, into_sentences=True))
+        preparer, _ = self._create_stages(self._read_options())
+        splitter = preparer.splitter
+        segments = splitter.shorten(splitter.split(text, into_sentences=True), preparer.protector)
         return [segment.text for segment in segments if segment.is_translatable]
 
     def create_stages(self, **options: Any) -> tuple[TranslationOptions, TextPreparer, Assembler]:
@@ -178,8 +181,8 @@ class Translator:
         return TranslationStream(self.engine, preparer, assembler, options, read_ahead, report_done)
 
     def _create_stages(self, options: TranslationOptions) -> tuple[TextPreparer, Assembler]:
-        preparer = TextPreparer(self._create_splitter(), options)
-        return preparer, Assembler(self.engine, self.subwords, options, self.confidence)
+        preparer = TextPreparer(self._create_splitter(), options, self.uses_copy_symbols)
+        return preparer, Assembler(self.engine, self.subwords, options, preparer, self.confidence)
 
     def _create_splitter(self) -> SentenceSplitter:
         max_positions = self.engine.capabilities.max_positions

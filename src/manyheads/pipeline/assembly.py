@@ -1,6 +1,7 @@
 """Ids to text: hypotheses are detokenized many at a time, and the sentences of a text are joined."""
 
 import math
+import unicodedata
 from collections.abc import Sequence
 from itertools import islice
 
@@ -8,11 +9,24 @@ from manyheads.confidence.calibration import ConfidenceModel
 from manyheads.errors import RequestError
 from manyheads.inference.engine import Engine
 from manyheads.pipeline.jobs import Alignment, SentenceJob, TextJob, TranslationOptions
+from manyheads.pipeline.preparation import TextPreparer
 from manyheads.pipeline.review import Reviewer
 from manyheads.search.options import Hypothesis
+from manyheads.text.invalid import LONE_SURROGATE
+from manyheads.text.masks import SYMBOL
+from manyheads.text.restoration import Restoration
 from manyheads.text.segmentation import replace_line_breaks
 from manyheads.text.subwords import SubwordPair
 from manyheads.translation import TokenIds, Translation
+
+REPLACEMENT = "\ufffd"  # what bytes that are not UTF-8 become
+SYMBOL_START = "\u27e6"  # of a copy symbol
+
+# What translations note.
+ALL_CAPITALS = "all capitals"
+BROKEN_BYTES = "broken bytes removed"
+NOTHING_TO_TRANSLATE = "nothing to translate"
+REPAIRED = "copied text repaired"
 
 
 class Assembler:
@@ -23,9 +37,10 @@ class Assembler:
         engine: Engine,
         subwords: SubwordPair,
         options: TranslationOptions,
+        preparer: TextPreparer,
         confidence: ConfidenceModel | None = None,
     ) -> None:
-        self.engine, self.subwords = engine, subwords
+        self.engine, self.subwords, self.preparer = engine, subwords, preparer
         self.reviewer = Reviewer(engine, options, confidence)
         self.has_alignment = options.alignment
         sampled = "" if options.config.temperature is None else "sampled, ranked by "
@@ -47,28 +62,47 @@ class Assembler:
                 best = weights_TS.argmax(-1).tolist() if len(weights_TS) else []
                 sentence.alignments.append([(source, target) for target, source in enumerate(best)])
 
-    def detokenize(self, sentences: Sequence[SentenceJob]) -> None:
-        """Give sentences the texts of their hypotheses. What would break a line becomes a space."""
+    def detokenize(self, sentences: Sequence[SentenceJob]) -> list[SentenceJob]:
+        """Give sentences the texts of their hypotheses. What would break a line becomes a space.
+
+        Return the parts of sentences in which text to copy was lost; they are decoded and come here too.
+        """
         ids = [hypothesis.tokens for sentence in sentences for hypothesis in sentence.hypotheses]
-        texts = map(replace_line_breaks, self.subwords.target.decode_sentences(ids))
+        texts = iter(self.subwords.target.decode_sentences(ids))
+        parts: list[SentenceJob] = []
         for sentence in sentences:
-            sentence.outputs = [next(texts) for _ in sentence.hypotheses]
+            outputs = [replace_line_breaks(next(texts)) for _ in sentence.hypotheses]
+            if not all(map(is_clean, outputs)):
+                outputs = [clean_output(sentence, output) for output in outputs]
+            sentence.outputs = outputs
+            if sentence.restoration is not None:
+                restore_outputs(sentence, sentence.restoration)
+                if not sentence.outputs:
+                    sentence.repair = self.preparer.prepare_parts(sentence)
+                    sentence.notes.append(REPAIRED)
+                    parts += sentence.repair.sentences
+        return parts
 
     def assemble(self, job: TextJob) -> Translation:
         """Join the sentences of a text. The n-th alternative is made of the n-th best of each."""
+        notes = collect_notes(job)
+        job = job.expand()
         sentences = job.sentences
         count = max([len(sentence.hypotheses) for sentence in sentences], default=1)
-        best = self._create_version(job, [0] * len(sentences), self.objective)
+        best = self._create_version(job, [0] * len(sentences), self.objective, notes)
         for rank in range(1, count):
             ranks = [min(rank, len(sentence.hypotheses) - 1) for sentence in sentences]
-            best.alternatives.append(self._create_version(job, ranks, ""))
+            best.alternatives.append(self._create_version(job, ranks, "", notes))
         return best
 
-    def _create_version(self, job: TextJob, ranks: list[int], objective: str) -> Translation:
+    def _create_version(
+        self, job: TextJob, ranks: list[int], objective: str, notes: list[str]
+    ) -> Translation:
         """Return the text with the hypothesis of this rank of each sentence."""
         chosen: list[Hypothesis] = []
         outputs: list[str] = []
         source_ids: list[list[int]] = []
+        restorations = [sentence.restoration for sentence in job.sentences]
         for sentence, rank in zip(job.sentences, ranks, strict=True):
             assert sentence.outputs is not None
             chosen.append(sentence.hypotheses[rank])
@@ -76,19 +110,70 @@ class Assembler:
             source_ids.append(sentence.request.source)
         return Translation(
             job.text,
-            job.join(outputs),
+            make_valid(job.join(outputs)),
             sum([hypothesis.score for hypothesis in chosen]),
             sum([hypothesis.log_probability for hypothesis in chosen]),
-            TokenIds(self.subwords.source, source_ids, True),
-            TokenIds(self.subwords.target, [hypothesis.tokens for hypothesis in chosen], False),
+            TokenIds(self.subwords.source, source_ids, True, restorations),
+            TokenIds(self.subwords.target, [hypothesis.tokens for hypothesis in chosen], False, restorations),
             [score for hypothesis in chosen for score in hypothesis.token_scores[:-1]],
             join_alignments(job.sentences, ranks) if self.has_alignment else None,
             len(chosen),
             self.engine.name,
             objective,
             confidence=join_confidences(job.sentences, ranks),
-            notes=list(dict.fromkeys(note for sentence in job.sentences for note in sentence.notes)),
+            notes=list(notes),
         )
+
+
+def is_clean(output: str) -> bool:
+    """Return whether an output has no broken bytes and no stray copy symbol, and is composed."""
+    return output.isascii() or (
+        REPLACEMENT not in output and SYMBOL_START not in output and unicodedata.is_normalized("NFC", output)
+    )
+
+
+def clean_output(sentence: SentenceJob, output: str) -> str:
+    """Remove bytes that are not UTF-8, unless the source has such, and copy symbols without a value."""
+    if REPLACEMENT in output and REPLACEMENT not in sentence.text:
+        output = " ".join(output.replace(REPLACEMENT, "").split())
+        sentence.notes.append(BROKEN_BYTES)
+    if SYMBOL_START in output and sentence.restoration is None:
+        output = " ".join(SYMBOL.sub("", output).split())
+    return unicodedata.normalize("NFC", output)
+
+
+def restore_outputs(sentence: SentenceJob, restoration: Restoration) -> None:
+    """Restore the outputs, and leave out those that lost text to copy, with their hypotheses."""
+    assert sentence.outputs is not None
+    restored = [restoration.restore(output) for output in sentence.outputs]
+    kept = [rank for rank, output in enumerate(restored) if output is not None]
+    sentence.outputs = [output for output in restored if output is not None]
+    sentence.hypotheses = [sentence.hypotheses[rank] for rank in kept]
+    if sentence.alignments is not None:
+        sentence.alignments = [sentence.alignments[rank] for rank in kept]
+    if sentence.confidences is not None:
+        sentence.confidences = [sentence.confidences[rank] for rank in kept]
+    if restoration.is_upper:
+        sentence.notes.append(ALL_CAPITALS)
+
+
+def collect_notes(job: TextJob) -> list[str]:
+    """Return what was unusual about a text, each once."""
+    if not job.sentences:
+        return [*job.notes, NOTHING_TO_TRANSLATE]
+    notes = list(job.notes)
+    for sentence in job.sentences:
+        notes += sentence.notes
+        if sentence.repair is not None:
+            notes += collect_notes(sentence.repair)
+    return list(dict.fromkeys(notes)) if notes else notes
+
+
+def make_valid(text: str) -> str:
+    """Replace lone surrogates, which a Python string can hold, but no file."""
+    if text.isascii() or not LONE_SURROGATE.search(text):
+        return text
+    return LONE_SURROGATE.sub(REPLACEMENT, text)
 
 
 def join_alignments(sentences: list[SentenceJob], ranks: list[int]) -> Alignment:

@@ -6,6 +6,7 @@ from manyheads.config import DecodingConfig
 from manyheads.glossary import TermConstraints
 from manyheads.inference.engine import ScoreDetail
 from manyheads.search.options import Hypothesis, Request
+from manyheads.text.restoration import Restoration
 from manyheads.text.segmentation import Segment
 
 Alignment = list[tuple[int, int]]  # pairs of a source token and a target token
@@ -27,32 +28,56 @@ class SentenceJob:
     """A sentence of a text, and its results once it is decoded."""
 
     __slots__ = (
-        "alignments", "confidences", "hypotheses", "is_last", "notes", "outputs", "request", "text",
+        "alignments", "confidences", "hypotheses", "is_last", "notes", "outputs", "repair", "request",
+        "restoration", "text",
     )  # fmt: skip
 
-    def __init__(self, text: str, request: Request) -> None:
-        self.text, self.request = text, request
+    def __init__(self, text: str, request: Request, restoration: Restoration | None = None) -> None:
+        self.text, self.request, self.restoration = text, request, restoration
         self.is_last = False  # in its text: progress counts texts
         self.hypotheses: list[Hypothesis] = []
         self.outputs: list[str] | None = None  # the texts of the hypotheses, once they are detokenized
         self.alignments: list[Alignment] | None = None  # of the hypotheses, if requested
         self.confidences: list[float] | None = None  # of the hypotheses, if the model is calibrated
         self.notes: list[str] = []  # what was unusual
+        self.repair: TextJob | None = None  # the sentence in parts, if it was not translated as a whole
+
+    @property
+    def is_done(self) -> bool:
+        return self.outputs is not None if self.repair is None else self.repair.is_done
 
 
 class TextJob:
     """A text that is being translated."""
 
-    __slots__ = ("segments", "sentences", "text")
+    __slots__ = ("notes", "segments", "sentences", "text")
 
     def __init__(self, text: str, segments: list[Segment], sentences: list[SentenceJob]) -> None:
         self.text, self.segments, self.sentences = text, segments, sentences
+        self.notes: tuple[str, ...] = ()  # what was unusual, besides the notes of sentences
         if sentences:
             sentences[-1].is_last = True
 
     @property
     def is_done(self) -> bool:
-        return None not in [sentence.outputs for sentence in self.sentences]
+        return False not in [sentence.is_done for sentence in self.sentences]
+
+    def expand(self) -> "TextJob":
+        """Return the job with the parts of repaired sentences in place of these."""
+        if all(sentence.repair is None for sentence in self.sentences):
+            return self
+        segments: list[Segment] = []
+        sentences: list[SentenceJob] = []
+        remaining = iter(self.sentences)
+        for segment in self.segments:
+            sentence = next(remaining) if segment.is_translatable else None
+            if sentence is None or sentence.repair is None:
+                segments.append(segment)
+                sentences += [sentence] if sentence else []
+            else:
+                segments += sentence.repair.segments
+                sentences += sentence.repair.sentences
+        return TextJob(self.text, segments, sentences)
 
     def join(self, outputs: list[str]) -> str:
         """Return the text with these outputs in place of its sentences."""

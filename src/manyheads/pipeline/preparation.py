@@ -4,8 +4,10 @@ import hashlib
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from manyheads.pipeline.jobs import SentenceJob, TextJob, TranslationOptions
+from manyheads.pipeline.protection import ProtectedSentence, SentenceProtector
 from manyheads.search.options import DecodingConstraints, Request
 from manyheads.text import segmentation
 from manyheads.text.segmentation import Segment
@@ -32,12 +34,13 @@ class SentenceSplitter:
         """Return the segments of a text, whatever their lengths."""
         return segmentation.split_text(text, self.language if into_sentences else None)
 
-    def shorten(self, segments: Sequence[Segment]) -> list[Segment]:
-        """Return the segments with long sentences split."""
+    def shorten(self, segments: Sequence[Segment], protector: SentenceProtector) -> list[Segment]:
+        """Return the segments with long sentences split, and without long text that is copied."""
         return [
             part
             for segment in segments
-            for part in (self._shorten_sentence(segment.text) if segment.is_translatable else [segment])
+            for whole in (protector.split_at_long_spans(segment) if segment.is_translatable else [segment])
+            for part in (self._shorten_sentence(whole.text) if whole.is_translatable else [whole])
         ]
 
     def _shorten_sentence(self, text: str) -> Iterator[Segment]:
@@ -69,57 +72,115 @@ class SentenceSplitter:
         return len(self.subwords.encode(text)) + 1
 
 
+class SplitText(NamedTuple):
+    """A text in segments, and those that are translated as they are encoded."""
+
+    tag: str  # of the target language
+    segments: list[Segment]
+    sentences: list[ProtectedSentence]
+
+
 class TextPreparer:
     """Makes jobs of texts."""
 
-    def __init__(self, splitter: SentenceSplitter, options: TranslationOptions) -> None:
+    def __init__(
+        self, splitter: SentenceSplitter, options: TranslationOptions, uses_copy_symbols: bool = False
+    ) -> None:
         self.splitter, self.options = splitter, options
         self.subwords = splitter.subwords
+        self.protector = SentenceProtector(
+            splitter.subwords, splitter.language, uses_copy_symbols, options.terms
+        )
         self.plain_constraints: dict[int, DecodingConstraints] = {}  # by maximum length
 
     def prepare(self, texts: Sequence[str]) -> list[TextJob]:
-        """Split and encode texts."""
+        """Split, protect and encode texts."""
         split_texts = [self._split(text) for text in texts]
-        sentences = [sentence for _, own in split_texts for sentence in own]
-        encoded = iter(self.subwords.encode_sentences(sentences))
+        protected = [sentence.encoded for split in split_texts for sentence in split.sentences]
+        encoded = iter(self.subwords.encode_sentences(protected))
         jobs = []
-        for text, (segments, own) in zip(texts, split_texts, strict=True):
-            ids = [next(encoded) for _ in own]
+        for text, split in zip(texts, split_texts, strict=True):
+            ids = [next(encoded) for _ in split.sentences]
             is_long = max(map(len, ids), default=0) > self.splitter.max_length
             if is_long and len(text) <= self.splitter.max_encoded_characters:
-                segments = self.splitter.shorten(segments)
-                own = add_tag(split_language_tag(text)[0], segments)
-                ids = self.subwords.encode_sentences(own)
-            jobs.append(TextJob(text, segments, list(map(self._create_sentence, own, ids))))
+                split = self._shorten(split)
+                ids = self.subwords.encode_sentences([part.encoded for part in split.sentences])
+            jobs.append(self._create_job(text, split, ids))
         return jobs
 
-    def _split(self, text: str) -> tuple[list[Segment], list[str]]:
-        """Return the segments of a text, and those to be translated with its language tag."""
+    def prepare_parts(self, sentence: SentenceJob) -> TextJob:
+        """Return a sentence in parts, between which the text that must survive is copied."""
+        restoration = sentence.restoration
+        assert restoration is not None
+        tag, text = split_language_tag(sentence.text)
+        segments = self.protector.split_at_spans(text, restoration.spans)
+        parts = [
+            self.protector.protect_part(segment.text, restoration.is_upper)
+            for segment in segments
+            if segment.is_translatable
+        ]
+        split = SplitText(tag, segments, [part._replace(encoded=tag + part.encoded) for part in parts])
+        ids = self.subwords.encode_sentences([part.encoded for part in split.sentences])
+        job = self._create_job(sentence.text, split, ids, is_part=True)
+        job.sentences[-1].is_last = False  # progress has counted the text
+        return job
+
+    def _split(self, text: str) -> "SplitText":
+        """Return the segments of a text, and those to be translated as they are encoded."""
         tag, rest = split_language_tag(text)
         segments = self.splitter.split(rest, self.options.split)
         if len(text) > self.splitter.max_encoded_characters:
-            segments = self.splitter.shorten(segments)
-        return segments, add_tag(tag, segments)
+            segments = self.splitter.shorten(segments, self.protector)
+        return self._protect(tag, segments)
 
-    def _create_sentence(self, text: str, ids: list[int]) -> SentenceJob:
+    def _shorten(self, split: "SplitText") -> "SplitText":
+        """Split sentences that are too long."""
+        return self._protect(split.tag, self.splitter.shorten(split.segments, self.protector))
+
+    def _protect(self, tag: str, segments: list[Segment]) -> "SplitText":
+        sentences = []
+        for index, segment in enumerate(segments):
+            if segment.is_translatable:
+                protected = self.protector.protect(segment.text)
+                if protected is None:
+                    segments[index] = Segment(segment.text, False)
+                else:
+                    sentences.append(
+                        protected._replace(encoded=tag + protected.encoded) if tag else protected
+                    )
+        return SplitText(tag, segments, sentences)
+
+    def _create_job(
+        self, text: str, split: "SplitText", ids: list[list[int]], is_part: bool = False
+    ) -> TextJob:
+        texts = add_tag(split.tag, split.segments)
+        sentences = []
+        for index, (own_text, protected, own_ids) in enumerate(zip(texts, split.sentences, ids, strict=True)):
+            request = self._create_request(protected.encoded, own_ids, has_prefix=not (is_part and index))
+            sentences.append(SentenceJob(own_text, request, protected.restoration))
+        return TextJob(text, split.segments, sentences)
+
+    def _create_request(self, text: str, ids: list[int], has_prefix: bool = True) -> Request:
         """`ids` end with the end token."""
         config, terms = self.options.config, self.options.terms
         max_length = max(len(ids) - 1 + config.max_extra_length, config.min_length) + len(terms.prefix)
-        if terms.glossary or config.temperature is not None:
-            return SentenceJob(text, Request(ids, self._constrain(text, ids, max_length)))
+        if terms.glossary or config.temperature is not None or not has_prefix:
+            return Request(ids, self._constrain(text, ids, max_length, has_prefix))
         constraints = self.plain_constraints.get(max_length)
         if constraints is None:
             constraints = self.plain_constraints[max_length] = self._constrain(text, ids, max_length)
-        return SentenceJob(text, Request(ids, constraints))
+        return Request(ids, constraints)
 
-    def _constrain(self, text: str, ids: list[int], max_length: int) -> DecodingConstraints:
+    def _constrain(
+        self, text: str, ids: list[int], max_length: int, has_prefix: bool = True
+    ) -> DecodingConstraints:
         """Return what the output must satisfy. Without a glossary and sampling the length alone decides."""
         config, terms = self.options.config, self.options.terms
         required, whole_word = terms.find_required(text)
         return DecodingConstraints(
             max_length + sum(map(len, required)),
             config.min_length,
-            prefix=terms.prefix,
+            prefix=terms.prefix if has_prefix else (),
             required_phrases=required,
             forbidden_phrases=terms.forbidden_phrases,
             whole_word_phrases=whole_word,

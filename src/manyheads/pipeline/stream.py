@@ -38,17 +38,18 @@ def translate_at_once(
     jobs = preparer.prepare(texts)
     num_done = sum(not job.sentences for job in jobs)
     sentences = [sentence for job in jobs for sentence in job.sentences]
-    requests = [sentence.request for sentence in sentences]
-    for index, hypotheses in engine.decode(requests, options.config, scores=options.scores):
-        sentences[index].hypotheses = hypotheses
-        check_hypotheses(sentences[index])
-        if sentences[index].is_last:
-            num_done += 1
-            report_done(num_done)
-    assembler.reviewer.review_at_once(sentences)
-    if options.alignment:
-        assembler.align(sentences)
-    assembler.detokenize(sentences)
+    while sentences:
+        requests = [sentence.request for sentence in sentences]
+        for index, hypotheses in engine.decode(requests, options.config, scores=options.scores):
+            sentences[index].hypotheses = hypotheses
+            check_hypotheses(sentences[index])
+            if sentences[index].is_last:
+                num_done += 1
+                report_done(num_done)
+        assembler.reviewer.review_at_once(sentences)
+        if options.alignment:
+            assembler.align(sentences)
+        sentences = assembler.detokenize(sentences)
     return [assembler.assemble(job) for job in jobs]
 
 
@@ -72,7 +73,8 @@ class TranslationStream:
         self.finished: list[SentenceJob] = []  # decoded, not yet detokenized
         self.flush_time = 0.0
         self.num_done, self.report_done = 0, report_done
-        self.detokenizing: deque[Future[list[SentenceJob]]] = deque()
+        self.detokenizing: deque[Future[tuple[list[SentenceJob], list[SentenceJob]]]] = deque()
+        self.parts: deque[SentenceJob] = deque()  # of sentences to repair, not yet decoded
 
     def run(self, texts: Iterable[str]) -> Iterator[list[Translation]]:
         """Yield translations in the order of the texts, as many as are ready. Call it once."""
@@ -80,7 +82,7 @@ class TranslationStream:
         with ThreadPoolExecutor(1, "manyheads detokenizer") as self.detokenizer:
             self.background.start()
             try:
-                while not self.background.is_exhausted:
+                while self.parts or not self.background.is_exhausted:
                     yield from self._decode_available()
             finally:
                 self.background.stop()
@@ -105,21 +107,28 @@ class TranslationStream:
                 yield from self._return_ready()
         self._detokenize_finished()
         while self.detokenizing:
-            self._retry(self.detokenizing.popleft().result())
+            self._retry(*self.detokenizing.popleft().result())
         self.background.reset_patience()
         yield from self._return_ready()
 
     def _take_requests(self, active: dict[int, SentenceJob]) -> Iterator[Request]:
         """Yield requests until there are none for now: the engine then finishes what it has."""
-        index = 0
-        while jobs := self.background.take(is_urgent=bool(self.jobs)):
+        for index, sentence in enumerate(self._take_sentences()):
+            active[index] = sentence
+            yield sentence.request
+
+    def _take_sentences(self) -> Iterator[SentenceJob]:
+        """Yield sentences, and between them the parts of those that are repaired."""
+        while True:
+            while self.parts:
+                yield self.parts.popleft()
+            jobs = self.background.take(is_urgent=bool(self.jobs))
+            if not jobs and not self.parts:
+                return
             self.jobs.extend(jobs)
             for job in jobs:
                 self.num_done += not job.sentences
-                for sentence in job.sentences:
-                    active[index] = sentence
-                    index += 1
-                    yield sentence.request
+                yield from job.sentences
 
     def _detokenize_finished(self) -> None:
         """Start to detokenize the sentences that are decoded."""
@@ -133,26 +142,29 @@ class TranslationStream:
         self.detokenizing.append(self.detokenizer.submit(self._review_and_detokenize, self.finished))
         self.finished = []
 
-    def _review_and_detokenize(self, sentences: list[SentenceJob]) -> list[SentenceJob]:
-        """Give sentences their texts. Return those that are to be decoded again, which have none yet."""
+    def _review_and_detokenize(
+        self, sentences: list[SentenceJob]
+    ) -> tuple[list[SentenceJob], list[SentenceJob]]:
+        """Give sentences their texts. Return those to be tried again, and parts of those to be repaired."""
         failed = self.assembler.reviewer.review(sentences)
         unfinished = {id(sentence) for sentence in failed}
-        self.assembler.detokenize([sentence for sentence in sentences if id(sentence) not in unfinished])
-        return failed
+        finished = [sentence for sentence in sentences if id(sentence) not in unfinished]
+        return failed, self.assembler.detokenize(finished)
 
-    def _retry(self, sentences: list[SentenceJob]) -> None:
-        """Decode sentences whose translations failed again."""
+    def _retry(self, sentences: list[SentenceJob], parts: list[SentenceJob]) -> None:
+        """Decode sentences whose translations failed again. Parts of others are decoded with what follows."""
+        self.parts.extend(parts)
         if not sentences:
             return
         self.assembler.reviewer.retry(sentences)
         if self.options.alignment:
             self.assembler.align(sentences)
-        self.assembler.detokenize(sentences)
+        self.parts.extend(self.assembler.detokenize(sentences))
 
     def _return_ready(self) -> Iterator[list[Translation]]:
         """Yield the translations of the first texts, as far as they are done."""
         while self.detokenizing and self.detokenizing[0].done():
-            self._retry(self.detokenizing.popleft().result())
+            self._retry(*self.detokenizing.popleft().result())
         ready = []
         while self.jobs and self.jobs[0].is_done:
             ready.append(self.jobs.popleft())

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from manyheads.pipeline.assembly import check_hypotheses
+from manyheads.pipeline.assembly import Assembler, check_hypotheses
 from manyheads.pipeline.jobs import SentenceJob, TextJob
 from manyheads.search.options import Hypothesis, Request
 from manyheads.serve.jobs import BatchStats, Job, run_jobs
@@ -31,10 +31,15 @@ class JoiningJob:
 
     def __init__(self, job: Job, texts: list[TextJob]) -> None:
         self.job, self.texts = job, texts
-        self.sentences = [sentence for text in texts for sentence in text.sentences]
-        self.num_started = 0
-        self.num_unfinished = len(self.sentences)
+        self.has_started = False
         self.error: Exception | None = None
+        self.set_sentences([sentence for text in texts for sentence in text.sentences])
+
+    def set_sentences(self, sentences: list[SentenceJob]) -> None:
+        """Set what is to be decoded: all sentences, and then the parts of those that are repaired."""
+        self.sentences = sentences
+        self.num_started = 0
+        self.num_unfinished = len(sentences)
 
     @property
     def is_abandoned(self) -> bool:
@@ -100,7 +105,8 @@ class FairFeed:
             return jobs
 
     def _start(self, job: JoiningJob, sentence: SentenceJob) -> None:
-        if job.num_started == 0:
+        if not job.has_started:
+            job.has_started = True
             self.on_start(job.job)
         job.num_started += 1
         if job.num_started == len(job.sentences):
@@ -116,6 +122,7 @@ class Stream:
     """The jobs of one task: one model, one kind of search."""
 
     def __init__(self, task: Any, max_tokens: int, on_start: Callable[[Job], None]) -> None:
+        self.assembler: Assembler
         self.options, self.preparer, self.assembler = task.create_stages()
         self.engine = task.model.translator.engine
         self.feed = FairFeed(max_tokens, on_start)
@@ -152,14 +159,24 @@ class Stream:
         return [job] if job.num_unfinished == 0 else []
 
     def assemble(self, jobs: Sequence[JoiningJob]) -> list[Outcome]:
-        """Return the results of jobs that are complete."""
+        """Return the results of jobs that are complete. Others join the stream again, to be repaired."""
         complete = [job for job in jobs if job.error is None]
-        sentences = [sentence for job in complete for sentence in job.sentences]
-        self.assembler.reviewer.review_at_once(sentences)
+        self.assembler.reviewer.review_at_once([sentence for job in complete for sentence in job.sentences])
+        outcomes: list[Outcome] = []
+        for job in jobs:
+            parts = [] if job.error else self._detokenize(job.sentences)
+            if parts:
+                job.set_sentences(parts)
+                self.feed.put(job)
+            else:
+                results = job.error or [self.assembler.assemble(text) for text in job.texts]
+                outcomes.append((job.job, results))
+        return outcomes
+
+    def _detokenize(self, sentences: list[SentenceJob]) -> list[SentenceJob]:
         if sentences and self.options.alignment:
             self.assembler.align(sentences)
-        self.assembler.detokenize(sentences)
-        return [(job.job, job.error or [self.assembler.assemble(text) for text in job.texts]) for job in jobs]
+        return self.assembler.detokenize(sentences)
 
 
 class ContinuousBatcher:
@@ -221,6 +238,8 @@ class ContinuousBatcher:
         except Exception:
             outcomes = [(job.job, run_jobs([job.job])[0]) for job in jobs]
         self._report(outcomes, None)
+        if len(outcomes) < len(jobs):
+            self._wake_engine()
 
     # ---- the thread of the engine
 

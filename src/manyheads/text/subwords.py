@@ -26,6 +26,7 @@ from manyheads.text.invalid import LONE_SURROGATE
 from manyheads.text.verbatim import COPY_SYMBOLS
 
 WORD_START = "\u2581"  # written by SentencePiece for a space; it decodes the character to a space too
+BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")
 TRAINING_THREADS = 4  # fixed: the sums of unigram training depend on it
 MAX_SENTENCE_BYTES = 1 << 24  # SentencePiece skips longer ones silently; input lines are shorter
 
@@ -169,6 +170,12 @@ class SubwordTokenizer:
     def pieces(self) -> list[str]:
         """Every piece, by id. A space is written U+2581, a byte <0x0A>."""
         return [self._processor.id_to_piece(token_id) for token_id in range(len(self))]
+
+    @cached_property
+    def known_characters(self) -> frozenset[str]:
+        """The characters that are not spelled in bytes, those of copy symbols left out."""
+        pieces = [piece for piece in self.pieces[NUM_SPECIAL_TOKENS:] if not BYTE_PIECE.fullmatch(piece)]
+        return frozenset("".join(piece for piece in pieces if piece not in COPY_SYMBOLS)) - {WORD_START}
 
     @cached_property
     def has_copy_symbols(self) -> bool:

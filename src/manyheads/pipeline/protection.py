@@ -1,0 +1,127 @@
+"""Sentences are protected before they are encoded: text to copy becomes symbols, capitals lower case.
+
+A sentence in which there is nothing of the kind costs one search.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from manyheads.glossary import TermConstraints
+from manyheads.text.casing import is_all_capitals, to_sentence_case
+from manyheads.text.masks import mask, select_masked, split_at
+from manyheads.text.restoration import Restoration
+from manyheads.text.segmentation import Segment, has_words, split_edges
+from manyheads.text.subwords import SubwordTokenizer
+from manyheads.text.verbatim import TRIGGERS, Span, find_verbatim, is_invisible
+
+INNER_DOT = re.compile(r"\.[A-Za-z]")  # of a host or file name
+SPAN_FILLER = "0"  # in place of spans where only the letters around them matter
+MIN_LONG_SPAN = 64  # characters of a span at which a sentence that is too long is split first
+ASCII = frozenset(map(chr, range(0x20, 0x7F)))  # known in any case, if only as bytes
+
+
+class ProtectedSentence(NamedTuple):
+    """A sentence as it is encoded, and what its translation gets back."""
+
+    encoded: str
+    restoration: Restoration | None
+
+
+class SentenceProtector:
+    """Protects the sentences of one model and the options of one call."""
+
+    def __init__(
+        self, subwords: SubwordTokenizer, language: str, uses_copy_symbols: bool, terms: TermConstraints
+    ) -> None:
+        self.known, self.language, self.terms = subwords.known_characters | ASCII, language, terms
+        self.uses_copy_symbols = uses_copy_symbols
+        self.find_trigger = compile_trigger(self.known).search
+
+    def protect(self, text: str) -> ProtectedSentence | None:
+        """Return what is encoded, or None if there is nothing to translate: the text is all to be copied."""
+        if not (self.find_trigger(text) or text.isupper() or text.find(".", 0, len(text) - 1) >= 0):
+            return ProtectedSentence(text, None)
+        spans = self.find_spans(text)
+        without_spans = text if not spans else fill_spans(text, spans)
+        if spans and not has_words(without_spans.replace(SPAN_FILLER, "")):
+            return None
+        is_upper = is_all_capitals(without_spans)
+        encoded = self._lower(text, without_spans, spans) if is_upper else text
+        masked = select_masked(spans) if self.uses_copy_symbols else []
+        encoded, values = mask(encoded, masked)
+        encoded = self.remove_invisible(encoded)
+        if not (spans or is_upper):
+            return ProtectedSentence(encoded, None)
+        unmasked = [(text[span.start : span.end], span.category) for span in spans if span not in masked]
+        return ProtectedSentence(encoded, Restoration(tuple(spans), tuple(values), tuple(unmasked), is_upper))
+
+    def find_spans(self, text: str) -> list[Span]:
+        """Return what is copied. Spans inside terms of the glossary are translated by it."""
+        spans = find_verbatim(text, self.known)
+        if spans and self.terms.glossary:
+            terms = self.terms.find_terms(text)
+            spans = [
+                span
+                for span in spans
+                if not any(start <= span.start and span.end <= end for start, end in terms)
+            ]
+        return spans
+
+    def split_at_long_spans(self, segment: Segment) -> list[Segment]:
+        """Return a segment without long text that is copied, such as URLs of many tokens."""
+        if len(segment.text) < MIN_LONG_SPAN:
+            return [segment]
+        spans = [span for span in self.find_spans(segment.text) if span.end - span.start >= MIN_LONG_SPAN]
+        return self.split_at_spans(segment.text, spans) if spans else [segment]
+
+    def split_at_spans(self, text: str, spans: Sequence[Span]) -> list[Segment]:
+        """Return a sentence as segments in which the spans are not translated."""
+        return [
+            segment
+            for part, is_span in split_at(text, spans)
+            for segment in ([Segment(part, False)] if is_span else split_edges(part))
+        ]
+
+    def protect_part(self, text: str, is_upper: bool) -> ProtectedSentence:
+        """Return what is encoded of a text without spans."""
+        if not is_upper:
+            return ProtectedSentence(self.remove_invisible(text), None)
+        lower = to_sentence_case(text, self.language)
+        return ProtectedSentence(self.remove_invisible(lower), Restoration(is_upper=True))
+
+    def remove_invisible(self, text: str) -> str:
+        """Leave out unknown control characters and the like, which the model would read as bytes."""
+        if self.known.issuperset(text):
+            return text
+        return "".join(
+            character
+            for character in text
+            if character in self.known or character.isspace() or not is_invisible(character)
+        )
+
+    def _lower(self, text: str, without_spans: str, spans: list[Span]) -> str:
+        lower = to_sentence_case(without_spans, self.language)
+        for span in spans:
+            lower = lower[: span.start] + text[span.start : span.end] + lower[span.end :]
+        return lower
+
+
+def fill_spans(text: str, spans: list[Span]) -> str:
+    """Return the text with every character of the spans replaced."""
+    parts = [SPAN_FILLER * len(part) if is_span else part for part, is_span in split_at(text, spans)]
+    return "".join(parts)
+
+
+def compile_trigger(known: frozenset[str]) -> "re.Pattern[str]":
+    """Return a pattern of one character: one with which text to copy begins, or an unknown one."""
+    is_trigger = re.compile(f"[{TRIGGERS}]").match
+    ordinary = sorted(ord(character) for character in known if not is_trigger(character))
+    ranges: list[list[int]] = []
+    for code in ordinary:
+        if ranges and code == ranges[-1][1] + 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    characters = "".join(f"{re.escape(chr(low))}-{re.escape(chr(high))}" for low, high in ranges)
+    return re.compile(f"[^{characters} ]")
