@@ -27,9 +27,11 @@ FORMAT = 1
 CHRF_THRESHOLD = 40.0
 L2 = 1.0  # of the standardized coefficients
 MAX_DEVIATION = 8.0  # standard deviations from the mean of held-out text that count
-OTHER_SHARE = 0.1  # weight of all corrupted and off-domain examples together in the monotone map
+MAX_CREDIT = 1.0  # of them in favor of a translation
+OTHER_SHARE = 0.05  # weight of all corrupted and off-domain examples together in the monotone map
 SMOOTHING_BINS = 16  # of the monotone map
 SIGMOID_SHARE = 0.02  # of the sigmoid in the map, so that it rises everywhere
+MIN_BIN = 60  # examples of a bin of the ECE: of fewer the share of adequate ones is uncertain
 HELD_OUT_PARTS = 3  # every third example is left out to measure the calibration
 HELD_OUT = "held-out"  # the group of text like that of training
 ARRAYS = ("means", "scales", "coefficients", "knots", "values")
@@ -51,8 +53,7 @@ class ConfidenceParameters:
     def score(self, features_NF: Floats) -> Floats:
         """Return the score of the logistic regression, by which translations are ranked."""
         scaled = (features_NF - self.means) / self.scales
-        scaled = np.clip(np.nan_to_num(scaled), -MAX_DEVIATION, MAX_DEVIATION)
-        return np.asarray(scaled @ self.coefficients[:-1] + self.coefficients[-1])
+        return apply_coefficients(np.nan_to_num(scaled), self.coefficients)
 
     def compute_confidence(self, features_NF: Floats) -> Floats:
         """Return the probability that each translation is adequate; nan where its log p is unknown."""
@@ -91,6 +92,7 @@ class ConfidenceParameters:
             own = {name: arrays[name].astype(np.float64) for name in ARRAYS}
             ratio = float(arrays["length_ratio"][0])
             source_model = SourceModel.from_arrays(arrays)
+            check_shapes(own)
             measures = {str(name): float(value) for name, value in description["measures"].items()}
         except (KeyError, ValueError, TypeError, IndexError):
             raise CheckpointError(f"{where}: not a calibration, or damaged: {remedy}") from None
@@ -120,6 +122,15 @@ class ConfidenceModel:
     ) -> Floats:
         """Return the confidence of each translation. Sources end with the end token, outputs do not."""
         return self.calibration.compute_confidence(self.extractor.compute(sources, outputs, log_p))
+
+
+def check_shapes(arrays: Mapping[str, Floats]) -> None:
+    """Raise a ValueError if arrays do not fit together."""
+    shapes = {"means": len(FEATURES), "scales": len(FEATURES), "coefficients": len(FEATURES) + 1}
+    shapes["values"] = max(1, len(arrays["knots"]))
+    for name, length in shapes.items():
+        if arrays[name].shape != (length,):
+            raise ValueError(name)
 
 
 # ---- fitting
@@ -158,7 +169,7 @@ def fit_parts(examples: Examples, source_model: SourceModel, log_length_ratio: f
     _, inverse, counts = np.unique(examples.is_held_out, return_inverse=True, return_counts=True)
     balanced = (len(inverse) / len(counts) / counts)[inverse]  # both kinds count the same
     coefficients = fit_logistic(scaled, examples.labels, balanced, L2)
-    scores = scaled @ coefficients[:-1] + coefficients[-1]
+    scores = apply_coefficients(scaled, coefficients)
     weights = np.where(
         examples.is_held_out, 1.0, OTHER_SHARE * len(held_out) / max(1, len(scores) - len(held_out))
     )
@@ -166,6 +177,16 @@ def fit_parts(examples: Examples, source_model: SourceModel, log_length_ratio: f
     return ConfidenceParameters(
         source_model, log_length_ratio, means, scales, coefficients, knots, values, {}
     )
+
+
+def apply_coefficients(scaled_NF: Floats, coefficients: Floats) -> Floats:
+    """Return scores. A feature that is better than typical by more than MAX_CREDIT deviations counts as that.
+
+    What is unlike held-out text may not gain by it: such as a source far longer than those that went well.
+    """
+    terms = np.clip(scaled_NF, -MAX_DEVIATION, MAX_DEVIATION) * coefficients[:-1]
+    credit = MAX_CREDIT * np.abs(coefficients[:-1])
+    return np.asarray(np.minimum(terms, credit).sum(1) + coefficients[-1])
 
 
 def min_scales(features_NF: Floats) -> Floats:
@@ -195,10 +216,11 @@ def measure(calibration: ConfidenceParameters, examples: Examples) -> dict[str, 
     """Return ECE on held-out text, AUROC of adequate against not, and of held-out text against each group."""
     confidences = calibration.compute_confidence(examples.features)
     held_out, labels = examples.is_held_out, examples.labels
+    num_bins = min(10, max(2, int(held_out.sum()) // MIN_BIN))
     measures = {
         "examples": float(held_out.sum()),
         "adequate": float(labels[held_out].mean()) if held_out.any() else float("nan"),
-        "ece": compute_ece(confidences[held_out], labels[held_out]),
+        "ece": compute_ece(confidences[held_out], labels[held_out], num_bins),
         "auroc": compute_auroc(confidences[held_out], labels[held_out]),
     }
     for group in sorted(set(examples.groups.tolist()) - {HELD_OUT}):

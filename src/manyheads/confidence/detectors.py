@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.confidence.ragged import Ragged, share_of_repeats
+from manyheads.confidence.ragged import Ragged, count_repeats
 
 MAX_PERIOD, MIN_REPEATS, MIN_LOOP = 8, 4, 8
 EXTRA_REPEATS = 2  # of the output beyond the source
-GRAM, MIN_OCCURRENCES, MIN_GRAM_REPEATS = 4, 4, 0.25  # the last: a share of repeats worth a closer look
+GRAM, MIN_OCCURRENCES = 4, 5
 MAX_RATIO, MIN_RATIO = 3.0, 0.25  # of the output's length to the expected one
 MIN_ABSURD_LENGTH = 20  # tokens of what is too long for its counterpart
 
@@ -80,12 +80,12 @@ def cut_loop(output: list[int], source: Sequence[int]) -> list[int]:
 def has_repetition(outputs: Ragged) -> NDArray[np.bool_]:
     """Return which outputs may hold a loop: a fast check that misses none."""
     ids, owners, lengths = outputs.ids, outputs.owners, outputs.lengths
-    suspected = share_of_repeats(outputs, GRAM) >= MIN_GRAM_REPEATS
+    suspected = count_repeats(outputs, GRAM) >= MIN_OCCURRENCES - 1
     if not (lengths >= MIN_LOOP).any():
         return suspected
     for period in range(1, MAX_PERIOD + 1):
         run = max(MIN_REPEATS * period, MIN_LOOP) - period  # tokens that equal the one a period before
-        if len(ids) <= run + period:
+        if len(ids) < run + period:
             break
         is_equal = (ids[period:] == ids[:-period]) & (owners[period:] == owners[:-period])
         total = np.concatenate((np.zeros(1, np.int64), np.cumsum(is_equal)))

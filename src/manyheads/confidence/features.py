@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from manyheads.confidence.ragged import Floats, Ragged, share_of_repeats
 from manyheads.confidence.source_model import SourceModel
-from manyheads.config import UNK_ID
+from manyheads.config import NUM_SPECIAL_TOKENS, UNK_ID
 from manyheads.text.languages import get_script_pattern
 from manyheads.text.subwords import WORD_START, SubwordTokenizer
 
@@ -43,6 +43,7 @@ class PieceTable:
     @classmethod
     def of(cls, subwords: SubwordTokenizer, language: str) -> "PieceTable":
         pieces = [piece.replace(WORD_START, "") for piece in subwords.pieces]
+        pieces[:NUM_SPECIAL_TOKENS] = [""] * NUM_SPECIAL_TOKENS  # the end token has no letters
         is_byte = [len(piece) == 6 and piece.startswith("<0x") for piece in pieces]
         is_byte[UNK_ID] = True
         pattern = get_script_pattern(language)

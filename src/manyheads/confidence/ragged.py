@@ -53,8 +53,8 @@ class Ragged(NamedTuple):
         return worst
 
 
-def share_of_repeats(sentences: Ragged, order: int) -> Floats:
-    """Return the share of each sentence's n-grams that occurred before in it; 0 where it has none."""
+def count_repeats(sentences: Ragged, order: int) -> Floats:
+    """Return how many of each sentence's n-grams occurred before in it."""
     ids, owners, count = sentences.ids, sentences.owners, len(sentences.offsets) - 1
     if len(ids) < order:
         return np.zeros(count)
@@ -67,5 +67,9 @@ def share_of_repeats(sentences: Ragged, order: int) -> Floats:
     order_of_keys = np.argsort(keys, kind="stable")
     is_repeat = np.zeros(len(keys), bool)
     is_repeat[order_of_keys[1:]] = keys[order_of_keys[1:]] == keys[order_of_keys[:-1]]
-    grams = np.bincount(own, minlength=count)
-    return np.bincount(own, is_repeat, minlength=count) / np.maximum(1, grams)
+    return np.bincount(own, is_repeat, minlength=count)
+
+
+def share_of_repeats(sentences: Ragged, order: int) -> Floats:
+    """Return the share of each sentence's n-grams that occurred before in it; 0 where it has none."""
+    return count_repeats(sentences, order) / np.maximum(1, sentences.lengths - order + 1)

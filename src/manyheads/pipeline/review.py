@@ -81,6 +81,8 @@ class Reviewer:
 
     def _try_again(self, sentences: Sequence[SentenceJob], config: DecodingConfig) -> list[SentenceJob]:
         """Decode sentences once more and keep what is better. Return those that still fail."""
+        if not sentences:
+            return []
         requests = [self._create_request(sentence, config) for sentence in sentences]
         decoded = self.engine.decode(requests, config, scores=self._score_detail)
         for index, candidates in decoded:

@@ -1,0 +1,184 @@
+"""The second try, with an engine that answers by a script."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import manyheads as mh
+from manyheads import checkpoint, load
+from manyheads.confidence.calibration import Examples, fit_calibration
+from manyheads.confidence.detectors import find_loop
+from manyheads.confidence.features import FEATURES
+from manyheads.confidence.source_model import SourceModel
+from manyheads.config import DecodingConfig
+from manyheads.search.options import Hypothesis, Request
+from manyheads.translator import Translator
+from support.untrained_model import save_untrained_model
+
+GOOD, OTHER = "나는 오늘 집에 간다.", "오늘 집에 간다."
+LOOP = "집에 " * 12
+
+Results = Iterator[tuple[int, list[Hypothesis]]]
+
+
+def make_calibration(vocab_size: int) -> Any:
+    """Confidence that rises with log p alone."""
+    random = np.random.default_rng(0)
+    features = np.zeros((400, len(FEATURES)))
+    features[:, 0] = random.normal(size=400) - 1
+    labels = (features[:, 0] > -1).astype(np.float64)
+    groups = np.where(np.arange(400) % 4 == 0, "shuffled", "held-out")
+    return fit_calibration(
+        Examples(features, labels, groups), SourceModel.train(np.array([3, 2]), vocab_size), 0.0
+    )
+
+
+class ScriptedEngine:
+    """Answers the n-th call with the n-th script: texts with their log p per token, the same for all."""
+
+    name = objective = "scripted"
+    read_ahead = 100
+
+    def __init__(self, real: Any, *scripts: list[tuple[str, float]]) -> None:
+        self.real, self.scripts = real, list(scripts)
+        self.configs: list[DecodingConfig] = []
+        self.sizes: list[int] = []
+        self.capabilities = replace(real.engine.capabilities, sampling=True)
+
+    def decode(
+        self, requests: Sequence[Request], config: DecodingConfig, **options: Any
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        requests = list(requests)
+        script = self.scripts[len(self.configs)]
+        self.configs.append(config)
+        self.sizes.append(len(requests))
+        for index in range(len(requests)):
+            yield index, [self.make_hypothesis(text, log_p) for text, log_p in script]
+
+    def make_hypothesis(self, text: str, log_p: float) -> Hypothesis:
+        tokens = self.real.subwords.target.encode(text)
+        return Hypothesis(tokens, [log_p] * (len(tokens) + 1), log_p)
+
+    def score(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
+        return [[-0.5] * (len(target) + 1) for target in targets]
+
+    def require(self, feature: str) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    return load(save_untrained_model(tmp_path_factory.mktemp("review") / "model"), device="cpu")
+
+
+def make_translator(real: Translator, *scripts: list[tuple[str, float]]) -> tuple[Translator, ScriptedEngine]:
+    engine = ScriptedEngine(real, *scripts)
+    calibration = make_calibration(len(real.subwords.source))
+    languages = {"source": "en", "target": "ko"}
+    decoding = DecodingConfig(max_extra_length=60)
+    translator = Translator(engine, real.subwords, languages, decoding=decoding, calibration=calibration)
+    return translator, engine
+
+
+def test_a_good_translation_is_not_decoded_again(real: Translator) -> None:
+    translator, engine = make_translator(real, [(GOOD, -0.1)])
+    result = translator.translate("I go home today.")
+    assert (result.text, result.notes, len(engine.configs)) == (GOOD, [], 1)
+    assert result.confidence is not None
+    assert result.confidence > 0.5
+
+
+def test_a_loop_is_replaced_by_the_second_try(real: Translator) -> None:
+    translator, engine = make_translator(real, [(LOOP, -0.1)], [(GOOD, -0.8)])
+    result = translator.translate("I go home today.")
+    assert result.text == GOOD
+    assert result.notes == ["second try"]
+    assert engine.configs[1].beam == 8
+    assert engine.configs[1].no_repeat_ngram == 3
+
+
+@pytest.mark.parametrize("count", [5, 1500])  # at once, and as a stream
+def test_only_what_failed_is_decoded_again(real: Translator, count: int) -> None:
+    translator, engine = make_translator(real, *[[(LOOP, -0.1)], [(GOOD, -0.8)]] * 40)
+    first = engine.make_hypothesis(LOOP, -0.1)
+    good = engine.make_hypothesis(OTHER, -0.1)
+
+    def decode(requests: Any, config: DecodingConfig, **options: Any) -> Results:
+        is_retry = config.no_repeat_ngram is not None
+        for index, _ in enumerate(requests):
+            engine.sizes.append(is_retry)
+            yield index, [engine.make_hypothesis(GOOD, -0.8)] if is_retry else [good if index % 5 else first]
+
+    engine.decode = decode  # type: ignore[method-assign, assignment]
+    results = translator.translate(["I go home today."] * count)
+    assert [result.text for result in results[:6]][:count] == [GOOD, *[OTHER] * 4, GOOD][:count]
+    assert sum(engine.sizes) == sum(result.notes == ["second try"] for result in results) == count // 5
+
+
+def test_of_the_candidates_the_most_confident_without_fault_is_kept(real: Translator) -> None:
+    translator, engine = make_translator(
+        real, [(LOOP, -0.1)], [(LOOP, -0.2)], [(OTHER, -2.5), (GOOD, -0.6), (LOOP, -0.05)]
+    )
+    result = translator.translate("I go home today.")
+    assert result.text == GOOD
+    assert engine.configs[2].temperature is not None
+    assert result.notes == ["second try"]
+
+
+def test_a_loop_that_no_try_avoids_is_cut(real: Translator) -> None:
+    loops = [(LOOP, -0.1)]
+    translator, _ = make_translator(real, loops, loops, loops)
+    result = translator.translate("I go home today.")
+    assert result.text == "집에"
+    assert "loop" in result.notes
+    assert find_loop(result.tokens, result.source_tokens) is None
+    assert len(result.token_scores) == len(result.tokens)
+
+
+def test_second_tries_can_be_turned_off(real: Translator) -> None:
+    translator, engine = make_translator(real, [(LOOP, -0.1)])
+    result = translator.translate("I go home today.", second_try=False)
+    assert (result.notes, len(engine.configs)) == (["loop"], 1)
+
+
+def test_without_scores_there_is_no_confidence_but_a_second_try(real: Translator) -> None:
+    translator, _ = make_translator(real, [(LOOP, -0.1)], [(GOOD, -0.8)])
+    result = translator.translate("I go home today.", scores="none")
+    assert (result.text, result.confidence) == (GOOD, None)
+
+
+def test_the_confidence_of_a_text_is_the_mean_over_its_tokens(real: Translator) -> None:
+    translator, engine = make_translator(real, [(GOOD, -0.1)])
+    high, low = engine.make_hypothesis(GOOD, -0.1), engine.make_hypothesis(OTHER, -3.0)
+
+    def decode(requests: Any, config: DecodingConfig, **options: Any) -> Results:
+        yield from ((n, [high if n == 0 else low]) for n, _ in enumerate(requests))
+
+    engine.decode = decode  # type: ignore[method-assign, assignment]
+    both = translator.translate("I go home today. We read a book at school.")
+    first = translator.translate("I go home today.")
+    lengths = len(high.tokens) + 1, len(low.tokens) + 1
+    assert both.sentences == 2
+    assert first.confidence is not None
+    assert both.confidence is not None
+    rest = (both.confidence * sum(lengths) - first.confidence * lengths[0]) / lengths[1]
+    assert 0 <= rest < 0.1
+    assert translator.translate("").confidence is None
+
+
+@pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
+def test_a_calibrated_folder_gives_confidence_with_every_engine(tmp_path: Path, engine: str) -> None:
+    if engine == "ctranslate2":
+        pytest.importorskip("ctranslate2")
+    folder = save_untrained_model(tmp_path / "model")
+    size = mh.load(folder, device="cpu").subwords.source
+    checkpoint.write_confidence(folder, make_calibration(len(size)).to_bytes())
+    translator = load(folder, device="cpu", engine=engine)
+    results = translator.translate(["I go home today.", "나는 오늘 집에 간다."], scores="total")
+    assert all(result.confidence is not None and 0 <= result.confidence <= 1 for result in results)
+    streamed = list(translator.stream(["I go home today.", "나는 오늘 집에 간다."], scores="total"))
+    assert [result.confidence for result in streamed] == pytest.approx([r.confidence for r in results])
