@@ -5,20 +5,28 @@ A sentence in which there is nothing of the kind costs one search.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from manyheads.glossary import TermConstraints
 from manyheads.text.casing import is_all_capitals, to_sentence_case
+from manyheads.text.languages import LANGUAGES_BY_SCRIPT, get_base_language, get_script_pattern
 from manyheads.text.masks import mask, select_masked, split_at
 from manyheads.text.restoration import Restoration
 from manyheads.text.segmentation import Segment, has_words, split_edges
 from manyheads.text.subwords import SubwordTokenizer
 from manyheads.text.verbatim import TRIGGERS, Span, find_verbatim, is_invisible
 
+LANGUAGES_WITH_CASE = frozenset(
+    code
+    for script in ("Latin", "Greek", "Cyrillic", "Armenian", "Georgian")
+    for code in LANGUAGES_BY_SCRIPT[script].split()
+)
 INNER_DOT = re.compile(r"\.[A-Za-z]")  # of a host or file name
 SPAN_FILLER = "0"  # in place of spans where only the letters around them matter
 MIN_LONG_SPAN = 64  # characters of a span at which a sentence that is too long is split first
-ASCII = frozenset(map(chr, range(0x20, 0x7F)))  # known in any case, if only as bytes
+ASCII = frozenset(map(chr, range(0x20, 0x7F)))
+ASCII_MARKS = dict(zip("‘’‚‛′“”„‟″«»–—−―…", [*"'''''", *'""""""' + '"', *"----", "..."], strict=True))
 
 
 class ProtectedSentence(NamedTuple):
@@ -34,13 +42,14 @@ class SentenceProtector:
     def __init__(
         self, subwords: SubwordTokenizer, language: str, uses_copy_symbols: bool, terms: TermConstraints
     ) -> None:
-        self.known, self.language, self.terms = subwords.known_characters | ASCII, language, terms
+        self.known = add_own_script(subwords.known_characters, language)
+        self.language, self.terms = language, terms
         self.uses_copy_symbols = uses_copy_symbols
         self.find_trigger = compile_trigger(self.known).search
 
     def protect(self, text: str) -> ProtectedSentence | None:
         """Return what is encoded, or None if there is nothing to translate: the text is all to be copied."""
-        if not (self.find_trigger(text) or text.isupper() or text.find(".", 0, len(text) - 1) >= 0):
+        if not (self.find_trigger(text) or text.isupper() or has_dotted_name(text)):
             return ProtectedSentence(text, None)
         spans = self.find_spans(text)
         without_spans = text if not spans else fill_spans(text, spans)
@@ -50,7 +59,7 @@ class SentenceProtector:
         encoded = self._lower(text, without_spans, spans) if is_upper else text
         masked = select_masked(spans) if self.uses_copy_symbols else []
         encoded, values = mask(encoded, masked)
-        encoded = self.remove_invisible(encoded)
+        encoded = self.simplify(encoded)
         if not (spans or is_upper):
             return ProtectedSentence(encoded, None)
         unmasked = [(text[span.start : span.end], span.category) for span in spans if span not in masked]
@@ -86,16 +95,16 @@ class SentenceProtector:
     def protect_part(self, text: str, is_upper: bool) -> ProtectedSentence:
         """Return what is encoded of a text without spans."""
         if not is_upper:
-            return ProtectedSentence(self.remove_invisible(text), None)
+            return ProtectedSentence(self.simplify(text), None)
         lower = to_sentence_case(text, self.language)
-        return ProtectedSentence(self.remove_invisible(lower), Restoration(is_upper=True))
+        return ProtectedSentence(self.simplify(lower), Restoration(is_upper=True))
 
-    def remove_invisible(self, text: str) -> str:
-        """Leave out unknown control characters and the like, which the model would read as bytes."""
+    def simplify(self, text: str) -> str:
+        """Write unknown quotes and dashes in ASCII, and leave out unknown control characters and the like."""
         if self.known.issuperset(text):
             return text
         return "".join(
-            character
+            character if character in self.known else ASCII_MARKS.get(character, character)
             for character in text
             if character in self.known or character.isspace() or not is_invisible(character)
         )
@@ -107,12 +116,29 @@ class SentenceProtector:
         return lower
 
 
+def has_dotted_name(text: str) -> bool:
+    """Return whether there may be a host or file name, which has a dot inside."""
+    return text.find(".", 0, -1) >= 0 and INNER_DOT.search(text) is not None
+
+
 def fill_spans(text: str, spans: list[Span]) -> str:
     """Return the text with every character of the spans replaced."""
     parts = [SPAN_FILLER * len(part) if is_span else part for part, is_span in split_at(text, spans)]
     return "".join(parts)
 
 
+@lru_cache(maxsize=16)
+def add_own_script(known: frozenset[str], language: str) -> frozenset[str]:
+    """Return the characters that are not copied: known ones, ASCII, and a script without case of the source.
+
+    There a rare character is a part of a word, which means nothing in another language; bytes spell it.
+    """
+    script = None if get_base_language(language) in LANGUAGES_WITH_CASE else get_script_pattern(language)
+    own = [chr(code) for code in range(0x10000) if script.match(chr(code))] if script else []
+    return known | ASCII | frozenset(own)
+
+
+@lru_cache(maxsize=16)
 def compile_trigger(known: frozenset[str]) -> "re.Pattern[str]":
     """Return a pattern of one character: one with which text to copy begins, or an unknown one."""
     is_trigger = re.compile(f"[{TRIGGERS}]").match

@@ -68,10 +68,9 @@ def find_missing(output: str, values: Sequence[tuple[str, Category]]) -> list[st
         joined = Counter(DIGITS.findall(DIGIT_SEPARATORS.sub("", output)))
         for value in numbers:
             own = Counter(DIGITS.findall(value))
-            if own <= groups:
-                groups -= own
-            elif joined[digits := "".join(DIGITS.findall(value))]:
-                joined[digits] -= 1
-            else:
+            digits = "".join(DIGITS.findall(value))
+            if not own <= groups and joined[digits] <= 0:
                 missing.append(value)
+            groups -= own
+            joined[digits] -= 1
     return missing

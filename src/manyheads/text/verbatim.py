@@ -31,7 +31,7 @@ class Span(NamedTuple):
 EMOJI = r"\u2190-\u21ff\u2300-\u23ff\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001fbff"
 EMOJI_MODIFIER = r"\u200d\u2640\u2642\ufe0e\ufe0f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
 # A text without any of these, and without a dot inside, has only unknown characters to copy.
-TRIGGERS = rf"0-9@/\\{{%<#_\u27e6\u20e3{EMOJI}"
+TRIGGERS = rf"0-9$€£¥₩@/\\{{%<#_\u27e6\u20e3{EMOJI}"
 
 SCHEME = r"(?:https?|ftps?|file|ssh|git)://|mailto:|www\.(?=\w)"
 URL_BODY = r"(?:[!#-;=?-\[\]_a-z~]++|(?<=[/=_?&#-])[^\x00-\x7f\s\u3000-\u303f\uff00-\uffef]++)++"
@@ -50,6 +50,7 @@ PATTERN = re.compile(
     rf"(?:[A-Za-z0-9_/\\:.~+-]|[,'’](?=\d)|[?&=#](?=\w)|(?<=\d){PERCENT}|(?<=\d){SPACE}?{CURRENCY})++)"
     rf"|(?P<emoji>[{EMOJI}][{EMOJI}{EMOJI_MODIFIER}]*+)"
 )
+TRIGGER = re.compile(rf"[{TRIGGERS}]|\.[A-Za-z]")
 CATEGORIES: dict[str, Category] = {
     "symbol": "symbol", "url": "address", "email": "address", "placeholder": "placeholder", "tag": "code",
     "keycap": "emoji", "grouped": "number", "emoji": "emoji",
@@ -82,10 +83,21 @@ def find_verbatim(text: str, known: frozenset[str] | None = None) -> list[Span]:
 
     known  the characters that the subwords have; runs of others are spans too
     """
-    spans = [span for match in PATTERN.finditer(text) for span in classify(match)]
+    spans = [span for match in find_matches(text) for span in classify(match)]
     if known is not None and not known.issuperset(text):
         spans = sorted([*spans, *find_unknown(text, known)])
     return merge_touching(spans)
+
+
+def find_matches(text: str) -> "Iterator[re.Match[str]]":
+    """Yield the matches of the pattern, from the words on that hold a trigger."""
+    position = 0
+    while trigger := TRIGGER.search(text, position):
+        match = PATTERN.search(text, max(position, text.rfind(" ", position, trigger.start()) + 1))
+        if match is None:
+            return
+        yield match
+        position = max(match.end(), trigger.start() + 1)
 
 
 def classify(match: "re.Match[str]") -> Iterator[Span]:
@@ -165,11 +177,11 @@ def find_unknown(text: str, known: frozenset[str]) -> list[Span]:
     spans: list[Span] = []
     position, length = 0, len(text)
     while position < length:
-        if text[position] in known or is_invisible(text[position]):
+        if text[position] in known or is_invisible(text[position]) or is_mark(text[position]):
             position += 1
             continue
         start = end = position
-        while end < length and (text[end] not in known or is_part_of_word(text[end])):
+        while end < length and (is_part_of_word(text[end]) or not (text[end] in known or is_mark(text[end]))):
             end += 1
         last_end = spans[-1].end if spans else 0
         while start > last_end and is_part_of_word(text[start - 1]):
@@ -181,6 +193,11 @@ def find_unknown(text: str, known: frozenset[str]) -> list[Span]:
             start = spans.pop().start
         spans.append(Span(start, end, "unknown"))
     return spans
+
+
+def is_mark(character: str) -> bool:
+    """Return whether it is a space or punctuation, which is translated rather than copied."""
+    return unicodedata.category(character)[0] in "PZ"
 
 
 def is_invisible(character: str) -> bool:
