@@ -23,6 +23,7 @@ from manyheads.bulk.interpreter_settings import stream_settings
 from manyheads.bulk.jobs import format_json
 from manyheads.cli.text_io import read_lines
 from manyheads.cli.translation import print_translations
+from manyheads.confidence_policy import ConfidencePolicy
 from manyheads.config import DecodingConfig
 from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
 from manyheads.pipeline.jobs import TextJob
@@ -158,7 +159,7 @@ def measure_command(translator: Translator, path: Path, num_lines: int) -> dict[
         stdout, sys.stdout = sys.stdout, io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
         try:
             with stream_settings():
-                print_translations(batches, as_json)
+                print_translations(batches, as_json, ConfidencePolicy())
         finally:
             sys.stdout = stdout
 
