@@ -7,7 +7,7 @@ import pytest
 
 from manyheads.confidence.features import FEATURES, FeatureExtractor, PieceTable
 from manyheads.confidence.ragged import Ragged, share_of_repeats
-from manyheads.confidence.source_model import SourceModel, sample_tokens
+from manyheads.confidence.source_model import SourceModel, sample_sentences
 from manyheads.config import SubwordConfig
 from manyheads.text.subwords import SubwordTokenizer
 
@@ -72,11 +72,11 @@ def test_a_large_table_keeps_the_frequent_bigrams() -> None:
 def test_samples_are_whole_sentences_of_all_parts() -> None:
     offsets = np.arange(0, 40_001, 4)
     tokens = np.tile([3, 4, 5, EOS], 10_000)
-    sample = sample_tokens(tokens, offsets, 4_000)
+    sample = sample_sentences(tokens, offsets, 4_000)
     assert 3_000 <= len(sample) <= 4_500
     assert sample[::4].tolist() == [3] * (len(sample) // 4)
     assert sample[3::4].tolist() == [EOS] * (len(sample) // 4)
-    assert sample_tokens(tokens, offsets, 10**6) is not None
+    assert sample_sentences(tokens, offsets, 10**6) is not None
 
 
 @pytest.fixture(scope="module")

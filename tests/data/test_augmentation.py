@@ -165,7 +165,7 @@ def test_copy_symbols_are_on_both_sides_and_all_of_them_occur() -> None:
     symbols = [find_symbols(text) for text in sources]
     assert symbols == [find_symbols(text) for text in targets]
     assert 0.4 * 300 < sum(map(bool, symbols)) < 0.6 * 300
-    assert {symbol for found in symbols for symbol in found} == set(COPY_SYMBOLS)
+    assert {symbol for own in symbols for symbol in own} == set(COPY_SYMBOLS)
 
 
 def find_symbols(text: str) -> list[str]:

@@ -96,14 +96,14 @@ def compare(
 
 
 @all_dtypes
-@pytest.mark.parametrize("kind", ["self", "causal", "cross"])
+@pytest.mark.parametrize("pattern", ["self", "causal", "cross"])
 @pytest.mark.parametrize("widths", [(16, 16), (8, 24)])
 def test_attention_add_norm_equals_its_parts(
-    kind: str, widths: tuple[int, int], dtype: torch.dtype, tolerance: float
+    pattern: str, widths: tuple[int, int], dtype: torch.dtype, tolerance: float
 ) -> None:
     queries, width, heads = text([70, 0, 3, 31]), 32, 2
-    keys = text([5, 2, 66, 40]) if kind == "cross" else queries
-    spec, (d_k, d_v) = AttentionSpec(causal=kind == "causal"), widths
+    keys = text([5, 2, 66, 40]) if pattern == "cross" else queries
+    spec, (d_k, d_v) = AttentionSpec(causal=pattern == "causal"), widths
     x, memory = normal(104, width, dtype=dtype), normal(113, width, dtype=dtype)
     layers = [nn.Linear(width, heads * d) for d in (d_k, d_k, d_v)] + [nn.Linear(heads * d_v, width)]
     modules = nn.ModuleList([*layers, nn.LayerNorm(width)]).to(DEVICE)
@@ -111,10 +111,10 @@ def test_attention_add_norm_equals_its_parts(
         shift = 0.25 if parameter.dim() == 1 else 0.0  # no bias is zero, no gain is one
         parameter.data = (parameter.data + shift).to(dtype).float()
     norm, upstream = modules[-1], normal(104, width)
-    leaves = [x, *([memory] if kind == "cross" else []), *modules.parameters()]
+    leaves = [x, *([memory] if pattern == "cross" else []), *modules.parameters()]
     ours = [tensor.requires_grad_() for tensor in leaves]
     projections, output, no_dropout = [*modules[:3]], modules[3], nn.Dropout(0.0)
-    given = memory if kind == "cross" else None
+    given = memory if pattern == "cross" else None
     fast = gradients(
         attention_add_norm(
             x,
@@ -133,15 +133,15 @@ def test_attention_add_norm_equals_its_parts(
     )
     exact = copy.deepcopy(modules).double()
     x, memory = (tensor.detach().double().requires_grad_() for tensor in (x, memory))
-    others = x if kind != "cross" else memory
+    others = x if pattern != "cross" else memory
     q, k, v = (
         layer(tokens).unflatten(1, (heads, -1))
         for layer, tokens in zip(exact[:3], (x, others, others), strict=True)
     )
     h = exact[3](attend(q, k, v, queries, keys, spec, implementation="reference").flatten(1))
-    leaves = [x, *([memory] if kind == "cross" else []), *exact.parameters()]
+    leaves = [x, *([memory] if pattern == "cross" else []), *exact.parameters()]
     plain = gradients(exact[4](x + h), upstream, leaves)
-    names = ["y", "d_x", *(["d_memory"] if kind == "cross" else [])]
+    names = ["y", "d_x", *(["d_memory"] if pattern == "cross" else [])]
     names += [f"d_{name}" for name, _ in modules.named_parameters()]
     for name, a, b in zip(names, fast, plain, strict=True):
         assert a.isfinite().all(), name

@@ -359,15 +359,26 @@ def evaluate(
         stress_options = drop_unset(sentences=sentences, copies=copies, seed=seed)
         print_stress_tests(translator, sources, texts, picture, as_json, options | stress_options)
         return
+    other = load(baseline, device=device, engine=engine) if baseline else None
+    print_evaluation(translator, sources, texts, out, as_json, options | drop_unset(num_worst=worst), other)
+
+
+def print_evaluation(
+    translator: "Translator",
+    sources: list[str],
+    references: list[list[str]],
+    out: Path | None,
+    as_json: bool,
+    options: dict[str, Any],
+    baseline: "Translator | None",
+) -> None:
+    """Evaluate, print the scores and write the translations."""
     from manyheads.evaluate import report
     from manyheads.progress import create_progress
 
-    other = load(baseline, device=device, engine=engine) if baseline else None
-    if worst is not None:
-        options["num_worst"] = worst
     with create_progress(sys.stderr) as progress:
         evaluation = report.evaluate(
-            translator, sources, texts, baseline=other, report_progress=progress.update, **options
+            translator, sources, references, baseline=baseline, report_progress=progress.update, **options
         )
     if out:
         out.write_text("".join(f"{line}\n" for line in evaluation.translations), encoding="utf-8")

@@ -111,7 +111,7 @@ def hash_keys(keys: Ints, multiplier: np.uint64, num_buckets: int) -> tuple[Ints
     return buckets, np.maximum(checks, 1)
 
 
-def sample_tokens(tokens: NDArray[Any], offsets: NDArray[np.int64], max_tokens: int) -> NDArray[Any]:
+def sample_sentences(tokens: NDArray[Any], offsets: NDArray[np.int64], max_tokens: int) -> NDArray[Any]:
     """Return whole sentences of about `max_tokens` tokens, in blocks from all parts of the data."""
     if len(tokens) <= max_tokens:
         return np.asarray(tokens)

@@ -72,9 +72,7 @@ class MultiHeadAttention(nn.Module):
         """Return whether `add_norm` serves these tokens."""
         head_dim = max(self.w_k.out_features, self.w_v.out_features) // self.heads
         length = max(queries.max_length, keys.max_length)
-        same_dtype = memory_SD is None or memory_SD.dtype == x_TD.dtype
-        some = len(x_TD) > 0 and (memory_SD is None or len(memory_SD) > 0)
-        return same_dtype and some and dispatch.fuse_attention(x_TD, self.current_spec(), head_dim, length)
+        return dispatch.fuse_attention(x_TD, memory_SD, self.current_spec(), head_dim, length)
 
     def add_norm(
         self,

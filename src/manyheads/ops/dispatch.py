@@ -95,8 +95,14 @@ def has_static_attention(
     return fits and device.type == "cuda" and has_triton() and has_flash_attention(device)
 
 
-def fuse_attention(x_TD: Tensor, spec: AttentionSpec, head_dim: int, max_length: int) -> bool:
+def fuse_attention(
+    x_TD: Tensor, memory_SD: Tensor | None, spec: AttentionSpec, head_dim: int, max_length: int
+) -> bool:
     """Return whether an attention sublayer is one op: in training, where the Triton kernel serves."""
+    if len(x_TD) == 0:
+        return False
+    if memory_SD is not None and (len(memory_SD) == 0 or memory_SD.dtype != x_TD.dtype):
+        return False
     training = torch.is_grad_enabled() and x_TD.requires_grad and not is_compiling()
     plain = spec.score != "additive" and spec.dropout == 0
     return training and plain and has_static_attention(x_TD.device, x_TD.dtype, head_dim, max_length)

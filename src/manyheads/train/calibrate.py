@@ -23,7 +23,7 @@ from manyheads.confidence.corruption import (
 )
 from manyheads.confidence.features import FeatureExtractor, PieceTable
 from manyheads.confidence.ragged import Floats
-from manyheads.confidence.source_model import SourceModel, sample_tokens
+from manyheads.confidence.source_model import SourceModel, sample_sentences
 from manyheads.data.store import Store
 from manyheads.errors import DataError
 from manyheads.evaluate.bleu import sentence_chrf
@@ -63,7 +63,7 @@ def calibrate(
     labels = label_outputs(sources, [outputs[n] for n in kept])
     split = store.load_split("train")
     ratio = float(np.log(split.target.offsets[-1] / split.source.offsets[-1]))
-    sample = sample_tokens(split.source.tokens, split.source.offsets, MAX_SOURCE_TOKENS)
+    sample = sample_sentences(split.source.tokens, split.source.offsets, MAX_SOURCE_TOKENS)
     source_model = SourceModel.train(sample, len(store.subwords.source))
     extractor = FeatureExtractor(
         source_model,
