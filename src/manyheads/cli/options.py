@@ -1,7 +1,7 @@
 """Options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,3 +21,14 @@ Changes = Annotated[
     list[str] | None,
     typer.Argument(help="Keys to change, such as train.steps=2000.", metavar="SECTION.KEY=VALUE"),
 ]
+Ensemble = Annotated[
+    list[Path] | None,
+    typer.Option(help="Another model to average the predictions with; can be repeated.", metavar="MODEL"),
+]
+Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy.")]
+Alpha = Annotated[float | None, typer.Option(help="Length penalty ((5 + L)/6)^alpha.")]
+
+
+def drop_unset(**options: Any) -> dict[str, Any]:
+    """Return the options that were given; the model folder has the others."""
+    return {key: value for key, value in options.items() if value is not None}
