@@ -32,7 +32,7 @@ def test_base_and_big_are_the_papers() -> None:
 @pytest.mark.parametrize("name", ["europarl", "koen", "base", "big"])
 def test_recipes_augment_a_small_share_of_the_pairs(name: str) -> None:
     config = mh.Config.load(RUNS / f"{name}.toml").augmentation
-    assert 0.1 < sum(config.noise_rates.values()) < 0.25
+    assert 0.1 < sum(config.noise_rates.values()) < 0.3
     assert 0 < config.copied < 0.1
 
 

@@ -44,7 +44,7 @@ def test_words_that_must_survive_survive(name: str) -> None:
         assert set(VERBATIM) <= set(words), (seed, words)
 
 
-@pytest.mark.parametrize("name", set(NOISES) - {"accents"})
+@pytest.mark.parametrize("name", sorted(set(NOISES) - {"accents"}))
 def test_each_noise_changes_most_english_sentences(name: str) -> None:
     assert sum(change(name, ENGLISH, seed) != ENGLISH for seed in SEEDS) > 0.9 * len(SEEDS)
 
