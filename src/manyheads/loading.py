@@ -102,10 +102,7 @@ def create_translator(
     info: checkpoint.CheckpointInfo,
     calibration: ConfidenceParameters | None = None,
 ) -> Translator:
-    max_length = info.config.data.max_length
-    max_length = min(max_length, engine.capabilities.max_positions or max_length)
-    is_trained = info.config.augmentation.copied > 0
-    has_symbols = subwords.source.has_copy_symbols and subwords.target.has_copy_symbols
+    max_length = min(info.max_length, engine.capabilities.max_positions or info.max_length)
     return Translator(
         engine,
         subwords,
@@ -113,5 +110,5 @@ def create_translator(
         max_length=max_length,
         decoding=info.config.decoding,
         calibration=calibration,
-        uses_copy_symbols=is_trained and has_symbols,
+        uses_copy_symbols=info.config.augmentation.copied > 0 and subwords.has_copy_symbols,
     )

@@ -14,7 +14,7 @@ import manyheads as mh
 from manyheads.atomic_io import atomic_directory, compute_checksum, restore_interrupted_replacements
 from manyheads.config import Recipe
 from manyheads.data.prepare import prepare
-from manyheads.data.store import MANIFEST, ArrayWriter, SideWriter, Store
+from manyheads.data.store import MANIFEST, ArrayWriter, SideWriter, Store, measure_supported_length
 from manyheads.text.subwords import TokenSequences
 
 SENTENCES = [(f"word{i % 7} and {i}", f"말{i % 7} 그리고 {i}") for i in range(60)]
@@ -57,6 +57,27 @@ def test_tokens_take_two_bytes_if_the_vocabulary_fits(tmp_path: Path, vocabulary
     tokens = np.load(tmp_path / "train.source.tokens.npy")
     assert (tokens.dtype, tokens.tolist()) == (dtype, [vocabulary - 1, 0, 2, vocabulary - 1, 3, 2])
     assert np.load(tmp_path / "train.source.offsets.npy").tolist() == [0, 1, 3, 4, 6]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ([10] * 165_063 + [300], 10),  # as Tatoeba: one is longer than all others
+        ([10] * 100_000 + [40] * 200 + [50] * 10, 40),  # 0.1 % may be longer
+        ([10] * 5000 + [60] * 21, 60),
+        ([10] * 5000 + [60] * 20, 10),  # seen too seldom
+        ([5, 6, 7], 7),
+        ([], 0),
+    ],
+)
+def test_the_supported_length_is_what_training_sees_often(lengths: list[int], expected: int) -> None:
+    assert measure_supported_length(np.cumsum([0, *lengths])) == expected
+
+
+def test_the_supported_length_is_stored_and_else_computed(data: Path) -> None:
+    store = Store.open(data)
+    stored = store.manifest["splits"]["train"]["source"].pop("supported_length")
+    assert stored == store.supported_length > 0
 
 
 def test_stored_text_is_read_back(data: Path) -> None:

@@ -13,7 +13,7 @@ from support.strategies import randomize_weights
 TEXTS = ["나는 오늘 집에 간다.", "I go home today.", "We read a book at school."] * 20
 
 
-def save_untrained_model(folder: Path) -> Path:
+def save_untrained_model(folder: Path, supported_length: int | None = None) -> Path:
     subwords = SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=320))
     config = mh.Config(
         model=mh.TransformerConfig(vocab_size=320, layers=2, d_model=16, d_ff=32, heads=2),
@@ -24,5 +24,13 @@ def save_untrained_model(folder: Path) -> Path:
     model = mh.Transformer(config.model)
     randomize_weights(model)
     pair, languages = SubwordPair(subwords, subwords), {"source": "en", "target": "ko"}
-    checkpoint.save(folder, checkpoint.collect_weights(model), pair, config, step=1, languages=languages)
+    checkpoint.save(
+        folder,
+        checkpoint.collect_weights(model),
+        pair,
+        config,
+        step=1,
+        languages=languages,
+        supported_length=supported_length,
+    )
     return folder

@@ -10,6 +10,7 @@ import pytest
 
 import manyheads as mh
 from manyheads import atomic_io, checkpoint
+from manyheads.checkpoint.manifest import MODEL_SCHEMA
 from manyheads.cuda import driver
 from support.untrained_model import save_untrained_model
 
@@ -123,3 +124,25 @@ def test_only_a_load_that_may_use_a_gpu_creates_a_context(
     monkeypatch.setattr(driver, "open_driver", lambda: fake)
     assert mh.load(folder, device=device).translate("가 나").text is not None
     assert bool(fake.calls) == starts
+
+
+def test_the_translator_splits_by_the_length_that_training_saw(tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    for supported, expected in ((None, 40), (7, 7), (300, 40)):  # data.max_length is 40
+        folder = save_untrained_model(tmp_path / str(supported), supported)
+        assert checkpoint.read_info(folder).supported_length == supported
+        for engine in ("torch", "ctranslate2"):
+            assert mh.load(folder, device="cpu", engine=engine).max_length == expected
+    sentences = mh.load(tmp_path / "7", device="cpu").split_sentences(
+        "I go home today, we read a book at school."
+    )
+    assert len(sentences) > 1
+
+
+def test_folders_without_a_supported_length_are_read(folder: Path) -> None:
+    manifest = json.loads((folder / checkpoint.MANIFEST).read_text(encoding="utf-8"))
+    del manifest["supported_length"]
+    values = {key: value for key, value in manifest.items() if key not in ("format", "files", "sha256")}
+    (folder / checkpoint.MANIFEST).unlink()
+    atomic_io.write_manifest(folder, MODEL_SCHEMA, values)
+    assert mh.load(folder, device="cpu").max_length == 40

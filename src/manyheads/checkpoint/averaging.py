@@ -51,5 +51,6 @@ def average_checkpoints(run: Path, count: int, out: Path) -> list[str]:
         infos[-1].config,
         step=infos[-1].step,
         languages=infos[-1].languages,
+        supported_length=infos[-1].supported_length,
     )
     return [folder.name for folder in folders]

@@ -43,6 +43,12 @@ class CheckpointInfo:
     languages: dict[str, str]  # source and target
     training: dict[str, Any]  # the progress of a run; empty if it is over
     folder: Path
+    supported_length: int | None = None  # of sources, in tokens: what training saw often; None: not measured
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of a source that the model was trained for, the end counted."""
+        return min(self.config.data.max_length, self.supported_length or self.config.data.max_length)
 
 
 def get_versions() -> dict[str, str]:
@@ -66,7 +72,14 @@ def parse_info(folder: Path, manifest: Mapping[str, Any]) -> CheckpointInfo:
         config = Config.from_mapping(manifest["config"])
     except ConfigError as error:
         raise CheckpointError(f"{folder / MANIFEST}: {error}") from None
-    return CheckpointInfo(config, manifest["step"], manifest["languages"], manifest["training"], folder)
+    return CheckpointInfo(
+        config,
+        manifest["step"],
+        manifest["languages"],
+        manifest["training"],
+        folder,
+        manifest.get("supported_length"),
+    )
 
 
 def write_confidence(folder: str | os.PathLike[str], calibration: bytes) -> None:

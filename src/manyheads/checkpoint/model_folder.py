@@ -54,6 +54,7 @@ def save(
     languages: dict[str, str],
     training: dict[str, Any] | None = None,
     optimizer: Mapping[str, Tensor] | None = None,
+    supported_length: int | None = None,
 ) -> None:
     """Write a model folder atomically; an existing one is replaced."""
     tensors = (tensor.nbytes for group in (weights, optimizer or {}) for tensor in group.values())
@@ -70,6 +71,7 @@ def save(
             "step": step,
             "languages": languages,
             "training": training or {},
+            "supported_length": supported_length,
             "config": asdict(config),
             "versions": get_versions(),
         }

@@ -137,7 +137,7 @@ def make_augmenter(
 
 def check_copy_symbols(subwords: SubwordPair) -> None:
     """Raise if a copy symbol is not a subword of its own on both sides."""
-    if not (subwords.source.has_copy_symbols and subwords.target.has_copy_symbols):
+    if not subwords.has_copy_symbols:
         raise DataError(
             f"augmentation.copied needs the copy symbols {COPY_SYMBOLS[0]} to {COPY_SYMBOLS[-1]} as "
             f"subwords, which these do not have: prepare the data again with subwords.copy_symbols=true, "

@@ -12,7 +12,7 @@ import numpy as np
 
 from manyheads.config import UNK_ID, Recipe
 from manyheads.data.report import LENGTH_BOUNDS
-from manyheads.data.store import SideWriter
+from manyheads.data.store import SideWriter, load_mapped_array, measure_supported_length
 from manyheads.progress import ReportProgress
 from manyheads.text.corpus import SentencePair
 from manyheads.text.subwords import SubwordPair, TokenSequences
@@ -76,6 +76,7 @@ class TokenCounts:
     tokens: int = 0
     unknown: int = 0
     max_length: int = 0
+    supported_length: int = 0  # that few sentences exceed
     lengths: list[int] = field(default_factory=lambda: [0] * (len(LENGTH_BOUNDS) + 1))
 
     def add(self, sequences: TokenSequences) -> None:
@@ -109,6 +110,8 @@ def encode_split(
             counts[side].add(sequences)
         done += len(chunk)
         report_progress(f"encoding {split}", done, num_pairs)
-    for writer in writers.values():
+    for side, writer in writers.items():
         writer.close()
+        offsets = load_mapped_array(f"{folder}/{split}.{side}.offsets.npy")
+        counts[side].supported_length = measure_supported_length(offsets)
     return counts

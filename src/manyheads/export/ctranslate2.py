@@ -56,6 +56,7 @@ class ConvertibleModel:
             "max_positions": count_positions(self.config),
             "step": self.info.step,
             "languages": self.info.languages,
+            "supported_length": self.info.supported_length,
             "config": asdict(self.info.config),
             "versions": {**checkpoint.get_versions(), "ctranslate2": import_ctranslate2().__version__},
         }

@@ -87,7 +87,7 @@ def build_manifest(config: TransformerConfig, info: CheckpointInfo) -> dict[str,
             "d_v": config.head_dim_v,
         },
         "special": SPECIAL_IDS,
-        "max_length": info.config.data.max_length,
+        "max_length": info.max_length,
         "max_positions": config.position_limit,
         "max_extra_length": info.config.decoding.max_extra_length,
     }

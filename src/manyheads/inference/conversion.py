@@ -41,7 +41,8 @@ def read_conversion_info(folder: Path) -> CheckpointInfo:
         raise CheckpointError(
             f"{folder / CONVERSION_MANIFEST}: does not describe a model ({error})"
         ) from None
-    return CheckpointInfo(config, manifest["step"], manifest["languages"], {}, folder)
+    supported_length = manifest.get("supported_length")
+    return CheckpointInfo(config, manifest["step"], manifest["languages"], {}, folder, supported_length)
 
 
 def read_pieces(folder: Path, side: str) -> list[str]:

@@ -265,6 +265,10 @@ class SubwordPair:
     def is_joint(self) -> bool:
         return self.source is self.target
 
+    @property
+    def has_copy_symbols(self) -> bool:
+        return self.source.has_copy_symbols and self.target.has_copy_symbols
+
     @cached_property
     def has_shared_ids(self) -> bool:
         """Whether an id is the same piece on both sides, even if the tokenizers segment text differently."""

@@ -121,18 +121,23 @@ def collect_sources(store: Store, max_length: int) -> list[LabeledSource]:
 def translate_sentences(
     translator: Translator, texts: Sequence[str], report_progress: ReportProgress
 ) -> tuple[list[SentenceJob | None], list[str]]:
-    """Return each text's decoded sentence and its translation; None for a text that is not one sentence."""
+    """Return each text's decoded sentence and its translation; None for a text that is not one sentence.
+
+    A sentence that was repaired is several.
+    """
     options, preparer, assembler = translator.create_stages(split=False, scores="total", nbest=1)
     jobs = preparer.prepare(texts)
     sentences = [sentence for job in jobs for sentence in job.sentences]
-    requests = [sentence.request for sentence in sentences]
-    decoded = translator.engine.decode(requests, options.config, scores=options.scores)
-    for num_done, (index, hypotheses) in enumerate(decoded, 1):
-        sentences[index].hypotheses = hypotheses
-        report_progress("calibrating", num_done, len(sentences))
-    assembler.detokenize(sentences)
+    while sentences:
+        requests = [sentence.request for sentence in sentences]
+        decoded = translator.engine.decode(requests, options.config, scores=options.scores)
+        for num_done, (index, hypotheses) in enumerate(decoded, 1):
+            sentences[index].hypotheses = hypotheses
+            report_progress("calibrating", num_done, len(sentences))
+        sentences = assembler.detokenize(sentences)
     outputs = [assembler.assemble(job).text for job in jobs]
-    return [job.sentences[0] if len(job.sentences) == 1 else None for job in jobs], outputs
+    whole = [job.sentences[0] if len(job.sentences) == 1 else None for job in jobs]
+    return [sentence if sentence and sentence.repair is None else None for sentence in whole], outputs
 
 
 def label_outputs(sources: Sequence[LabeledSource], outputs: Sequence[str]) -> Floats:

@@ -73,6 +73,7 @@ class Checkpointer:
             languages=state.store.manifest["languages"],
             training=training_record,
             optimizer=copy_to_cpu(state.optimizer.named_state()) if has_optimizer else None,
+            supported_length=state.store.supported_length,
         )
 
     def restore(self, info: checkpoint.CheckpointInfo) -> None:

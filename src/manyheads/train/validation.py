@@ -73,7 +73,8 @@ class Validator:
 
     def calibrate(self, report_progress: ReportProgress) -> ConfidenceParameters:
         """Calibrate the confidence of the model, decoded as its configuration says."""
-        max_length = cap_length(self.config.model, self.config.data.max_length)
+        max_length = min(self.config.data.max_length, self.store.supported_length)
+        max_length = cap_length(self.config.model, max_length)
         return calibrate(self._translator(max_length), self.store, report_progress)
 
     def _translator(self, max_length: int) -> Translator:
@@ -81,9 +82,14 @@ class Validator:
         if self.engine is None:
             self.engine = TorchEngine(self.model, self.dist.device, self.config.train.precision)
         self.engine.refresh_weights()
-        languages, decoding = self.store.manifest["languages"], self.config.decoding
+        subwords = self.store.subwords
         return Translator(
-            self.engine, self.store.subwords, languages, max_length=max_length, decoding=decoding
+            self.engine,
+            subwords,
+            self.store.manifest["languages"],
+            max_length=max_length,
+            decoding=self.config.decoding,
+            uses_copy_symbols=self.config.augmentation.copied > 0 and subwords.has_copy_symbols,
         )
 
     def _batches(self) -> Batches:
