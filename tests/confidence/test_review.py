@@ -14,7 +14,7 @@ from manyheads.confidence.calibration import Examples, fit_calibration
 from manyheads.confidence.detectors import find_loop
 from manyheads.confidence.features import FEATURES
 from manyheads.confidence.source_model import SourceModel
-from manyheads.config import DecodingConfig
+from manyheads.config import EOS_ID, DecodingConfig
 from manyheads.search.options import Hypothesis, Request
 from manyheads.translator import Translator
 from support.untrained_model import save_untrained_model
@@ -46,7 +46,6 @@ class ScriptedEngine:
     def __init__(self, real: Any, *scripts: list[tuple[str, float]]) -> None:
         self.real, self.scripts = real, list(scripts)
         self.configs: list[DecodingConfig] = []
-        self.sizes: list[int] = []
         self.capabilities = replace(real.engine.capabilities, sampling=True)
 
     def decode(
@@ -55,7 +54,6 @@ class ScriptedEngine:
         requests = list(requests)
         script = self.scripts[len(self.configs)]
         self.configs.append(config)
-        self.sizes.append(len(requests))
         for index in range(len(requests)):
             yield index, [self.make_hypothesis(text, log_p) for text, log_p in script]
 
@@ -103,20 +101,23 @@ def test_a_loop_is_replaced_by_the_second_try(real: Translator) -> None:
 
 @pytest.mark.parametrize("count", [5, 1500])  # at once, and as a stream
 def test_only_what_failed_is_decoded_again(real: Translator, count: int) -> None:
-    translator, engine = make_translator(real, *[[(LOOP, -0.1)], [(GOOD, -0.8)]] * 40)
-    first = engine.make_hypothesis(LOOP, -0.1)
-    good = engine.make_hypothesis(OTHER, -0.1)
+    translator, engine = make_translator(real)
+    bad, good = "We read a book at school.", "I go home today."
+    bad_ids = [*real.subwords.source.encode(bad), EOS_ID]
+    again = []
 
     def decode(requests: Any, config: DecodingConfig, **options: Any) -> Results:
         is_retry = config.no_repeat_ngram is not None
-        for index, _ in enumerate(requests):
-            engine.sizes.append(is_retry)
-            yield index, [engine.make_hypothesis(GOOD, -0.8)] if is_retry else [good if index % 5 else first]
+        for index, request in enumerate(requests):
+            again.extend([request.source] if is_retry else [])
+            text = GOOD if is_retry else LOOP if request.source == bad_ids else OTHER
+            yield index, [engine.make_hypothesis(text, -0.5)]
 
     engine.decode = decode  # type: ignore[method-assign, assignment]
-    results = translator.translate(["I go home today."] * count)
-    assert [result.text for result in results[:6]][:count] == [GOOD, *[OTHER] * 4, GOOD][:count]
-    assert sum(engine.sizes) == sum(result.notes == ["second try"] for result in results) == count // 5
+    results = translator.translate([good if n % 5 else bad for n in range(count)])
+    assert [result.text for result in results] == [OTHER if n % 5 else GOOD for n in range(count)]
+    assert [result.notes for result in results] == [[] if n % 5 else ["second try"] for n in range(count)]
+    assert again == [bad_ids] * (count // 5)
 
 
 def test_of_the_candidates_the_most_confident_without_fault_is_kept(real: Translator) -> None:

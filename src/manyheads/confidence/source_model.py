@@ -6,7 +6,8 @@ to recognize a bigram and one byte for its log p; what is not in it backs off to
     log p(w | v) = log (c(v, w) - d) / c(v)              if v w is in the table
                  = log a(v) + log p(w),  a(v) = d n(v) / c(v)   otherwise,
 
-where c are counts, n(v) the number of different successors of v, and d = 0.5. A base model's takes 200 KB.
+where c are counts, n(v) the number of different successors of v, and d = 0.5. It takes two
+bytes for each bucket and two for each piece: 140 KB with 4,000 pieces.
 """
 
 from collections.abc import Mapping
