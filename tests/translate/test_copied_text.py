@@ -123,7 +123,7 @@ def test_more_spans_than_symbols_are_checked_too() -> None:
 
 def test_text_that_is_all_to_be_copied_is_not_translated() -> None:
     translator = make_translator(mangle)
-    for text in ("https://a.b/c", "12345", "🙂", "", " . ", "Привет, мир", "<br/>"):
+    for text in ("https://a.b/c", "12345", "🙂", "", " . ", "<br/>"):
         result = translator.translate(text)
         assert (result.text, result.notes, result.sentences) == (text, ["nothing to translate"], 0)
     assert translator.engine.sources == []  # type: ignore[attr-defined]
@@ -239,7 +239,7 @@ def test_capitals_are_read_in_lower_case_and_written_in_capitals() -> None:
 def test_acronyms_are_read_as_they_are() -> None:
     translator = make_translator(str)
     for text in ("NATO", "EU USA", "나는 집에 간다."):
-        assert translator.translate(text).notes == []
+        assert "all capitals" not in translator.translate(text).notes
     assert translator.engine.sources == ["NATO", "EU USA", "나는 집에 간다."]  # type: ignore[attr-defined]
 
 
@@ -272,3 +272,12 @@ def test_odd_text_gives_valid_utf_8(text: str) -> None:
 @given(st.text(max_size=80), st.booleans())
 def test_any_text_gives_valid_utf_8(text: str, copies: bool) -> None:
     make_translator(mangle, copies=copies).translate(text).text.encode()
+
+
+def test_text_in_another_script_says_so() -> None:
+    assert make_translator(str, source="ko").translate("we read a book").notes == ["looks like Latin, not ko"]
+    result = make_translator(str).translate("Привет, мир")
+    assert (result.text, result.notes) == (
+        "Привет, мир",
+        ["looks like Cyrillic, not en", "nothing to translate"],
+    )

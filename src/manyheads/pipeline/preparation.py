@@ -10,7 +10,8 @@ from manyheads.pipeline.jobs import SentenceJob, TextJob, TranslationOptions
 from manyheads.pipeline.protection import ProtectedSentence, SentenceProtector
 from manyheads.search.options import DecodingConstraints, Request
 from manyheads.text import segmentation
-from manyheads.text.segmentation import Segment
+from manyheads.text.identification import LanguageCheck
+from manyheads.text.segmentation import Segment, has_words
 from manyheads.text.subwords import SubwordTokenizer
 
 MAX_LENGTH_FACTOR = 4  # times the length that the model was trained for: longer words are split
@@ -88,6 +89,7 @@ class TextPreparer:
     ) -> None:
         self.splitter, self.options = splitter, options
         self.subwords = splitter.subwords
+        self.language_check = LanguageCheck(splitter.language)
         self.protector = SentenceProtector(
             splitter.subwords, splitter.language, uses_copy_symbols, options.terms
         )
@@ -158,7 +160,21 @@ class TextPreparer:
         for index, (own_text, protected, own_ids) in enumerate(zip(texts, split.sentences, ids, strict=True)):
             request = self._create_request(protected.encoded, own_ids, has_prefix=not (is_part and index))
             sentences.append(SentenceJob(own_text, request, protected.restoration))
-        return TextJob(text, split.segments, sentences)
+        job = TextJob(text, split.segments, sentences)
+        if not is_part:
+            job.notes = self._find_language_notes(job)
+        return job
+
+    def _find_language_notes(self, job: TextJob) -> tuple[str, ...]:
+        """Return which other languages the sentences of a text look like."""
+        if not job.sentences:
+            note = self.language_check.find_note(job.text, 1) if has_words(job.text) else None
+            return (note,) if note else ()
+        notes: tuple[str, ...] = ()
+        for sentence in job.sentences:
+            note = self.language_check.find_note(sentence.text, len(sentence.request.source))
+            notes += (note,) if note else ()
+        return notes
 
     def _create_request(self, text: str, ids: list[int], has_prefix: bool = True) -> Request:
         """`ids` end with the end token."""

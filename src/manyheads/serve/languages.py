@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable
 from copy import copy
-from functools import cache
-from typing import Any
 
 from manyheads.errors import RequestError
+from manyheads.text.identification import are_related, load_identifier
 from manyheads.text.languages import get_base_language
 
 LANGUAGES = (
@@ -27,10 +26,6 @@ MAJORITY = 50.0  # percent
 # Of 4,000 sentences of Tatoeba in English or German, whole or in capitals, none is; of German ones taken for
 # English 54 % of 10 to 20 letters, 91 % of 20 to 40 and 99 % of more.
 MIN_FOREIGN_CONFIDENCE, MAX_OWN_CONFIDENCE = 80.0, 5.0
-RELATED = (
-    {"en", "pcm"}, {"no", "nb", "nn", "da"}, {"hr", "bs", "sr", "sh"}, {"id", "ms"}, {"cs", "sk"},
-    {"zh", "yue", "wuu"}, {"es", "gl", "ast"}, {"nl", "af"}, {"ru", "be", "uk"},
-)  # fmt: skip
 
 
 def language_name(code: str) -> str:
@@ -39,21 +34,14 @@ def language_name(code: str) -> str:
     return f"{name} ({code})" if code != get_base_language(code) and name != code else name
 
 
-@cache
-def load_identifier() -> Any:
-    """Load the model of py3langid, for all languages that it knows. This takes half a second."""
-    try:
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-    except ImportError:
-        raise RequestError("serving needs the package py3langid: pip install 'manyheads[serve]'") from None
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-
-
 class LanguageDetector:
     """Detects which of the served languages a text is in."""
 
     def __init__(self, codes: Iterable[str]) -> None:
-        self._identifier = copy(load_identifier())
+        identifier = load_identifier()
+        if identifier is None:
+            raise RequestError("serving needs the package py3langid: pip install 'manyheads[serve]'")
+        self._identifier = copy(identifier)
         known = set(self._identifier.labels)
         self.served = list(codes)
         # By base language; of several codes of one, such as zh-Hans and zh-Hant, the first is used.
@@ -95,8 +83,3 @@ class LanguageDetector:
         if not any(map(str.isalpha, sample)):
             return []
         return [(label, round(100 * float(p), 1)) for label, p in self._identifier.rank(sample)]
-
-
-def are_related(language: str, other: str) -> bool:
-    """Return whether two languages are too close to be told apart by a sentence."""
-    return any({language, other} <= group for group in RELATED)
