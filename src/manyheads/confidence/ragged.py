@@ -67,7 +67,7 @@ def count_repeats(sentences: Ragged, order: int) -> Floats:
     order_of_keys = np.argsort(keys, kind="stable")
     is_repeat = np.zeros(len(keys), bool)
     is_repeat[order_of_keys[1:]] = keys[order_of_keys[1:]] == keys[order_of_keys[:-1]]
-    return np.bincount(own, is_repeat.astype(np.float64), minlength=count)
+    return np.asarray(np.bincount(own, is_repeat, minlength=count), np.float64)
 
 
 def share_of_repeats(sentences: Ragged, order: int) -> Floats:
