@@ -41,7 +41,7 @@ class LanguageCheck:
         self.script = get_script_pattern(language)
 
     def find_note(self, text: str, num_tokens: int) -> str | None:
-        """Return what a text looks like, if that is certainly another language. `num_tokens` counts the end."""
+        """Return what a text looks like, if certainly another language. `num_tokens` counts the end."""
         if self.script is not None and not self.script.search(text):
             letters = LETTER.findall(text)
             if len(letters) >= MIN_SCRIPT_LETTERS:
