@@ -222,3 +222,18 @@ def test_the_torch_engine_gives_joined_requests_the_same_translations(translator
                 assert ours.alignment == theirs.alignment
 
     run(queue, scenario())
+
+
+def test_a_sentence_that_lost_text_to_copy_joins_again_in_parts(model: ServedModel) -> None:
+    queue, task = JobQueue(ServerLimits(), lambda stats: None), TranslateTask(model)
+    engine: Any = model.translator.engine
+
+    async def scenario() -> None:
+        jobs = [queue.submit(task, ["We read https://a.org/x at home.", SHORT]), queue.submit(task, [SHORT])]
+        (repaired, whole), _ = [await job.future for job in jobs]
+        assert "https://a.org/x" in repaired.text
+        assert repaired.notes == ["copied text repaired"]
+        assert (repaired.sentences, whole.sentences, whole.notes) == (2, 1, [])
+
+    run(queue, scenario())
+    assert sum(map(len, engine.log)) == 5  # three sentences, and two parts of the first

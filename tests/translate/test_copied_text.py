@@ -255,7 +255,8 @@ def test_bytes_that_are_not_utf_8_never_come_out() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "\ud800 we read \udfff", "\x00we\x00 read\x00", "a" * 100_000, "1" * 100_000, "한" * 20_000,
+        "\ud800 we read \udfff", "\ud800", "we read\n\udfff.", "\x00we\x00 read\x00",
+        "a" * 100_000, "1" * 100_000, "한" * 20_000,
         "\u200f\u202ewe read", "\u0301\u0302\u0303", "e\u0301" * 500, "we read \ufffd", "<" * 1000 + "a",
         "https://" + "a/" * 2000, "🙂" * 500,
         "we\tread\x0b a\x1f book\u2028home", "A" * 5000, ("ǆ ŉ İ ẞ ΐ " * 50).upper(),

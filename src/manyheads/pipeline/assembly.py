@@ -68,13 +68,14 @@ class Assembler:
         Return the parts of sentences in which text to copy was lost; they are decoded and come here too.
         """
         ids = [hypothesis.tokens for sentence in sentences for hypothesis in sentence.hypotheses]
-        texts = iter(self.subwords.target.decode_sentences(ids))
+        decoded = self.subwords.target.decode_sentences(ids)
+        are_clean = is_clean("".join(decoded))
+        texts = map(replace_line_breaks, decoded)
         parts: list[SentenceJob] = []
         for sentence in sentences:
-            outputs = [replace_line_breaks(next(texts)) for _ in sentence.hypotheses]
-            if not all(map(is_clean, outputs)):
-                outputs = [clean_output(sentence, output) for output in outputs]
-            sentence.outputs = outputs
+            outputs = sentence.outputs = [next(texts) for _ in sentence.hypotheses]
+            if not are_clean and not all(map(is_clean, outputs)):
+                sentence.outputs = [clean_output(sentence, output) for output in outputs]
             if sentence.restoration is not None:
                 restore_outputs(sentence, sentence.restoration)
                 if not sentence.outputs:
@@ -126,7 +127,7 @@ class Assembler:
 
 
 def is_clean(output: str) -> bool:
-    """Return whether an output has no broken bytes and no stray copy symbol, and is composed."""
+    """Return whether an output, or several, have no broken bytes and no copy symbols, and are composed."""
     return output.isascii() or (
         REPLACEMENT not in output and SYMBOL_START not in output and unicodedata.is_normalized("NFC", output)
     )
