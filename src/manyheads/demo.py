@@ -1,6 +1,7 @@
 """A demonstration of about three minutes on a CPU: corpus, training, translations, scores, attention."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,10 +17,13 @@ from manyheads.look.attention_data import build_attention_data
 from manyheads.look.html import write_page
 from manyheads.progress import Progress, ReportProgress
 from manyheads.train.run import train
+from manyheads.translation import Translation
 from manyheads.translator import Translator
 
 SPLIT_SIZES = {"train": 40_000, "valid": 300, "test": 500}
 SHOWN_SENTENCES = 10
+WORD = re.compile(r"[^\W\d_]+")
+OUTSIDE_SENTENCE = "The government raised taxes on imported cars."
 
 CONSTRUCTIONS = playground.CONSTRUCTIONS
 VOCAB_SIZE = 2000
@@ -50,6 +54,8 @@ class DemoResult:
     exact_match: float
     bleu: Score
     page: Path  # the attention of one of them
+    num_words: int  # of the training sources
+    outside: Translation  # of a sentence that the grammar does not make
 
 
 def run_demo(
@@ -131,7 +137,15 @@ def evaluate_model(store: Store, folder: Path) -> DemoResult:
     score, translations = greedy_bleu(translator, sources, references)
     rows = list(zip(sources, references, translations, strict=True))
     page = write_attention_page(translator, rows, folder.parent.parent / "attention.html")
-    return DemoResult(folder, rows, exact_match(translations, references), score, page)
+    training_text = folder.parent.parent / f"train.{store.source_language}"
+    num_words = count_words(training_text.read_text(encoding="utf-8").splitlines())
+    outside = translator.translate(OUTSIDE_SENTENCE)
+    return DemoResult(folder, rows, exact_match(translations, references), score, page, num_words, outside)
+
+
+def count_words(sentences: Sequence[str]) -> int:
+    """Return the number of different words, without case and punctuation."""
+    return len({word for sentence in sentences for word in WORD.findall(sentence.lower())})
 
 
 def write_attention_page(translator: Translator, rows: list[tuple[str, str, str]], path: Path) -> Path:

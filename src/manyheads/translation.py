@@ -72,6 +72,8 @@ class Translation:
     alternatives: "list[Translation]" = field(default_factory=list)  # the rest of the n-best list
     confidence: float | None = None  # probability that it is adequate, if the model is calibrated
     notes: list[str] = field(default_factory=list)  # what was unusual: "not in English", "second try", ...
+    # The text and the confidence of each sentence, if the model is calibrated and token scores are read.
+    sentence_confidences: list[tuple[str, float | None]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields for JSON. Lists are those of the translation, not copies."""

@@ -28,6 +28,9 @@ def test_a_small_demo_translates_unseen_sentences_exactly(
     assert result.bleu.value > 90
     assert (result.model / "manyheads.json").exists()
     assert result.page == tmp_path / "demo" / "attention.html"
+    assert result.num_words < 100
+    assert result.outside.confidence is not None
+    assert result.outside.confidence < 0.5, "outside the grammar"
     assert "sha256-" in result.page.read_text(encoding="utf-8")
 
 
@@ -42,3 +45,7 @@ def test_the_demo_command_translates_95_percent_exactly(tmp_path: Path, pair: st
     assert float(match[1]) >= 95
     assert done.stdout.count("\n  ") >= demo.SHOWN_SENTENCES
     assert f"open file://{tmp_path}/demo/attention.html in a browser" in done.stdout
+    assert re.search(r"a world of \d+ words; it will not know yours", done.stdout)
+    confidence = re.fullmatch(r".*\(confidence (0\.\d\d)\)", done.stdout.splitlines()[-1])
+    assert confidence
+    assert float(confidence[1]) < 0.5

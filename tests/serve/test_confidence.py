@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from manyheads.serve.response_parts import join_notes
+from manyheads.serve.source_language import SourceLanguage
+from manyheads.translation import Translation
 from support.scripted_translator import ScriptedTranslator
 
 REQUEST = {"source": "en", "target": "ko"}
@@ -149,6 +152,14 @@ def test_a_detected_language_that_is_not_served_is_named(client: TestClient) -> 
 def test_a_text_in_the_target_language_stays_without_a_note(client: TestClient) -> None:
     assert translate(client, KOREAN, source="ko") == {"translatedText": KOREAN}
     assert "notes" not in translate(client, KOREAN, source="auto")
+
+
+def test_one_note_about_the_language_is_enough() -> None:
+    french = SourceLanguage("en", "fr", 99.0, "looks like French, not English")
+    english = SourceLanguage("en", "en", 100.0)
+    translation = Translation("", "", notes=["looks like fr, not en", "second try"])
+    assert join_notes(translation, french) == ["looks like French, not English", "second try"]
+    assert join_notes(translation, english) == ["looks like fr, not en", "second try"]
 
 
 def test_related_languages_are_not_told_apart(create_client: Any) -> None:

@@ -264,6 +264,76 @@ def test_texts_cannot_inject_markup(open_page: OpenPage, run_server: Any) -> Non
         assert page.locator("main img, main script").count() == 0
 
 
+# ---- confidence
+
+LEVELS = {"en-US": ("high, 90%", "low, 20%"), "ko-KR": ("높음, 90%", "낮음, 20%")}
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("locale", ["en-US", "ko-KR"])
+def test_a_translation_shows_its_confidence_in_words_and_its_low_sentences(
+    open_page: OpenPage, run_server: Any, locale: str
+) -> None:
+    with run_server(ScriptedTranslator(is_calibrated=True)) as port:
+        page = open_page(port, locale=locale)
+        type_text(page, "one two")
+        confidence = page.locator(".translation-confidence")
+        high, low = LEVELS[locale]
+        assert high in confidence.text_content()
+        assert page.locator(".unsure").count() == 0
+        assert page.locator(".notes").is_hidden()
+        type_text(page, "one unsure two")
+        page.wait_for_selector(".unsure")
+        assert low in confidence.text_content()
+        assert page.locator(".output").text_content() == "two unsure one", "the mark is not part of the text"
+        unsure = page.locator(".unsure")
+        assert unsure.all_text_contents() == ["unsure"]
+        assert "20%" in unsure.get_attribute("aria-label")
+        assert unsure.evaluate("node => getComputedStyle(node, '::before').content") == '"[?] "'
+        assert page.locator(".notes li").all_text_contents() == ["loop removed"]
+        page.fill("textarea", "")
+        page.wait_for_selector(".output.empty")
+        assert confidence.is_hidden()
+
+
+@pytest.mark.heavy
+def test_a_model_without_confidence_shows_none(open_page: OpenPage, run_server: Any) -> None:
+    with run_server() as port:
+        page = open_page(port)
+        type_text(page, "unsure two")
+        assert page.locator(".translation-confidence").is_hidden()
+
+
+@pytest.mark.heavy
+def test_a_file_says_how_many_lines_have_low_confidence(
+    open_page: OpenPage, run_server: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("one two\n\nunsure two\nthree\n", encoding="utf-8")
+    with run_server(ScriptedTranslator(is_calibrated=True)) as port:
+        page = open_page(port)
+        page.set_input_files("#file", str(file))
+        page.click(".files .start")
+        page.wait_for_selector(".download")
+        assert "1 of 3 lines have low confidence" in page.locator(".files .message").text_content()
+
+
+@pytest.mark.heavy
+def test_axe_finds_no_serious_violation_in_a_translation_of_low_confidence(
+    open_page: OpenPage, run_server: Any
+) -> None:
+    axe = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    with run_server(ScriptedTranslator(is_calibrated=True)) as port:
+        for scheme in ("light", "dark"):
+            page = open_page(port, color_scheme=scheme, viewport=PHONE)
+            type_text(page, "one unsure two")
+            page.wait_for_selector(".unsure")
+            page.evaluate(axe)
+            violations = page.evaluate("axe.run().then(results => results.violations)")
+            serious = [entry for entry in violations if entry["impact"] in ("serious", "critical")]
+            assert not serious, json.dumps(serious, indent=1)[:3000]
+
+
 # ---- words
 
 

@@ -89,10 +89,17 @@ class ScriptedTranslator:
                 tokens=reverse_words(text).split(),
                 alternatives=[Translation(text, f"{reverse_words(text)} {n}") for n in range(1, nbest)],
                 confidence=self.rate(text),
+                sentence_confidences=self.list_sentences(text),
                 notes=["loop removed"] if self.is_calibrated and "unsure" in text else [],
             )
             for text in texts
         ]
+
+    def list_sentences(self, text: str) -> list[tuple[str, float | None]]:
+        """The words of a text are its sentences: those of the output are reversed."""
+        if not self.is_calibrated:
+            return []
+        return [(word, self.rate(word)) for word in reverse_words(text).split(" ")]
 
     def rate(self, text: str) -> float | None:
         if not self.is_calibrated or not text.strip():

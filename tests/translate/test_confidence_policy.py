@@ -2,6 +2,7 @@
 
 import io
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -15,7 +16,9 @@ from manyheads.bulk.jobs import BulkJob, open_translate
 from manyheads.bulk.worker import answer_chunk
 from manyheads.confidence_policy import BELOW_CHOICES, ConfidenceCounts, ConfidencePolicy
 from manyheads.errors import RequestError
+from manyheads.evaluate.report import evaluate
 from support.scripted_translator import ScriptedTranslator
+from support.untrained_model import calibrate_untrained_model, save_untrained_model
 
 SURE = mh.Translation("나는 집에 간다.", "I go home.", confidence=0.9)
 UNSURE = mh.Translation("나는 학교에 간다.", "I home home.", confidence=0.2, notes=["loop removed"])
@@ -186,3 +189,98 @@ def test_json_of_workers_has_confidence_and_notes() -> None:
     rows = [json.loads(line) for line in reply["columns"]["json"]]
     assert (rows[1]["confidence"], rows[1]["notes"]) == (0.2, ["loop removed"])
     assert reply["counts"]["num_below"] == 1
+
+
+# ---- a calibrated model, from command to output
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = save_untrained_model(tmp_path_factory.mktemp("calibrated") / "model")
+    return calibrate_untrained_model(folder)
+
+
+def manyheads(*arguments: object, text: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "manyheads", *map(str, arguments)]
+    return subprocess.run(command, input=text, capture_output=True, text=True, encoding="utf-8")
+
+
+def test_a_pipe_workers_and_the_library_agree(calibrated: Path, tmp_path: Path) -> None:
+    lines = [f"I go home {n}. 나는 책을 {n}번 읽는다." for n in range(60)] + [""]
+    expected = mh.load(calibrated, device="cpu").translate(lines, scores="total")
+    confidences = [translation.confidence for translation in expected]
+    assert confidences.pop() is None, "of an empty line"
+    threshold = round(sorted(confidences)[20], 3)
+    policy = ConfidencePolicy(threshold, "mark")
+    num_below = sum(confidence < threshold for confidence in confidences)
+    options = ["--min-confidence", threshold, "--flag", "--device", "cpu"]
+    text = "".join(f"{line}\n" for line in lines)
+    for more in ([], ["--workers", 2]):
+        done = manyheads("translate", calibrated, *options, *more, text=text)
+        assert done.stdout.split("\n")[:-1] == [policy.choose_text(translation) for translation in expected]
+        assert done.stderr == (
+            f"manyheads: {num_below} of 61 lines below confidence {threshold:g} begin with [?]\n"
+        )
+
+
+def test_parquet_gets_a_column_of_confidences_and_a_job_of_another_rule_is_refused(
+    calibrated: Path, tmp_path: Path
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"en": ["I go.", "", "We read."]}), tmp_path / "a.parquet")
+    job = ["translate", calibrated, tmp_path / "a.parquet", "--out", tmp_path / "out", "--device", "cpu"]
+    done = manyheads(*job, "--min-confidence", "1", "--below", "empty")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith("manyheads: 2 of 3 lines below confidence 1 are left empty\n")
+    table = pq.read_table(tmp_path / "out" / "a.parquet")
+    assert table.column_names == ["en", "translation", "confidence"]
+    assert table["translation"].to_pylist() == ["", "", ""]
+    assert [value is None for value in table["confidence"].to_pylist()] == [False, True, False]
+    other = manyheads(*job)
+    assert other.returncode == 3
+    assert "holds the shards of another job (confidence_policy was" in other.stderr
+
+
+def test_an_uncalibrated_model_refuses_a_threshold_in_one_line(tmp_path: Path) -> None:
+    model = save_untrained_model(tmp_path / "model")
+    for more in ([], ["--workers", 1]):
+        done = manyheads("translate", model, "--flag", "--device", "cpu", *more, text="I go.\n")
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+        assert "need a calibrated model" in done.stderr
+
+
+def test_inspect_says_whether_a_model_is_calibrated(calibrated: Path, tmp_path: Path) -> None:
+    assert "\n# calibrated, ECE 0.010; AUROC of held-out text against shuffled 0.980\n" in (
+        manyheads("inspect", calibrated).stdout
+    )
+    measures = json.loads(manyheads("inspect", calibrated, "--json").stdout)["calibration"]
+    assert measures == {"ece": 0.01, "auroc.shuffled": 0.98}
+    plain = save_untrained_model(tmp_path / "model")
+    assert "\n# not calibrated: its translations have no confidence" in manyheads("inspect", plain).stdout
+    assert json.loads(manyheads("inspect", plain, "--json").stdout)["calibration"] is None
+
+
+def test_evaluate_reports_confidences(calibrated: Path, tmp_path: Path) -> None:
+    sources, references = ["I go home.", "We read a book."], ["나는 집에 간다.", "우리는 책을 읽는다."]
+    translator = mh.load(calibrated, device="cpu")
+    result = evaluate(translator, sources, [references], bootstrap_samples=0)
+    expected = translator.translate(sources, split=False, scores="total")
+    assert result.confidences == [translation.confidence for translation in expected]
+    assert "\nmean confidence " in result.to_text()
+    plain = mh.load(save_untrained_model(tmp_path / "model"), device="cpu")
+    uncalibrated = evaluate(plain, sources, [references], bootstrap_samples=0)
+    assert uncalibrated.confidences == [None, None]
+    assert "confidence" not in uncalibrated.to_text()
+
+
+def test_every_sentence_has_its_own_confidence_if_details_are_read(calibrated: Path) -> None:
+    translator = mh.load(calibrated, device="cpu")
+    whole = translator.translate("I go home. We read a book.\n나는 간다.")
+    alone = [translator.translate(text) for text in ("I go home.", "We read a book.", "나는 간다.")]
+    assert [text for text, _ in whole.sentence_confidences] == [translation.text for translation in alone]
+    assert [value for _, value in whole.sentence_confidences] == pytest.approx(
+        [translation.confidence for translation in alone]
+    )
+    assert translator.translate("I go home.", scores="total").sentence_confidences == []

@@ -90,7 +90,7 @@ class BulkRun:
             raise RequestError("the input has shards of text and of Parquet: run a job for each format")
         languages = [read_languages(Path(folder)) for folder in self.job.models]
         executor, resources = create_executor(self.job, self.workers)
-        blocks = read_blocks(pending, self.columns, languages[0])
+        blocks = read_blocks(pending, self.columns, languages[0][: len(self.columns)])
         max_rows = MAX_CHUNK_ROWS[resources.device_type]
         return Coordinator(executor, group_into_chunks(blocks, max_rows, executor.num_workers))
 

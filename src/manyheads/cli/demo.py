@@ -5,13 +5,16 @@ import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from manyheads.cli.app import app, exit_with_error
 from manyheads.cli.options import AsJson
 from manyheads.errors import EXIT_PREEMPTED
+
+if TYPE_CHECKING:
+    from manyheads.translation import Translation
 
 
 @app.command()
@@ -40,7 +43,8 @@ def demo(
         rows = [dict(zip(("source", "reference", "translation"), row, strict=True)) for row in result.rows]
         report = {
             "model": str(result.model), "page": str(result.page), "exact": result.exact_match,
-            "bleu": asdict(result.bleu), "rows": rows,
+            "bleu": asdict(result.bleu), "rows": rows, "words": result.num_words,
+            "outside": describe_outside(result.outside),
         }  # fmt: skip
         print(json.dumps(report, ensure_ascii=False, indent=1))
         return
@@ -57,3 +61,13 @@ def demo(
     print(f"  manyheads look {result.model} {shlex.quote(result.rows[1][0])} -o page.html")
     print(f"  manyheads serve {result.model} --run {out}/run      and open http://127.0.0.1:5000")
     print(f"attention of every head: open {result.page.resolve().as_uri()} in a browser")
+    print(f"\nThe model learned a world of {result.num_words} words; it will not know yours:")
+    confidence = result.outside.confidence
+    rating = "unknown" if confidence is None else f"{confidence:.2f}"
+    print(f"  {result.outside.source}\n  {result.outside.text}  (confidence {rating})")
+
+
+def describe_outside(translation: "Translation") -> dict[str, Any]:
+    return {
+        "source": translation.source, "translation": translation.text, "confidence": translation.confidence,
+    }  # fmt: skip

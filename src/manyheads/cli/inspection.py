@@ -105,18 +105,29 @@ def inspect_run(run: Path, curves: Path | None, as_json: bool) -> None:
 
 
 def inspect_model(folder: Path, as_json: bool) -> None:
-    """Print the languages, steps, size and configuration of a model."""
+    """Print the languages, steps, size, calibration and configuration of a model."""
     from manyheads.checkpoint import read_info
+    from manyheads.confidence.calibration import format_measures
+    from manyheads.loading import read_calibration
     from manyheads.model import count_parameters
 
     info = read_info(folder)
+    calibration = read_calibration(info.folder)
     size = count_parameters(info.config.model)["total"]
     if as_json:
-        report = {"languages": info.languages, "step": info.step, "parameters": size}
-        print(json.dumps({**report, "config": asdict(info.config)}, ensure_ascii=False, indent=1))
+        report = {
+            "languages": info.languages, "step": info.step, "parameters": size,
+            "calibration": None if calibration is None else calibration.measures,
+            "config": asdict(info.config),
+        }  # fmt: skip
+        print(json.dumps(report, ensure_ascii=False, indent=1))
         return
     pair = f"{info.languages['source']} to {info.languages['target']}"
-    print(f"# {folder}: {pair}, {info.step:,} steps, {size:,} parameters\n\n{info.config.to_toml()}", end="")
+    confidence = "not calibrated: its translations have no confidence (manyheads calibrate)"
+    if calibration is not None:
+        confidence = format_measures(calibration.measures)
+    print(f"# {folder}: {pair}, {info.step:,} steps, {size:,} parameters\n# {confidence}\n")
+    print(info.config.to_toml(), end="")
 
 
 def inspect_data(folder: Path, sentences: list[str], examples: int, verify: bool, as_json: bool) -> None:

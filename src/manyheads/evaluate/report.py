@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from manyheads.confidence_policy import DEFAULT_MIN_CONFIDENCE
 from manyheads.errors import DataError
 from manyheads.evaluate.bleu import (
     Score,
@@ -17,6 +18,7 @@ from manyheads.evaluate.bleu import (
 from manyheads.evaluate.perplexity import reference_perplexity
 from manyheads.evaluate.significance import PairedComparison, paired_bootstrap
 from manyheads.progress import ReportProgress
+from manyheads.translation import Translation
 from manyheads.translator import Translator
 
 DEFAULT_BOOTSTRAP_SAMPLES = 1000
@@ -45,6 +47,7 @@ class Evaluation:
     worst_sentences: list[WorstSentence]
     comparisons: list[PairedComparison]
     engine: str
+    confidences: list[float | None]  # of each translation, if the model is calibrated
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -55,12 +58,20 @@ class Evaluation:
         perplexity = "infinite" if self.perplexity is None else f"{self.perplexity:.2f}"
         rows.append(f"perplexity {perplexity} per subword of the reference, unsmoothed{skipped}")
         rows.append(f"length ratio to the reference {self.length_ratio:.3f}")
-        rows += map(str, self.comparisons)
+        rows += [*self._describe_confidence(), *map(str, self.comparisons)]
         for sentence in self.worst_sentences:
             rows.append(f"\nline {sentence.line_number}, chrF {sentence.chrf:.1f}")
             texts = sentence.source, sentence.translation, f"{sentence.reference}  (reference)"
             rows += [f"  {text}" for text in texts]
         return "\n".join(rows)
+
+    def _describe_confidence(self) -> list[str]:
+        known = [value for value in self.confidences if value is not None]
+        if not known:
+            return []
+        num_below = sum(value < DEFAULT_MIN_CONFIDENCE for value in known)
+        counted = f"{num_below:,} of {len(self.translations):,} below {DEFAULT_MIN_CONFIDENCE}"
+        return [f"mean confidence {sum(known) / len(known):.2f}; {counted}"]
 
 
 def evaluate(
@@ -81,7 +92,8 @@ def evaluate(
     language = translator.target_language
     tokenizer = tokenize or bleu_tokenizer(language)
     bleu_metric(tokenizer)  # raises before any work is done
-    translations = translate_texts(translator, sources, report_progress, "translating", decoding)
+    results = translate_texts(translator, sources, report_progress, "translating", decoding)
+    translations = [result.text for result in results]
     bleu_score, length_ratio = bleu_and_length_ratio(translations, references, tokenizer, bootstrap_samples)
     scores = [
         bleu_score,
@@ -91,7 +103,9 @@ def evaluate(
     comparisons: list[PairedComparison] = []
     if baseline is not None:
         stage = "translating with the baseline"
-        others = translate_texts(baseline, sources, report_progress, stage, decoding)
+        others = [
+            result.text for result in translate_texts(baseline, sources, report_progress, stage, decoding)
+        ]
         samples = bootstrap_samples or DEFAULT_BOOTSTRAP_SAMPLES
         comparisons = paired_bootstrap(translations, others, references, tokenizer, samples)
     perplexity, num_too_long = reference_perplexity(translator, sources, references[0])
@@ -104,6 +118,7 @@ def evaluate(
         find_worst_sentences(translations, sources, references, num_worst),
         comparisons,
         translator.engine.name,
+        [result.confidence for result in results],
     )
 
 
@@ -113,12 +128,11 @@ def translate_texts(
     report_progress: ReportProgress,
     stage: str,
     decoding: dict[str, Any],
-) -> list[str]:
+) -> list[Translation]:
     def report(_: str, done: int, total: int | None) -> None:
         report_progress(stage, done, total)
 
-    results = translator.translate(sources, split=False, scores="none", report_progress=report, **decoding)
-    return [result.text for result in results]
+    return translator.translate(sources, split=False, scores="total", report_progress=report, **decoding)
 
 
 def find_worst_sentences(

@@ -43,6 +43,7 @@ class Assembler:
         self.engine, self.subwords, self.preparer = engine, subwords, preparer
         self.reviewer = Reviewer(engine, options, confidence)
         self.has_alignment = options.alignment
+        self.has_details = confidence is not None and options.scores == "tokens"
         sampled = "" if options.config.temperature is None else "sampled, ranked by "
         self.objective = sampled + engine.objective
 
@@ -123,7 +124,19 @@ class Assembler:
             objective,
             confidence=join_confidences(job.sentences, ranks),
             notes=list(notes),
+            sentence_confidences=self._list_confidences(job.sentences, ranks, outputs),
         )
+
+    def _list_confidences(
+        self, sentences: list[SentenceJob], ranks: list[int], outputs: list[str]
+    ) -> list[tuple[str, float | None]]:
+        """Return the output and the confidence of each sentence, if details are requested."""
+        if not self.has_details:
+            return []
+        return [
+            (output, join_confidences([sentence], [rank]))
+            for sentence, rank, output in zip(sentences, ranks, outputs, strict=True)
+        ]
 
 
 def is_clean(output: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 from manyheads.serve.languages import language_name
 from manyheads.serve.served_model import ServedModel
-from manyheads.serve.source_language import SourceLanguage
+from manyheads.serve.source_language import LANGUAGE_NOTE, SourceLanguage
 from manyheads.serve.word_alignment import WordAlignment
 from manyheads.translation import Translation
 
@@ -27,10 +27,18 @@ def format_notes(
 ) -> dict[str, list[list[str]]]:
     """Return what was unusual about each text and its translation, if anything was."""
     notes = [
-        [*([language.note] if language.note else []), *translation.notes]
+        join_notes(translation, language)
         for translation, language in zip(translations, languages, strict=True)
     ]
     return {"notes": notes} if any(notes) else {}
+
+
+def join_notes(translation: Translation, language: SourceLanguage) -> list[str]:
+    """Return the notes of a translation. One note about the language of the text is enough."""
+    if not language.note:
+        return translation.notes
+    others = [note for note in translation.notes if not note.startswith(LANGUAGE_NOTE)]
+    return [language.note, *others]
 
 
 def format_language(code: str) -> dict[str, Any]:
@@ -65,6 +73,10 @@ def format_details(translation: Translation, model: ServedModel | None) -> dict[
         "tokens": translation.tokens,
         "tokenScores": translation.token_scores,
         "alignment": translation.alignment,
+        "sentenceConfidences": [
+            {"text": text, "confidence": None if confidence is None else round(confidence, 4)}
+            for text, confidence in translation.sentence_confidences
+        ],
         "sentences": model.split_sentences(translation.source) if model else [],
         **WordAlignment.from_translation(translation).to_json(),
     }

@@ -131,6 +131,13 @@ class WordDetail(BaseModel):
     sources: Annotated[list[int], Field(description="Indices of the source words that it is aligned with.")]
 
 
+class SentenceConfidence(BaseModel):
+    """A sentence of a translation."""
+
+    text: str
+    confidence: Annotated[Probability | None, Field(description="Null: unknown.")]
+
+
 class TranslationDetails(BaseModel):
     score: Annotated[Number, Field(description="log p divided by the length penalty.")]
     sourceTokens: list[str]
@@ -142,6 +149,10 @@ class TranslationDetails(BaseModel):
     sourceWords: list[str]
     words: Annotated[list[WordDetail], Field(description="The words that the tokens form.")]
     sentences: Annotated[list[str], Field(description="The sentences of the text.")]
+    sentenceConfidences: Annotated[
+        list[SentenceConfidence],
+        Field(description="The sentences of the translation, if the model is calibrated."),
+    ]
 
 
 class TranslateResponse(BaseModel):

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from manyheads.serve.languages import LanguageDetector, language_name
 from manyheads.serve.model_registry import ModelRegistry
 
+LANGUAGE_NOTE = "looks like "  # begins the notes about languages
+
 
 @dataclass(frozen=True)
 class SourceLanguage:
@@ -25,7 +27,8 @@ def detect_source(
     if detected in registry.codes or not sources:
         return SourceLanguage(detected, detected, confidence)
     code = next((language for language, _ in ranking if language in sources), sources[0])
-    note = f"looks like {language_name(detected)}, which is not served; translated from {language_name(code)}"
+    names = language_name(detected), language_name(code)
+    note = f"{LANGUAGE_NOTE}{names[0]}, which is not served; translated from {names[1]}"
     return SourceLanguage(code, detected, confidence, note)
 
 
@@ -34,5 +37,5 @@ def check_source(text: str, source: str, detector: LanguageDetector) -> SourceLa
     foreign = detector.find_foreign(text, source)
     if foreign is None:
         return SourceLanguage(source, source, 100.0)
-    note = f"looks like {language_name(foreign[0])}, not {language_name(source)}"
+    note = f"{LANGUAGE_NOTE}{language_name(foreign[0])}, not {language_name(source)}"
     return SourceLanguage(source, *foreign, note)

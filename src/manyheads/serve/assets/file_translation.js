@@ -2,6 +2,7 @@
 
 import { element } from "./look/dom.js";
 import { post, retryWhileBusy } from "./api_client.js";
+import { confidenceLevel } from "./word_spans.js";
 
 const MAX_LINES_PER_REQUEST = 32; // few enough that the progress bar moves
 
@@ -101,6 +102,7 @@ export class FileTranslation {
       if ([...pieces[n]].length > settings.charLimit)
         throw Object.assign(new Error(texts.lineTooLong(n / 2 + 1, settings.charLimit)), { isLocal: true });
     let done = 0;
+    let low = 0;
     const showProgress = () => {
       this.parts.bar.value = indices.length ? done / indices.length : 1;
       this.parts.status.textContent = this.page.texts.progress(done, indices.length);
@@ -109,15 +111,17 @@ export class FileTranslation {
     for (const batch of createBatches(indices, pieces, settings)) {
       const { signal } = this.controller;
       const fields = { q: batch.map((n) => pieces[n]), ...options };
-      const { translatedText } = await retryWhileBusy(
+      const { translatedText, confidence } = await retryWhileBusy(
         () => post("translate", fields, signal),
         signal,
         (seconds) => (this.parts.status.textContent = this.page.texts.retrying(seconds)),
       );
       batch.forEach((n, index) => (pieces[n] = translatedText[index].replace(/[\r\n]+/g, " ")));
+      low += (confidence ?? []).filter((value) => confidenceLevel(value) === "low").length;
       done += batch.length;
       showProgress();
     }
+    if (low) this.parts.status.textContent += `. ${texts.lowLines(low, indices.length)}`;
     return pieces.join("");
   }
 

@@ -1,4 +1,18 @@
 // All texts of the page, in English and Korean. Messages of the server and tokens are shown as they are.
+// Notes of translations are known in English; others than these are shown as they are.
+
+const KNOWN_NOTES_KO = {
+  "second try": "다시 번역한 결과입니다",
+  loop: "같은 말이 되풀이됩니다",
+  empty: "번역이 비어 있습니다",
+  "too long": "원문에 견주어 너무 깁니다",
+  "too short": "원문에 견주어 너무 짧습니다",
+  "cut at the length limit": "길이 한도에서 잘렸습니다",
+  "all capitals": "대문자로만 쓴 글이라 소문자로 바꿔 번역했습니다",
+  "broken bytes removed": "깨진 글자를 지웠습니다",
+  "copied text repaired": "그대로 옮겨야 할 부분을 바로잡았습니다",
+  "nothing to translate": "번역할 말이 없습니다",
+};
 
 const EN = {
   views: { translate: "Translate", attention: "Attention", walk: "Step by step", training: "Training" },
@@ -30,7 +44,14 @@ const EN = {
   unreachable: "The server does not respond.",
   count: (count, max) => `${count.toLocaleString("en")} of ${max.toLocaleString("en")} characters`,
   tooLong: (max) => `More than ${max.toLocaleString("en")} characters: use a file.`,
-  confidence: "Confidence of the model",
+  confidence: "Probability of each word",
+  translationConfidence: (level, percent) => `Confidence in this translation: ${level}, ${percent}`,
+  adviceLow: "It is probably wrong: check it, or rephrase the text.",
+  sentenceConfidence: (percent) => `low confidence, ${percent}`,
+  sentenceLegend: "[?] before a sentence: low confidence",
+  notes: "Notes",
+  knownNotes: {},
+  lowLines: (low, all) => `${low.toLocaleString("en")} of ${all.toLocaleString("en")} lines have low confidence (below 50%).`,
   levels: { high: "high", medium: "medium", low: "low" },
   levelRanges: { high: "80% or more", medium: "50% to 80%", low: "below 50%" },
   wordLabel: (word, level, percent, from) =>
@@ -162,7 +183,14 @@ const KO = {
   unreachable: "서버가 응답하지 않습니다.",
   count: (count, max) => `${max.toLocaleString("ko")}자 중 ${count.toLocaleString("ko")}자`,
   tooLong: (max) => `${max.toLocaleString("ko")}자가 넘습니다. 파일로 번역하세요.`,
-  confidence: "모델의 확신",
+  confidence: "단어마다의 확률",
+  translationConfidence: (level, percent) => `이 번역의 신뢰도: ${level}, ${percent}`,
+  adviceLow: "틀렸을 가능성이 큽니다. 확인하거나 원문을 바꿔 써 보세요.",
+  sentenceConfidence: (percent) => `신뢰도 낮음, ${percent}`,
+  sentenceLegend: "문장 앞의 [?]: 신뢰도가 낮음",
+  notes: "참고",
+  knownNotes: KNOWN_NOTES_KO,
+  lowLines: (low, all) => `${all.toLocaleString("ko")}줄 중 ${low.toLocaleString("ko")}줄은 신뢰도가 낮습니다(50% 미만).`,
   levels: { high: "높음", medium: "중간", low: "낮음" },
   levelRanges: { high: "80% 이상", medium: "50~80%", low: "50% 미만" },
   wordLabel: (word, level, percent, from) =>

@@ -6,7 +6,8 @@ import { FileTranslation } from "./file_translation.js";
 import { languageName } from "./page_language.js";
 import { TranslationResult } from "./translation_result.js";
 
-const CONFIDENT_DETECTION = 95; // percent
+const CONFIDENT_DETECTION = 80; // percent, of another language
+const UNLIKELY_SOURCE = 5; // percent at most, of the source language
 
 export class TranslateView {
   constructor(page) {
@@ -206,15 +207,18 @@ export class TranslateView {
     }
   }
 
-  // Tells the user that the text seems to be in the target language already.
+  // Tells the user that the text seems to be in another language than the chosen one.
   async updateHint({ q, source, target }, controller) {
     const { page, parts } = this;
     parts.hint.textContent = "";
     if (source === "auto" || source === target || !q.trim()) return;
     try {
-      const [best] = await post("detect", { q }, controller.signal);
-      if (controller !== this.controller || best.language !== target || best.confidence < CONFIDENT_DETECTION) return;
-      parts.hint.textContent = page.texts.looksLike(languageName(target, page.language));
+      const detections = await post("detect", { q }, controller.signal);
+      const [best] = detections;
+      const own = detections.find(({ language }) => language === source);
+      if (controller !== this.controller || best.confidence < CONFIDENT_DETECTION) return;
+      if (best.language === source || !own || own.confidence > UNLIKELY_SOURCE) return;
+      parts.hint.textContent = page.texts.looksLike(languageName(best.language, page.language));
     } catch {
       // The hint is optional.
     }

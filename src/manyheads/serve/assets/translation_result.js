@@ -1,7 +1,9 @@
-// A translation with the confidence and the alignment of its words, and its alternatives.
+// A translation with its confidence, the probability and the alignment of its words, and its alternatives.
 
 import { element } from "./look/dom.js";
 import { confidenceLevel, fillWithWords, formatPercent } from "./word_spans.js";
+
+const LANGUAGE_NOTE = "looks like "; // which the view shows beside the text, in the language of the page
 
 export class TranslationResult {
   constructor(page) {
@@ -17,6 +19,9 @@ export class TranslationResult {
       output: element("p", { class: "output", role: "group", "aria-label": texts.translation }),
       copy: element("button", { type: "button", class: "copy", onclick: () => this.copy() }, texts.copy),
       legend: this.createLegend(),
+      confidence: element("p", { class: "translation-confidence", role: "status", hidden: true }),
+      sentenceLegend: element("p", { class: "legend quiet", hidden: true }, texts.sentenceLegend),
+      notes: element("ul", { class: "notes quiet", "aria-label": texts.notes, hidden: true }),
       announcement: element("p", { class: "announcement visually-hidden", "aria-live": "polite" }),
       source: element("p", { class: "source-words", role: "group", "aria-label": texts.alignment }),
       word: element("p", { class: "word-details" }),
@@ -28,6 +33,9 @@ export class TranslationResult {
       { class: "box" },
       element("div", { class: "row" }, element("span", { class: "name" }, texts.translation), parts.copy),
       parts.output,
+      parts.confidence,
+      parts.sentenceLegend,
+      parts.notes,
       parts.legend,
     );
     parts.alignment = element(
@@ -79,13 +87,46 @@ export class TranslationResult {
     parts.alignment.hidden = !response?.details?.alignment?.length;
     parts.legend.hidden = !response?.details?.words.some(({ probability }) => probability !== null);
     this.showAlternatives();
+    this.showConfidence();
     if (isNew) parts.announcement.textContent = response?.translatedText ?? "";
     if (!response) {
       parts.output.replaceChildren(texts.nothing);
+      parts.sentenceLegend.hidden = true;
       parts.source.replaceChildren();
       return;
     }
     this.showWords();
+  }
+
+  // The confidence in words and as a number, and what was unusual.
+  showConfidence() {
+    const { texts } = this.page;
+    const { confidence, notes } = this.parts;
+    const level = confidenceLevel(this.response?.confidence);
+    confidence.hidden = !level;
+    confidence.dataset.level = level ?? "";
+    confidence.textContent = level
+      ? texts.translationConfidence(texts.levels[level], formatPercent(this.response.confidence)) +
+        (level === "low" ? `. ${texts.adviceLow}` : "")
+      : "";
+    const shown = (this.response?.notes ?? []).filter((note) => !note.startsWith(LANGUAGE_NOTE));
+    notes.hidden = !shown.length;
+    notes.replaceChildren(...shown.map((note) => element("li", {}, texts.knownNotes[note] ?? note)));
+  }
+
+  // The sentences of low confidence, as groups of words.
+  lowSentences() {
+    const { texts } = this.page;
+    const { translatedText, details } = this.response;
+    let end = 0;
+    return (details.sentenceConfidences ?? []).flatMap(({ text, confidence }) => {
+      const start = text ? translatedText.indexOf(text, end) : -1;
+      if (start < 0) return [];
+      end = start + text.length;
+      if (confidenceLevel(confidence) !== "low") return [];
+      const label = texts.sentenceConfidence(formatPercent(confidence));
+      return [{ start, end, attributes: { class: "unsure", role: "group", "aria-label": label, title: label } }];
+    });
   }
 
   showWords() {
@@ -111,7 +152,10 @@ export class TranslationResult {
     });
     const targetWords = words.map(({ text }) => text);
     const { output, source } = this.parts;
-    fillWithWords(output, this.response.translatedText, targetWords, targetAttributes, listeners("target"));
+    const { translatedText } = this.response;
+    const groups = this.lowSentences();
+    fillWithWords(output, translatedText, targetWords, targetAttributes, listeners("target"), groups);
+    this.parts.sentenceLegend.hidden = !groups.length;
     fillWithWords(source, this.response.request.q, sourceWords, sourceAttributes, listeners("source"));
   }
 

@@ -15,19 +15,47 @@ export function formatPercent(probability) {
 }
 
 // Fill the container with the text. Words are located in order; a word that normalization has changed is not in
-// the text, and gets no element. getAttributes(n) returns the attributes of word n.
-export function fillWithWords(container, text, words, getAttributes, listeners) {
-  const pieces = [];
+// the text, and gets no element. getAttributes(n) returns the attributes of word n. Groups { start, end, attributes }
+// are parts of the text, in order, that get an element around their words.
+export function fillWithWords(container, text, words, getAttributes, listeners, groups = []) {
+  const spans = locateWords(text, words);
+  const parts = [];
   let end = 0;
-  words.forEach((word, n) => {
+  for (const group of groups) {
+    parts.push(...createPieces(text, end, group.start, spans, getAttributes));
+    parts.push(element("span", group.attributes, ...createPieces(text, group.start, group.end, spans, getAttributes)));
+    end = group.end;
+  }
+  parts.push(...createPieces(text, end, text.length, spans, getAttributes));
+  container.replaceChildren(...parts);
+  addWordListeners(container, listeners);
+}
+
+// The start and end of each word that is in the text, with its number.
+function locateWords(text, words) {
+  let end = 0;
+  return words.flatMap((word, n) => {
     const start = word ? text.indexOf(word, end) : -1;
-    if (start < 0) return;
-    const attributes = { class: "word", role: "button", tabindex: -1, "data-word": n, ...getAttributes(n) };
-    pieces.push(text.slice(end, start), element("span", attributes, word));
+    if (start < 0) return [];
     end = start + word.length;
+    return [{ n, start, end }];
   });
-  pieces.push(text.slice(end));
-  container.replaceChildren(...pieces);
+}
+
+// The text from start to end: strings, and an element for each word that begins there.
+function createPieces(text, start, end, words, getAttributes) {
+  const pieces = [];
+  for (const word of words.filter((word) => word.start >= start && word.start < end)) {
+    const attributes = { class: "word", role: "button", tabindex: -1, "data-word": word.n, ...getAttributes(word.n) };
+    const wordEnd = Math.min(word.end, end);
+    pieces.push(text.slice(start, word.start), element("span", attributes, text.slice(word.start, wordEnd)));
+    start = wordEnd;
+  }
+  pieces.push(text.slice(start, end));
+  return pieces;
+}
+
+function addWordListeners(container, listeners) {
   const spans = [...container.querySelectorAll(".word")];
   if (spans.length) spans[0].tabIndex = 0;
   for (const span of spans) addListeners(span, spans, listeners);
