@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from manyheads.serve.languages import LanguageDetector
 from manyheads.serve.response_parts import join_notes
 from manyheads.serve.source_language import SourceLanguage
 from manyheads.translation import Translation
@@ -162,11 +163,31 @@ def test_one_note_about_the_language_is_enough() -> None:
     assert join_notes(translation, english) == ["looks like fr, not en", "second try"]
 
 
-def test_related_languages_are_not_told_apart(create_client: Any) -> None:
-    with create_client(ScriptedTranslator("nb", "en")) as client:
-        danish = "Jeg ved ikke, hvad jeg skal gøre med alle disse gamle bøger."
-        response = client.post("/translate", json={"q": danish, "source": "nb", "target": "en"})
-        assert "notes" not in response.json()
+@pytest.mark.parametrize(
+    ("ranking", "expected"),
+    [
+        ([("fr", 95.0), ("en", 1.0)], ("fr", 95.0)),
+        ([("fr", 75.0), ("en", 1.0)], None),
+        ([("fr", 85.0), ("en", 10.0)], None),
+        ([("pcm", 95.0), ("en", 1.0)], None),
+        ([("en", 95.0), ("fr", 1.0)], None),
+        ([("fr", 95.0)], None),
+        ([], None),
+    ],
+)
+def test_a_text_is_foreign_if_that_is_clear_and_no_related_language_explains_it(
+    monkeypatch: pytest.MonkeyPatch, ranking: list[tuple[str, float]], expected: tuple[str, float] | None
+) -> None:
+    detector = LanguageDetector(["en", "ko"])
+    monkeypatch.setattr(detector, "_rank", lambda text: ranking)
+    assert detector.find_foreign("text", "en") == expected
+
+
+def test_the_markup_of_a_page_is_in_no_language(client: TestClient) -> None:
+    title = "this is what the title of the paragraph says about the weather of the day"
+    page = f"<p title='{title}' class='the quick brown fox and the lazy dog'>{FRENCH}</p>"
+    assert "notes" not in translate(client, page), "as text it is mostly English"
+    assert translate(client, page, format="html")["notes"] == ["looks like French, not English"]
 
 
 def test_the_schema_describes_the_fields(calibrated: TestClient) -> None:
