@@ -108,7 +108,7 @@ def test_every_number_equals_that_of_a_forward_hook(
         if not name.endswith((".scores", ".position")) and name in values:
             assert step["shape"] == list(values[name].shape), name
             torch.testing.assert_close(
-                torch.tensor(step["values"]), values[name].float(), atol=2e-5, rtol=1e-5, msg=name
+                torch.tensor(step["values"]), values[name].float(), atol=5e-5, rtol=1e-5, msg=name
             )
     known = set(values) | {"embedding.position", "embedding.sum", "self.scores", "cross.scores"}
     assert set(steps) <= known

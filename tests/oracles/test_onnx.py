@@ -23,6 +23,7 @@ from manyheads.config import BOS_ID, EOS_ID, SubwordConfig
 from manyheads.export import onnx as export
 from manyheads.export import onnx_graph, onnx_model
 from manyheads.export.onnx_run import MANIFEST, OnnxDecoderState, OnnxModel
+from manyheads.inference.engine import decode_all
 from manyheads.inference.torch_engine import TorchEngine
 from manyheads.model.positions import sinusoidal_encoding
 from manyheads.search.driver import greedy_search, search
@@ -299,11 +300,10 @@ def test_many_sentences_keep_their_order(both: Any) -> None:
 def test_texts_are_translated_as_by_our_translator(both: Any) -> None:
     ours, theirs = both
     texts = ["I go home.", "우리는  집에 간다.", "zebra \u2581 é", "x"]
-    translator = mh.Translator(TorchEngine(ours), JOINT, {"source": "en", "target": "ko"})
-    expected = [
-        translation.text
-        for translation in translator.translate(texts, beam=1, max_extra_length=9, split=False)
-    ]
+    sources = [[*JOINT.source.encode(text), EOS_ID] for text in texts]
+    constraints = [DecodingConstraints(len(source) - 1 + 9) for source in sources]
+    results = decode_all(TorchEngine(ours), sources, constraints, mh.DecodingConfig(beam=1))
+    expected = [JOINT.target.decode(hypotheses[0].tokens) for hypotheses in results]
     assert theirs.translate([texts[0], "", *texts[1:], " \t"]) == [expected[0], "", *expected[1:], " \t"]
 
 

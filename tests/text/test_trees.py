@@ -91,7 +91,10 @@ def test_the_tokens_of_a_tree() -> None:
 def test_each_token_is_one_piece() -> None:
     tokens = linearize(parse_tree(CAT))
     config = SubwordConfig(
-        vocab_size=len(set(tokens)) + 4, byte_fallback=False, user_symbols=tuple(set(tokens))
+        copy_symbols=False,
+        vocab_size=len(set(tokens)) + 4,
+        byte_fallback=False,
+        user_symbols=tuple(set(tokens)),
     )
     subwords = SubwordTokenizer.train(["".join(tokens)] * 3, config)
     assert subwords.encode_as_pieces("".join(tokens)) == ["▁", *tokens]

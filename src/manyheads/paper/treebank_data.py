@@ -87,13 +87,15 @@ def train_subwords(trees: Sequence[Tree], parser_input: ParserInput, vocab_size:
 def train_symbol_subwords(texts: Sequence[str], symbols: set[str]) -> SubwordTokenizer:
     """Train subwords for texts that consist of symbols only."""
     size = NUM_SPECIAL_TOKENS + len(symbols) + 1  # and the space that SentencePiece prepends
-    config = SubwordConfig(vocab_size=size, byte_fallback=False, user_symbols=tuple(sorted(symbols)))
+    config = SubwordConfig(
+        vocab_size=size, byte_fallback=False, copy_symbols=False, user_symbols=tuple(sorted(symbols))
+    )
     return SubwordTokenizer.train(texts, config)
 
 
 def train_word_subwords(texts: Sequence[str], symbols: set[str], vocab_size: int) -> SubwordTokenizer:
     """Train `vocab_size` subwords; half as many, repeatedly, where there are too few words."""
-    config = SubwordConfig(vocab_size=vocab_size, user_symbols=tuple(sorted(symbols)))
+    config = SubwordConfig(vocab_size=vocab_size, copy_symbols=False, user_symbols=tuple(sorted(symbols)))
     try:
         return SubwordTokenizer.train(texts, config)
     except DataError:

@@ -1,5 +1,6 @@
 """Calibration of a model's confidence on held-out pairs, and on corrupted and off-domain sources."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,7 +127,9 @@ def translate_sentences(
     A sentence that was repaired is several.
     """
     options, preparer, assembler = translator.create_stages(split=False, scores="total", nbest=1)
-    jobs = preparer.prepare(texts)
+    with warnings.catch_warnings():  # about long words, which corrupted sources have
+        warnings.simplefilter("ignore")
+        jobs = preparer.prepare(texts)
     sentences = [sentence for job in jobs for sentence in job.sentences]
     while sentences:
         requests = [sentence.request for sentence in sentences]

@@ -128,14 +128,17 @@ class Trainer:
         if rates := self.config.augmentation.rates:
             shares = ", ".join(f"{name} {rate:.3g}" for name, rate in rates.items())
             self.console.message(f"augmentation, shares of the pairs: {shares}")
-            # The thread that prefetches batches changes texts in Python: give steps the interpreter sooner.
-            sys.setswitchinterval(SWITCH_INTERVAL)
         self.update_step = self._make_update_step()
         if self.dist.is_main:
             self.log = RunLog(self.run_folder, self.progress.step, self.console.message)
+        switch_interval = sys.getswitchinterval()
+        if self.config.augmentation.rates:
+            # The thread that prefetches batches changes texts in Python: give steps the interpreter sooner.
+            sys.setswitchinterval(SWITCH_INTERVAL)
         try:
             return self._train(should_stop)
         finally:
+            sys.setswitchinterval(switch_interval)
             self.checkpointer.writer.close()
             if self.log:
                 self.log.close()

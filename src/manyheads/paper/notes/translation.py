@@ -42,7 +42,9 @@ class TranslationData:
             PAIR, train=train, valid=valid, test=0, seed=1, constructions=CONSTRUCTIONS, words=WORDS_PER_CLASS
         )
         texts = [text for pair in corpus["train"] for text in pair]
-        config = SubwordConfig(vocab_size=vocab_size, byte_fallback=False, character_coverage=1.0)
+        config = SubwordConfig(
+            vocab_size=vocab_size, byte_fallback=False, copy_symbols=False, character_coverage=1.0
+        )
         subwords = SubwordTokenizer.train(texts, config)
         ids = {
             split: [(subwords.encode(source), subwords.encode(target)) for source, target in corpus[split]]
