@@ -23,8 +23,8 @@ NAMES = dict(entry.split(":") for entry in LANGUAGES.split())
 MAX_DETECT_CHARACTERS = 2000  # of a text, from its beginning
 MAJORITY = 50.0  # percent
 # A text is foreign if another language has at least this confidence and its own at most that one, in percent.
-# Of 4,000 sentences of Tatoeba in English or German, whole or in capitals, none is; of German ones taken for
-# English 54 % of 10 to 20 letters, 91 % of 20 to 40 and 99 % of more.
+# Of 3,000 sentences of Tatoeba in English or German, also in capitals, none is; of German ones taken for
+# English 54 % of 10 to 19 letters, 91 % of 20 to 39 and 99 % of more (docs/log.md, 2026-11-17).
 MIN_FOREIGN_CONFIDENCE, MAX_OWN_CONFIDENCE = 80.0, 5.0
 
 
