@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from manyheads.confidence.detectors import find_loop
 from manyheads.confidence.features import FEATURES
 from manyheads.confidence.source_model import SourceModel
 from manyheads.config import EOS_ID, DecodingConfig
+from manyheads.inference.engine import Engine
 from manyheads.search.options import Hypothesis, Request
 from manyheads.translator import Translator
 from support.untrained_model import save_untrained_model
@@ -78,7 +79,9 @@ def make_translator(real: Translator, *scripts: list[tuple[str, float]]) -> tupl
     calibration = make_calibration(len(real.subwords.source))
     languages = {"source": "en", "target": "ko"}
     decoding = DecodingConfig(max_extra_length=60)
-    translator = Translator(engine, real.subwords, languages, decoding=decoding, calibration=calibration)
+    translator = Translator(
+        cast(Engine, engine), real.subwords, languages, decoding=decoding, calibration=calibration
+    )
     return translator, engine
 
 
@@ -113,7 +116,7 @@ def test_only_what_failed_is_decoded_again(real: Translator, count: int) -> None
             text = GOOD if is_retry else LOOP if request.source == bad_ids else OTHER
             yield index, [engine.make_hypothesis(text, -0.5)]
 
-    engine.decode = decode  # type: ignore[method-assign, assignment]
+    engine.decode = decode  # type: ignore[method-assign]
     results = translator.translate([good if n % 5 else bad for n in range(count)])
     assert [result.text for result in results] == [OTHER if n % 5 else GOOD for n in range(count)]
     assert [result.notes for result in results] == [[] if n % 5 else ["second try"] for n in range(count)]
@@ -159,7 +162,7 @@ def test_the_confidence_of_a_text_is_the_mean_over_its_tokens(real: Translator) 
     def decode(requests: Any, config: DecodingConfig, **options: Any) -> Results:
         yield from ((n, [high if n == 0 else low]) for n, _ in enumerate(requests))
 
-    engine.decode = decode  # type: ignore[method-assign, assignment]
+    engine.decode = decode  # type: ignore[method-assign]
     both = translator.translate("I go home today. We read a book at school.")
     first = translator.translate("I go home today.")
     lengths = len(high.tokens) + 1, len(low.tokens) + 1

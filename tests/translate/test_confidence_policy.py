@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,13 +96,13 @@ def run_translate(
         (["--below", "empty", "--min-confidence", "0.3"], "", " below confidence 0.3 are left empty"),
     ],
 )
-def test_n_lines_in_are_n_lines_out(run_translate, options: list[str], line: str, summary: str) -> None:
+def test_n_lines_in_are_n_lines_out(run_translate: Any, options: list[str], line: str, summary: str) -> None:
     out, err = run_translate(*options)
     assert out == ["간다. 집에 나는", line, "", "sleep. I", ""]
     assert err == f"manyheads: 1 of 4 lines{summary}\n"
 
 
-def test_a_threshold_of_1_takes_all_that_have_a_confidence(run_translate) -> None:
+def test_a_threshold_of_1_takes_all_that_have_a_confidence(run_translate: Any) -> None:
     out, err = run_translate("--min-confidence", "1", "--below", "empty")
     assert (out, err) == (
         ["", "", "", "", ""],
@@ -110,13 +111,13 @@ def test_a_threshold_of_1_takes_all_that_have_a_confidence(run_translate) -> Non
 
 
 @pytest.mark.parametrize("options", [["--min-confidence", "0.1"], ["--min-confidence", "0", "--flag"]])
-def test_nothing_is_said_when_nothing_is_below(run_translate, options: list[str]) -> None:
+def test_nothing_is_said_when_nothing_is_below(run_translate: Any, options: list[str]) -> None:
     out, err = run_translate(*options)
     assert out[1] == "간다. unsure 나는"
     assert err == ""
 
 
-def test_an_uncalibrated_model_says_nothing_unless_it_is_asked(run_translate) -> None:
+def test_an_uncalibrated_model_says_nothing_unless_it_is_asked(run_translate: Any) -> None:
     out, err = run_translate(is_calibrated=False)
     assert (out[1], err) == ("간다. unsure 나는", "")
     for options in (["--flag"], ["--min-confidence", "0.3"], ["--below", "keep"]):
@@ -124,7 +125,7 @@ def test_an_uncalibrated_model_says_nothing_unless_it_is_asked(run_translate) ->
             run_translate(*options, is_calibrated=False)
 
 
-def test_json_has_confidence_and_notes(run_translate) -> None:
+def test_json_has_confidence_and_notes(run_translate: Any) -> None:
     out, err = run_translate("--json", "--below", "source")
     rows = [json.loads(line) for line in out[:-1]]
     assert [row["confidence"] for row in rows] == [0.9, 0.2, None, 0.9]
