@@ -25,7 +25,7 @@ from manyheads.evaluate.stress_inputs import (
 from manyheads.evaluate.stress_results import StressReport
 from manyheads.look.stress_figure import save_stress_figure
 from manyheads.text import noise
-from manyheads.text.noise import to_upper
+from manyheads.text.casing import to_capitals
 from manyheads.translation import Translation
 from support.scripted_translator import ScriptedTranslator
 
@@ -237,8 +237,8 @@ def test_marks_around_words_are_dropped() -> None:
 
 
 def test_capitals_of_german_can_be_lowered_again() -> None:
-    assert to_upper("Die Straße.") == "DIE STRAẞE."
-    assert to_upper("Die Straße.").lower() == "die straße."
+    assert to_capitals("Die Straße.") == "DIE STRAẞE."
+    assert to_capitals("Die Straße.").lower() == "die straße."
 
 
 def test_samples_keep_neighbors_together() -> None:

@@ -38,7 +38,8 @@ from manyheads.evaluate.stress_inputs import (
 from manyheads.evaluate.stress_results import Calibration, CopyRow, Failures, StressReport, StressRow, WordRow
 from manyheads.progress import ReportProgress
 from manyheads.text import noise
-from manyheads.text.noise import to_upper
+from manyheads.text.casing import to_capitals
+from manyheads.text.invalid import REPLACEMENT_CHARACTER
 from manyheads.translation import Translation
 from manyheads.translator import Translator
 
@@ -50,7 +51,6 @@ PILOT_LINES = 16  # from which the time of a test is estimated
 OUTPUTS_PER_LINE = 11  # clean, six changes, long lines, copies, words, shuffled words
 MIN_SAMPLE, MAX_SAMPLE = 12, 300  # lines
 CURVE_POINTS = 50  # of the risk-coverage curve
-REPLACEMENT_CHARACTER = "\ufffd"
 
 
 class StressTests:
@@ -307,8 +307,8 @@ def is_sound_word(result: Translation) -> bool:
 
 def share_of_capitals(results: Sequence[Translation]) -> float | None:
     """Return the share of outputs in capitals, of those with letters that have a case; None without any."""
-    texts = [result.text for result in results if result.text.lower() != to_upper(result.text)]
-    return sum(text == to_upper(text) for text in texts) / len(texts) if texts else None
+    texts = [result.text for result in results if result.text.lower() != to_capitals(result.text)]
+    return sum(text == to_capitals(text) for text in texts) / len(texts) if texts else None
 
 
 def make_copy_row(category: str, pairs: Sequence[tuple[CopyInput, Translation]]) -> CopyRow:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from manyheads.errors import DataError
 from manyheads.text import noise
-from manyheads.text.noise import to_upper
+from manyheads.text.casing import to_capitals
 
 NEIGHBORS = 3  # lines that are joined
 MAX_SHORTEST = 200  # lines of the case "shortest lines"
@@ -49,7 +49,7 @@ class NoiseCase:
 
 
 NOISE_CASES = (
-    NoiseCase("capitals", "everything in capitals", lambda text, rng: to_upper(text), ignores_case=True),
+    NoiseCase("capitals", "everything in capitals", lambda text, rng: to_capitals(text), ignores_case=True),
     NoiseCase("lower case", "everything in lower case", lambda text, rng: text.lower()),
     NoiseCase("title case", "every word with a capital", noise.title, ignores_case=True),
     NoiseCase("typos", "two adjacent letters swapped in 10 % of the words", noise.swap_letters),

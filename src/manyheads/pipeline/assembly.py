@@ -12,14 +12,13 @@ from manyheads.pipeline.jobs import Alignment, SentenceJob, TextJob, Translation
 from manyheads.pipeline.preparation import TextPreparer
 from manyheads.pipeline.review import Reviewer
 from manyheads.search.options import Hypothesis
-from manyheads.text.invalid import LONE_SURROGATE
+from manyheads.text.invalid import LONE_SURROGATE, REPLACEMENT_CHARACTER
 from manyheads.text.masks import SYMBOL
 from manyheads.text.restoration import Restoration
 from manyheads.text.segmentation import replace_line_breaks
 from manyheads.text.subwords import SubwordPair
 from manyheads.translation import TokenIds, Translation
 
-REPLACEMENT = "\ufffd"  # what bytes that are not UTF-8 become
 SYMBOL_START = "\u27e6"  # of a copy symbol
 
 # What translations note.
@@ -142,14 +141,16 @@ class Assembler:
 def is_clean(output: str) -> bool:
     """Return whether an output, or several, have no broken bytes and no copy symbols, and are composed."""
     return output.isascii() or (
-        REPLACEMENT not in output and SYMBOL_START not in output and unicodedata.is_normalized("NFC", output)
+        REPLACEMENT_CHARACTER not in output
+        and SYMBOL_START not in output
+        and unicodedata.is_normalized("NFC", output)
     )
 
 
 def clean_output(sentence: SentenceJob, output: str) -> str:
     """Remove bytes that are not UTF-8, unless the source has such, and copy symbols without a value."""
-    if REPLACEMENT in output and REPLACEMENT not in sentence.text:
-        output = " ".join(output.replace(REPLACEMENT, "").split())
+    if REPLACEMENT_CHARACTER in output and REPLACEMENT_CHARACTER not in sentence.text:
+        output = " ".join(output.replace(REPLACEMENT_CHARACTER, "").split())
         sentence.notes.append(BROKEN_BYTES)
     if SYMBOL_START in output and sentence.restoration is None:
         output = " ".join(SYMBOL.sub("", output).split())
@@ -187,7 +188,7 @@ def make_valid(text: str) -> str:
     """Replace lone surrogates, which a Python string can hold, but no file."""
     if text.isascii() or not LONE_SURROGATE.search(text):
         return text
-    return LONE_SURROGATE.sub(REPLACEMENT, text)
+    return LONE_SURROGATE.sub(REPLACEMENT_CHARACTER, text)
 
 
 def join_alignments(sentences: list[SentenceJob], ranks: list[int]) -> Alignment:

@@ -18,6 +18,7 @@ MAX_LINE_BYTES = 1_000_000  # longer than any sentence, and a bound on memory
 MAX_COMBINING_MARKS = 500  # in a row: no writing system has them, and normalization takes quadratic time
 FORBIDDEN_CHARACTER = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffd\ufffe\uffff]")
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+REPLACEMENT_CHARACTER = "\ufffd"  # what bytes that are not UTF-8 become
 CHARACTER_NAMES = {
     "\x00": "NUL",
     "\r": "carriage return inside a line",
@@ -25,7 +26,7 @@ CHARACTER_NAMES = {
     "\u2028": "line separator inside a line",
     "\u2029": "line separator inside a line",
     "\ufeff": "byte order mark inside a line",
-    "\ufffd": "replacement character",
+    REPLACEMENT_CHARACTER: "replacement character",
 }
 
 

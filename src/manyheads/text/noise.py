@@ -275,11 +275,6 @@ def shuffle_words(text: str, rng: random.Random) -> str:
     return " ".join(words)
 
 
-def to_upper(text: str) -> str:
-    """Write everything in capitals; that of ß is ẞ, so that lower case restores it."""
-    return text.replace("ß", "ẞ").upper()
-
-
 def swap_letters(text: str, rng: random.Random) -> str:
     """Swap two adjacent letters in about a tenth of the words: each has a typo with this probability."""
     return " ".join(swap_in_word(word, rng) if rng.random() < TYPO_RATE else word for word in text.split(" "))
