@@ -284,6 +284,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--device", help="of the servers, such as cpu; by default a GPU where there is one")
     parser.add_argument("--old", type=Path, metavar="CHECKOUT", help="compare with the server of this code")
     parser.add_argument(
+        "--old-model", type=Path, metavar="MODEL", help="the same model in the format that --old reads"
+    )
+    parser.add_argument(
         "--processes", type=int, default=max(1, min(8, (os.cpu_count() or 1) // 2)), help="of clients"
     )
     parser.add_argument("--max-lines", type=int, default=20_000, help="of the text (default: %(default)s)")
@@ -296,7 +299,7 @@ def start_servers(arguments: argparse.Namespace) -> dict[str, Server]:
     options += ["--device", arguments.device] if arguments.device else []
     servers = {NEW: Server(arguments.model, options, None)}
     if arguments.old:
-        servers[OLD] = Server(arguments.model, options, arguments.old)
+        servers[OLD] = Server(arguments.old_model or arguments.model, options, arguments.old)
     elif not arguments.minutes:
         servers[UNBATCHED] = Server(arguments.model, [*options, "--batch-tokens=1"], None)
     return servers

@@ -242,7 +242,8 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "script", ["train_step", "decode", "quality", "translate_file", "startup", "translate_memory"]
+    "script",
+    ["train_step", "decode", "quality", "translate_file", "startup", "translate_memory", "robustness"],
 )
 def test_a_benchmark_prints_its_help(script: str) -> None:
     assert "--device {cpu,cuda}" in run(script, "--help").stdout

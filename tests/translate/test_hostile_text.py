@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import manyheads as mh
-from support.hostile_text import make_hostile_lines
+from hostile_text import make_hostile_lines
 from support.untrained_model import save_untrained_model
 
 
