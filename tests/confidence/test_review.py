@@ -107,10 +107,12 @@ def test_only_what_failed_is_decoded_again(real: Translator, count: int) -> None
     translator, engine = make_translator(real)
     bad, good = "We read a book at school.", "I go home today."
     bad_ids = [*real.subwords.source.encode(bad), EOS_ID]
-    again = []
+    again, retries = [], []
+    engine.read_ahead = 4000
 
     def decode(requests: Any, config: DecodingConfig, **options: Any) -> Results:
         is_retry = config.no_repeat_ngram is not None
+        retries.extend([config] if is_retry else [])
         for index, request in enumerate(requests):
             again.extend([request.source] if is_retry else [])
             text = GOOD if is_retry else LOOP if request.source == bad_ids else OTHER
@@ -121,6 +123,7 @@ def test_only_what_failed_is_decoded_again(real: Translator, count: int) -> None
     assert [result.text for result in results] == [OTHER if n % 5 else GOOD for n in range(count)]
     assert [result.notes for result in results] == [[] if n % 5 else ["second try"] for n in range(count)]
     assert again == [bad_ids] * (count // 5)
+    assert len(retries) == 1  # together: a GPU decodes few sentences as slowly as many
 
 
 def test_of_the_candidates_the_most_confident_without_fault_is_kept(real: Translator) -> None:

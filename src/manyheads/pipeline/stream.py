@@ -21,6 +21,7 @@ ReportDone = Callable[[int], None]  # the texts that are decoded
 
 DETOKENIZED_SENTENCES, ALIGNED_SENTENCES = 256, 64  # at once
 FLUSH_SECONDS = 0.1  # for which finished sentences may wait for others to be detokenized with
+RETRIED_SENTENCES = 512  # that failed, after which they are decoded again, together
 HELD_TEXTS_FACTOR = (
     2  # times the sentences that the engine reads ahead: prepared texts, and those without words
 )
@@ -75,6 +76,7 @@ class TranslationStream:
         self.num_done, self.report_done = 0, report_done
         self.detokenizing: deque[Future[tuple[list[SentenceJob], list[SentenceJob]]]] = deque()
         self.parts: deque[SentenceJob] = deque()  # of sentences to repair, not yet decoded
+        self.failed: list[SentenceJob] = []  # to be tried again
 
     def run(self, texts: Iterable[str]) -> Iterator[list[Translation]]:
         """Yield translations in the order of the texts, as many as are ready. Call it once."""
@@ -107,7 +109,8 @@ class TranslationStream:
                 yield from self._return_ready()
         self._detokenize_finished()
         while self.detokenizing:
-            self._retry(*self.detokenizing.popleft().result())
+            self._collect(*self.detokenizing.popleft().result())
+        self._retry_failed()
         self.background.reset_patience()
         yield from self._return_ready()
 
@@ -151,9 +154,16 @@ class TranslationStream:
         finished = [sentence for sentence in sentences if id(sentence) not in unfinished]
         return failed, self.assembler.detokenize(finished)
 
-    def _retry(self, sentences: list[SentenceJob], parts: list[SentenceJob]) -> None:
-        """Decode sentences whose translations failed again. Parts of others are decoded with what follows."""
+    def _collect(self, failed: list[SentenceJob], parts: list[SentenceJob]) -> None:
+        """Keep what is to be decoded again: parts with the sentences that follow, failed ones together."""
         self.parts.extend(parts)
+        self.failed += failed
+        if len(self.failed) >= RETRIED_SENTENCES:
+            self._retry_failed()
+
+    def _retry_failed(self) -> None:
+        """Decode the sentences whose translations failed again. Few at a time would keep a GPU waiting."""
+        sentences, self.failed = self.failed, []
         if not sentences:
             return
         self.assembler.reviewer.retry(sentences)
@@ -164,7 +174,7 @@ class TranslationStream:
     def _return_ready(self) -> Iterator[list[Translation]]:
         """Yield the translations of the first texts, as far as they are done."""
         while self.detokenizing and self.detokenizing[0].done():
-            self._retry(*self.detokenizing.popleft().result())
+            self._collect(*self.detokenizing.popleft().result())
         ready = []
         while self.jobs and self.jobs[0].is_done:
             ready.append(self.jobs.popleft())
