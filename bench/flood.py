@@ -5,7 +5,7 @@
 
 A server is started on loopback. Three ordinary clients send lines of the text, one after the other: first
 alone, then while three others keep three large requests each in flight. Every client has an address of its
-own (127.0.0.2 and so on; --one-address gives all the same, as behind a proxy). The kinds of floods:
+own (127.0.0.2 and so on; --one-address gives all the same, as behind a proxy). The floods:
 
     repeated    10,000 times "x", which the server refuses
     longest     8,000 times "x", which it accepts
@@ -36,7 +36,7 @@ from rich.table import Table
 
 from serve import Connection, Server, compute_percentiles
 
-QUIET, KINDS = "quiet", ("repeated", "longest", "lines", "documents")
+QUIET, FLOOD_TYPES = "quiet", ("repeated", "longest", "lines", "documents")
 ORDINARY_CLIENTS, FLOODING_CLIENTS, REQUESTS_IN_FLIGHT = 3, 3, 3
 DOCUMENT_CHARACTERS, DOCUMENT_ALTERNATIVES = 8000, 2
 PAUSE_SECONDS = 0.1  # of a flooding client after a refusal: it is not polite, but it is no busy loop
@@ -44,7 +44,7 @@ PAUSE_SECONDS = 0.1  # of a flooding client after a refusal: it is not polite, b
 
 @dataclass
 class Phase:
-    """What ordinary and flooding clients got during one kind of flood."""
+    """What ordinary and flooding clients got during one type of flood."""
 
     name: str
     statuses: dict[str, int] = field(default_factory=dict)  # of ordinary requests
@@ -137,13 +137,13 @@ def make_body(text: str, target: str, **options: Any) -> bytes:
     return json.dumps({"q": text, "source": "auto", "target": target, **options}).encode()
 
 
-def make_flood_body(kind: str, lines: list[str], target: str, source: str) -> bytes | None:
+def make_flood_body(name: str, lines: list[str], target: str, source: str) -> bytes | None:
     options: dict[str, Any] = {"source": source}  # one letter is in no language
-    if kind in ("repeated", "longest"):
-        text = "x" * (10_000 if kind == "repeated" else 8_000)
-    elif kind == "lines":
+    if name in ("repeated", "longest"):
+        text = "x" * (10_000 if name == "repeated" else 8_000)
+    elif name == "lines":
         text = "I\n" * 4_999
-    elif kind == "documents":
+    elif name == "documents":
         text, endless = "", cycle(lines)
         while len(text) < DOCUMENT_CHARACTERS:
             text += next(endless) + "\n"
@@ -153,16 +153,18 @@ def make_flood_body(kind: str, lines: list[str], target: str, source: str) -> by
     return json.dumps({"q": text, "target": target, **options}).encode()
 
 
-def measure(server: Server, kinds: list[str], lines: list[str], arguments: argparse.Namespace) -> list[Phase]:
+def measure(
+    server: Server, floods: list[str], lines: list[str], arguments: argparse.Namespace
+) -> list[Phase]:
     target = server.target
     source = next(language["code"] for language in server.languages if target in language["targets"])
     bodies = [make_body(line, target, source=source) for line in lines]
     phases: list[Phase] = []
-    for kind in (QUIET, *kinds):
+    for name in (QUIET, *floods):
         flood = Flood(server.port, arguments.requests, arguments.seconds, arguments.one_address)
-        asyncio.run(flood.run(bodies, make_flood_body(kind, lines, target, source)))
+        asyncio.run(flood.run(bodies, make_flood_body(name, lines, target, source)))
         phase = Phase(
-            kind, dict(flood.statuses), compute_percentiles(flood.latencies), dict(flood.flood_statuses)
+            name, dict(flood.statuses), compute_percentiles(flood.latencies), dict(flood.flood_statuses)
         )
         if flood.latencies:
             median = 1000 * statistics.median(flood.latencies)
@@ -171,7 +173,8 @@ def measure(server: Server, kinds: list[str], lines: list[str], arguments: argpa
             phase.slowdown = round(median / quiet, 2) if quiet else None
         phases.append(phase)
         print(
-            f"{kind}: {phase.statuses}, {phase.milliseconds}; flood {phase.flood_statuses}", file=sys.stderr
+            f"{name}: {phase.statuses}, {phase.milliseconds}; flood {phase.flood_statuses}",
+            file=sys.stderr,
         )
     return phases
 
@@ -202,7 +205,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("text", type=Path, help="lines that ordinary clients send")
     parser.add_argument("--requests", type=int, default=30, help="of each ordinary client")
     parser.add_argument("--seconds", type=float, default=40, help="of a phase at most")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--floods", nargs="+", choices=FLOOD_TYPES, default=list(FLOOD_TYPES))
     parser.add_argument("--one-address", action="store_true", help="all clients have the same address")
     parser.add_argument("--engine", help="of the server; by default torch")
     parser.add_argument("--old", type=Path, metavar="CHECKOUT", help="run the server of this code")
@@ -217,7 +220,7 @@ def main() -> None:
     options = ["--engine", arguments.engine] if arguments.engine else []
     server = Server(arguments.model, options, arguments.old)
     try:
-        phases = measure(server, arguments.kinds, lines, arguments)
+        phases = measure(server, arguments.floods, lines, arguments)
     finally:
         server.stop()
     if arguments.json:

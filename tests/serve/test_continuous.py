@@ -315,9 +315,9 @@ def test_streams_share_time_by_weight_and_an_idle_one_saves_up_none(model: Serve
     large.virtual_time, large.is_busy = 7.0, True
     shares = []
     for _ in range(50):
-        stream = cast(Stream, batcher._next_stream())
-        stream.account_time(1.0)
-        shares.append(stream.key.is_large)
+        assert (next_stream := batcher._next_stream()) is not None
+        next_stream.account_time(1.0)
+        shares.append(next_stream.key.is_large)
     assert shares.count(True) == 10
     assert small.virtual_time >= 7.0
 
@@ -356,9 +356,9 @@ def test_the_batch_takes_one_sentence_of_each_client_in_turn() -> None:
     jobs = [make_joining_job("a", 3), make_joining_job("a", 3), make_joining_job("b", 3)]
     for job in jobs:
         feed.put(job)
-    taken = [(feed.take(1), feed.active[number][0])[1] for number in range(9)]
+    order = [(feed.take(1), feed.active[number][0])[1] for number in range(9)]
     first, second, other = jobs
-    assert taken[:6] == [first, other, second, other, first, other]
+    assert order[:6] == [first, other, second, other, first, other]
     assert feed.take(1) == []
 
 

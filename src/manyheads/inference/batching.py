@@ -153,16 +153,16 @@ class RequestWindow:
         canceled = self.source.take_canceled()
         if not canceled:
             return []
-        taken = set(canceled)
+        in_search = set(canceled)
         for chunk in self.chunks:
             for key, waiting in chunk.waiting.items():
-                dropped = {queued.request_index for queued in waiting} & taken
+                dropped = {queued.request_index for queued in waiting} & in_search
                 if dropped:
                     chunk.waiting[key] = [queued for queued in waiting if queued.request_index not in dropped]
-                    taken -= dropped
+                    in_search -= dropped
                     self.num_waiting -= len(dropped)
         self.finish(canceled)
-        return sorted(taken)
+        return sorted(in_search)
 
     def read(self, num_free: int = 1) -> None:
         """Read on if few requests wait. A source whose requests start at once is read into free slots."""

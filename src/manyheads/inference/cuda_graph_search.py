@@ -279,8 +279,8 @@ class PendingResults:
         results = read_hypotheses(
             scores, lengths, tokens, token_scores[0] if token_scores else None, self.alpha
         )
-        found = zip(self.indices.tolist(), results, strict=True)
-        needed = [(index, own) for index, own in found if index not in canceled]
+        pairs = zip(self.indices.tolist(), results, strict=True)
+        needed = [(index, own) for index, own in pairs if index not in canceled]
         canceled.difference_update(self.indices.tolist())
         return needed
 

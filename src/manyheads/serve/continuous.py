@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from manyheads.config import DecodingConfig
-from manyheads.inference.engine import ScoreDetail
 from manyheads.pipeline.assembly import Assembler
 from manyheads.pipeline.jobs import Decoding, TranslationOptions
 from manyheads.pipeline.preparation import TextPreparer
@@ -42,7 +41,7 @@ class StreamKey(NamedTuple):
 
     model: ServedModel
     config: DecodingConfig
-    scores: ScoreDetail
+    scores: str
     is_large: bool
 
 
