@@ -315,7 +315,8 @@ def test_streams_share_time_by_weight_and_an_idle_one_saves_up_none(model: Serve
     large.virtual_time, large.is_busy = 7.0, True
     shares = []
     for _ in range(50):
-        assert (next_stream := batcher._next_stream()) is not None
+        next_stream = batcher._next_stream()
+        assert next_stream is not None
         next_stream.account_time(1.0)
         shares.append(next_stream.key.is_large)
     assert shares.count(True) == 10
