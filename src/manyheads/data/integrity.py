@@ -54,7 +54,11 @@ def is_input_list(value: Any) -> bool:
     return isinstance(value, list) and all(
         isinstance(entry, dict)
         and isinstance(entry.get("name"), str)
+        and is_count(entry.get("read"))
         and is_count(entry.get("kept"))
+        and isinstance(entry.get("files"), list)
+        and isinstance(entry.get("invalid"), dict)
+        and isinstance(entry.get("dropped"), dict)
         and type(entry.get("weight")) in (int, float)
         and 0 < entry["weight"] < math.inf
         for entry in value
