@@ -49,7 +49,7 @@ class TextTask:
 
     def estimate_size(self, texts: Sequence[str]) -> JobSize:
         """Return the tokens and lines of texts: a line has at least one sentence."""
-        num_lines = sum(not line.isspace() for text in texts for line in text.splitlines())
+        num_lines = sum(bool(line.strip()) for text in texts for line in text.splitlines())
         return JobSize(sum(map(self.model.count_tokens, texts)), num_lines, self.options["beam"])
 
     def run(self, items: Sequence[str], check_canceled: Callable[[], None]) -> list[Translation]:
