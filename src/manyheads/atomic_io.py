@@ -9,15 +9,17 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any
+from typing import IO, Any
 
 from manyheads.errors import CheckpointError, DataError, ManyheadsError, RequestError, ResourceError
 
+MAX_MANIFEST_BYTES = 2**24
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -58,7 +60,7 @@ def check_replaceable(
     if not replace:
         raise RequestError(f"{folder}: exists already; choose another folder, or replace it with --force")
     try:
-        listed = json.loads((folder / manifest_name).read_text(encoding="utf-8"))["files"]
+        listed = json.loads(read_regular(folder / manifest_name, MAX_MANIFEST_BYTES).decode())["files"]
     except (OSError, ValueError, KeyError, TypeError):
         raise RequestError(
             f"{folder}: was not written by manyheads (no valid {manifest_name}), and will not be replaced"
@@ -178,6 +180,27 @@ def write_text_atomically(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
+# ---- reading
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """Open a file to read. A FIFO or device in its place, which could block or never end, is an OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "is not a file, but a FIFO, a device or a folder", os.fspath(path))
+    return os.fdopen(handle, "rb")
+
+
+def read_regular(path: Path, max_bytes: int | None = None) -> bytes:
+    """Return the content of a file; too large a one is an OSError."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if max_bytes is not None and size > max_bytes:
+            raise OSError(errno.EFBIG, f"has {size:,} bytes, but at most {max_bytes:,} are read", str(path))
+        return file.read()
+
+
 # ---- manifests
 
 
@@ -206,7 +229,7 @@ def read_manifest(folder: Path, schema: ManifestSchema, hint: str = "") -> dict[
     """Read and check the manifest of a folder. `hint` is added to the message if there is none."""
     path = folder / schema.file_name
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = json.loads(read_regular(path, MAX_MANIFEST_BYTES).decode())
         number = manifest["format"]
     except OSError as error:
         raise schema.error(
@@ -267,8 +290,8 @@ def read_verified(folder: Path, name: str, manifest: Mapping[str, Any], schema: 
 
     It is read and hashed in one call each: between calls a thread may have to wait for Python's lock.
     """
-    check_listed_file(folder, name, schema)
-    content = (folder / name).read_bytes()
+    check_size(folder, name, manifest, schema)
+    content = read_regular(folder / name)
     file_hash = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     check_hash(folder / name, file_hash, manifest, schema)
     return content
@@ -278,7 +301,15 @@ def check_listed_file(folder: Path, name: str, schema: ManifestSchema) -> None:
     if Path(name).name != name:
         raise schema.error(f"{folder / schema.file_name}: lists {name!r}, which is not in the folder")
     if not (folder / name).is_file():
-        raise schema.error(f"{folder / name}: is missing, but {schema.file_name} lists it")
+        problem = "is not a file" if (folder / name).exists() else "is missing"
+        raise schema.error(f"{folder / name}: {problem}, but {schema.file_name} lists it")
+
+
+def check_size(folder: Path, name: str, manifest: Mapping[str, Any], schema: ManifestSchema) -> None:
+    """Refuse a listed file of another size, before so much memory is allocated."""
+    check_listed_file(folder, name, schema)
+    if (folder / name).stat().st_size != manifest["files"][name]["bytes"]:
+        raise schema.error(f"{folder / name}: damaged, its size is not that of {schema.file_name}")
 
 
 def check_hash(path: Path, file_hash: Any, manifest: Mapping[str, Any], schema: ManifestSchema) -> None:
@@ -299,7 +330,7 @@ def hash_files(folder: Path) -> dict[str, dict[str, Any]]:
 
 def hash_file(path: Path, report_bytes: Callable[[int], None] = lambda size: None) -> dict[str, Any]:
     digest, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while block := file.read(1 << 20):
             digest.update(block)
             size += len(block)

@@ -1,6 +1,6 @@
 """Text in, translations out."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, overload
 
@@ -59,6 +59,7 @@ class Translator:
         texts: str | Sequence[str],
         *,
         report_progress: ReportProgress | None = None,
+        check_canceled: Callable[[], None] = lambda: None,
         **options: Any,
     ) -> Translation | list[Translation]:
         """Return translations in the order of the texts; for a single text, a single translation.
@@ -72,16 +73,21 @@ class Translator:
                          and GPUs are faster with fewer
         second_try       decode sentences again that a detector finds at fault, if the model is calibrated
         report_progress  is called with "translating" and the texts done and in all
+        check_canceled   is called between sentences, and stops by raising an error
         others           any key of DecodingConfig: beam, alpha, nbest, temperature, ...
         """
         if isinstance(texts, str):
-            return self.translate([texts], report_progress=report_progress, **options)[0]
+            options |= {"report_progress": report_progress, "check_canceled": check_canceled}
+            return self.translate([texts], **options)[0]
         parsed, report_done = self._read_options(**options), count_texts(report_progress, len(texts))
         if len(texts) > MAX_TEXTS_AT_ONCE:
-            batches = self._create_stream(parsed, None, report_done).run(texts)
-            return [translation for batch in batches for translation in batch]
+            translations: list[Translation] = []
+            for batch in self._create_stream(parsed, None, report_done).run(texts):
+                check_canceled()
+                translations += batch
+            return translations
         preparer, assembler = self._create_stages(parsed)
-        return translate_at_once(texts, self.engine, preparer, assembler, parsed, report_done)
+        return translate_at_once(texts, self.engine, preparer, assembler, parsed, report_done, check_canceled)
 
     def stream(
         self, texts: Iterable[str], read_ahead: int | None = None, **options: Any

@@ -170,6 +170,9 @@ def test_a_store_of_any_size_opens_without_reading_it(data: Path) -> None:
             file, {"descr": "<u2", "fortran_order": False, "shape": (500_000_000_000,)}
         )
         file.truncate(128 + 1_000_000_000_000)
+    offsets = np.load(data / "train.source.offsets.npy", mmap_mode="r+")
+    offsets[-1] = 500_000_000_000
+    offsets.flush()
     manifest = json.loads((data / "corpus.json").read_text())
     manifest["files"][path.name]["bytes"] = 128 + 1_000_000_000_000
     manifest["sha256"] = compute_checksum(manifest)

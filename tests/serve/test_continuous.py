@@ -3,18 +3,22 @@
 import asyncio
 import time
 from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import manyheads as mh
 from manyheads.errors import RequestError
 from manyheads.inference.engine import Capabilities
-from manyheads.search.options import Hypothesis, Request
+from manyheads.pipeline.jobs import Decoding, SentenceJob
+from manyheads.search.options import DecodingConstraints, Hypothesis, Request
 from manyheads.search.request_source import RequestSource
-from manyheads.serve.jobs import BatchStats
+from manyheads.serve.continuous import Stream, StreamKey
+from manyheads.serve.fair_feed import FairFeed, JoiningJob
+from manyheads.serve.jobs import BatchStats, Job
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.queue import JobQueue
 from manyheads.serve.served_model import ServedModel, name_models
@@ -109,7 +113,7 @@ def test_a_request_joins_the_running_batch_and_leaves_before_the_others_end(mode
 
         def engine_has(job: Any) -> bool:
             streams = queue.continuous.streams.values()
-            return any(own.job is job for stream in streams for own in stream.feed.waiting)
+            return any(stream.feed.has_waiting(job) for stream in streams)
 
         engine.on_step = on_step
         first = queue.submit(task, [LONG])
@@ -135,15 +139,15 @@ def test_a_long_document_does_not_delay_a_small_request(model: ServedModel) -> N
     def wait_for_both(number: int) -> None:
         """Begin when both requests are in the queue."""
         (stream,) = queue.continuous.streams.values()
-        while number == 0 and len(stream.feed.waiting) < 2:
+        while number == 0 and stream.feed.num_waiting < 2:
             time.sleep(0.001)
 
     async def scenario() -> None:
         engine.on_step = wait_for_both
-        document, small = queue.submit(task, [LONG] * 30), queue.submit(task, [SHORT])
+        document, small = queue.submit(task, [LONG] * 20), queue.submit(task, [SHORT])
         document.future.add_done_callback(lambda _: order.append("document"))
         small.future.add_done_callback(lambda _: order.append("small"))
-        assert len(await document.future) == 30
+        assert len(await document.future) == 20
 
     run(queue, scenario())
     assert order == ["small", "document"]
@@ -215,7 +219,7 @@ def test_the_torch_engine_gives_joined_requests_the_same_translations(translator
             assert task.can_join
             jobs = [queue.submit(task, [text]) for text in texts]
             results = [(await job.future)[0] for job in jobs]
-            for ours, theirs in zip(results, task.run(texts), strict=True):
+            for ours, theirs in zip(results, task.run(texts, lambda: None), strict=True):
                 assert ours.text == theirs.text
                 assert [a.text for a in ours.alternatives] == [a.text for a in theirs.alternatives]
                 assert ours.token_scores == pytest.approx(theirs.token_scores, abs=1e-4)
@@ -237,3 +241,141 @@ def test_a_sentence_that_lost_text_to_copy_joins_again_in_parts(model: ServedMod
 
     run(queue, scenario())
     assert sum(map(len, engine.log)) == 5  # three sentences, and two parts of the first
+
+
+# ---- large requests
+
+
+def test_a_canceled_request_leaves_the_batch_between_two_steps(translator: mh.Translator) -> None:
+    """A sentence of the real engine that would take dozens of steps is gone after the next one."""
+    (served,) = name_models([translator])
+    queue, task = JobQueue(ServerLimits()), TranslateTask(served)
+    model: Any = translator.engine.model  # type: ignore[attr-defined]
+    num_rows: list[int] = []
+    step = model.step
+
+    def count_rows(tokens: Any, state: Any) -> Any:
+        num_rows.append(len(tokens))
+        time.sleep(0.01)
+        return step(tokens, state)
+
+    async def scenario() -> None:
+        job = queue.submit(task, [LONG])
+        while len(num_rows) < 3:
+            await asyncio.sleep(0.001)
+        job.future.cancel()
+        (stream,) = queue.continuous.streams.values()
+        while stream.feed.active or queue.continuous.is_running:
+            await asyncio.sleep(0.001)
+
+    model.step = count_rows
+    try:
+        run(queue, scenario())
+    finally:
+        del model.step
+    assert 3 <= len(num_rows) <= 6
+
+
+def test_steps_of_a_large_request_do_not_delay_a_small_one(model: ServedModel) -> None:
+    queue, task = JobQueue(ServerLimits()), TranslateTask(model)
+    engine: Any = model.translator.engine
+    engine.num_slots = 64
+    order: list[str] = []
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+
+        def on_step(number: int) -> None:
+            time.sleep(0.002)
+            if number == 2:
+                loop.call_soon_threadsafe(submit_small)
+
+        def submit_small() -> None:
+            queue.submit(task, [SHORT]).future.add_done_callback(lambda _: order.append("small"))
+
+        engine.on_step = on_step
+        large = queue.submit(task, [LONG * 2] * 60)
+        large.future.add_done_callback(lambda _: order.append("large"))
+        assert len(await large.future) == 60
+
+    run(queue, scenario())
+    assert order == ["small", "large"]
+    assert [key.is_large for key in queue.continuous.streams] == [True, False]
+    small = [number for number, new in enumerate(engine.log) if new == [count_tokens(model, SHORT)]]
+    assert small[0] <= 5, "its first step comes at once"
+
+
+def test_streams_share_time_by_weight_and_an_idle_one_saves_up_none(model: ServedModel) -> None:
+    batcher = JobQueue(ServerLimits()).continuous
+    for is_large in (False, True):
+        key = StreamKey(model, mh.DecodingConfig(), "total", is_large)
+        batcher.streams[key] = stream = Stream(key, 100, lambda job: None)
+        stream.feed.active[0] = cast(Any, None)
+    small, large = batcher.streams.values()
+    large.virtual_time, large.is_busy = 7.0, True
+    shares = []
+    for _ in range(50):
+        next_stream = batcher._next_stream()
+        assert next_stream is not None
+        next_stream.account_time(1.0)
+        shares.append(next_stream.key.is_large)
+    assert shares.count(True) == 10
+    assert small.virtual_time >= 7.0
+
+
+def test_requests_with_too_much_work_are_refused(model: ServedModel) -> None:
+    limits = ServerLimits(max_sentences=20, max_beam_tokens=2000)
+    queue = JobQueue(limits)
+
+    async def scenario() -> None:
+        for texts, nbest, message in (
+            (["I\n" * 21], 1, "21 sentences, but the maximum is 20"),
+            (["We go home. " * 21], 1, "21 sentences, but the maximum is 20"),
+            (["xyz " * 200], 1, r"tokens, but the maximum is 500 for a search with 4 hypotheses"),
+            ([LONG] * 12, 9, "tokens, but the maximum is 222 for a search with 9 hypotheses"),
+        ):
+            with pytest.raises(RequestError, match=message):
+                await queue.submit(TranslateTask(model, nbest), texts).future
+        assert len(await queue.submit(TranslateTask(model), [LONG] * 12).future) == 12
+
+    run(queue, scenario())
+
+
+def make_joining_job(client: str, num_sentences: int) -> JoiningJob:
+    future: Any = Future()
+    sentences = [
+        SentenceJob(client, Request([5, 6], DecodingConstraints(9)), None) for _ in range(num_sentences)
+    ]
+    job = Job(cast(Any, None), [client], future, client)
+    joining = JoiningJob(job, iter([Decoding(mh.DecodingConfig(), "total", sentences)]), list)
+    joining.start_next_step()
+    return joining
+
+
+def test_the_batch_takes_one_sentence_of_each_client_in_turn() -> None:
+    feed = FairFeed(1000, 1000, lambda job: None)
+    jobs = [make_joining_job("a", 3), make_joining_job("a", 3), make_joining_job("b", 3)]
+    for job in jobs:
+        feed.put(job)
+    order = [(feed.take(1), feed.active[number][0])[1] for number in range(9)]
+    first, second, other = jobs
+    assert order[:6] == [first, other, second, other, first, other]
+    assert feed.take(1) == []
+
+
+def test_canceled_sentences_free_their_tokens_and_few_start_at_once() -> None:
+    feed = FairFeed(10, 4, lambda job: None)
+    job, other = make_joining_job("a", 9), make_joining_job("b", 1)
+    feed.put(job)
+    assert len(feed.take(8)) == 2, "at most four tokens start at once"
+    feed.put(other)
+    assert len(feed.take(8)) == 2
+    assert len(feed.take(8)) == 1, "at most ten are decoded at once"
+    assert feed.take_canceled() == []
+    job.job.future.cancel()
+    assert len(feed.take_canceled()) == 4
+    assert feed.take_canceled() == []
+    assert [own for own, _ in feed.active.values()] == [other]
+    assert feed.active_tokens == 2
+    assert feed.take(8) == []
+    assert not feed.waiting

@@ -79,7 +79,7 @@ def translate(page: str, whole: bool = True) -> str:
         ("a < b and c > d", "d &gt; c and b &lt; a"),
         ("", ""),
         ("<", "<"),
-        ("<p", "&lt;p"),
+        ("<p", "<p"),
         ("🙂 &copy; …", "🙂 &copy; …"),
         ('<IMG ALT="one two">A B', '<IMG ALT="one two">B A'),
     ],
@@ -199,3 +199,22 @@ def test_repeated_pieces_take_linear_time(piece: str) -> None:
         start = time.process_time()
         assert translate(page)
         assert time.process_time() - start < 1
+
+
+BROKEN_MARKUP = [
+    "</ em>", "</>", "</1>", "</!x>", "</-->", "</\u00e9m>", "</ b c='d'>", "<!>", "<!x>", "<!-x->", "<?>", "<?php x ?>",
+    "<![CDATA[x]]>", "<!-- x --!>", "<!-->", "<!--->", "<!DOCTYPE>", "<br/ >", "<br / x>", "<hr =x>",
+    "<img a='1' a=\"2\">", "<img a=b\">", "<input value=a/b>", "<p <b>", "<p/x>", "<P\n>", "</p x=1>", "<img a='>'>",
+]  # fmt: skip
+CUT_OFF_TAGS = ["<em", "</em", "<em ", "<em\n", "<br/", '<a href="x y', "<a href=", "<!-- x", "<!D", "<?p"]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("markup", BROKEN_MARKUP)
+def test_broken_markup_keeps_its_bytes(markup: str, whole: bool) -> None:
+    assert translate(f"<p>a b {markup} c d</p>", whole) == f"<p>b a {markup} d c</p>"
+
+
+@pytest.mark.parametrize("markup", CUT_OFF_TAGS)
+def test_a_tag_that_the_end_of_the_page_cuts_off_keeps_its_bytes(markup: str) -> None:
+    assert translate(f"<p>a b</p>c d {markup}") == f"<p>b a</p>d c {markup}"

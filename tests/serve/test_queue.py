@@ -2,14 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from manyheads.serve.jobs import BatchStats
+from manyheads.serve.jobs import BatchStats, JobSize
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.queue import JobQueue, QueueFull
 
@@ -23,10 +23,10 @@ class DoubleTask:
     seconds: float = 0.02
     can_join: bool = False
 
-    def size(self, items: Sequence[int]) -> int:
-        return sum(items)
+    def size(self, items: Sequence[int]) -> JobSize:
+        return JobSize(sum(items))
 
-    def run(self, items: Sequence[int]) -> list[int]:
+    def run(self, items: Sequence[int], check_canceled: Callable[[], None]) -> list[int]:
         self.log.append(list(items))
         time.sleep(self.seconds)
         if 13 in items:
@@ -151,10 +151,10 @@ class MissingResultTask:
 
     can_join: bool = False
 
-    def size(self, items: Sequence[int]) -> int:
-        return len(items)
+    def size(self, items: Sequence[int]) -> JobSize:
+        return JobSize(len(items))
 
-    def run(self, items: Sequence[int]) -> list[int]:
+    def run(self, items: Sequence[int], check_canceled: Callable[[], None]) -> list[int]:
         return list(items)[1:]
 
 
@@ -179,3 +179,78 @@ def test_an_error_of_the_queue_is_logged_and_the_next_batch_runs(caplog: pytest.
     run(queue, scenario())
     assert "ValueError in the queue" in caplog.text
     assert "secret" not in caplog.text
+
+
+# ---- large requests and many of them
+
+
+def test_a_large_request_waits_for_small_ones_but_not_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, task = JobQueue(ServerLimits()), DoubleTask()
+
+    async def scenario() -> None:
+        jobs = [queue.submit(task, [size]) for size in (5000, 1, 2)]
+        await asyncio.gather(*(job.future for job in jobs))
+        assert task.log == [[1, 2], [5000]]
+        monkeypatch.setattr("manyheads.serve.queue.LARGE_JOB_PATIENCE", 0.0)
+        jobs = [queue.submit(task, [size]) for size in (5000, 1, 2)]
+        await asyncio.gather(*(job.future for job in jobs))
+        assert task.log[2:] == [[5000], [1, 2]]
+
+    run(queue, scenario())
+
+
+def test_one_worker_is_left_for_small_requests() -> None:
+    queue, task = JobQueue(ServerLimits(), num_workers=2), DoubleTask(seconds=0.2)
+
+    async def scenario() -> None:
+        large = [queue.submit(task, [5000]) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        assert await queue.submit(task, [1]).future == [2]
+        assert not large[1].future.done()
+        await asyncio.gather(*(job.future for job in large))
+        assert task.log == [[5000], [1], [5000]]
+
+    run(queue, scenario())
+
+
+def test_a_request_that_nobody_waits_for_stops_while_it_runs() -> None:
+    steps: list[int] = []
+
+    @dataclass(frozen=True)
+    class LongTask(DoubleTask):
+        def run(self, items: Sequence[int], check_canceled: Callable[[], None]) -> list[int]:
+            for step in range(1000):
+                steps.append(step)
+                time.sleep(0.005)
+                check_canceled()
+            return list(items)
+
+    queue = JobQueue(ServerLimits())
+
+    async def scenario() -> None:
+        job = queue.submit(LongTask(), [1])
+        while not steps:
+            await asyncio.sleep(0.001)
+        job.future.cancel()
+        assert await queue.submit(DoubleTask(), [2]).future == [4]
+
+    run(queue, scenario())
+    assert len(steps) < 100
+
+
+def test_a_client_with_half_of_the_queue_leaves_the_rest_to_others() -> None:
+    queue, task = JobQueue(ServerLimits(queue_size=8)), DoubleTask()
+
+    async def scenario() -> None:
+        jobs = [queue.submit(task, [1], "a") for _ in range(4)]
+        jobs += [queue.submit(task, [1], "b")]
+        with pytest.raises(QueueFull):
+            queue.submit(task, [1], "a")
+        jobs += [queue.submit(task, [1], client) for client in "bcd"]
+        with pytest.raises(QueueFull):
+            queue.submit(task, [1], "e")
+        await asyncio.gather(*(job.future for job in jobs))
+        for job in [queue.submit(task, [1], "a") for _ in range(8)]:
+            await job.future
+
+    run(queue, scenario())

@@ -166,3 +166,26 @@ def test_two_ranks_equal_one_and_their_number_may_change(data: Path, tmp_path: P
             losses = read_losses(tmp_path / "1-1" / "run", event)
             assert read_losses(folder / "run", event) == pytest.approx(losses, abs=1e-5)
             assert len(losses) == (50 if event == "train" else 2)
+
+
+def catches_sigterm(process: int) -> bool:
+    status = Path(f"/proc/{process}/status").read_text()
+    mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(int(mask, 16) >> (signal.SIGTERM - 1) & 1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_sigterm_in_the_first_seconds_exits_with_75(data: Path, tmp_path: Path, seconds: float) -> None:
+    make_config(data, steps=100_000, validate_every=100_000).save(tmp_path / "run.toml")
+    call = [sys.executable, "-m", "manyheads", "train", f"{tmp_path}/run.toml", "--device", "cpu"]
+    with subprocess.Popen(call, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as child:
+        while not catches_sigterm(child.pid):
+            time.sleep(0.002)
+        assert "libtorch" not in Path(f"/proc/{child.pid}/maps").read_text(), "before torch is imported"
+        time.sleep(seconds)
+        child.send_signal(signal.SIGTERM)
+        _, errors = child.communicate(timeout=60)
+    assert child.returncode == 75, errors
+    assert "Traceback" not in errors
+    assert "stopped" in errors

@@ -12,6 +12,7 @@ from manyheads.progress import ProgressBars, create_progress
 from manyheads.train.log import RunLog, read_log
 from manyheads.train.metrics import format_metrics
 from manyheads.train.run import train
+from manyheads.train.run_summary import format_summary
 from support.small_run import make_config, read_losses
 
 NOT_INSTALLED = "TensorBoard is not installed"
@@ -107,3 +108,33 @@ def test_a_full_disk_under_the_log_is_reported_with_its_path(
     monkeypatch.setattr(log, "file", FullFile())
     with pytest.raises(mh.ResourceError, match=r"log\.jsonl: the disk is full; about \d+ bytes"):
         log.write("train", 1, {"loss": 1.0})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "5",
+        "[]",
+        "null",
+        "{}",
+        '{"event": "train"}',
+        '{"event": 5, "step": 1}',
+        '{"event": "train", "step": "1"}',
+        '{"event": "train", "step": -1}',
+        '{"event": "train", "step": true}',
+        '{"event": "train", "step": 1, "loss": "low"}',
+        '{"event": "valid", "step": 1, "seconds": []}',
+        "[" * 100_000,
+    ],
+)
+def test_a_wrong_line_of_the_log_is_an_error_with_its_number(tmp_path: Path, line: str) -> None:
+    (tmp_path / "log.jsonl").write_text(f'{{"event": "train", "step": 1, "loss": 2}}\n{line}\n')
+    for read in (format_summary, lambda run: RunLog(run, 1, print)):
+        with pytest.raises(mh.DataError, match=r"log\.jsonl: line 2 is not"):
+            read(tmp_path)
+
+
+def test_entries_without_metrics_are_summarized(tmp_path: Path) -> None:
+    lines = [f'{{"event": "{event}", "step": 1}}\n' for event in ("start", "train", "valid", "end")]
+    (tmp_path / "log.jsonl").write_text("".join(lines))
+    assert "4 log entries" in format_summary(tmp_path)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyheads.atomic_io import read_regular
+from manyheads.checkpoint.header import read_header
 from manyheads.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -16,8 +18,9 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read every tensor. Numpy has no bfloat16: such tensors become float32."""
     from safetensors import SafetensorError, deserialize
 
+    read_header(path)
     try:
-        return {name: to_array(stored) for name, stored in deserialize(path.read_bytes())}  # type: ignore[no-untyped-call]
+        return {name: to_array(stored) for name, stored in deserialize(read_regular(path))}  # type: ignore[no-untyped-call]
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from None
     except (SafetensorError, ValueError, KeyError) as error:

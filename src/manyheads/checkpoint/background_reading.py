@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.atomic_io import read_verified, verify_file
+from manyheads.atomic_io import check_size, read_verified, verify_file
+from manyheads.checkpoint.header import WEIGHT_DTYPES, TensorHeader, check_layers, read_header
 from manyheads.checkpoint.manifest import (
     MODEL_SCHEMA,
     WEIGHTS,
     CheckpointInfo,
+    check_vocabulary,
     parse_info,
     read_model_manifest,
     read_subwords,
@@ -32,6 +34,7 @@ class OpenModel:
     """A model folder whose manifest is read, and whose files are being read and verified."""
 
     info: CheckpointInfo
+    header: Mapping[str, TensorHeader]  # of the weights
     _files: "Future[VerifiedFiles]"
 
     def wait_for_files(self) -> VerifiedFiles:
@@ -43,14 +46,21 @@ def open_model(folder: str | os.PathLike[str]) -> OpenModel:
     """Read the manifest of a model folder, and start to read its other files. Torch is not imported."""
     path = Path(folder)
     manifest = read_model_manifest(path)
+    info = parse_info(path, manifest)
+    check_size(path, WEIGHTS, manifest, MODEL_SCHEMA)
+    header = read_header(path / WEIGHTS, WEIGHT_DTYPES)
+    check_layers(header, info.config.model, path / WEIGHTS)
     executor = ThreadPoolExecutor(1, thread_name_prefix="manyheads model reader")
-    files = executor.submit(read_files, path, manifest)
+    files = executor.submit(read_files, info, manifest)
     executor.shutdown(wait=False)  # the thread ends with its task
-    return OpenModel(parse_info(path, manifest), files)
+    return OpenModel(info, header, files)
 
 
-def read_files(folder: Path, manifest: Mapping[str, Any]) -> VerifiedFiles:
+def read_files(info: CheckpointInfo, manifest: Mapping[str, Any]) -> VerifiedFiles:
+    folder = info.folder
     for name in manifest["files"].keys() - {WEIGHTS}:
         verify_file(folder, name, manifest, MODEL_SCHEMA)
     weights = read_verified(folder, WEIGHTS, manifest, MODEL_SCHEMA)
-    return VerifiedFiles(weights, read_subwords(folder))
+    subwords = read_subwords(folder)
+    check_vocabulary(info, subwords)
+    return VerifiedFiles(weights, subwords)

@@ -68,6 +68,9 @@ def read_info(folder: str | os.PathLike[str]) -> CheckpointInfo:
 
 
 def parse_info(folder: Path, manifest: Mapping[str, Any]) -> CheckpointInfo:
+    supported_length = manifest.get("supported_length")
+    if supported_length is not None and type(supported_length) is not int:
+        raise CheckpointError(f"{folder / MANIFEST}: has no valid supported_length: {MODEL_SCHEMA.remedy}")
     try:
         config = Config.from_mapping(manifest["config"])
     except ConfigError as error:
@@ -78,7 +81,7 @@ def parse_info(folder: Path, manifest: Mapping[str, Any]) -> CheckpointInfo:
         manifest["languages"],
         manifest["training"],
         folder,
-        manifest.get("supported_length"),
+        supported_length,
     )
 
 
@@ -113,6 +116,20 @@ def read_model_manifest(folder: Path) -> dict[str, Any]:
     inside = folder / "model"
     hint = f"; did you mean {inside}?" if (inside / MANIFEST).exists() else ""
     return read_manifest(folder, MODEL_SCHEMA, hint)
+
+
+def check_vocabulary(info: CheckpointInfo, subwords: SubwordPair) -> None:
+    """Refuse subwords of another size than the vocabulary of the model."""
+    model = info.config.model
+    for side, own, size in (
+        ("source", subwords.source, model.input_vocab_size),
+        ("target", subwords.target, model.output_vocab_size),
+    ):
+        if len(own) != size:
+            raise CheckpointError(
+                f"{info.folder}: the {side} subwords have {len(own):,} pieces, but the vocabulary of the "
+                f"model has {size:,}: these are the subwords of another model"
+            )
 
 
 def read_subwords(folder: Path) -> SubwordPair:

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from manyheads.atomic_io import atomic_directory, report_disk_full, write_manifest
 from manyheads.checkpoint.background_reading import OpenModel, open_model
+from manyheads.checkpoint.header import WEIGHT_DTYPES, read_header
 from manyheads.checkpoint.manifest import (
     MANIFEST,
     MODEL_CARD,
@@ -31,9 +32,11 @@ from manyheads.checkpoint.manifest import (
 )
 from manyheads.checkpoint.tensors import (
     assign_weights,
+    check_shapes,
+    collect_weights,
     copy_weights,
     parse_tensors,
-    read_tensors,
+    read_weights,
     write_tensors,
 )
 from manyheads.config import Config
@@ -95,7 +98,9 @@ class InitializationSkipped(TorchFunctionMode):
 
 def load_weights(model: nn.Module, folder: Path) -> None:
     """Load the weights of a model folder into a model of the same shape."""
-    copy_weights(model, read_tensors(folder / WEIGHTS), str(folder / WEIGHTS))
+    path = folder / WEIGHTS
+    check_shapes(collect_weights(model), read_header(path, WEIGHT_DTYPES), str(path))
+    copy_weights(model, read_weights(path), str(path))
 
 
 def load_model(
@@ -112,6 +117,7 @@ def build_opened_model(opened: OpenModel) -> tuple[EncoderDecoder, SubwordPair]:
     path = opened.info.folder / WEIGHTS
     with torch.device("meta"), InitializationSkipped():
         model = build_model(opened.info.config.model)
+    check_shapes(collect_weights(model), opened.header, str(path))
     files = opened.wait_for_files()
     assign_weights(model, parse_tensors(files.weights, path), str(path))
     return model.eval(), files.subwords

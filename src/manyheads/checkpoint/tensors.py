@@ -9,6 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from manyheads.atomic_io import read_regular
+from manyheads.checkpoint.header import WEIGHT_DTYPES, TensorHeader, read_header
 from manyheads.errors import CheckpointError
 
 
@@ -33,9 +35,15 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
         path.chmod(path.parent.stat().st_mode & 0o666)
 
 
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read the weights of a model folder, which have one of the types that these may have."""
+    read_header(path, WEIGHT_DTYPES)
+    return read_tensors(path)
+
+
 def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from None
     return parse_tensors(content, path)
@@ -61,7 +69,7 @@ def collect_weights(model: nn.Module) -> dict[str, Tensor]:
 def copy_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
     """Copy weights into a model of the same shape. `where` names their origin in messages."""
     own = collect_weights(model)
-    check_weights(own, weights, where)
+    check_shapes(own, weights, where)
     for name, tensor in own.items():
         tensor.copy_(weights[name])
 
@@ -69,7 +77,7 @@ def copy_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) ->
 def assign_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
     """Make weights those of a model that was built without memory, on the meta device. Ties stay ties."""
     own = collect_weights(model)
-    check_weights(own, weights, where)
+    check_shapes(own, weights, where)
     new = {
         id(old): nn.Parameter(weights[name].to(old.dtype)) if isinstance(old, nn.Parameter) else weights[name]
         for name, old in own.items()
@@ -79,15 +87,17 @@ def assign_weights(model: nn.Module, weights: Mapping[str, Tensor], where: str) 
             setattr(module, name, new[id(old)])
 
 
-def check_weights(own: Mapping[str, Tensor], weights: Mapping[str, Tensor], where: str) -> None:
-    """Refuse weights with other names or shapes than the model's own."""
+def check_shapes(
+    own: Mapping[str, Tensor], weights: Mapping[str, Tensor] | Mapping[str, TensorHeader], where: str
+) -> None:
+    """Refuse weights, or the header of their file, with other names or shapes than the model's own."""
     missing, foreign = own.keys() - weights.keys(), weights.keys() - own.keys()
     if missing or foreign:
         name = sorted(missing or foreign)[0]
         problem = f"lacks {name}" if missing else f"has an unknown {name}"
         raise CheckpointError(f"{where}: {problem}: these are the weights of another model")
     for name, tensor in own.items():
-        if tensor.shape != weights[name].shape:
+        if tuple(tensor.shape) != tuple(weights[name].shape):
             raise CheckpointError(
                 f"{where}: {name} is {list(weights[name].shape)}, but the model's is {list(tensor.shape)}"
             )

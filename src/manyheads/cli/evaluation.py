@@ -151,6 +151,7 @@ def read_test_set(model: Path, source: Path, references: list[Path]) -> tuple[li
         from manyheads.data.store import Store
 
         store = Store.open(source)
+        store.verify_once()
         split = "test" if "test" in store.splits else "valid"
         sources, targets = store.read_text(split)
         return sources, [targets]

@@ -37,6 +37,10 @@ Runs = Annotated[
 MaxCharacters = Annotated[int, typer.Option(help="Maximum characters of all texts of a request.")]
 MaxTexts = Annotated[int, typer.Option(help="Maximum texts per request.")]
 MaxAlternatives = Annotated[int, typer.Option(help="Maximum alternatives of a text.")]
+MaxSentences = Annotated[int, typer.Option(help="Maximum sentences of all texts of a request.")]
+MaxBeamTokens = Annotated[
+    int, typer.Option(help="Maximum source tokens of a request, times the hypotheses of the search.")
+]
 MaxBodyBytes = Annotated[int, typer.Option(help="Maximum bytes of a request body.")]
 QueueSize = Annotated[int, typer.Option(help="Maximum requests in the queue.")]
 BatchTokens = Annotated[
@@ -64,6 +68,8 @@ def serve(
     max_characters: MaxCharacters = ServerLimits.max_characters,
     max_texts: MaxTexts = ServerLimits.max_texts,
     max_alternatives: MaxAlternatives = ServerLimits.max_alternatives,
+    max_sentences: MaxSentences = ServerLimits.max_sentences,
+    max_beam_tokens: MaxBeamTokens = ServerLimits.max_beam_tokens,
     max_body_bytes: MaxBodyBytes = ServerLimits.max_body_bytes,
     queue_size: QueueSize = ServerLimits.queue_size,
     batch_tokens: BatchTokens = ServerLimits.batch_tokens,
@@ -83,6 +89,8 @@ def serve(
         max_characters=max_characters,
         max_texts=max_texts,
         max_alternatives=max_alternatives,
+        max_sentences=max_sentences,
+        max_beam_tokens=max_beam_tokens,
         max_body_bytes=max_body_bytes,
         queue_size=queue_size,
         batch_tokens=batch_tokens,

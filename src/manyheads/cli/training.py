@@ -37,9 +37,10 @@ def train(
       manyheads train run.toml train.steps=2000
     """
     overridden, folder = Config.load(config).override(changes or []), out or config.with_suffix("")
-    if gpus:
-        from manyheads.train.launcher import launch
+    from manyheads.train.launcher import launch, stop_with_launcher
 
+    stop_with_launcher()
+    if gpus:
         options = [
             *(["--change-config"] if change_config else []),
             *(["--device", device] if device else []),

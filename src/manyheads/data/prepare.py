@@ -21,6 +21,7 @@ from manyheads.data.filtering import (
     read_normalized_pairs,
 )
 from manyheads.data.held_out import HeldOut, index_sides, load_held_out
+from manyheads.data.integrity import VERIFIED
 from manyheads.data.recipe import complete_recipe
 from manyheads.data.store import DATA_SCHEMA, DROPPED, MANIFEST, Store
 from manyheads.data.tokenize import CHUNK_PAIRS, Spool, TokenCounts, encode_split, train_subwords
@@ -39,7 +40,7 @@ def prepare(
     """Make a data folder by a recipe. `force` replaces an existing one."""
     recipe = complete_recipe(recipe)
     reused = SubwordPair.load(recipe.subwords.reuse_from) if recipe.subwords.reuse_from else None
-    with atomic_directory(folder, MANIFEST, force) as aside:
+    with atomic_directory(folder, MANIFEST, force, unlisted=(VERIFIED,)) as aside:
         with (aside / DROPPED).open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             log = DropLog(recipe.corpus.on_invalid, file)
             held_out, reports = load_held_out(recipe, log, report_progress)

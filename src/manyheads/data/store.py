@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.atomic_io import ManifestSchema, hash_file, read_manifest
+from manyheads.data.integrity import check_arrays, check_splits, check_tokens, is_verified, remember_verified
 from manyheads.errors import DataError
 from manyheads.text.subwords import SubwordPair, TokenSequences
 
@@ -128,12 +129,16 @@ class Store:
     def open(cls, folder: str | os.PathLike[str]) -> Self:
         """Open a data folder. Only file sizes are compared; `verify` compares contents."""
         here = Path(folder)
-        store = cls(here, read_manifest(here, DATA_SCHEMA, hint="; `prepare` makes one"))
+        manifest = read_manifest(here, DATA_SCHEMA, hint="; `prepare` makes one")
+        check_splits(manifest, here / MANIFEST)
+        store = cls(here, manifest)
         for name, expected in store.manifest["files"].items():
             path = here / name
-            size = path.stat().st_size if path.exists() else None
+            if Path(name).name != name:
+                raise DataError(f"{here / MANIFEST}: lists {name!r}, which is not in the folder")
+            size = path.stat().st_size if path.is_file() else None
             if size != expected["bytes"]:
-                state = "is missing" if size is None else f"has {size:,} bytes"
+                state = "is missing, or not a file" if size is None else f"has {size:,} bytes"
                 raise DataError(
                     f"{path}: {state}, but {MANIFEST} says {expected['bytes']:,}: prepare the data again"
                 )
@@ -145,6 +150,18 @@ class Store:
             path = self.folder / name
             if hash_file(path, progress) != expected:
                 raise DataError(f"{path}: damaged, {MANIFEST} has another SHA-256: prepare the data again")
+
+    def verify_once(self, progress: Callable[[int], None] = lambda size: None) -> None:
+        """Verify the folder, unless that was done and no file has changed since."""
+        names = list(self.manifest["files"])
+        if is_verified(self.folder, self.manifest["sha256"], names):
+            return
+        self.verify(progress)
+        for split in self.splits:
+            for side, subwords in zip(SIDES, (self.subwords.source, self.subwords.target), strict=True):
+                stem = self._get_stem(split, side)
+                check_tokens(self._load_side(split, side).tokens, len(subwords), stem)
+        remember_verified(self.folder, self.manifest["sha256"], names)
 
     @property
     def sha256(self) -> str:
@@ -183,8 +200,13 @@ class Store:
         return Split(source, target, parts)
 
     def _load_side(self, split: str, side: str) -> Side:
-        stem = f"{self.folder}/{split}.{side}"
-        return Side(load_mapped_array(f"{stem}.tokens.npy"), load_mapped_array(f"{stem}.offsets.npy"))
+        stem = self._get_stem(split, side)
+        arrays = load_mapped_array(f"{stem}.tokens.npy"), load_mapped_array(f"{stem}.offsets.npy")
+        check_arrays(*arrays, stem)
+        return Side(*arrays)
+
+    def _get_stem(self, split: str, side: str) -> str:
+        return f"{self.folder}/{split}.{side}"
 
     def read_text(self, split: str) -> tuple[list[str], list[str]]:
         """Return the source and target lines of valid or test."""
@@ -194,7 +216,11 @@ class Store:
         return source, target
 
     def _read_lines(self, split: str, language: str) -> list[str]:
-        return (self.folder / f"{split}.{language}").read_text(encoding="utf-8").split("\n")[:-1]
+        path = self.folder / f"{split}.{language}"
+        try:
+            return path.read_text(encoding="utf-8").split("\n")[:-1]
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"{path}: damaged ({error}): prepare the data again") from None
 
 
 def measure_supported_length(offsets: NDArray[np.integer[Any]]) -> int:
@@ -209,6 +235,6 @@ def measure_supported_length(offsets: NDArray[np.integer[Any]]) -> int:
 def load_mapped_array(path: str) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, SyntaxError, RecursionError, MemoryError) as error:
         raise DataError(f"{path}: not a token array ({error}): prepare the data again") from None
     return array

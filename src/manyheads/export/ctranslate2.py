@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from manyheads import checkpoint
 from manyheads.atomic_io import atomic_directory, hash_file, report_disk_full, write_manifest
 from manyheads.checkpoint.arrays import read_arrays
+from manyheads.checkpoint.header import WEIGHT_DTYPES, check_layers, read_header
 from manyheads.config import EOS_ID, ModelConfig, TransformerConfig
 from manyheads.errors import CheckpointError, RequestError
 from manyheads.export.ctranslate2_spec import ACTIVATIONS, build_spec, count_positions
@@ -37,7 +38,10 @@ class ConvertibleModel:
     def load(cls, folder: Path) -> "ConvertibleModel":
         info = checkpoint.read_info(folder)
         config = check_convertible(info.config.model)
-        return cls(config, read_arrays(folder / checkpoint.WEIGHTS), checkpoint.read_subwords(folder), info)
+        path, subwords = folder / checkpoint.WEIGHTS, checkpoint.read_subwords(folder)
+        check_layers(read_header(path, WEIGHT_DTYPES), config, path)
+        checkpoint.check_vocabulary(info, subwords)
+        return cls(config, read_arrays(path), subwords, info)
 
     @property
     def num_bytes(self) -> int:

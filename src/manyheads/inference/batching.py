@@ -148,6 +148,22 @@ class RequestWindow:
             self.num_tokens -= self.chunks.popleft().num_tokens
         self.read(0)
 
+    def take_canceled(self) -> list[int]:
+        """Drop requests whose results nobody needs any more. Return those that a search has taken already."""
+        canceled = self.source.take_canceled()
+        if not canceled:
+            return []
+        in_search = set(canceled)
+        for chunk in self.chunks:
+            for key, waiting in chunk.waiting.items():
+                dropped = {queued.request_index for queued in waiting} & in_search
+                if dropped:
+                    chunk.waiting[key] = [queued for queued in waiting if queued.request_index not in dropped]
+                    in_search -= dropped
+                    self.num_waiting -= len(dropped)
+        self.finish(canceled)
+        return sorted(in_search)
+
     def read(self, num_free: int = 1) -> None:
         """Read on if few requests wait. A source whose requests start at once is read into free slots."""
         while not self.source.is_exhausted and (count := self._count_to_read()) != 0:
@@ -206,6 +222,9 @@ class GroupQueue:
                 chosen += chunk.take(self.group, count - len(chosen), self.accepts)
         self.window.num_waiting -= len(chosen)
         return chosen
+
+    def take_canceled(self) -> list[int]:
+        return self.window.take_canceled()
 
     @property
     def is_exhausted(self) -> bool:

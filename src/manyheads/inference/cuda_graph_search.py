@@ -160,14 +160,18 @@ class CudaGraphSearch:
         sources = PrefillQueue(self.prefill, queue, self.size.source_capacity)
         no_results = PendingResults(table.occupants[:0], EMPTY_COPY, self.size.alpha)
         poll, pending = self._poll(table), no_results
+        canceled: set[int] = set()
         while True:
+            canceled.update(queue.take_canceled())
+            if canceled:
+                self._release_canceled(table, sources, canceled)
             free = table.free_slots()
             sources.fill(len(free))
             self._admit(table, free, sources.take(len(free)))
             if table.is_empty:
                 if not len(pending.indices):
                     return
-                yield pending.read()  # after which the queue may have more
+                yield pending.read(canceled)  # after which the queue may have more
                 pending = no_results
                 continue
             if sources.is_exhausted:
@@ -177,13 +181,23 @@ class CudaGraphSearch:
             self._step_of(table.num_active).run(POLL_INTERVAL)
             self.num_steps += POLL_INTERVAL
             previous, poll = poll, self._poll(table)
-            finished = pending.read()
+            finished = pending.read(canceled)
             done = previous.find_done(table.occupants)
             pending = self._collect(done, table.occupants[done], token_scores)
             sources.release(table.occupants[done].tolist())
             table.release(done)
-            if finished:
+            if finished or queue.starts_at_once:
                 yield finished
+
+    def _release_canceled(self, table: SlotTable, sources: PrefillQueue, canceled: set[int]) -> None:
+        """Free the slots of sentences whose results nobody needs. What they still compute is not read."""
+        slots = np.flatnonzero(np.isin(table.occupants, list(canceled)))
+        if len(slots):
+            indices = table.occupants[slots].tolist()
+            sources.release(indices)
+            table.release(slots)
+            canceled.difference_update(indices)
+            self.beams.done.index_fill_(0, to_device(slots, self.device), True)
 
     def _admit(self, table: SlotTable, free: IntArray, new: Sequence[EncodedRequest]) -> None:
         """Start waiting sentences in free slots."""
@@ -257,14 +271,18 @@ class PendingResults:
     results: AsyncCopy  # scores, lengths, tokens, and scores of tokens if they are read
     alpha: float
 
-    def read(self) -> list[tuple[int, list[Hypothesis]]]:
+    def read(self, canceled: set[int]) -> list[tuple[int, list[Hypothesis]]]:
+        """Return the indices and results of sentences, but for those that were canceled meanwhile."""
         if not len(self.indices):
             return []
         scores, lengths, tokens, *token_scores = self.results.wait()
         results = read_hypotheses(
             scores, lengths, tokens, token_scores[0] if token_scores else None, self.alpha
         )
-        return list(zip(self.indices.tolist(), results, strict=True))
+        pairs = zip(self.indices.tolist(), results, strict=True)
+        needed = [(index, own) for index, own in pairs if index not in canceled]
+        canceled.difference_update(self.indices.tolist())
+        return needed
 
 
 class CapturedDecodingStep:

@@ -290,6 +290,7 @@ class TorchEngine:
         if queue.starts_at_once:  # longer ones may join
             max_rows = max(config.num_hypotheses, self._max_rows(max(longest, MIXED_LENGTH)))
             limits = replace(limits, max_rows=max_rows, refill_fraction=0.0, retire_fraction=0.0)
+            limits = replace(limits, yields_every_poll=True)
         branching = is_branching(config, any(request.constraints.required_phrases for request in waiting))
         return iterate_results(step, admit, queue, config, branching, self.device, limits)
 

@@ -24,6 +24,20 @@ class TranslationOptions:
     second_try: bool = True  # where a detector finds a failure
 
 
+@dataclass(frozen=True)
+class Decoding:
+    """Sentences that are to be decoded before a text can go on, and how."""
+
+    config: DecodingConfig
+    scores: ScoreDetail
+    sentences: list["SentenceJob"]  # whose hypotheses are wanted
+
+    @property
+    def num_tokens(self) -> int:
+        """Source tokens times the hypotheses of each: what decoding costs."""
+        return self.config.num_hypotheses * sum(len(own.request.source) for own in self.sentences)
+
+
 class SentenceJob:
     """A sentence of a text, and its results once it is decoded."""
 

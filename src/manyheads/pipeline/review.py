@@ -1,18 +1,19 @@
 """Review: the confidence of each translation, and a second try where a detector finds a failure.
 
 `review` needs no engine and may run in any thread; `retry` decodes the sentences that failed once more, in
-the engine's thread. Models that are not calibrated are not reviewed.
+the engine's thread, or `plan_retry` says what is to be decoded. Models that are not calibrated are not
+reviewed.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 
 from manyheads.confidence.calibration import ConfidenceModel
 from manyheads.confidence.detectors import cut_loop, find_failure, find_failures
 from manyheads.config import DecodingConfig
 from manyheads.inference.engine import Engine, ScoreDetail
-from manyheads.pipeline.jobs import SentenceJob, TranslationOptions
+from manyheads.pipeline.jobs import Decoding, SentenceJob, TranslationOptions
 from manyheads.pipeline.preparation import derive_seed
 from manyheads.search.options import Hypothesis, Request, length_penalty
 
@@ -50,6 +51,14 @@ class Reviewer:
         return failed if self.can_retry else []
 
     def retry(self, sentences: Sequence[SentenceJob]) -> None:
+        """Decode sentences that failed again, as `plan_retry` says."""
+        for decoding in self.plan_retry(sentences):
+            requests = [sentence.request for sentence in decoding.sentences]
+            decoded = self.engine.decode(requests, decoding.config, scores=decoding.scores)
+            for index, hypotheses in decoded:
+                decoding.sentences[index].hypotheses = hypotheses
+
+    def plan_retry(self, sentences: Sequence[SentenceJob]) -> Iterator[Decoding]:
         """Search again with a larger beam and without repetition; then sample, where the engine can.
 
         The candidate with the highest confidence that no detector finds fault with is kept. If there is none,
@@ -62,7 +71,7 @@ class Reviewer:
             beam=max(RETRY_BEAM, 2 * self.options.config.beam),
             no_repeat_ngram=RETRY_NO_REPEAT,
         )
-        left = self._try_again(sentences, beam)
+        left = yield from self._try_again(sentences, beam)
         if self.engine.capabilities.sampling:
             sampling = replace(
                 self.options.config,
@@ -71,22 +80,20 @@ class Reviewer:
                 no_repeat_ngram=RETRY_NO_REPEAT,
             )
             left = [sentence for sentence in left if not sentence.request.constraints.required_phrases]
-            self._try_again(left, sampling)
+            yield from self._try_again(left, sampling)
         for sentence in sentences:
             self._cut(sentence)
 
-    def review_at_once(self, sentences: Sequence[SentenceJob]) -> None:
-        """Review sentences, and try those that failed again."""
-        self.retry(self.review(sentences))
-
-    def _try_again(self, sentences: Sequence[SentenceJob], config: DecodingConfig) -> list[SentenceJob]:
-        """Decode sentences once more and keep what is better. Return those that still fail."""
+    def _try_again(
+        self, sentences: Sequence[SentenceJob], config: DecodingConfig
+    ) -> Generator[Decoding, None, list[SentenceJob]]:
+        """Have sentences decoded once more and keep what is better. Return those that still fail."""
         if not sentences:
             return []
-        requests = [self._create_request(sentence, config) for sentence in sentences]
-        decoded = self.engine.decode(requests, config, scores=self._score_detail)
-        for index, candidates in decoded:
-            self._keep_best(sentences[index], candidates)
+        copies = [SentenceJob(own.text, self._create_request(own, config)) for own in sentences]
+        yield Decoding(config, self._score_detail, copies)
+        for sentence, copy in zip(sentences, copies, strict=True):
+            self._keep_best(sentence, copy.hypotheses)
         return [sentence for sentence in sentences if self._find_failure(sentence) is not None]
 
     @property

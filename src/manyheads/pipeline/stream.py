@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from manyheads.inference.engine import Engine
 from manyheads.pipeline.assembly import Assembler, check_hypotheses
 from manyheads.pipeline.background import BackgroundPreparation
-from manyheads.pipeline.jobs import SentenceJob, TextJob, TranslationOptions
+from manyheads.pipeline.jobs import Decoding, SentenceJob, TextJob, TranslationOptions
 from manyheads.pipeline.preparation import TextPreparer
 from manyheads.search.options import Request
 from manyheads.translation import Translation
@@ -34,24 +34,40 @@ def translate_at_once(
     assembler: Assembler,
     options: TranslationOptions,
     report_done: ReportDone,
+    check_canceled: Callable[[], None] = lambda: None,
 ) -> list[Translation]:
-    """Translate texts that are all known, without threads."""
+    """Translate texts that are all known, without threads. `check_canceled` may raise between sentences."""
     jobs = preparer.prepare(texts)
     num_done = sum(not job.sentences for job in jobs)
-    sentences = [sentence for job in jobs for sentence in job.sentences]
-    while sentences:
-        requests = [sentence.request for sentence in sentences]
-        for index, hypotheses in engine.decode(requests, options.config, scores=options.scores):
-            sentences[index].hypotheses = hypotheses
-            check_hypotheses(sentences[index])
-            if sentences[index].is_last:
+    steps = plan_translation(jobs, assembler, options)
+    for decoding in steps:
+        requests = [sentence.request for sentence in decoding.sentences]
+        for index, hypotheses in engine.decode(requests, decoding.config, scores=decoding.scores):
+            check_canceled()
+            sentence = decoding.sentences[index]
+            sentence.hypotheses = hypotheses
+            if sentence.is_last:
                 num_done += 1
                 report_done(num_done)
-        assembler.reviewer.review_at_once(sentences)
+    return [assembler.assemble(job) for job in jobs]
+
+
+def plan_translation(
+    jobs: Sequence[TextJob], assembler: Assembler, options: TranslationOptions
+) -> Iterator[Decoding]:
+    """Yield what is to be decoded, step by step. When that has its hypotheses, ask for the next step.
+
+    After the last one the jobs can be assembled: a translation may need a second try, or its parts.
+    """
+    sentences = [sentence for job in jobs for sentence in job.sentences]
+    while sentences:
+        yield Decoding(options.config, options.scores, sentences)
+        for sentence in sentences:
+            check_hypotheses(sentence)
+        yield from assembler.reviewer.plan_retry(assembler.reviewer.review(sentences))
         if options.alignment:
             assembler.align(sentences)
         sentences = assembler.detokenize(sentences)
-    return [assembler.assemble(job) for job in jobs]
 
 
 class TranslationStream:

@@ -125,6 +125,9 @@ def iterate_results(
             return
         assert beams is not None
         assert state is not None
+        if canceled := schedule.find_canceled():
+            state, beams = remove_sentences(canceled, schedule, state, beams)
+            continue
         logits_RK, state = step(beams.last_tokens.flatten(), state)
         rows_R = extend_hypotheses(beams, logits_RK.float(), schedule.active, config, branching)
         if rows_R is not None:
@@ -135,9 +138,18 @@ def iterate_results(
             if schedule.should_retire(len(done)):
                 indices = [schedule.active[slot].index for slot in done.tolist()]
                 yield list(zip(indices, read_finished(beams.select(done), config.alpha), strict=True))
-                kept = schedule.retire(done.tolist())
-                state = state.remove(done)
-                beams = beams.select(torch.tensor(kept, dtype=torch.int64, device=device))
+                state, beams = remove_sentences(done.tolist(), schedule, state, beams)
+            elif limits.yields_every_poll:
+                yield []
+
+
+def remove_sentences(
+    slots: list[int], schedule: DynamicSchedule, state: StateT, beams: BeamState
+) -> tuple[StateT, BeamState]:
+    """Remove sentences from the batch. Return the model's state and the hypotheses of those that stay."""
+    kept = schedule.retire(slots)
+    gone, stay = (torch.tensor(part, dtype=torch.int64, device=beams.done.device) for part in (slots, kept))
+    return state.remove(gone), beams.select(stay)
 
 
 def begin_sentences(

@@ -64,3 +64,4 @@ class SearchLimits:
     poll_interval: int = 1  # steps between checks for finished sentences; on a GPU each check synchronizes
     refill_fraction: float = 1.0  # of the batch that must be free before waiting sentences are admitted
     retire_fraction: float = 0.25  # of the batch that must be done before finished sentences leave
+    yields_every_poll: bool = False  # even without results, so that the caller can run something else

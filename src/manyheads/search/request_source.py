@@ -30,6 +30,10 @@ class RequestSource(Protocol):
         """Remove and return what is there now, at most this many. Never waits."""
         ...
 
+    def take_canceled(self) -> list[int]:
+        """Return the numbers of requests that were taken and whose results nobody needs any more, once."""
+        ...
+
     def wait(self) -> None:
         """Wait until there is a request, or until there will never be another."""
         ...
@@ -73,6 +77,9 @@ class RequestFeed:
                 raise error
             return [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
 
+    def take_canceled(self) -> list[int]:
+        return []
+
     def wait(self) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_closed)
@@ -97,6 +104,9 @@ class IteratorSource:
         requests = list(islice(self._requests, count))
         self.is_exhausted = count is None or len(requests) < count
         return requests
+
+    def take_canceled(self) -> list[int]:
+        return []
 
     def wait(self) -> None:
         """Nothing to wait for: `take` does."""

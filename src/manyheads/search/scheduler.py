@@ -37,6 +37,10 @@ class RequestQueue(Protocol):
         """Remove and return the next requests, at most this many. There may be more later."""
         ...
 
+    def take_canceled(self) -> list[int]:
+        """Return the indices of requests that were taken and whose results nobody needs any more, once."""
+        ...
+
     @property
     def is_exhausted(self) -> bool:
         """Whether there will never be another request."""
@@ -54,6 +58,9 @@ class ListQueue:
     def take(self, count: int) -> list[QueuedRequest]:
         chosen, self.waiting = self.waiting[:count], self.waiting[count:]
         return chosen
+
+    def take_canceled(self) -> list[int]:
+        return []
 
     @property
     def is_exhausted(self) -> bool:
@@ -94,6 +101,11 @@ class DynamicSchedule:
             generator = torch.Generator().manual_seed(request.constraints.seed)
             self.active.append(ActiveSentence(index, request.constraints, generator))
         return new
+
+    def find_canceled(self) -> list[int]:
+        """Return the slots of sentences whose results nobody needs any more."""
+        canceled = set(self.queue.take_canceled())
+        return [slot for slot, item in enumerate(self.active) if item.index in canceled] if canceled else []
 
     def should_retire(self, num_done: int) -> bool:
         """Return whether so many finished sentences are worth a smaller batch."""

@@ -1,7 +1,7 @@
 """Tasks of the worker thread that show the inside of the model for one sentence, as JSON."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,6 +10,7 @@ from torch import Tensor
 from manyheads.errors import RequestError
 from manyheads.look.attention_data import build_attention_data
 from manyheads.look.forward_walk import DEFAULT_WIDTH, Stack, estimate_numbers, walk_layer
+from manyheads.serve.jobs import JobSize
 from manyheads.serve.responses import replace_nan
 from manyheads.serve.served_model import ServedModel, suppress_warnings
 from manyheads.translation import AttentionMaps
@@ -26,10 +27,10 @@ class SentenceTask:
     model: ServedModel
     can_join: ClassVar[bool] = False
 
-    def size(self, pairs: Sequence[tuple[str, str | None]]) -> int:
-        return sum(self.model.count_tokens(source) for source, _ in pairs)
+    def size(self, pairs: Sequence[tuple[str, str | None]]) -> JobSize:
+        return JobSize(sum(self.model.count_tokens(source) for source, _ in pairs))
 
-    def run(self, pairs: Sequence[tuple[str, str | None]]) -> list[str]:
+    def run(self, pairs: Sequence[tuple[str, str | None]], check_canceled: Callable[[], None]) -> list[str]:
         with suppress_warnings():
             return [self._run_pair(source, target) for source, target in pairs]
 

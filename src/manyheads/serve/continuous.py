@@ -1,143 +1,68 @@
 """Continuous batching: sentences of different requests join a batch that is being decoded.
 
 Two threads work beside the event loop. One prepares texts and makes texts of results. The other runs the
-engine: it decodes one stream of sentences for each model and kind of search, some steps of each in turn. A
-stream takes sentences from a FairFeed, one of each request in turn, whenever it has free slots, and ends when
-there are none left. A request is answered when its own sentences are done.
+engine: it decodes one stream of sentences for each model and kind of search, and for large requests another
+one, a step of a stream at a time. Streams share the engine's time by weight, so that a small request gets its
+steps at once, however large the others are. A stream takes sentences from a FairFeed whenever it has free
+slots, and ends when there are none left. A request is answered when its own sentences are done.
 """
 
 import asyncio
 import threading
 import time
-from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
-from manyheads.pipeline.assembly import Assembler, check_hypotheses
-from manyheads.pipeline.jobs import SentenceJob, TextJob
-from manyheads.search.options import Hypothesis, Request
-from manyheads.serve.jobs import BatchStats, Job, run_jobs
-from manyheads.serve.served_model import WINDOW, suppress_warnings
+from manyheads.config import DecodingConfig
+from manyheads.pipeline.assembly import Assembler
+from manyheads.pipeline.jobs import Decoding, TranslationOptions
+from manyheads.pipeline.preparation import TextPreparer
+from manyheads.pipeline.stream import plan_translation
+from manyheads.search.options import Hypothesis
+from manyheads.serve.fair_feed import FairFeed, JoiningJob
+from manyheads.serve.jobs import BatchStats, Job, JobSize, run_jobs
+from manyheads.serve.limits import ServerLimits
+from manyheads.serve.served_model import WINDOW, ServedModel, suppress_warnings
 
-IDLE_SECONDS = 0.001  # between two looks for sentences that may be taken
+# Large requests, in source tokens times hypotheses, and how much of them runs at once.
+LARGE_REQUEST = 2048
+LARGE_CLIENT = 4 * LARGE_REQUEST  # of all small requests of a client, while others are served
+LARGE_BATCH_TOKENS, LARGE_NEW_TOKENS = 2048, 512  # source tokens: a step must not take long
+PREPARATION_PATIENCE = 1.0  # seconds for which smaller requests are prepared first
+SMALL_WEIGHT, LARGE_WEIGHT = 4.0, 1.0  # shares of the engine's time
 
 Results = list[tuple[int, list[Hypothesis]]]
 Outcome = tuple[Job, list[Any] | Exception]
 
 
-class JoiningJob:
-    """A job whose sentences join a stream."""
+class StreamKey(NamedTuple):
+    """What sentences must share to be decoded in one stream."""
 
-    def __init__(self, job: Job, texts: list[TextJob]) -> None:
-        self.job, self.texts = job, texts
-        self.has_started = False
-        self.error: Exception | None = None
-        self.set_sentences([sentence for text in texts for sentence in text.sentences])
-
-    def set_sentences(self, sentences: list[SentenceJob]) -> None:
-        """Set what is to be decoded: all sentences, and then the parts of those that are repaired."""
-        self.sentences = sentences
-        self.num_started = 0
-        self.num_unfinished = len(sentences)
-
-    @property
-    def is_abandoned(self) -> bool:
-        """Whether nobody waits for its results, or it has failed: the rest of it is not decoded."""
-        return self.job.future.done() or self.error is not None
-
-
-class FairFeed:
-    """A RequestSource of the sentences of several jobs: one of each job in turn."""
-
-    starts_at_once = True
-
-    def __init__(self, max_tokens: int, on_start: Callable[[Job], None]) -> None:
-        self.max_tokens, self.on_start = max_tokens, on_start
-        self.waiting: OrderedDict[JoiningJob, None] = OrderedDict()
-        self.active: dict[int, tuple[JoiningJob, SentenceJob]] = {}  # by the number of the request
-        self.num_taken = self.active_tokens = 0
-        self.lock = threading.Lock()
-
-    def put(self, job: JoiningJob) -> None:
-        with self.lock:
-            self.waiting[job] = None
-
-    @property
-    def is_exhausted(self) -> bool:
-        """More may come as long as a sentence is being decoded."""
-        return not self.waiting and not self.active
-
-    def take(self, count: int) -> list[Request]:
-        with self.lock:
-            requests: list[Request] = []
-            while self.waiting and len(requests) < count:
-                job = next(iter(self.waiting))
-                if job.is_abandoned:
-                    del self.waiting[job]
-                    continue
-                sentence = job.sentences[job.num_started]
-                num_tokens = len(sentence.request.source)
-                if self.active and self.active_tokens + num_tokens > self.max_tokens:
-                    break
-                self._start(job, sentence)
-                requests.append(sentence.request)
-            return requests
-
-    def wait(self) -> None:
-        time.sleep(IDLE_SECONDS)
-
-    def finish(self, index: int) -> tuple[JoiningJob, SentenceJob]:
-        """Remove a sentence that is decoded. Return it and its job."""
-        with self.lock:
-            job, sentence = self.active.pop(index)
-            self.active_tokens -= len(sentence.request.source)
-            return job, sentence
-
-    def remove_active(self) -> list[JoiningJob]:
-        """Remove all jobs with a sentence that is being decoded, and return them."""
-        with self.lock:
-            jobs = list(dict.fromkeys(job for job, _ in self.active.values()))
-            self.active.clear()
-            self.num_taken = self.active_tokens = 0
-            for job in jobs:
-                self.waiting.pop(job, None)
-            return jobs
-
-    def _start(self, job: JoiningJob, sentence: SentenceJob) -> None:
-        if not job.has_started:
-            job.has_started = True
-            self.on_start(job.job)
-        job.num_started += 1
-        if job.num_started == len(job.sentences):
-            del self.waiting[job]
-        else:
-            self.waiting.move_to_end(job)
-        self.active[self.num_taken] = job, sentence
-        self.num_taken += 1
-        self.active_tokens += len(sentence.request.source)
+    model: ServedModel
+    config: DecodingConfig
+    scores: str
+    is_large: bool
 
 
 class Stream:
-    """The jobs of one task: one model, one kind of search."""
+    """The sentences of one model and one kind of search."""
 
-    def __init__(self, task: Any, max_tokens: int, on_start: Callable[[Job], None]) -> None:
-        self.assembler: Assembler
-        self.options, self.preparer, self.assembler = task.create_stages()
-        self.engine = task.model.translator.engine
-        self.feed = FairFeed(max_tokens, on_start)
+    def __init__(self, key: StreamKey, batch_tokens: int, on_start: Callable[[Job], None]) -> None:
+        self.key, self.engine = key, key.model.translator.engine
+        max_tokens = min(batch_tokens, LARGE_BATCH_TOKENS) if key.is_large else batch_tokens
+        self.feed = FairFeed(max_tokens, LARGE_NEW_TOKENS if key.is_large else batch_tokens, on_start)
         self.decoding: Iterator[Results] | None = None
-
-    def prepare(self, job: Job) -> JoiningJob:
-        with suppress_warnings():
-            return JoiningJob(job, self.preparer.prepare(list(job.items)))
+        self.is_busy = False
+        self.virtual_time = 0.0  # seconds of the engine, divided by the weight
+        self.unreported_seconds = 0.0
 
     def advance(self) -> list[JoiningJob]:
-        """Decode until some sentences are done. Return the jobs that are complete, or that failed."""
+        """Decode one step, or some. Return the jobs whose sentences are done."""
         if self.decoding is None:
             self.feed.num_taken = 0
-            self.decoding = self.engine.decode_batches(
-                self.feed, self.options.config, scores=self.options.scores, window=WINDOW
+            self.decoding = self.engine.decode_batches(  # type: ignore[attr-defined]
+                self.feed, self.key.config, scores=self.key.scores, window=WINDOW
             )
         results = next(self.decoding, None)
         if results is None:
@@ -149,34 +74,11 @@ class Stream:
         job, sentence = self.feed.finish(index)
         sentence.hypotheses = hypotheses
         job.num_unfinished -= 1
-        if job.is_abandoned:
-            return []
-        try:
-            check_hypotheses(sentence)
-        except Exception as error:
-            job.error = error
-            return [job]
-        return [job] if job.num_unfinished == 0 else []
+        return [job] if job.num_unfinished == 0 and not job.is_abandoned else []
 
-    def assemble(self, jobs: Sequence[JoiningJob]) -> list[Outcome]:
-        """Return the results of jobs that are complete. Others join the stream again, to be repaired."""
-        complete = [job for job in jobs if job.error is None]
-        self.assembler.reviewer.review_at_once([sentence for job in complete for sentence in job.sentences])
-        outcomes: list[Outcome] = []
-        for job in jobs:
-            parts = [] if job.error else self._detokenize(job.sentences)
-            if parts:
-                job.set_sentences(parts)
-                self.feed.put(job)
-            else:
-                results = job.error or [self.assembler.assemble(text) for text in job.texts]
-                outcomes.append((job.job, results))
-        return outcomes
-
-    def _detokenize(self, sentences: list[SentenceJob]) -> list[SentenceJob]:
-        if sentences and self.options.alignment:
-            self.assembler.align(sentences)
-        return self.assembler.detokenize(sentences)
+    def account_time(self, seconds: float) -> None:
+        self.unreported_seconds += seconds
+        self.virtual_time += seconds / (LARGE_WEIGHT if self.key.is_large else SMALL_WEIGHT)
 
 
 class ContinuousBatcher:
@@ -184,16 +86,18 @@ class ContinuousBatcher:
 
     def __init__(
         self,
-        max_tokens: int,
+        limits: ServerLimits,
         on_start: Callable[[Job], None],
         resolve: Callable[[Outcome], None],
         on_batch: Callable[[BatchStats], None],
     ) -> None:
-        self.max_tokens, self.on_start, self.resolve, self.on_batch = max_tokens, on_start, resolve, on_batch
-        self.streams: dict[Any, Stream] = {}  # by task
+        self.limits, self.on_start, self.resolve, self.on_batch = limits, on_start, resolve, on_batch
+        self.streams: dict[StreamKey, Stream] = {}
+        self.stages: dict[Any, tuple[TranslationOptions, TextPreparer, Assembler]] = {}  # by stage_key
+        self.small_jobs: list[JoiningJob] = []  # in work
         self.text_executor = ThreadPoolExecutor(1, "manyheads-text")
         self.engine_executor = ThreadPoolExecutor(1, "manyheads-engine")
-        self.unprepared: deque[Job] = deque()
+        self.unprepared: list[Job] = []
         self.started: list[Job] = []  # not yet reported to the event loop
         self.is_running = False
         self.lock = threading.Lock()
@@ -201,9 +105,9 @@ class ContinuousBatcher:
     def submit(self, job: Job) -> None:
         """Add a job; its future gets the results. Call it on the event loop."""
         self.loop = asyncio.get_running_loop()
-        self.unprepared.append(job)
-        if len(self.unprepared) == 1:
-            self.text_executor.submit(self._prepare_jobs)
+        with self.lock:
+            self.unprepared.append(job)
+        self.text_executor.submit(self._prepare_next)
 
     def shutdown(self) -> None:
         self.text_executor.shutdown(wait=False, cancel_futures=True)
@@ -211,35 +115,86 @@ class ContinuousBatcher:
 
     # ---- the thread for texts
 
-    def _prepare_jobs(self) -> None:
-        outcomes: list[Outcome] = []
-        while self.unprepared:
-            job = self.unprepared.popleft()
-            try:
-                stream = self._find_stream(job.task)
-                joining = stream.prepare(job)
-                if not joining.sentences:
-                    outcomes += stream.assemble([joining])
-                else:
-                    stream.feed.put(joining)
-            except Exception as error:
-                outcomes.append((job, error))
-        self._report(outcomes, None)
-        self._wake_engine()
-
-    def _find_stream(self, task: Any) -> Stream:
-        if task not in self.streams:
-            self.streams[task] = Stream(task, self.max_tokens, self.started.append)
-        return self.streams[task]
-
-    def _assemble_jobs(self, stream: Stream, jobs: list[JoiningJob]) -> None:
+    def _prepare_next(self) -> None:
+        job = self._take_unprepared()
+        if job is None:
+            return
         try:
-            outcomes = stream.assemble(jobs)
-        except Exception:
-            outcomes = [(job.job, run_jobs([job.job])[0]) for job in jobs]
+            with suppress_warnings():
+                joining = self._prepare(job)
+        except Exception as error:
+            self._report([(job, error)], None)
+        else:
+            self._continue_jobs([joining])
+
+    def _take_unprepared(self) -> Job | None:
+        """Remove and return the job with the least text, or the oldest if that has waited for long."""
+        with self.lock:
+            self.unprepared = [job for job in self.unprepared if not job.future.done()]
+            if not self.unprepared:
+                return None
+            job = self.unprepared[0]
+            if time.monotonic() - job.arrived_at < PREPARATION_PATIENCE:
+                job = min(self.unprepared, key=lambda own: sum(map(len, own.items)))
+            self.unprepared.remove(job)
+            return job
+
+    def _prepare(self, job: Job) -> JoiningJob:
+        task: Any = job.task
+        if task.stage_key not in self.stages:
+            self.stages[task.stage_key] = task.create_stages()
+        options, preparer, assembler = self.stages[task.stage_key]
+        texts, finish = task.begin(job.items)
+        self.limits.check_work(task.estimate_size(texts))  # preparation takes longer
+        text_jobs = preparer.prepare(texts)
+        sentences = [sentence for text in text_jobs for sentence in text.sentences]
+        num_tokens = sum(len(sentence.request.source) for sentence in sentences)
+        self.limits.check_work(JobSize(num_tokens, len(sentences), options.config.num_hypotheses))
+        steps = plan_translation(text_jobs, assembler, options)
+        return JoiningJob(job, steps, lambda: finish([assembler.assemble(text) for text in text_jobs]))
+
+    def _continue_jobs(self, jobs: Sequence[JoiningJob]) -> None:
+        """Let jobs join a stream for what they need next. Report the results of those that need nothing."""
+        outcomes: list[Outcome] = []
+        for job in jobs:
+            if job.is_abandoned:
+                job.is_done = True
+                continue
+            try:
+                if decoding := job.start_next_step():
+                    self._find_stream(job, decoding).feed.put(job)
+                    continue
+                outcomes.append((job.job, job.finish()))
+            except Exception as error:
+                outcomes.append((job.job, error))
+            job.is_done = True
         self._report(outcomes, None)
         if len(outcomes) < len(jobs):
             self._wake_engine()
+
+    def _find_stream(self, job: JoiningJob, decoding: Decoding) -> Stream:
+        task: Any = job.job.task
+        key = StreamKey(task.model, decoding.config, decoding.scores, self._is_large(job, task.model))
+        if key not in self.streams:
+            self.streams[key] = Stream(key, self.limits.batch_tokens, self.started.append)
+        return self.streams[key]
+
+    def _is_large(self, job: JoiningJob, model: ServedModel) -> bool:
+        """Return whether a job must not delay the small requests of other clients.
+
+        A GPU takes about as long for a large batch as for a small one, and has one batch for all.
+        """
+        if not model.runs_on_cpu:
+            return False
+        if job.num_tokens > LARGE_REQUEST:
+            return True
+        self.small_jobs = [own for own in self.small_jobs if not (own.is_done or own.is_abandoned)]
+        if job not in self.small_jobs:
+            self.small_jobs.append(job)
+        client = job.job.client
+        own_tokens = sum(own.num_tokens for own in self.small_jobs if own.job.client == client)
+        has_others = any(own.job.client != client for own in self.small_jobs)
+        return has_others and own_tokens > LARGE_CLIENT
 
     # ---- the thread of the engine
 
@@ -250,16 +205,28 @@ class ContinuousBatcher:
                 self.engine_executor.submit(self._decode)
 
     def _decode(self) -> None:
-        """Advance all streams in turn until there is nothing left to decode."""
+        """Advance the stream that had the least of its share, until there is nothing left to decode."""
         while True:
-            busy = [stream for stream in list(self.streams.values()) if not stream.feed.is_exhausted]
-            for stream in busy:
+            if stream := self._next_stream():
                 self._advance(stream)
-            if not busy:
-                with self.lock:
-                    if all(stream.feed.is_exhausted for stream in list(self.streams.values())):
-                        self.is_running = False
-                        return
+                continue
+            with self.lock:
+                if all(stream.feed.is_exhausted for stream in list(self.streams.values())):
+                    self.is_running = False
+                    return
+
+    def _next_stream(self) -> Stream | None:
+        """Return the stream whose turn it is. One that was idle has not saved up time."""
+        streams = list(self.streams.values())
+        running = [own.virtual_time for own in streams if own.is_busy and not own.feed.is_exhausted]
+        busy = []
+        for stream in streams:
+            if not stream.feed.is_exhausted:
+                if not stream.is_busy:
+                    stream.virtual_time = max(stream.virtual_time, min(running, default=0.0))
+                busy.append(stream)
+            stream.is_busy = not stream.feed.is_exhausted
+        return min(busy, key=lambda stream: stream.virtual_time, default=None)
 
     def _advance(self, stream: Stream) -> None:
         start = time.monotonic()
@@ -267,21 +234,30 @@ class ContinuousBatcher:
             jobs = stream.advance()
         except Exception:  # one of the sentences is to blame: each job runs alone
             stream.decoding = None
-            failed = stream.feed.remove_active()
-            self._report([(job.job, run_jobs([job.job])[0]) for job in failed if not job.is_abandoned], None)
+            failed = [job for job in stream.feed.remove_active() if not job.is_abandoned]
+            self._report([(job.job, run_jobs([job.job])[0]) for job in failed], None)
+            for job in failed:
+                job.is_done = True
             return
+        stream.account_time(time.monotonic() - start)
         started, self.started[:] = list(self.started), []
-        num_jobs = len({id(job) for job, _ in list(stream.feed.active.values())} | {id(job) for job in jobs})
-        stats = BatchStats(
-            num_jobs,
+        if jobs or started:
+            self._report([], self._measure(stream, jobs, started, start), started)
+        if jobs:
+            self.text_executor.submit(self._continue_jobs, jobs)
+
+    @staticmethod
+    def _measure(stream: Stream, jobs: list[JoiningJob], started: list[Job], start: float) -> BatchStats:
+        """Return what the steps since the last report did."""
+        active = {id(job) for job, _ in list(stream.feed.active.values())}
+        seconds, stream.unreported_seconds = stream.unreported_seconds, 0.0
+        return BatchStats(
+            len(active | {id(job) for job in jobs}),
             stream.feed.active_tokens,
-            time.monotonic() - start,
+            seconds,
             [start - job.arrived_at for job in started],
             len(jobs),
         )
-        self._report([], stats, started)
-        if jobs:
-            self.text_executor.submit(self._assemble_jobs, stream, jobs)
 
     def _report(self, outcomes: list[Outcome], stats: BatchStats | None, started: Sequence[Job] = ()) -> None:
         """Tell the event loop what has happened."""

@@ -16,6 +16,7 @@ from manyheads.confidence_policy import ConfidencePolicy
 from manyheads.errors import ConfigError
 from manyheads.serve import schemas
 from manyheads.serve.attention_tasks import AttentionPageTask, AttentionTask, SentenceTask, WalkTask
+from manyheads.serve.clients import FailureLimiter, identify_client
 from manyheads.serve.jobs import BatchTask, Job
 from manyheads.serve.languages import LanguageDetector
 from manyheads.serve.limits import ServerLimits
@@ -42,6 +43,7 @@ from manyheads.serve.training import TrainingRuns
 from manyheads.serve.translation_tasks import ScoreTask, TranslateHtmlTask, TranslateTask
 from manyheads.translation import Translation
 
+WRONG_KEY_SECONDS = 60.0
 LOG = logging.getLogger("manyheads.serve")
 MARKUP = re.compile(r"<[^>]*>")  # of HTML, which is in no language
 
@@ -66,6 +68,7 @@ class Endpoints:
         self.detector = LanguageDetector(self.registry.codes)
         num_workers = max(model.num_workers for model in models)
         self.queue = JobQueue(limits, self.metrics.record_batch, num_workers)
+        self.wrong_keys = FailureLimiter(limits.max_wrong_keys, WRONG_KEY_SECONDS)
         self.metrics.track_queue(self.queue)
         self.metrics.track_models(models)
         self.worker_task: asyncio.Task[None] | None = None
@@ -96,13 +99,18 @@ class Endpoints:
         return query
 
     def check_api_key(self, request: Request, key: Any = None) -> None:
+        """Check the API key. A client that guesses is refused, whatever its key is."""
         if self.api_key is None:
             return
+        client = identify_client(request)
+        self.wrong_keys.check(client)
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         received = str(key or request.query_params.get("api_key", "")).encode("utf-8", "replace")
         if scheme.lower() == "bearer":
             received = token.encode("latin-1")  # the encoding in which headers are read
         if not hmac.compare_digest(received, self.api_key.encode()):
+            if received:
+                self.wrong_keys.record(client)
             raise HTTPException(
                 403, "missing or wrong API key: send it as api_key or in the Authorization header"
             )
@@ -115,7 +123,7 @@ class Endpoints:
         disconnect = asyncio.create_task(wait_for_disconnect(request))
         try:
             for task, items in tasks:
-                jobs.append(self.queue.submit(task, items))
+                jobs.append(self.queue.submit(task, items, identify_client(request)))
             await self._wait_for_jobs(jobs, disconnect)
             return [job.future.result() for job in jobs]
         except QueueFull:

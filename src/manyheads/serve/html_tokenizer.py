@@ -1,6 +1,7 @@
 """Split HTML into tags, text and verbatim elements, which concatenated give the page again.
 
-HTML is never rejected as malformed: what is not a tag is text. Comments end as the HTML standard says.
+HTML is never rejected as malformed: what is not a tag is text. Comments end as the HTML standard says; what
+it reads as a comment by mistake, such as `</ em>`, and a tag that the end of the page cuts off are kept.
 """
 
 import re
@@ -22,13 +23,16 @@ VERBATIM_NAMES = frozenset(
 VOID_NAMES = frozenset(["area", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"])
 RAW_TEXT_NAMES = frozenset(["script", "style", "textarea"])  # they hold no tags but their own end tag
 # Quantifiers are possessive (`*+`), so that no input makes the regular expressions backtrack.
-TAG_START = re.compile(r"<(?:(?=[!?])|(?P<closing>/?)(?P<name>[a-zA-Z][^\s/><]*+))")
+TAG_START = re.compile(r"<(?:(?=[!?]|/[^a-zA-Z])|(?P<closing>/?)(?P<name>[a-zA-Z][^\s/><]*+))")
 COMMENT = r"<!--(?:-?>|.*?(?:--!?>|\Z))"
-DECLARATION = re.compile(rf"{COMMENT}|<[!?][^>]*+(?:>|\Z)", re.DOTALL)
+DECLARATION = re.compile(rf"{COMMENT}|<[!?][^>]*+(?:>|\Z)|</[^>]*+>", re.DOTALL)
 ATTRIBUTE = re.compile(
     r"""(?P<key>[^\s/>][^\s/>=]*+)
         (?:\s*+=\s*+(?P<value>"[^"]*+"|'[^']*+'|(?!["'])[^\s>]++|(?=>)))?+""",
     re.VERBOSE,
+)
+UNFINISHED_TAG = re.compile(
+    r"""(?:\s++[\w:-]++\s*+=\s*+(?:"[^"]*+"?+|'[^']*+'?+|[^\s"'<>]*+))*+[\s/]*+\Z""", re.VERBOSE
 )
 TAG_REST = re.compile(rf"(?:[\s/]++|{ATTRIBUTE.pattern})*+>", re.VERBOSE)
 
@@ -84,7 +88,7 @@ class TagEndFinder:
             declaration = DECLARATION.match(self.page, start.start())
             return declaration.end() if declaration else None
         if start.end() > self.last:
-            return None
+            return len(self.page) if UNFINISHED_TAG.match(self.page, start.end()) else None
         if self.has_valid_quotes and (rest := TAG_REST.match(self.page, start.end())):
             return rest.end()
         self.has_valid_quotes = False

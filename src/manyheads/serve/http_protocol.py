@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -10,6 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.middleware import QUEUED_PATHS
 from manyheads.serve.queue import JobQueue
+from manyheads.serve.strict_http import StrictReceiveBuffer
 
 QUEUED_REQUEST_LINES = tuple(f"POST {path}".encode() for path in QUEUED_PATHS)
 RecordRequest = Callable[[str, int, float], None]
@@ -35,6 +37,10 @@ class LimitedProtocol(H11Protocol):
     record_request: RecordRequest
     _header_timer: asyncio.TimerHandle | None = None
     _response_timer: asyncio.TimerHandle | None = None
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.conn._receive_buffer = self._buffer = StrictReceiveBuffer()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -90,7 +96,8 @@ class LimitedProtocol(H11Protocol):
         if self.conn.our_state is not h11.IDLE:
             self.transport.close()
             return
-        body = b'{"error": "not an HTTP/1.1 request, or its headers are too long"}'
+        error = self._buffer.problem or "not an HTTP/1.1 request, or its headers are too long"
+        body = json.dumps({"error": error}).encode()
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),

@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class BatchTask(Protocol):
@@ -15,13 +15,25 @@ class BatchTask(Protocol):
         """Whether its items can join a batch that is running (continuous.py)."""
         ...
 
-    def size(self, items: Sequence[Any]) -> int:
-        """Return the number of tokens."""
+    def size(self, items: Sequence[Any]) -> "JobSize":
+        """Return how much there is to compute."""
         ...
 
-    def run(self, items: Sequence[Any]) -> list[Any]:
-        """Return one result per item."""
+    def run(self, items: Sequence[Any], check_canceled: Callable[[], None]) -> list[Any]:
+        """Return one result per item. `check_canceled` is called now and then, and raises JobCanceled."""
         ...
+
+
+class JobSize(NamedTuple):
+    """How much a job computes."""
+
+    num_tokens: int
+    num_sentences: int = 1
+    num_hypotheses: int = 1
+
+
+class JobCanceled(Exception):
+    """Nobody waits for the results of any job of a batch."""
 
 
 @dataclass(eq=False)
@@ -31,6 +43,7 @@ class Job:
     task: BatchTask
     items: Sequence[Any]
     future: "asyncio.Future[list[Any]]"
+    client: str = ""  # its address
     arrived_at: float = field(default_factory=time.monotonic)
     num_tokens: int | None = None  # counted shortly before it runs
 
@@ -48,11 +61,18 @@ class BatchStats:
 
 def run_jobs(batch: Sequence[Job]) -> list[list[Any] | Exception]:
     """Return the results of each job, or its error. After an error each job runs alone."""
+
+    def check_canceled() -> None:
+        if all(job.future.done() for job in batch):
+            raise JobCanceled
+
     try:
-        results = iter(batch[0].task.run([item for job in batch for item in job.items]))
+        results = iter(batch[0].task.run([item for job in batch for item in job.items], check_canceled))
         return [[next(results) for _ in job.items] for job in batch]
     except StopIteration:
         return [RuntimeError("fewer results than items")] * len(batch)
+    except JobCanceled as error:
+        return [error] * len(batch)
     except Exception as error:
         if len(batch) == 1:
             return [error]

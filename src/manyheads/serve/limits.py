@@ -3,7 +3,8 @@
 import math
 from dataclasses import dataclass, fields
 
-from manyheads.errors import ConfigError
+from manyheads.errors import ConfigError, RequestError
+from manyheads.serve.jobs import JobSize
 
 
 @dataclass(frozen=True)
@@ -14,6 +15,8 @@ class ServerLimits:
     max_characters: int = 10_000  # of all texts of a request
     max_texts: int = 100  # per request
     max_alternatives: int = 8
+    max_sentences: int = 1000  # of all texts of a request
+    max_beam_tokens: int = 2**15  # source tokens of a request, times the hypotheses of the search
     max_form_fields: int = 1000  # of a form or a query string
     max_numbers: int = 2_000_000  # of a response with attention maps or a walk
     queue_size: int = 256  # waiting requests
@@ -23,6 +26,7 @@ class ServerLimits:
     client_timeout: float = 10.0  # seconds for a client to send its headers or body, or to read its response
     max_header_bytes: int = 2**17  # of the request line and headers
     max_connections: int = 4000
+    max_wrong_keys: int = 10  # API keys of one address in a minute
     max_buffered_bytes: int = 2**25  # of all bodies that are being received
 
     def __post_init__(self) -> None:
@@ -32,3 +36,18 @@ class ServerLimits:
                 raise ConfigError(f"the server limit {field.name} is {value}, but must be finite")
             if value < 0 or (value == 0 and field.name not in ("max_alternatives", "batch_wait")):
                 raise ConfigError(f"the server limit {field.name} is {value}, but must be greater than 0")
+
+    def check_work(self, size: JobSize) -> None:
+        """Refuse a request that would take too long to decode."""
+        num_tokens, num_sentences, num_hypotheses = size
+        if num_sentences > self.max_sentences:
+            raise RequestError(
+                f"the request has {num_sentences} sentences, but the maximum is {self.max_sentences}: send "
+                f"fewer at once"
+            )
+        if num_tokens * num_hypotheses > self.max_beam_tokens:
+            raise RequestError(
+                f"the request has {num_tokens} tokens, but the maximum is "
+                f"{self.max_beam_tokens // num_hypotheses} for a search with {num_hypotheses} hypotheses: "
+                f"send less text at once, or ask for fewer alternatives"
+            )

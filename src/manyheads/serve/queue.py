@@ -3,8 +3,8 @@
 The event loop holds the waiting requests, and other threads run the models, so that all other requests are
 answered meanwhile. Translations join a batch that is running (continuous.py) where the engine can do that.
 Other tasks are run in batches: whenever a worker is free, it takes the oldest request and those behind it
-with an equal task, up to a number of tokens. A request whose client disconnects, or that times out, leaves
-the queue at once.
+with an equal task, up to a number of tokens; a request that fills a batch alone waits for smaller ones. A
+request whose client disconnects, or that times out, leaves the queue at once, and its decoding stops.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+from manyheads.errors import RequestError
 from manyheads.serve.continuous import ContinuousBatcher, Outcome
 from manyheads.serve.jobs import BatchStats, BatchTask, Job, run_jobs
 from manyheads.serve.limits import ServerLimits
@@ -24,6 +25,8 @@ from manyheads.serve.limits import ServerLimits
 LOG = logging.getLogger("manyheads.serve")
 MAX_RETRY_AFTER = 60  # seconds
 MAX_BATCH_TOKENS = 1024  # of a batch that no other request can join
+BUSY_SECONDS = 0.01  # between two looks for a request that may run
+LARGE_JOB_PATIENCE = 2.0  # seconds for which smaller requests go before one that fills a batch alone
 
 
 class QueueFull(Exception):
@@ -44,11 +47,10 @@ class JobQueue:
         self.unjoined: dict[Job, None] = {}  # those of them that are run in batches
         self.incoming = 0  # requests that were received, but not parsed yet
         self.seconds_per_job = 0.0  # moving average
+        self.num_large = 0  # jobs that run and fill a batch alone
         self.has_jobs = asyncio.Event()
         self.executor = ThreadPoolExecutor(num_workers, "manyheads-worker")
-        self.continuous = ContinuousBatcher(
-            limits.batch_tokens, self._start_joining, self._resolve, self._record_steps
-        )
+        self.continuous = ContinuousBatcher(limits, self._start_joining, self._resolve, self._record_steps)
 
     @property
     def is_full(self) -> bool:
@@ -63,11 +65,11 @@ class JobQueue:
         """Seconds in which the waiting jobs should be done."""
         return min(MAX_RETRY_AFTER, max(1, math.ceil(len(self.waiting) * self.seconds_per_job)))
 
-    def submit(self, task: BatchTask, items: Sequence[Any]) -> Job:
-        """Add a job. Canceling its future removes it."""
-        if len(self.waiting) >= self.limits.queue_size:
+    def submit(self, task: BatchTask, items: Sequence[Any], client: str = "") -> Job:
+        """Add a job of a client. Canceling its future removes it."""
+        if len(self.waiting) >= self.limits.queue_size or self._exceeds_share(client):
             raise QueueFull
-        job = Job(task, items, asyncio.get_running_loop().create_future())
+        job = Job(task, items, asyncio.get_running_loop().create_future(), client)
         self.waiting[job] = None
         job.future.add_done_callback(lambda _: self.waiting.pop(job, None))
         if task.can_join:
@@ -77,6 +79,13 @@ class JobQueue:
             job.future.add_done_callback(lambda _: self.unjoined.pop(job, None))
             self.has_jobs.set()
         return job
+
+    def _exceeds_share(self, client: str) -> bool:
+        """Return whether a client fills half of the queue, so that none would be left for those that wait."""
+        if len(self.waiting) <= self.limits.queue_size // 2:
+            return False
+        num_own = sum(job.client == client for job in self.waiting)
+        return num_own != len(self.waiting) and num_own >= self.limits.queue_size // 2
 
     # ---- jobs that join a running batch
 
@@ -111,8 +120,10 @@ class JobQueue:
             while True:
                 await self.has_jobs.wait()
                 await asyncio.sleep(self.limits.batch_wait)
-                batch = await self._next_batch()
-                running.add(asyncio.create_task(self._run_batch(batch)))
+                if batch := await self._next_batch():
+                    running.add(asyncio.create_task(self._run_batch(batch)))
+                elif running:  # only large ones wait, and no worker is left for them
+                    _, running = await asyncio.wait(running, timeout=BUSY_SECONDS)
                 if len(running) >= self.num_workers:
                     _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 if not self.unjoined:
@@ -133,23 +144,24 @@ class JobQueue:
                     job.future.set_exception(error)
 
     async def _next_batch(self) -> list[Job]:
-        """Take the oldest job and those with an equal task that fit into a batch with it."""
-        first = next(iter(self.unjoined), None)
-        if first is None:
-            return []
-        max_tokens = min(self.limits.batch_tokens, MAX_BATCH_TOKENS)
-        candidates = [job for job in self.unjoined if job.task == first.task][:max_tokens]
+        """Take the oldest job and those with an equal task that fit into a batch with it.
+
+        Jobs that fill a batch alone come after all others, unless they have waited for long. Where there are
+        several workers, one is left for the others.
+        """
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self.executor, count_tokens, candidates, max_tokens)
-        batch: list[Job] = []
-        total = 0
-        for job in candidates:
-            if job.future.done():
-                continue
-            if job.num_tokens is None or (batch and total + job.num_tokens > max_tokens):
-                break
-            batch.append(job)
-            total += job.num_tokens
+        refused = await loop.run_in_executor(self.executor, measure_jobs, list(self.unjoined), self.limits)
+        for outcome in refused:
+            self._resolve(outcome)
+        measured = [job for job in self.unjoined if job.num_tokens is not None and not job.future.done()]
+        large = [job for job in measured if is_large(job)]
+        small = [job for job in measured if not is_large(job)]
+        is_due = large and (not small or time.monotonic() - large[0].arrived_at > LARGE_JOB_PATIENCE)
+        if is_due and self.num_large < max(1, self.num_workers - 1):
+            batch = large[:1]
+        else:
+            batch = select_equal(small, min(self.limits.batch_tokens, MAX_BATCH_TOKENS))
+        for job in batch:
             del self.waiting[job], self.unjoined[job]
         return batch
 
@@ -158,7 +170,11 @@ class JobQueue:
             return
         start = time.monotonic()
         loop = asyncio.get_running_loop()
-        results = await loop.run_in_executor(self.executor, run_jobs, batch)
+        self.num_large += is_large(batch[0])
+        try:
+            results = await loop.run_in_executor(self.executor, run_jobs, batch)
+        finally:
+            self.num_large -= is_large(batch[0])
         seconds, num_tokens = time.monotonic() - start, sum(job.num_tokens or 0 for job in batch)
         wait_seconds = [start - job.arrived_at for job in batch]
         stats = BatchStats(len(batch), num_tokens, seconds, wait_seconds, len(batch))
@@ -168,15 +184,35 @@ class JobQueue:
             self._resolve(outcome)
 
 
-def count_tokens(jobs: Sequence[Job], max_tokens: int) -> None:
-    """Count the tokens of jobs, until they fill a batch."""
+def is_large(job: Job) -> bool:
+    return (job.num_tokens or 0) > MAX_BATCH_TOKENS
+
+
+def select_equal(jobs: Sequence[Job], max_tokens: int) -> list[Job]:
+    """Return the first job and those after it with an equal task, as far as they fit into a batch."""
+    batch: list[Job] = []
     total = 0
     for job in jobs:
+        if batch and job.task != batch[0].task:
+            continue
+        total += job.num_tokens or 0
+        if batch and total > max_tokens:
+            break
+        batch.append(job)
+    return batch
+
+
+def measure_jobs(jobs: Sequence[Job], limits: ServerLimits) -> list[Outcome]:
+    """Count the tokens of jobs, each once. Return those that are too large, with the error."""
+    refused: list[Outcome] = []
+    for job in jobs:
         if job.num_tokens is None:
-            # An error of counting comes up again when the job runs.
-            job.num_tokens = 1
+            job.num_tokens = 1  # an error of counting comes up again when the job runs
             with suppress(Exception):
-                job.num_tokens = max(1, job.task.size(job.items))
-        total += job.num_tokens
-        if total > max_tokens:
-            return
+                size = job.task.size(job.items)
+                job.num_tokens = max(1, size.num_tokens)
+                try:
+                    limits.check_work(size)
+                except RequestError as error:
+                    refused.append((job, error))
+    return refused

@@ -42,6 +42,11 @@ class ServedModel:
         return hasattr(self.translator.engine, "decode_batches")
 
     @property
+    def runs_on_cpu(self) -> bool:
+        device = getattr(self.translator.engine, "device", None)
+        return device is None or device.type == "cpu"
+
+    @property
     def num_graphs(self) -> int:
         """How many CUDA graphs its engine has captured."""
         return getattr(self.translator.engine, "num_graphs", 0)
@@ -62,8 +67,7 @@ class ServedModel:
             return
         options, preparer, _ = self.translator.create_stages(scores="none")
         requests = [sentence.request for job in preparer.prepare([text]) for sentence in job.sentences]
-        device = getattr(engine, "device", None)
-        for count in WARM_UP_SENTENCES if device is not None and device.type == "cuda" else (1,):
+        for count in (1,) if self.runs_on_cpu else WARM_UP_SENTENCES:
             feed = RequestFeed(starts_at_once=True)
             feed.put(requests * count)
             for _ in engine.decode(feed, options.config, scores="none", window=WINDOW):

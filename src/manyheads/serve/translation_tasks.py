@@ -1,6 +1,6 @@
 """Tasks of the worker thread that translate and score texts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,72 +10,99 @@ from manyheads.pipeline.assembly import Assembler
 from manyheads.pipeline.jobs import TranslationOptions
 from manyheads.pipeline.preparation import TextPreparer
 from manyheads.serve.html_document import HtmlDocument
+from manyheads.serve.jobs import JobSize
 from manyheads.serve.served_model import ServedModel, suppress_warnings
 from manyheads.translation import Translation
+
+MakeResults = Callable[[list[Translation]], list[Translation]]
 
 SCORE_LENGTH_FACTOR = 4  # scored sentences may be so many times longer than those of training
 
 
 @dataclass(frozen=True)
-class TranslateTask:
-    """Translate texts."""
+class TextTask:
+    """Base of the tasks that translate: what their items need is the translation of texts."""
 
     model: ServedModel
     nbest: int = 1
-    details: bool = False  # with the scores of tokens, and the alignment where the engine has one
 
     @property
     def can_join(self) -> bool:
         return self.model.can_join
 
-    def size(self, texts: Sequence[str]) -> int:
-        return sum(map(self.model.count_tokens, texts))
+    def begin(self, items: Sequence[str]) -> tuple[list[str], MakeResults]:
+        """Return the texts of items, and what makes the results of these of their translations."""
+        raise NotImplementedError
 
-    def run(self, texts: Sequence[str]) -> list[Translation]:
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of `Translator.translate`."""
+        return {"beam": max(self.nbest, self.model.translator.decoding.beam), "nbest": self.nbest}
+
+    @property
+    def stage_key(self) -> Hashable:
+        """Tasks with the same key can share their stages."""
+        return self.model, *self.options.items()
+
+    def size(self, items: Sequence[str]) -> JobSize:
+        return self.estimate_size(self.begin(items)[0])
+
+    def estimate_size(self, texts: Sequence[str]) -> JobSize:
+        """Return the tokens and lines of texts: a line has at least one sentence."""
+        num_lines = sum(bool(line.strip()) for text in texts for line in text.splitlines())
+        return JobSize(sum(map(self.model.count_tokens, texts)), num_lines, self.options["beam"])
+
+    def run(self, items: Sequence[str], check_canceled: Callable[[], None]) -> list[Translation]:
+        texts, make_results = self.begin(items)
         with suppress_warnings():
-            return self.model.translator.translate(list(texts), **self._options)
+            return make_results(
+                self.model.translator.translate(texts, check_canceled=check_canceled, **self.options)
+            )
 
     def create_stages(self) -> tuple[TranslationOptions, TextPreparer, Assembler]:
         """Return what comes before and after decoding, for sentences that join a running batch."""
-        return self.model.translator.create_stages(**self._options)
+        return self.model.translator.create_stages(**self.options)
+
+
+@dataclass(frozen=True)
+class TranslateTask(TextTask):
+    """Translate texts."""
+
+    details: bool = False  # with the scores of tokens, and the alignment where the engine has one
+
+    def begin(self, items: Sequence[str]) -> tuple[list[str], MakeResults]:
+        return list(items), lambda translations: translations
 
     @property
-    def _options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {
-            "beam": max(self.nbest, self.model.translator.decoding.beam),
-            "nbest": self.nbest,
+            **super().options,
             "alignment": self.details and self.model.can_align,
             "scores": "tokens" if self.details else "total",
         }
 
 
 @dataclass(frozen=True)
-class TranslateHtmlTask:
+class TranslateHtmlTask(TextTask):
     """Translate HTML and keep its tags. html_document.py states the rules."""
 
-    model: ServedModel
-    nbest: int = 1
     policy: ConfidencePolicy | None = None  # for each of the texts of a page
-    can_join: ClassVar[bool] = False
 
-    def size(self, pages: Sequence[str]) -> int:
-        return sum(map(self.model.count_tokens, pages))
+    def begin(self, items: Sequence[str]) -> tuple[list[str], MakeResults]:
+        documents = [HtmlDocument(page, whole_blocks=self.model.can_align) for page in items]
 
-    def run(self, pages: Sequence[str]) -> list[Translation]:
-        documents = [HtmlDocument(page, whole_blocks=self.model.can_align) for page in pages]
-        with suppress_warnings():
-            translations = self.model.translator.translate(
-                [text for document in documents for text in document.texts],
-                beam=max(self.nbest, self.model.translator.decoding.beam),
-                nbest=self.nbest,
-                alignment=self.model.can_align,
-                scores="total",
-            )
-        remaining = iter(translations)
-        return [
-            render_page(page, document, [next(remaining) for _ in document.texts], self.policy)
-            for page, document in zip(pages, documents, strict=True)
-        ]
+        def render(translations: list[Translation]) -> list[Translation]:
+            remaining = iter(translations)
+            return [
+                render_page(page, document, [next(remaining) for _ in document.texts], self.policy)
+                for page, document in zip(items, documents, strict=True)
+            ]
+
+        return [text for document in documents for text in document.texts], render
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {**super().options, "alignment": self.model.can_align, "scores": "total"}
 
 
 def render_page(
@@ -108,10 +135,10 @@ class ScoreTask:
     model: ServedModel
     can_join: ClassVar[bool] = False
 
-    def size(self, pairs: Sequence[tuple[str, str]]) -> int:
-        return sum(self.model.count_tokens(text) for pair in pairs for text in pair)
+    def size(self, pairs: Sequence[tuple[str, str]]) -> JobSize:
+        return JobSize(sum(self.model.count_tokens(text) for pair in pairs for text in pair), len(pairs))
 
-    def run(self, pairs: Sequence[tuple[str, str]]) -> list[Translation]:
+    def run(self, pairs: Sequence[tuple[str, str]], check_canceled: Callable[[], None]) -> list[Translation]:
         sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
         with suppress_warnings():
             return self.model.translator.score(sources, targets)

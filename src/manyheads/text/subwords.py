@@ -19,6 +19,7 @@ import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
 
+from manyheads.atomic_io import read_regular
 from manyheads.config import BOS_ID, EOS_ID, NUM_SPECIAL_TOKENS, UNK_ID, SubwordConfig
 from manyheads.errors import DataError
 from manyheads.text import clean
@@ -74,7 +75,7 @@ class SubwordTokenizer:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         try:
-            return cls(Path(path).read_bytes(), os.fspath(path))
+            return cls(read_regular(Path(path)), os.fspath(path))
         except OSError as error:
             raise DataError(f"{path}: {error.strerror}") from None
 

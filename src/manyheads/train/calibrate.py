@@ -86,6 +86,7 @@ def calibrate_model(
 ) -> dict[str, float]:
     """Calibrate a model folder with the data that it was trained on. Return the measures."""
     store = Store.open(data)
+    store.verify_once()
     checkpoint.check_subwords(folder, store.subwords)
     calibration = calibrate(load(folder, device=device), store, report_progress)
     checkpoint.write_confidence(folder, calibration.to_bytes())

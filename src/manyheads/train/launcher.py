@@ -18,8 +18,6 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-import torch
-
 from manyheads.errors import EXIT_PREEMPTED, ConfigError
 from manyheads.train.timing import START_VARIABLE, command_start
 
@@ -37,6 +35,8 @@ RankProcess = subprocess.Popen[bytes]
 
 def launch(num_processes: int, arguments: list[str]) -> int:
     """Run `manyheads train` in several processes, on the CPU where there is no GPU; return the exit code."""
+    import torch  # only here: a rank watches the launcher before it imports torch
+
     num_gpus = torch.cuda.device_count()
     if 0 < num_gpus < num_processes and "cpu" not in arguments:
         raise ConfigError(f"--gpus is {num_processes}, but this machine has {num_gpus}: lower --gpus")

@@ -10,8 +10,21 @@ from typing import IO, Any
 
 from manyheads.atomic_io import report_disk_full
 from manyheads.errors import DataError
+from manyheads.train.metrics import METRIC_FORMATS
+from manyheads.train.timing import STARTUP_STAGES
 
 LOG_FILE = "log.jsonl"
+# What is read from a log to be compared, added up or drawn. Other keys may hold anything.
+NUMBER_KEYS = {
+    *METRIC_FORMATS,
+    "seconds",
+    "run_seconds",
+    "finish_seconds",
+    "compile",
+    "compile_seconds",
+    "grad_norm",
+    "flops",
+}
 
 
 class RunLog:
@@ -90,10 +103,26 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     entries = []
     for number, line in enumerate(lines[:-1], 1):
         try:
-            entries.append(json.loads(line))
-        except ValueError:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
             raise DataError(f"{path}: line {number} is not JSON; delete it, or move the log away") from None
+        if not is_entry(entry):
+            raise DataError(
+                f"{path}: line {number} is not an entry of a log (event, step, numbers); delete it, or move "
+                f"the log away"
+            )
+        entries.append(entry)
     return entries
+
+
+def is_entry(entry: Any) -> bool:
+    """Return whether a line of a log has an event and a step, and numbers where numbers are read."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("event"), str):
+        return False
+    if type(entry.get("step")) is not int or entry["step"] < 0:
+        return False
+    keys = {*NUMBER_KEYS, *STARTUP_STAGES} if entry["event"] == "start" else NUMBER_KEYS
+    return all(value is None or type(value) in (int, float) for key, value in entry.items() if key in keys)
 
 
 def truncate_log(path: Path, step: int) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-FORMATS = {
+METRIC_FORMATS = {
     "loss": "loss {:.3f}",
     "perplexity": "perplexity {:.2f}",
     "learning_rate": "lr {:.2e}",
@@ -15,7 +15,9 @@ FORMATS = {
 
 
 def format_metrics(metrics: Mapping[str, Any]) -> str:
-    texts = [text.format(metrics[key]) for key, text in FORMATS.items() if metrics.get(key) is not None]
+    texts = [
+        text.format(metrics[key]) for key, text in METRIC_FORMATS.items() if metrics.get(key) is not None
+    ]
     if (seconds := metrics.get("seconds_left")) is not None:
         texts.append(f"{timedelta(seconds=round(seconds))} left")
     return "  ".join(texts)

@@ -14,6 +14,28 @@ from manyheads.train.launcher import record_exit_code
 DUPLICATE_SIGNAL_SECONDS = 0.5  # within which a second signal is the same request, sent to several processes
 
 
+def exit_on_early_signals(message: str) -> None:
+    """Exit on SIGTERM or Ctrl-C with a message, until `watch_stop_signals` takes over.
+
+    Importing torch and waiting for other ranks can take a while. Nothing has been written until then.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+
+    def watch() -> None:
+        receiver.recv(1)
+        if record_exit_code(EXIT_PREEMPTED):
+            os.write(2, f"manyheads: {message}\n".encode())
+        os._exit(EXIT_PREEMPTED)
+
+    threading.Thread(target=watch, daemon=True).start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    signal.set_wakeup_fd(sender.detach())
+
+
 @contextmanager
 def watch_stop_signals() -> Iterator[Callable[[], bool]]:
     """Yield a function that tells whether SIGTERM or Ctrl-C has come. A second one exits at once.

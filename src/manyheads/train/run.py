@@ -16,7 +16,6 @@ from manyheads.cuda.device import resolve_device
 from manyheads.errors import CheckpointError, ConfigError, DataError
 from manyheads.progress import Progress, create_progress
 from manyheads.train.distributed import DistributedContext, init_distributed
-from manyheads.train.launcher import stop_with_launcher
 from manyheads.train.preemption import watch_stop_signals
 from manyheads.train.run_summary import is_run
 from manyheads.train.timing import StartupTimer
@@ -48,7 +47,6 @@ def train(
         watch_stop_signals() as should_stop,
         deterministic_algorithms(config.train.deterministic),
     ):
-        stop_with_launcher()
         startup.mark("setup")
         with create_progress(sys.stderr, "steps") if dist.is_main else Progress() as console:
             trainer = Trainer(config, run, dist, console, startup)

@@ -55,7 +55,7 @@ def format_summary(run: Path) -> str:
     rows += [f"  {name}: {status}" for name, status in summary["checkpoints"].items()]
     for event, name in (("train", "training"), ("valid", "validation")):
         if last := summary["latest"][event]:
-            losses = [entry["loss"] for entry in entries if entry["event"] == event]
+            losses = [entry.get("loss") for entry in entries if entry["event"] == event]
             rows.append(f"{name}, step {last['step']:,}: {format_metrics(last)}")
             rows.append(f"  loss {sparkline(losses)}")
     if summary["time"]["seconds"]:

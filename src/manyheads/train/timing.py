@@ -88,9 +88,9 @@ def summarize_event(entries: Sequence[Mapping[str, Any]], total: float) -> dict[
 def format_startup(entry: Mapping[str, Any]) -> str:
     """Format a start entry as one line."""
     stages = [f"{name} {entry[key]:.1f}" for key, name in STARTUP_STAGES.items() if entry.get(key)]
-    if entry.get("compile"):
+    if stages and entry.get("compile"):
         stages[-1] += f", of which {entry['compile']:.1f} for kernels and CUDA graphs"
-    return f"first step {entry['seconds']:.1f} s after the command ({', '.join(stages)})"
+    return f"first step {entry.get('seconds') or 0.0:.1f} s after the command ({', '.join(stages)})"
 
 
 def format_time(summary: Mapping[str, Any]) -> str:

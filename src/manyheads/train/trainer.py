@@ -25,7 +25,7 @@ from manyheads.data.store import Store
 from manyheads.errors import DataError, ManyheadsError, TrainingError, is_out_of_memory
 from manyheads.evaluate.perplexity import perplexity
 from manyheads.model import build_model
-from manyheads.progress import Progress
+from manyheads.progress import Progress, make_counter
 from manyheads.train.captured_step import CapturedStep, can_capture
 from manyheads.train.checkpointing import Checkpointer
 from manyheads.train.distributed import DistributedContext
@@ -68,6 +68,9 @@ class Trainer:
         self.run_folder, self.dist, self.console = run_folder, dist, console
         self.startup: StartupTimer | None = startup  # until the first step of this process is done
         self.store = Store.open(config.data.folder)
+        if dist.is_main:
+            self.store.verify_once(make_counter(console.update, "verifying the data", self.store.total_bytes))
+        dist.barrier()
         startup.mark("data")
         self.config = replace(config, model=checkpoint.fit_to_vocabulary(config.model, self.store.subwords))
         check_memory(self.config.model, dist.device)

@@ -1,0 +1,48 @@
+"""Refuse requests that a proxy in front could read differently (request smuggling).
+
+h11 accepts what many servers once did: lines that end with a line feed alone, headers that continue on the
+next line, and Content-Length beside Transfer-Encoding. RFC 9112 lets a server refuse all of them.
+"""
+
+from h11 import RemoteProtocolError
+from h11._receivebuffer import ReceiveBuffer
+
+LENGTH, ENCODING = b"content-length", b"transfer-encoding"
+
+
+class StrictReceiveBuffer(ReceiveBuffer):
+    """The buffer of a connection, which looks at the bytes of a request line and its headers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problem = ""  # for the response
+        self._is_extracting_lines = False
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        self._is_extracting_lines = True
+        try:
+            return super().maybe_extract_lines()
+        finally:
+            self._is_extracting_lines = False
+
+    def _extract(self, count: int) -> bytearray:
+        part = super()._extract(count)
+        if self._is_extracting_lines and (problem := find_problem(bytes(part))):
+            self.problem = problem
+            raise RemoteProtocolError(problem)
+        return part
+
+
+def find_problem(head: bytes) -> str:
+    """Return what is wrong with a request line and its headers, or with trailers; nothing: an empty text."""
+    num_lines = head.count(b"\r\n")
+    if head.count(b"\n") != num_lines or head.count(b"\r") != num_lines:
+        return "a line of the headers does not end with CR LF"
+    if b"\r\n " in head or b"\r\n\t" in head:
+        return "a header continues on the next line"
+    names = [line.partition(b":")[0].strip().lower() for line in head.split(b"\r\n")[1:]]
+    if LENGTH in names and ENCODING in names:
+        return "Content-Length and Transfer-Encoding cannot be sent together"
+    if names.count(LENGTH) > 1 or names.count(ENCODING) > 1:
+        return "Content-Length or Transfer-Encoding is sent twice"
+    return ""

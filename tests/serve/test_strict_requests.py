@@ -1,0 +1,154 @@
+"""Requests that a proxy could read differently, guesses of the API key, and requests with too much work."""
+
+import socket
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from manyheads.serve.clients import MAX_TRACKED_CLIENTS, FailureLimiter, identify_client
+from manyheads.serve.limits import ServerLimits
+from manyheads.serve.responses import RequestRejected
+from manyheads.serve.strict_http import find_problem
+
+BODY = b'{"q": "one two", "source": "en", "target": "ko"}'
+HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+CHUNKED = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
+LENGTH = b"Content-Length: %d\r\n" % len(BODY)
+SECOND = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"  # must not be answered
+
+AMBIGUOUS = {
+    "length and encoding": HEAD + LENGTH + b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKED,
+    "encoding and length": HEAD + b"Transfer-Encoding: chunked\r\n" + LENGTH + b"\r\n" + CHUNKED,
+    "other case": HEAD + b"transfer-ENCODING: chunked\r\n" + LENGTH + b"\r\n" + CHUNKED,
+    "two lengths": HEAD + LENGTH + LENGTH + b"\r\n" + BODY,
+    "two encodings": HEAD + b"Transfer-Encoding: chunked\r\n" * 2 + b"\r\n" + CHUNKED,
+    "bare LF after a header": HEAD + LENGTH[:-2] + b"\n\r\n" + BODY,
+    "bare LF after the request line": HEAD.replace(b"1.1\r\n", b"1.1\n") + LENGTH + b"\r\n" + BODY,
+    "bare LF after the headers": HEAD + LENGTH + b"\n" + BODY,
+    "bare LF everywhere": (HEAD + LENGTH + b"\r\n").replace(b"\r\n", b"\n") + BODY,
+    "bare CR": HEAD + b"X: a\rb\r\n" + LENGTH + b"\r\n" + BODY,
+    "folded by a space": HEAD + b"X: a\r\n b\r\n" + LENGTH + b"\r\n" + BODY,
+    "folded by a tab": HEAD + b"X: a\r\n\tTransfer-Encoding: chunked\r\n" + LENGTH + b"\r\n" + BODY,
+    "leading LF": b"\n" + HEAD + LENGTH + b"\r\n" + BODY,
+    "trailers with a bare LF": HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKED[:-2] + b"X: a\n\r\n",
+}
+
+
+def exchange(port: int, request: bytes) -> bytes:
+    """Send a request, and read until the server closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(request)
+        response = b""
+        while part := connection.recv(65536):
+            response += part
+        return response
+
+
+def test_ambiguous_requests_are_refused_and_the_connection_is_closed(run_server: Any) -> None:
+    with run_server() as port:
+        for name, request in AMBIGUOUS.items():
+            response = exchange(port, request + SECOND)
+            assert response.startswith(b"HTTP/1.1 400 "), name
+            assert response.count(b"HTTP/1.1") == 1, f"{name}: the second request was answered"
+            assert b'"error"' in response
+        close = b"Connection: close\r\n"
+        for request in (
+            HEAD + LENGTH + close + b"\r\n" + BODY,
+            HEAD + close + b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKED,
+        ):
+            assert exchange(port, request).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_pipelined_request_is_looked_at_as_the_first(run_server: Any) -> None:
+    with run_server() as port:
+        response = exchange(port, HEAD + LENGTH + b"\r\n" + BODY + AMBIGUOUS["bare LF everywhere"])
+        assert [part[:3] for part in response.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
+
+
+def test_ordinary_heads_have_no_problem() -> None:
+    assert find_problem(HEAD + LENGTH + b"X:\r\nY: a b\tc\r\n\r\n") == ""
+    assert find_problem(b"\r\n") == ""
+
+
+# ---- the API key
+
+
+def test_guesses_of_the_api_key_are_limited(create_client: Any) -> None:
+    body = {"q": "a", "source": "en", "target": "ko"}
+    with create_client(api_key="right", limits=ServerLimits(max_wrong_keys=3)) as client:
+        assert client.post("/translate", json={**body, "api_key": "right"}).status_code == 200
+        for _ in range(5):
+            assert client.post("/translate", json=body).status_code == 403, "without a key it is no guess"
+        codes = [client.post("/translate", json={**body, "api_key": f"{n}"}).status_code for n in range(6)]
+        assert codes == [403, 403, 403, 429, 429, 429]
+        response = client.post("/translate", json={**body, "api_key": "right"})
+        assert response.status_code == 429, "whatever the key is"
+        assert "too many wrong API keys" in response.json()["error"]
+        assert 1 <= int(response.headers["retry-after"]) <= 60
+        assert client.get("/models", headers={"Authorization": "Bearer right"}).status_code == 429
+        assert client.get("/health").status_code == 200
+
+
+def test_failures_are_forgotten_at_a_steady_rate() -> None:
+    now = [0.0]
+    limiter = FailureLimiter(4, 60, clock=lambda: now[0])
+    for _ in range(4):
+        limiter.check("a")
+        limiter.record("a")
+    with pytest.raises(RequestRejected) as caught:
+        limiter.check("a")
+    assert caught.value.headers == {"retry-after": "15"}
+    limiter.check("b")
+    now[0] = 15.1
+    limiter.check("a")
+    limiter.record("a")
+    with pytest.raises(RequestRejected):
+        limiter.check("a")
+
+
+def test_the_number_of_clients_that_are_remembered_is_bounded() -> None:
+    limiter = FailureLimiter(4, 60)
+    for number in range(MAX_TRACKED_CLIENTS + 5):
+        limiter.record(str(number))
+    assert len(limiter._failures) == MAX_TRACKED_CLIENTS
+
+
+@pytest.mark.parametrize(
+    ("host", "client"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("2001:db8:0:0:9::1", "2001:db8::/64"),
+        ("2001:db8:0:1::1", "2001:db8:0:1::/64"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("testclient", "testclient"),
+    ],
+)
+def test_clients_are_known_by_their_address_or_network(host: str, client: str) -> None:
+    request: Any = SimpleNamespace(client=SimpleNamespace(host=host))
+    assert identify_client(request) == client
+
+
+# ---- work
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"q": "a\n" * 6}, "the request has 6 sentences, but the maximum is 5: send fewer at once"),
+        ({"q": ["a\n\nb", "c\nd", "e\nf"]}, "the request has 6 sentences"),
+        ({"q": "a " * 101}, "the request has 101 tokens, but the maximum is 100 for a search with 4"),
+        ({"q": "a " * 60, "alternatives": 7}, "60 tokens, but the maximum is 50 for a search with 8"),
+        ({"q": "<p>a</p>" * 6, "format": "html"}, "the request has 6 sentences"),
+    ],
+)
+def test_a_request_with_too_much_work_is_a_400(create_client: Any, fields: Any, message: str) -> None:
+    limits = ServerLimits(max_sentences=5, max_beam_tokens=400)
+    with create_client(limits=limits) as client:
+        response = client.post("/translate", json={"source": "en", "target": "ko", **fields})
+        assert response.status_code == 400
+        assert message in response.json()["error"]
+        fields = {"q": "a b c", "source": "en", "target": "ko"}
+        assert client.post("/translate", json=fields).status_code == 200

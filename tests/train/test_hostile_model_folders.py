@@ -1,0 +1,134 @@
+"""A model folder from elsewhere: what its manifest says decides neither about memory nor about time."""
+
+import json
+import os
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+import manyheads as mh
+from manyheads import atomic_io, checkpoint
+from manyheads.checkpoint.header import read_header
+from manyheads.config import SubwordConfig
+from manyheads.text.subwords import SubwordTokenizer
+from support.untrained_model import TEXTS, save_untrained_model
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return save_untrained_model(tmp_path / "model")
+
+
+def edit_manifest(folder: Path, changes: dict[str, Any] | None = None) -> None:
+    """Change the model's configuration, and make all checksums right again."""
+    path = folder / checkpoint.MANIFEST
+    manifest = json.loads(path.read_text())
+    manifest["config"]["model"] |= changes or {}
+    manifest["files"] = {name: atomic_io.hash_file(folder / name) for name in manifest["files"]}
+    manifest["sha256"] = atomic_io.compute_checksum(manifest)
+    path.write_text(json.dumps(manifest))
+
+
+def load_with_both_engines(folder: Path) -> list[str]:
+    messages = []
+    for engine in ("torch", "ctranslate2"):
+        with pytest.raises(mh.CheckpointError) as caught:
+            mh.load(folder, engine=engine, device="cpu")
+        messages.append(str(caught.value))
+    return messages
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab_size": 12_000_000}, "12,000,000|12000000"),
+        ({"encoder_layers": 1023}, "1,025 layers and experts"),
+        ({"encoder_layers": 1022, "experts": 1000, "experts_per_token": 1}, "1,024,000 layers and experts"),
+        ({"d_ff": 1_000_000_000}, "1000000000"),
+    ],
+)
+def test_a_manifest_with_an_enormous_model_is_refused_at_once(
+    folder: Path, changes: dict[str, Any], message: str
+) -> None:
+    edit_manifest(folder, changes)
+    start = time.monotonic()
+    with pytest.raises(mh.CheckpointError) as caught:
+        mh.load(folder, device="cpu")
+    assert any(part in str(caught.value) for part in message.split("|"))
+    assert time.monotonic() - start < 5
+
+
+def test_weights_of_other_types_are_refused(folder: Path) -> None:
+    path = folder / checkpoint.WEIGHTS
+    weights = safetensors.torch.load_file(path)
+    for dtype, name in ((torch.float64, "F64"), (torch.int8, "I8")):
+        safetensors.torch.save_file({key: value.to(dtype) for key, value in weights.items()}, path)
+        edit_manifest(folder)
+        for message in load_with_both_engines(folder):
+            assert f"is stored as {name}, but must be one of F32, BF16, F16" in message
+
+
+def test_subwords_of_another_size_are_refused(folder: Path) -> None:
+    SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=310)).save(folder / "subwords.model")
+    edit_manifest(folder)
+    for message in load_with_both_engines(folder):
+        assert "subwords have 310 pieces, but the vocabulary of the model has 320" in message
+
+
+@pytest.mark.parametrize("name", ["manyheads.json", "weights.safetensors", "subwords.model"])
+@pytest.mark.parametrize("device", [None, "/dev/zero"])
+def test_a_fifo_or_a_device_in_place_of_a_file_is_refused(
+    folder: Path, name: str, device: str | None
+) -> None:
+    (folder / name).unlink()
+    if device is None:
+        os.mkfifo(folder / name)
+    else:
+        (folder / name).symlink_to(device)
+    for message in load_with_both_engines(folder):
+        assert "is not a file" in message
+
+
+HEADERS: list[tuple[Any, bytes, str]] = [
+    ([], b"", "not a table"),
+    ({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, b"1234", "8 bytes of 4"),
+    ({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, b"12345678", "4 bytes of 8"),
+    ({"a": {"dtype": "F32", "shape": [2**40, 2**40], "data_offsets": [0, 4]}}, b"1234", "'a' is not"),
+    ({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]}}, b"1234", "'a' is not"),
+    ({"a": {"dtype": "F32", "shape": [True], "data_offsets": [0, 4]}}, b"1234", "'a' is not"),
+    ({"a": {"dtype": "C64", "shape": [1], "data_offsets": [0, 8]}}, b"12345678", "'a' is not"),
+    ({"a": 5}, b"", "'a' is not"),
+    (
+        {key: {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]} for key in "ab"},
+        b"1234",
+        "leave a gap or overlap",
+    ),
+]
+
+
+@pytest.mark.parametrize(("header", "data", "message"), HEADERS)
+def test_a_wrong_header_is_refused(tmp_path: Path, header: Any, data: bytes, message: str) -> None:
+    text = json.dumps(header).encode()
+    (tmp_path / "file").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    with pytest.raises(mh.CheckpointError, match=f"not safetensors .*{message}"):
+        read_header(tmp_path / "file")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 8, b"\xff" * 8, struct.pack("<Q", 2**60) + b"{}", b"PK"])
+def test_a_header_of_impossible_length_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(mh.CheckpointError, match="not safetensors"):
+        read_header(tmp_path / "file")
+
+
+def test_the_header_of_our_own_files_is_read(folder: Path) -> None:
+    header = read_header(folder / checkpoint.WEIGHTS)
+    tensors = checkpoint.read_tensors(folder / checkpoint.WEIGHTS)
+    assert {name: own.shape for name, own in header.items()} == {
+        name: tuple(tensor.shape) for name, tensor in tensors.items()
+    }
