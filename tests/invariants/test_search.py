@@ -15,6 +15,7 @@ from torch import Tensor
 
 import manyheads as mh
 from manyheads.config import EOS_ID
+from manyheads.search.constraints import mask_repeated_ngrams
 from manyheads.search.driver import iterate_results, search
 from manyheads.search.options import DecodingConstraints, Hypothesis, Request, SearchLimits, length_penalty
 from manyheads.search.scheduler import ListQueue, QueuedRequest
@@ -243,6 +244,30 @@ def test_ngrams_may_repeat_by_default() -> None:
 
     assert repeats(None) > 0
     assert repeats(2) == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(st.lists(st.integers(0, 3), min_size=0, max_size=9), min_size=1, max_size=4),
+    size=st.integers(1, 4),
+)
+def test_a_token_that_would_repeat_an_ngram_is_ruled_out(rows: list[list[int]], size: int) -> None:
+    tokens = torch.tensor([[(row + [0] * 12)[:12]] for row in rows])  # zeros beyond the lengths do not count
+    logits = torch.zeros(len(rows), 1, 5)
+    mask_repeated_ngrams(logits, tokens, torch.tensor([len(row) for row in rows]), size)
+    for row, own in zip(rows, logits[:, 0].tolist(), strict=True):
+        for token, value in enumerate(own):
+            written = [*row, token]
+            ngrams = [tuple(written[n : n + size]) for n in range(len(written) - size + 1)]
+            is_repeated = len(ngrams) > 0 and ngrams[-1] in ngrams[:-1]
+            assert (value == -math.inf) == is_repeated
+
+
+def test_a_prefix_may_repeat_what_the_search_may_not() -> None:
+    constraints, config = [DecodingConstraints(6, prefix=(4, 4, 4))], mh.DecodingConfig(no_repeat_ngram=1)
+    (hypothesis,) = search_scripted([1], constraints, config)[0]
+    assert hypothesis.tokens[:3] == [4, 4, 4]
+    assert math.isfinite(hypothesis.log_probability)
 
 
 @settings(max_examples=40, deadline=None)

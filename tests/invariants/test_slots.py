@@ -48,6 +48,8 @@ SOURCES += [[6, 5, 9, 4, EOS_ID]]  # 32 tokens in all, so that a padded prefill 
         (mh.DecodingConfig(beam=3, nbest=2, alpha=0.6), None, 2, 8, 16),
         (mh.DecodingConfig(beam=3, nbest=2, alpha=0.6), None, 8, 8, 32),
         (mh.DecodingConfig(beam=2, alpha=0.0), 4, 8, 4, 32),
+        (mh.DecodingConfig(beam=2, alpha=0.6, no_repeat_ngram=2), None, 2, 8, 16),
+        (mh.DecodingConfig(beam=1, no_repeat_ngram=1), None, 8, 8, 32),
     ],
 )
 def test_graph_search_equals_eager_search(
@@ -128,7 +130,6 @@ def test_other_constraints_and_models_are_left_to_the_eager_search() -> None:
         assert not is_plain(constraints)
     for other in (
         mh.DecodingConfig(temperature=1.0),
-        mh.DecodingConfig(no_repeat_ngram=3),
         mh.DecodingConfig(beam=100),
     ):
         assert not supports_search(model, other)

@@ -4,7 +4,8 @@ The batch has a fixed number of slots, and one step of all of them (search/beam.
 few steps the host polls which sentences are done, reads their results and gives their slots to waiting
 sentences. It sees the state of some steps ago: the next steps are queued by then, so the GPU never waits for
 the host. When nothing waits and few sentences are left, they move to the first slots, and a step computes
-those alone. Sampling and constraints other than lengths are left to the eager driver (search/driver.py).
+those alone. Sampling and constraints other than lengths and repeated n-grams are left to the eager driver
+(search/driver.py).
 
 Shapes: B slots, W hypotheses of each, R = B W rows; N results of a sentence, T tokens of an output at most,
         C candidates, K vocabulary.
@@ -27,7 +28,7 @@ from manyheads.model.transformer import Transformer
 from manyheads.ops.topk import topk_logsumexp
 from manyheads.packed import round_up
 from manyheads.search.beam import BeamState, beam_step, greedy_step, read_hypotheses
-from manyheads.search.constraints import limit_candidate_lengths
+from manyheads.search.constraints import limit_candidate_lengths, mask_repeated_ngrams
 from manyheads.search.options import DecodingConstraints, Hypothesis, Request
 from manyheads.search.scheduler import EMPTY, RequestQueue, SlotTable
 
@@ -47,8 +48,7 @@ def supports_search(model: Any, config: DecodingConfig) -> bool:
     has_static_cache = isinstance(model, Transformer) and model.config.attention != "additive"
     has_static_cache = has_static_cache and model.config.experts is None
     has_static_cache = has_static_cache and model.config.positions != "learned"
-    is_plain_search = config.temperature is None and config.no_repeat_ngram is None
-    return has_static_cache and is_plain_search and config.beam <= MAX_BEAM
+    return has_static_cache and config.temperature is None and config.beam <= MAX_BEAM
 
 
 def is_plain(constraints: DecodingConstraints) -> bool:
@@ -66,6 +66,7 @@ class SearchSize:
     max_tokens: int  # T, two more than the tokens of an output: the end, and one beyond it
     source_tokens: int
     alpha: float
+    no_repeat_ngram: int | None = None
 
     @classmethod
     def for_requests(cls, requests: Sequence[Request], config: DecodingConfig, max_rows: int) -> "SearchSize":
@@ -79,6 +80,7 @@ class SearchSize:
             round_up(max_length + 2, MAX_TOKENS_STEP),
             max(next_power_of_two(max(lengths)), min(next_power_of_two(sum(lengths)), MAX_SOURCE_TOKENS)),
             config.alpha,
+            config.no_repeat_ngram,
         )
 
     @classmethod
@@ -224,9 +226,7 @@ class CudaGraphSearch:
         if num_slots not in self.steps:
             cache, beams = self.cache.first_slots(num_slots), self.beams.first(num_slots)
             eager_steps = 1 if self.steps else EAGER_STEPS  # kernels are compiled before they are captured
-            self.steps[num_slots] = CapturedDecodingStep(
-                self.model, cache, beams, self.size.alpha, eager_steps
-            )
+            self.steps[num_slots] = CapturedDecodingStep(self.model, cache, beams, self.size, eager_steps)
         return self.steps[num_slots]
 
     def _poll(self, table: SlotTable) -> "DonePoll":
@@ -289,9 +289,10 @@ class CapturedDecodingStep:
     """One step of so many slots: eager at first, then a CUDA graph. Nothing in it waits for the GPU."""
 
     def __init__(
-        self, model: Transformer, cache: StaticKVCache, beams: BeamState, alpha: float, eager_steps: int
+        self, model: Transformer, cache: StaticKVCache, beams: BeamState, size: SearchSize, eager_steps: int
     ) -> None:
-        self.model, self.cache, self.beams, self.alpha = model, cache, beams, alpha
+        self.model, self.cache, self.beams = model, cache, beams
+        self.alpha, self.no_repeat_ngram = size.alpha, size.no_repeat_ngram
         self.eager_steps = eager_steps  # to do before the graph is captured
         self.device, (num_slots, self.beam) = beams.done.device, beams.scores.shape
         self.first_rows = torch.arange(num_slots, device=self.device)[:, None] * self.beam  # [B, 1]
@@ -322,6 +323,10 @@ class CapturedDecodingStep:
         shape = self.beams.scores.shape
         count = min(2 * self.beam + 1, logits_RK.shape[1])
         values, tokens, log_total = topk_logsumexp(logits_RK, count)
+        if self.no_repeat_ngram:  # what is left keeps its probability: log_total is that of all tokens
+            logits_BWK = logits_RK.view(*shape, -1)
+            mask_repeated_ngrams(logits_BWK, self.beams.tokens, self.beams.lengths, self.no_repeat_ngram)
+            values, tokens, _ = topk_logsumexp(logits_RK, count)
         log_p_BWC = (values - log_total[:, None]).view(*shape, count)
         end_log_p_BW = (logits_RK[:, EOS_ID].float() - log_total).view(shape)
         return limit_candidate_lengths(self.beams, tokens.view(*shape, count), log_p_BWC, end_log_p_BW)

@@ -28,14 +28,19 @@ def mask_logits(
     no_repeat_ngram: int | None,
 ) -> None:
     """Set the logits of tokens that the constraints rule out to -inf, in place."""
+    if no_repeat_ngram:
+        free = [length >= len(own.prefix) for own, length in zip(constraints, lengths, strict=True)]
+        counted = [length if is_free else 0 for length, is_free in zip(lengths, free, strict=True)]
+        lengths_B = torch.tensor(counted, dtype=torch.int64, device=logits_BWK.device)
+        mask_repeated_ngrams(logits_BWK, tokens_BWT, lengths_B, no_repeat_ngram)
     for sentence, (own, length) in enumerate(zip(constraints, lengths, strict=True)):
         if length >= own.max_length:
             keep_only(logits_BWK[sentence], EOS_ID)
         elif length < len(own.prefix):
             keep_only(logits_BWK[sentence], own.prefix[length])
-        elif own.forbidden_phrases or no_repeat_ngram:
+        elif own.forbidden_phrases:
             for row, written in enumerate(tokens_BWT[sentence, :, :length].tolist()):
-                banned = find_banned_tokens(written, own.forbidden_phrases, no_repeat_ngram)
+                banned = find_banned_tokens(written, own.forbidden_phrases)
                 logits_BWK[sentence, row, banned] = NEG_INF
     unfinished = [n for n, own in enumerate(constraints) if must_continue(own, lengths[n])]
     if unfinished:
@@ -54,17 +59,25 @@ def keep_only(logits_WK: Tensor, token: int) -> None:
     logits_WK[:, token] = kept_W
 
 
-def find_banned_tokens(
-    written: list[int], forbidden_phrases: Sequence[Sequence[int]], no_repeat_ngram: int | None
-) -> list[int]:
-    """Return the tokens that would complete a forbidden phrase or repeat an n-gram."""
-    banned = {phrase[-1] for phrase in forbidden_phrases if ends_with(written, phrase[:-1])}
-    if no_repeat_ngram:
-        begun = written[len(written) - no_repeat_ngram + 1 :] if no_repeat_ngram > 1 else []
-        for first in range(len(written) - no_repeat_ngram + 1):
-            if written[first : first + no_repeat_ngram - 1] == begun:
-                banned.add(written[first + no_repeat_ngram - 1])
-    return sorted(banned)
+def find_banned_tokens(written: list[int], forbidden_phrases: Sequence[Sequence[int]]) -> list[int]:
+    """Return the tokens that would complete a forbidden phrase."""
+    return sorted({phrase[-1] for phrase in forbidden_phrases if ends_with(written, phrase[:-1])})
+
+
+def mask_repeated_ngrams(logits_BWK: Tensor, tokens_BWT: Tensor, lengths_B: Tensor, size: int) -> None:
+    """Set the logits of tokens that would repeat an n-gram of this size to -inf, in place.
+
+    A token is ruled out if it was written after the same `size` - 1 tokens as the last ones. The shapes are
+    fixed and nothing is read from the device, so that a CUDA graph can hold it.
+    """
+    positions_T = torch.arange(tokens_BWT.shape[2], device=tokens_BWT.device)
+    is_repeated_BWT = (positions_T >= size - 1) & (positions_T < lengths_B[:, None, None])
+    for back in range(1, size):
+        last_B11 = (lengths_B - back).clamp(min=0)[:, None, None]
+        last_BW1 = tokens_BWT.gather(2, last_B11.expand(*tokens_BWT.shape[:2], 1))
+        is_repeated_BWT = is_repeated_BWT & (tokens_BWT.roll(back, 2) == last_BW1)
+    penalty_BWT = torch.zeros_like(tokens_BWT, dtype=logits_BWK.dtype).masked_fill(is_repeated_BWT, NEG_INF)
+    logits_BWK.scatter_add_(2, tokens_BWT, penalty_BWT)
 
 
 def ends_with(written: Sequence[int], phrase: Sequence[int]) -> bool:
