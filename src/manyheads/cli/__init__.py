@@ -7,6 +7,7 @@ from manyheads.cli import (  # noqa: F401  each module adds its commands
     export,
     inspection,
     look,
+    models,
     paper,
     serve,
     training,

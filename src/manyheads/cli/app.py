@@ -21,7 +21,7 @@ GROUPS = {
     "Start here": ("demo", "doctor"),
     "Data": ("get", "prepare"),
     "Training": ("inspect", "train", "average", "calibrate", "card"),
-    "Translation": ("translate", "score", "evaluate", "export"),
+    "Translation": ("models", "translate", "score", "evaluate", "export"),
     "Serving and looking inside": ("serve", "look"),
     "The paper": ("paper",),
 }

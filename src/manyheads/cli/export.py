@@ -10,6 +10,7 @@ import typer
 from manyheads.cli.app import app
 from manyheads.cli.options import AsJson
 from manyheads.errors import RequestError
+from manyheads.named_models.resolution import resolve_model
 
 if TYPE_CHECKING:
     from manyheads.export.verify import ScoreComparison
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
 @app.command()
 def export(
     model: Annotated[
-        Path, typer.Argument(help="A model folder; with --from, a folder of that format.", metavar="FOLDER")
+        Path,
+        typer.Argument(
+            help="A model folder or the name of a model; with --from, a folder of that format.",
+            metavar="FOLDER",
+            parser=resolve_model,
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")],
     to: Annotated[

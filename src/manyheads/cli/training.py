@@ -125,7 +125,7 @@ def card(
     out: Annotated[
         Path | None, typer.Option(help="File to write; by default model_card.md in MODEL.")
     ] = None,
-    engine: Engine = "torch",
+    engine: Engine = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:

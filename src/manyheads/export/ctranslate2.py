@@ -18,6 +18,7 @@ from manyheads.errors import CheckpointError, RequestError
 from manyheads.export.ctranslate2_spec import ACTIVATIONS, build_spec, count_positions
 from manyheads.inference.conversion import CONVERSION_MANIFEST, CONVERSION_SCHEMA, read_conversion
 from manyheads.inference.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
+from manyheads.named_models.resolution import BOX, find_platform_folder
 from manyheads.text.subwords import SubwordPair
 
 if TYPE_CHECKING:
@@ -93,14 +94,16 @@ def convert(folder: Path, out: Path) -> None:
 
 
 def ensure_converted(folder: Path) -> Path:
-    """Return the conversion beside a model folder, written anew if there is none of exactly this model.
+    """Return the conversion of a model folder, written anew if there is none of exactly this model.
 
-    A folder that is itself a conversion is returned as it is.
+    It is beside the folder; of a model of the box, whose folder may be read-only, in the user's cache. A
+    folder that is itself a conversion is returned as it is.
     """
     if (folder / CONVERSION_MANIFEST).exists():
         return folder
     folder = Path(os.path.realpath(folder))
-    out = folder.with_name(f"{folder.name}.ctranslate2")
+    parent = find_platform_folder("cache") if folder.parent == BOX else folder.parent
+    out = parent / f"{folder.name}.ctranslate2"
     if not is_conversion_of(out, folder):
         replace_conversion(out, folder)
     return out

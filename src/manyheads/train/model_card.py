@@ -51,7 +51,7 @@ def write_model_card(
     path: Path | None = None,
     license: str | None = None,
     seconds: float | None = None,
-    engine: str = "torch",
+    engine: str | None = None,
     device: str | None = None,
     report_progress: ReportProgress = lambda stage, done, total: None,
 ) -> Path:
