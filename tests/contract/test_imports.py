@@ -14,7 +14,7 @@ TRANSLATION = {
 }  # fmt: skip
 PRODUCT = {
     "presets", "ops", "cuda", "text", "text.datasets", "data", "model", "search", "checkpoint", "inference",
-    "confidence", *TRANSLATION, "bulk", "evaluate", "train", "export", "look", "serve",
+    "confidence", *TRANSLATION, "bulk", "evaluate", "train", "export", "distill", "look", "serve",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -71,6 +71,18 @@ MAY_IMPORT: dict[str, set[str]] = {
         *TRANSLATION,
     },
     "export": {"text", "model", "search", "checkpoint", "confidence", "inference", "named_models"},
+    "distill": {
+        "presets",
+        "cuda",
+        "text",
+        "data",
+        "checkpoint",
+        "export",
+        "bulk",
+        "evaluate",
+        "train",
+        *TRANSLATION,
+    },
     "look": {"ops", "model", "checkpoint", "evaluate", *TRANSLATION},
     "serve": {"text", "search", "evaluate", "look", "train", *TRANSLATION},  # of train, the log
     "demo": {"playground", "text", "data", "checkpoint", "evaluate", "train", "look", *TRANSLATION},

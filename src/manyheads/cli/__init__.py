@@ -3,6 +3,7 @@
 from manyheads.cli import (  # noqa: F401  each module adds its commands
     data,
     demo,
+    distill,
     evaluation,
     export,
     inspection,

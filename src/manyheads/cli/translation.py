@@ -141,11 +141,9 @@ def translate(
     if needs_workers(files or [], gpus, workers, ray, out, column):
         from manyheads.bulk.jobs import create_translate_job
         from manyheads.bulk.shards import list_shards
-        from manyheads.loading import choose_engine
 
         shards = list_shards(files or [])
         is_typed = out is not None and shards[0].format == "parquet"
-        engine = engine or choose_engine(model, ensemble or [], device)
         job = create_translate_job(models, engine, device, options, policy, as_json, is_typed)
         run_bulk_job(job, shards, [column], out, gpus=gpus, workers=workers, ray=ray)
         return
