@@ -179,9 +179,7 @@ def print_report(plan: "DistillationPlan", as_json: bool) -> None:
     from manyheads.train.distilled_card import REPORT_JSON
 
     if as_json:
-        print(
-            json.dumps(json.loads((plan.run / REPORT_JSON).read_text(encoding="utf-8")), ensure_ascii=False)
-        )
+        print((plan.run / REPORT_JSON).read_text(encoding="utf-8"), end="")
         return
     print((plan.run / REPORT_MARKDOWN).read_text(encoding="utf-8"))
     print(f"{plan.int8_model}: the student; its card is {plan.int8_model / 'model_card.md'}")
