@@ -82,6 +82,9 @@ TeacherEngine = Annotated[
 SpeedSeconds = Annotated[
     float | None, typer.Option(help="About how long each measurement of speed takes. Default: 2.", min=0.01)
 ]
+MeasureAgain = Annotated[
+    bool, typer.Option("--measure-again", help="Make the report of a complete run anew, on this machine.")
+]
 
 
 @app.command()
@@ -103,6 +106,7 @@ def distill(
     gpus: Gpus = None,
     workers: Workers = None,
     speed_seconds: SpeedSeconds = None,
+    measure_again: MeasureAgain = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a small, fast student on the translations of a teacher, quantize it to int8, and measure both.
@@ -127,19 +131,12 @@ def distill(
         )
     )  # fmt: skip
     configure_output()
+    student = build_student_config(preset, teachers[0], out / "data", changes)
+    command = describe_command(arguments, data, preset, out, config, mono or [])
     plan = DistillationPlan(
-        teachers,
-        data,
-        out,
-        config,
-        build_student_config(preset, teachers[0], out / "data", changes),
-        tuple(mono or ()),
-        engine,
-        device,
-        WorkerOptions(gpus, workers),
-        speed_seconds or SPEED_SECONDS,
-        describe_command(arguments, data, preset, out, config, mono or []),
-    )
+        teachers, data, out, config, student, tuple(mono or ()), engine, device, WorkerOptions(gpus, workers),
+        speed_seconds or SPEED_SECONDS, measure_again, command,
+    )  # fmt: skip
     if run_distillation(plan) == "stopped":
         exit_with_error(f"{out}: stopped; the same command goes on", EXIT_PREEMPTED)
         return

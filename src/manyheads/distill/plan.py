@@ -31,6 +31,7 @@ class DistillationPlan:
     device: str | None = None
     workers: WorkerOptions = field(default_factory=WorkerOptions)
     speed_seconds: float = SPEED_SECONDS
+    measures_again: bool = False
     command: str = ""
 
     @property

@@ -42,6 +42,8 @@ def distill(plan: DistillationPlan) -> Outcome:
     plan.run.mkdir(parents=True, exist_ok=True)
     with open_locked(Path(plan.run)):
         state = DistillState.open(plan.run, plan.list_settings(), plan.command)
+        if plan.measures_again:
+            state.forget_measurements()
         with interrupt_on_sigterm():
             try:
                 for number, stage in enumerate(STAGES, 1):
@@ -138,6 +140,12 @@ STAGES: dict[str, Callable[[DistillationPlan, DistillState], None]] = {
 }
 
 
+def name_model(folder: Path) -> str:
+    """Return the name of a model for readers: that of its run, if the folder is called model."""
+    resolved = folder.resolve()
+    return f"{resolved.parent.name}/model" if resolved.name == "model" else resolved.name
+
+
 def build_report(plan: DistillationPlan, state: DistillState) -> dict[str, Any]:
     """Return everything that was measured. What is not measured yet is measured here."""
     silent = Progress().update
@@ -145,7 +153,7 @@ def build_report(plan: DistillationPlan, state: DistillState) -> dict[str, Any]:
     learned = Store.open(plan.data_folder).manifest["splits"]["train"]["pairs"]
     return {
         "command": state.command,
-        "teachers": [teacher.name for teacher in plan.teachers],
+        "teachers": [name_model(teacher) for teacher in plan.teachers],
         "languages": {"source": plan.store.source_language, "target": plan.store.target_language},
         "quality": measure_quality(plan, state, silent),
         "speed": measure_speed(plan, state, silent),

@@ -8,11 +8,12 @@ import json
 import os
 import shutil
 import signal
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import zip_longest
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,6 +24,7 @@ from manyheads.errors import DataError
 from manyheads.evaluate.bleu import sentence_bleu, sentence_chrf
 from manyheads.text.plain_lines import read_plain_lines
 
+PARENT_CHECK_SECONDS = 0.5
 EMPTY, LOW_SCORE, LOW_CONFIDENCE = "empty", "low score", "low confidence"
 
 
@@ -112,13 +114,27 @@ def select_shards(
     if num_processes == 1 or len(shards) == 1:
         yield from zip(outs, map(selector.select_shard, shards, outs), strict=True)
         return
-    ignore_interrupt = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)  # this process ends them
     context = get_context("spawn")
-    pool = ProcessPoolExecutor(min(num_processes, len(shards)), context, ignore_interrupt)
+    pool = ProcessPoolExecutor(min(num_processes, len(shards)), context, end_with_parent, (os.getpid(),))
     try:
         yield from zip(outs, pool.map(selector.select_shard, shards, outs), strict=True)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def end_with_parent(parent: int) -> None:
+    """Let the process that started this one decide when to stop, and end when it is gone.
+
+    A pool's processes hold both ends of their pipes, and would wait for a killed parent forever.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_CHECK_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def append_file(path: Path, out: Path) -> None:

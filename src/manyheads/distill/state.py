@@ -77,6 +77,13 @@ class DistillState:
             self.done.append(stage)
         self.save()
 
+    def forget_measurements(self) -> None:
+        """Let the report be made anew. The other stages stay as they are."""
+        self.measurements = {}
+        self.done = [stage for stage in self.done if stage != "report"]
+        self.seconds.pop("report", None)
+        self.save()
+
     def measure(self, name: str, function: Callable[[], Any]) -> Any:
         """Return a measurement, made now unless an earlier call has made it."""
         if name not in self.measurements:

@@ -38,6 +38,7 @@ LICENSE_PLACEHOLDER = "not stated: name the license of each corpus here before y
 IGNORED_KEYS = {
     "data.folder",
     "train.seed",
+    "train.card",
     "model.vocab_size",
     "model.source_vocab_size",
     "model.target_vocab_size",
