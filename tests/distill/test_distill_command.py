@@ -4,12 +4,12 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from manyheads import playground
-from manyheads.config import DecodingConfig
 from manyheads.demo import prepare_corpus
 from manyheads.train.run import train
 from support.small_run import are_identical, make_config, prepare_data, read_weights
@@ -114,23 +114,21 @@ def test_sigterm_exits_with_75_and_the_same_command_goes_on(folder: Path, stage:
 
 @pytest.mark.heavy
 def test_a_student_of_the_built_in_corpus_comes_close_to_its_teacher(tmp_path: Path) -> None:
-    corpus = playground.generate_corpus("en-de", train=6000, valid=100, test=200, seed=1, words=4)
-    store = prepare_corpus(tmp_path, "en-de", corpus, 800)
-    config = make_config(
-        store.folder, steps=400, d_model=64, d_ff=128, heads=4, layers=2, dropout=0.0, warmup=60,
-        checkpoint_every=100, validate_every=200, schedule="linear",
-    )  # fmt: skip
-    config = type(config)(config.model, type(config.data)(folder=str(store.folder), batch_tokens=2000),
-                          train=config.train, decoding=DecodingConfig(beam=4))  # fmt: skip
+    corpus = playground.generate_corpus("en-de", train=4000, valid=100, test=200, seed=1, words=3)
+    store = prepare_corpus(tmp_path, "en-de", corpus, 700)
+    size = {"layers": 1, "d_model": 64, "d_ff": 128, "heads": 4, "dropout": 0.0}
+    schedule = {"steps": 250, "warmup": 40, "schedule": "linear", "checkpoint_every": 125, "log_every": 50}
+    config = make_config(store.folder, **size, **schedule, validate_every=125)
+    config = replace(config, data=replace(config.data, batch_tokens=2000))
     train(config, tmp_path / "teacher", device="cpu")
     command = [
         sys.executable, "-m", "manyheads", "distill", f"{tmp_path}/teacher/model",
         "--data", str(store.folder), "--out", f"{tmp_path}/run", "--preset", "student-tiny",
         "--device", "cpu", "--speed-seconds", "0.1", "--vocab-size", "600", "--json",
         "--min-confidence", "0.05",
-        "model.d_model=64", "model.d_ff=128", "model.encoder_layers=2", "data.batch_tokens=2000",
-        "train.steps=400", "train.warmup=60", "train.learning_rate=5e-3", "train.schedule=linear",
-        "train.checkpoint_every=100", "train.validate_every=200",
+        "model.d_model=64", "model.d_ff=128", "model.encoder_layers=1", "data.batch_tokens=2000",
+        "train.steps=250", "train.warmup=40", "train.learning_rate=5e-3", "train.schedule=linear",
+        "train.checkpoint_every=125", "train.validate_every=125",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr

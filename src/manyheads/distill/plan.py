@@ -78,6 +78,7 @@ class DistillationPlan:
         """Refuse what would fail in a later stage."""
         for teacher in self.teachers:
             require_model(teacher)
+            checkpoint.read_model_manifest(teacher)  # a conversion to CTranslate2 has none
         pair = (self.store.source_language, self.store.target_language)
         for teacher in self.teachers:
             if read_languages(teacher) != pair:

@@ -127,7 +127,8 @@ def end_with_parent(parent: int) -> None:
 
     A pool's processes hold both ends of their pipes, and would wait for a killed parent forever.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == parent:

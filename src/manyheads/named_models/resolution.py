@@ -38,14 +38,15 @@ def find_own_folder() -> Path:
 
 def find_platform_folder(purpose: Literal["data", "cache"]) -> Path:
     """Return the folder of this program in the user's data or cache directory."""
+    home = Path(os.path.expanduser("~"))  # which stays ~ for a user without a home
     if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
     elif sys.platform == "darwin":
-        base = Path.home() / "Library" / ("Caches" if purpose == "cache" else "Application Support")
+        base = home / "Library" / ("Caches" if purpose == "cache" else "Application Support")
     elif purpose == "cache":
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        base = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
     else:
-        base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+        base = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
     return base / "manyheads"
 
 
