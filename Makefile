@@ -35,7 +35,7 @@ $(ORACLES): $(READY)
 	$(BIN)/python -m pip install --quiet --no-deps PYEVALB $(PYEVALB_REQUIREMENTS)
 	@touch $@
 
-demo: $(READY)       ## prepare, train, translate and score the built-in English-Korean corpus on a CPU: three minutes
+demo: $(READY)       ## a translation by the box, if it has a model; then the built-in corpus from data to scores on a CPU: three minutes
 	$(BIN)/manyheads demo
 
 paper: $(READY)      ## measure the paper's tables, figures and study questions into paper/, each in under ten minutes

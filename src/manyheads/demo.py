@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from manyheads import playground
+from manyheads.checkpoint import read_model_manifest
 from manyheads.config import SPLITS, Config, DataConfig, Recipe, TrainConfig, TransformerConfig
 from manyheads.data.prepare import prepare
 from manyheads.data.store import Store
@@ -15,6 +16,7 @@ from manyheads.evaluate.report import exact_match
 from manyheads.loading import load
 from manyheads.look.attention_data import build_attention_data
 from manyheads.look.html import write_page
+from manyheads.named_models.resolution import BOX, scan_folder
 from manyheads.progress import Progress, ReportProgress
 from manyheads.train.run import train
 from manyheads.translation import Translation
@@ -23,6 +25,7 @@ from manyheads.translator import Translator
 SPLIT_SIZES = {"train": 40_000, "valid": 300, "test": 500}
 SHOWN_SENTENCES = 10
 WORD = re.compile(r"[^\W\d_]+")
+BOX_SENTENCE = "The animal didn't cross the street because it was too tired."
 OUTSIDE_SENTENCE = "The government raised taxes on imported cars."
 
 CONSTRUCTIONS = playground.CONSTRUCTIONS
@@ -56,6 +59,32 @@ class DemoResult:
     page: Path  # the attention of one of them
     num_words: int  # of the training sources
     outside: Translation  # of a sentence that the grammar does not make
+
+
+@dataclass(frozen=True)
+class BoxedTranslation:
+    """A translation by a model that is installed with the package."""
+
+    name: str
+    source: str
+    text: str
+    page: Path  # its attention
+
+
+def translate_with_box(folder: Path) -> BoxedTranslation | None:
+    """Translate a sentence with the first model of the box from English; None if there is none.
+
+    The attention page is written beside the folder of the demo, which must stay empty until it starts.
+    """
+    for model in scan_folder(BOX, "box"):
+        if read_model_manifest(model.folder)["languages"]["source"] == "en":
+            translator = load(model.folder, device="cpu", engine="torch")
+            text = translator.translate(BOX_SENTENCE).text
+            page = write_attention_page(
+                translator, [(BOX_SENTENCE, "", text)], folder.with_name(f"{folder.name}-{model.name}.html")
+            )
+            return BoxedTranslation(model.name, BOX_SENTENCE, text, page)
+    return None
 
 
 def run_demo(

@@ -2,18 +2,21 @@
 
 import os
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from manyheads import checkpoint
 from manyheads.checkpoint.arrays import read_arrays
+from manyheads.checkpoint.manifest import parse_info
 from manyheads.confidence.calibration import ConfidenceParameters
-from manyheads.cuda.driver import start_context_creation
+from manyheads.cuda.driver import count_gpus, start_context_creation
 from manyheads.errors import ConfigError, RequestError
-from manyheads.export.ctranslate2 import ensure_converted
+from manyheads.export.ctranslate2 import check_convertible, ensure_converted
 from manyheads.inference.conversion import read_conversion_info
 from manyheads.inference.ctranslate2_engine import CTranslate2Engine
 from manyheads.inference.engine import Engine
+from manyheads.named_models.resolution import has_name, resolve_model
 from manyheads.text.subwords import SubwordPair
 from manyheads.translator import Translator
 
@@ -25,24 +28,47 @@ def load(
     folder: Folder,
     *others: Folder,
     device: str | None = None,
-    engine: str = "torch",
+    engine: str | None = None,
     threads: int | None = None,
 ) -> Translator:
     """Return the translator of a model folder; of several folders, their ensemble.
 
-    `engine` is torch (on a GPU it searches in bfloat16; torch:float32 and torch:bfloat16 choose), ctranslate2
-    (float32), or ctranslate2:int8 and the like. `threads` are those of ctranslate2, by default the number of
-    cores; torch reads OMP_NUM_THREADS.
+    A folder is given by its path, or by the name of a model that `manyheads models` lists. `engine` is torch
+    (on a GPU it searches in bfloat16; torch:float32 and torch:bfloat16 choose), ctranslate2 (float32; int8
+    for an int8 folder), or ctranslate2:int8 and the like; by default what `choose_engine` says. `threads` are
+    those of ctranslate2, by default the number of cores; torch reads OMP_NUM_THREADS.
     """
+    folder, *others = map(resolve_model, (folder, *others))  # type: ignore[assignment]
+    engine = engine or choose_engine(folder, others, device)
     name, _, arithmetic = engine.partition(":")
     if name == "ctranslate2":
-        return load_ctranslate2(folder, others, arithmetic or "float32", device, threads)
+        return load_ctranslate2(folder, others, arithmetic, device, threads)
     if name != "torch" or arithmetic not in TORCH_PRECISIONS:
         raise ConfigError(
             f"the engine is {engine!r}, but must be torch, torch:float32, torch:bfloat16, ctranslate2, "
             f"ctranslate2:int8 or ctranslate2:int8_float32"
         )
     return load_torch(folder, others, arithmetic or "auto", device)
+
+
+def choose_engine(folder: Folder, others: Sequence[Folder] = (), device: str | None = None) -> str:
+    """Return the engine of a model if none is requested: torch, unless CTranslate2 is the better one.
+
+    It is for an int8 model that has a name (of the box, or the user's own) where the CPU translates and
+    CTranslate2 is installed: it starts without torch and is several times faster.
+    """
+    if others or not has_name(folder) or find_spec("ctranslate2") is None:
+        return "torch"
+    if device not in (None, "cpu") or (device is None and count_gpus()):
+        return "torch"
+    manifest = checkpoint.read_model_manifest(Path(folder))
+    if manifest.get("quantization") != "int8":
+        return "torch"
+    try:
+        check_convertible(parse_info(Path(folder), manifest).config.model)
+    except RequestError:  # an architecture that only torch runs
+        return "torch"
+    return "ctranslate2:int8"
 
 
 def load_torch(folder: Folder, others: Sequence[Folder], precision: Any, device: str | None) -> Translator:
@@ -79,14 +105,17 @@ def load_ctranslate2(
     device: str | None,
     threads: int | None = None,
 ) -> Translator:
-    """Return the translator of a model folder, which is converted first, or of a converted model."""
+    """Return the translator of a model folder, which is converted first, or of a converted model.
+
+    Without a compute type, that of the weights: int8 for an int8 folder, else float32.
+    """
     if others:
         raise RequestError("several models together need the torch engine: --engine torch")
     if device not in (None, "cpu"):
         raise RequestError(f"the device is {device!r}, but the ctranslate2 engine runs on the cpu here")
     converted = ensure_converted(Path(folder))
-    engine = CTranslate2Engine(converted, compute_type, threads)
     subwords, info = checkpoint.read_subwords(converted), read_conversion_info(converted)
+    engine = CTranslate2Engine(converted, compute_type or info.quantization or "float32", threads)
     return create_translator(engine, subwords, info, read_calibration(converted))
 
 

@@ -9,10 +9,12 @@ from support.source_tree import MODULES, SOURCE, imported_names, module_name, pa
 
 # Every package may import these.
 FOUNDATION = {"errors", "config", "packed", "progress", "atomic_io"}
-TRANSLATION = {"translator", "translation", "confidence_policy", "pipeline", "glossary", "loading"}
+TRANSLATION = {
+    "translator", "translation", "confidence_policy", "pipeline", "glossary", "loading", "named_models",
+}  # fmt: skip
 PRODUCT = {
     "presets", "ops", "cuda", "text", "text.datasets", "data", "model", "search", "checkpoint", "inference",
-    "confidence", *TRANSLATION, "bulk", "evaluate", "train", "export", "look", "serve",
+    "confidence", *TRANSLATION, "bulk", "evaluate", "train", "export", "distill", "look", "serve",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -30,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "model": {"ops"},
     "search": {"ops"},
     "checkpoint": {"model", "text"},
+    "named_models": {"checkpoint"},
     "inference": {"ops", "cuda", "text", "model", "search", "checkpoint"},
     "confidence": {"text"},
     "glossary": {"text", "search"},
@@ -46,6 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "checkpoint",
         "inference",
         "confidence",
+        "named_models",
         "export",
         "translator",
     },
@@ -66,7 +70,19 @@ MAY_IMPORT: dict[str, set[str]] = {
         "evaluate",
         *TRANSLATION,
     },
-    "export": {"text", "model", "search", "checkpoint", "confidence", "inference"},
+    "export": {"text", "model", "search", "checkpoint", "confidence", "inference", "named_models"},
+    "distill": {
+        "presets",
+        "cuda",
+        "text",
+        "data",
+        "checkpoint",
+        "export",
+        "bulk",
+        "evaluate",
+        "train",
+        *TRANSLATION,
+    },
     "look": {"ops", "model", "checkpoint", "evaluate", *TRANSLATION},
     "serve": {"text", "search", "evaluate", "look", "train", *TRANSLATION},  # of train, the log
     "demo": {"playground", "text", "data", "checkpoint", "evaluate", "train", "look", *TRANSLATION},

@@ -1,4 +1,5 @@
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -8,16 +9,30 @@ import pytest
 
 import manyheads as mh
 from support.source_tree import ROOT, SOURCE
+from support.untrained_model import save_untrained_model
+
+MAX_WHEEL_BYTES = 40_000_000
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    return build_wheel(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+def build_wheel(source: Path, out: Path) -> Path:
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(source)]
     process = subprocess.run(command, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
-    (built,) = folder.glob("*.whl")
+    (built,) = out.glob("*.whl")
     return built
+
+
+def install_wheel(wheel: Path, parent: Path) -> Path:
+    """Install into an empty folder, so that no file of the checkout is used."""
+    site = parent / "site"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*install, "--target", str(site), str(wheel)], check=True, capture_output=True)
+    return site
 
 
 def test_the_wheel_contains_the_package_its_types_and_its_license(wheel: Path) -> None:
@@ -31,6 +46,35 @@ def test_the_wheel_contains_the_package_its_types_and_its_license(wheel: Path) -
         assert assets <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0] for name in names} == {"manyheads", f"manyheads-{mh.__version__}.dist-info"}
+
+
+def test_the_wheel_holds_the_box_and_is_small(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    box = [path for path in (SOURCE / "box").rglob("*") if path.is_file()]
+    assert {f"manyheads/{path.relative_to(SOURCE).as_posix()}" for path in box} <= names
+    assert "manyheads/box/README.md" in names
+    assert wheel.stat().st_size < MAX_WHEEL_BYTES
+
+
+@pytest.mark.heavy
+def test_a_model_in_the_box_is_in_the_wheel_and_translates_offline(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        source.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(SOURCE, source / "src" / "manyheads")
+    save_untrained_model(source / "src" / "manyheads" / "box" / "aa-bb")
+    site = install_wheel(build_wheel(source, tmp_path), tmp_path)
+    code = f"import sys; sys.path.insert(0, {str(site)!r})\nfrom manyheads.cli import main; main()"
+    process = subprocess.run(
+        [sys.executable, "-c", code, "translate", "aa-bb"],
+        input="I go home.\n",
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.count("\n") == 1
 
 
 def test_the_wheel_declares_its_requirements_and_its_command(wheel: Path) -> None:
@@ -66,10 +110,7 @@ def test_the_wheel_declares_its_requirements_and_its_command(wheel: Path) -> Non
 
 
 def test_the_wheel_installs_alone_and_runs(wheel: Path, tmp_path: Path) -> None:
-    """Install into an empty folder, so that no file of the checkout is used."""
-    site = tmp_path / "site"
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
-    subprocess.run([*install, "--target", str(site), str(wheel)], check=True, capture_output=True)
+    site = install_wheel(wheel, tmp_path)
     code = (
         f"import sys; sys.path.insert(0, {str(site)!r})\n"
         "import manyheads as mh\n"

@@ -7,6 +7,7 @@ list of rows to columns of the same length, and an entry in OPENERS.
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from manyheads.confidence_policy import ConfidenceCounts, ConfidencePolicy
@@ -21,7 +22,7 @@ JSON_ENCODER = json.JSONEncoder(ensure_ascii=False)  # json.dumps would create o
 Row = str | list[str]  # a text, or a source and its translation
 Columns = dict[str, list[Any]]  # by name, one value per row
 RowFunction = Callable[[Sequence[Any]], "RowResults"]
-Task = Literal["translate", "score"]
+Task = Literal["translate", "nbest", "score"]
 Output = Literal["lines", "columns", "json"]  # one line of text per row; typed columns; a JSON object per row
 # Types of the columns in Parquet, for shards that have no rows to infer them from.
 COLUMN_TYPES = {
@@ -51,8 +52,8 @@ class BulkJob:
 
 
 def create_translate_job(
-    models: Sequence[object],
-    engine: str,
+    models: Sequence[Path],
+    engine: str | None,
     device: str | None,
     options: dict[str, Any],
     policy: ConfidencePolicy | None,
@@ -60,6 +61,9 @@ def create_translate_job(
     is_typed: bool,
 ) -> BulkJob:
     """Return a job that translates: into JSON objects, columns of their own types, or lines."""
+    from manyheads.loading import choose_engine
+
+    engine = engine or choose_engine(models[0], models[1:], device)
     output: Output = "json" if as_json else "columns" if is_typed else "lines"
     described = None if policy is None else asdict(policy)
     return BulkJob("translate", [*map(str, models)], engine, device, None, output, options, described)
@@ -108,6 +112,16 @@ def open_translate(translator: "Translator", job: BulkJob) -> RowFunction:
     return translate
 
 
+def open_nbest(translator: "Translator", job: BulkJob) -> RowFunction:
+    """Return what writes the n-best list of each text: log p per token, confidence and text of each."""
+
+    def translate(texts: Sequence[str]) -> RowResults:
+        batches = translator.stream_batches(texts, **{"scores": "total", **job.options})
+        return RowResults({"nbest": [format_nbest(entry) for batch in batches for entry in batch]})
+
+    return translate
+
+
 def check_calibration(translator: "Translator") -> None:
     """Refuse a threshold where translations have no confidence."""
     if not translator.is_calibrated:
@@ -135,6 +149,7 @@ def open_score(translator: "Translator", job: BulkJob) -> RowFunction:
 
 OPENERS: dict[str, Callable[["Translator", BulkJob], RowFunction]] = {
     "translate": open_translate,
+    "nbest": open_nbest,
     "score": open_score,
 }
 
@@ -155,6 +170,20 @@ def format_translations(
 
 def format_json(translation: "Translation") -> str:
     return JSON_ENCODER.encode(translation.to_dict())
+
+
+def format_nbest(translation: "Translation") -> str:
+    """Return the n-best list of a translation as JSON, the best first."""
+    return JSON_ENCODER.encode(
+        [
+            (
+                round(compute_token_average(version), 4),
+                None if version.confidence is None else round(version.confidence, 4),
+                version.text,
+            )
+            for version in (translation, *translation.alternatives)
+        ]
+    )
 
 
 def format_score(translation: "Translation") -> str:

@@ -5,8 +5,7 @@ import json
 from pathlib import Path
 
 from manyheads.errors import CheckpointError
-
-MANIFESTS = ("manyheads.json", "conversion.json")  # of a model folder, of one converted to CTranslate2
+from manyheads.named_models.resolution import MANIFESTS
 
 
 def hash_model(folder: Path) -> str:

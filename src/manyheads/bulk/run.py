@@ -19,7 +19,7 @@ from manyheads.confidence_policy import ConfidenceCounts
 from manyheads.errors import RequestError
 from manyheads.progress import ReportProgress
 
-STAGES = {"translate": "translating", "score": "scoring"}
+STAGES = {"translate": "translating", "nbest": "translating", "score": "scoring"}
 
 
 @dataclass(frozen=True)

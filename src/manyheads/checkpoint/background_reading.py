@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.atomic_io import check_size, read_verified, verify_file
-from manyheads.checkpoint.header import WEIGHT_DTYPES, TensorHeader, check_layers, read_header
+from manyheads.checkpoint.header import TensorHeader, check_layers, read_weight_header
 from manyheads.checkpoint.manifest import (
     MODEL_SCHEMA,
     WEIGHTS,
@@ -48,7 +48,7 @@ def open_model(folder: str | os.PathLike[str]) -> OpenModel:
     manifest = read_model_manifest(path)
     info = parse_info(path, manifest)
     check_size(path, WEIGHTS, manifest, MODEL_SCHEMA)
-    header = read_header(path / WEIGHTS, WEIGHT_DTYPES)
+    header = read_weight_header(path / WEIGHTS)
     check_layers(header, info.config.model, path / WEIGHTS)
     executor = ThreadPoolExecutor(1, thread_name_prefix="manyheads model reader")
     files = executor.submit(read_files, info, manifest)

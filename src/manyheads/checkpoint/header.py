@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.atomic_io import open_regular
+from manyheads.checkpoint.quantization import take_scales
 from manyheads.config import ModelConfig
 from manyheads.errors import CheckpointError
 
@@ -20,7 +21,7 @@ MAX_HEADER_BYTES = 2**24  # of some hundred thousand tensors
 DTYPE_BYTES = {
     "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1,
 }  # fmt: skip
-WEIGHT_DTYPES = ("F32", "BF16", "F16")  # in which the weights of a model folder may be stored
+WEIGHT_DTYPES = ("F32", "BF16", "F16", "I8")  # in which the weights of a model folder may be stored
 COUNTER_DTYPE = "I64"  # of a single number, such as the batches that a batch normalization has seen
 
 
@@ -47,6 +48,13 @@ def read_header(path: Path, dtypes: Collection[str] = tuple(DTYPE_BYTES)) -> dic
     except (ValueError, RecursionError) as error:
         raise not_safetensors(path, str(error)[:100]) from None
     return parse_header(header, size - LENGTH_BYTES - length, path, dtypes)
+
+
+def read_weight_header(path: Path) -> dict[str, TensorHeader]:
+    """Return the header of the weights of a model folder, without the scales of int8 matrices."""
+    header = read_header(path, WEIGHT_DTYPES)
+    scales = set(take_scales(header, str(path)).values())
+    return {name: entry for name, entry in header.items() if name not in scales}
 
 
 def parse_header(header: Any, num_bytes: int, path: Path, dtypes: Collection[str]) -> dict[str, TensorHeader]:

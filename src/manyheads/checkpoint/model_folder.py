@@ -1,7 +1,8 @@
 """Model folders: weights, configuration and subwords together, complete or absent, nothing pickled.
 
 manyheads.json         the manifest: configuration, step, languages, versions, SHA-256 of the other files
-weights.safetensors    every parameter once, by its name in the model
+weights.safetensors    every parameter once, by its name in the model; in an int8 folder (quantization.py)
+                       matrices are int8, with their scales beside them
 subwords.model         or subwords.source.model and subwords.target.model
 confidence.safetensors the calibration of its confidence, if it is calibrated
 optimizer.safetensors  in a checkpoint of a run only
@@ -20,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from manyheads.atomic_io import atomic_directory, report_disk_full, write_manifest
 from manyheads.checkpoint.background_reading import OpenModel, open_model
-from manyheads.checkpoint.header import WEIGHT_DTYPES, read_header
+from manyheads.checkpoint.header import read_weight_header
 from manyheads.checkpoint.manifest import (
     MANIFEST,
     MODEL_CARD,
@@ -35,6 +36,7 @@ from manyheads.checkpoint.tensors import (
     check_shapes,
     collect_weights,
     copy_weights,
+    dequantize_tensors,
     parse_tensors,
     read_weights,
     write_tensors,
@@ -99,7 +101,7 @@ class InitializationSkipped(TorchFunctionMode):
 def load_weights(model: nn.Module, folder: Path) -> None:
     """Load the weights of a model folder into a model of the same shape."""
     path = folder / WEIGHTS
-    check_shapes(collect_weights(model), read_header(path, WEIGHT_DTYPES), str(path))
+    check_shapes(collect_weights(model), read_weight_header(path), str(path))
     copy_weights(model, read_weights(path), str(path))
 
 
@@ -119,5 +121,6 @@ def build_opened_model(opened: OpenModel) -> tuple[EncoderDecoder, SubwordPair]:
         model = build_model(opened.info.config.model)
     check_shapes(collect_weights(model), opened.header, str(path))
     files = opened.wait_for_files()
-    assign_weights(model, parse_tensors(files.weights, path), str(path))
+    weights = dequantize_tensors(parse_tensors(files.weights, path), str(path))
+    assign_weights(model, weights, str(path))
     return model.eval(), files.subwords

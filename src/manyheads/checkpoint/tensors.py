@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.atomic_io import read_regular
-from manyheads.checkpoint.header import WEIGHT_DTYPES, TensorHeader, read_header
+from manyheads.checkpoint.header import TensorHeader, read_weight_header
+from manyheads.checkpoint.quantization import take_scales
 from manyheads.errors import CheckpointError
 
 
@@ -35,12 +36,6 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
         path.chmod(path.parent.stat().st_mode & 0o666)
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read the weights of a model folder, which have one of the types that these may have."""
-    read_header(path, WEIGHT_DTYPES)
-    return read_tensors(path)
-
-
 def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         content = read_regular(path)
@@ -58,6 +53,25 @@ def parse_tensors(content: bytes, path: Path) -> dict[str, Tensor]:
         return load(content)
     except (SafetensorError, ValueError, KeyError) as error:
         raise CheckpointError(f"{path}: not safetensors ({error}); nothing else is read") from None
+
+
+def dequantize_tensors(tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+    """Return the weights of a model, int8 matrices as float32: quantization.dequantize_arrays with torch."""
+    scales = take_scales(tensors, where)
+    return {
+        name: tensor.float() * tensors[scales[name]].float()[:, None] if name in scales else tensor
+        for name, tensor in tensors.items()
+        if name not in scales.values()
+    }
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read the weights of a model folder, which have one of the types that these may have.
+
+    int8 matrices become float32.
+    """
+    read_weight_header(path)
+    return dequantize_tensors(read_tensors(path), str(path))
 
 
 def collect_weights(model: nn.Module) -> dict[str, Tensor]:

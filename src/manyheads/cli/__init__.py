@@ -7,10 +7,12 @@ from manyheads.train import early_exit  # noqa: F401  before anything that takes
 from manyheads.cli import (  # noqa: F401  each module adds its commands
     data,
     demo,
+    distill,
     evaluation,
     export,
     inspection,
     look,
+    models,
     paper,
     serve,
     training,

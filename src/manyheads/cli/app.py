@@ -20,8 +20,8 @@ GC_THRESHOLD = 50_000  # new objects between collections; 700, the default, cost
 GROUPS = {
     "Start here": ("demo", "doctor"),
     "Data": ("get", "prepare"),
-    "Training": ("inspect", "train", "average", "calibrate", "card"),
-    "Translation": ("translate", "score", "evaluate", "export"),
+    "Training": ("inspect", "train", "distill", "average", "calibrate", "card"),
+    "Translation": ("models", "translate", "score", "evaluate", "export"),
     "Serving and looking inside": ("serve", "look"),
     "The paper": ("paper",),
 }

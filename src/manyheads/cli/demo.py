@@ -26,15 +26,21 @@ def demo(
 ) -> None:
     """Run every step on this machine's CPU in about three minutes: prepare, train, translate, evaluate.
 
-    The corpus is built in. The sentences translated at the end are not in the training data.
+    A model that is installed with the package translates a sentence first, if there is one. The corpus is
+    built in. The sentences translated at the end are not in the training data.
 
     \b
     Example:
       manyheads demo --pair en-de
     """
-    from manyheads.demo import SHOWN_SENTENCES, run_demo
+    from manyheads.demo import SHOWN_SENTENCES, run_demo, translate_with_box
     from manyheads.progress import create_progress
 
+    boxed = translate_with_box(out)
+    if boxed and not as_json:
+        print(f"{boxed.name}, which is installed with the package:\n  {boxed.source}\n  {boxed.text}")
+        print(f"attention of every head: open {boxed.page.resolve().as_uri()} in a browser")
+        print("\nNow a small model of your own, from nothing:", flush=True)
     result = run_demo(out, pair, seconds, lambda: create_progress(sys.stderr))
     if result is None:
         exit_with_error(f"{out}: stopped; the same command resumes it", EXIT_PREEMPTED)
@@ -45,6 +51,7 @@ def demo(
             "model": str(result.model), "page": str(result.page), "exact": result.exact_match,
             "bleu": asdict(result.bleu), "rows": rows, "words": result.num_words,
             "outside": describe_outside(result.outside),
+            "box": boxed and {"model": boxed.name, "translation": boxed.text, "page": str(boxed.page)},
         }  # fmt: skip
         print(json.dumps(report, ensure_ascii=False, indent=1))
         return

@@ -11,6 +11,7 @@ from manyheads.cli.app import app
 from manyheads.cli.options import Alpha, AsJson, Beam, Device, Engine, Ensemble, Model, drop_unset
 from manyheads.cli.text_io import configure_output, read_parallel_lines, report_write_errors
 from manyheads.errors import RequestError
+from manyheads.named_models.resolution import resolve_model
 
 if TYPE_CHECKING:
     from manyheads.translator import Translator
@@ -34,7 +35,10 @@ Stress = Annotated[
     ),
 ]
 Baseline = Annotated[
-    Path | None, typer.Option(help="Another model to compare with, by paired bootstrap.", metavar="MODEL")
+    Path | None,
+    typer.Option(
+        help="Another model to compare with, by paired bootstrap.", metavar="MODEL", parser=resolve_model
+    ),
 ]
 BleuTokenizer = Annotated[
     str | None, typer.Option(help="sacreBLEU's tokenizer, such as 13a, char or ko-mecab.")
@@ -73,7 +77,7 @@ def evaluate(
     seed: StressSeed = None,
     picture: Picture = None,
     ensemble: Ensemble = None,
-    engine: Engine = "torch",
+    engine: Engine = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:

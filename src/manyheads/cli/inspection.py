@@ -13,6 +13,7 @@ from manyheads.cli.app import app
 from manyheads.cli.options import AsJson
 from manyheads.config import Config
 from manyheads.errors import ConfigError, RequestError
+from manyheads.named_models.resolution import list_models
 from manyheads.presets import PRESETS, get_preset
 
 
@@ -53,6 +54,8 @@ def inspect(
     Example:
       manyheads inspect base model.layers=12 > run.toml
     """
+    if target not in PRESETS:
+        target = find_named_folder(target)
     if os.path.isdir(target):
         if changes:
             raise ConfigError(f"{changes[0]}: {target} is a folder, whose settings cannot be changed")
@@ -71,6 +74,12 @@ def inspect(
         return
     parts = ", ".join(f"{part.replace('_', ' ')} {size:,}" for part, size in sizes.items() if part != "total")
     print(f"# {sizes['total']:,} parameters: {parts}\n\n{config.to_toml()}", end="")
+
+
+def find_named_folder(target: str) -> str:
+    """Return the folder of a model that is given by its name; what is none stays as it is."""
+    folders = {model.name: str(model.folder) for model in list_models()}
+    return target if os.path.exists(target) else folders.get(target, target)
 
 
 def inspect_folder(
@@ -117,6 +126,7 @@ def inspect_model(folder: Path, as_json: bool) -> None:
     if as_json:
         report = {
             "languages": info.languages, "step": info.step, "parameters": size,
+            "quantization": info.quantization,
             "calibration": None if calibration is None else calibration.measures,
             "config": asdict(info.config),
         }  # fmt: skip
@@ -126,7 +136,8 @@ def inspect_model(folder: Path, as_json: bool) -> None:
     confidence = "not calibrated: its translations have no confidence (manyheads calibrate)"
     if calibration is not None:
         confidence = format_measures(calibration.measures)
-    print(f"# {folder}: {pair}, {info.step:,} steps, {size:,} parameters\n# {confidence}\n")
+    weights = f" as {info.quantization}" if info.quantization else ""
+    print(f"# {folder}: {pair}, {info.step:,} steps, {size:,} parameters{weights}\n# {confidence}\n")
     print(info.config.to_toml(), end="")
 
 

@@ -11,9 +11,15 @@ from manyheads.cli.app import app
 from manyheads.cli.options import Device
 from manyheads.cli.text_io import configure_output, report_write_errors
 from manyheads.errors import RequestError
+from manyheads.named_models.resolution import resolve_model
 
 ModelOrRun = Annotated[
-    Path, typer.Argument(help="A model folder; with --through-training a run.", metavar="MODEL")
+    Path,
+    typer.Argument(
+        help="A model folder or the name of a model; with --through-training a run.",
+        metavar="MODEL",
+        parser=resolve_model,
+    ),
 ]
 Sentence = Annotated[str | None, typer.Argument(help="The sentence to translate.", metavar="SENTENCE")]
 Target = Annotated[
@@ -104,7 +110,7 @@ def compute_attention(
     if not (sentence or "").strip():
         raise RequestError('no sentence to look at: manyheads look MODEL "sentence"')
     assert sentence is not None
-    translator = load(model, device=device)
+    translator = load(model, device=device, engine="torch")
     sentence = first_sentence(sentence, translator) if target is None else sentence
     translation = translator.translate(sentence, split=False).text if target is None else target
     attention = translator.attention(sentence, translation)

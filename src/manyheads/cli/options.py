@@ -5,13 +5,23 @@ from typing import Annotated, Any
 
 import typer
 
-Model = Annotated[Path, typer.Argument(help="A model folder, such as run/model.", metavar="MODEL")]
+from manyheads.named_models.resolution import resolve_model
+
+Model = Annotated[
+    Path,
+    typer.Argument(
+        help="A model folder, such as run/model, or the name of a model (manyheads models).",
+        metavar="MODEL",
+        parser=resolve_model,
+    ),
+]
 Engine = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--engine",  # typer 0.27 would take the name from the metavar
         help="torch, torch:float32, torch:bfloat16, ctranslate2, ctranslate2:int8 or "
-        "ctranslate2:int8_float32.",
+        "ctranslate2:int8_float32. By default torch; for int8 models given by their names on a CPU "
+        "ctranslate2:int8, if installed.",
         metavar="ENGINE",
     ),
 ]
@@ -23,7 +33,11 @@ Changes = Annotated[
 ]
 Ensemble = Annotated[
     list[Path] | None,
-    typer.Option(help="Another model to average the predictions with; can be repeated.", metavar="MODEL"),
+    typer.Option(
+        help="Another model to average the predictions with; can be repeated.",
+        metavar="MODEL",
+        parser=resolve_model,
+    ),
 ]
 Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy.")]
 Alpha = Annotated[float | None, typer.Option(help="Length penalty ((5 + L)/6)^alpha.")]

@@ -7,11 +7,20 @@ from typing import Annotated
 import typer
 
 from manyheads.cli.app import app
-from manyheads.cli.options import Device, Engine
+from manyheads.cli.options import Device
 from manyheads.errors import RequestError
+from manyheads.named_models.resolution import require_models, resolve_model
 from manyheads.serve.limits import ServerLimits
 
-Models = Annotated[list[Path], typer.Argument(help="Model folders, such as run/model.", metavar="MODEL...")]
+Models = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        help="Model folders, such as run/model, or names of models; by default all that `manyheads models` "
+        "lists.",
+        metavar="[MODEL...]",
+        parser=resolve_model,
+    ),
+]
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 listens on all addresses.")]
 Port = Annotated[int, typer.Option(help="Port to listen on; 0 chooses a free one.", min=0, max=65535)]
 ApiKey = Annotated[
@@ -56,10 +65,12 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Do not log requests.")]
 
 @app.command()
 def serve(
-    models: Models,
+    models: Models = None,
     host: Host = "127.0.0.1",
     port: Port = 5000,
-    engine: Engine = "torch",
+    engine: Annotated[
+        str, typer.Option("--engine", help="As of `translate`; torch shows attention too.", metavar="ENGINE")
+    ] = "torch",
     device: Device = None,
     api_key: ApiKey = None,
     allow_host: AllowedHosts = None,
@@ -83,8 +94,10 @@ def serve(
     \b
     Example:
       manyheads serve run/model --port 5000
+      manyheads serve
     """
     check_server_packages()
+    folders = models or [model.folder for model in require_models()]
     limits = ServerLimits(
         max_characters=max_characters,
         max_texts=max_texts,
@@ -102,7 +115,7 @@ def serve(
     if api_key is None:  # Typer reads an empty variable as none; it is an error here
         api_key = os.environ.get("MANYHEADS_API_KEY")
     run_server(
-        models, host, port, engine=engine, device=device, limits=limits, api_key=api_key,
+        folders, host, port, engine=engine, device=device, limits=limits, api_key=api_key,
         allow_hosts=allow_host or [], allow_origins=allow_origin or [], log_text=log_text,
         log_requests=not quiet, runs=run or [],
     )  # fmt: skip

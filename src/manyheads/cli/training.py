@@ -126,7 +126,7 @@ def card(
     out: Annotated[
         Path | None, typer.Option(help="File to write; by default model_card.md in MODEL.")
     ] = None,
-    engine: Engine = "torch",
+    engine: Engine = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
@@ -141,15 +141,14 @@ def card(
     from manyheads.checkpoint import read_info
     from manyheads.data.store import Store
     from manyheads.progress import create_progress
+    from manyheads.train.distilled_card import find_run
     from manyheads.train.model_card import write_model_card
-    from manyheads.train.run_summary import is_run
 
     store = Store.open(data or read_info(model).config.data.folder)
-    if run is None and is_run(model.resolve().parent):
-        run = model.resolve().parent
+    own_run, distillation = find_run(model)
     with create_progress(sys.stderr) as progress:
         path = write_model_card(
-            model, store, run, path=out, license=license, seconds=seconds, engine=engine, device=device,
-            report_progress=progress.update,
+            model, store, run or own_run, path=out, license=license, distillation=distillation,
+            seconds=seconds, engine=engine, device=device, report_progress=progress.update,
         )  # fmt: skip
     print(json.dumps({"card": str(path)}, ensure_ascii=False) if as_json else path)

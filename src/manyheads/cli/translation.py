@@ -106,7 +106,7 @@ def translate(
     forbid: ForbiddenWords = None,
     split: SplitSentences = True,
     ensemble: Ensemble = None,
-    engine: Engine = "torch",
+    engine: Engine = None,
     device: Device = None,
     gpus: Gpus = None,
     workers: Workers = None,
@@ -153,7 +153,7 @@ def translate(
 def translate_here(
     models: Sequence[Path],
     files: list[Path],
-    engine: str,
+    engine: str | None,
     device: str | None,
     options: dict[str, Any],
     as_json: bool,
@@ -196,7 +196,7 @@ def score(
     source: SourceShards,
     target: TargetShards = None,
     ensemble: Ensemble = None,
-    engine: Engine = "torch",
+    engine: Engine = None,
     device: Device = None,
     gpus: Gpus = None,
     workers: Workers = None,
@@ -226,6 +226,7 @@ def score(
       manyheads score run/model test.en test.ko
     """
     from manyheads.bulk.jobs import BulkJob, Output, format_json, format_score
+    from manyheads.loading import choose_engine, load
 
     models = [model, *(ensemble or [])]
     columns = [source_column, target_column]
@@ -233,11 +234,10 @@ def score(
         shards = list_score_shards(source, target)
         is_typed = out is not None and shards[0].format == "parquet"
         output: Output = "json" if as_json else "columns" if is_typed else "lines"
+        engine = engine or choose_engine(model, ensemble or [], device)
         job = BulkJob("score", [*map(str, models)], engine, device, output=output)
         run_bulk_job(job, shards, columns, out, gpus=gpus, workers=workers, ray=ray)
         return
-    from manyheads.loading import load
-
     sources, (targets,) = read_parallel_lines(source, [target])
     configure_output()
     translator = load(*models, device=device, engine=engine)

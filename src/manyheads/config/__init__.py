@@ -6,6 +6,7 @@ The defaults are the paper's base model and its training. A preset is a differen
 from manyheads.config.augmentation import AugmentationConfig
 from manyheads.config.data import DataConfig
 from manyheads.config.decoding import DecodingConfig
+from manyheads.config.distill import DistillConfig
 from manyheads.config.fields import ConfigSection, TomlConfig, describe_unknown_name
 from manyheads.config.model import (
     ARCHITECTURES,
@@ -48,6 +49,7 @@ __all__ = [
     "CorpusConfig",
     "DataConfig",
     "DecodingConfig",
+    "DistillConfig",
     "InputConfig",
     "ModelConfig",
     "PositionalConfig",

@@ -190,9 +190,15 @@ def require_list(name: str, tables: Any) -> list[Any]:
 
 def describe_unknown_name(what: str, name: str, known: list[str], prefix: str = "") -> str:
     """Return the message for an unknown name, with the nearest known one."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    hint = f"did you mean {prefix}{near[0]}?" if near else f"known: {', '.join(known)}"
+    nearest = find_nearest_name(name, known)
+    hint = f"did you mean {prefix}{nearest}?" if nearest else f"known: {', '.join(known)}"
     return f"unknown {what} {prefix}{name}; {hint}"
+
+
+def find_nearest_name(name: str, known: list[str]) -> str | None:
+    """Return the known name that is most like another one, or None if none is."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return near[0] if near else None
 
 
 def convert_value(key: str, value: Any, hint: Any) -> Any:

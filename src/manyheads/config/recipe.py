@@ -124,6 +124,8 @@ class InputConfig(ConfigSection):
     fields: tuple[str, ...] = config_field(
         (), "source and target: a TSV's column numbers or names, a JSONL's keys (a.b for nested ones)"
     )
+    license: str = config_field("", "license of the text, for the model card")
+    attribution: str = config_field("", "whom its license asks to name, for the model card")
 
     def check_together(self) -> None:
         if not 1 <= len(self.files) <= 2:
@@ -131,8 +133,10 @@ class InputConfig(ConfigSection):
                 f"an input has {len(self.files)} files ({', '.join(self.files)}), but must have "
                 f"two plain ones, source and target, or one that holds both"
             )
-        if self.name != " ".join(self.name.split()):
-            raise ConfigError(f"an input's name is {self.name!r}, but must be one line, without tabs")
+        for key in ("name", "license", "attribution"):
+            value = getattr(self, key)
+            if value != " ".join(value.split()):
+                raise ConfigError(f"an input's {key} is {value!r}, but must be one line, without tabs")
         if self.fields and (len(self.fields) != 2 or "" in self.fields):
             raise ConfigError(
                 f"fields are {', '.join(self.fields)!r}, but must be two: the source's and the target's"

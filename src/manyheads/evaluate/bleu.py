@@ -71,6 +71,19 @@ def sentence_chrf(hypothesis: str, *references: str) -> float:
     return float(sentence_chrf_metric().sentence_score(hypothesis, references).score)
 
 
+def sentence_bleu(hypothesis: str, reference: str, language: str) -> float:
+    """Return BLEU of one sentence, from 0 to 100: smoothed, by the n-grams that a short sentence has."""
+    metric = sentence_bleu_metric(bleu_tokenizer(language))
+    return float(metric.sentence_score(hypothesis, [reference]).score)
+
+
+@cache
+def sentence_bleu_metric(tokenizer: str) -> Any:
+    from sacrebleu.metrics.bleu import BLEU
+
+    return BLEU(tokenize=tokenizer, effective_order=True)
+
+
 @cache
 def sentence_chrf_metric() -> Any:
     from sacrebleu.metrics.chrf import CHRF

@@ -1,4 +1,4 @@
-"""Conversion of models to CTranslate2, in float32, with the subwords beside the weights.
+"""Conversion of models to CTranslate2, in float32 or as int8 as they are, with the subwords beside them.
 
 `to_ctranslate2` is the export, verified by scores. `ensure_converted` keeps a conversion beside a model
 folder for the engine (inference/ctranslate2_engine.py), and renews it when the model changes.
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from manyheads import checkpoint
 from manyheads.atomic_io import atomic_directory, hash_file, report_disk_full, write_manifest
 from manyheads.checkpoint.arrays import read_arrays
-from manyheads.checkpoint.header import WEIGHT_DTYPES, check_layers, read_header
+from manyheads.checkpoint.header import check_layers, read_weight_header
 from manyheads.config import EOS_ID, ModelConfig, TransformerConfig
 from manyheads.errors import CheckpointError, RequestError
 from manyheads.export.ctranslate2_spec import ACTIVATIONS, build_spec, count_positions
 from manyheads.inference.conversion import CONVERSION_MANIFEST, CONVERSION_SCHEMA, read_conversion
 from manyheads.inference.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
+from manyheads.named_models.resolution import BOX, find_platform_folder
 from manyheads.text.subwords import SubwordPair
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class ConvertibleModel:
         info = checkpoint.read_info(folder)
         config = check_convertible(info.config.model)
         path, subwords = folder / checkpoint.WEIGHTS, checkpoint.read_subwords(folder)
-        check_layers(read_header(path, WEIGHT_DTYPES), config, path)
+        check_layers(read_weight_header(path), config, path)
         checkpoint.check_vocabulary(info, subwords)
         return cls(config, read_arrays(path), subwords, info)
 
@@ -61,6 +62,7 @@ class ConvertibleModel:
             "step": self.info.step,
             "languages": self.info.languages,
             "supported_length": self.info.supported_length,
+            "quantization": self.info.quantization,
             "config": asdict(self.info.config),
             "versions": {**checkpoint.get_versions(), "ctranslate2": import_ctranslate2().__version__},
         }
@@ -97,14 +99,16 @@ def convert(folder: Path, out: Path) -> None:
 
 
 def ensure_converted(folder: Path) -> Path:
-    """Return the conversion beside a model folder, written anew if there is none of exactly this model.
+    """Return the conversion of a model folder, written anew if there is none of exactly this model.
 
-    A folder that is itself a conversion is returned as it is.
+    It is beside the folder; of a model of the box, whose folder may be read-only, in the user's cache. A
+    folder that is itself a conversion is returned as it is.
     """
     if (folder / CONVERSION_MANIFEST).exists():
         return folder
     folder = Path(os.path.realpath(folder))
-    out = folder.with_name(f"{folder.name}.ctranslate2")
+    parent = find_platform_folder("cache") if folder.parent == BOX else folder.parent
+    out = parent / f"{folder.name}.ctranslate2"
     if not is_conversion_of(out, folder):
         replace_conversion(out, folder)
     return out

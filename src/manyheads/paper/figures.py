@@ -96,7 +96,7 @@ def write_figures(
     if model is None:
         raise RequestError(NO_MODEL)
     import_pyplot()  # fail before the work if matplotlib is missing
-    translator = load(model, device=device)
+    translator = load(model, device=device, engine="torch")
     source = generate_sentences(translator) if text is None else read_sentences(text, translator)
     scores = score_sentences(translator, source, sentences, report_progress)
     figures: list[HeadFigure] = []

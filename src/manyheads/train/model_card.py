@@ -25,6 +25,7 @@ from manyheads.loading import load
 from manyheads.presets import PRESETS
 from manyheads.progress import ReportProgress
 from manyheads.text.datasets.fetched import read_manifest as read_fetched
+from manyheads.train.distilled_card import DistillReport, format_distillation, format_student_scores
 from manyheads.train.log import LOG_FILE, read_log
 from manyheads.train.timing import summarize_time
 from manyheads.translator import Translator
@@ -37,6 +38,7 @@ LICENSE_PLACEHOLDER = "not stated: name the license of each corpus here before y
 IGNORED_KEYS = {
     "data.folder",
     "train.seed",
+    "train.card",
     "model.vocab_size",
     "model.source_vocab_size",
     "model.target_vocab_size",
@@ -50,14 +52,16 @@ def write_model_card(
     *,
     path: Path | None = None,
     license: str | None = None,
+    distillation: DistillReport | None = None,
     seconds: float | None = None,
-    engine: str = "torch",
+    engine: str | None = None,
     device: str | None = None,
     report_progress: ReportProgress = lambda stage, done, total: None,
 ) -> Path:
     """Measure a model and write its card, by default into its folder; return the path.
 
-    The stress tests take about `seconds`, by default a fiftieth of the run's time, within limits.
+    `distillation` is the report of a student's distillation. The stress tests take about `seconds`, by
+    default a fiftieth of the run's time, within limits.
     """
     info = checkpoint.read_info(model)
     checkpoint.check_subwords(model, store.subwords)
@@ -67,7 +71,7 @@ def write_model_card(
         seconds = min(MAX_SECONDS, max(MIN_SECONDS, share))
     translator = load(model, device=device, engine=engine)
     report = measure(translator, store, seconds, report_progress)
-    text = format_card(info, store, entries, report, license)
+    text = format_card(info, store, entries, report, license, distillation)
     path = path or model / checkpoint.MODEL_CARD
     with report_disk_full(path, len(text.encode())):
         write_text_atomically(path, text)
@@ -106,17 +110,20 @@ def format_card(
     entries: Sequence[Mapping[str, Any]],
     report: StressReport | None,
     license: str | None,
+    distillation: DistillReport | None = None,
 ) -> str:
     """Return the card as Markdown."""
     source, target = info.languages["source"], info.languages["target"]
     versions = ", ".join(f"{name} {version}" for name, version in checkpoint.get_versions().items())
+    student_scores = format_student_scores(distillation, info.config.decoding.beam) if distillation else ()
     sections = {
-        "Scores": format_scores(store, entries, report),
+        "Scores": [*student_scores, *format_scores(store, entries, report)],
         "What it is not for": format_limits(info, store, report),
         "Stress tests": [report.to_markdown() if report else "Not measured: there are no held-out pairs."],
+        **({"Distillation": format_distillation(distillation)} if distillation else {}),
         "Training data": format_data(store),
         "Recipe": format_recipe(info.config),
-        "Training": format_training(info, entries),
+        "Training": format_training(info, entries, distillation["command"] if distillation else None),
         "License": [format_license(store, license)],
     }
     title = f"# Translation from {source} to {target}\n\nWritten by `manyheads card` ({versions})."
@@ -217,8 +224,11 @@ def show_value(value: Any) -> str:
     return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def format_training(info: checkpoint.CheckpointInfo, entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield "- command: `manyheads train config.toml`, with the `config.toml` of the run's folder"
+def format_training(
+    info: checkpoint.CheckpointInfo, entries: Sequence[Mapping[str, Any]], command: str | None = None
+) -> Iterator[str]:
+    stated = command or "manyheads train config.toml"
+    yield f"- command: `{stated}`; `config.toml` in the folder of the run has all keys"
     yield f"- seed {info.config.train.seed}, model of step {info.step:,} of {info.config.train.steps:,}"
     ends = [entry for entry in entries if entry["event"] == "end"]
     if ends:
@@ -236,14 +246,24 @@ def format_training(info: checkpoint.CheckpointInfo, entries: Sequence[Mapping[s
 
 
 def format_license(store: Store, license: str | None) -> str:
-    """Return the license that the user states, or those of corpora from `manyheads get`, or a placeholder."""
+    """Return the license that the user states, or those of the recipe and of `manyheads get` by input."""
     if license:
         return f"Training data: {license}"
+    inputs = store.manifest["splits"]["train"]["inputs"]
+    recipe = store.manifest.get("recipe", {}).get("train", [])
+    stated = [*recipe, *([{}] * (len(inputs) - len(recipe)))]
     lines = [
-        f"- {entry['name']}: {find_license(entry['files']) or LICENSE_PLACEHOLDER}"
-        for entry in store.manifest["splits"]["train"]["inputs"]
+        f"- {entry['name']}: {describe_license(entry, own)}"
+        for entry, own in zip(inputs, stated, strict=True)
     ]
     return "\n".join(["Training data:", "", *lines])
+
+
+def describe_license(entry: Mapping[str, Any], stated: Mapping[str, Any]) -> str:
+    """Return the license and the attribution of an input: as its recipe states, or as `get` recorded."""
+    license = stated.get("license") or find_license(entry["files"]) or LICENSE_PLACEHOLDER
+    attribution = stated.get("attribution")
+    return f"{license}. Attribution: {attribution}" if attribution else license
 
 
 def find_license(files: Sequence[str | os.PathLike[str]]) -> str | None:

@@ -11,11 +11,14 @@ import typer
 from manyheads.cli.options import AsJson, Device
 from manyheads.cli.paper.app import Out, paper
 from manyheads.cli.text_io import report_write_errors
+from manyheads.named_models.resolution import resolve_model
 
 
 @paper.command()
 def figures(
-    model: Annotated[Path | None, typer.Argument(help="A model folder.", metavar="MODEL")] = None,
+    model: Annotated[
+        Path | None, typer.Argument(help="A model folder.", metavar="MODEL", parser=resolve_model)
+    ] = None,
     text: Annotated[
         Path | None,
         typer.Argument(

@@ -12,6 +12,7 @@ from manyheads.cli.options import AsJson
 from manyheads.cli.paper.app import Out, paper
 from manyheads.cli.text_io import report_write_errors
 from manyheads.errors import RequestError
+from manyheads.named_models.resolution import resolve_model
 
 LANGUAGES = ("ko", "en", "both")
 
@@ -23,6 +24,7 @@ def notes(
         typer.Argument(
             help="A model folder from English, whose heads are measured; by default a small one is trained.",
             metavar="MODEL",
+            parser=resolve_model,
         ),
     ] = None,
     language: Annotated[

@@ -84,7 +84,7 @@ def measure_all(
     num_sentences = max(4, round(steps_fraction * relations.NUM_SENTENCES))
 
     with single_thread():
-        given_translator = load(model, device="cpu") if model else None
+        given_translator = load(model, device="cpu", engine="torch") if model else None
         if given_translator:  # first, so that an unsuitable model is rejected before the long work
             relation_results = relations.measure(
                 given_translator, report_progress, num_sentences=num_sentences
