@@ -379,3 +379,28 @@ def test_canceled_sentences_free_their_tokens_and_few_start_at_once() -> None:
     assert feed.active_tokens == 2
     assert feed.take(8) == []
     assert not feed.waiting
+
+
+def test_long_texts_are_prepared_after_short_ones_and_with_pauses(
+    model: ServedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, task = JobQueue(ServerLimits(max_beam_tokens=10**6)), TranslateTask(model)
+    batcher, order = queue.continuous, list[tuple[int, float]]()
+    prepare = batcher._prepare
+
+    def record(job: Job) -> JoiningJob:
+        order.append((len(job.items[0]), time.monotonic()))
+        time.sleep(0.05)
+        return prepare(job)
+
+    monkeypatch.setattr(batcher, "_prepare", record)
+
+    async def scenario() -> None:
+        texts = ["home " * 500, "home " * 500, SHORT]
+        await asyncio.gather(*(queue.submit(task, [text]).future for text in texts))
+
+    run(queue, scenario())
+    assert sorted(length for length, _ in order) == [len(SHORT), 2500, 2500]
+    times = [then for length, then in order if length == 2500]
+    assert times[1] - times[0] >= 0.05 + 3 * 0.05, "three times as long as the first took"
+    assert order[-1][0] == 2500
