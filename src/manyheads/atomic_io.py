@@ -142,17 +142,20 @@ def restore_interrupted_replacements(parent: Path) -> None:
 
 
 @contextmanager
-def report_disk_full(path: Path, needed: int) -> Iterator[None]:
-    """Raise a ResourceError with the needed and the free bytes if the disk is full."""
+def report_disk_full(
+    path: Path, needed: int | None, kept: str = "Earlier checkpoints are kept"
+) -> Iterator[None]:
+    """Raise a ResourceError with the needed bytes, if known, and the free ones if the disk is full."""
     try:
         yield
     except OSError as error:
         if error.errno not in DISK_FULL_ERRNOS:
             raise
         free = shutil.disk_usage(path.parent).free
+        amount = "" if needed is None else f"about {needed:,} bytes are needed and "
         raise ResourceError(
-            f"{path}: the disk is full; about {needed:,} bytes are needed and {free:,} are free. "
-            f"Earlier checkpoints are kept: free some space, and run the same command again"
+            f"{path}: the disk is full; {amount}{free:,} are free. {kept}: free some space, and run the same "
+            f"command again"
         ) from None
 
 

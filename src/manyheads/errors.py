@@ -1,5 +1,7 @@
 """Errors that a user can cause or mend. Each message gives the value, the limit and the remedy."""
 
+from pathlib import Path
+
 
 class ManyheadsError(Exception):
     """The base of all our errors. `exit_code` is that of the command line."""
@@ -49,6 +51,14 @@ class RequestError(ManyheadsError):
     """A call requests what the model or the engine cannot do, or an output folder that exists already."""
 
     exit_code = 2
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra: from the checkout that this code is in, if there is one."""
+    checkout = Path(__file__).resolve().parents[2]
+    if (checkout / "pyproject.toml").is_file():
+        return f"pip install '{checkout}[{extra}]'"
+    return f"pip install 'manyheads[{extra}]'"
 
 
 EXIT_INTERRUPTED = 130  # by Ctrl-C

@@ -658,7 +658,7 @@ def test_a_missing_package_is_named_with_its_extra(
     learned: tuple[Path, mh.Transformer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(mh.RequestError, match=r"pip install 'manyheads\[ctranslate2\]'"):
+    with pytest.raises(mh.RequestError, match=r"pip install '.*\[ctranslate2\]'"):
         open_engine(learned[0])
 
 

@@ -515,9 +515,7 @@ def test_a_missing_package_is_named_with_its_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     save_model(tmp_path / "model")
-    with pytest.raises(
-        mh.RequestError, match=rf"{package} is not installed: pip install 'manyheads\[onnx\]'"
-    ):
+    with pytest.raises(mh.RequestError, match=rf"{package} is not installed: pip install '.*\[onnx\]'"):
         export.to_onnx(tmp_path / "model", tmp_path / "onnx")
 
 

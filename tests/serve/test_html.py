@@ -202,9 +202,11 @@ def test_repeated_pieces_take_linear_time(piece: str) -> None:
 
 
 BROKEN_MARKUP = [
-    "</ em>", "</>", "</1>", "</!x>", "</-->", "</\u00e9m>", "</ b c='d'>", "<!>", "<!x>", "<!-x->", "<?>", "<?php x ?>",
+    "</ em>", "</>", "</1>", "</!x>", "</-->", "</\u00e9m>", "</ b c='d'>", "<!>", "<!x>", "<!-x->", "<?>",
+    "<?php x ?>",
     "<![CDATA[x]]>", "<!-- x --!>", "<!-->", "<!--->", "<!DOCTYPE>", "<br/ >", "<br / x>", "<hr =x>",
-    "<img a='1' a=\"2\">", "<img a=b\">", "<input value=a/b>", "<p <b>", "<p/x>", "<P\n>", "</p x=1>", "<img a='>'>",
+    "<img a='1' a=\"2\">", "<img a=b\">", "<input value=a/b>", "<p <b>", "<p/x>", "<P\n>", "</p x=1>",
+    "<img a='>'>",
 ]  # fmt: skip
 CUT_OFF_TAGS = ["<em", "</em", "<em ", "<em\n", "<br/", '<a href="x y', "<a href=", "<!-- x", "<!D", "<?p"]
 

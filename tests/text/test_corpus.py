@@ -451,9 +451,7 @@ def test_a_missing_extra_is_named_with_the_pip_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, module: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    message = (
-        rf"{file}: .* needs the extra `formats` \({module} is missing\): pip install 'manyheads\[formats\]'"
-    )
+    message = rf"{file}: .* needs the extra `formats` \({module} is missing\): pip install '.*\[formats\]'"
     with pytest.raises(mh.DataError, match=message):
         read_file(tmp_path / file, text)
 
@@ -462,7 +460,7 @@ def test_a_missing_extra_for_zst_is_named_with_the_pip_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "backports.zstd", None)
-    message = r"a\.tsv\.zst: reading \.zst needs .*: pip install 'manyheads\[formats\]'"
+    message = r"a\.tsv\.zst: reading \.zst needs .*: pip install '.*\[formats\]'"
     with pytest.raises(mh.DataError, match=message):
         read_file(tmp_path / "a.tsv.zst", zstd.compress(b"a\tb\n"))
 

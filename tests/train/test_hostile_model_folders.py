@@ -73,6 +73,15 @@ def test_weights_of_other_types_are_refused(folder: Path) -> None:
             assert f"is stored as {name}, but must be one of F32, BF16, F16, I8" in message
 
 
+def test_int8_weights_without_scales_are_refused(folder: Path) -> None:
+    path = folder / checkpoint.WEIGHTS
+    weights = safetensors.torch.load_file(path)
+    safetensors.torch.save_file({key: value.to(torch.int8) for key, value in weights.items()}, path)
+    edit_manifest(folder)
+    for message in load_with_both_engines(folder):
+        assert "lacks its scales, but an int8 matrix has one scale per row" in message
+
+
 def test_subwords_of_another_size_are_refused(folder: Path) -> None:
     SubwordTokenizer.train(TEXTS, SubwordConfig(vocab_size=310)).save(folder / "subwords.model")
     edit_manifest(folder)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import manyheads as mh
-from manyheads import atomic_io, checkpoint
+from manyheads import atomic_io, checkpoint, errors
 from manyheads.checkpoint.manifest import MODEL_SCHEMA
 from manyheads.cuda import driver
 from support.untrained_model import save_untrained_model
@@ -146,3 +146,31 @@ def test_folders_without_a_supported_length_are_read(folder: Path) -> None:
     (folder / checkpoint.MANIFEST).unlink()
     atomic_io.write_manifest(folder, MODEL_SCHEMA, values)
     assert mh.load(folder, device="cpu").max_length == 40
+
+
+def test_a_run_that_has_not_finished_is_answered_with_its_newest_checkpoint(
+    folder: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    for path in (run, run / "model"):
+        with pytest.raises(mh.CheckpointError, match=r"has no checkpoint in .*run/checkpoints yet"):
+            mh.load(path, device="cpu")
+    for step in (10, 20):
+        folder.rename(run / "checkpoints" / f"step-{step:08}")
+        save_untrained_model(folder)
+    for path in (run, run / "model"):
+        with pytest.raises(mh.CheckpointError, match=r"newest checkpoint is .*checkpoints/step-00000020$"):
+            mh.load(path, device="cpu")
+    folder.rename(run / "model")
+    with pytest.raises(mh.CheckpointError, match=r"did you mean .*run/model\?"):
+        mh.load(run, device="cpu")
+
+
+def test_extras_are_installed_from_the_checkout_if_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "__file__", f"{tmp_path}/src/manyheads/errors.py")
+    assert errors.install_command("serve") == "pip install 'manyheads[serve]'"
+    (tmp_path / "pyproject.toml").touch()
+    assert errors.install_command("serve") == f"pip install '{tmp_path}[serve]'"

@@ -28,7 +28,7 @@ from manyheads.bulk.jobs import BulkJob, RowFunction, open_job
 from manyheads.bulk.model_files import hash_model, read_model_files, write_model_files
 from manyheads.bulk.resources import CORES_PER_WORKER, WorkerResources, can_use_gpu
 from manyheads.bulk.worker import answer_chunk, describe_failure
-from manyheads.errors import RequestError
+from manyheads.errors import RequestError, install_command
 from manyheads.text.subwords import count_cpus
 
 CONNECT_SECONDS = 10
@@ -206,7 +206,7 @@ def import_ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise RequestError("--ray needs the package ray: pip install 'manyheads[ray]'") from None
+        raise RequestError(f"--ray needs the package ray: {install_command('ray')}") from None
     return ray
 
 

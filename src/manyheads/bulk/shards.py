@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from manyheads.bulk.chunks import FIRST_CHUNK_ROWS, Block
 from manyheads.bulk.jobs import Row
-from manyheads.errors import DataError, RequestError
+from manyheads.errors import DataError, RequestError, install_command
 from manyheads.text.input_files import strip_compression_suffix
 from manyheads.text.plain_lines import STDIN, read_plain_lines
 
@@ -127,9 +127,7 @@ def import_parquet(file: object) -> Any:
     try:
         import pyarrow.parquet as parquet
     except ImportError:
-        raise DataError(
-            f"{file}: Parquet needs the package pyarrow: pip install 'manyheads[parquet]'"
-        ) from None
+        raise DataError(f"{file}: Parquet needs the package pyarrow: {install_command('parquet')}") from None
     return parquet
 
 

@@ -136,9 +136,21 @@ def link_or_copy(path: Path, out: Path) -> None:
 
 
 def read_model_manifest(folder: Path) -> dict[str, Any]:
+    return read_manifest(folder, MODEL_SCHEMA, find_model_hint(folder))
+
+
+def find_model_hint(folder: Path) -> str:
+    """Return what may be meant by a folder without a model: the model of a run, or its newest checkpoint."""
     inside = folder / "model"
-    hint = f"; did you mean {inside}?" if (inside / MANIFEST).exists() else ""
-    return read_manifest(folder, MODEL_SCHEMA, hint)
+    if (inside / MANIFEST).exists():
+        return f"; did you mean {inside}?"
+    for run in (folder, folder.parent):
+        checkpoints = sorted(run.glob(f"checkpoints/step-????????/{MANIFEST}"))
+        if checkpoints:
+            return f"; the run has not finished, its newest checkpoint is {checkpoints[-1].parent}"
+        if (run / "checkpoints").is_dir():
+            return f"; the run has not finished, and has no checkpoint in {run / 'checkpoints'} yet"
+    return ""
 
 
 def check_vocabulary(info: CheckpointInfo, subwords: SubwordPair) -> None:

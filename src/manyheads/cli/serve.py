@@ -8,7 +8,7 @@ import typer
 
 from manyheads.cli.app import app
 from manyheads.cli.options import Device
-from manyheads.errors import RequestError
+from manyheads.errors import RequestError, install_command
 from manyheads.named_models.resolution import require_models, resolve_model
 from manyheads.serve.limits import ServerLimits
 
@@ -126,4 +126,4 @@ def check_server_packages() -> None:
         import fastapi  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError:
-        raise RequestError("serving needs FastAPI and uvicorn: pip install 'manyheads[serve]'") from None
+        raise RequestError(f"serving needs FastAPI and uvicorn: {install_command('serve')}") from None

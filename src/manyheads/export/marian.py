@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.errors import RequestError
+from manyheads.errors import RequestError, install_command
 
 # Below any logit, with exp of it 0; within float16, and small enough for label smoothing.
 FORBIDDEN_LOGIT = -1e4
@@ -100,7 +100,7 @@ def import_transformers() -> Any:
     except ImportError:
         raise RequestError(
             "Hugging Face folders need the package transformers, which is not installed: "
-            "pip install 'manyheads[huggingface]'"
+            f"{install_command('huggingface')}"
         ) from None
     return transformers
 

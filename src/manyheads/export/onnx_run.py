@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from manyheads.atomic_io import ManifestSchema, read_manifest, verify_files
 from manyheads.config import BOS_ID, EOS_ID, UNK_ID
-from manyheads.errors import CheckpointError, DataError, RequestError
+from manyheads.errors import CheckpointError, DataError, RequestError, install_command
 from manyheads.text.segmentation import has_words
 from manyheads.text.subwords import SubwordPair
 
@@ -252,7 +252,7 @@ def import_optional(package: str) -> Any:
     try:
         return import_module(package)
     except ImportError:
-        raise RequestError(f"{package} is not installed: pip install 'manyheads[onnx]'") from None
+        raise RequestError(f"{package} is not installed: {install_command('onnx')}") from None
 
 
 def read_export_manifest(folder: Path) -> dict[str, Any]:

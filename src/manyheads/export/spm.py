@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.config import BOS_ID, EOS_ID, NUM_SPECIAL_TOKENS, UNK_ID
-from manyheads.errors import CheckpointError, DataError, RequestError
+from manyheads.errors import CheckpointError, DataError, RequestError, install_command
 from manyheads.text.subwords import WORD_START, SubwordTokenizer
 
 LANGUAGE_CODE = re.compile(r">>[^<>\s]+<<")
@@ -36,7 +36,7 @@ def read_spm(path: Path) -> Any:
     except ImportError:
         raise RequestError(
             ".spm files are rewritten with protobuf, which is not installed: "
-            "pip install 'manyheads[huggingface]'"
+            f"{install_command('huggingface')}"
         ) from None
     spm = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
     try:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyheads.config import EOS_ID, DecodingConfig
-from manyheads.errors import DataError, RequestError
+from manyheads.errors import DataError, RequestError, install_command
 from manyheads.inference.batching import RequestWindow, group_by_tokens
 from manyheads.inference.conversion import read_conversion, read_pieces
 from manyheads.inference.ctranslate2_drafts import (
@@ -61,7 +61,7 @@ def import_ctranslate2() -> Any:
         import ctranslate2
     except ImportError:
         raise RequestError(
-            "the ctranslate2 engine needs the package ctranslate2: pip install 'manyheads[ctranslate2]'"
+            f"the ctranslate2 engine needs the package ctranslate2: {install_command('ctranslate2')}"
         ) from None
     return ctranslate2
 

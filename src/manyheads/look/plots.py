@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from manyheads.errors import RequestError
+from manyheads.errors import RequestError, install_command
 from manyheads.look.attention_data import Maps
 from manyheads.look.colors import head_colors
 
@@ -32,7 +32,7 @@ def import_pyplot() -> Any:
         import matplotlib
     except ImportError:
         raise RequestError(
-            "figures need matplotlib, which is not installed: pip install 'manyheads[figures]'"
+            f"figures need matplotlib, which is not installed: {install_command('figures')}"
         ) from None
     matplotlib.use("agg")
     from matplotlib import pyplot

@@ -13,7 +13,7 @@ import torch
 
 from manyheads.atomic_io import write_text_atomically
 from manyheads.cuda.device import describe_machine
-from manyheads.errors import RequestError
+from manyheads.errors import RequestError, install_command
 
 MAX_TABLE_WIDTH = 10_000  # characters
 Cell = str | int | float | None  # None: no number is known
@@ -106,7 +106,7 @@ def import_pyplot() -> Any:
     try:
         import matplotlib
     except ImportError:
-        raise RequestError("figures need matplotlib: pip install 'manyheads[figures]'") from None
+        raise RequestError(f"figures need matplotlib: {install_command('figures')}") from None
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "manyheads"  # equal figures give equal files
     from matplotlib import pyplot

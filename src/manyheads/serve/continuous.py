@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from manyheads.config import DecodingConfig
@@ -29,11 +30,21 @@ from manyheads.serve.served_model import WINDOW, ServedModel, suppress_warnings
 LARGE_REQUEST = 2048
 LARGE_CLIENT = 4 * LARGE_REQUEST  # of all small requests of a client, while others are served
 LARGE_BATCH_TOKENS, LARGE_NEW_TOKENS = 2048, 512  # source tokens: a step must not take long
+LONG_TEXT = 2000  # characters of a request
+PAUSE_FACTOR, MAX_PAUSE = 3.0, 0.25  # after a long text was prepared: times its seconds, and seconds at most
 PREPARATION_PATIENCE = 1.0  # seconds for which smaller requests are prepared first
 SMALL_WEIGHT, LARGE_WEIGHT = 4.0, 1.0  # shares of the engine's time
 
 Results = list[tuple[int, list[Hypothesis]]]
 Outcome = tuple[Job, list[Any] | Exception]
+
+
+def count_characters(job: Job) -> int:
+    return sum(map(len, job.items))
+
+
+def is_long(job: Job) -> bool:
+    return count_characters(job) > LONG_TEXT
 
 
 class StreamKey(NamedTuple):
@@ -98,6 +109,7 @@ class ContinuousBatcher:
         self.text_executor = ThreadPoolExecutor(1, "manyheads-text")
         self.engine_executor = ThreadPoolExecutor(1, "manyheads-engine")
         self.unprepared: list[Job] = []
+        self.pause_until = 0.0  # when the next long text may be prepared
         self.started: list[Job] = []  # not yet reported to the event loop
         self.is_running = False
         self.lock = threading.Lock()
@@ -107,7 +119,7 @@ class ContinuousBatcher:
         self.loop = asyncio.get_running_loop()
         with self.lock:
             self.unprepared.append(job)
-        self.text_executor.submit(self._prepare_next)
+        self._submit_preparation()
 
     def shutdown(self) -> None:
         self.text_executor.shutdown(wait=False, cancel_futures=True)
@@ -119,6 +131,7 @@ class ContinuousBatcher:
         job = self._take_unprepared()
         if job is None:
             return
+        start = time.monotonic()
         try:
             with suppress_warnings():
                 joining = self._prepare(job)
@@ -126,18 +139,31 @@ class ContinuousBatcher:
             self._report([(job, error)], None)
         else:
             self._continue_jobs([joining])
+        if is_long(job):  # the next long text waits, so that they take a share of the time only
+            now = time.monotonic()
+            self.pause_until = now + min(MAX_PAUSE, PAUSE_FACTOR * (now - start))
 
     def _take_unprepared(self) -> Job | None:
         """Remove and return the job with the least text, or the oldest if that has waited for long."""
+        now = time.monotonic()
         with self.lock:
             self.unprepared = [job for job in self.unprepared if not job.future.done()]
-            if not self.unprepared:
+            is_pausing = now < self.pause_until
+            jobs = [job for job in self.unprepared if not (is_pausing and is_long(job))]
+            if not jobs:
+                if self.unprepared:
+                    delay = max(0.0, self.pause_until - now)
+                    self.loop.call_soon_threadsafe(self.loop.call_later, delay, self._submit_preparation)
                 return None
-            job = self.unprepared[0]
-            if time.monotonic() - job.arrived_at < PREPARATION_PATIENCE:
-                job = min(self.unprepared, key=lambda own: sum(map(len, own.items)))
+            job = jobs[0]
+            if now - job.arrived_at < PREPARATION_PATIENCE:
+                job = min(jobs, key=count_characters)
             self.unprepared.remove(job)
             return job
+
+    def _submit_preparation(self) -> None:
+        with suppress(RuntimeError):  # the server is stopping
+            self.text_executor.submit(self._prepare_next)
 
     def _prepare(self, job: Job) -> JoiningJob:
         task: Any = job.task
@@ -148,8 +174,7 @@ class ContinuousBatcher:
         self.limits.check_work(task.estimate_size(texts))  # preparation takes longer
         text_jobs = preparer.prepare(texts)
         sentences = [sentence for text in text_jobs for sentence in text.sentences]
-        num_tokens = sum(len(sentence.request.source) for sentence in sentences)
-        self.limits.check_work(JobSize(num_tokens, len(sentences), options.config.num_hypotheses))
+        self.limits.check_work(JobSize(0, len(sentences), options.config.num_hypotheses))
         steps = plan_translation(text_jobs, assembler, options)
         return JoiningJob(job, steps, lambda: finish([assembler.assemble(text) for text in text_jobs]))
 

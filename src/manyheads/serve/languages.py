@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from copy import copy
 
-from manyheads.errors import RequestError
+from manyheads.errors import RequestError, install_command
 from manyheads.text.identification import are_related, load_identifier
 from manyheads.text.languages import get_base_language
 
@@ -40,7 +40,7 @@ class LanguageDetector:
     def __init__(self, codes: Iterable[str]) -> None:
         identifier = load_identifier()
         if identifier is None:
-            raise RequestError("serving needs the package py3langid: pip install 'manyheads[serve]'")
+            raise RequestError(f"serving needs the package py3langid: {install_command('serve')}")
         self._identifier = copy(identifier)
         known = set(self._identifier.labels)
         self.served = list(codes)

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from manyheads.config import CorpusConfig, InputConfig
-from manyheads.errors import ConfigError, DataError
+from manyheads.errors import ConfigError, DataError, install_command
 from manyheads.text.input_files import open_input, read_lines, strip_compression_suffix
 from manyheads.text.invalid import (
     BOTH_EMPTY,
@@ -249,7 +249,7 @@ def read_container(input_config: InputConfig, corpus: CorpusConfig, progress: By
     except ImportError as error:
         raise DataError(
             f"{file}: reading TMX, PO and XLIFF needs the extra `formats` ({error.name} is missing): "
-            f"pip install 'manyheads[formats]'"
+            f"{install_command('formats')}"
         ) from None
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from manyheads.errors import DataError
+from manyheads.errors import DataError, install_command
 from manyheads.text.invalid import MAX_LINE_BYTES, UnreadableFileError
 
 COMPRESSION_SUFFIXES = (".gz", ".xz", ".zst")
@@ -90,7 +90,7 @@ def open_zstd(disk: Any, file: str) -> Any:
         from backports.zstd import ZstdFile
     except ImportError:
         raise DataError(
-            f"{file}: reading .zst needs the extra `formats`: pip install 'manyheads[formats]'"
+            f"{file}: reading .zst needs the extra `formats`: {install_command('formats')}"
         ) from None
     return ZstdFile(disk)
 

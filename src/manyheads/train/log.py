@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from manyheads.atomic_io import report_disk_full
-from manyheads.errors import DataError
+from manyheads.errors import DataError, install_command
 from manyheads.train.metrics import METRIC_FORMATS
 from manyheads.train.timing import STARTUP_STAGES
 
@@ -36,7 +36,7 @@ class RunLog:
         if self.tensorboard is None:
             print_message(
                 "TensorBoard is not installed, so no event files are written (log.jsonl has the same "
-                "numbers): pip install 'manyheads[tensorboard]'"
+                f"numbers): {install_command('tensorboard')}"
             )
 
     def _open(self, step: int) -> None:

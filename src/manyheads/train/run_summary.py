@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads import checkpoint
-from manyheads.errors import CheckpointError, RequestError
+from manyheads.errors import CheckpointError, RequestError, install_command
 from manyheads.train.log import LOG_FILE, read_log
 from manyheads.train.metrics import format_metrics
 from manyheads.train.timing import format_startup, format_time, summarize_time
@@ -86,7 +86,7 @@ def plot_curves(run: Path, image: Path) -> None:
     try:
         import matplotlib
     except ImportError:
-        raise RequestError("plotting curves needs matplotlib: pip install 'manyheads[figures]'") from None
+        raise RequestError(f"plotting curves needs matplotlib: {install_command('figures')}") from None
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

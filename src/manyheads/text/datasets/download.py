@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from manyheads.atomic_io import report_disk_full
 from manyheads.errors import DataError
 from manyheads.progress import Progress
 
@@ -240,7 +241,7 @@ def open_url(part: PartialFile, request: urllib.request.Request, timeout: float)
 
 
 def receive(response: Any, part: PartialFile, start: int, total: int | None, progress: Progress) -> None:
-    """Append the bytes of the response to the partial file. A full disk raises OSError."""
+    """Append the bytes of the response to the partial file. A full disk raises ResourceError."""
     name, done = part.final.name, start
     with part.path.open("ab" if start else "wb") as file:
         while True:
@@ -253,7 +254,9 @@ def receive(response: Any, part: PartialFile, start: int, total: int | None, pro
                 ) from error
             if not chunk:
                 break
-            file.write(chunk)
+            with report_disk_full(part.path, None if total is None else total - done, "The part is kept"):
+                file.write(chunk)
+                file.flush()
             done += len(chunk)
     if total is not None and done != total:
         raise InterruptedDownloadError(f"{done:,} bytes received, {total:,} announced")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from manyheads.atomic_io import report_disk_full
 from manyheads.errors import DataError
 from manyheads.progress import Progress
 from manyheads.text.datasets.catalog import Catalog, CorpusPart, load_catalog
@@ -62,6 +63,7 @@ def write_split(context: FetchContext, split: str, parts: list[CorpusPart], fold
     paths = [folder / f"{name}.part" for name in names]
     num_before, num_pairs = len(context.cache.downloads), 0
     with ExitStack() as stack:
+        stack.enter_context(report_disk_full(paths[0], None, "Complete downloads are kept"))
         sides = [stack.enter_context(path.open("wb")) for path in paths]
         for part in parts:
             num_pairs += write_part(context, split, part, sides)

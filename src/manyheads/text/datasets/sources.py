@@ -21,7 +21,13 @@ from typing import IO, Any
 from manyheads.config import SPLITS, describe_unknown_name
 from manyheads.errors import DataError, RequestError
 from manyheads.progress import Progress
-from manyheads.text.datasets.archives import copy_lines, decompress, iterate_members, removing_damaged
+from manyheads.text.datasets.archives import (
+    UnpackLimit,
+    copy_lines,
+    decompress,
+    iterate_members,
+    removing_damaged,
+)
 from manyheads.text.datasets.catalog import Catalog, CatalogEntry, CorpusPart, LanguagePair
 from manyheads.text.datasets.download import DownloadedFile, download
 
@@ -81,7 +87,7 @@ def write_from_url(context: FetchContext, split: str, part: CorpusPart, sides: S
     for language, side in zip(context.pair.languages, sides, strict=True):
         file = context.cache.fetch(url.replace("{language}", language), **part.get_expected_file(language))
         with removing_damaged(file), file.open("rb") as stream:
-            counts.append(copy_lines(decompress(file.name, stream), side))
+            counts.append(copy_lines(decompress(file.name, stream), side, UnpackLimit(file)))
     return counts[0], counts[1]
 
 
@@ -89,6 +95,7 @@ def write_members(context: FetchContext, archive: Path, member: str, sides: Side
     """Write both sides of an archive, each found by the pattern of its member."""
     patterns = [context.fill(member, language=language) for language in context.pair.languages]
     counts: dict[str, int] = {}
+    limit = UnpackLimit(archive)
     with removing_damaged(archive), closing(iterate_members(archive)) as members:
         for name, open_member in members:
             for pattern, side in zip(patterns, sides, strict=True):
@@ -99,7 +106,7 @@ def write_members(context: FetchContext, archive: Path, member: str, sides: Side
                         f"{archive.name} has two members like {pattern}; name one in a file (--catalog FILE)"
                     )
                 with open_member() as stream:
-                    counts[pattern] = copy_lines(decompress(name, stream), side)
+                    counts[pattern] = copy_lines(decompress(name, stream), side, limit)
     for pattern in patterns:
         if pattern not in counts:
             raise DataError(f"{archive} has no member {pattern}; correct `member` in a file (--catalog FILE)")
