@@ -12,7 +12,7 @@ FOUNDATION = {"errors", "config", "packed", "progress", "atomic_io"}
 TRANSLATION = {"translator", "translation", "confidence_policy", "pipeline", "glossary", "loading"}
 PRODUCT = {
     "presets", "ops", "cuda", "text", "text.datasets", "data", "model", "search", "checkpoint", "inference",
-    "confidence", *TRANSLATION, "bulk", "evaluate", "train", "export", "look", "serve",
+    "confidence", *TRANSLATION, "judge", "bulk", "evaluate", "train", "export", "look", "serve",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checkpoint": {"model", "text"},
     "inference": {"ops", "cuda", "text", "model", "search", "checkpoint"},
     "confidence": {"text"},
+    "judge": {"text", "data", "confidence"},
     "glossary": {"text", "search"},
     "translation": {"text", "model", "search", "inference"},
     "confidence_policy": {"translation"},
