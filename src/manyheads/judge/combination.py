@@ -28,7 +28,7 @@ KNEE = 2.5  # badness above which a feature has a weight of its own
 SUPPORT = 2.0  # how far a two-sided feature counts in favor of a pair
 TWO_SIDED = ("lexical_target", "lexical_source")
 FLUENCY = ("fluency_source", "fluency_target", "window_source", "window_target")
-SURE_SIZE = 12  # characters that may add 1 to the badness of fluency: a rare word makes no text garbled
+SURE_SIZE = 30  # characters that may add 1 to the badness of fluency: a rare word makes no text garbled
 MIN_SPREAD = {
     "lexical_target": 0.05, "lexical_source": 0.05, "part_target": 0.5, "part_source": 0.5,
     "short_target": 0.05, "short_source": 0.05,

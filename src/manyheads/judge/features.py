@@ -125,7 +125,7 @@ def measure_length(batch: PairBatch) -> Floats:
 
 
 def measure_copying(sources: Sequence[str], targets: Sequence[str]) -> Floats:
-    """Return the share of the shorter side's different words that the other side has too.
+    """Return the share of the longer side's different words that the other side has too.
 
     Short words and numbers do not count: texts without longer words are not translated.
     """
@@ -133,7 +133,7 @@ def measure_copying(sources: Sequence[str], targets: Sequence[str]) -> Floats:
     for n, (source, target) in enumerate(zip(sources, targets, strict=True)):
         words = set(LONG_WORD.findall(source.lower())), set(LONG_WORD.findall(target.lower()))
         if words[0] and words[1]:
-            shares[n] = len(words[0] & words[1]) / min(map(len, words))
+            shares[n] = len(words[0] & words[1]) / max(map(len, words))
     return shares
 
 

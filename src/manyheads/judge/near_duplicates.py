@@ -14,7 +14,7 @@ from manyheads.judge.character_model import to_characters
 
 BANDS, ROWS = 4, 6
 GRAM = 5  # characters
-MIN_CHARACTERS = 30  # of both sides: shorter pairs differ by a word at least
+MIN_CHARACTERS = 60  # of both sides: shorter pairs differ by a word at least
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 Keys = NDArray[np.uint64]
 
