@@ -14,7 +14,7 @@ TRANSLATION = {
 }  # fmt: skip
 PRODUCT = {
     "presets", "ops", "cuda", "text", "text.datasets", "data", "model", "search", "checkpoint", "inference",
-    "confidence", *TRANSLATION, "bulk", "evaluate", "train", "export", "distill", "look", "serve",
+    "confidence", *TRANSLATION, "judge", "bulk", "evaluate", "train", "export", "distill", "look", "serve",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "named_models": {"checkpoint"},
     "inference": {"ops", "cuda", "text", "model", "search", "checkpoint"},
     "confidence": {"text"},
+    "judge": {"text", "data", "confidence"},
     "glossary": {"text", "search"},
     "translation": {"text", "model", "search", "inference"},
     "confidence_policy": {"translation"},

@@ -11,6 +11,7 @@ from manyheads.cli import (  # noqa: F401  each module adds its commands
     evaluation,
     export,
     inspection,
+    judge,
     look,
     models,
     paper,

@@ -19,7 +19,7 @@ GC_THRESHOLD = 50_000  # new objects between collections; 700, the default, cost
 # The commands in the order of a workflow, as --help lists them.
 GROUPS = {
     "Start here": ("demo", "doctor"),
-    "Data": ("get", "prepare"),
+    "Data": ("get", "judge", "prepare"),
     "Training": ("inspect", "train", "distill", "average", "calibrate", "card"),
     "Translation": ("models", "translate", "score", "evaluate", "export"),
     "Serving and looking inside": ("serve", "look"),

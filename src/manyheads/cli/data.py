@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from manyheads.cli.app import app, exit_with_error
-from manyheads.cli.options import AsJson
+from manyheads.cli.options import AsJson, drop_unset
 from manyheads.config import InputConfig, Recipe
 from manyheads.errors import EXIT_INTERRUPTED, ConfigError, RequestError
 
@@ -40,7 +40,7 @@ LanguagePair = Annotated[
 ]
 Fields = Annotated[
     str | None,
-    typer.Option(help="Source and target of a TSV or JSONL: columns such as 2,4 or names such as en,ko."),
+    typer.Option(help="Source and target of a table or JSONL: columns such as 2,4 or names such as en,ko."),
 ]
 RecipeFile = Annotated[
     Path | None,
@@ -53,6 +53,17 @@ OnInvalid = Annotated[
         "skipped; broken files and files of different line counts stop.",
         metavar="stop|skip",
     ),
+]
+Judged = Annotated[
+    Path | None,
+    typer.Option(
+        help="What `manyheads judge` wrote of this text: bad pairs are dropped, held-out pairs are good.",
+        metavar="FILE",
+    ),
+]
+Keep = Annotated[
+    float | None,
+    typer.Option(help="Share of the judged pairs to keep; by default those that score 0.5 or more."),
 ]
 ReplaceData = Annotated[bool, typer.Option("--force", help="Replace an existing data folder.")]
 ShowRecipe = Annotated[
@@ -109,14 +120,16 @@ def prepare(
     fields: Fields = None,
     recipe: RecipeFile = None,
     on_invalid: OnInvalid = None,
+    judged: Judged = None,
+    keep: Keep = None,
     force: ReplaceData = False,
     show_recipe: ShowRecipe = False,
     as_json: AsJson = False,
 ) -> None:
     """Clean parallel text, train subwords and write a data folder; report what was dropped and why.
 
-    Reads plain text, TSV, JSONL, TMX, PO and XLIFF, also compressed as .gz, .xz or .zst. Without --valid,
-    some pairs are held out for validation and test.
+    Reads plain text, TSV, CSV, XLSX, JSONL, TMX, PO and XLIFF, also compressed as .gz, .xz or .zst. Without
+    --valid, some pairs are held out for validation and test.
 
     \b
     Example:
@@ -125,6 +138,8 @@ def prepare(
     check_stray_files(changes or [])
     files = {"train": train or [], "valid": valid or [], "test": test or []}
     overridden = build_recipe(recipe, files, fields, pair, on_invalid, changes or [])
+    judging = drop_unset(judged=str(judged) if judged else None, keep=keep)
+    overridden = replace(overridden, clean=replace(overridden.clean, **judging))
     if show_recipe:
         print(overridden.to_toml(), end="")
         return
@@ -175,7 +190,7 @@ def parse_inputs(files: list[str], fields: str | None) -> tuple[InputConfig, ...
     for file in files:
         single = InputConfig(files=(file,))
         file_format = detect_format(single)
-        if file_format in ("tsv", "jsonl") and fields:
+        if file_format in ("tsv", "csv", "xlsx", "jsonl") and fields:
             inputs.append(replace(single, fields=tuple(fields.split(","))))
         elif file_format != "plain":
             inputs.append(single)

@@ -66,6 +66,20 @@ class CleanConfig(ConfigSection):
     identical: bool = config_field(True, "drop pairs whose sides are the same")
     duplicates: bool = config_field(True, "drop all but the first of equal pairs")
     leakage: bool = config_field(True, "drop training pairs whose source or target is in valid or test")
+    judged: str | None = config_field(None, "what `manyheads judge` wrote: bad pairs are dropped")
+    keep: float | None = config_field(
+        None,
+        "share of the judged pairs to keep, the best ones; by default those with a score of 0.5 or more",
+        above=0,
+        at_most=1,
+    )
+
+    def check_together(self) -> None:
+        if self.keep is not None and self.judged is None:
+            raise ConfigError(
+                f"clean.keep is {self.keep:g}, but nothing is judged: give --judged, the folder that "
+                f"`manyheads judge` wrote"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,14 +129,16 @@ class InputConfig(ConfigSection):
 
     table: ClassVar[str] = "input"
 
-    files: tuple[str, ...] = config_field((), "two plain files, or one TSV, JSONL, TMX, PO or XLIFF")
+    files: tuple[str, ...] = config_field(
+        (), "two plain files, or one TSV, CSV, XLSX, JSONL, TMX, PO or XLIFF"
+    )
     name: str = config_field("", "its name in reports; by default the first file's name")
     weight: float = config_field(1.0, "how often an epoch reads it, on average", above=0, below=1000)
-    format: Literal["auto", "plain", "tsv", "jsonl", "tmx", "po", "xliff"] = config_field(
+    format: Literal["auto", "plain", "tsv", "csv", "xlsx", "jsonl", "tmx", "po", "xliff"] = config_field(
         "auto", "format of the file; by default from its name"
     )
     fields: tuple[str, ...] = config_field(
-        (), "source and target: a TSV's column numbers or names, a JSONL's keys (a.b for nested ones)"
+        (), "source and target: a table's column numbers or names, a JSONL's keys (a.b for nested ones)"
     )
     license: str = config_field("", "license of the text, for the model card")
     attribution: str = config_field("", "whom its license asks to name, for the model card")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from manyheads.config import InputConfig
+from manyheads.data.judged import JUDGED_BAD, JudgedScores
 from manyheads.errors import DataError
 from manyheads.progress import ReportProgress, make_counter
 from manyheads.text.clean import DUPLICATE, LEAKAGE, LENGTH_RATIO, WRONG_SCRIPT, Cleaner, SeenKeys, hash_pairs
@@ -30,6 +31,7 @@ HINTS = {
     NO_LANGUAGE: "Choose languages with --pair, or corpus.source and corpus.target",
     WRONG_SCRIPT: "Are source and target swapped, or the languages others (--pair)?",
     LENGTH_RATIO: "Are source and target the right columns (--fields)? Or set clean.max_length_ratio",
+    JUDGED_BAD: "Keep more with --keep, such as --keep 0.9",
     LEAKAGE: "Is valid or test the same text? clean.leakage=false keeps it",
     HELD_OUT: "The text is too small to hold out pairs: corpus.hold_out=0",
 }
@@ -123,6 +125,18 @@ def filter_pairs(
             log.record_drop("train", pair, HELD_OUT, split, report)
         elif rejection := cleaner.find_rejection(pair.source, pair.target):
             log.record_drop("train", pair, *rejection, report)
+        else:
+            yield pair
+
+
+def drop_judged_bad(
+    pairs: list[SentencePair], judged: JudgedScores | None, log: DropLog, report: InputReport
+) -> Iterator[SentencePair]:
+    """Yield the pairs that are not judged bad."""
+    for pair in pairs:
+        score = judged.get(report.files[0], pair.line) if judged else 1.0
+        if judged and score < judged.min_score:
+            log.record_drop("train", pair, JUDGED_BAD, f"score {score:.3f}", report)
         else:
             yield pair
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from manyheads.config import InputConfig, Recipe
 from manyheads.data.filtering import DropLog, InputReport, make_byte_progress, read_normalized_pairs
+from manyheads.data.judged import JudgedScores
 from manyheads.errors import DataError
 from manyheads.progress import ReportProgress
 from manyheads.text.clean import Cleaner
@@ -16,7 +17,7 @@ MAX_SHARE = 20  # at most one pair in so many is held out for each split
 
 
 def load_held_out(
-    recipe: Recipe, log: DropLog, report_progress: ReportProgress
+    recipe: Recipe, judged: JudgedScores | None, log: DropLog, report_progress: ReportProgress
 ) -> tuple[HeldOut, dict[str, list[InputReport]]]:
     """Read valid and test. If the recipe has no valid, sample what is missing from the training text."""
     held_out: HeldOut = {}
@@ -26,7 +27,7 @@ def load_held_out(
             held_out[split], reports[split] = read_held_out_split(recipe, split, log, report_progress)
     if "valid" not in held_out and recipe.corpus.hold_out:
         missing = [split for split in ("valid", "test") if split not in held_out]
-        sample = sample_held_out(recipe, len(missing), held_out, report_progress)
+        sample = sample_held_out(recipe, judged, len(missing), held_out, report_progress)
         for number, split in enumerate(missing if sample else []):
             pairs = held_out[split] = sample[number :: len(missing)]
             reports[split] = [InputReport("out of train", (), 1.0, len(pairs), kept=len(pairs))]
@@ -55,11 +56,16 @@ def read_held_out_split(
 
 
 def sample_held_out(
-    recipe: Recipe, num_splits: int, held_out: HeldOut, report_progress: ReportProgress
+    recipe: Recipe,
+    judged: JudgedScores | None,
+    num_splits: int,
+    held_out: HeldOut,
+    report_progress: ReportProgress,
 ) -> list[SentencePair]:
     """Sample pairs of the training text that pass the filters and share no side, in a pass of their own.
 
-    As many as the recipe says for each split, but no more than a twentieth of the text.
+    As many as the recipe says for each split, but no more than a twentieth of the text. Where the text is
+    judged, all of them are good.
     """
     cleaner = Cleaner(recipe.clean, recipe.corpus, index_sides(held_out))
     silent_log = DropLog(recipe.corpus.on_invalid, None)
@@ -71,7 +77,8 @@ def sample_held_out(
         for pair in read_normalized_pairs(
             train, "train", cleaner, silent_log, InputReport(train.name, train.files, 1.0), progress
         )
-        if cleaner.find_rejection(pair.source, pair.target) is None
+        if (judged is None or judged.is_good(train.files[0], pair.line))
+        and cleaner.find_rejection(pair.source, pair.target) is None
     )
     wanted = recipe.corpus.hold_out * num_splits
     rng = random.Random(recipe.corpus.seed)

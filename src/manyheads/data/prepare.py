@@ -15,6 +15,7 @@ from manyheads.data.filtering import (
     DropLog,
     InputReport,
     drop_duplicates,
+    drop_judged_bad,
     explain_empty,
     filter_pairs,
     make_byte_progress,
@@ -22,6 +23,7 @@ from manyheads.data.filtering import (
 )
 from manyheads.data.held_out import HeldOut, index_sides, load_held_out
 from manyheads.data.integrity import VERIFIED
+from manyheads.data.judged import JudgedScores
 from manyheads.data.recipe import complete_recipe
 from manyheads.data.store import DATA_SCHEMA, DROPPED, MANIFEST, Store
 from manyheads.data.tokenize import CHUNK_PAIRS, Spool, TokenCounts, encode_split, train_subwords
@@ -40,12 +42,13 @@ def prepare(
     """Make a data folder by a recipe. `force` replaces an existing one."""
     recipe = complete_recipe(recipe)
     reused = SubwordPair.load(recipe.subwords.reuse_from) if recipe.subwords.reuse_from else None
+    judged = JudgedScores.load(Path(recipe.clean.judged), recipe.clean.keep) if recipe.clean.judged else None
     with atomic_directory(folder, MANIFEST, force, unlisted=(VERIFIED,)) as aside:
         with (aside / DROPPED).open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             log = DropLog(recipe.corpus.on_invalid, file)
-            held_out, reports = load_held_out(recipe, log, report_progress)
+            held_out, reports = load_held_out(recipe, judged, log, report_progress)
             with Spool(aside) as spool:
-                reports["train"] = read_training(recipe, held_out, log, spool, report_progress)
+                reports["train"] = read_training(recipe, held_out, judged, log, spool, report_progress)
         subwords = reused or train_subwords(recipe, spool, report_progress)
         subwords.save(aside)
         counts = {
@@ -61,7 +64,12 @@ def prepare(
 
 
 def read_training(
-    recipe: Recipe, held_out: HeldOut, log: DropLog, spool: Spool, report_progress: ReportProgress
+    recipe: Recipe,
+    held_out: HeldOut,
+    judged: JudgedScores | None,
+    log: DropLog,
+    spool: Spool,
+    report_progress: ReportProgress,
 ) -> list[InputReport]:
     """Read, filter and spool the training pairs."""
     sampled = [split for split in held_out if not getattr(recipe, split)]
@@ -74,7 +82,8 @@ def read_training(
         report = InputReport(input_config.name, input_config.files, input_config.weight)
         pairs = read_normalized_pairs(input_config, "train", cleaner, log, report, progress)
         while chunk := list(islice(pairs, CHUNK_PAIRS)):
-            kept = list(filter_pairs(chunk, cleaner, sampled_pairs, log, report))
+            plausible = list(drop_judged_bad(chunk, judged, log, report))
+            kept = list(filter_pairs(plausible, cleaner, sampled_pairs, log, report))
             if seen:
                 kept = list(drop_duplicates(kept, seen, log, report))
             spool.write(kept)

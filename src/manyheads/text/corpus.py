@@ -6,7 +6,9 @@ Files are read as streams, so memory does not grow with them, and are split into
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from manyheads.config import CorpusConfig, InputConfig
@@ -29,6 +31,8 @@ from manyheads.text.invalid import (
 
 FORMAT_BY_SUFFIX = {
     ".tsv": "tsv",
+    ".csv": "csv",
+    ".xlsx": "xlsx",
     ".jsonl": "jsonl",
     ".tmx": "tmx",
     ".po": "po",
@@ -58,6 +62,8 @@ def read_pairs(
     readers: dict[str, Callable[..., PairStream]] = {
         "plain": read_plain,
         "tsv": read_tsv,
+        "csv": read_spreadsheet,
+        "xlsx": read_spreadsheet,
         "jsonl": read_jsonl,
         "tmx": read_container,
         "po": read_container,
@@ -177,20 +183,61 @@ def read_records(
 
 def read_tsv(input_config: InputConfig, corpus: CorpusConfig, progress: ByteProgress) -> PairStream:
     """Read columns by number from 1, or by their names in the first line."""
-    fields = input_config.fields or ("1", "2")
-    is_numbered = all(field.isascii() and field.isdigit() and int(field) > 0 for field in fields)
-    columns = [int(field) - 1 for field in fields] if is_numbered else []
+    select = ColumnSelector(input_config)
+    return read_records(input_config, progress, lambda line: select(line.split("\t")))
 
-    def parse(line: str) -> tuple[str, str] | None:
-        cells = line.split("\t")
-        if not columns:
-            columns.extend(find_columns(cells, fields, input_config.files[0]))
+
+def read_spreadsheet(input_config: InputConfig, corpus: CorpusConfig, progress: ByteProgress) -> PairStream:
+    """Read the columns of a CSV or of the first sheet of an XLSX. Line feeds inside a cell become spaces."""
+    from manyheads.text import spreadsheets
+
+    (file,) = input_config.files
+    select = ColumnSelector(input_config)
+    line = 1
+    try:
+        if detect_format(input_config) == "xlsx":
+            with require_formats(file, "XLSX"):
+                for line, cells in spreadsheets.read_xlsx_rows(file):
+                    yield from make_row_pair(file, line, cells, select)
+            progress(Path(file).stat().st_size)
+            return
+        with open_input(file, progress) as stream:
+            for line, cells in spreadsheets.read_csv_rows(stream, file):
+                yield from make_row_pair(file, line, cells, select)
+    except UnreadableFileError as error:
+        yield InvalidRecord(file, error.line or line, BROKEN_FILE, str(error))
+
+
+def make_row_pair(
+    file: str, line: int, cells: list[str] | InvalidTextError, select: "ColumnSelector"
+) -> PairStream:
+    """Yield the pair of a row, or nothing for a header or an empty row."""
+    try:
+        if isinstance(cells, InvalidTextError):
+            raise cells
+        if any(cells) and (sides := select(cells)):
+            yield make_pair(join_lines(sides[0]), join_lines(sides[1]), line)
+    except InvalidTextError as error:
+        yield InvalidRecord(file, line, error.reason, error.detail)
+
+
+class ColumnSelector:
+    """Selects source and target of rows, by columns from 1 or by the names in the first row."""
+
+    def __init__(self, input_config: InputConfig) -> None:
+        self.file, self.fields = input_config.files[0], input_config.fields or ("1", "2")
+        is_numbered = all(field.isascii() and field.isdigit() and int(field) > 0 for field in self.fields)
+        self.columns = [int(field) - 1 for field in self.fields] if is_numbered else []
+
+    def __call__(self, cells: list[str]) -> tuple[str, str] | None:
+        """Return source and target, or None for the row of names."""
+        if not self.columns:
+            self.columns = find_columns(cells, self.fields, self.file)
             return None
-        if len(cells) <= max(columns):
-            raise InvalidTextError(WRONG_COLUMNS, f"{len(cells)}, but column {max(columns) + 1} is needed")
-        return cells[columns[0]], cells[columns[1]]
-
-    return read_records(input_config, progress, parse)
+        needed = max(self.columns) + 1
+        if len(cells) < needed:
+            raise InvalidTextError(WRONG_COLUMNS, f"{len(cells)}, but column {needed} is needed")
+        return cells[self.columns[0]], cells[self.columns[1]]
 
 
 def find_columns(header: list[str], fields: tuple[str, ...], file: str) -> list[int]:
@@ -241,14 +288,24 @@ def read_container(input_config: InputConfig, corpus: CorpusConfig, progress: By
     readers = {"tmx": containers.read_tmx, "po": containers.read_po, "xliff": containers.read_xliff}
     line = 1
     try:
-        with open_input(file, progress, is_xml=file_format != "po") as stream:
+        with (
+            require_formats(file, "TMX, PO and XLIFF"),
+            open_input(file, progress, is_xml=file_format != "po") as stream,
+        ):
             for line, unit in readers[file_format](stream, file, corpus):
                 yield make_container_pair(file, line, unit)
     except UnreadableFileError as error:
         yield InvalidRecord(file, error.line or line, BROKEN_FILE, str(error))
+
+
+@contextmanager
+def require_formats(file: str, names: str) -> Iterator[None]:
+    """Say which extra is missing if a reader cannot be imported."""
+    try:
+        yield
     except ImportError as error:
         raise DataError(
-            f"{file}: reading TMX, PO and XLIFF needs the extra `formats` ({error.name} is missing): "
+            f"{file}: reading {names} needs the extra `formats` ({error.name} is missing): "
             f"{install_command('formats')}"
         ) from None
 

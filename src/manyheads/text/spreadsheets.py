@@ -1,0 +1,160 @@
+"""Rows of spreadsheets: CSV as spreadsheets write it, and XLSX.
+
+XLSX is read with zipfile and lxml, which TMX needs already: of the format, pairs need cells of text and
+numbers only. The sheet is streamed; the table of strings that its cells refer to is held in memory.
+"""
+
+import csv
+import re
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import IO, Any
+
+from manyheads.errors import DataError
+from manyheads.text.containers import iterate_elements
+from manyheads.text.input_files import read_lines
+from manyheads.text.invalid import LINE_TOO_LONG, MAX_LINE_BYTES, InvalidTextError, UnreadableFileError
+
+Rows = Iterator[tuple[int, list[str] | InvalidTextError]]
+
+DELIMITERS = "\t;,"  # semicolons where the decimal point is a comma
+SAMPLE_LINES = 20  # that the delimiter is found in
+SHEET_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+COLUMN = re.compile("[A-Z]{1,3}")
+MAX_STRINGS_BYTES = 4 << 30  # of the table of strings, as its archive states it
+MAX_COLUMNS = 16_384  # of a sheet
+
+
+def read_csv_rows(stream: IO[bytes], file: str) -> Rows:
+    """Read the rows of a CSV with the line that each begins at. A cell in quotes may hold several lines."""
+    lines = LineFeeder(read_lines(stream, file))
+    first = list(islice(iter(lines), SAMPLE_LINES))
+    reader = csv.reader(chain(first, lines), delimiter=find_delimiter("".join(first)))
+    csv.field_size_limit(MAX_LINE_BYTES)
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            if "field larger" not in str(error):
+                raise UnreadableFileError(file, error, line) from None
+            yield line, InvalidTextError(LINE_TOO_LONG, "a quote that is never closed?")
+            continue
+        if lines.has_long_line:
+            lines.has_long_line = False
+            yield line, InvalidTextError(LINE_TOO_LONG)
+        elif cells:
+            yield line, cells
+
+
+class LineFeeder:
+    """Feeds lines of text to the CSV reader. Bytes that are not UTF-8 become surrogates, refused later."""
+
+    def __init__(self, lines: Iterator[bytes | None]) -> None:
+        self.lines = lines
+        self.has_long_line = False
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self.lines:
+            self.has_long_line |= line is None
+            yield (line or b"").decode("utf-8", "surrogateescape") + "\n"
+
+
+def find_delimiter(text: str) -> str:
+    """Return the delimiter that all lines have equally often outside of quotes; else the most frequent."""
+    lines = re.sub(r'"[^"]*"', "", text).splitlines()
+    for delimiter in DELIMITERS:
+        counts = {line.count(delimiter) for line in lines if line}
+        if len(counts) == 1 and counts != {0}:
+            return delimiter
+    plain = "".join(lines)
+    return max(reversed(DELIMITERS), key=plain.count)
+
+
+# ---- XLSX
+
+
+def read_xlsx_rows(file: str) -> Rows:
+    """Read the rows of the first sheet, with their numbers."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            strings = read_shared_strings(archive, file)
+            with archive.open(find_first_sheet(archive, file)) as stream:
+                for number, row in enumerate(iterate_elements(stream, file, "{*}row"), 1):
+                    yield int(row.get("r") or number), list_cells(row, strings, file)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise UnreadableFileError(file, error) from None
+    except OSError as error:
+        raise DataError(f"{file}: {error.strerror or error}") from None
+
+
+def read_shared_strings(archive: zipfile.ZipFile, file: str) -> list[str]:
+    """Return the strings that cells refer to by number."""
+    name = "xl/sharedStrings.xml"
+    if name not in archive.namelist():
+        return []
+    if archive.getinfo(name).file_size > MAX_STRINGS_BYTES:
+        raise DataError(f"{file}: more than {MAX_STRINGS_BYTES >> 30} GiB of text: save it as CSV")
+    with archive.open(name) as stream:
+        return [join_text(item) for item in iterate_elements(stream, file, "{*}si")]
+
+
+def find_first_sheet(archive: zipfile.ZipFile, file: str) -> str:
+    """Return the name of the first sheet's part in the archive."""
+    try:
+        with archive.open("xl/workbook.xml") as stream:
+            sheet = next(
+                element.get(SHEET_RELATION) for element in iterate_elements(stream, file, "{*}sheet")
+            )
+        with archive.open("xl/_rels/workbook.xml.rels") as stream:
+            relations = iterate_elements(stream, file, "{*}Relationship")
+            target = next(str(item.get("Target")) for item in relations if item.get("Id") == sheet)
+    except (KeyError, StopIteration):
+        raise DataError(f"{file}: not a spreadsheet of XLSX: has no sheet") from None
+    return target.lstrip("/") if target.startswith("/") else f"xl/{target}"
+
+
+def list_cells(row: Any, strings: list[str], file: str) -> list[str]:
+    """Return the texts of a row's cells; those that the row leaves out are empty."""
+    cells: list[str] = []
+    for cell in row.iterchildren("{*}c"):
+        column = get_column(cell.get("r"), len(cells))
+        if column >= MAX_COLUMNS:
+            raise UnreadableFileError(file, ValueError(f"a cell in column {column + 1}"))
+        cells.extend([""] * (column + 1 - len(cells)))
+        cells[column] = get_cell_text(cell, strings, file)
+    return cells
+
+
+def get_column(reference: str | None, default: int) -> int:
+    """Return the number of a column from 0: that of AB12 is 27."""
+    letters = COLUMN.match(reference or "")
+    if letters is None:
+        return default
+    number = 0
+    for letter in letters[0]:
+        number = 26 * number + ord(letter) - ord("A") + 1
+    return number - 1
+
+
+def get_cell_text(cell: Any, strings: list[str], file: str) -> str:
+    if cell.get("t") == "inlineStr":
+        return join_text(cell)
+    value = next(cell.iterchildren("{*}v"), None)
+    text = "" if value is None else value.text or ""
+    if cell.get("t") != "s":
+        return text
+    try:
+        return strings[int(text)]
+    except (ValueError, IndexError):
+        raise UnreadableFileError(file, ValueError(f"string {text} is not in the file")) from None
+
+
+def join_text(element: Any) -> str:
+    """Return the text of all runs of an element, without the phonetic guides of Japanese."""
+    runs: Iterable[Any] = element.iterdescendants("{*}t")
+    return "".join(run.text or "" for run in runs if not run.getparent().tag.endswith("}rPh"))

@@ -1,0 +1,182 @@
+"""Judging a corpus: wrong pairs score low and have a reason, and `prepare` uses the scores."""
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from judge import DAMAGES, damage_pairs, evaluate_scores, make_recipe, run_judge, write_pairs
+from manyheads import playground
+from manyheads.confidence.corruption import OFF_DOMAIN
+from manyheads.config import Recipe
+from manyheads.data.judged import JudgedScores, read_rows
+from manyheads.data.prepare import prepare
+from manyheads.errors import ConfigError, DataError
+from manyheads.judge import run
+from manyheads.judge.report import JudgeReport
+from manyheads.judge.run import JudgeOptions, judge_corpus
+
+NUM_PAIRS = 1200
+OPTIONS = JudgeOptions(workers=1)
+
+
+def silent(stage: str, done: int, total: int | None) -> None:
+    pass
+
+
+def make_pairs(count: int) -> list[tuple[str, str]]:
+    corpus = playground.generate_corpus("en-de", train=count, valid=0, test=0, seed=3)
+    return [(source, target) for source, target in corpus["train"]]
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[str, str]], np.ndarray]:
+    folder = tmp_path_factory.mktemp("judged")
+    pairs, labels = damage_pairs(make_pairs(NUM_PAIRS), OFF_DOMAIN["fr"], 0.2, seed=1)
+    pairs[50] = pairs[40]
+    files = [folder / "train.en", folder / "train.de"]
+    write_pairs(pairs, files)
+    judge_corpus(make_recipe(files, ("en", "de")), folder / "judged", OPTIONS, report_progress=silent)
+    return folder, pairs, labels
+
+
+def get_scores(folder: Path) -> np.ndarray:
+    return np.array([score for _, _, score, _ in read_rows(folder)])
+
+
+def test_damaged_pairs_score_low(judged: Any) -> None:
+    folder, pairs, labels = judged
+    result = evaluate_scores(get_scores(folder / "judged"), labels, pairs, 0.2)
+    assert result["auroc"] > 0.95
+    assert result["auroc shuffled"] > 0.95
+    assert result["auroc untranslated"] > 0.98
+
+
+def test_low_scores_have_reasons(judged: Any) -> None:
+    folder, _, labels = judged
+    rows = list(read_rows(folder / "judged"))
+    reasons = {name: Counter[str]() for name in DAMAGES}
+    for label, (_, _, score, reason) in zip(labels, rows, strict=True):
+        assert bool(reason) == (score < 0.5 or reason.startswith("near-duplicate"))
+        if label in reasons:
+            reasons[label][reason] += 1
+    assert reasons["untranslated"].most_common(1)[0][0] == "untranslated copy"
+    assert reasons["shuffled"].most_common(1)[0][0] == "misaligned"
+    assert reasons["foreign"].most_common(1)[0][0].startswith("wrong language")
+    assert rows[50][3] in ("near-duplicate of line 41", rows[40][3])
+
+
+def test_the_report_lists_the_worst_pairs_and_the_inputs(judged: Any) -> None:
+    folder, _, _ = judged
+    report = json.loads((folder / "judged" / "report.json").read_text(encoding="utf-8"))
+    assert report["pairs"] == sum(report["histogram"]) == NUM_PAIRS
+    assert len(report["worst"]) == 100
+    assert [pair["score"] for pair in report["worst"]] == sorted(pair["score"] for pair in report["worst"])
+    assert [len(sample) for sample in report["samples"]] == [5] * 10
+    assert report["inputs"][0]["bad"] == report["bad"]
+    text = (folder / "judged" / "report.md").read_text(encoding="utf-8")
+    assert "## The worst 100" in text
+
+
+def test_prepare_keeps_the_best_pairs_and_holds_out_good_ones(judged: Any, tmp_path: Path) -> None:
+    folder, pairs, labels = judged
+    files = [str(folder / "train.en"), str(folder / "train.de")]
+    tables = {"train": [{"files": files}], "subwords": {"vocab_size": 500}}
+    clean = {"judged": str(folder / "judged"), "keep": 0.8}
+    store = prepare(Recipe.from_mapping({**tables, "clean": clean}), tmp_path / "data")
+    dropped = store.manifest["splits"]["train"]["inputs"][0]["dropped"]
+    assert dropped["judged bad"] == pytest.approx(0.2 * NUM_PAIRS, abs=2)
+    sources, targets = store.read_text("valid")
+    damaged = {pair for pair, label in zip(pairs, labels, strict=True) if label != "good"}
+    bad = sum(pair in damaged for pair in zip(sources, targets, strict=True))
+    assert len(sources) > 40
+    assert bad <= 0.05 * len(sources)
+
+
+def test_a_judged_file_of_other_text_is_refused(judged: Any, tmp_path: Path) -> None:
+    folder, _, _ = judged
+    shutil.copy(folder / "train.en", tmp_path / "b.en")
+    shutil.copy(folder / "train.de", tmp_path / "b.de")
+    tables = {"train": [{"files": [str(tmp_path / "b.en"), str(tmp_path / "b.de")]}]}
+    with pytest.raises(DataError, match=r"b\.en:1: has no score in .*: judge the same files"):
+        prepare(Recipe.from_mapping({**tables, "clean": {"judged": str(folder / "judged")}}), tmp_path / "d")
+    with pytest.raises(ConfigError, match=r"clean.keep is 0.9, but nothing is judged"):
+        Recipe.from_mapping({**tables, "clean": {"keep": 0.9}})
+
+
+def test_keep_is_a_share_of_the_pairs(tmp_path: Path) -> None:
+    rows = "".join(f"a.en\t{n}\t{n / 10:.4f}\t\n" for n in range(1, 11))
+    (tmp_path / "pairs.tsv").write_text(f"file\tline\tscore\treason\n{rows}")
+    scores = JudgedScores.load(tmp_path, 0.3)
+    assert [line for line in range(1, 11) if scores.get("a.en", line) >= scores.min_score] == [8, 9, 10]
+    assert JudgedScores.load(tmp_path, None).min_score == 0.5
+    assert JudgedScores.load(tmp_path, 1.0).min_score == pytest.approx(0.1)
+    assert not scores.is_good("a.en", 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("line\tscore\n", "the columns are not file, line, score, reason"),
+        ("file\tline\tscore\treason\na\tx\t0.5\t\n", "pairs.tsv:2: not file, line, score and reason"),
+        ("file\tline\tscore\treason\n", "no pair is judged"),
+    ],
+)
+def test_a_wrong_judged_file_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text(text)
+    with pytest.raises(DataError, match=message):
+        JudgedScores.load(tmp_path / "pairs.tsv", 0.9)
+
+
+def test_a_corpus_that_is_too_small_is_refused(tmp_path: Path) -> None:
+    files = [tmp_path / "a.en", tmp_path / "a.de"]
+    write_pairs(make_pairs(50), files)
+    with pytest.raises(
+        DataError, match="50 pairs, but judging learns from the corpus and needs at least 200"
+    ):
+        judge_corpus(make_recipe(files, ("en", "de")), tmp_path / "j", OPTIONS, report_progress=silent)
+    assert not (tmp_path / "j").exists()
+
+
+def test_a_stopped_run_goes_on_with_the_next_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [tmp_path / "a.en", tmp_path / "a.de"]
+    write_pairs([(f"source {n}", f"target {n}") for n in range(300)], files)
+    calls: list[int] = []
+
+    def judge_chunk(sides: Any) -> Any:
+        calls.append(len(sides[0]))
+        if calls == [50, 50, 50]:
+            raise KeyboardInterrupt
+        keys = np.zeros((len(sides[0]), 4), np.uint64)
+        return np.full(len(sides[0]), 0.75, np.float32), [""] * len(sides[0]), keys
+
+    monkeypatch.setattr(run, "judge_chunk", judge_chunk)
+    monkeypatch.setattr(run, "train_judge", lambda *_: None)
+    monkeypatch.setattr(run, "CHUNK_PAIRS", 50)
+    monkeypatch.setattr(run, "PART_CHUNKS", 2)
+    recipe = make_recipe(files, ("en", "de"))
+    with pytest.raises(KeyboardInterrupt):
+        judge_corpus(recipe, tmp_path / "j", OPTIONS, report_progress=silent)
+    assert not (tmp_path / "j").exists()
+    report: JudgeReport = judge_corpus(recipe, tmp_path / "j", OPTIONS, report_progress=silent)
+    assert calls == [50] * 3 + [50] * 4  # the first part was complete
+    assert (report.pairs, report.bad) == (300, 0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.de", "a.en", "j"]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("rate", [0.1, 0.3])
+def test_the_built_in_corpus_with_known_damage(rate: float, tmp_path: Path) -> None:
+    clean = make_pairs(10_000)
+    pairs, labels = damage_pairs(clean, OFF_DOMAIN["fr"], rate, seed=2)
+    files = [tmp_path / "train.en", tmp_path / "train.de"]
+    write_pairs(pairs, files)
+    scores = run_judge(files, ("en", "de"), tmp_path / "judged", len(pairs))
+    result = evaluate_scores(scores, labels, clean, rate)
+    assert result["auroc"] > 0.97
+    assert min(result[f"auroc {name}"] for name in DAMAGES) > 0.9
+    assert result["kept short good, 0.5"] > 0.98

@@ -1,0 +1,128 @@
+"""CSV as spreadsheets write it, and XLSX, are read like TSV."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from manyheads.config import CorpusConfig, InputConfig
+from manyheads.errors import DataError
+from manyheads.text import invalid
+from manyheads.text.corpus import SentencePair, read_pairs
+from manyheads.text.invalid import InvalidRecord
+from manyheads.text.spreadsheets import find_delimiter, get_column
+
+ENGLISH_KOREAN = CorpusConfig(source="en", target="ko")
+MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+
+
+def read(path: Path, fields: tuple[str, ...] = ()) -> list[SentencePair | InvalidRecord]:
+    return list(read_pairs(InputConfig(files=(str(path),), fields=fields), ENGLISH_KOREAN))
+
+
+def test_quotes_commas_and_lines_inside_cells_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    text = '\ufeffen,ko\r\n"He said ""hi"", and left.",그는 갔다.\r\n"two\r\nlines",두 줄\r\n,\r\nlast,끝'
+    path.write_text(text, encoding="utf-8", newline="")
+    assert read(path, ("en", "ko")) == [
+        SentencePair('He said "hi", and left.', "그는 갔다.", 2),
+        SentencePair("two lines", "두 줄", 3),
+        SentencePair("last", "끝", 6),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "delimiter"),
+    [
+        ("a,b", ","),
+        ("a;b", ";"),
+        ("a\tb", "\t"),
+        ('"x;y;z",b', ","),
+        ("a,b\nc;c,d", ","),
+        ("a;b,c\nd;e", ";"),
+        ("", ","),
+    ],
+)
+def test_the_delimiter_is_found_outside_of_quotes(line: str, delimiter: str) -> None:
+    assert find_delimiter(line) == delimiter
+
+
+def test_semicolons_separate_where_the_decimal_point_is_a_comma(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,5 liters;1,5 리터\n", encoding="utf-8")
+    assert read(tmp_path / "a.csv") == [SentencePair("1,5 liters", "1,5 리터", 1)]
+
+
+def test_wrong_rows_of_a_csv_are_reported_with_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("good,좋다\nalone\n".encode() + b"caf\xe9,x\n" + b"empty,\n")
+    records = read(path)
+    assert records[0] == SentencePair("good", "좋다", 1)
+    assert [(record.line, record.reason) for record in records[1:]] == [
+        (2, invalid.WRONG_COLUMNS),
+        (3, invalid.INVALID_UTF8),
+        (4, invalid.EMPTY_TARGET),
+    ]
+
+
+def test_a_quote_that_is_never_closed_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('a,b\n"open,c\n' + "x,y\n" * 300_000, encoding="utf-8")
+    records = read(tmp_path / "a.csv")
+    assert records[0] == SentencePair("a", "b", 1)
+    assert (records[1].line, records[1].reason) == (2, invalid.LINE_TOO_LONG)
+
+
+def write_xlsx(path: Path, rows: str, strings: str | None = None) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(
+            "xl/workbook.xml",
+            f'<workbook xmlns="{MAIN}" xmlns:r="{RELATIONS}"><sheets><sheet name="A" r:id="r7"/></sheets>'
+            "</workbook>",
+        )
+        archive.writestr(
+            "xl/_rels/workbook.xml.rels",
+            '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+            '<Relationship Id="r7" Target="worksheets/sheet1.xml"/></Relationships>',
+        )
+        sheet = f'<worksheet xmlns="{MAIN}"><sheetData>{rows}</sheetData></worksheet>'
+        archive.writestr("xl/worksheets/sheet1.xml", sheet)
+        if strings is not None:
+            archive.writestr("xl/sharedStrings.xml", f'<sst xmlns="{MAIN}">{strings}</sst>')
+
+
+def test_cells_of_a_sheet_are_read_by_their_columns(tmp_path: Path) -> None:
+    strings = "<si><t>en</t></si><si><t>ko</t></si><si><r><t>go </t></r><r><t>home</t></r></si>"
+    rows = (
+        '<row r="1"><c r="A1" t="s"><v>0</v></c><c r="C1" t="s"><v>1</v></c></row>'
+        '<row r="2"><c r="A2" t="s"><v>2</v></c><c r="C2" t="inlineStr"><is><t>집에\n가</t></is></c></row>'
+        '<row r="3"/>'
+        '<row r="5"><c r="A5"><v>12.5</v></c><c r="C5" t="str"><v>십이</v></c></row>'
+        '<row r="6"><c r="A6" t="s"><v>2</v></c></row>'
+    )
+    write_xlsx(tmp_path / "a.xlsx", rows, strings)
+    assert read(tmp_path / "a.xlsx", ("en", "ko")) == [
+        SentencePair("go home", "집에 가", 2),
+        SentencePair("12.5", "십이", 5),
+        InvalidRecord(str(tmp_path / "a.xlsx"), 6, invalid.WRONG_COLUMNS, "1, but column 3 is needed"),
+    ]
+
+
+@pytest.mark.parametrize(("reference", "column"), [("A1", 0), ("Z9", 25), ("AB12", 27), (None, 5)])
+def test_columns_are_numbered_from_their_letters(reference: str | None, column: int) -> None:
+    assert get_column(reference, 5) == column
+
+
+def test_what_is_no_spreadsheet_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "a.xlsx").write_bytes(b"no archive")
+    (record,) = read(tmp_path / "a.xlsx")
+    assert record.reason == invalid.BROKEN_FILE
+    with zipfile.ZipFile(tmp_path / "b.xlsx", "w") as archive:
+        archive.writestr("other", "x")
+    with pytest.raises(DataError, match=r"b.xlsx: not a spreadsheet of XLSX: has no sheet"):
+        read(tmp_path / "b.xlsx")
+    write_xlsx(tmp_path / "c.xlsx", '<row r="1"><c r="A1" t="s"><v>9</v></c></row>', "<si><t>a</t></si>")
+    (record,) = read(tmp_path / "c.xlsx")
+    assert record.reason == invalid.BROKEN_FILE
+    assert "string 9" in record.detail
+    with pytest.raises(DataError, match=r"d.xlsx: No such file"):
+        read(tmp_path / "d.xlsx")
