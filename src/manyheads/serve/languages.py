@@ -59,27 +59,32 @@ class LanguageDetector:
         """
         confidences = dict.fromkeys(list(self.codes.values()) or self.served[:1] or ["en"], 0.0)
         ranking = self._rank(text)
-        for label, confidence in ranking:
+        for label, probability in ranking:
             if label in self.codes:
-                confidences[self.codes[label]] = confidence
-        if ranking and ranking[0][0] not in self.codes and ranking[0][1] > MAJORITY:
-            confidences[ranking[0][0]] = ranking[0][1]
+                confidences[self.codes[label]] = to_percent(probability)
+        if ranking and ranking[0][0] not in self.codes and to_percent(ranking[0][1]) > MAJORITY:
+            confidences[ranking[0][0]] = to_percent(ranking[0][1])
         return sorted(confidences.items(), key=lambda entry: -entry[1])
 
     def find_foreign(self, text: str, language: str) -> tuple[str, float] | None:
         """Return the language of a text, with its confidence in percent, if it is clearly not in this one."""
         ranking, base = self._rank(text), get_base_language(language)
-        confidences = dict(ranking)
-        if not ranking or base not in confidences or confidences[base] > MAX_OWN_CONFIDENCE:
+        probabilities = dict(ranking)
+        if not ranking or base not in probabilities or to_percent(probabilities[base]) > MAX_OWN_CONFIDENCE:
             return None
-        label, confidence = ranking[0]
+        label, confidence = ranking[0][0], to_percent(ranking[0][1])
         if confidence < MIN_FOREIGN_CONFIDENCE or are_related(label, base):
             return None
         return self.codes.get(label, label), confidence
 
     def _rank(self, text: str) -> list[tuple[str, float]]:
-        """Return all languages with their confidences in percent, best first; none without letters."""
+        """Return all languages with their probabilities, best first; none without letters."""
         sample = text[:MAX_DETECT_CHARACTERS]
         if not any(map(str.isalpha, sample)):
             return []
-        return [(label, round(100 * float(p), 1)) for label, p in self._identifier.rank(sample)]
+        ranking: list[tuple[str, float]] = self._identifier.rank(sample)
+        return ranking
+
+
+def to_percent(probability: float) -> float:
+    return round(100 * float(probability), 1)

@@ -28,6 +28,7 @@ from manyheads.text.verbatim import COPY_SYMBOLS
 
 WORD_START = "\u2581"  # written by SentencePiece for a space; it decodes the character to a space too
 BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")
+MAX_SINGLE_CALLS = 8  # sentences that take less time one by one: SentencePiece starts a thread for a list
 TRAINING_THREADS = 4  # fixed: the sums of unigram training depend on it
 MAX_SENTENCE_BYTES = 1 << 24  # SentencePiece skips longer ones silently; input lines are shorter
 
@@ -141,6 +142,8 @@ class SubwordTokenizer:
     def encode_sentences(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of many texts, each followed by end. Other threads run meanwhile."""
         normalized = [normalize(text) for text in texts]
+        if len(normalized) <= MAX_SINGLE_CALLS:
+            return [self._processor.encode(text, add_eos=True) for text in normalized]
         ids: list[list[int]] = self._processor.encode(normalized, add_eos=True, num_threads=1)
         return ids
 
@@ -153,6 +156,8 @@ class SubwordTokenizer:
             ids if ids and min(ids) > EOS_ID else [token for token in ids if token not in (BOS_ID, EOS_ID)]
             for ids in sentences
         ]
+        if len(plain) <= MAX_SINGLE_CALLS:
+            return [self._processor.decode(ids) for ids in plain]
         texts: list[str] = self._processor.decode(plain, num_threads=1)
         return texts
 
