@@ -166,12 +166,12 @@ def test_one_note_about_the_language_is_enough() -> None:
 @pytest.mark.parametrize(
     ("ranking", "expected"),
     [
-        ([("fr", 95.0), ("en", 1.0)], ("fr", 95.0)),
-        ([("fr", 75.0), ("en", 1.0)], None),
-        ([("fr", 85.0), ("en", 10.0)], None),
-        ([("pcm", 95.0), ("en", 1.0)], None),
-        ([("en", 95.0), ("fr", 1.0)], None),
-        ([("fr", 95.0)], None),
+        ([("fr", 0.95), ("en", 0.01)], ("fr", 95.0)),
+        ([("fr", 0.75), ("en", 0.01)], None),
+        ([("fr", 0.85), ("en", 0.10)], None),
+        ([("pcm", 0.95), ("en", 0.01)], None),
+        ([("en", 0.95), ("fr", 0.01)], None),
+        ([("fr", 0.95)], None),
         ([], None),
     ],
 )
