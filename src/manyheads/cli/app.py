@@ -20,7 +20,7 @@ GC_THRESHOLD = 50_000  # new objects between collections; 700, the default, cost
 GROUPS = {
     "Start here": ("demo", "doctor"),
     "Data": ("get", "judge", "prepare"),
-    "Training": ("inspect", "train", "distill", "average", "calibrate", "card"),
+    "Training": ("inspect", "train", "distill", "average", "calibrate", "shortlist", "card"),
     "Translation": ("models", "translate", "score", "evaluate", "export"),
     "Serving and looking inside": ("serve", "look"),
     "The paper": ("paper",),

@@ -19,7 +19,7 @@ Engine = Annotated[
     str | None,
     typer.Option(
         "--engine",  # typer 0.27 would take the name from the metavar
-        help="torch, torch:float32, torch:bfloat16, ctranslate2, ctranslate2:int8 or "
+        help="torch, torch:float32, torch:bfloat16, torch:int8, ctranslate2, ctranslate2:int8 or "
         "ctranslate2:int8_float32. By default torch; for int8 models given by their names on a CPU "
         "ctranslate2:int8, if installed.",
         metavar="ENGINE",

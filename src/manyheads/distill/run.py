@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any, Literal
 
 from manyheads.atomic_io import open_locked
+from manyheads.checkpoint.shortlist import SHORTLIST
 from manyheads.data.store import Store
 from manyheads.distill.measurement import (
     choose_cpu_engines,
@@ -28,6 +29,7 @@ from manyheads.named_models.listing import measure_megabytes
 from manyheads.progress import Progress, ReportProgress, create_progress
 from manyheads.train.distilled_card import INT8_STUDENT, STUDENT, TEACHER
 from manyheads.train.model_card import write_model_card
+from manyheads.train.shortlist import add_shortlist
 
 Outcome = Literal["done", "stopped"]
 
@@ -111,6 +113,8 @@ def quantize_student(plan: DistillationPlan, state: DistillState) -> None:
 
     if not plan.int8_model.exists():
         quantize_model(plan.student_model, plan.int8_model)
+    if not (plan.int8_model / SHORTLIST).exists():
+        add_shortlist(plan.int8_model, plan.data_folder)
 
 
 def measure_and_describe(plan: DistillationPlan, state: DistillState) -> None:
