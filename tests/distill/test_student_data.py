@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import manyheads as mh
+from manyheads.atomic_io import compute_checksum
 from manyheads.cli.distill import describe_command, split_arguments
 from manyheads.config import AugmentationConfig, DistillConfig, Recipe
 from manyheads.data.prepare import prepare
@@ -154,10 +155,10 @@ def test_plans_that_cannot_work_are_refused_at_once(folder: Path, tmp_path: Path
         make_plan(data, tmp_path, teacher, monolingual=[tmp_path / "gone"]).check()
     other = tmp_path / "de"
     shutil.copytree(teacher, other)
-    manifest = (
-        (other / "manyheads.json").read_text(encoding="utf-8").replace('"target": "ko"', '"target": "de"')
-    )
-    (other / "manyheads.json").write_text(manifest, encoding="utf-8")
+    manifest = json.loads((other / "manyheads.json").read_text(encoding="utf-8"))
+    manifest["languages"]["target"] = "de"
+    manifest["sha256"] = compute_checksum(manifest)
+    (other / "manyheads.json").write_text(json.dumps(manifest), encoding="utf-8")
     with pytest.raises(mh.RequestError, match="translates en to de, but the data is en to ko"):
         make_plan(data, tmp_path, other).check()
 
