@@ -47,7 +47,7 @@ def test_every_corpus_of_the_student_states_its_license() -> None:
 @pytest.mark.parametrize("name", ["europarl", "koen", "base", "big", "student"])
 def test_recipes_augment_a_small_share_of_the_pairs(name: str) -> None:
     config = mh.Config.load(RUNS / f"{name}.toml").augmentation
-    assert 0.1 < sum(config.noise_rates.values()) < 0.3
+    assert 0.1 < sum(config.noise_rates.values()) < 0.4
     assert 0 < config.copied < 0.1
 
 
