@@ -46,23 +46,28 @@ def make_shortlist() -> Shortlist:
     return Shortlist(np.array([3, 4]), np.cumsum([0, *lengths]), pieces)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def save_model(path: Path, end_bias: float | None = None) -> Path:
+    """A random model with a shortlist; with a bias its sentences end before the limit."""
     torch.manual_seed(2)
+    sizes: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 1, "d_model": 16, "d_ff": 24, "heads": 4}
     config = mh.Config(
-        model=mh.TransformerConfig(
-            vocab_size=VOCAB_SIZE, encoder_layers=2, decoder_layers=1, d_model=16, d_ff=24, heads=4
-        ),
+        model=mh.TransformerConfig(vocab_size=VOCAB_SIZE, output_bias=end_bias is not None, **sizes),
         data=mh.DataConfig(max_length=30),
     )
     model = mh.Transformer(config.model)
     randomize_weights(model)
-    path = tmp_path_factory.mktemp("shortlist") / "model"
+    if end_bias is not None:
+        model.output.bias.data[EOS_ID] = end_bias
     languages = {"source": "en", "target": "de"}
     pair, weights = SubwordPair(SUBWORDS, SUBWORDS), checkpoint.collect_weights(model)
     checkpoint.save(path, weights, pair, config, step=1, languages=languages)
     write_shortlist(path, make_shortlist())
     return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(tmp_path_factory.mktemp("shortlist") / "model")
 
 
 def allowed(source: list[int]) -> set[int]:
@@ -157,10 +162,11 @@ def test_a_source_with_an_unknown_piece_has_the_whole_vocabulary(
 
 @pytest.mark.parametrize("name", ["torch", "ctranslate2"])
 @pytest.mark.parametrize("beam", [1, 3])
-def test_scores_are_those_of_the_whole_vocabulary(folder: Path, tmp_path: Path, name: str, beam: int) -> None:
-    engine = open_engine(folder, name, tmp_path / "ct2")
+def test_scores_are_those_of_the_whole_vocabulary(tmp_path: Path, name: str, beam: int) -> None:
+    engine = open_engine(save_model(tmp_path / "model", end_bias=5.0), name, tmp_path / "ct2")
     config, constraints = DecodingConfig(beam=beam, nbest=beam), [DecodingConstraints(12)] * 3
     results = decode_all(engine, SOURCES, constraints, config, scores="total")
+    assert any(len(hypotheses[0].tokens) < 12 for hypotheses in results)
     for source, hypotheses in zip(SOURCES, results, strict=True):
         for hypothesis in hypotheses:
             (forced,) = engine.score([source], [hypothesis.tokens])
