@@ -13,7 +13,7 @@ from judge import DAMAGES, damage_pairs, evaluate_scores, make_recipe, run_judge
 from manyheads import playground
 from manyheads.confidence.corruption import OFF_DOMAIN
 from manyheads.config import Recipe
-from manyheads.data.judged import JudgedScores, read_rows
+from manyheads.data.judged import JudgedScores, read_rows, write_rows
 from manyheads.data.prepare import prepare
 from manyheads.errors import ConfigError, DataError
 from manyheads.judge import run
@@ -54,6 +54,7 @@ def test_damaged_pairs_score_low(judged: Any) -> None:
     assert result["auroc"] > 0.95
     assert result["auroc shuffled"] > 0.95
     assert result["auroc untranslated"] > 0.98
+    assert 0 < get_scores(folder / "judged").min() < 1e-6
 
 
 def test_low_scores_have_reasons(judged: Any) -> None:
@@ -118,6 +119,12 @@ def test_keep_is_a_share_of_the_pairs(tmp_path: Path) -> None:
     assert not scores.is_good("a.en", 7)
 
 
+def test_very_low_scores_differ_so_that_keep_can_choose_among_them(tmp_path: Path) -> None:
+    write_rows(tmp_path / "pairs.tsv", [("a.en", n, 10.0**-n, "garbled") for n in range(1, 11)])
+    scores = JudgedScores.load(tmp_path, 0.3)
+    assert [line for line in range(1, 11) if scores.get("a.en", line) >= scores.min_score] == [1, 2, 3]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -179,4 +186,5 @@ def test_the_built_in_corpus_with_known_damage(rate: float, tmp_path: Path) -> N
     result = evaluate_scores(scores, labels, clean, rate)
     assert result["auroc"] > 0.97
     assert min(result[f"auroc {name}"] for name in DAMAGES) > 0.9
-    assert result["kept short good, 0.5"] > 0.98
+    assert result["kept short good, best"] > 0.98
+    assert result["kept damaged, best"] < 0.1

@@ -35,7 +35,7 @@ Row = tuple[str, int, float, str]
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
         file.write("\t".join(HEADER) + "\n")
-        file.writelines(f"{name}\t{line}\t{score:.4f}\t{reason}\n" for name, line, score, reason in rows)
+        file.writelines(f"{name}\t{line}\t{score:.4g}\t{reason}\n" for name, line, score, reason in rows)
 
 
 def read_rows(path: Path) -> Iterator[Row]:

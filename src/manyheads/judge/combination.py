@@ -18,12 +18,13 @@ from statistics import NormalDist
 
 import numpy as np
 
-from manyheads.confidence.logistic import fit_logistic, sigmoid
+from manyheads.confidence.logistic import fit_logistic
 from manyheads.confidence.ragged import Floats, Ints
 from manyheads.judge.features import NAMES
 
 NUM_BINS = 12  # of lengths
 MAX_BADNESS = 8.0
+MAX_ODDS = 80.0  # logarithm; lower scores would be 0 in float32, and all the same
 KNEE = 2.5  # badness above which a feature has a weight of its own
 SUPPORT = 2.0  # how far a two-sided feature counts in favor of a pair
 TWO_SIDED = ("lexical_target", "lexical_source")
@@ -99,7 +100,8 @@ class Combination:
         """Return the scores, and the log odds of each type of wrong pair. [N], [N, K]"""
         inputs = add_knee(self.scaling.apply(features_NF, sizes_N))
         odds_NK = inputs @ self.weights[:, :-1].T + self.weights[:, -1] + self.prior
-        return sigmoid(-np.logaddexp.reduce(odds_NK, 1)), odds_NK
+        odds_N = np.minimum(np.logaddexp.reduce(odds_NK, 1), MAX_ODDS)
+        return np.exp(-np.logaddexp(0, odds_N)), odds_NK
 
 
 def add_knee(badness_NF: Floats) -> Floats:
