@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads import checkpoint
-from manyheads.checkpoint.arrays import read_arrays
+from manyheads.checkpoint.arrays import parse_arrays, read_arrays
 from manyheads.confidence.calibration import ConfidenceParameters
 from manyheads.cuda.driver import start_context_creation
 from manyheads.errors import ConfigError, RequestError
@@ -27,14 +27,17 @@ def load(
     device: str | None = None,
     engine: str = "torch",
     threads: int | None = None,
+    adapter: str | None = None,
 ) -> Translator:
     """Return the translator of a model folder; of several folders, their ensemble.
 
     `engine` is torch (on a GPU it searches in bfloat16; torch:float32 and torch:bfloat16 choose), ctranslate2
     (float32), or ctranslate2:int8 and the like. `threads` are those of ctranslate2, by default the number of
-    cores; torch reads OMP_NUM_THREADS.
+    cores; torch reads OMP_NUM_THREADS. `adapter` is the name of one in the model folder.
     """
     name, _, arithmetic = engine.partition(":")
+    if adapter is not None:
+        check_adaptable(name, others, adapter)
     if name == "ctranslate2":
         return load_ctranslate2(folder, others, arithmetic or "float32", device, threads)
     if name != "torch" or arithmetic not in TORCH_PRECISIONS:
@@ -42,7 +45,32 @@ def load(
             f"the engine is {engine!r}, but must be torch, torch:float32, torch:bfloat16, ctranslate2, "
             f"ctranslate2:int8 or ctranslate2:int8_float32"
         )
-    return load_torch(folder, others, arithmetic or "auto", device)
+    translator = load_torch(folder, others, arithmetic or "auto", device)
+    return translator if adapter is None else use_adapter(translator, adapter)
+
+
+def check_adaptable(engine: str, others: Sequence[Folder], adapter: str) -> None:
+    """Refuse adapters where there are no weights to merge them with."""
+    if engine != "torch":
+        raise RequestError(
+            f"the adapter {adapter!r} needs the torch engine: {engine} runs converted weights, which an "
+            f"adapter cannot change. manyheads export MODEL --adapter {adapter} --to manyheads --out FOLDER "
+            f"writes an adapted model, which can be converted"
+        )
+    if others:
+        raise RequestError(f"the adapter {adapter!r} belongs to one model, not to an ensemble")
+
+
+def use_adapter(translator: Translator, name: str) -> Translator:
+    """Return a translator with an adapter of its model folder. The given one stays as it is."""
+    if translator.folder is None or not hasattr(translator.engine, "with_adapter"):
+        raise RequestError(f"the adapter {name!r} needs a model folder that the torch engine runs")
+    adapter = checkpoint.read_adapter(translator.folder, name)
+    calibration = None
+    if adapter.confidence is not None:
+        where = f"the adapter {name}"
+        calibration = ConfidenceParameters.from_arrays(parse_arrays(adapter.confidence, where), where)
+    return translator.with_engine(translator.engine.with_adapter(adapter), calibration, name)
 
 
 def load_torch(folder: Folder, others: Sequence[Folder], precision: Any, device: str | None) -> Translator:
@@ -111,4 +139,5 @@ def create_translator(
         decoding=info.config.decoding,
         calibration=calibration,
         uses_copy_symbols=info.config.augmentation.copied > 0 and subwords.has_copy_symbols,
+        folder=info.folder,
     )

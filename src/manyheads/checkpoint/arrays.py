@@ -14,14 +14,20 @@ if TYPE_CHECKING:
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read every tensor. Numpy has no bfloat16: such tensors become float32."""
+    try:
+        return parse_arrays(path.read_bytes(), str(path))
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}") from None
+
+
+def parse_arrays(content: bytes, where: str) -> dict[str, NDArray[Any]]:
+    """Return every tensor of a safetensors file that has been read. `where` names it in messages."""
     from safetensors import SafetensorError, deserialize
 
     try:
-        return {name: to_array(stored) for name, stored in deserialize(path.read_bytes())}  # type: ignore[no-untyped-call]
-    except OSError as error:
-        raise CheckpointError(f"{path}: {error.strerror}") from None
+        return {name: to_array(stored) for name, stored in deserialize(content)}  # type: ignore[no-untyped-call]
     except (SafetensorError, ValueError, KeyError) as error:
-        raise CheckpointError(f"{path}: not safetensors ({error}); nothing else is read") from None
+        raise CheckpointError(f"{where}: not safetensors ({error}); nothing else is read") from None
 
 
 def to_array(stored: "Mapping[str, Any]") -> NDArray[Any]:

@@ -23,6 +23,8 @@ MANIFEST, WEIGHTS, OPTIMIZER = "manyheads.json", "weights.safetensors", "optimiz
 CONFIDENCE = "confidence.safetensors"  # of a model that is calibrated
 # Not in the manifest: it is written when the model can be loaded, and may be edited.
 MODEL_CARD = "model_card.md"
+ADAPTERS = "adapters"  # a folder of adapters, which name the weights that they belong to
+UNLISTED = (MODEL_CARD, ADAPTERS)
 
 MODEL_SCHEMA = ManifestSchema(
     file_name=MANIFEST,
@@ -90,7 +92,7 @@ def write_confidence(folder: str | os.PathLike[str], calibration: bytes) -> None
     kept = [name for name in manifest["files"] if name != CONFIDENCE]
     with (
         report_disk_full(path, len(calibration)),
-        atomic_directory(path, MANIFEST, replace=True, unlisted=(MODEL_CARD,)) as temporary,
+        atomic_directory(path, MANIFEST, replace=True, unlisted=UNLISTED) as temporary,
     ):
         for name in kept:
             link_or_copy(path / name, temporary / name)
@@ -99,6 +101,15 @@ def write_confidence(folder: str | os.PathLike[str], calibration: bytes) -> None
         write_manifest(temporary, MODEL_SCHEMA, values)
         if (path / MODEL_CARD).exists():
             link_or_copy(path / MODEL_CARD, temporary / MODEL_CARD)
+        link_adapters(path, temporary)
+
+
+def link_adapters(folder: Path, out: Path) -> None:
+    """Give the adapters of a folder that is being replaced to the new one, whose manifest is written."""
+    if (folder / ADAPTERS).is_dir():
+        (out / ADAPTERS).mkdir()
+        for path in sorted((folder / ADAPTERS).glob("*.safetensors")):
+            link_or_copy(path, out / ADAPTERS / path.name)
 
 
 def link_or_copy(path: Path, out: Path) -> None:

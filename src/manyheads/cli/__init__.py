@@ -1,6 +1,8 @@
 """The command line: thin commands. What a command needs is imported when it runs."""
 
 from manyheads.cli import (  # noqa: F401  each module adds its commands
+    adaptation,
+    backtranslation,
     data,
     demo,
     evaluation,

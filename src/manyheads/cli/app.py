@@ -21,6 +21,7 @@ GROUPS = {
     "Start here": ("demo", "doctor"),
     "Data": ("get", "prepare"),
     "Training": ("inspect", "train", "average", "calibrate", "card"),
+    "Your own data": ("backtranslate", "adapt"),
     "Translation": ("translate", "score", "evaluate", "export"),
     "Serving and looking inside": ("serve", "look"),
     "The paper": ("paper",),

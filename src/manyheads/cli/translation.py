@@ -16,7 +16,7 @@ from manyheads.cli.confidence import (
     create_policy,
     print_confidence_summary,
 )
-from manyheads.cli.options import Alpha, Beam, Device, Engine, Ensemble, Model, drop_unset
+from manyheads.cli.options import AdapterName, Alpha, Beam, Device, Engine, Ensemble, Model, drop_unset
 from manyheads.cli.text_io import (
     LineCounter,
     configure_output,
@@ -106,6 +106,7 @@ def translate(
     forbid: ForbiddenWords = None,
     split: SplitSentences = True,
     ensemble: Ensemble = None,
+    adapter: AdapterName = None,
     engine: Engine = "torch",
     device: Device = None,
     gpus: Gpus = None,
@@ -131,8 +132,7 @@ def translate(
         raise RequestError(f"--nbest is {nbest}, but a line of output is one translation: add --json")
     options = {
         "prefix": prefix, "glossary": read_glossary(glossary) if glossary else {}, "forbid": forbid or [],
-        "split": split,
-        **drop_unset(
+        "split": split, **drop_unset(
             beam=beam, alpha=alpha, nbest=nbest, max_extra_length=max_extra_length, min_length=min_length,
             temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, no_repeat_ngram=no_repeat_ngram,
         ),
@@ -144,10 +144,10 @@ def translate(
 
         shards = list_shards(files or [])
         is_typed = out is not None and shards[0].format == "parquet"
-        job = create_translate_job(models, engine, device, options, policy, as_json, is_typed)
+        job = create_translate_job(models, engine, device, options, policy, as_json, is_typed, adapter)
         run_bulk_job(job, shards, [column], out, gpus=gpus, workers=workers, ray=ray)
         return
-    translate_here(models, files or [], engine, device, options, as_json, policy)
+    translate_here(models, files or [], engine, device, options, as_json, policy, adapter)
 
 
 def translate_here(
@@ -158,6 +158,7 @@ def translate_here(
     options: dict[str, Any],
     as_json: bool,
     policy: "ConfidencePolicy | None",
+    adapter: str | None = None,
 ) -> None:
     """Translate in this process."""
     from manyheads.bulk.interpreter_settings import stream_settings
@@ -166,7 +167,7 @@ def translate_here(
     from manyheads.loading import load
     from manyheads.progress import create_progress
 
-    translator = load(*models, device=device, engine=engine)
+    translator = load(*models, device=device, engine=engine, adapter=adapter)
     if policy is not None:
         check_calibration(translator)
     is_interactive = not files and sys.stdin.isatty()

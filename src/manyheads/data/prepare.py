@@ -21,7 +21,7 @@ from manyheads.data.filtering import (
     read_normalized_pairs,
 )
 from manyheads.data.held_out import HeldOut, index_sides, load_held_out
-from manyheads.data.recipe import complete_recipe
+from manyheads.data.recipe import check_tags, complete_recipe
 from manyheads.data.store import DATA_SCHEMA, DROPPED, MANIFEST, Store
 from manyheads.data.tokenize import CHUNK_PAIRS, Spool, TokenCounts, encode_split, train_subwords
 from manyheads.errors import DataError
@@ -39,6 +39,8 @@ def prepare(
     """Make a data folder by a recipe. `force` replaces an existing one."""
     recipe = complete_recipe(recipe)
     reused = SubwordPair.load(recipe.subwords.reuse_from) if recipe.subwords.reuse_from else None
+    if reused:
+        check_tags(recipe, reused)
     with atomic_directory(folder, MANIFEST, force) as aside:
         with (aside / DROPPED).open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             log = DropLog(recipe.corpus.on_invalid, file)
@@ -76,12 +78,17 @@ def read_training(
             kept = list(filter_pairs(chunk, cleaner, sampled_pairs, log, report))
             if seen:
                 kept = list(drop_duplicates(kept, seen, log, report))
-            spool.write(kept)
+            spool.write(add_tag(kept, input_config.tag))
             report.kept += len(kept)
         reports.append(report)
     if not spool.count:
         raise DataError(f"no training pair is left: {explain_empty(reports)}")
     return reports
+
+
+def add_tag(pairs: list[SentencePair], tag: str) -> list[SentencePair]:
+    """Put the tag of an input before its sources. Filters have seen them without it."""
+    return [pair._replace(source=f"{tag} {pair.source}") for pair in pairs] if tag else pairs
 
 
 def write_text(folder: Path, split: str, corpus: CorpusConfig, pairs: list[SentencePair]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from manyheads.checkpoint.adapters import Adapter, merge_adapter, replace_weights
 from manyheads.config import BOS_ID, EOS_ID, DecodingConfig, ModelConfig
 from manyheads.errors import RequestError
 from manyheads.inference.batch_workers import BatchWorkers, Results, limit_torch_threads
@@ -88,6 +89,19 @@ class TorchEngine:
         self.graph_searches: dict[SearchSize, CudaGraphSearch] = {}  # not in use; the latest is last
         self.searches_in_use: list[CudaGraphSearch] = []
         self.graph_lock = threading.RLock()
+
+    def with_adapter(self, adapter: Adapter) -> "TorchEngine":
+        """Return an engine of the model with an adapter. All weights that it leaves alone are shared."""
+        adapted = copy.copy(self)
+        adapted.model = adapted.search_model = merge_adapter(self.model, adapter)
+        if self.uses_bfloat16:
+            merged = dict(adapted.model.named_parameters())
+            adapted.search_model = replace_weights(
+                self.search_model, {name: merged[name] for name in adapter.factors}
+            )
+        adapted.graph_searches, adapted.searches_in_use = {}, []
+        adapted.graph_lock = threading.RLock()
+        return adapted
 
     @property
     def num_graphs(self) -> int:
