@@ -49,6 +49,20 @@ def load(
     return translator if adapter is None else use_adapter(translator, adapter)
 
 
+def list_adapters(folder: Path) -> list[str]:
+    """Return the names of the adapters of a model folder."""
+    return checkpoint.list_adapters(folder)
+
+
+def get_adapter_version(folder: Path, name: str) -> tuple[int, int]:
+    """Return what changes when an adapter is written again: the time and the size of its file."""
+    try:
+        status = checkpoint.adapter_path(folder, name).stat()
+    except OSError:
+        raise RequestError(f"{folder}: has no adapter {name!r}") from None
+    return status.st_mtime_ns, status.st_size
+
+
 def check_adaptable(engine: str, others: Sequence[Folder], adapter: str) -> None:
     """Refuse adapters where there are no weights to merge them with."""
     if engine != "torch":

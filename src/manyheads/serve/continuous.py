@@ -20,6 +20,7 @@ from manyheads.search.options import Hypothesis, Request
 from manyheads.serve.jobs import BatchStats, Job, run_jobs
 from manyheads.serve.served_model import WINDOW, suppress_warnings
 
+RETIRED_SECONDS = 600.0  # for which the stream of an adapter that was replaced is kept
 IDLE_SECONDS = 0.001  # between two looks for sentences that may be taken
 
 Results = list[tuple[int, list[Hypothesis]]]
@@ -229,8 +230,17 @@ class ContinuousBatcher:
 
     def _find_stream(self, task: Any) -> Stream:
         if task not in self.streams:
+            self._drop_retired()
             self.streams[task] = Stream(task, self.max_tokens, self.started.append)
         return self.streams[task]
+
+    def _drop_retired(self) -> None:
+        """Drop the streams of models that were replaced so long ago that every request has ended."""
+        oldest = time.monotonic() - RETIRED_SECONDS
+        for task, stream in list(self.streams.items()):
+            retired_at = task.model.retired_at
+            if retired_at is not None and retired_at < oldest and stream.feed.is_exhausted:
+                del self.streams[task]
 
     def _assemble_jobs(self, stream: Stream, jobs: list[JoiningJob]) -> None:
         try:
