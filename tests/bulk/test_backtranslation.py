@@ -80,9 +80,12 @@ def test_methods_take_their_own_options_only() -> None:
     assert create_decoding("sampling", None, None, 10, 3) == {"temperature": 1.0, "seed": 3, "top_k": 10}
     assert create_decoding("beam", 5, None, None, 0) == {"beam": 5}
     assert create_decoding("noised-beam", None, None, None, 0) == {}
-    for arguments in (("greedy", None, None, None), ("sampling", 4, None, None), ("beam", None, 1.0, None)):
+    wrong: list[tuple[str, int | None, float | None]] = [
+        ("greedy", None, None), ("sampling", 4, None), ("beam", None, 1.0),
+    ]  # fmt: skip
+    for method, beam, temperature in wrong:
         with pytest.raises(RequestError, match=r"--method|sampling"):
-            create_decoding(*arguments, 0)
+            create_decoding(method, beam, temperature, None, 0)
 
 
 # ---- tags

@@ -275,10 +275,10 @@ def test_an_adapted_model_is_the_model_of_its_run_and_leaves_the_base_untouched(
     adapter_run: Path, adapted_model: Path
 ) -> None:
     sources, targets = ["She hears songs 21 times."], ["그녀는 노래를 21번 듣는다."]
-    base = mh.load(adapted_model, device="cpu")
+    base: Any = mh.load(adapted_model, device="cpu")
     before = {name: tensor.clone() for name, tensor in base.engine.model.named_parameters()}
     base_score = base.score(sources, targets)[0].log_probability
-    adapted = use_adapter(base, "rivers")
+    adapted: Any = use_adapter(base, "rivers")
     merged = mh.load(adapter_run / "model", device="cpu")
     expected = merged.score(sources, targets)[0].log_probability
     assert adapted.score(sources, targets)[0].log_probability == pytest.approx(expected, rel=1e-3)
