@@ -144,8 +144,7 @@ def translate(
     check_nbest(nbest, as_json)
     options = {
         "prefix": prefix, "glossary": read_glossary(glossary) if glossary else {}, "forbid": forbid or [],
-        "split": split, **select_score_detail(confidence, as_json, policy),
-        **drop_unset(
+        "split": split, **select_score_detail(confidence, as_json, policy), **drop_unset(
             beam=beam, alpha=alpha, nbest=nbest, max_extra_length=max_extra_length, min_length=min_length,
             temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, no_repeat_ngram=no_repeat_ngram,
             shortlist=shortlist,

@@ -30,6 +30,8 @@ class AdaptedModels:
         names = model.list_adapters()
         if adapter not in names:
             there = f"it has {', '.join(names)}" if names else "it has none"
+            if not model.can_adapt:
+                there = f"the {model.translator.engine.name} engine runs none: serve with --engine torch"
             raise RequestError(f"the model {model.name} has no adapter {adapter[:80]!r}; {there}")
         folder = model.translator.folder
         assert folder is not None

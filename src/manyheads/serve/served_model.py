@@ -58,11 +58,15 @@ class ServedModel:
         """How many batches are worth running at once: an engine with own threads begins the next one."""
         return 2 if getattr(self.translator.engine, "threads", 1) > 1 else 1
 
+    @property
+    def can_adapt(self) -> bool:
+        """Whether its engine runs adapters."""
+        return hasattr(self.translator.engine, "with_adapter")
+
     def list_adapters(self) -> list[str]:
         """Return the names of the adapters that requests may choose."""
         folder = getattr(self.translator, "folder", None)
-        can_adapt = folder is not None and hasattr(self.translator.engine, "with_adapter")
-        return list_adapters(folder) if folder is not None and can_adapt else []
+        return list_adapters(folder) if folder is not None and self.can_adapt else []
 
     def warm_up(self) -> None:
         """Translate a sentence: the first one is slow, and shows that the model works.

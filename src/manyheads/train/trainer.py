@@ -76,9 +76,7 @@ class Trainer:
         self.run_folder, self.dist, self.console = run_folder, dist, console
         self.startup: StartupTimer | None = startup  # until the first step of this process is done
         self.store = Store.open(config.data.folder)
-        if dist.is_main:
-            self.store.verify_once(make_counter(console.update, "verifying the data", self.store.total_bytes))
-        dist.barrier()
+        self._verify_data(self.store)
         startup.mark("data")
         self.config = replace(config, model=checkpoint.fit_to_vocabulary(config.model, self.store.subwords))
         check_memory(self.config.model, dist.device)
@@ -94,6 +92,8 @@ class Trainer:
         self.state = TrainState(self.config, self.model, optimizer, self.store)
         self.checkpointer = Checkpointer(self.state, run_folder, dist)
         self.general = open_general_data(self.config, self.store)
+        if self.general is not None:
+            self._verify_data(self.general)
         self.validator = Validator(self.model, self.config, self.store, dist, self.general)
         startup.mark("model")
         self.batches = create_batches(self.config, self.store, self.general, dist)
@@ -122,6 +122,11 @@ class Trainer:
         if self.state.optimizer.weights.needs_base:
             self.initialize()
         self.checkpointer.restore(info)
+
+    def _verify_data(self, store: Store) -> None:
+        if self.dist.is_main:
+            store.verify_once(make_counter(self.console.update, "verifying the data", store.total_bytes))
+        self.dist.barrier()
 
     # ---- the loop
 
