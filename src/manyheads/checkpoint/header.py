@@ -19,7 +19,8 @@ from manyheads.errors import CheckpointError
 LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 2**24  # of some hundred thousand tensors
 DTYPE_BYTES = {
-    "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1,
+    "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1,
+    "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1,
 }  # fmt: skip
 WEIGHT_DTYPES = ("F32", "BF16", "F16", "I8")  # in which the weights of a model folder may be stored
 COUNTER_DTYPE = "I64"  # of a single number, such as the batches that a batch normalization has seen
