@@ -44,11 +44,11 @@ def test_an_int8_model_with_an_adapter_is_the_merged_model_rounded_again(
         plain = mh.load(int8_folder, **options)
         adapted = mh.load(int8_folder, adapter="captions", **options)
         merged = mh.load(tmp_path / ("merged-int8" if precision == "int8" else "merged"), **options)
-        found, expected, base = (
+        ours, expected, base = (
             [(list(own.tokens), own.score) for own in other.translate(TEXTS)]
             for other in (adapted, merged, plain)
         )
-        assert found == expected != base
+        assert ours == expected != base
 
 
 def test_layers_that_an_adapter_leaves_alone_are_shared(int8_folder: Path) -> None:

@@ -130,7 +130,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: {error.strerror or error}") from None
     except SafetensorError as error:
         raise CheckpointError(f"{path}: not safetensors ({error}); nothing else is read") from None
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, RecursionError):
         raise CheckpointError(f"{path}: not an adapter: its metadata has no valid {METADATA_KEY}") from None
     if header.get("format") != FORMAT:
         raise CheckpointError(
@@ -169,6 +169,8 @@ def parse_adapter(path: Path, name: str) -> Adapter:
     if hash_tensors(tensors) != header["sha256"]:
         raise CheckpointError(f"{path}: damaged, its SHA-256 does not match: adapt the model again")
     confidence = tensors.pop(CONFIDENCE_TENSOR, None)
+    if any(tensor.dim() != 2 for tensor in tensors.values()):
+        raise CheckpointError(f"{path}: not an adapter: its tensors must be matrices")
     names = [key.removesuffix(A_SUFFIX) for key in tensors if key.endswith(A_SUFFIX)]
     try:
         factors = {key: (tensors[f"{key}{A_SUFFIX}"], tensors[f"{key}{B_SUFFIX}"]) for key in names}
