@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -57,6 +57,15 @@ def test_each_request_chooses_its_adapter(client: TestClient, folder: Path) -> N
     html = translate(client, adapter="talks", format="html")
     assert html == translate(client, adapter="talks", q=TEXT["q"])
     assert translate(client, adapter="") == expected[None]
+
+
+def test_requests_with_different_adapters_at_once_share_no_weights(client: TestClient) -> None:
+    names = ["", "captions", "talks"]
+    expected = [translate(client, adapter=name) for name in names]
+    with ThreadPoolExecutor(9) as threads:
+        results = list(threads.map(lambda name: translate(client, adapter=name), names * 6))
+    assert len(set(expected)) == 3
+    assert results == expected * 6
 
 
 def test_scores_and_attention_are_those_of_the_adapter(client: TestClient) -> None:

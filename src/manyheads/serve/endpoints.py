@@ -167,7 +167,8 @@ class Endpoints:
         texts, policy = to_list(query.q), create_policy(query)
         languages = self.find_source_languages(query, texts)
         models = [self.select_model(language.code, query) for language in languages]
-        models = [model and await self.apply_adapter(model, query.adapter) for model in models]
+        adapted = {model: model and await self.apply_adapter(model, query.adapter) for model in {*models}}
+        models = [adapted[model] for model in models]
         if policy is not None:
             check_calibration(models)
         translations = await self.translate_texts(request, query, texts, models, policy)
