@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads import checkpoint
-from manyheads.checkpoint.arrays import read_arrays
+from manyheads.checkpoint.arrays import parse_arrays, read_arrays
 from manyheads.checkpoint.manifest import parse_info
 from manyheads.checkpoint.shortlist import read_shortlist
 from manyheads.confidence.calibration import ConfidenceParameters
@@ -31,17 +31,21 @@ def load(
     device: str | None = None,
     engine: str | None = None,
     threads: int | None = None,
+    adapter: str | None = None,
 ) -> Translator:
     """Return the translator of a model folder; of several folders, their ensemble.
 
     A folder is given by its path, or by the name of a model that `manyheads models` lists. `engine` is torch
     (on a GPU it searches in bfloat16; torch:float32 and torch:bfloat16 choose), ctranslate2 (float32; int8
     for an int8 folder), or ctranslate2:int8 and the like; by default what `choose_engine` says. `threads` are
-    those of ctranslate2, by default the number of cores; torch reads OMP_NUM_THREADS.
+    those of ctranslate2, by default the number of cores; torch reads OMP_NUM_THREADS. `adapter` is the name
+    of one in the model folder.
     """
     folder, *others = map(resolve_model, (folder, *others))  # type: ignore[assignment]
-    engine = engine or choose_engine(folder, others, device)
+    engine = engine or choose_engine(folder, others, device, adapter)
     name, _, arithmetic = engine.partition(":")
+    if adapter is not None:
+        check_adaptable(name, others, adapter)
     if name == "ctranslate2":
         return load_ctranslate2(folder, others, arithmetic, device, threads)
     if name != "torch" or arithmetic not in TORCH_PRECISIONS:
@@ -49,16 +53,57 @@ def load(
             f"the engine is {engine!r}, but must be torch, torch:float32, torch:bfloat16, torch:int8, "
             f"ctranslate2, ctranslate2:int8 or ctranslate2:int8_float32"
         )
-    return load_torch(folder, others, arithmetic or "auto", device)
+    translator = load_torch(folder, others, arithmetic or "auto", device)
+    return translator if adapter is None else use_adapter(translator, adapter)
 
 
-def choose_engine(folder: Folder, others: Sequence[Folder] = (), device: str | None = None) -> str:
+def list_adapters(folder: Path) -> list[str]:
+    """Return the names of the adapters of a model folder."""
+    return checkpoint.list_adapters(folder)
+
+
+def get_adapter_version(folder: Path, name: str) -> tuple[int, int]:
+    """Return what changes when an adapter is written again: the time and the size of its file."""
+    try:
+        status = checkpoint.adapter_path(folder, name).stat()
+    except OSError:
+        raise RequestError(f"{folder}: has no adapter {name!r}") from None
+    return status.st_mtime_ns, status.st_size
+
+
+def check_adaptable(engine: str, others: Sequence[Folder], adapter: str) -> None:
+    """Refuse adapters where there are no weights to merge them with."""
+    if engine != "torch":
+        raise RequestError(
+            f"the adapter {adapter!r} needs the torch engine: {engine} runs converted weights, which an "
+            f"adapter cannot change. manyheads export MODEL --adapter {adapter} --to manyheads --out FOLDER "
+            f"writes an adapted model, which can be converted"
+        )
+    if others:
+        raise RequestError(f"the adapter {adapter!r} belongs to one model, not to an ensemble")
+
+
+def use_adapter(translator: Translator, name: str) -> Translator:
+    """Return a translator with an adapter of its model folder. The given one stays as it is."""
+    if translator.folder is None or not hasattr(translator.engine, "with_adapter"):
+        raise RequestError(f"the adapter {name!r} needs a model folder that the torch engine runs")
+    adapter = checkpoint.read_adapter(translator.folder, name)
+    calibration = None
+    if adapter.confidence is not None:
+        where = f"the adapter {name}"
+        calibration = ConfidenceParameters.from_arrays(parse_arrays(adapter.confidence, where), where)
+    return translator.with_engine(translator.engine.with_adapter(adapter), calibration, name)
+
+
+def choose_engine(
+    folder: Folder, others: Sequence[Folder] = (), device: str | None = None, adapter: str | None = None
+) -> str:
     """Return the engine of a model if none is requested: torch, unless CTranslate2 is the better one.
 
     It is for an int8 model that has a name (of the box, or the user's own) where the CPU translates and
-    CTranslate2 is installed: it starts without torch and is several times faster.
+    CTranslate2 is installed: it starts without torch and is several times faster. Adapters need torch.
     """
-    if others or not has_name(folder) or find_spec("ctranslate2") is None:
+    if others or adapter is not None or not has_name(folder) or find_spec("ctranslate2") is None:
         return "torch"
     if device not in (None, "cpu") or (device is None and count_gpus()):
         return "torch"
@@ -147,4 +192,5 @@ def create_translator(
         decoding=info.config.decoding,
         calibration=calibration,
         uses_copy_symbols=info.config.augmentation.copied > 0 and subwords.has_copy_symbols,
+        folder=info.folder,
     )

@@ -1,7 +1,9 @@
 """Text in, translations out."""
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, overload
 
 from manyheads.confidence.calibration import ConfidenceModel, ConfidenceParameters
@@ -34,6 +36,7 @@ class Translator:
         decoding: DecodingConfig | None = None,
         calibration: ConfidenceParameters | None = None,
         uses_copy_symbols: bool = False,
+        folder: Path | None = None,
     ) -> None:
         self.engine, self.subwords = engine, subwords
         self.source_language, self.target_language = languages["source"], languages["target"]
@@ -44,6 +47,19 @@ class Translator:
             languages_of_sides = self.source_language, self.target_language
             self.confidence = ConfidenceModel(calibration, subwords, languages_of_sides)
         self.uses_copy_symbols = uses_copy_symbols  # whether the model was trained to copy them
+        self.folder = folder  # of the model, if it has one: where its adapters are
+        self.adapter: str | None = None  # the name of the one in use
+
+    def with_engine(
+        self, engine: Engine, calibration: ConfidenceParameters | None, adapter: str | None
+    ) -> "Translator":
+        """Return a translator that differs in its engine and its calibration: one with an adapter."""
+        other = copy.copy(self)
+        other.engine, other.confidence, other.adapter = engine, None, adapter
+        if calibration is not None:
+            languages = self.source_language, self.target_language
+            other.confidence = ConfidenceModel(calibration, self.subwords, languages)
+        return other
 
     @property
     def is_calibrated(self) -> bool:

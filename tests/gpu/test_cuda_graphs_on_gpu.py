@@ -14,7 +14,8 @@ from manyheads.inference import cuda_graph_search, prefill
 from manyheads.inference.cuda_graph_search import CudaGraphSearch, SearchSize, is_plain, supports_search
 from manyheads.inference.engine import decode_all
 from manyheads.inference.prefill import PrefillQueue
-from manyheads.inference.torch_engine import TorchEngine, to_bfloat16
+from manyheads.inference.search_model import to_bfloat16
+from manyheads.inference.torch_engine import TorchEngine
 from manyheads.search.options import DecodingConstraints
 from manyheads.search.scheduler import ListQueue
 from manyheads.train.captured_step import CapturedStep

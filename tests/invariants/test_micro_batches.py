@@ -12,6 +12,7 @@ from manyheads.train.captured_step import CapturedStep, MicroBatchGraph
 from manyheads.train.distributed import DistributedContext
 from manyheads.train.objective import Objective
 from manyheads.train.optimizer import Optimizer
+from manyheads.train.trained_weights import LowRankWeights
 
 CONFIG = mh.TransformerConfig(vocab_size=50, layers=1, d_model=24, d_ff=40, heads=2, dropout=0.0)
 SHAPE = StaticBatchShape(128, 128)
@@ -108,3 +109,28 @@ def test_a_rank_without_a_micro_batch_has_no_gradient(monkeypatch: pytest.Monkey
     monkeypatch.setattr(learner.step.update_graph, "run", lambda *_: learner.step.flat_gradient.sums)
     learner.step.apply_update(1e-3)
     assert learner.step.flat_gradient.buffer.count_nonzero() == 0
+
+
+def test_a_captured_step_trains_adapters_as_their_formula_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = Learner(monkeypatch, clip_norm=1e-3)
+    weights = LowRankWeights(learner.model, rank=2, scale=2.0)
+    weights.set_base()
+    learner.step.optimizer = Optimizer(learner.model, learner.step.train, weights)
+    learner.step.optimizer.set_learning_rate(0.01)
+    learner.step.loss_scale.fill_(0.1)
+    for _ in range(2):
+        learner.accumulate(make_batch(1), is_first=True)
+        before = {name: b_Fr.clone() for name, (_, b_Fr) in weights.factors.items()}
+        norm = learner.step._clip_and_step(None, torch.empty(0))[0]
+        gradients = [
+            parameter.grad for parameter in weights.parameters.values() if parameter.grad is not None
+        ]
+        clipped = torch.linalg.vector_norm(torch.cat([part.flatten() for part in gradients]))
+        assert norm > clipped
+        assert clipped == pytest.approx(1e-3, rel=1e-3)
+        for name, (a_rD, b_Fr) in weights.factors.items():
+            assert not torch.equal(b_Fr, before[name])
+            expected = weights.initial[name] + 2.0 * b_Fr @ a_rD
+            assert torch.allclose(learner.model.get_parameter(name), expected, atol=1e-6)
+    pairs = [(name, weights.weights[name], initial) for name, initial in weights.initial.items()]
+    assert all(not torch.equal(weight, initial) for _, weight, initial in pairs)

@@ -188,3 +188,21 @@ def test_the_built_in_corpus_with_known_damage(rate: float, tmp_path: Path) -> N
     assert min(result[f"auroc {name}"] for name in DAMAGES) > 0.9
     assert result["kept short good, best"] > 0.98
     assert result["kept damaged, best"] < 0.1
+
+
+def test_synthetic_text_that_was_made_after_judging_needs_no_score(judged: Any, tmp_path: Path) -> None:
+    folder, pairs, _ = judged
+    synthetic = tmp_path / "bt.tsv"
+    lines = [f"{source} again\t{target} wieder\n" for source, target in pairs[:100]]
+    synthetic.write_text("".join(lines), encoding="utf-8")
+    files = [str(folder / "train.en"), str(folder / "train.de")]
+    tables = {
+        "corpus": {"source": "en", "target": "de"},
+        "train": [{"files": files}, {"files": [str(synthetic)], "tag": "<bt>"}],
+        "subwords": {"vocab_size": 500},
+        "clean": {"judged": str(folder / "judged")},
+    }
+    inputs = prepare(Recipe.from_mapping(tables), tmp_path / "data").manifest["splits"]["train"]["inputs"]
+    assert inputs[0]["dropped"]["judged bad"] > 0
+    assert "judged bad" not in inputs[1]["dropped"]
+    assert inputs[1]["kept"] > 50

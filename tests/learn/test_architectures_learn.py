@@ -39,7 +39,7 @@ def train_model(config: mh.ModelConfig, train: mh.TrainConfig, is_reversed: bool
         optimizer.zero_grad()
         total, nll = objective(mh.Packed.of([[*text, EOS_ID] for text in sources]), inputs, labels)
         (total / len(labels)).backward()
-        clip_grad_norm(model, train.clip_norm)
+        clip_grad_norm(model.parameters(), train.clip_norm)
         optimizer.set_learning_rate(learning_rate(step, train, config.d_model))
         optimizer.step()
         losses.append(nll.item() / len(labels))

@@ -13,9 +13,11 @@ import torch
 
 import manyheads as mh
 from manyheads import atomic_io, checkpoint
+from manyheads.checkpoint.adapters import METADATA_KEY
 from manyheads.checkpoint.header import read_header
 from manyheads.config import SubwordConfig
 from manyheads.text.subwords import SubwordTokenizer
+from manyheads.train.trained_weights import find_linear
 from support.untrained_model import TEXTS, save_untrained_model
 
 
@@ -141,3 +143,35 @@ def test_the_header_of_our_own_files_is_read(folder: Path) -> None:
     assert {name: own.shape for name, own in header.items()} == {
         name: tuple(tensor.shape) for name, tensor in tensors.items()
     }
+
+
+# ---- adapters
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (((4,), (4,)), "its tensors must be matrices"),
+        (((2, 7), (16, 2)), r"changes encoder\S+ \[16, 7\], which the model does not have"),
+        (((2, 16), (16, 3)), "which the model does not have"),
+    ],
+)
+def test_an_adapter_with_other_shapes_is_refused(folder: Path, shapes: Any, message: str) -> None:
+    name = next(name for name, _ in find_linear(checkpoint.load_model(folder)[0]))
+    a_rD, b_Fr = (torch.zeros(shape) for shape in shapes)
+    adapter = checkpoint.Adapter("bad", {name: (a_rD, b_Fr)}, checkpoint.hash_base(folder), {})
+    checkpoint.write_adapter(checkpoint.adapter_path(folder, "bad"), adapter)
+    with pytest.raises(mh.CheckpointError, match=message):
+        mh.load(folder, device="cpu", adapter="bad")
+
+
+def test_an_adapter_of_other_types_and_deep_metadata_are_refused(folder: Path) -> None:
+    path = checkpoint.adapter_path(folder, "bad")
+    path.parent.mkdir()
+    safetensors.torch.save_file({"x.a": torch.zeros(2, 2)}, path)
+    with pytest.raises(mh.CheckpointError, match=r"x\.a is stored as F32"):
+        mh.load(folder, device="cpu", adapter="bad")
+    metadata = {METADATA_KEY: "[" * 100_000}
+    safetensors.torch.save_file({"x.a": torch.zeros(2, 2, dtype=torch.float16)}, path, metadata)
+    with pytest.raises(mh.CheckpointError, match="not an adapter: its metadata"):
+        mh.load(folder, device="cpu", adapter="bad")

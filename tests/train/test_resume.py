@@ -9,6 +9,7 @@ import pytest
 import manyheads as mh
 from manyheads import checkpoint
 from manyheads.config import AugmentationConfig
+from manyheads.train.final_model import FinalModel
 from manyheads.train.run import train
 from manyheads.train.trainer import Trainer
 from support.small_run import (
@@ -101,14 +102,14 @@ def test_a_damaged_checkpoint_is_reported_and_the_previous_one_used(
 def test_a_checkpoint_damaged_during_the_run_is_not_averaged(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    save_model = Trainer._save_model
+    write = FinalModel.write
 
-    def damage_and_save_model(self: Trainer) -> None:
+    def damage_and_write(self: FinalModel, *arguments: Any) -> dict[str, Any]:
         file = checkpoint.checkpoint_path(self.run_folder, 9) / "weights.safetensors"
         file.write_bytes(file.read_bytes()[:-1])
-        save_model(self)
+        return write(self, *arguments)
 
-    monkeypatch.setattr(Trainer, "_save_model", damage_and_save_model)
+    monkeypatch.setattr(FinalModel, "write", damage_and_write)
     assert train(make_config(data), tmp_path / "run", device="cpu") == "steps"
     assert "step-00000009/weights.safetensors: damaged" in capsys.readouterr().err
     assert checkpoint.read_info(tmp_path / "run" / "model").step == 12

@@ -91,7 +91,7 @@ def test_muon_updates_hidden_matrices_only() -> None:
         vocab_size=50, layers=1, d_model=16, d_ff=32, heads=2, tie_embeddings="none"
     )
     model = mh.Transformer(untied)
-    muon, adam = make_optimizers(model, mh.TrainConfig(optimizer="muon"))
+    muon, adam = make_optimizers(model, mh.TrainConfig(optimizer="muon"), list(model.parameters()))
     embeddings = {model.output.weight, model.source_embedding.weight, model.target_embedding.weight}
     assert embeddings <= set(adam.param_groups[0]["params"])
     assert model.encoder[0].feed_forward.w_1.weight in set(muon.param_groups[0]["params"])  # type: ignore[union-attr]

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from manyheads.bulk.backtranslation import BacktranslationOptions, format_pair
 from manyheads.confidence_policy import ConfidenceCounts, ConfidencePolicy
 from manyheads.errors import RequestError
 
@@ -22,7 +23,7 @@ JSON_ENCODER = json.JSONEncoder(ensure_ascii=False)  # json.dumps would create o
 Row = str | list[str]  # a text, or a source and its translation
 Columns = dict[str, list[Any]]  # by name, one value per row
 RowFunction = Callable[[Sequence[Any]], "RowResults"]
-Task = Literal["translate", "nbest", "score"]
+Task = Literal["translate", "nbest", "score", "backtranslate"]
 Output = Literal["lines", "columns", "json"]  # one line of text per row; typed columns; a JSON object per row
 # Types of the columns in Parquet, for shards that have no rows to infer them from.
 COLUMN_TYPES = {
@@ -46,6 +47,8 @@ class BulkJob:
     output: Output = "lines"
     options: dict[str, Any] = field(default_factory=dict)  # keyword arguments of Translator.translate
     confidence_policy: dict[str, Any] | None = None  # fields of ConfidencePolicy, if one is requested
+    adapter: str | None = None  # of the model
+    backtranslation: dict[str, Any] | None = None  # fields of BacktranslationOptions, for that task
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -59,14 +62,16 @@ def create_translate_job(
     policy: ConfidencePolicy | None,
     as_json: bool,
     is_typed: bool,
+    adapter: str | None = None,
 ) -> BulkJob:
     """Return a job that translates: into JSON objects, columns of their own types, or lines."""
     from manyheads.loading import choose_engine
 
-    engine = engine or choose_engine(models[0], models[1:], device)
+    engine = engine or choose_engine(models[0], models[1:], device, adapter)
     output: Output = "json" if as_json else "columns" if is_typed else "lines"
     described = None if policy is None else asdict(policy)
-    return BulkJob("translate", [*map(str, models)], engine, device, None, output, options, described)
+    folders = [*map(str, models)]
+    return BulkJob("translate", folders, engine, device, None, output, options, described, adapter)
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,9 @@ def open_job(job: BulkJob) -> RowFunction:
     """Load the models of a job, and return its function."""
     from manyheads.loading import load
 
-    translator = load(*job.models, device=job.device, engine=job.engine, threads=job.threads)
+    translator = load(
+        *job.models, device=job.device, engine=job.engine, threads=job.threads, adapter=job.adapter
+    )
     return OPENERS[job.task](translator, job)
 
 
@@ -154,10 +161,30 @@ def open_score(translator: "Translator", job: BulkJob) -> RowFunction:
     return score
 
 
+def open_backtranslate(translator: "Translator", job: BulkJob) -> RowFunction:
+    """Return a function from lines to synthetic pairs; None stands for a line without one."""
+    options = BacktranslationOptions(**job.backtranslation or {})
+    if options.min_confidence is not None:
+        check_calibration(translator)
+    policy = ConfidencePolicy(options.min_confidence or 0.0)
+
+    def backtranslate(texts: Sequence[str]) -> RowResults:
+        pairs, counts = list[str | None](), ConfidenceCounts()
+        for translations in translator.stream_batches(texts, scores="total", **job.options):
+            new = [format_pair(translation, options, policy) for translation in translations]
+            pairs += new
+            counts.num_lines += len(new)
+            counts.num_below += new.count(None)
+        return RowResults({"pair": pairs}, counts)
+
+    return backtranslate
+
+
 OPENERS: dict[str, Callable[["Translator", BulkJob], RowFunction]] = {
     "translate": open_translate,
     "nbest": open_nbest,
     "score": open_score,
+    "backtranslate": open_backtranslate,
 }
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from manyheads.errors import CheckpointError
 from manyheads.named_models.resolution import MANIFESTS
 
+ADAPTERS = "adapters"  # a folder within a model folder
+
 
 def hash_model(folder: Path) -> str:
     """Return the SHA-256 of a model's manifest, which has those of its files; "" if there is none."""
@@ -14,6 +16,13 @@ def hash_model(folder: Path) -> str:
         if (folder / name).is_file():
             return hashlib.sha256((folder / name).read_bytes()).hexdigest()
     return ""
+
+
+def hash_adapter(folder: Path, name: str) -> str:
+    """Return the name of an adapter and the SHA-256 of its file."""
+    path = folder / ADAPTERS / f"{name}.safetensors"
+    digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    return f"{name} {digest}"
 
 
 def require_model(folder: Path) -> None:
@@ -37,10 +46,14 @@ def read_languages(folder: Path) -> tuple[str, str]:
 
 
 def read_model_files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+    """Return the files of a model folder and its adapters."""
+    paths = [*sorted(folder.iterdir()), *sorted((folder / ADAPTERS).glob("*.safetensors"))]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths if path.is_file()}
 
 
 def write_model_files(folder: Path, files: dict[str, bytes]) -> None:
     folder.mkdir(parents=True)
     for name, content in files.items():
-        (folder / Path(name).name).write_bytes(content)
+        path = folder / (ADAPTERS if Path(name).parts[0] == ADAPTERS else "") / Path(name).name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)

@@ -35,9 +35,13 @@ def split_columns(chunk: RowChunk, columns: Columns) -> Iterator[tuple[Block, Co
 
 
 def format_lines(columns: Columns) -> Iterator[str]:
-    """Return the lines of the only column. A text of several lines, as in Parquet, becomes one."""
+    """Return the lines of the only column. A text of several lines, as in Parquet, becomes one.
+
+    None stands for a row without a line.
+    """
     (values,) = columns.values()
-    return (LINE_BREAKS.sub(" ", value) if "\n" in value else value for value in values)
+    present = (value for value in values if value is not None)
+    return (LINE_BREAKS.sub(" ", value) if "\n" in value else value for value in present)
 
 
 def write_lines(results: Iterable[tuple[RowChunk, Columns]], stream: IO[str]) -> Iterator[int]:

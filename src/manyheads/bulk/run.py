@@ -11,7 +11,7 @@ from manyheads.bulk.coordinator import Coordinator
 from manyheads.bulk.executor import Executor
 from manyheads.bulk.jobs import BulkJob
 from manyheads.bulk.local_workers import LocalWorkers
-from manyheads.bulk.model_files import hash_model, read_languages
+from manyheads.bulk.model_files import hash_adapter, hash_model, read_languages
 from manyheads.bulk.outputs import OutputFolder, write_lines
 from manyheads.bulk.resources import WorkerResources, plan_local_workers
 from manyheads.bulk.shards import Shard, read_blocks
@@ -19,7 +19,12 @@ from manyheads.confidence_policy import ConfidenceCounts
 from manyheads.errors import RequestError
 from manyheads.progress import ReportProgress
 
-STAGES = {"translate": "translating", "nbest": "translating", "score": "scoring"}
+STAGES = {
+    "translate": "translating",
+    "nbest": "translating",
+    "score": "scoring",
+    "backtranslate": "back-translating",
+}
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,8 @@ class BulkRun:
             "output": job.output,
             "columns": list(self.columns),
             "confidence_policy": self._describe_policy(),
+            **({"backtranslation": job.backtranslation} if job.backtranslation else {}),
+            **({"adapter": hash_adapter(Path(job.models[0]), job.adapter)} if job.adapter else {}),
         }
 
     def _describe_policy(self) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """The input of a bulk job: shards of text or Parquet, read block by block."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +13,7 @@ from manyheads.text.input_files import strip_compression_suffix
 from manyheads.text.plain_lines import STDIN, read_plain_lines
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
+PAIR_SUFFIX = ".tsv"  # of synthetic pairs
 HIDDEN_PREFIXES = (".", "_")  # of files in a folder that are not data, such as _SUCCESS
 
 RowBlock = tuple[list[Row], Any]  # rows, and the record batch that they come from
@@ -79,6 +80,14 @@ def pair_shards(sources: Sequence[Shard], targets: Sequence[Shard]) -> list[Shar
         Shard(source.name, (*source.files, *target.files), "text")
         for source, target in zip(sources, targets, strict=True)
     ]
+
+
+def rename_to_pairs(shards: Sequence[Shard]) -> list[Shard]:
+    """Return shards of text with the names of their pairs: mono.de becomes mono.de.tsv."""
+    for shard in shards:
+        if shard.format != "text":
+            raise RequestError(f"{shard}: back-translation reads plain text, one sentence a line")
+    return [replace(shard, name=f"{shard.name}{PAIR_SUFFIX}") for shard in shards]
 
 
 # ---- reading shards

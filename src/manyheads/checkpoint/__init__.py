@@ -7,6 +7,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from manyheads.checkpoint.adapters import (
+        Adapter,
+        adapter_path,
+        hash_base,
+        list_adapters,
+        merge_adapter,
+        read_adapter,
+        write_adapter,
+    )
     from manyheads.checkpoint.averaging import average_checkpoints, average_weights
     from manyheads.checkpoint.background_reading import OpenModel, open_model
     from manyheads.checkpoint.compatibility import (
@@ -50,6 +59,15 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
+    "adapters": (
+        "Adapter",
+        "adapter_path",
+        "hash_base",
+        "list_adapters",
+        "merge_adapter",
+        "read_adapter",
+        "write_adapter",
+    ),
     "averaging": ("average_checkpoints", "average_weights"),
     "background_reading": ("OpenModel", "open_model"),
     "compatibility": (
@@ -95,8 +113,10 @@ __all__ = [
     "MODEL_CARD",
     "OPTIMIZER",
     "WEIGHTS",
+    "Adapter",
     "CheckpointInfo",
     "OpenModel",
+    "adapter_path",
     "average_checkpoints",
     "average_weights",
     "build_opened_model",
@@ -110,14 +130,18 @@ __all__ = [
     "find_damage",
     "fit_to_vocabulary",
     "get_versions",
+    "hash_base",
+    "list_adapters",
     "list_averaged_checkpoints",
     "list_checkpoints",
     "list_regular_checkpoints",
     "load_initial_weights",
     "load_model",
     "load_weights",
+    "merge_adapter",
     "open_model",
     "parse_step",
+    "read_adapter",
     "read_info",
     "read_model_manifest",
     "read_subwords",
@@ -125,6 +149,7 @@ __all__ = [
     "read_weights",
     "rewrite_folder",
     "save",
+    "write_adapter",
     "write_confidence",
     "write_tensors",
 ]

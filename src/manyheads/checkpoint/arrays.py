@@ -16,15 +16,21 @@ if TYPE_CHECKING:
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read every tensor. Numpy has no bfloat16: such tensors become float32."""
-    from safetensors import SafetensorError, deserialize
-
     read_header(path)
     try:
-        return {name: to_array(stored) for name, stored in deserialize(read_regular(path))}  # type: ignore[no-untyped-call]
+        return parse_arrays(read_regular(path), str(path))
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from None
+
+
+def parse_arrays(content: bytes, where: str) -> dict[str, NDArray[Any]]:
+    """Return every tensor of a safetensors file that has been read. `where` names it in messages."""
+    from safetensors import SafetensorError, deserialize
+
+    try:
+        return {name: to_array(stored) for name, stored in deserialize(content)}  # type: ignore[no-untyped-call]
     except (SafetensorError, ValueError, KeyError) as error:
-        raise CheckpointError(f"{path}: not safetensors ({error}); nothing else is read") from None
+        raise CheckpointError(f"{where}: not safetensors ({error}); nothing else is read") from None
 
 
 def to_array(stored: "Mapping[str, Any]") -> NDArray[Any]:

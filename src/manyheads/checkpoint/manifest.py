@@ -24,6 +24,8 @@ MANIFEST, WEIGHTS, OPTIMIZER = "manyheads.json", "weights.safetensors", "optimiz
 CONFIDENCE = "confidence.safetensors"  # of a model that is calibrated
 # Not in the manifest: it is written when the model can be loaded, and may be edited.
 MODEL_CARD = "model_card.md"
+ADAPTERS = "adapters"  # a folder of adapters, which name the weights that they belong to
+UNLISTED = (MODEL_CARD, ADAPTERS)
 
 MODEL_SCHEMA = ManifestSchema(
     file_name=MANIFEST,
@@ -115,7 +117,7 @@ def rewrite_folder(
     kept = manifest["files"].keys() - changed_files.keys() - (set() if is_same else {OPTIMIZER})
     with (
         report_disk_full(out, sum(map(len, changed_files.values()))),
-        atomic_directory(out, MANIFEST, replace=is_same, unlisted=(MODEL_CARD,)) as temporary,
+        atomic_directory(out, MANIFEST, replace=is_same, unlisted=UNLISTED) as temporary,
     ):
         for name in kept:
             transfer(folder / name, temporary / name)
@@ -125,6 +127,16 @@ def rewrite_folder(
         write_manifest(temporary, MODEL_SCHEMA, values | changed_values)
         if (folder / MODEL_CARD).exists():
             transfer(folder / MODEL_CARD, temporary / MODEL_CARD)
+        if is_same:  # other weights in a new folder have no adapters yet
+            link_adapters(folder, temporary)
+
+
+def link_adapters(folder: Path, out: Path) -> None:
+    """Give the adapters of a folder that is being replaced to the new one, whose manifest is written."""
+    if (folder / ADAPTERS).is_dir():
+        (out / ADAPTERS).mkdir()
+        for path in sorted((folder / ADAPTERS).glob("*.safetensors")):
+            link_or_copy(path, out / ADAPTERS / path.name)
 
 
 def link_or_copy(path: Path, out: Path) -> None:

@@ -6,6 +6,7 @@ weights.safetensors    every parameter once, by its name in the model; in an int
 subwords.model         or subwords.source.model and subwords.target.model
 confidence.safetensors the calibration of its confidence, if it is calibrated
 optimizer.safetensors  in a checkpoint of a run only
+adapters/              low-rank adapters (adapters.py), if there are any; not in the manifest
 model_card.md          in the model of a finished run; not in the manifest, as people edit it
 """
 
@@ -24,12 +25,13 @@ from manyheads.checkpoint.background_reading import OpenModel, open_model
 from manyheads.checkpoint.header import read_weight_header
 from manyheads.checkpoint.manifest import (
     MANIFEST,
-    MODEL_CARD,
     MODEL_SCHEMA,
     OPTIMIZER,
+    UNLISTED,
     WEIGHTS,
     CheckpointInfo,
     get_versions,
+    link_adapters,
 )
 from manyheads.checkpoint.tensors import (
     assign_weights,
@@ -61,12 +63,12 @@ def save(
     optimizer: Mapping[str, Tensor] | None = None,
     supported_length: int | None = None,
 ) -> None:
-    """Write a model folder atomically; an existing one is replaced."""
+    """Write a model folder atomically; an existing one is replaced, and keeps its adapters."""
     tensors = (tensor.nbytes for group in (weights, optimizer or {}) for tensor in group.values())
     needed = sum(tensors) + sum(len(part.model) for part in subwords.files.values()) + OVERHEAD_BYTES
     with (
         report_disk_full(folder, needed),
-        atomic_directory(folder, MANIFEST, replace=True, unlisted=(MODEL_CARD,)) as temporary,
+        atomic_directory(folder, MANIFEST, replace=True, unlisted=UNLISTED) as temporary,
     ):
         write_tensors(temporary / WEIGHTS, weights)
         if optimizer is not None:
@@ -81,6 +83,7 @@ def save(
             "versions": get_versions(),
         }
         write_manifest(temporary, MODEL_SCHEMA, values)
+        link_adapters(folder, temporary)
 
 
 class InitializationSkipped(TorchFunctionMode):

@@ -5,6 +5,8 @@ from manyheads.train import early_exit  # noqa: F401  before anything that takes
 # isort: on
 
 from manyheads.cli import (  # noqa: F401  each module adds its commands
+    adaptation,
+    backtranslation,
     data,
     demo,
     distill,

@@ -123,6 +123,10 @@ def run_bulk_job(
         return
     except NoWorkersError as error:
         exit_without_cluster(error, out)
+    if job.task == "backtranslate":
+        counts = summary.counts
+        kept = f"{counts.num_lines - counts.num_below:,} of {counts.num_lines:,} lines became pairs"
+        print(f"{out}: {kept}", file=sys.stderr)
     if job.task == "translate":
         policy = None if job.confidence_policy is None else ConfidencePolicy(**job.confidence_policy)
         print_confidence_summary(summary.counts, policy, as_json=job.output == "json")

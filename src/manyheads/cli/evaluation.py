@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyheads.cli.app import app
-from manyheads.cli.options import Alpha, AsJson, Beam, Device, Engine, Ensemble, Model, drop_unset
+from manyheads.cli.options import (
+    AdapterName,
+    Alpha,
+    AsJson,
+    Beam,
+    Device,
+    Engine,
+    Ensemble,
+    Model,
+    drop_unset,
+)
 from manyheads.cli.text_io import configure_output, read_parallel_lines, report_write_errors
 from manyheads.errors import RequestError
 from manyheads.named_models.resolution import resolve_model
@@ -77,6 +87,7 @@ def evaluate(
     seed: StressSeed = None,
     picture: Picture = None,
     ensemble: Ensemble = None,
+    adapter: AdapterName = None,
     engine: Engine = None,
     device: Device = None,
     as_json: AsJson = False,
@@ -101,7 +112,7 @@ def evaluate(
 
         check_picture(picture)
     sources, texts = read_test_set(model, source, references or [])
-    translator = load(model, *(ensemble or []), device=device, engine=engine)
+    translator = load(model, *(ensemble or []), device=device, engine=engine, adapter=adapter)
     configure_output()
     options = {
         "tokenize": tokenize,

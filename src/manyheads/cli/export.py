@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from manyheads.cli.app import app
-from manyheads.cli.options import AsJson
+from manyheads.cli.options import AdapterName, AsJson
 from manyheads.errors import RequestError
 from manyheads.named_models.resolution import resolve_model
 
@@ -32,7 +32,10 @@ def export(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")],
-    to: Annotated[str | None, typer.Option("--to", help=f"{FORMATS}.", metavar="FORMAT")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help=f"{FORMATS}; or manyheads with --adapter.", metavar="FORMAT"),
+    ] = None,
     source_format: Annotated[
         str | None,
         typer.Option("--from", help="huggingface: import a Marian model.", metavar="FORMAT"),
@@ -43,18 +46,24 @@ def export(
             help="With --to int8: a test set, to measure what rounding costs.", metavar="SOURCE REFERENCE"
         ),
     ] = None,
+    adapter: AdapterName = None,
     as_json: AsJson = False,
 ) -> None:
     """Convert a model to another format, or import one; check that both give the same scores.
 
     int8 is a model folder of a quarter of the size, which every command reads. Rounding changes its scores:
-    with --test its BLEU and chrF are measured beside those of the original.
+    with --test its BLEU and chrF are measured beside those of the original. With --adapter, write a model
+    folder whose weights are those of a model and one of its adapters.
 
     \b
     Example:
       manyheads export run/model --to ctranslate2 --out run/ct2
       manyheads export run/model --to int8 --out run/int8 --test test.en test.ko
+      manyheads export run/model --adapter captions --to manyheads --out captions
     """
+    if adapter is not None or to == "manyheads":
+        export_merged(model, adapter, to, source_format, out, as_json)
+        return
     if (to is None) == (source_format is None):
         raise RequestError(f"export needs either --to {FORMATS}, or --from huggingface")
     if out.exists():
@@ -110,6 +119,20 @@ def measure_loss(
 
     with create_progress(sys.stderr) as progress:
         return compare_models(load(out), load(model), sources, references, report_progress=progress.update)
+
+
+def export_merged(
+    model: Path, adapter: str | None, to: str | None, source_format: str | None, out: Path, as_json: bool
+) -> None:
+    """Write a model with an adapter as a model folder, which all other formats are made from."""
+    if adapter is None or to != "manyheads" or source_format is not None:
+        raise RequestError("--adapter and --to manyheads go together; convert the result in a second step")
+    if out.exists():
+        raise RequestError(f"{out}: exists already; choose another folder")
+    from manyheads.checkpoint.merging import save_merged
+
+    save_merged(model, adapter, out)
+    print(json.dumps({"folder": str(out)}, ensure_ascii=False) if as_json else f"{out}: written")
 
 
 def select_exporter(

@@ -39,6 +39,12 @@ Ensemble = Annotated[
         parser=resolve_model,
     ),
 ]
+AdapterName = Annotated[
+    str | None,
+    typer.Option(
+        "--adapter", help="An adapter of the model, by its name (manyheads adapt --adapter).", metavar="NAME"
+    ),
+]
 Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy.")]
 Alpha = Annotated[float | None, typer.Option(help="Length penalty ((5 + L)/6)^alpha.")]
 

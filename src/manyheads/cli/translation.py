@@ -18,7 +18,7 @@ from manyheads.cli.confidence import (
     print_confidence_summary,
     select_score_detail,
 )
-from manyheads.cli.options import Alpha, Beam, Device, Engine, Ensemble, Model, drop_unset
+from manyheads.cli.options import AdapterName, Alpha, Beam, Device, Engine, Ensemble, Model, drop_unset
 from manyheads.cli.text_io import (
     LineCounter,
     configure_output,
@@ -118,6 +118,7 @@ def translate(
     split: SplitSentences = True,
     shortlist: UseShortlist = None,
     ensemble: Ensemble = None,
+    adapter: AdapterName = None,
     engine: Engine = None,
     device: Device = None,
     gpus: Gpus = None,
@@ -143,8 +144,7 @@ def translate(
     check_nbest(nbest, as_json)
     options = {
         "prefix": prefix, "glossary": read_glossary(glossary) if glossary else {}, "forbid": forbid or [],
-        "split": split, **select_score_detail(confidence, as_json, policy),
-        **drop_unset(
+        "split": split, **select_score_detail(confidence, as_json, policy), **drop_unset(
             beam=beam, alpha=alpha, nbest=nbest, max_extra_length=max_extra_length, min_length=min_length,
             temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, no_repeat_ngram=no_repeat_ngram,
             shortlist=shortlist,
@@ -155,10 +155,10 @@ def translate(
         from manyheads.bulk.shards import list_shards
 
         shards = list_shards(files or [])
-        job = describe_job(models, shards, out, engine, device, options, as_json, policy)
+        job = describe_job(models, shards, out, engine, device, options, as_json, policy, adapter)
         run_bulk_job(job, shards, [column], out, gpus=gpus, workers=workers, ray=ray)
     else:
-        translate_here(models, files or [], engine, device, options, as_json, policy)
+        translate_here(models, files or [], engine, device, options, as_json, policy, adapter)
 
 
 def describe_job(
@@ -170,12 +170,13 @@ def describe_job(
     options: dict[str, Any],
     as_json: bool,
     policy: "ConfidencePolicy | None",
+    adapter: str | None,
 ) -> "BulkJob":
     """Return what several workers are to do."""
     from manyheads.bulk.jobs import create_translate_job
 
     is_typed = out is not None and shards[0].format == "parquet"
-    return create_translate_job(models, engine, device, options, policy, as_json, is_typed)
+    return create_translate_job(models, engine, device, options, policy, as_json, is_typed, adapter)
 
 
 def check_nbest(nbest: int | None, as_json: bool) -> None:
@@ -191,6 +192,7 @@ def translate_here(
     options: dict[str, Any],
     as_json: bool,
     policy: "ConfidencePolicy | None",
+    adapter: str | None = None,
 ) -> None:
     """Translate in this process."""
     from manyheads.bulk.interpreter_settings import stream_settings
@@ -199,7 +201,7 @@ def translate_here(
     from manyheads.loading import load
     from manyheads.progress import create_progress
 
-    translator = load(*models, device=device, engine=engine)
+    translator = load(*models, device=device, engine=engine, adapter=adapter)
     if policy is not None:
         check_calibration(translator)
     is_interactive = not files and sys.stdin.isatty()

@@ -3,6 +3,7 @@
 The defaults are the paper's base model and its training. A preset is a difference from them (presets.py).
 """
 
+from manyheads.config.adaptation import AdaptationConfig
 from manyheads.config.augmentation import AugmentationConfig
 from manyheads.config.data import DataConfig
 from manyheads.config.decoding import DecodingConfig
@@ -40,6 +41,7 @@ __all__ = [
     "SENTENCEPIECE_RESERVED",
     "SPLITS",
     "UNK_ID",
+    "AdaptationConfig",
     "AugmentationConfig",
     "ByteNetConfig",
     "CleanConfig",

@@ -115,12 +115,17 @@ class SubwordConfig(ConfigSection):
 
     def check_together(self) -> None:
         for symbol in self.user_symbols:
-            is_reserved = SENTENCEPIECE_RESERVED.fullmatch(symbol)
-            if not symbol or symbol != "".join(symbol.split()) or "\u2581" in symbol or is_reserved:
-                raise ConfigError(
-                    f"subwords.user_symbols holds {symbol!r}, but a symbol is not empty, has no white space "
-                    f"and no U+2581, and is none of SentencePiece's own (<s>, </s>, <unk>, <0x41>)"
-                )
+            check_symbol("subwords.user_symbols", symbol)
+
+
+def check_symbol(key: str, symbol: str) -> None:
+    """Refuse what cannot be a piece of its own."""
+    is_reserved = SENTENCEPIECE_RESERVED.fullmatch(symbol)
+    if not symbol or symbol != "".join(symbol.split()) or "\u2581" in symbol or is_reserved:
+        raise ConfigError(
+            f"{key} holds {symbol!r}, but a symbol is not empty, has no white space "
+            f"and no U+2581, and is none of SentencePiece's own (<s>, </s>, <unk>, <0x41>)"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +139,10 @@ class InputConfig(ConfigSection):
     )
     name: str = config_field("", "its name in reports; by default the first file's name")
     weight: float = config_field(1.0, "how often an epoch reads it, on average", above=0, below=1000)
+    tag: str = config_field(
+        "",
+        "a symbol before each source, never split, such as <bt>: for synthetic text; never held out",
+    )
     format: Literal["auto", "plain", "tsv", "csv", "xlsx", "jsonl", "tmx", "po", "xliff"] = config_field(
         "auto", "format of the file; by default from its name"
     )
@@ -153,6 +162,8 @@ class InputConfig(ConfigSection):
             value = getattr(self, key)
             if value != " ".join(value.split()):
                 raise ConfigError(f"an input's {key} is {value!r}, but must be one line, without tabs")
+        if self.tag:
+            check_symbol("tag", self.tag)
         if self.fields and (len(self.fields) != 2 or "" in self.fields):
             raise ConfigError(
                 f"fields are {', '.join(self.fields)!r}, but must be two: the source's and the target's"

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from manyheads.config.adaptation import AdaptationConfig
 from manyheads.config.augmentation import AugmentationConfig
 from manyheads.config.data import DataConfig
 from manyheads.config.decoding import DecodingConfig
@@ -18,4 +19,5 @@ class Config(TomlConfig):
     data: DataConfig = field(default_factory=DataConfig)
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    adaptation: AdaptationConfig = field(default_factory=AdaptationConfig)
     decoding: DecodingConfig = field(default_factory=DecodingConfig)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import count
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -236,10 +237,18 @@ def shift_right(target: TokenSequences) -> NDArray[np.int64]:
 # ---- prefetching
 
 
+class BatchPlan(Protocol):
+    """Batches by epoch and index: Batches, or those with general text (replay.py)."""
+
+    def count_batches(self, epoch: int) -> int: ...
+
+    def get_batch(self, epoch: int, index: int) -> Batch: ...
+
+
 class BatchStream:
     """An endless iterator over batches, prefetched by a thread. Close it, or use `with`."""
 
-    def __init__(self, batches: Batches, epoch: int, index: int, pin: bool) -> None:
+    def __init__(self, batches: "BatchPlan", epoch: int, index: int, pin: bool) -> None:
         self.queue: BatchQueue = queue.Queue(PREFETCH_BATCHES)
         self.closed = threading.Event()
         # The thread refers to the queue, not to the stream: an unclosed stream can be garbage collected.
@@ -292,7 +301,7 @@ def put_unless_closed(item: Batch | BaseException, batch_queue: BatchQueue, clos
             break
 
 
-def iterate_batches(batches: Batches, epoch: int, index: int) -> Iterator[Batch]:
+def iterate_batches(batches: "BatchPlan", epoch: int, index: int) -> Iterator[Batch]:
     for number in count(epoch):
         start = index if number == epoch else 0
         for position in range(start, batches.count_batches(number)):

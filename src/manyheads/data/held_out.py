@@ -65,15 +65,16 @@ def sample_held_out(
     """Sample pairs of the training text that pass the filters and share no side, in a pass of their own.
 
     As many as the recipe says for each split, but no more than a twentieth of the text. Where the text is
-    judged, all of them are good.
+    judged, all of them are good. Inputs with a tag are synthetic, and not sampled.
     """
     cleaner = Cleaner(recipe.clean, recipe.corpus, index_sides(held_out))
     silent_log = DropLog(recipe.corpus.on_invalid, None)
-    check_readable_twice(recipe.train)
-    progress = make_byte_progress("sampling held-out pairs", recipe.train, report_progress)
+    real = [train for train in recipe.train if not train.tag]
+    check_readable_twice(real)
+    progress = make_byte_progress("sampling held-out pairs", real, report_progress)
     clean_pairs = (
         pair
-        for train in recipe.train
+        for train in real
         for pair in read_normalized_pairs(
             train, "train", cleaner, silent_log, InputReport(train.name, train.files, 1.0), progress
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.atomic_io import atomic_directory, write_manifest
-from manyheads.config import SPLITS, CorpusConfig, Recipe
+from manyheads.config import SPLITS, CorpusConfig, InputConfig, Recipe
 from manyheads.data.filtering import (
     DropLog,
     InputReport,
@@ -24,7 +24,7 @@ from manyheads.data.filtering import (
 from manyheads.data.held_out import HeldOut, index_sides, load_held_out
 from manyheads.data.integrity import VERIFIED
 from manyheads.data.judged import JudgedScores
-from manyheads.data.recipe import complete_recipe
+from manyheads.data.recipe import check_tags, complete_recipe
 from manyheads.data.store import DATA_SCHEMA, DROPPED, MANIFEST, Store
 from manyheads.data.tokenize import CHUNK_PAIRS, Spool, TokenCounts, encode_split, train_subwords
 from manyheads.errors import DataError
@@ -42,6 +42,8 @@ def prepare(
     """Make a data folder by a recipe. `force` replaces an existing one."""
     recipe = complete_recipe(recipe)
     reused = SubwordPair.load(recipe.subwords.reuse_from) if recipe.subwords.reuse_from else None
+    if reused:
+        check_tags(recipe, reused)
     judged = JudgedScores.load(Path(recipe.clean.judged), recipe.clean.keep) if recipe.clean.judged else None
     with atomic_directory(folder, MANIFEST, force, unlisted=(VERIFIED,)) as aside:
         with (aside / DROPPED).open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
@@ -81,17 +83,30 @@ def read_training(
     for input_config in recipe.train:
         report = InputReport(input_config.name, input_config.files, input_config.weight)
         pairs = read_normalized_pairs(input_config, "train", cleaner, log, report, progress)
+        own_scores = select_scores(judged, input_config)
         while chunk := list(islice(pairs, CHUNK_PAIRS)):
-            plausible = list(drop_judged_bad(chunk, judged, log, report))
+            plausible = list(drop_judged_bad(chunk, own_scores, log, report))
             kept = list(filter_pairs(plausible, cleaner, sampled_pairs, log, report))
             if seen:
                 kept = list(drop_duplicates(kept, seen, log, report))
-            spool.write(kept)
+            spool.write(add_tag(kept, input_config.tag))
             report.kept += len(kept)
         reports.append(report)
     if not spool.count:
         raise DataError(f"no training pair is left: {explain_empty(reports)}")
     return reports
+
+
+def select_scores(judged: JudgedScores | None, input_config: InputConfig) -> JudgedScores | None:
+    """Return the scores of an input. Synthetic text may be made after the rest was judged, and have none."""
+    if judged is None or (input_config.tag and input_config.files[0] not in judged.by_file):
+        return None
+    return judged
+
+
+def add_tag(pairs: list[SentencePair], tag: str) -> list[SentencePair]:
+    """Put the tag of an input before its sources. Filters have seen them without it."""
+    return [pair._replace(source=f"{tag} {pair.source}") for pair in pairs] if tag else pairs
 
 
 def write_text(folder: Path, split: str, corpus: CorpusConfig, pairs: list[SentencePair]) -> None:

@@ -9,6 +9,7 @@ from manyheads.config import SPLITS, CorpusConfig, InputConfig, Recipe
 from manyheads.errors import ConfigError
 from manyheads.text.input_files import strip_compression_suffix
 from manyheads.text.languages import check_language, get_base_language, is_known_language
+from manyheads.text.subwords import SubwordPair
 
 
 def complete_recipe(recipe: Recipe) -> Recipe:
@@ -20,11 +21,33 @@ def complete_recipe(recipe: Recipe) -> Recipe:
         inferred = infer_languages(recipe.train)
         source, target = source or inferred[0], target or inferred[1]
     corpus = replace(recipe.corpus, source=source, target=target)
+    if all(input_config.tag for input_config in recipe.train) and not recipe.valid:
+        raise ConfigError(
+            "every training text has a tag, as synthetic text has, and held-out pairs are never taken from "
+            "it: give --valid, or real text"
+        )
     for split in SPLITS:
         for input_config in getattr(recipe, split):
             check_file_languages(input_config, corpus)
     inputs: dict[str, Any] = {split: tuple(name_inputs(getattr(recipe, split))) for split in SPLITS}
-    return replace(recipe, corpus=corpus, **inputs)
+    return add_tag_symbols(replace(recipe, corpus=corpus, **inputs))
+
+
+def add_tag_symbols(recipe: Recipe) -> Recipe:
+    """Make the tags of inputs symbols that are never split."""
+    tags = [input_config.tag for input_config in recipe.train if input_config.tag]
+    symbols = tuple(dict.fromkeys([*recipe.subwords.user_symbols, *tags]))
+    return replace(recipe, subwords=replace(recipe.subwords, user_symbols=symbols))
+
+
+def check_tags(recipe: Recipe, subwords: SubwordPair) -> None:
+    """Refuse tags that the subwords of another folder do not have."""
+    for input_config in recipe.train:
+        if input_config.tag and input_config.tag not in subwords.source.pieces:
+            raise ConfigError(
+                f"the tag {input_config.tag!r} is no piece of the subwords of {recipe.subwords.reuse_from}: "
+                f"prepare those with subwords.user_symbols, or leave the tag out"
+            )
 
 
 def infer_languages(inputs: Iterable[InputConfig]) -> tuple[str, str]:

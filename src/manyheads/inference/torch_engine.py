@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from manyheads.checkpoint.quantization import quantize_rows
+from manyheads.checkpoint.adapters import Adapter, merge_adapter
 from manyheads.checkpoint.shortlist import Shortlist
 from manyheads.config import BOS_ID, EOS_ID, DecodingConfig, ModelConfig
 from manyheads.errors import RequestError
@@ -18,11 +18,11 @@ from manyheads.inference.batch_workers import BatchWorkers, Results, limit_torch
 from manyheads.inference.batching import GroupQueue, RequestWindow, group_by_tokens
 from manyheads.inference.cuda_graph_search import CudaGraphSearch, SearchSize, is_plain, supports_search
 from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
+from manyheads.inference.search_model import replace_search_weights, to_bfloat16, to_int8
 from manyheads.inference.shortlist_model import ShortlistModel
 from manyheads.model.encoder_decoder import Trace
 from manyheads.model.transformer import Transformer
 from manyheads.ops import dispatch
-from manyheads.ops.int8 import Int8Linear, has_int8_products
 from manyheads.packed import Packed
 from manyheads.search.constraints import widen_beam
 from manyheads.search.driver import check_constraints, is_branching, iterate_results
@@ -53,37 +53,6 @@ def free_memory(device: torch.device) -> int:
     """Return the bytes of a GPU that are free, or that torch's allocator holds unused."""
     free, _ = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-
-
-def to_bfloat16(model: nn.Module) -> nn.Module:
-    """Return a copy that multiplies matrices in bfloat16. Norms stay as they are."""
-    rounded = copy.deepcopy(model)
-    for part in rounded.modules():
-        if isinstance(part, Transformer):  # other architectures stay as they are
-            for module in part.modules():
-                if isinstance(module, nn.Linear | nn.Embedding):
-                    module.to(torch.bfloat16)
-    return rounded
-
-
-def to_int8(model: nn.Module, device: torch.device) -> nn.Module:
-    """Return a copy that multiplies matrices in int8, on a CPU: those of an int8 folder as they are."""
-    if device.type != "cpu" or not has_int8_products():
-        raise RequestError(f"torch:int8 needs a CPU that multiplies int8, but the device is {device}")
-    rounded = copy.deepcopy(model)
-    for part in rounded.modules():
-        if isinstance(part, Transformer) and part.config.experts is None:  # others stay as they are
-            for module in part.modules():
-                for name, layer in module.named_children():
-                    if isinstance(layer, nn.Linear):
-                        setattr(module, name, round_linear(layer))
-    return rounded
-
-
-def round_linear(layer: nn.Linear) -> Int8Linear:
-    rows, scales = quantize_rows(layer.weight.detach().numpy())
-    bias = None if layer.bias is None else layer.bias.detach()
-    return Int8Linear(torch.from_numpy(rows), torch.from_numpy(scales), bias)
 
 
 class GroupKey(NamedTuple):
@@ -121,6 +90,22 @@ class TorchEngine:
         self.graph_searches: dict[SearchSize, CudaGraphSearch] = {}  # not in use; the latest is last
         self.searches_in_use: list[CudaGraphSearch] = []
         self.graph_lock = threading.RLock()
+
+    def with_adapter(self, adapter: Adapter) -> "TorchEngine":
+        """Return an engine of the model with an adapter. All weights that it leaves alone are shared.
+
+        It has no shortlist: that of the model was learned from other text than the adapter's.
+        """
+        adapted = copy.copy(self)
+        adapted.model = adapted.search_model = merge_adapter(self.model, adapter)
+        if self.search_model is not self.model:
+            adapted.search_model = replace_search_weights(
+                self.search_model, adapted.model, adapter.factors.keys()
+            )
+        adapted.shortlist = None
+        adapted.graph_searches, adapted.searches_in_use = {}, []
+        adapted.graph_lock = threading.RLock()
+        return adapted
 
     @property
     def num_graphs(self) -> int:

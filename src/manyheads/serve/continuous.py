@@ -1,10 +1,10 @@
 """Continuous batching: sentences of different requests join a batch that is being decoded.
 
 Two threads work beside the event loop. One prepares texts and makes texts of results. The other runs the
-engine: it decodes one stream of sentences for each model and kind of search, and for large requests another
-one, a step of a stream at a time. Streams share the engine's time by weight, so that a small request gets its
-steps at once, however large the others are. A stream takes sentences from a FairFeed whenever it has free
-slots, and ends when there are none left. A request is answered when its own sentences are done.
+engine: it decodes one stream of sentences for each model, adapter and kind of search, and for large requests
+another one, a step of a stream at a time. Streams share the engine's time by weight, so that a small request
+gets its steps at once, however large the others are. A stream takes sentences from a FairFeed whenever it has
+free slots, and ends when there are none left. A request is answered when its own sentences are done.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ LONG_TEXT = 2000  # characters of a request
 PAUSE_FACTOR, MAX_PAUSE = 3.0, 0.25  # after a long text was prepared: times its seconds, and seconds at most
 PREPARATION_PATIENCE = 1.0  # seconds for which smaller requests are prepared first
 SMALL_WEIGHT, LARGE_WEIGHT = 4.0, 1.0  # shares of the engine's time
+RETIRED_SECONDS = 600.0  # for which the streams of an adapted model that was replaced are kept
 
 Results = list[tuple[int, list[Hypothesis]]]
 Outcome = tuple[Job, list[Any] | Exception]
@@ -50,7 +51,7 @@ def is_long(job: Job) -> bool:
 class StreamKey(NamedTuple):
     """What sentences must share to be decoded in one stream."""
 
-    model: ServedModel
+    model: ServedModel  # with an adapter it is another one, so that adapters never share a stream
     config: DecodingConfig
     scores: str
     is_large: bool
@@ -205,8 +206,21 @@ class ContinuousBatcher:
         task: Any = job.job.task
         key = StreamKey(task.model, decoding.config, decoding.scores, self._is_large(job, task.model))
         if key not in self.streams:
+            self._drop_retired()
             self.streams[key] = Stream(key, self.limits.batch_tokens, self.started.append)
         return self.streams[key]
+
+    def _drop_retired(self) -> None:
+        """Drop what belongs to models that were replaced so long ago that every request has ended."""
+        oldest = time.monotonic() - RETIRED_SECONDS
+
+        def is_over(model: ServedModel) -> bool:
+            return model.retired_at is not None and model.retired_at < oldest
+
+        for key, stream in list(self.streams.items()):
+            if is_over(key.model) and stream.feed.is_exhausted:
+                del self.streams[key]
+        self.stages = {key: stages for key, stages in self.stages.items() if not is_over(key[0])}
 
     def _is_large(self, job: JoiningJob, model: ServedModel) -> bool:
         """Return whether a job must not delay the small requests of other clients.

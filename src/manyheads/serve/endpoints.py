@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from manyheads.confidence_policy import ConfidencePolicy
 from manyheads.errors import ConfigError
 from manyheads.serve import schemas
+from manyheads.serve.adapted_models import AdaptedModels
 from manyheads.serve.attention_tasks import AttentionPageTask, AttentionTask, SentenceTask, WalkTask
 from manyheads.serve.clients import FailureLimiter, identify_client
 from manyheads.serve.jobs import BatchTask, Job
@@ -65,6 +66,7 @@ class Endpoints:
             raise ConfigError("a server needs at least one model")
         self.limits, self.api_key, self.log_text, self.log_requests = limits, api_key, log_text, log_requests
         self.registry, self.metrics, self.runs = ModelRegistry(models), ServerMetrics(), TrainingRuns(runs)
+        self.adapted = AdaptedModels()
         self.detector = LanguageDetector(self.registry.codes)
         num_workers = max(model.num_workers for model in models)
         self.queue = JobQueue(limits, self.metrics.record_batch, num_workers)
@@ -165,6 +167,8 @@ class Endpoints:
         texts, policy = to_list(query.q), create_policy(query)
         languages = self.find_source_languages(query, texts)
         models = [self.select_model(language.code, query) for language in languages]
+        adapted = {model: model and await self.apply_adapter(model, query.adapter) for model in {*models}}
+        models = [adapted[model] for model in models]
         if policy is not None:
             check_calibration(models)
         translations = await self.translate_texts(request, query, texts, models, policy)
@@ -216,6 +220,12 @@ class Endpoints:
         self.registry.check_language(query.target)
         return None if source == query.target else self.registry.find_model(source, query.target, query.model)
 
+    async def apply_adapter(self, model: ServedModel, adapter: str | None) -> ServedModel:
+        """Return the model with the adapter that a request names, if it does. Merging is left to a thread."""
+        if adapter is None:
+            return model
+        return await asyncio.to_thread(self.adapted.get, model, adapter)
+
     async def translate_texts(
         self,
         request: Request,
@@ -249,7 +259,8 @@ class Endpoints:
         texts, translations = to_list(query.q), to_list(query.translation)
         if len(texts) != len(translations):
             raise HTTPException(400, f"q has {len(texts)} texts, but translation has {len(translations)}")
-        task = ScoreTask(self.registry.find_model(query.source, query.target, query.model))
+        model = self.registry.find_model(query.source, query.target, query.model)
+        task = ScoreTask(await self.apply_adapter(model, query.adapter))
         pairs = list(zip(texts, translations, strict=True))
         task.check(pairs)
         (results,) = await self.run_tasks(request, [(task, pairs)])
@@ -259,24 +270,25 @@ class Endpoints:
 
     async def attention(self, request: Request) -> Response:
         query = await self.parse_request(request, schemas.AttentionRequest)
-        task = AttentionTask(self.select_attention_model(query), query.layer, self.limits.max_numbers)
+        model = await self.select_attention_model(query)
+        task = AttentionTask(model, query.layer, self.limits.max_numbers)
         return await self.run_sentence_task(request, query, task)
 
     async def look(self, request: Request) -> Response:
         query = await self.parse_request(request, schemas.LookRequest)
-        task = AttentionPageTask(self.select_attention_model(query), None, self.limits.max_numbers)
+        task = AttentionPageTask(await self.select_attention_model(query), None, self.limits.max_numbers)
         return await self.run_sentence_task(request, query, task)
 
     async def walk(self, request: Request) -> Response:
         query = await self.parse_request(request, schemas.WalkRequest)
-        model = self.select_attention_model(query)
+        model = await self.select_attention_model(query)
         task = WalkTask(model, query.stack, query.layer, query.width, self.limits.max_numbers)
         return await self.run_sentence_task(request, query, task)
 
-    def select_attention_model(self, query: schemas.LookRequest) -> ServedModel:
+    async def select_attention_model(self, query: schemas.LookRequest) -> ServedModel:
         model = self.registry.find_model(query.source, query.target, query.model)
         model.translator.engine.require("attention")
-        return model
+        return await self.apply_adapter(model, query.adapter)
 
     async def run_sentence_task(
         self, request: Request, query: schemas.LookRequest, task: SentenceTask

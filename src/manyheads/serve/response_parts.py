@@ -57,6 +57,7 @@ def format_model(model: ServedModel) -> dict[str, Any]:
         "alignment": translator.engine.capabilities.alignment,
         "attention": translator.engine.capabilities.attention,
         "calibrated": model.is_calibrated,
+        "adapters": model.list_adapters(),
     }
 
 

@@ -33,6 +33,11 @@ Key = Annotated[Text | None, Field(description="If the server requires one; or u
 Model = Annotated[Text | None, Field(description="Name of a model, if several translate this pair.")]
 
 
+AdapterField = Annotated[
+    Text | None,
+    BeforeValidator(lambda value: None if value == "" else value),
+    Field(description="Name of an adapter of the model; /models lists them."),
+]
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 BELOW_MEANING = "keep the translation (the default), mark it with [?], return the source text, or nothing."
 
@@ -66,6 +71,7 @@ class TranslateRequest(BaseModel):
         Field(description=f"If a translation has less than min_confidence: {BELOW_MEANING}"),
     ] = None
     model: Model = None
+    adapter: AdapterField = None
     api_key: Key = None
 
 
@@ -80,6 +86,7 @@ class ScoreRequest(BaseModel):
     source: Source
     target: Target
     model: Model = None
+    adapter: AdapterField = None
     api_key: Key = None
 
 
@@ -91,6 +98,7 @@ class LookRequest(BaseModel):
         Text | None, Field(description="Shown instead of the translation of the model.")
     ] = None
     model: Model = None
+    adapter: AdapterField = None
     api_key: Key = None
 
 
@@ -215,6 +223,7 @@ class ModelInfo(BaseModel):
     alignment: Annotated[bool, Field(description="Whether translations have alignments.")]
     attention: Annotated[bool, Field(description="Whether /attention, /look and /walk are available.")]
     calibrated: Annotated[bool, Field(description="Whether translations have a confidence.")]
+    adapters: Annotated[list[str], Field(description="Adapters that a request may name.")]
 
 
 class ScoreDetails(BaseModel):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from manyheads.loading import list_adapters
 from manyheads.search.request_source import RequestFeed
 from manyheads.translator import Translator
 
@@ -13,10 +14,11 @@ WINDOW = 2048  # sentences from the oldest unfinished one to the newest that an 
 WARM_UP_SENTENCES = (1, 64, 256, 1024)  # at once
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class ServedModel:
     name: str  # en-ko, and en-ko-2 for the second model of the same pair
     translator: Translator
+    retired_at: float | None = None  # when an adapted model was replaced by a newer one, by time.monotonic()
 
     @property
     def source(self) -> str:
@@ -55,6 +57,16 @@ class ServedModel:
     def num_workers(self) -> int:
         """How many batches are worth running at once: an engine with own threads begins the next one."""
         return 2 if getattr(self.translator.engine, "threads", 1) > 1 else 1
+
+    @property
+    def can_adapt(self) -> bool:
+        """Whether its engine runs adapters."""
+        return hasattr(self.translator.engine, "with_adapter")
+
+    def list_adapters(self) -> list[str]:
+        """Return the names of the adapters that requests may choose."""
+        folder = getattr(self.translator, "folder", None)
+        return list_adapters(folder) if folder is not None and self.can_adapt else []
 
     def warm_up(self) -> None:
         """Translate a sentence: the first one is slow, and shows that the model works.

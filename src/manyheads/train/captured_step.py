@@ -31,6 +31,7 @@ from manyheads.packed import round_up
 from manyheads.train.distributed import DistributedContext
 from manyheads.train.optimizer import Optimizer
 from manyheads.train.step import StepInput, StepResult
+from manyheads.train.trained_weights import ModelWeights
 
 GRADIENT_ALIGNMENT = 64  # each gradient starts at a multiple of so many numbers
 
@@ -146,12 +147,20 @@ class CapturedStep:
     def _clip_and_step(self, _: None, __: Tensor) -> Tensor:
         """Return the gradient norm, the loss and the negative log-likelihood. [3]"""
         gradient = self.flat_gradient
-        norm = torch.linalg.vector_norm(gradient.gradients)
+        self.optimizer.weights.map_gradients()
+        gradients = self._trained_gradients()
+        norm = total_norm(gradients)
         if self.train.clip_norm is not None:
             factor = (self.train.clip_norm / (norm + 1e-6)).clamp(max=1.0)
-            gradient.gradients.mul_(factor.nan_to_num(nan=1.0))  # the gaps between gradients stay zero
+            torch._foreach_mul_(gradients, factor.nan_to_num(nan=1.0))  # the gaps between gradients stay zero
         self.optimizer.step(skip=~(norm + gradient.loss).isfinite())
         return torch.stack((norm, gradient.loss, gradient.nll))
+
+    def _trained_gradients(self) -> list[Tensor]:
+        """Return the gradients of what is trained: those of all weights as one, where weights are trained."""
+        if isinstance(self.optimizer.weights, ModelWeights):
+            return [self.flat_gradient.gradients]
+        return [parameter.grad for parameter in self.optimizer.parameters if parameter.grad is not None]
 
 
 class FlatGradient:
@@ -232,6 +241,12 @@ class BFloat16Weights:
     def backward(self, loss: Tensor, loss_gradient: Tensor) -> list[Tensor]:
         """Return the gradients of linear layers, in bfloat16, and of the other parameters."""
         return list(torch.autograd.grad(loss, [*self.weight_views, *self.others], loss_gradient))
+
+
+def total_norm(gradients: list[Tensor]) -> Tensor:
+    norms: list[Tensor] = [torch.linalg.vector_norm(part) for part in gradients]
+    norm: Tensor = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
+    return norm
 
 
 def aligned_size(tensors: Iterable[Tensor]) -> int:

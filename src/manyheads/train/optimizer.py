@@ -1,6 +1,6 @@
 """Adam with the paper's hyperparameters (5.3), AdamW and Muon, with state that checkpoints can store."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -8,6 +8,7 @@ from torch import Tensor, nn, optim
 
 from manyheads.config import TrainConfig
 from manyheads.errors import CheckpointError
+from manyheads.train.trained_weights import ModelWeights, TrainedWeights
 
 STATE_KEYS: dict[type[optim.Optimizer], set[str]] = {
     optim.Adam: {"exp_avg", "exp_avg_sq", "step"},
@@ -17,11 +18,18 @@ STATE_KEYS: dict[type[optim.Optimizer], set[str]] = {
 
 
 class Optimizer:
-    """One or two torch optimizers over the parameters of a model."""
+    """One or two torch optimizers over the weights of a model, or over what these are made of."""
 
-    def __init__(self, model: nn.Module, train: TrainConfig) -> None:
-        self.names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
-        self.optimizers = make_optimizers(model, train)
+    def __init__(self, model: nn.Module, train: TrainConfig, weights: TrainedWeights | None = None) -> None:
+        self.model, self.weights = model, weights or ModelWeights(model)
+        self.names: dict[Tensor, str] = {
+            parameter: name for name, parameter in self.weights.parameters.items()
+        }
+        self.optimizers = make_optimizers(model, train, self.parameters)
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        return list(self.weights.parameters.values())
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """Set the learning rate of the next step. On a GPU it is a tensor, which a captured step reads."""
@@ -38,10 +46,10 @@ class Optimizer:
             if skip is not None:
                 optimizer.found_inf = skip.float()  # type: ignore[attr-defined]  # as torch's GradScaler does
             optimizer.step()
+        self.weights.update_model()
 
     def zero_grad(self) -> None:
-        for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
 
     def named_state(self) -> dict[str, Tensor]:
         """Return the state by parameter and key, such as decoder.0.norm.weight/exp_avg."""
@@ -51,11 +59,12 @@ class Optimizer:
             for parameter, state in optimizer.state.items()
             for key, value in state.items()
             if isinstance(value, Tensor)
-        }
+        } | self.weights.named_state()
 
     def load_named_state(self, state: Mapping[str, Tensor], where: str) -> None:
         """Restore what `named_state` returned; `where` names its file in errors."""
         remaining = dict(state)
+        self.weights.load_named_state(remaining, where)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
@@ -80,9 +89,10 @@ def move_to_parameter(value: Tensor, parameter: Tensor) -> Tensor:
     return value.to(parameter.device)
 
 
-def make_optimizers(model: nn.Module, train: TrainConfig) -> list[optim.Optimizer]:
+def make_optimizers(
+    model: nn.Module, train: TrainConfig, parameters: list[nn.Parameter]
+) -> list[optim.Optimizer]:
     """Return Adam, AdamW, or Muon for the hidden matrices with AdamW for the rest."""
-    parameters = list(model.parameters())
     on_gpu = parameters[0].is_cuda
     adam: dict[str, Any] = {
         "lr": torch.zeros((), device=parameters[0].device) if on_gpu else 0.0,
@@ -109,10 +119,11 @@ def make_optimizers(model: nn.Module, train: TrainConfig) -> list[optim.Optimize
     ]
 
 
-def clip_grad_norm(model: nn.Module, max_norm: float | None) -> float:
+def clip_grad_norm(parameters: Iterable[nn.Parameter], max_norm: float | None) -> float:
     """Scale the gradient down to `max_norm`, if it is given; return the norm before that."""
-    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    parameters = list(parameters)
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
     if max_norm is not None:
-        torch.nn.utils.clip_grads_with_norm_(model.parameters(), max_norm, norm)
+        torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
     return norm.item()

@@ -51,6 +51,26 @@ def check_r_drop(config: Config) -> None:
         )
 
 
+def check_adaptation(config: Config) -> None:
+    """Refuse adapters without a model to adapt, and with settings that would not leave a low rank."""
+    adaptation, train = config.adaptation, config.train
+    if (adaptation.rank is not None or adaptation.anchor) and train.init_from is None:
+        key = "anchor" if adaptation.rank is None else "rank"
+        raise ConfigError(f"adaptation.{key} is set, but train.init_from names no model to adapt: set it")
+    if adaptation.rank is None:
+        return
+    if train.optimizer == "muon":
+        raise ConfigError(
+            'train.optimizer is "muon", which makes updates of full rank: adapters (adaptation.rank) are '
+            'trained with "adam" or "adamw"'
+        )
+    if train.average_checkpoints > 1:
+        raise ConfigError(
+            f"train.average_checkpoints is {train.average_checkpoints}, but an average of adapters "
+            f"(adaptation.rank) has no low rank: set train.average_checkpoints = 1"
+        )
+
+
 def check_max_positions(config: Config) -> None:
     """Refuse sentences that are longer than the learned positions."""
     if cap_length(config.model, config.data.max_length) < config.data.max_length:

@@ -115,7 +115,8 @@ class EagerStep:
                 # DDP averages over ranks: times world_size, the gradient is that of the sum.
                 (batch_loss * (self.dist.world_size / inputs.target_tokens)).backward()
             loss, nll = loss + batch_loss.detach(), nll + batch_nll
-        norm = clip_grad_norm(self.model, self.train.clip_norm)
+        self.optimizer.weights.map_gradients()
+        norm = clip_grad_norm(self.optimizer.parameters, self.train.clip_norm)
         total_loss, total_nll = self.dist.all_reduce_sum(loss.item(), nll.item())
         if math.isfinite(norm) and math.isfinite(total_loss):
             self.optimizer.set_learning_rate(inputs.learning_rate)

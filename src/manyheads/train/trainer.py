@@ -17,30 +17,38 @@ from typing import Any
 import torch
 
 from manyheads import checkpoint
-from manyheads.confidence.calibration import format_measures
 from manyheads.config import Config
 from manyheads.cuda.device import describe_machine
-from manyheads.data.batches import Batch, Batches, BatchStream
+from manyheads.data.batches import Batch, BatchStream
 from manyheads.data.store import Store
-from manyheads.errors import DataError, ManyheadsError, TrainingError, is_out_of_memory
+from manyheads.errors import TrainingError
 from manyheads.evaluate.perplexity import perplexity
 from manyheads.model import build_model
 from manyheads.progress import Progress, make_counter
 from manyheads.train.captured_step import CapturedStep, can_capture
 from manyheads.train.checkpointing import Checkpointer
 from manyheads.train.distributed import DistributedContext
+from manyheads.train.final_model import FinalModel
 from manyheads.train.flops import peak_flops
+from manyheads.train.general_data import create_batches, open_general_data
 from manyheads.train.log import RunLog, read_log
 from manyheads.train.metrics import format_metrics, format_validation
 from manyheads.train.objective import Objective
 from manyheads.train.optimizer import Optimizer
 from manyheads.train.precision import uses_bfloat16
-from manyheads.train.preflight import check_compile, check_max_positions, check_memory, check_r_drop
-from manyheads.train.retention import find_newest_intact, list_candidates, load_best_candidate
+from manyheads.train.preflight import (
+    check_adaptation,
+    check_compile,
+    check_max_positions,
+    check_memory,
+    check_r_drop,
+)
+from manyheads.train.retention import find_newest_intact
 from manyheads.train.schedule import learning_rate
 from manyheads.train.step import EagerStep, PendingStep, StepInput, UpdateStep, prepare_step
 from manyheads.train.timing import StartupTimer, format_startup, format_time, summarize_time
 from manyheads.train.train_state import TrainProgress, TrainState
+from manyheads.train.trained_weights import make_trained_weights
 from manyheads.train.validation import Validator
 
 MAX_NONFINITE_STEPS = 5  # in a row, after which the run goes back to its last checkpoint
@@ -68,32 +76,27 @@ class Trainer:
         self.run_folder, self.dist, self.console = run_folder, dist, console
         self.startup: StartupTimer | None = startup  # until the first step of this process is done
         self.store = Store.open(config.data.folder)
-        if dist.is_main:
-            self.store.verify_once(make_counter(console.update, "verifying the data", self.store.total_bytes))
-        dist.barrier()
+        self._verify_data(self.store)
         startup.mark("data")
         self.config = replace(config, model=checkpoint.fit_to_vocabulary(config.model, self.store.subwords))
         check_memory(self.config.model, dist.device)
         check_compile(self.config)
         check_r_drop(self.config)
+        check_adaptation(self.config)
         torch.manual_seed(self.config.train.seed)
         self.model = build_model(self.config.model)
         check_max_positions(self.config)
         self.model.to(dist.device)
-        optimizer = Optimizer(self.model, self.config.train)
+        weights = make_trained_weights(self.model, self.config.adaptation)
+        optimizer = Optimizer(self.model, self.config.train, weights)
         self.state = TrainState(self.config, self.model, optimizer, self.store)
         self.checkpointer = Checkpointer(self.state, run_folder, dist)
-        self.validator = Validator(self.model, self.config, self.store, dist)
+        self.general = open_general_data(self.config, self.store)
+        if self.general is not None:
+            self._verify_data(self.general)
+        self.validator = Validator(self.model, self.config, self.store, dist, self.general)
         startup.mark("model")
-        self.batches = Batches(
-            self.store.load_split("train"),
-            self.config.data,
-            seed=self.config.train.seed,
-            rank=dist.rank,
-            world_size=dist.world_size,
-            subwords=self.store.subwords,
-            augmentation=self.config.augmentation,
-        )
+        self.batches = create_batches(self.config, self.store, self.general, dist)
         startup.mark("data")
         self.update_step: UpdateStep  # made when the weights are in place
         self.pending: PendingStep | None = None
@@ -112,10 +115,18 @@ class Trainer:
             checkpoint.load_initial_weights(
                 self.model, self.store.subwords, Path(self.config.train.init_from)
             )
+        self.state.optimizer.weights.set_base()
 
     def resume(self, info: checkpoint.CheckpointInfo) -> None:
         """Continue from a checkpoint."""
+        if self.state.optimizer.weights.needs_base:
+            self.initialize()
         self.checkpointer.restore(info)
+
+    def _verify_data(self, store: Store) -> None:
+        if self.dist.is_main:
+            store.verify_once(make_counter(self.console.update, "verifying the data", store.total_bytes))
+        self.dist.barrier()
 
     # ---- the loop
 
@@ -159,6 +170,8 @@ class Trainer:
     def _train(self, should_stop: Callable[[], bool]) -> str:
         self.last_time = time.monotonic()
         self.console.update("step", self.progress.step, self.config.train.steps)
+        if self.config.train.init_from and self.progress.step == 0:
+            self._validate(is_start=True)
         while True:
             with self._stream_batches() as stream:
                 for batch in stream:
@@ -294,15 +307,16 @@ class Trainer:
 
     # ---- validation and checkpoints
 
-    def _validate(self) -> bool:
-        """Evaluate the model; return whether it is the best so far."""
+    def _validate(self, is_start: bool = False) -> bool:
+        """Evaluate the model; return whether it is the best so far. Initial weights do not count."""
         if not self.validator.has_data:
             return False
         progress, start = self.progress, time.monotonic()
         loss = self.validator.loss()
-        is_best = progress.record_validation(loss)
+        general = self.validator.measure_general(with_bleu=self.log is not None)
+        is_best = not is_start and progress.record_validation(loss)
         if self.log:
-            metrics: dict[str, Any] = {"loss": loss, "perplexity": perplexity(loss)}
+            metrics: dict[str, Any] = {"loss": loss, "perplexity": perplexity(loss), **general}
             if sample := self.validator.translate_sample():
                 progress.bleu = sample.score.value
                 metrics |= {"bleu": sample.score.value, "signature": sample.score.signature}
@@ -367,70 +381,18 @@ class Trainer:
         self.dist.barrier()
         if reason != "stopped":
             self.console.message(f"{END_MESSAGES[reason]} after step {self.progress.step:,}")
-            self._save_model()
-            self._write_card()
+            final = FinalModel(self.state, self.run_folder, self.dist, self.console)
+            entry = final.write(self.checkpointer, self.validator)
+            if self.log:
+                times = {"run_seconds": self.progress.seconds}
+                times["finish_seconds"] = time.monotonic() - self.last_time
+                times["compile_seconds"] = self.update_step.compile_seconds
+                self.log.write("end", self.progress.step, entry | times)
+            self.dist.barrier()
+            final.write_card()
         if self.log:
             self.console.message(format_time(summarize_time(read_log(self.log.path))))
         return reason
-
-    def _save_model(self) -> None:
-        """Write the average of the last checkpoints (6.1), or the best one if that has a lower loss."""
-        candidates = list_candidates(self.state, self.run_folder, self.dist, self.console.message)
-        chosen, loss = load_best_candidate(self.state, candidates, self._loss_if_valid)
-        folder = self.run_folder / "model"
-        if self.dist.is_main:
-            self.checkpointer.save_model(folder, chosen.step)
-            self.console.message(f"{folder}: {chosen.name}")
-        calibration = self._calibrate(folder) if self.dist.is_main else {}
-        if self.log:
-            finish_seconds = time.monotonic() - self.last_time
-            times = {"run_seconds": self.progress.seconds, "finish_seconds": finish_seconds}
-            times["compile_seconds"] = self.update_step.compile_seconds
-            self.log.write(
-                "end", self.progress.step, {"model": chosen.name, "loss": loss, **times, **calibration}
-            )
-        self.dist.barrier()
-
-    def _calibrate(self, folder: Path) -> dict[str, float]:
-        """Add the calibration of its confidence to the model folder; return what the log says of it.
-
-        The model is complete without it: a run that is killed meanwhile ends again when it is resumed.
-        """
-        if not self.config.train.calibrate or not self.validator.has_data:
-            return {}
-        start = time.monotonic()
-        try:
-            calibration = self.validator.calibrate(self.console.update)
-        except DataError as error:
-            self.console.message(f"{folder}: not calibrated: {error}")
-            return {}
-        checkpoint.write_confidence(folder, calibration.to_bytes())
-        seconds = time.monotonic() - start
-        self.console.message(f"{folder}: {format_measures(calibration.measures)} ({seconds:.1f} s)")
-        return {
-            "calibration_seconds": seconds,
-            **{f"calibration_{name}": value for name, value in calibration.measures.items()},
-        }
-
-    def _write_card(self) -> None:
-        """Write the model card. The model is complete without it, so that a failure is only reported."""
-        model = self.run_folder / "model"
-        if self.dist.is_main and self.config.train.card:
-            from manyheads.train.model_card import write_model_card  # whose imports training does not need
-
-            start = time.monotonic()
-            try:
-                path = write_model_card(model, self.store, self.run_folder, device=self.dist.device.type)
-                self.console.message(f"{path}: written in {time.monotonic() - start:.1f} s")
-            except (ManyheadsError, OSError, RuntimeError) as error:
-                if isinstance(error, RuntimeError) and not is_out_of_memory(error):
-                    raise
-                reason = str(error).partition("\n")[0]
-                self.console.message(f"no model card ({reason}): `manyheads card {model}` writes it")
-        self.dist.barrier()
-
-    def _loss_if_valid(self) -> float:
-        return self.validator.loss() if self.validator.has_data else math.inf
 
 
 def count_full_tokens(config: Config, world_size: int) -> int:

@@ -31,10 +31,17 @@ class SampleTranslations:
 
 
 class Validator:
-    """Evaluates the model on the split `valid`, if the data has one."""
+    """Evaluates the model on the split `valid`, if the data has one, and on that of general data."""
 
-    def __init__(self, model: EncoderDecoder, config: Config, store: Store, dist: DistributedContext) -> None:
-        self.model, self.config, self.store, self.dist = model, config, store, dist
+    def __init__(
+        self,
+        model: EncoderDecoder,
+        config: Config,
+        store: Store,
+        dist: DistributedContext,
+        general: Store | None = None,
+    ) -> None:
+        self.model, self.config, self.store, self.dist, self.general = model, config, store, dist, general
         self.engine: TorchEngine | None = None  # made for the first translations
 
     @property
@@ -42,11 +49,11 @@ class Validator:
         return "valid" in self.store.splits
 
     @torch.no_grad()
-    def loss(self) -> float:
+    def loss(self, store: Store | None = None) -> float:
         """Return the mean negative log-likelihood of a token, without label smoothing."""
         self.model.eval()
         device = self.dist.device
-        batches = self._batches()
+        batches = self._batches(store or self.store)
         nll, tokens = 0.0, 0
         for index in range(batches.count_batches(0)):
             batch = batches.get_batch(0, index).to(device)
@@ -58,13 +65,22 @@ class Validator:
         total, count = self.dist.all_reduce_sum(nll, tokens)
         return total / max(1.0, count)
 
-    def translate_sample(self) -> SampleTranslations | None:
+    def measure_general(self, *, with_bleu: bool) -> dict[str, float]:
+        """Return the loss and BLEU on general data, if there is some: what an adapted model forgets."""
+        if self.general is None or "valid" not in self.general.splits:
+            return {}
+        measures = {"general_loss": self.loss(self.general)}
+        if with_bleu and (sample := self.translate_sample(self.general)):
+            measures["general_bleu"] = sample.score.value
+        return measures
+
+    def translate_sample(self, store: Store | None = None) -> SampleTranslations | None:
         """Translate the first `train.bleu_sentences` sentences that fit."""
-        count = self.config.train.bleu_sentences
+        count, store = self.config.train.bleu_sentences, store or self.store
         if not count:
             return None
-        numbers = self._batches().usable[:count]
-        texts = self.store.read_text("valid")
+        numbers = self._batches(store).usable[:count]
+        texts = store.read_text("valid")
         sources, references = ([lines[number] for number in numbers] for lines in texts)
         score, translations = greedy_bleu(
             self._translator(self.config.data.batch_tokens), sources, references
@@ -92,14 +108,14 @@ class Validator:
             uses_copy_symbols=self.config.augmentation.copied > 0 and subwords.has_copy_symbols,
         )
 
-    def _batches(self) -> Batches:
+    def _batches(self, store: Store) -> Batches:
         return Batches(
-            self.store.load_split("valid"),
+            store.load_split("valid"),
             self._data_config(),
             seed=self.config.train.seed,
             rank=self.dist.rank,
             world_size=self.dist.world_size,
-            subwords=self.store.subwords,
+            subwords=store.subwords,
         )
 
     def _data_config(self) -> DataConfig:

@@ -100,7 +100,7 @@ def train_model(
     history = TrainingHistory([], [], [])
     for step in range(1, train.steps + 1):
         history.losses.append(compute_gradient(model, next_batch(), train))
-        history.gradient_norms.append(clip_grad_norm(model, train.clip_norm))
+        history.gradient_norms.append(clip_grad_norm(model.parameters(), train.clip_norm))
         before = flatten_trained_weights(model)
         optimizer.set_learning_rate(learning_rate(step, train, model.config.d_model))
         optimizer.step()
