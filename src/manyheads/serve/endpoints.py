@@ -262,7 +262,8 @@ class Endpoints:
     async def walk(self, request: Request) -> Response:
         query = await self.parse_request(request, schemas.WalkRequest)
         model = self.select_attention_model(query)
-        task = WalkTask(model, query.stack, query.layer, query.width, self.limits.max_numbers)
+        limit = self.limits.max_numbers
+        task = WalkTask(model, query.stack, query.layer, query.width, limit, query.parameters)
         return await self.run_sentence_task(request, query, task)
 
     def select_attention_model(self, query: schemas.LookRequest) -> ServedModel:

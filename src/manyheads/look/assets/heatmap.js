@@ -32,7 +32,7 @@ export function createHeatmapScene({ names, languages, map, color, active, pinne
 function createHeatmapLayout(names, map, title, maxWidth) {
   const withValues = map.columns <= MAX_COLUMNS_WITH_VALUES;
   const size = withValues ? 13 : 10;
-  const widths = names.map((side) => Math.min(MAX_NAME_WIDTH, Math.max(...side.map((name) => textWidth(name, size)))));
+  const widths = names.map((side) => Math.min(MAX_NAME_WIDTH, Math.max(...side.map((name) => textWidth(name, size, true)))));
   const left = widths[0] + 12;
   const rise = widths[1] * Math.sin((-COLUMN_LABEL_ROTATION * Math.PI) / 180) + 14;
   const slant = widths[1] * Math.cos((COLUMN_LABEL_ROTATION * Math.PI) / 180) + 10;
