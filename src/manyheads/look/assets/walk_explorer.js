@@ -298,6 +298,12 @@ class WalkExplorer {
     return { row, column: sizes.indexOf(Math.max(...sizes)) };
   }
 
+  // Weights without the zeros of masked scores, which never had a chance.
+  maskWeights(name, rows) {
+    const scores = stepRows(findStep(this.data, name.replace("weights", "scores")), this.position.head);
+    return rows.map((row, r) => row.map((weight, c) => (scores[r][c] === null ? null : weight)));
+  }
+
   createPanel(name, panel) {
     const { data, texts } = this;
     const step = findStep(data, name);
@@ -307,7 +313,7 @@ class WalkExplorer {
     const format = step.columns ? "map" : hasHeads(step) ? "head" : "vector";
     const view = new MatrixView({
       format,
-      rows,
+      rows: kind === "weights" ? this.maskWeights(name, rows) : rows,
       rowNames: this.labels[step.rows],
       columns: step.columns ? this.labels[step.columns] : null,
       color: kind === "weights" ? data.colors[this.position.head] : null,
@@ -463,12 +469,12 @@ class WalkExplorer {
     tooltip.hidden = !cell;
     if (!cell) return;
     const step = findStep(this.data, name);
-    const value = stepRows(step, this.position.head)[cell[0]][cell[1]];
+    const value = this.views.get(name).rows[cell[0]][cell[1]];
     const column = step.columns ? this.labels[step.columns][cell[1]] : String(cell[1] + 1);
     const text = value === null ? this.texts.masked : formatNumber(value, 4);
     tooltip.textContent = this.texts.cellName(this.labels[step.rows][cell[0]], column, text);
     const box = this.root.getBoundingClientRect();
-    tooltip.style.left = `${Math.min(event.clientX - box.left + 12, box.width - 160)}px`;
+    tooltip.style.left = `${Math.min(event.clientX - box.left + 12, box.width - tooltip.offsetWidth)}px`;
     tooltip.style.top = `${event.clientY - box.top + 14}px`;
   }
 }

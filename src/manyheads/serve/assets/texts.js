@@ -59,6 +59,7 @@ const EN = {
   sourceLabel: (word, to) => (to ? `${word}; aligned with ${to}` : word),
   alignment: "Word alignment",
   wordsHint: "Point at a word, or reach it with Tab and the arrow keys.",
+  wordsTouchHint: "Tap a word to see what it is aligned with.",
   describeWord: (word, confidence, from) =>
     `“${word}”` + (confidence ? `: ${confidence}` : "") + (from ? `; aligned with ${from}` : ""),
   describeSource: (word, to) => (to ? `“${word}”: aligned with ${to}` : `No word is aligned with “${word}”.`),
@@ -103,6 +104,7 @@ const EN = {
   metricNotes: { loss: "Training loss includes label smoothing; validation loss does not.", perplexity: "Logarithmic scale." },
   valuesTable: "Values as a table",
   curvesHint: "Point at a curve, or focus it and use the arrow keys, to read its values.",
+  curvesTouchHint: "Tap a curve to read its values.",
   curveLabel: (name, run) => `${name} of ${run}; use the arrow keys to read it`,
   firstToLast: (first, last) => `from ${first} to ${last}`,
 };
@@ -152,6 +154,7 @@ const KO = {
   sourceLabel: (word, to) => (to ? `${word}; 번역 ${to}` : word),
   alignment: "단어 정렬",
   wordsHint: "단어를 가리키거나, Tab과 화살표 키로 옮겨 가세요.",
+  wordsTouchHint: "단어를 누르면 짝이 되는 단어가 보입니다.",
   describeWord: (word, confidence, from) => `“${word}”` + (confidence ? `: ${confidence}` : "") + (from ? `; 원문 ${from}` : ""),
   describeSource: (word, to) => (to ? `“${word}” → ${to}` : `“${word}”에 정렬된 단어가 없습니다.`),
   file: "텍스트 파일 번역",
@@ -195,6 +198,7 @@ const KO = {
   metricNotes: { loss: "학습 손실에는 레이블 스무딩이 들어 있고 검증 손실에는 없습니다.", perplexity: "로그 눈금." },
   valuesTable: "값을 표로 보기",
   curvesHint: "곡선을 가리키거나, 초점을 두고 화살표 키를 쓰세요.",
+  curvesTouchHint: "곡선을 누르면 값이 보입니다.",
   curveLabel: (name, run) => `${run}의 ${name}; 화살표 키로 읽습니다`,
   firstToLast: (first, last) => `${first}에서 ${last}까지`,
 };
