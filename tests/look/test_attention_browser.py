@@ -534,18 +534,20 @@ def test_the_page_uses_the_language_of_the_browser_or_the_chosen_one(open_page: 
 @pytest.mark.heavy
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1100])
+@pytest.mark.parametrize("language", ["en", "ko"])
 def test_axe_finds_no_serious_violation(
-    open_page: OpenPage, run: Path, tmp_path: Path, scheme: str, width: int
+    open_page: OpenPage, run: Path, tmp_path: Path, scheme: str, width: int, language: str
 ) -> None:
     axe = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
     path = write_page(compare_checkpoints(run, "I go home.", device="cpu"), tmp_path / "page.html")
     for fragment in (
         "attention=cross&step=2&token=0,1",
         "view=grid",
-        "view=head&compare=1,1&language=ko",
+        "view=head&compare=1,1",
         "view=table&sort=-entropy",
     ):
-        page = open_page(path, fragment, color_scheme=scheme, viewport={"width": width, "height": 800})
+        settings = {"color_scheme": scheme, "viewport": {"width": width, "height": 800}}
+        page = open_page(path, f"{fragment}&language={language}", **settings)
         if page.locator(".weights").is_visible():
             page.locator(".weights summary").click()
             page.locator(".weights td").first.wait_for()

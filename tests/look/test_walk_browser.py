@@ -13,6 +13,7 @@ import manyheads as mh
 from manyheads.look.forward_walk import walk_model
 from manyheads.look.html import write_walk_page
 from support.browser import BrowserPages
+from support.walk_models import CONFIGS, SOURCE, TARGET, make_translator
 
 OpenWalk = Callable[..., Any]
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
@@ -20,7 +21,7 @@ PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobil
 
 @pytest.fixture(scope="module")
 def walks(model: Path) -> dict[str, Any]:
-    return walk_model(mh.load(model, device="cpu"), "I go home today.", "나는 오늘 집에 간다.")
+    return walk_model(mh.load(model, device="cpu"), SOURCE, TARGET)
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +33,10 @@ def path(walks: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Pat
 def open_walk(pages: BrowserPages, path: Path) -> OpenWalk:
     """Open the page from its file, without a network."""
 
-    def open_file(**settings: Any) -> Any:
+    def open_file(file: Path = path, **settings: Any) -> Any:
         page = pages.create(lambda url: not url.startswith("http"), **settings)
         page.context.set_offline(True)
-        page.goto(path.as_uri())
+        page.goto(file.as_uri())
         page.wait_for_selector(".walk .panel")
         return page
 
@@ -57,6 +58,21 @@ def walk_to_the_end(page: Any) -> Any:
 def test_the_calculation_of_every_phase_ends_in_the_number_of_the_model(open_walk: OpenWalk) -> None:
     """The smoke test of every run: the last number of each calculation is the one in the cell."""
     page = open_walk()
+    assert check_calculations(page) == 1 + 2 * 8 + 1 + 2 * 14 + 2
+    assert page.locator("[data-step='output.probabilities']").count() == 1, "it ends in probabilities"
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("changes", CONFIGS[1:], ids=["pre", "additive", "batch"])
+def test_the_calculations_of_other_configurations_are_correct(
+    open_walk: OpenWalk, subwords: Any, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    walks = walk_model(make_translator(subwords, **changes), SOURCE, TARGET)
+    check_calculations(open_walk(write_walk_page(walks, tmp_path / "walk.html")))
+
+
+def check_calculations(page: Any) -> int:
+    """Compare the result of the calculation of each phase with its cell; return the number of phases."""
     phases = 0
     for _ in walk_to_the_end(page):
         phases += 1
@@ -67,8 +83,7 @@ def test_the_calculation_of_every_phase_ends_in_the_number_of_the_model(open_wal
             last *= 100 if page.locator(".calculation-title").inner_text().startswith("p(") else 1
             assert last == pytest.approx(value, abs=0.006), page.locator(".calculation").inner_text()
         assert re.search(r"\.py:\d+$", page.locator(".code-line .quiet").inner_text())
-    assert phases == 1 + 2 * 8 + 1 + 2 * 14 + 2
-    assert page.locator("[data-step='output.probabilities']").count() == 1, "it ends in probabilities"
+    return phases
 
 
 @pytest.mark.heavy

@@ -427,6 +427,8 @@ def test_the_attention_view_shows_the_weights_of_the_model(
         attention = word_translator.attention(SOURCE, shown.strip())
         page.click('[data-set="view"][data-value="head"]')
         page.click('[data-set="attention"][data-value="cross"]')
+        page.select_option("[name=layer]", index=1)
+        page.select_option("[name=head]", index=0)
         page.click(".weights summary")
         page.wait_for_selector(".weights td")
         weights = page.eval_on_selector_all(

@@ -15,7 +15,7 @@ export class MatrixView {
   constructor(options) {
     Object.assign(this, { columns: null, color: null, ...options });
     this.size = [this.rows.length, Math.max(1, ...this.rows.map((row) => row.length))];
-    this.scale = Math.max(1e-9, ...this.rows.flat().map((value) => Math.abs(value ?? 0)));
+    this.scale = this.rows.flat().reduce((largest, value) => Math.max(largest, Math.abs(value ?? 0)), 1e-9);
     this.marks = { row: null, column: null, cell: null, operand: null };
     this.canvas = element("canvas", {
       role: "application",

@@ -197,6 +197,7 @@ class WalkExplorer {
     const step = findStep(this.data, name);
     if (step.rows === this.side) this.position.tokens[this.side] = row;
     this.drawTokens();
+    this.drawNote();
     this.updateMarks();
     this.drawCalculation();
   }
@@ -274,19 +275,27 @@ class WalkExplorer {
   }
 
   drawPanels() {
-    const { parts, phase, data, texts } = this;
+    const { parts, phase, data } = this;
     this.views = new Map();
     const names = phase.panels.map((panel) => resolvePanel(panel, data));
     const panels = names.map((name, n) => this.createPanel(name, phase.panels[n]));
     if (phase.ends) panels.push(this.createEnding(phase.ends));
     parts.panels.replaceChildren(...panels);
     parts.panels.dataset.phase = phase.name;
-    const hasMask = [...this.views.values()].some(({ rows }) => rows.flat().includes(null));
-    parts.note.textContent = hasMask ? texts.maskedNote : "";
+    this.drawNote();
     const main = phase.main && resolvePanel(phase.main, data);
     if (main && !phase.ends && !this.position.cell) this.position.cell = { name: main, ...this.defaultCell(main) };
     this.updateMarks();
     this.drawCalculation();
+  }
+
+  drawNote() {
+    const { parts, phase, texts } = this;
+    const hasMask = [...this.views.values()].some(({ rows }) => rows.flat().includes(null));
+    const notes = hasMask ? [this.side === "source" ? texts.windowNote : texts.maskedNote] : [];
+    if (this.side === "decoder_input" && !phase.ends)
+      notes.push(texts.decoderNote(this.labels.decoder_input[this.row], this.labels.target[this.row]));
+    parts.note.textContent = notes.join(" ");
   }
 
   // The strongest number of the chosen token.

@@ -39,6 +39,8 @@ export const WALK_TEXTS = {
       probabilities: ["Logits become probabilities", "A softmax over the whole vocabulary. The most probable token is what the model would write next."],
     },
     maskedNote: "Hatched cells are masked: a word cannot see the words after it, because they are not written yet.",
+    windowNote: "Hatched cells are masked: they are outside of the window that a word sees.",
+    decoderNote: (token, next) => `The row of a token computes the one after it: that of “${token}” leads to “${next}”.`,
     panels: {
       embedding: "Embedding", position: "Position", sum: "Sum", input: "Input x", norm: "Normalized", memory: "Encoder output m",
       query: "Q", key: "K", value: "V", scores: "Scores S", weights: "Weights A", heads: "Head output", concat: "All heads",
@@ -128,6 +130,8 @@ export const WALK_TEXTS = {
       probabilities: ["로짓이 확률이 됩니다", "어휘 전체에 대한 소프트맥스입니다. 확률이 가장 높은 토큰이 모델이 다음에 쓸 것입니다."],
     },
     maskedNote: "빗금 친 칸은 마스크되었습니다. 뒤의 단어는 아직 쓰지 않았으므로 볼 수 없습니다.",
+    windowNote: "빗금 친 칸은 마스크되었습니다. 단어가 보는 창의 밖입니다.",
+    decoderNote: (token, next) => `토큰의 행은 그 다음 토큰을 계산합니다. “${token}”의 행에서 “${next}”가 나옵니다.`,
     panels: {
       embedding: "임베딩", position: "위치", sum: "합", input: "입력 x", norm: "정규화", memory: "인코더 출력 m",
       query: "Q", key: "K", value: "V", scores: "점수 S", weights: "가중치 A", heads: "헤드 출력", concat: "모든 헤드",
