@@ -1,4 +1,4 @@
-"""The screenshots in docs/pictures: the attention page, and two views of the server's page.
+"""The screenshots in docs/pictures: the attention page, the walk, and two views of the server's page.
 
 manyheads demo --out demo --seconds 600
 python bench/screenshots.py demo/run/model           writes docs/pictures/look-*.png and serve-*.png
@@ -19,49 +19,54 @@ from typing import Any
 
 import manyheads as mh
 from manyheads.look.attention_data import build_attention_data
-from manyheads.look.html import write_page
+from manyheads.look.forward_walk import walk_model
+from manyheads.look.html import write_page, write_walk_page
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-CLAUSES = "The girl believes that the cook wants to meet the boy who bought a spoon."
-GIFTS = "He gave her her postcard, and the boy gave her a stamp."
+CLAUSES = "The girl believes that the cook wants to meet the boy."
 PARAGRAPH = "The kind teacher who likes Mina wants to go to the market.\nHe gave her her postcard."
-# Two heads as heat maps at the second decoding step; one word of the target at its decoding step.
-PAGE_VIEW = "view=head&attention=cross&layer=2&head=1&compare=1,3&step=2"
-PHONE_VIEW = "attention=cross&token=0,{word}&step={step}"
 
 
 def take_look_screenshots(browser: Any, translator: mh.Translator, out: Path) -> None:
-    """The attention page: on a desktop in English, and on a phone in Korean and in dark mode."""
+    """The attention page as it opens: on a desktop in English, and on a phone in Korean and in dark mode."""
     with tempfile.TemporaryDirectory() as folder:
-        page = open_attention(browser, translator, GIFTS, Path(folder) / "gifts.html", PAGE_VIEW)
-        page.screenshot(path=out / "look-page.png", full_page=True)
-        step = translator.attention(CLAUSES).target_tokens.index("▁한다고")
-        view = PHONE_VIEW.format(step=step + 1, word=count_words(translator, CLAUSES, step))
+        page = open_attention(browser, translator, CLAUSES, Path(folder) / "clauses.html")
+        page.screenshot(path=out / "look-page.png")
         phone = {"viewport": {"width": 390, "height": 844}, "locale": "ko-KR", "color_scheme": "dark"}
-        page = open_attention(browser, translator, CLAUSES, Path(folder) / "clauses.html", view, **phone)
+        touch = {"has_touch": True, "is_mobile": True}
+        page = open_attention(browser, translator, CLAUSES, Path(folder) / "phone.html", **phone, **touch)
         page.screenshot(path=out / "look-phone.png", full_page=True)
 
 
-def count_words(translator: mh.Translator, source: str, step: int) -> int:
-    """Return the number of words of the translation before the token of a decoding step."""
-    return sum(token.startswith("▁") for token in translator.attention(source).target_tokens[:step])
+def take_walk_screenshot(browser: Any, translator: mh.Translator, out: Path) -> None:
+    """The softmax of cross-attention in the last layer, with the second token."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_walk_page(walk_model(translator, CLAUSES), Path(folder) / "walk.html")
+        page = browser.new_context(viewport={"width": 1360, "height": 800}, locale="en-US").new_page()
+        page.goto(path.as_uri())
+        page.wait_for_selector(".walk .panel")
+        page.locator('[data-layer^="decoder"]').last.click()
+        page.locator('[data-block="decoder.cross"]').click()
+        page.locator(".phases button").nth(2).click()
+        page.locator(".head-row .chip").nth(2).click()
+        page.wait_for_timeout(700)
+        page.screenshot(path=out / "look-walk.png")
 
 
-def open_attention(
-    browser: Any, translator: mh.Translator, source: str, path: Path, view: str, **settings: Any
-) -> Any:
+def open_attention(browser: Any, translator: mh.Translator, source: str, path: Path, **settings: Any) -> Any:
     attention, target = translator.attention(source), translator.translate(source).text
     write_page(build_attention_data(attention, source=source, target=target, name="Manyheads"), path)
-    page = browser.new_context(**{"viewport": {"width": 1100, "height": 900}, **settings}).new_page()
-    page.goto(f"{path.as_uri()}#{view}")
+    desktop = {"viewport": {"width": 1240, "height": 860}, "locale": "en-US"}
+    page = browser.new_context(**{**desktop, **settings}).new_page()
+    page.goto(path.as_uri())
     page.wait_for_selector(".look .controls")
     page.wait_for_timeout(300)
     return page
 
 
 def take_server_screenshots(browser: Any, url: str, out: Path) -> None:
-    """A translated text with one word pointed at; and two steps of one layer, in dark mode."""
+    """A translated text with one word pointed at; and the softmax of one head, in dark mode."""
     page = browser.new_context(viewport={"width": 1000, "height": 700}, locale="en-US").new_page()
     page.goto(f"{url}/#translate")
     page.fill("textarea", PARAGRAPH)
@@ -69,11 +74,15 @@ def take_server_screenshots(browser: Any, url: str, out: Path) -> None:
     page.locator(".output .word").nth(3).hover()
     page.wait_for_timeout(300)
     page.screenshot(path=out / "serve-translate.png")
-    dark = browser.new_context(viewport={"width": 1000, "height": 820}, color_scheme="dark", locale="en-US")
+    dark = browser.new_context(viewport={"width": 1280, "height": 760}, color_scheme="dark", locale="en-US")
     page = dark.new_page()
     page.goto(f"{url}/#walk")
-    page.wait_for_selector('[data-step="self.scores"]')
-    page.eval_on_selector('[data-step="self.scores"]', "step => scrollTo(0, step.offsetTop - 20)")
+    page.wait_for_selector(".walk .panel")
+    page.locator('[data-block="decoder.self"]').click()
+    page.wait_for_selector(".phases button")
+    page.locator(".phases button").nth(2).click()
+    page.locator(".token-row .chip").nth(2).click()
+    page.wait_for_timeout(700)
     page.screenshot(path=out / "serve-walk.png")
 
 
@@ -101,6 +110,7 @@ def main() -> None:
     with sync_playwright() as playwright, run_server(arguments.model) as url:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         take_look_screenshots(browser, translator, arguments.out)
+        take_walk_screenshot(browser, translator, arguments.out)
         take_server_screenshots(browser, url, arguments.out)
         browser.close()
 

@@ -107,6 +107,19 @@ def test_both_languages_have_the_same_texts() -> None:
     assert used <= set(keys[0])
 
 
+def test_both_languages_of_the_walk_have_the_same_texts() -> None:
+    english, korean = re.findall(
+        r"^  (?:en|ko): \{\n(.*?)^  \},", pages.read_asset("walk_texts.js"), flags=re.S | re.M
+    )
+    keys = [re.findall(r"^ {4,6}(\w+):", text, flags=re.M) for text in (english, korean)]
+    assert keys[0] == keys[1]
+    assert not re.search("[가-힣]", english)
+    script = bundle_modules("walk_main.js")
+    assert set(re.findall(r"[^.]texts\.(\w+)", script)) <= set(keys[0])
+    names = re.findall(r"^(?:async )?(?:function|class|const|let) (\w+)", script, flags=re.M)
+    assert len(names) == len(set(names)), "modules share one scope in the bundle"
+
+
 def test_a_hundred_tokens_of_the_largest_model_fit_a_page() -> None:
     data = random_attention_data()
     text = render_page(data)

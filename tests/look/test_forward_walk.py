@@ -1,5 +1,7 @@
 """Every number of a walk through a layer is one that the model computes."""
 
+import base64
+import math
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -10,28 +12,12 @@ from torch import Tensor, nn
 
 import manyheads as mh
 from manyheads.errors import RequestError
-from manyheads.inference.torch_engine import TorchEngine
-from manyheads.look.forward_walk import estimate_numbers, walk_layer
-from manyheads.text.subwords import SubwordPair, SubwordTokenizer
-from support.strategies import randomize_weights
+from manyheads.look import forward_walk
+from manyheads.look.forward_walk import estimate_numbers, walk_layer, walk_model
+from manyheads.text.subwords import SubwordTokenizer
+from support.walk_models import CONFIGS, SOURCE, TARGET, make_translator
 
-SOURCE, TARGET = "I go home today.", "나는 오늘 집에 간다."
 ALL = 10**6
-CONFIGS: list[dict[str, Any]] = [
-    {},
-    {"norm": "pre", "activation": "gelu", "positions": "learned", "max_positions": 60},
-    {"attention": "additive", "d_k": 3, "d_v": 5, "positions": "none", "activation": "swish"},
-    {"attention": "dot", "normalization": "batch", "window": 3, "residuals": False},
-]
-
-
-def make_translator(subwords: SubwordTokenizer, **changes: Any) -> mh.Translator:
-    torch.manual_seed(3)
-    config = mh.TransformerConfig(vocab_size=330, layers=2, d_model=16, d_ff=32, heads=4, **changes)
-    model = mh.Transformer(config)
-    randomize_weights(model)
-    engine = TorchEngine(model, torch.device("cpu"), "auto")
-    return mh.Translator(engine, SubwordPair(subwords, subwords), {"source": "en", "target": "ko"})
 
 
 def run_with_hooks(translator: mh.Translator) -> tuple[dict[str, list[Tensor]], mh.AttentionMaps]:
@@ -83,6 +69,7 @@ def expected(
     types = {"self": stack, "cross": "cross"}
     for part, attention_type in types.items():
         values[f"{part}.weights"] = getattr(attention.trace, attention_type)[index][0]
+    values["cross.memory"] = recorded["encoder_norm>"][0]
     values["feed_forward.norm"] = recorded[f"{layer}.feed_forward_residual.norm>"][0]
     values["feed_forward.hidden"] = recorded[f"{layer}.feed_forward.w_2<"][0]
     values["feed_forward.output"] = recorded[f"{layer}.feed_forward.w_2>"][0]
@@ -172,7 +159,7 @@ def test_the_last_decoder_layer_has_candidates(model: Path) -> None:
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
 def test_no_walk_has_more_numbers_than_estimated(model: Path, stack: Any, width: int) -> None:
     translator = mh.load(model, device="cpu")
-    walk = walk_layer(translator, SOURCE, TARGET, stack=stack, layer=1, width=width)
+    walk = walk_layer(translator, SOURCE, TARGET, stack=stack, layer=1, width=width, with_parameters=True)
     tokens = max(len(walk["tokens"]["source"]), len(walk["tokens"]["decoder_input"]))
 
     def count(numbers: Any) -> int:
@@ -180,3 +167,80 @@ def test_no_walk_has_more_numbers_than_estimated(model: Path, stack: Any, width:
 
     config = translator.engine.model.config  # type: ignore[attr-defined]
     assert count([step["values"] for step in walk["steps"]]) <= estimate_numbers(config, tokens, width)
+    encoded = [
+        entry[name] for entry in walk["parameters"].values() for name in ("weight", "bias") if entry[name]
+    ]
+    parameters = sum(len(base64.b64decode(text)) // 4 for text in encoded)
+    estimate = estimate_numbers(config, tokens, width, True) - estimate_numbers(config, tokens, width)
+    assert parameters <= estimate <= 3 * parameters
+
+
+# ---- what a cell is computed from
+
+
+def decode_numbers(parameters: dict[str, Any], name: str = "weight") -> Tensor:
+    return torch.frombuffer(bytearray(base64.b64decode(parameters[name])), dtype=torch.float32)
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+@pytest.mark.parametrize("changes", CONFIGS, ids=["paper", "pre", "additive", "batch"])
+def test_the_parameters_of_a_walk_are_those_of_its_steps(
+    subwords: SubwordTokenizer, changes: dict[str, Any], stack: Any
+) -> None:
+    translator = make_translator(subwords, **changes)
+    walk = walk_layer(translator, SOURCE, TARGET, stack=stack, layer=1, width=ALL, with_parameters=True)
+    steps = {
+        f"{step['part']}.{step['name']}": torch.tensor(step["values"])
+        for step in walk["steps"]
+        if step["name"] != "scores"  # where masked numbers are null
+    }
+    parameters = walk["parameters"]
+    maps = {
+        "self.project": "self.concat",
+        "feed_forward.output": "feed_forward.hidden",
+        **({"cross.key": "cross.memory", "cross.value": "cross.memory"} if stack == "decoder" else {}),
+    }
+    for output, source in maps.items():
+        weight = decode_numbers(parameters[output]).view(parameters[output]["shape"])
+        computed = steps[source] @ weight.T + decode_numbers(parameters[output], "bias")
+        torch.testing.assert_close(computed, steps[output].flatten(1), atol=1e-4, rtol=1e-4)
+    if walk["normalization"] == "layer" and walk["norm"] == "post":
+        norm = parameters["self.norm"]
+        scale, shift = decode_numbers(norm), decode_numbers(norm, "bias")
+        computed = nn.functional.layer_norm(steps["self.add"], (16,), scale, shift, norm["epsilon"])
+        torch.testing.assert_close(computed, steps["self.norm"], atol=1e-4, rtol=1e-4)
+    assert (walk["output"] is None) == (stack == "encoder")
+
+
+def test_logits_of_candidates_give_their_probabilities(model: Path) -> None:
+    translator = mh.load(model, device="cpu")
+    walk = walk_layer(translator, SOURCE, TARGET, stack="decoder", layer=1, width=ALL, with_parameters=True)
+    output, attention = walk["output"], translator.attention(SOURCE, TARGET)
+    for n, ids in enumerate(output["ids"]):
+        probabilities = [math.exp(logit - output["log_sum_exp"][n]) for logit in output["logits"][n]]
+        assert [(piece, pytest.approx(p, abs=1e-5)) for piece, p in walk["candidates"][n]] == list(
+            zip(output["pieces"][n], probabilities, strict=True)
+        )[:5]
+        assert ids[-1] == walk["ids"]["target"][n]
+        assert math.log(probabilities[-1]) == pytest.approx(attention.token_scores[n], abs=1e-4)
+    rows = walk["parameters"]["output.logits"]
+    last = torch.tensor(next(s["values"] for s in walk["steps"][::-1] if s["name"] == "norm"))
+    logits = last @ decode_numbers(rows).view(rows["shape"]).T
+    position = rows["ids"].index(output["ids"][0][0])
+    assert float(logits[0, position]) == pytest.approx(output["logits"][0][0], abs=1e-4)
+
+
+def test_a_walk_of_the_whole_model_has_every_layer_and_a_limit(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator = mh.load(model, device="cpu")
+    walks = walk_model(translator, SOURCE)
+    assert {stack: [walk["layer"] for walk in layers] for stack, layers in walks.items()} == {
+        "encoder": [0, 1],
+        "decoder": [0, 1],
+    }
+    assert len({walk["target"] for layers in walks.values() for walk in layers}) == 1
+    assert walks["decoder"][1]["parameters"]
+    monkeypatch.setattr(forward_walk, "MAX_PAGE_NUMBERS", 100)
+    with pytest.raises(RequestError, match="numbers, but the maximum is 100: use a shorter sentence"):
+        walk_model(translator, SOURCE)

@@ -134,3 +134,17 @@ def test_errors_of_look_are_one_line(
     assert (exit_code, out) == (code, "")
     assert err.startswith(f"manyheads: {message}")
     assert err.count("\n") == 1
+
+
+def test_look_writes_a_walk_through_every_layer(look: Call, model: Path, tmp_path: Path) -> None:
+    code, out, err = look(str(model), "I go home.", "--walk")
+    assert (code, err) == (0, "")
+    own = mh.load(model, device="cpu").translate("I go home.", split=False).text
+    assert out.splitlines() == [own, "walk.html: open it in a browser"]
+    text = (tmp_path / "walk.html").read_text(encoding="utf-8")
+    data = json.loads(text.split('id="walk-data">')[1].split("</script>")[0])
+    assert [len(data[stack]) for stack in ("encoder", "decoder")] == [2, 2]
+    code, _, err = look(str(model), "I go home.", "--walk", "--json")
+    assert (code, "leave out --through-training, --figures and --json" in err) == (2, True)
+    code, _, err = look(str(model), "--walk")
+    assert (code, "no sentence to walk" in err) == (2, True)

@@ -312,7 +312,7 @@ def test_streams_share_time_by_weight_and_an_idle_one_saves_up_none(model: Serve
         batcher.streams[key] = stream = Stream(key, 100, lambda job: None)
         stream.feed.active[0] = cast(Any, None)
     small, large = batcher.streams.values()
-    large.virtual_time, large.is_busy = 7.0, True
+    large.virtual_time, large.is_busy, batcher.virtual_clock = 7.0, True, 7.0
     shares = []
     for _ in range(50):
         next_stream = batcher._next_stream()
@@ -321,6 +321,13 @@ def test_streams_share_time_by_weight_and_an_idle_one_saves_up_none(model: Serve
         shares.append(next_stream.key.is_large)
     assert shares.count(True) == 10
     assert small.virtual_time >= 7.0
+    busy, small.feed.active = small.feed.active, {}  # idle, after it has used much time
+    small.virtual_time = batcher.virtual_clock = 1000.0
+    large.virtual_time, large.is_busy = 0.0, False
+    for _ in range(3):
+        batcher._next_stream().account_time(1.0)
+    small.feed.active = busy
+    assert batcher._next_stream() is small, "it does not wait until the other has used as much"
 
 
 def test_requests_with_too_much_work_are_refused(model: ServedModel) -> None:

@@ -250,7 +250,10 @@ def test_a_client_with_half_of_the_queue_leaves_the_rest_to_others() -> None:
         with pytest.raises(QueueFull):
             queue.submit(task, [1], "e")
         await asyncio.gather(*(job.future for job in jobs))
-        for job in [queue.submit(task, [1], "a") for _ in range(8)]:
-            await job.future
+        jobs = [queue.submit(task, [1], "a") for _ in range(6)]
+        with pytest.raises(QueueFull):
+            queue.submit(task, [1], "a")  # alone, and yet a quarter is left to those who come
+        await queue.submit(task, [1], "b").future
+        await asyncio.gather(*(job.future for job in jobs))
 
     run(queue, scenario())

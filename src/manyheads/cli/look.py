@@ -35,6 +35,10 @@ FigureFolder = Annotated[
 ThroughTraining = Annotated[
     bool, typer.Option("--through-training", help="Show the sentence at every checkpoint of a run.")
 ]
+Walk = Annotated[
+    bool,
+    typer.Option("--walk", help="Write a walk through every layer, number by number, instead of attention."),
+]
 AttentionAsJson = Annotated[
     bool,
     typer.Option("--json", help="Print a report as JSON: words, measures of every head, notable heads."),
@@ -49,6 +53,7 @@ def look(
     out: Page = None,
     figures: FigureFolder = None,
     through_training: ThroughTraining = False,
+    walk: Walk = False,
     device: Device = None,
     as_json: AttentionAsJson = False,
 ) -> None:
@@ -59,12 +64,18 @@ def look(
     \b
     Example:
       manyheads look run/model "I go home." -o page.html
+      manyheads look run/model "I go home." --walk -o walk.html
     """
     from manyheads.look.html import write_page
 
     configure_output()
     for name, text in (("the sentence", sentence), ("--target", target)):
         check_utf8(name, text)
+    if walk:
+        if through_training or figures or as_json:
+            raise RequestError("--walk writes one page: leave out --through-training, --figures and --json")
+        print_walk(model, sentence, target, out or Path("walk.html"), device)
+        return
     if through_training:
         if figures:
             raise RequestError(
@@ -92,6 +103,24 @@ def look(
         print(line)
     for path in written:
         print(f"{path}: open it in a browser" if path.suffix == ".html" else path)
+
+
+def print_walk(model: Path, sentence: str | None, target: str | None, out: Path, device: str | None) -> None:
+    """Write the page of a walk, and print the translation and the path."""
+    from manyheads.loading import load
+    from manyheads.look.forward_walk import walk_model
+    from manyheads.look.html import write_walk_page
+
+    if not (sentence or "").strip():
+        raise RequestError('no sentence to walk: manyheads look MODEL "sentence" --walk')
+    assert sentence is not None
+    translator = load(model, device=device)
+    sentence = first_sentence(sentence, translator) if target is None else sentence
+    data = walk_model(translator, sentence, target)
+    with report_write_errors("-o", out) as path:
+        written = write_walk_page(data, path)
+    print(data["encoder"][0]["target"])
+    print(f"{written}: open it in a browser")
 
 
 def check_utf8(name: str, text: str | None) -> None:

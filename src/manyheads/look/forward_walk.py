@@ -7,17 +7,23 @@ that the model itself computes.
     tokens           by side: `source`, `decoder_input` and `target`
     ids              of the tokens, by side
     stack, layer     encoder or decoder, and the number of the layer
-    layers           of this stack
+    layers           of this stack; `stacks` has those of both
+    colors           one per head
     heads, d_model, d_k, d_v, d_ff, positions, attention, norm, normalization, activation, residuals
     steps            in order:
         part         embedding, self, cross, feed_forward or output
-        name         embedding, position, sum, input, norm, query, key, value, scores, weights, heads,
-                     concat, project, add, hidden, output or logits
+        name         embedding, position, sum, input, norm, memory, query, key, value, scores, weights,
+                     heads, concat, project, add, hidden, output or logits
         axes, shape  such as ["T", "H", "K"] and [5, 4, 32]: T tokens, S key tokens of cross-attention,
                      D = d_model, H heads, K = d_k, V = d_v, C = all heads together, F = d_ff, W vocabulary
         rows         the side of the tokens in the rows; `columns` too, where the columns are tokens
         values       the first `width` numbers of each vector; null is masked
     candidates       after the last layer of the decoder the most probable tokens of each step
+    output           with them, for each step: `ids`, which end with that of the target token, their `pieces`
+                     and `logits`, and `log_sum_exp` over the vocabulary: p = exp(logit - log_sum_exp)
+    code             by step: `file`, `line` and `text` of the line that computes it (source_lines.py)
+    parameters       on request the learned numbers (walk_parameters.py); `output.logits` has one row for
+                     each of its `ids`
 """
 
 import math
@@ -25,10 +31,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyheads.config import BOS_ID, EOS_ID, ModelConfig, TransformerConfig
 from manyheads.errors import RequestError
+from manyheads.look.colors import head_colors
+from manyheads.look.source_lines import find_source_lines
+from manyheads.look.walk_parameters import Parameters, collect_parameters, encode_norm, encode_numbers
 from manyheads.model.attention import MultiHeadAttention
 from manyheads.model.layers import DecoderLayer, EncoderLayer, Experts, FeedForward, Residual
 from manyheads.model.transformer import Transformer
@@ -39,7 +48,9 @@ from manyheads.translation import AttentionMaps
 from manyheads.translator import Translator
 
 Stack = Literal["encoder", "decoder"]
+STACKS: tuple[Stack, Stack] = ("encoder", "decoder")
 DEFAULT_WIDTH = 8  # numbers of each vector
+MAX_PAGE_NUMBERS = 8_000_000  # of a page with every layer: about 80 MB
 NUM_CANDIDATES = 5
 NOT_WALKABLE = "model.{key} is {value!r}, but only the Transformer of the paper can be walked"
 CONFIG_KEYS = (
@@ -52,7 +63,10 @@ class WalkRecorder:
     """The steps recorded so far."""
 
     width: int
+    with_parameters: bool = False
     steps: list[dict[str, Any]] = field(default_factory=list)
+    parameters: Parameters = field(default_factory=dict)
+    output: dict[str, Any] = field(default_factory=dict)
 
     def record(self, part: str, name: str, axes: str, rows: str, values: Tensor, columns: str = "") -> Tensor:
         """Record the first numbers of vectors, or a whole map, and return the values unchanged."""
@@ -73,11 +87,22 @@ def replace_infinity(numbers: Any) -> Any:
     return numbers if math.isfinite(numbers) else None
 
 
-def estimate_numbers(config: TransformerConfig, num_tokens: int, width: int) -> int:
+def estimate_numbers(
+    config: TransformerConfig, num_tokens: int, width: int, with_parameters: bool = False
+) -> int:
     """Return an upper bound for the numbers of a walk."""
     per_head = 8 * config.heads * min(width, max(config.head_dim_k, config.head_dim_v))
     per_token = 24 * min(width, max(config.d_model, config.d_ff, config.output_vocab_size))
-    return num_tokens * (per_head + per_token) + 4 * config.heads * num_tokens**2
+    total = num_tokens * (per_head + per_token) + 4 * config.heads * num_tokens**2
+    return total + (estimate_parameters(config, num_tokens) if with_parameters else 0)
+
+
+def estimate_parameters(config: TransformerConfig, num_tokens: int) -> int:
+    """Return an upper bound for the parameters of a layer, and of the output rows of the candidates."""
+    attention = 2 * config.heads * (config.head_dim_k + config.head_dim_v) * (config.d_model + 1)
+    feed_forward = 2 * (config.d_model + 1) * (config.d_ff + 1)
+    rows = num_tokens * (NUM_CANDIDATES + 1) * (config.d_model + 1)
+    return 2 * attention + feed_forward + 16 * config.d_model + rows
 
 
 @torch.inference_mode()
@@ -89,6 +114,7 @@ def walk_layer(
     stack: Stack = "encoder",
     layer: int = 0,
     width: int = DEFAULT_WIDTH,
+    with_parameters: bool = False,
 ) -> dict[str, Any]:
     """Walk a sentence and its translation, by default the model's own, through one layer."""
     if target is None:
@@ -102,37 +128,85 @@ def walk_layer(
     target_ids = translator.subwords.target.encode(target)
     device = model.output.weight.device
     packed_source = Packed.of([source_ids]).to(device)
-    recorder = WalkRecorder(width)
+    recorder = WalkRecorder(width, with_parameters)
     if stack == "encoder":
         walk_encoder(model, layer, packed_source, recorder)
     else:
         decoder_input = Packed.of([[BOS_ID, *target_ids]]).to(device)
         walk_decoder(model, layer, packed_source, decoder_input, recorder)
-    target_tokens = attention.target_tokens
-    begin = translator.subwords.target.id_to_piece(BOS_ID)
     return {
         "source": source,
         "target": target,
         "languages": attention.languages,
-        "tokens": {
-            "source": attention.source_tokens,
-            "decoder_input": [begin, *target_tokens[:-1]],
-            "target": target_tokens,
-        },
-        "ids": {
-            "source": source_ids,
-            "decoder_input": [BOS_ID, *target_ids],
-            "target": [*target_ids, EOS_ID],
-        },
+        **list_tokens(translator, attention, source_ids, target_ids),
         "stack": stack,
         "layer": layer,
         "layers": num_layers,
+        "stacks": {"encoder": config.encoder_layers, "decoder": config.decoder_layers},
         **{key: getattr(config, key) for key in CONFIG_KEYS},
         "d_k": config.head_dim_k,
         "d_v": config.head_dim_v,
+        "colors": head_colors(config.heads),
         "steps": recorder.steps,
-        "candidates": format_candidates(attention) if stack == "decoder" and layer == num_layers - 1 else [],
+        "candidates": format_candidates(attention) if recorder.output else [],
+        "output": add_pieces(recorder.output, translator) if recorder.output else None,
+        "code": find_source_lines(config, stack),
+        "parameters": recorder.parameters if with_parameters else None,
     }
+
+
+def walk_model(translator: Translator, source: str, target: str | None = None) -> dict[str, Any]:
+    """Walk a sentence through every layer, with all numbers; of a large model without its parameters.
+
+    Return the walks of the layers by stack.
+    """
+    config = translator.engine.model.config  # type: ignore[attr-defined]
+    for stack in STACKS:
+        check_layer(config, stack, 0)
+    if target is None:
+        target = translator.translate([source], split=False)[0].text
+    texts = ((translator.subwords.source, source), (translator.subwords.target, target))
+    num_tokens = max(len(subwords.encode(text)) for subwords, text in texts) + 1
+    num_layers = config.encoder_layers + config.decoder_layers
+    width = max(config.d_model, config.d_ff)
+    totals = [num_layers * estimate_numbers(config, num_tokens, width, full) for full in (True, False)]
+    if min(totals) > MAX_PAGE_NUMBERS:
+        raise RequestError(
+            f"the walk of {num_tokens} tokens has up to {min(totals):,} numbers, but the maximum is "
+            f"{MAX_PAGE_NUMBERS:,}: use a shorter sentence"
+        )
+    options: dict[str, Any] = {"width": width, "with_parameters": totals[0] <= MAX_PAGE_NUMBERS}
+    return {
+        stack: [
+            walk_layer(translator, source, target, stack=stack, layer=layer, **options)
+            for layer in range(getattr(config, f"{stack}_layers"))
+        ]
+        for stack in STACKS
+    }
+
+
+def list_tokens(
+    translator: Translator, attention: AttentionMaps, source_ids: list[int], target_ids: list[int]
+) -> dict[str, dict[str, list[Any]]]:
+    """Return the tokens of each side, and their ids."""
+    target_tokens = attention.target_tokens
+    begin = translator.subwords.target.id_to_piece(BOS_ID)
+    tokens = {
+        "source": attention.source_tokens,
+        "decoder_input": [begin, *target_tokens[:-1]],
+        "target": target_tokens,
+    }
+    ids = {
+        "source": source_ids,
+        "decoder_input": [BOS_ID, *target_ids],
+        "target": [*target_ids, EOS_ID],
+    }
+    return {"tokens": tokens, "ids": ids}
+
+
+def add_pieces(output: dict[str, Any], translator: Translator) -> dict[str, Any]:
+    subwords = translator.subwords.target
+    return {**output, "pieces": [[subwords.id_to_piece(piece) for piece in step] for step in output["ids"]]}
 
 
 def check_layer(config: ModelConfig, stack: Stack, layer: int) -> int:
@@ -159,6 +233,8 @@ def walk_encoder(model: Transformer, index: int, source: Packed, recorder: WalkR
     for earlier in list(model.encoder)[:index]:
         x = earlier(x, source)
     layer = cast(EncoderLayer, model.encoder[index])
+    if recorder.with_parameters:
+        recorder.parameters |= collect_parameters(layer)
     if index:
         recorder.record("self", "input", "TD", "source", x)
     x = walk_attention(
@@ -166,7 +242,7 @@ def walk_encoder(model: Transformer, index: int, source: Packed, recorder: WalkR
     )
     x = walk_feed_forward(layer.feed_forward, layer.feed_forward_residual, x, "source", recorder)
     if index == model.config.encoder_layers - 1 and model.config.norm == "pre":
-        recorder.record("output", "norm", "TD", "source", model.encoder_norm(x))
+        walk_final_norm(model.encoder_norm, x, "source", recorder)
 
 
 def walk_decoder(
@@ -177,6 +253,8 @@ def walk_decoder(
     for earlier in list(model.decoder)[:index]:
         x = earlier(x, memory.hidden, decoder_input, source)
     layer = cast(DecoderLayer, model.decoder[index])
+    if recorder.with_parameters:
+        recorder.parameters |= collect_parameters(layer)
     if index:
         recorder.record("self", "input", "TD", "decoder_input", x)
     x = walk_attention(
@@ -194,8 +272,34 @@ def walk_decoder(
     x = walk_feed_forward(layer.feed_forward, layer.feed_forward_residual, x, "decoder_input", recorder)
     if index == model.config.decoder_layers - 1:
         if model.config.norm == "pre":
-            x = recorder.record("output", "norm", "TD", "decoder_input", model.decoder_norm(x))
-        recorder.record("output", "logits", "TW", "decoder_input", model.output(x))
+            x = walk_final_norm(model.decoder_norm, x, "decoder_input", recorder)
+        logits = recorder.record("output", "logits", "TW", "decoder_input", model.output(x))
+        walk_output(model.output, logits, decoder_input, recorder)
+
+
+def walk_final_norm(norm: nn.Module, x: Tensor, side: str, recorder: WalkRecorder) -> Tensor:
+    """The norm after a stack, which only pre-norm has."""
+    if recorder.with_parameters:
+        recorder.parameters["output.norm"] = encode_norm(norm)
+    return recorder.record("output", "norm", "TD", side, norm(x))
+
+
+def walk_output(output: nn.Linear, logits_TW: Tensor, decoder_input: Packed, recorder: WalkRecorder) -> None:
+    """Record the logits of the most probable tokens and of the target token of each step (3.4)."""
+    end = decoder_input.tokens.new_tensor([EOS_ID])
+    target_T1 = torch.cat([decoder_input.tokens[1:], end])[:, None]
+    best_TN = logits_TW.topk(min(NUM_CANDIDATES, logits_TW.shape[1])).indices
+    ids = torch.cat([best_TN, target_T1], 1)
+    recorder.output = {
+        "ids": ids.tolist(),
+        "logits": logits_TW.gather(1, ids).double().cpu().numpy().round(6).tolist(),
+        "log_sum_exp": logits_TW.double().logsumexp(-1).cpu().numpy().round(6).tolist(),
+    }
+    if recorder.with_parameters:
+        unique = ids.unique()
+        bias = None if output.bias is None else encode_numbers(output.bias[unique])
+        rows = {"ids": unique.tolist(), "weight": encode_numbers(output.weight[unique]), "bias": bias}
+        recorder.parameters["output.logits"] = {"shape": [len(unique), output.in_features], **rows}
 
 
 def walk_embedding(model: Transformer, side: str, packed: Packed, recorder: WalkRecorder) -> Tensor:
@@ -225,6 +329,8 @@ def walk_attention(
     y_TD = recorder.record(part, "norm", "TD", side, residual.norm(x_TD)) if residual.pre_norm else x_TD
     input_SD, key_side = (y_TD, side) if memory_SD is None else (memory_SD, "source")
     key_axis = "S" if memory_SD is not None else "T"
+    if memory_SD is not None:
+        recorder.record(part, "memory", "SD", key_side, memory_SD)
     q_THK = recorder.record(part, "query", "THK", side, attention.split_heads(attention.w_q(y_TD)))
     k_SHK, v_SHV = (attention.split_heads(w(input_SD)) for w in (attention.w_k, attention.w_v))
     recorder.record(part, "key", f"{key_axis}HK", key_side, k_SHK)

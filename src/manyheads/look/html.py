@@ -1,4 +1,4 @@
-"""The attention page as a single HTML file with its data and its program.
+"""The attention page and the walk as single HTML files with their data and their program.
 
 The program is the ES modules of the folder assets/, concatenated in the order of their imports. A strict
 Content-Security-Policy holds the hashes of this script and this style, so a browser runs nothing else,
@@ -18,13 +18,24 @@ from typing import Any
 
 from manyheads.errors import RequestError
 
-ENTRY_MODULE = "main.js"
+ATTENTION_PAGE = ("template.html", "main.js", ("attention.css",))
+WALK_PAGE = ("walk_template.html", "walk_main.js", ("attention.css", "walk.css"))
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z_]+\.js)";\n', flags=re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?function|class|const)", flags=re.MULTILINE)
 JSON_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def write_page(data: dict[str, Any], path: str | os.PathLike[str]) -> Path:
+    """Write the attention page."""
+    return write_html(render_page(data), path)
+
+
+def write_walk_page(data: dict[str, Any], path: str | os.PathLike[str]) -> Path:
+    """Write the page of a walk."""
+    return write_html(render_walk_page(data), path)
+
+
+def write_html(text: str, path: str | os.PathLike[str]) -> Path:
     """Write a page to a temporary file, and rename it when it is complete."""
     target = Path(path)
     if target.is_dir():
@@ -32,7 +43,7 @@ def write_page(data: dict[str, Any], path: str | os.PathLike[str]) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.manyheads-part")
     try:
-        temporary.write_text(render_page(data), encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -41,19 +52,29 @@ def write_page(data: dict[str, Any], path: str | os.PathLike[str]) -> Path:
 
 def render_page(data: dict[str, Any]) -> str:
     """Return the page for the data that attention_data.py describes."""
-    style, script = read_asset("attention.css"), bundle_modules()
+    return render_template(ATTENTION_PAGE, data["text"]["source"], data)
+
+
+def render_walk_page(data: dict[str, Any]) -> str:
+    """Return the page for the layers of both stacks, as forward_walk.walk_model returns them."""
+    return render_template(WALK_PAGE, data["encoder"][0]["source"], data)
+
+
+def render_template(page: tuple[str, str, tuple[str, ...]], title: str, data: dict[str, Any]) -> str:
+    template, entry_module, styles = page
+    style, script = "".join(map(read_asset, styles)), bundle_modules(entry_module)
     policy = (
         f"default-src 'none'; script-src {csp_hash(script)}; style-src {csp_hash(style)}; "
         f"img-src data:; base-uri 'none'; form-action 'none'"
     )
     parts = {
         "policy": policy,
-        "title": html.escape(f"{data['text']['source']} - Manyheads"),
+        "title": html.escape(f"{title} - Manyheads"),
         "style": style,
         "data": embed_json(data),
         "script": script,
     }
-    return re.sub(r"\{(\w+)\}", lambda match: parts[match.group(1)], read_asset("template.html"))
+    return re.sub(r"\{(\w+)\}", lambda match: parts[match.group(1)], read_asset(template))
 
 
 def embed_json(data: dict[str, Any]) -> str:
@@ -68,7 +89,7 @@ def csp_hash(text: str) -> str:
 
 
 @cache
-def bundle_modules() -> str:
+def bundle_modules(entry_module: str = "main.js") -> str:
     """Concatenate all modules, each after its imports, without the import and export keywords."""
     order: list[str] = []
 
@@ -78,7 +99,7 @@ def bundle_modules() -> str:
                 add(imported)
             order.append(name)
 
-    add(ENTRY_MODULE)
+    add(entry_module)
     return "\n".join(EXPORT.sub("", IMPORT.sub("", read_asset(name))) for name in order)
 
 

@@ -174,7 +174,8 @@ class TranslationStream:
         """Keep what is to be decoded again: parts with the sentences that follow, failed ones together."""
         self.parts.extend(parts)
         self.failed += failed
-        if len(self.failed) >= RETRIED_SENTENCES:
+        is_blocking = len(self.jobs) >= self.max_texts // 2  # soon no more texts can be read
+        if len(self.failed) >= RETRIED_SENTENCES or (self.failed and is_blocking):
             self._retry_failed()
 
     def _retry_failed(self) -> None:

@@ -102,10 +102,17 @@ class WalkTask(SentenceTask):
     layer: int
     width: int
     max_numbers: int
+    with_parameters: bool = False
 
     def _render(self, source: str, target: str) -> str:
         walk = walk_layer(
-            self.model.translator, source, target, stack=self.stack, layer=self.layer, width=self.width
+            self.model.translator,
+            source,
+            target,
+            stack=self.stack,
+            layer=self.layer,
+            width=self.width,
+            with_parameters=self.with_parameters,
         )
         if any(step["name"] == "logits" for step in walk["steps"]):
             walk["vocabulary"] = self._list_pieces()
@@ -123,7 +130,7 @@ class WalkTask(SentenceTask):
             raise RequestError(
                 f"layer is {self.layer}, but the {self.stack} has {num_layers} layers, counted from 0"
             )
-        total = estimate_numbers(config, num_tokens, self.width)
+        total = estimate_numbers(config, num_tokens, self.width, self.with_parameters)
         if total > self.max_numbers:
             narrow = estimate_numbers(config, num_tokens, DEFAULT_WIDTH)
             suggest_width = self.width > DEFAULT_WIDTH and narrow <= self.max_numbers

@@ -19,8 +19,8 @@ def identify_client(request: Request) -> str:
     host = request.client.host if request.client else ""
     try:
         address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
+    except ValueError:  # a Unix socket, or whatever a proxy was sent
+        return ""
     if not isinstance(address, IPv6Address):
         return str(address)
     if address.ipv4_mapped is not None:

@@ -110,6 +110,7 @@ class ContinuousBatcher:
         self.text_executor = ThreadPoolExecutor(1, "manyheads-text")
         self.engine_executor = ThreadPoolExecutor(1, "manyheads-engine")
         self.unprepared: list[Job] = []
+        self.virtual_clock = 0.0  # virtual time of the stream that was advanced last
         self.pause_until = 0.0  # when the next long text may be prepared
         self.started: list[Job] = []  # not yet reported to the event loop
         self.is_running = False
@@ -140,7 +141,8 @@ class ContinuousBatcher:
             self._report([(job, error)], None)
         else:
             self._continue_jobs([joining])
-        if is_long(job):  # the next long text waits, so that they take a share of the time only
+        task: Any = job.task
+        if is_long(job) and task.model.runs_on_cpu:  # the next one waits: a share of the time is theirs
             now = time.monotonic()
             self.pause_until = now + min(MAX_PAUSE, PAUSE_FACTOR * (now - start))
 
@@ -172,10 +174,12 @@ class ContinuousBatcher:
             self.stages[task.stage_key] = task.create_stages()
         options, preparer, assembler = self.stages[task.stage_key]
         texts, finish = task.begin(job.items)
-        self.limits.check_work(task.estimate_size(texts))  # preparation takes longer
+        if is_long(job):  # preparation takes longer
+            self.limits.check_work(task.estimate_size(texts))
         text_jobs = preparer.prepare(texts)
         sentences = [sentence for text in text_jobs for sentence in text.sentences]
-        self.limits.check_work(JobSize(0, len(sentences), options.config.num_hypotheses))
+        num_tokens = sum(len(sentence.request.source) for sentence in sentences)
+        self.limits.check_work(JobSize(num_tokens, len(sentences), options.config.num_hypotheses))
         steps = plan_translation(text_jobs, assembler, options)
         return JoiningJob(job, steps, lambda: finish([assembler.assemble(text) for text in text_jobs]))
 
@@ -255,17 +259,18 @@ class ContinuousBatcher:
                     return
 
     def _next_stream(self) -> Stream | None:
-        """Return the stream whose turn it is. One that was idle has not saved up time."""
-        streams = list(self.streams.values())
-        running = [own.virtual_time for own in streams if own.is_busy and not own.feed.is_exhausted]
+        """Return the stream whose turn it is. One that was idle has neither saved up time nor lost any."""
         busy = []
-        for stream in streams:
-            if not stream.feed.is_exhausted:
-                if not stream.is_busy:
-                    stream.virtual_time = max(stream.virtual_time, min(running, default=0.0))
-                busy.append(stream)
-            stream.is_busy = not stream.feed.is_exhausted
-        return min(busy, key=lambda stream: stream.virtual_time, default=None)
+        for stream in list(self.streams.values()):
+            is_busy = not stream.feed.is_exhausted
+            if is_busy and not stream.is_busy:
+                stream.virtual_time = max(stream.virtual_time, self.virtual_clock)
+            stream.is_busy = is_busy
+            busy += [stream] if is_busy else []
+        chosen = min(busy, key=lambda stream: stream.virtual_time, default=None)
+        if chosen:
+            self.virtual_clock = max(self.virtual_clock, chosen.virtual_time)
+        return chosen
 
     def _advance(self, stream: Stream) -> None:
         start = time.monotonic()

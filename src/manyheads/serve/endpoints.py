@@ -281,8 +281,8 @@ class Endpoints:
 
     async def walk(self, request: Request) -> Response:
         query = await self.parse_request(request, schemas.WalkRequest)
-        model = await self.select_attention_model(query)
-        task = WalkTask(model, query.stack, query.layer, query.width, self.limits.max_numbers)
+        model, limit = await self.select_attention_model(query), self.limits.max_numbers
+        task = WalkTask(model, query.stack, query.layer, query.width, limit, query.parameters)
         return await self.run_sentence_task(request, query, task)
 
     async def select_attention_model(self, query: schemas.LookRequest) -> ServedModel:

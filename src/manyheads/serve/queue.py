@@ -81,11 +81,13 @@ class JobQueue:
         return job
 
     def _exceeds_share(self, client: str) -> bool:
-        """Return whether a client fills half of the queue, so that none would be left for those that wait."""
-        if len(self.waiting) <= self.limits.queue_size // 2:
+        """Return whether a client has its share of the queue: half if others wait, else three quarters."""
+        size = self.limits.queue_size
+        if len(self.waiting) < size // 2:
             return False
         num_own = sum(job.client == client for job in self.waiting)
-        return num_own != len(self.waiting) and num_own >= self.limits.queue_size // 2
+        share = math.ceil(3 * size / 4) if num_own == len(self.waiting) else max(1, size // 2)
+        return num_own >= share
 
     # ---- jobs that join a running batch
 

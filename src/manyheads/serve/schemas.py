@@ -110,6 +110,7 @@ class WalkRequest(LookRequest):
     stack: Annotated[Literal["encoder", "decoder"], Field(description="The stack of the layer.")] = "encoder"
     layer: Annotated[int, Field(ge=0, description="The layer, counted from 0.")] = 0
     width: Annotated[int, Field(ge=1, le=MAX_WIDTH, description="Numbers shown of each vector.")] = 8
+    parameters: Annotated[bool, Field(description="Include the learned numbers of the layer.")] = False
 
 
 # ---- responses

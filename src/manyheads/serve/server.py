@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
@@ -78,6 +79,7 @@ def create_server(app: ServerApp, description: str = "") -> "BacklogServer":
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers="FORWARDED_ALLOW_IPS" in os.environ,  # else any client could choose its address
         backlog=ACCEPT_BATCH,
         h11_max_incomplete_event_size=limits.max_header_bytes,
         timeout_graceful_shutdown=int(limits.request_timeout + 2 * limits.client_timeout) + 1,

@@ -4,18 +4,20 @@
 
 import { AttentionMaps } from "./attention_maps.js";
 import { renderCanvas } from "./canvas_renderer.js";
-import { createControls, createHeader, updateControls } from "./controls.js";
+import { createControls, createHeader, createOptions, updateControls } from "./controls.js";
 import { createSliders, drawCandidates, updateSliders } from "./decoding_steps.js";
-import { element } from "./dom.js";
+import { element, isTouchScreen } from "./dom.js";
 import { createGridScene, drawGrid, stopObserving } from "./head_grid.js";
+import { HeadNavigator, showMapTooltip } from "./head_navigator.js";
 import { createHeatmapScene } from "./heatmap.js";
 import { createLineScene } from "./line_diagram.js";
 import { drawMeasures } from "./measures_table.js";
 import { Picture } from "./picture.js";
+import { createHoverTable } from "./hover_table.js";
 import { joinScenes } from "./scene.js";
 import { renderSvg } from "./svg_renderer.js";
 import { TEXTS, preferredLanguage } from "./texts.js";
-import { fromFragment, initialState, limitLayers, toFragment } from "./view_state.js";
+import { allHeads, fromFragment, initialState, limitLayers, toFragment } from "./view_state.js";
 import { drawWeights } from "./weights_table.js";
 
 const MIN_WIDTH = 260; // of an element that has no layout yet
@@ -69,7 +71,12 @@ class AttentionExplorer {
 
   change(difference) {
     const previousLanguage = this.state.language;
+    if ("attention" in difference && difference.attention !== this.state.attention) {
+      const { layer, head, heads } = initialState(this.data, difference.attention);
+      difference = { layer, head, heads, ...difference };
+    }
     this.state = limitLayers({ ...this.state, ...difference }, this.data);
+    this.root.querySelector(".find-result").textContent = ""; // findHead writes it again
     if ("attention" in difference || "words" in difference) {
       this.hovered = null;
       if (!("token" in difference)) this.state.token = null;
@@ -116,6 +123,14 @@ class AttentionExplorer {
     this.change({ heads: toggled.sort((a, b) => a - b) });
   }
 
+  // Opens a head of the navigator, or with null all heads of a layer.
+  openHead(layer, head) {
+    const { view, compare } = this.state;
+    if (head === null) return this.change({ view: "lines", layer, heads: allHeads(this.data), compare: null });
+    const isPicture = view === "lines" || view === "head";
+    this.change({ view: isPicture ? view : "head", layer, head, heads: [head], compare });
+  }
+
   // Starts with the next head of the same layer.
   compareHeads(enabled) {
     const { layer, head } = this.state;
@@ -137,7 +152,8 @@ class AttentionExplorer {
       output.textContent = this.texts.nothingFound;
       return;
     }
-    const index = (this.findCounts[pattern] = ((this.findCounts[pattern] ?? -1) + 1) % results.length);
+    const key = [snapshot, attention, pattern].join();
+    const index = (this.findCounts[key] = ((this.findCounts[key] ?? -1) + 1) % results.length);
     const { layer, head, row, score } = results[index];
     const token = pattern === "structural" ? null : [0, row];
     const picture = { view: view === "head" ? "head" : "lines", heads: [head], compare: null, words: true };
@@ -151,11 +167,13 @@ class AttentionExplorer {
   build() {
     const { texts, data } = this;
     this.root.lang = this.language;
+    this.maps.setTexts(texts);
     this.parts = {
       about: element("p", { class: "about" }),
       pictures: element("div", { class: "pictures" }),
       overview: element("div", { class: "overview" }), // the grid or the table
-      status: element("p", { class: "status", "aria-live": "polite" }),
+      status: element("div", { class: "status", "aria-live": "polite" }),
+      tooltip: element("div", { class: "map-tooltip", hidden: true, "aria-hidden": "true" }),
       hint: element("p", { class: "note hint" }),
       weights: element(
         "details",
@@ -176,14 +194,23 @@ class AttentionExplorer {
       toggleHead: (head) => this.toggleHead(head),
       findHead: (pattern) => this.findHead(pattern),
     };
+    this.navigator = new HeadNavigator({ maps: this.maps, texts, onSelect: (layer, head) => this.openHead(layer, head) });
     this.root.replaceChildren(
       createHeader(data, texts, actions),
       createControls(data, texts, actions),
-      ...[about, pictures, overview, status, hint],
+      element(
+        "div",
+        { class: "look-body" },
+        this.navigator.root,
+        element("div", { class: "look-main" }, ...[about, pictures, overview, this.parts.tooltip, status, hint]),
+      ),
       createSliders(data, texts, change),
-      ...[candidates, weights],
+      candidates,
+      createOptions(data, texts, actions),
+      weights,
       this.createFooter(),
     );
+    this.root.style.setProperty("--navigator-width", `${Math.min(440, Math.max(290, 58 * data.heads))}px`);
     this.updateLink();
     this.refresh();
   }
@@ -210,9 +237,11 @@ class AttentionExplorer {
     const hasPicture = state.view === "lines" || state.view === "head";
     updateControls(root, { state, data, texts, language: this.language });
     parts.about.textContent = texts[`about_${state.attention}`];
+    this.navigator.update(state);
     for (const part of [parts.pictures, parts.status, parts.weights, parts.hint]) part.hidden = !hasPicture;
     parts.overview.hidden = hasPicture;
-    parts.hint.textContent = state.view === "lines" ? `${texts.hint} ${texts.hiddenLines}` : texts.hint;
+    const hint = isTouchScreen() ? texts.touchHint : texts.hint;
+    parts.hint.textContent = state.view === "lines" ? `${hint} ${texts.hiddenLines}` : hint;
     if (hasPicture) this.drawPictures();
     else this.drawOverview();
     updateSliders(root, state, data, texts);
@@ -225,7 +254,12 @@ class AttentionExplorer {
     const { overview } = this.parts;
     const onSelect = (layer, head) => this.change({ view: "head", layer, head });
     stopObserving(overview);
-    if (state.view === "grid") drawGrid(overview, { maps, state, texts, onSelect });
+    const onPoint = (event, layer, head) => {
+      this.parts.tooltip.hidden = true;
+      const root = this.parts.tooltip.parentElement;
+      if (event) showMapTooltip(this.parts.tooltip, event, { maps, state: { ...state, layer, head }, texts, root });
+    };
+    if (state.view === "grid") drawGrid(overview, { maps, state, texts, onSelect, onPoint });
     else drawMeasures(overview, { maps, state, texts, onSelect, onSort: (name) => this.sortBy(name) });
   }
 
@@ -277,11 +311,11 @@ class AttentionExplorer {
     if (view === "grid") return [createGridScene({ maps: this.maps, state: this.state, colors })];
     const names = [0, 1].map((side) => this.labels(side));
     const languages = [0, 1].map((side) => this.maps.language(attention, side));
-    const isNarrow = this.root.clientWidth < 700;
+    const width = Math.max(this.parts.pictures.parentElement.clientWidth, MIN_WIDTH);
+    const isNarrow = width < 560;
     return this.panels.map((heads, _, { length }) => {
       const single = heads.length === 1 ? heads[0] : null;
       const title = single ? this.texts.headName(single.layer + 1, single.head + 1) : this.texts.layerName(layer + 1);
-      const width = Math.max(this.root.clientWidth, MIN_WIDTH);
       const maxWidth = (isNarrow ? width : (width - 16 * (length - 1)) / length) - 8; // gaps and padding of attention.css
       const shared = { names, languages, active: this.active, pinned: token, title, colors, maxWidth };
       const scene =
@@ -328,21 +362,15 @@ class AttentionExplorer {
   // Writes the largest weights of the active token, for each head, into the status line.
   showActiveWeights() {
     const { active, texts } = this;
-    this.parts.status.textContent = "";
+    this.parts.status.replaceChildren();
     if (!active) return;
     const [side, index] = active;
     const name = this.labels(side)[index];
     if (name === undefined) return;
-    const heads = this.panels.flat().map(({ layer, head, map }) => {
-      const weights = this.labels(1 - side).map((label, other) => {
-        const [row, column] = side ? [other, index] : [index, other];
-        return [map.weights[row * map.columns + column], label];
-      });
-      const largest = weights.sort((a, b) => b[0] - a[0]).slice(0, 3);
-      const text = largest.map(([weight, label]) => `“${label}” ${weight.toFixed(4)}`).join(", ");
-      return `${layer + 1}.${head + 1}: ${text}`;
-    });
-    this.parts.status.textContent = `“${name}” ${side ? texts.attendedBy : texts.attendsTo}: ${heads.join("; ")}`;
+    const caption = element("p", {}, element("b", {}, `“${name}”`), ` ${side ? texts.attendedBy : texts.attendsTo}:`);
+    const names = this.labels(1 - side);
+    const table = createHoverTable({ panels: this.panels.flat(), side, index, names, texts });
+    this.parts.status.replaceChildren(caption, table);
   }
 
   async download(format) {

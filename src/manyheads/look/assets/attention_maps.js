@@ -1,5 +1,7 @@
 // The attention maps of one sentence, decoded on first use. look/attention_data.py describes the data.
 
+import { readableTokens, readableWord } from "./token_text.js";
+
 const WEIGHT_SCALE = 65535;
 const MAX_CACHED_MAPS = 1024;
 
@@ -7,12 +9,24 @@ export class AttentionMaps {
   constructor(data) {
     this.data = data;
     this.cache = new Map();
+    this.names = new Map();
+  }
+
+  // The texts of a language, for the names of the begin and end tokens.
+  setTexts(texts) {
+    this.texts = texts;
+    this.names.clear();
   }
 
   // Labels of the queries (side 0) or the keys (side 1).
   labels(attention, side, words) {
     const name = this.data.sides[attention][side];
-    return (words ? this.data.words : this.data.tokens)[name];
+    const key = `${name},${words}`;
+    if (!this.names.has(key)) {
+      const { texts, data } = this;
+      this.names.set(key, words ? data.words[name].map((word) => readableWord(word, texts)) : readableTokens(data.tokens[name], texts));
+    }
+    return this.names.get(key);
   }
 
   language(attention, side) {

@@ -2,7 +2,7 @@
 
 import { element } from "./dom.js";
 import { LANGUAGES } from "./texts.js";
-import { VIEWS, attentionTypes, initialState } from "./view_state.js";
+import { VIEWS, allHeads, attentionTypes } from "./view_state.js";
 
 // `actions` holds change(difference), compareHeads(enabled), changeCompared(index, value), toggleHead(head) and
 // findHead(pattern).
@@ -48,6 +48,14 @@ export function createControls(data, texts, actions) {
     { class: "controls" },
     createGroup("segments views", texts.view, ...segments("view", VIEWS)),
     createGroup("segments attention-types", texts.attention, ...segments("attention", attentionTypes(data))),
+  );
+}
+
+// What the navigator and the views do not need at once.
+export function createOptions(data, texts, actions) {
+  return element(
+    "div",
+    { class: "options" },
     createGroup("choices", texts.heads, ...createChoices(data, texts, actions)),
     createGroup("chips", texts.heads, ...createHeadChips(data, texts, actions)),
     createGroup("finders", texts.find, ...createFinders(texts, actions)),
@@ -104,7 +112,7 @@ function createHeadChips(data, texts, actions) {
   };
   const createAllButton = (name, heads) =>
     element("button", { type: "button", "data-chips": name, onclick: () => actions.change({ heads }) }, texts[name]);
-  const all = initialState(data).heads;
+  const all = allHeads(data);
   return [
     element("span", {}, texts.heads),
     ...all.map(createChip),

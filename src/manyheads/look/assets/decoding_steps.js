@@ -1,6 +1,7 @@
 // Sliders over the checkpoints of training and the steps of decoding, and the candidates of a step.
 
 import { element } from "./dom.js";
+import { readableToken, readableTokens } from "./token_text.js";
 
 export function createSliders(data, texts, onChange) {
   const createSlider = (name, text, max, set) =>
@@ -36,6 +37,7 @@ export function updateSliders(root, state, data, texts) {
   };
   const { translation, step, name } = data.snapshots[state.snapshot];
   const numSteps = data.tokens.target.length;
+  root.querySelector(".slider.step").hidden = state.attention === "encoder"; // the encoder reads all at once
   const stepText = state.step === null ? texts.allSteps : texts.stepOf(state.step + 1, numSteps);
   setValue(root.querySelector("[name=step]"), state.step === null ? 0 : state.step + 1, stepText);
   const slider = root.querySelector("[name=snapshot]");
@@ -48,7 +50,7 @@ export function updateSliders(root, state, data, texts) {
 // The most probable tokens of the chosen step; the token of the translation is among them in any case.
 export function drawCandidates(container, state, data, texts) {
   const { candidates, probabilities } = data.snapshots[state.snapshot];
-  container.hidden = state.step === null || !candidates.length;
+  container.hidden = state.step === null || state.attention === "encoder" || !candidates.length;
   if (container.hidden) return container.replaceChildren();
   const chosen = data.tokens.target[state.step];
   const items = candidates[state.step].map(([piece, probability]) =>
@@ -56,7 +58,7 @@ export function drawCandidates(container, state, data, texts) {
   );
   if (!candidates[state.step].some(([piece]) => piece === chosen))
     items.push(createCandidate(chosen, probabilities[state.step], true, texts, data));
-  const prefix = data.tokens.decoder_input.slice(0, state.step + 1).join(" ");
+  const prefix = readableTokens(data.tokens.decoder_input, texts).slice(0, state.step + 1).join(" ");
   container.replaceChildren(
     element("h2", {}, texts.candidates),
     element("p", { class: "prefix" }, `${texts.prefix}: `, element("span", { lang: data.languages.target }, prefix)),
@@ -70,7 +72,7 @@ function createCandidate(piece, probability, isChosen, texts, data) {
   return element(
     "li",
     { class: isChosen ? "chosen" : null, "data-probability": probability },
-    element("span", { class: "piece", lang: data.languages.target }, piece),
+    element("span", { class: "piece", lang: data.languages.target }, readableToken(piece, texts)),
     element("span", { class: "track" }, bar),
     element("span", {}, `${(100 * probability).toFixed(2)}%` + (isChosen ? ` · ${texts.chosen}` : "")),
   );

@@ -16,6 +16,9 @@ export function svgElement(name, attributes = {}, ...children) {
   return node;
 }
 
+// Whether fingers rather than a mouse and a keyboard are used, so that hints name what is there.
+export const isTouchScreen = () => matchMedia("(hover: none)").matches;
+
 // Names that start with "on" are event listeners; true is an empty attribute; false and null are left out.
 function setAttributes(node, attributes) {
   for (const [name, value] of Object.entries(attributes)) {

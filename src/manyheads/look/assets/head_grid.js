@@ -1,6 +1,8 @@
 // All layers and heads as small maps. Each is drawn when it scrolls into view.
 
-import { element } from "./dom.js";
+import { element, svgElement } from "./dom.js";
+import { headRole } from "./head_roles.js";
+import { truncateText } from "./scene.js";
 
 const observers = new WeakMap(); // the observer of the cards in each container
 
@@ -9,19 +11,51 @@ export function stopObserving(container) {
   observers.delete(container);
 }
 
-// A map as an image with one pixel per weight.
-function createThumbnail(map, color) {
+// A map as an image with one pixel per weight, relative to the largest: a head that spreads its weight is visible too.
+export function createThumbnail(map, color) {
   const canvas = element("canvas", { width: map.columns, height: map.rows, "aria-hidden": "true" });
   const context = canvas.getContext("2d");
   const image = context.createImageData(map.columns, map.rows);
   const [red, green, blue] = [1, 3, 5].map((start) => parseInt(color.slice(start, start + 2), 16));
-  map.weights.forEach((weight, n) => image.data.set([red, green, blue, Math.round(255 * weight)], 4 * n));
+  const max = map.weights.reduce((largest, weight) => Math.max(largest, weight), 1e-9);
+  map.weights.forEach((weight, n) => image.data.set([red, green, blue, Math.round((255 * weight) / max)], 4 * n));
   context.putImageData(image, 0, 0);
   canvas.className = map.columns > 60 ? "" : "pixelated"; // a large map is scaled down, and must be smoothed
   return canvas;
 }
 
-export function drawGrid(container, { maps, state, texts, onSelect }) {
+const MAX_LABELED = 16; // tokens of a side that have their names on small maps
+const LABEL_WIDTH = 46; // pixels
+
+// The names of the queries on the left and of the keys below, of a map that is drawn with `size` pixels.
+function createMapLabels(names, map, width, height) {
+  const label = (text, attributes) => svgElement("text", { "font-size": 9, ...attributes }, truncateText(text, 9, LABEL_WIDTH));
+  const rows = names[0].map((name, n) =>
+    label(name, { x: LABEL_WIDTH - 3, y: ((n + 0.5) * height) / map.rows, "text-anchor": "end", "dominant-baseline": "central" }),
+  );
+  const columns = names[1].map((name, n) => {
+    const x = LABEL_WIDTH + ((n + 0.5) * width) / map.columns;
+    return label(name, { transform: `translate(${x + 3} ${height + 4}) rotate(-60)`, "text-anchor": "end" });
+  });
+  return svgElement("svg", { width: LABEL_WIDTH + width, height: height + LABEL_WIDTH, "aria-hidden": "true" }, ...rows, ...columns);
+}
+
+// Names on a map that is large enough for them.
+function labelCard(card, names, map) {
+  const box = card.querySelector(".map");
+  const width = box.clientWidth - LABEL_WIDTH;
+  if (map.rows > MAX_LABELED || map.columns > MAX_LABELED || width / map.columns < 9) return;
+  const height = (width * map.rows) / map.columns;
+  if (height / map.rows < 9) return;
+  card.classList.add("is-labeled");
+  box.style.aspectRatio = "auto";
+  box.style.height = `${height + LABEL_WIDTH}px`;
+  const canvas = box.querySelector("canvas");
+  Object.assign(canvas.style, { marginLeft: `${LABEL_WIDTH}px`, width: `${width}px`, height: `${height}px` });
+  box.append(createMapLabels(names, map, width, height));
+}
+
+export function drawGrid(container, { maps, state, texts, onSelect, onPoint }) {
   const { colors, heads } = maps.data;
   const observer = new IntersectionObserver(
     (entries) => {
@@ -29,7 +63,10 @@ export function drawGrid(container, { maps, state, texts, onSelect }) {
         if (!isIntersecting) continue;
         observer.unobserve(target);
         const [layer, head] = [Number(target.dataset.layer), Number(target.dataset.head)];
-        target.querySelector(".map").append(createThumbnail(maps.map({ ...state, layer, head }), colors[head]));
+        const map = maps.map({ ...state, layer, head });
+        target.querySelector(".map").append(createThumbnail(map, colors[head]));
+        const names = [0, 1].map((side) => maps.labels(state.attention, side, state.words));
+        if (state.sort === "position") labelCard(target, names, map);
       }
     },
     { rootMargin: "200px" },
@@ -38,7 +75,9 @@ export function drawGrid(container, { maps, state, texts, onSelect }) {
   observers.set(container, observer);
   const cards = maps.sortedHeads(state).map(([layer, head]) => {
     const value = state.sort === "position" ? null : maps.measures({ ...state, layer, head })[state.sort];
-    const caption = `${layer + 1}.${head + 1}` + (value === null ? "" : ` · ${value.toFixed(2)}`);
+    const own = { ...state, layer, head };
+    const role = texts.roles[headRole(maps.measures(own), maps.map(own), state.attention)];
+    const caption = `${layer + 1}.${head + 1} ` + (value === null ? role : `· ${value.toFixed(2)}`);
     const card = element(
       "button",
       {
@@ -48,6 +87,8 @@ export function drawGrid(container, { maps, state, texts, onSelect }) {
         "data-head": head,
         "aria-label": `${texts.headName(layer + 1, head + 1)}, ${caption}`,
         onclick: () => onSelect(layer, head),
+        onpointermove: (event) => onPoint(event, layer, head),
+        onpointerleave: () => onPoint(null),
       },
       element("span", { class: "map" }),
       element("span", {}, caption),

@@ -32,7 +32,7 @@ export function createHeatmapScene({ names, languages, map, color, active, pinne
 function createHeatmapLayout(names, map, title, maxWidth) {
   const withValues = map.columns <= MAX_COLUMNS_WITH_VALUES;
   const size = withValues ? 13 : 10;
-  const widths = names.map((side) => Math.min(MAX_NAME_WIDTH, Math.max(...side.map((name) => textWidth(name, size)))));
+  const widths = names.map((side) => Math.min(MAX_NAME_WIDTH, Math.max(...side.map((name) => textWidth(name, size, true)))));
   const left = widths[0] + 12;
   const rise = widths[1] * Math.sin((-COLUMN_LABEL_ROTATION * Math.PI) / 180) + 14;
   const slant = widths[1] * Math.cos((COLUMN_LABEL_ROTATION * Math.PI) / 180) + 10;
@@ -45,6 +45,7 @@ function createHeatmapLayout(names, map, title, maxWidth) {
 function createCells({ map, color, active, colors, layout }) {
   const { withValues, left, top, cellWidth, cellHeight } = layout;
   const [width, height] = [map.columns * cellWidth + 1, map.rows * cellHeight + 1];
+  const max = map.weights.reduce((largest, weight) => Math.max(largest, weight), 1e-9); // contrast of each head
   const marks = [{ shape: "rect", x: left - 1, y: top - 1, w: width, h: height, color: colors.cell }];
   for (let row = 0; row < map.rows; row++) {
     for (let column = 0; column < map.columns; column++) {
@@ -59,7 +60,7 @@ function createCells({ map, color, active, colors, layout }) {
         w: cellWidth - 1,
         h: cellHeight - 1,
         color,
-        opacity: weight * (isShown ? 1 : 0.12),
+        opacity: (weight / max) * (isShown ? 1 : 0.12),
         data: { row, column, weight: weight.toFixed(4) },
       });
       if (withValues && isShown && weight >= 0.005) {
@@ -70,7 +71,7 @@ function createCells({ map, color, active, colors, layout }) {
           text: formatWeight(weight),
           size: 11,
           align: "center",
-          color: weight > 0.85 ? colors.onColor : colors.text,
+          color: weight / max > 0.85 ? colors.onColor : colors.text,
         });
       }
     }

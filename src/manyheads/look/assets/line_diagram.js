@@ -11,9 +11,9 @@ const MIN_HIGHLIGHTED_WEIGHT = 0.05;
 export function createLineScene({ names, languages, heads, active, pinned, title, colors, maxWidth }) {
   const rowHeight = Math.max(names[0].length, names[1].length) > 60 ? 15 : 25;
   const size = rowHeight > 20 ? 14 : 11;
-  const widest = (side) => Math.max(...side.map((name) => textWidth(name, size)));
+  const widest = (side) => Math.max(...side.map((name) => textWidth(name, size, true)));
   const widths = names.map((side) => Math.min(MAX_LABEL_WIDTH, maxWidth * 0.33, widest(side)) + 14);
-  const width = Math.min(maxWidth, widths[0] + widths[1] + 440);
+  const width = Math.min(maxWidth, widths[0] + widths[1] + 560);
   const top = title ? 30 : 8;
   const height = top + Math.max(names[0].length, names[1].length) * rowHeight + 8;
   const layout = {

@@ -6,16 +6,16 @@ export const FONT = "system-ui, 'Noto Sans KR', 'Noto Sans CJK KR', 'Apple SD Go
 
 const measuringContext = document.createElement("canvas").getContext("2d");
 
-export function textWidth(text, size) {
-  measuringContext.font = `${size}px ${FONT}`;
+export function textWidth(text, size, bold = false) {
+  measuringContext.font = `${bold ? "bold " : ""}${size}px ${FONT}`;
   return measuringContext.measureText(text).width;
 }
 
-// Shorten a text to a width, with an ellipsis.
+// Shorten a text to a width, with an ellipsis. It fits in bold too, which a label becomes when it is pointed at.
 export function truncateText(text, size, maxWidth) {
-  if (textWidth(text, size) <= maxWidth) return text;
+  if (textWidth(text, size, true) <= maxWidth) return text;
   const letters = [...text];
-  while (letters.length > 1 && textWidth(letters.join("") + "…", size) > maxWidth) letters.pop();
+  while (letters.length > 1 && textWidth(letters.join("") + "…", size, true) > maxWidth) letters.pop();
   return letters.join("") + "…";
 }
 

@@ -1,4 +1,4 @@
-// All texts of the page, in English and Korean. Tokens come from the model and are shown as they are.
+// All texts of the page, in English and Korean.
 
 export const TEXTS = {
   en: {
@@ -59,6 +59,29 @@ export const TEXTS = {
     hint:
       "Point at a word, or focus it and use the arrow keys, to see its attention alone. " +
       "Enter pins it, Escape releases it.",
+    touchHint: "Tap a word to see its attention alone; tap it again to release it.",
+    navigator: "All heads of this attention",
+    navigatorHint: "Choose a head. Each map is scaled to its own largest weight.",
+    allHeadsOf: (layer) => `All heads of layer ${layer}`,
+    roles: {
+      resting: "edge", previous: "previous", own: "itself", diagonal: "in order", gathered: "same word",
+      aligned: "aligned", focused: "one word", broad: "spread", mixed: "mixed",
+    },
+    roleNotes: {
+      resting: "most weight rests on the edge of the sentence",
+      previous: "looks at the previous word",
+      own: "looks at the word itself",
+      diagonal: "follows the order of the source",
+      gathered: "almost every word looks at the same one",
+      aligned: "each word looks at its own source word",
+      focused: "each word looks at one other",
+      broad: "looks at everything a little",
+      mixed: "looks at several words",
+    },
+    beginToken: "[start]",
+    endToken: "[end]",
+    unknownToken: "[unknown]",
+    byteToken: (byte) => `[byte ${byte}]`,
     attendsTo: "attends to",
     attendedBy: "is attended to by",
     download: (format) => `Download ${format}`,
@@ -125,6 +148,29 @@ export const TEXTS = {
     hint:
       "단어를 가리키거나, 초점을 둔 뒤 화살표 키를 누르면 그 단어의 어텐션만 보입니다. " +
       "Enter로 고정하고 Escape로 풉니다.",
+    touchHint: "단어를 누르면 그 단어의 어텐션만 보이고, 다시 누르면 풀립니다.",
+    navigator: "이 어텐션의 모든 헤드",
+    navigatorHint: "헤드를 고르세요. 지도마다 가장 큰 가중치에 맞춘 농도입니다.",
+    allHeadsOf: (layer) => `${layer}층의 모든 헤드`,
+    roles: {
+      resting: "가장자리", previous: "바로 앞", own: "자신", diagonal: "순서대로", gathered: "같은 단어",
+      aligned: "정렬", focused: "한 단어", broad: "두루", mixed: "섞임",
+    },
+    roleNotes: {
+      resting: "가중치가 대부분 문장의 가장자리에 머뭅니다",
+      previous: "바로 앞 단어를 봅니다",
+      own: "자기 자신을 봅니다",
+      diagonal: "원문의 순서를 따라갑니다",
+      gathered: "거의 모든 단어가 같은 단어를 봅니다",
+      aligned: "단어마다 자기 원문 단어를 봅니다",
+      focused: "단어마다 다른 한 단어를 봅니다",
+      broad: "모두를 조금씩 봅니다",
+      mixed: "여러 단어를 봅니다",
+    },
+    beginToken: "[시작]",
+    endToken: "[끝]",
+    unknownToken: "[모르는 토큰]",
+    byteToken: (byte) => `[바이트 ${byte}]`,
     attendsTo: "보는 곳",
     attendedBy: "보는 단어",
     download: (format) => `${format} 내려받기`,

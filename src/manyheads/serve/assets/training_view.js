@@ -1,6 +1,6 @@
 // The training view: the curves of the runs that the server was given. They grow while a run trains.
 
-import { element } from "./look/dom.js";
+import { element, isTouchScreen } from "./look/dom.js";
 import { get } from "./api_client.js";
 import { createChart, formatNumber } from "./line_chart.js";
 
@@ -36,7 +36,7 @@ export class TrainingView {
     const { texts } = this.page;
     try {
       const runs = await get("training");
-      this.message.textContent = runs.length ? texts.curvesHint : texts.noRun;
+      this.message.textContent = runs.length ? (isTouchScreen() ? texts.curvesTouchHint : texts.curvesHint) : texts.noRun;
       const data = JSON.stringify(runs);
       if (data !== this.drawn) this.runs.replaceChildren(...runs.map((run) => this.createRun(run)));
       this.drawn = data;

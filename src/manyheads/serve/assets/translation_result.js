@@ -1,6 +1,6 @@
 // A translation with its confidence, the probability and the alignment of its words, and its alternatives.
 
-import { element } from "./look/dom.js";
+import { element, isTouchScreen } from "./look/dom.js";
 import { confidenceLevel, fillWithWords, formatPercent } from "./word_spans.js";
 
 const LANGUAGE_NOTE = "looks like "; // which the view shows beside the text, in the language of the page
@@ -67,6 +67,10 @@ export class TranslationResult {
     this.parts.alternatives.lang = target;
   }
 
+  get wordsHint() {
+    return isTouchScreen() ? this.page.texts.wordsTouchHint : this.page.texts.wordsHint;
+  }
+
   // Marks the result as one of an earlier text.
   setStale(isStale) {
     const { output, alignment, alternatives, copy } = this.parts;
@@ -81,7 +85,7 @@ export class TranslationResult {
     const { texts } = this.page;
     const { parts, response } = this;
     this.pinned = null;
-    parts.word.textContent = response?.details?.words.length ? texts.wordsHint : "";
+    parts.word.textContent = response?.details?.words.length ? this.wordsHint : "";
     this.setStale(false);
     parts.output.classList.toggle("empty", !response);
     parts.alignment.hidden = !response?.details?.alignment?.length;
@@ -183,7 +187,7 @@ export class TranslationResult {
     const [own, others] = n === null ? [[], []] : [[n], aligned(n)];
     setHighlighted(this.parts.output, side === "target" ? own : others);
     setHighlighted(this.parts.source, side === "target" ? others : own);
-    this.parts.word.textContent = n === null ? this.page.texts.wordsHint : this.describeWord(side, n);
+    this.parts.word.textContent = n === null ? this.wordsHint : this.describeWord(side, n);
   }
 
   describeWord(side, n) {

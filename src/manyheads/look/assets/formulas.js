@@ -1,11 +1,11 @@
 // The formulas of the paper for the steps of a walkthrough.
 
-const ACTIVATIONS = { relu: (x) => `max(0, ${x})`, gelu: (x) => `gelu(${x})`, swish: (x) => `swish(${x})` };
+export const ACTIVATION_TEXTS = { relu: (x) => `max(0, ${x})`, gelu: (x) => `gelu(${x})`, swish: (x) => `swish(${x})` };
 const SINUSOIDS = "PE(pos, 2i) = sin(pos / 10000^(2i/d_model)),  PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))";
 
-const squareRoot = (number) => `√${number} = ${Math.sqrt(number).toFixed(3)}`;
+const squareRoot = (number) => Math.sqrt(number).toFixed(3);
 
-export function formula({ name, part, rows }, data) {
+export function formula({ name, part }, data) {
   const { d_model, d_k, heads, positions, attention, normalization, activation } = data;
   const scores = {
     "scaled-dot": `Q Kᵀ / √d_k,  √d_k = ${squareRoot(d_k)}`,
@@ -15,9 +15,9 @@ export function formula({ name, part, rows }, data) {
   const norm = normalization === "layer" ? "LayerNorm" : "BatchNorm";
   const memory = part === "cross" ? "m" : "x";
   const projection = (letter, x) => `${letter} = ${x} W_${letter} + b_${letter},  h = ${heads}`;
-  const inner = ACTIVATIONS[activation]("x W_1 + b_1");
+  const inner = ACTIVATION_TEXTS[activation]("x W_1 + b_1");
   return {
-    embedding: `x = E[id] · √d_model,  √d_model = ${squareRoot(d_model)};  id = ${data.ids[rows].join(", ")}`,
+    embedding: `x = E[id] · √d_model,  √d_model = ${squareRoot(d_model)}`,
     position: positions === "learned" ? "PE[pos], learned" : SINUSOIDS,
     sum: "x = E[id] · √d_model + PE(pos)",
     input: "x",
@@ -33,6 +33,7 @@ export function formula({ name, part, rows }, data) {
     add: "x + Sublayer(x)",
     hidden: inner,
     output: `FFN(x) = ${inner} W_2 + b_2`,
+    memory: "m",
     logits: "logits = x Wᵀ",
   }[name];
 }

@@ -1,0 +1,25 @@
+// Entry point of the single-file walk, which embeds the data of every layer as JSON.
+
+import { element } from "./dom.js";
+import { LANGUAGES, preferredLanguage } from "./texts.js";
+import { showWalk } from "./walk_explorer.js";
+
+const layersByStack = JSON.parse(document.getElementById("walk-data").textContent);
+const container = document.getElementById("walk");
+const [{ source: sourceText, target: targetText, languages: textLanguages }] = layersByStack.encoder;
+const walkSource = { load: (stack, layer) => layersByStack[stack][layer] };
+
+function openWalk(language) {
+  document.documentElement.lang = language;
+  document.getElementById("sentence").replaceChildren(
+    element("span", { lang: textLanguages.source }, sourceText),
+    " → ",
+    element("span", { lang: textLanguages.target }, targetText),
+  );
+  const options = Object.entries(LANGUAGES).map(([code, name]) => element("option", { value: code, lang: code, selected: code === language }, name));
+  const choose = (event) => openWalk(event.target.value);
+  document.getElementById("language").replaceChildren(element("select", { "aria-label": "Language", onchange: choose }, ...options));
+  showWalk(container, walkSource, { language });
+}
+
+openWalk(preferredLanguage());

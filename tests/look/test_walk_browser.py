@@ -1,0 +1,179 @@
+"""The walk as a single file in a browser: its calculations, its diagram and its accessibility."""
+
+import json
+import re
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import manyheads as mh
+from manyheads.look.forward_walk import walk_model
+from manyheads.look.html import write_walk_page
+from support.browser import BrowserPages
+from support.walk_models import CONFIGS, SOURCE, TARGET, make_translator
+
+OpenWalk = Callable[..., Any]
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+@pytest.fixture(scope="module")
+def walks(model: Path) -> dict[str, Any]:
+    return walk_model(mh.load(model, device="cpu"), SOURCE, TARGET)
+
+
+@pytest.fixture(scope="module")
+def path(walks: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_walk_page(walks, tmp_path_factory.mktemp("walk") / "walk.html")
+
+
+@pytest.fixture
+def open_walk(pages: BrowserPages, path: Path) -> OpenWalk:
+    """Open the page from its file, without a network."""
+
+    def open_file(file: Path = path, **settings: Any) -> Any:
+        page = pages.create(lambda url: not url.startswith("http"), **settings)
+        page.context.set_offline(True)
+        page.goto(file.as_uri())
+        page.wait_for_selector(".walk .panel")
+        return page
+
+    return open_file
+
+
+def read_number(text: str) -> float:
+    return float(text.replace("−", "-"))
+
+
+def walk_to_the_end(page: Any) -> Any:
+    """Yield at every phase of the walk."""
+    yield
+    while page.locator(".next").is_enabled():
+        page.locator(".next").click()
+        yield
+
+
+def test_the_calculation_of_every_phase_ends_in_the_number_of_the_model(open_walk: OpenWalk) -> None:
+    """The smoke test of every run: the last number of each calculation is the one in the cell."""
+    page = open_walk()
+    assert check_calculations(page) == 1 + 2 * 8 + 1 + 2 * 14 + 2
+    assert page.locator("[data-step='output.probabilities']").count() == 1, "it ends in probabilities"
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("changes", CONFIGS[1:], ids=["pre", "additive", "batch"])
+def test_the_calculations_of_other_configurations_are_correct(
+    open_walk: OpenWalk, subwords: Any, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    walks = walk_model(make_translator(subwords, **changes), SOURCE, TARGET)
+    check_calculations(open_walk(write_walk_page(walks, tmp_path / "walk.html")))
+
+
+def check_calculations(page: Any) -> int:
+    """Compare the result of the calculation of each phase with its cell; return the number of phases."""
+    phases = 0
+    for _ in walk_to_the_end(page):
+        phases += 1
+        value = read_number(page.locator(".calculation-value").inner_text().removesuffix("%"))
+        lines = page.locator(".sums").all_inner_texts()
+        if lines:
+            last = read_number(re.split("[=→]", lines[-1])[-1].strip())
+            last *= 100 if page.locator(".calculation-title").inner_text().startswith("p(") else 1
+            assert last == pytest.approx(value, abs=0.006), page.locator(".calculation").inner_text()
+        assert re.search(r"\.py:\d+$", page.locator(".code-line .quiet").inner_text())
+    return phases
+
+
+@pytest.mark.heavy
+def test_sums_of_terms_equal_the_numbers_of_the_model(open_walk: OpenWalk, walks: dict[str, Any]) -> None:
+    page = open_walk()
+    page.locator('[data-block="decoder.self"]').click()
+    page.locator(".next").click()
+    scores = next(step for step in walks["decoder"][0]["steps"] if step["name"] == "scores")
+    canvas = page.locator('[data-step="self.scores"] canvas')
+    canvas.focus()
+    page.keyboard.press("Home")
+    for column in range(2):
+        for summary in page.locator(".terms summary").all():
+            summary.click()
+        page.wait_for_timeout(50)
+        terms = page.locator(".terms details [data-term], .terms > table [data-term]")
+        products = terms.evaluate_all("all => all.map(node => Number(node.dataset.term))")
+        assert sum(products[-4:]) / 2 == pytest.approx(scores["values"][0][1][column], abs=1e-4)  # sqrt(4)
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("End")
+    assert "must not see" in page.locator(".symbols").inner_text(), "the future is masked"
+    assert "masked_fill" in page.locator(".code-line code").inner_text()
+
+
+@pytest.mark.heavy
+def test_the_diagram_leads_through_the_model_with_the_keyboard(open_walk: OpenWalk) -> None:
+    page = open_walk()
+    page.locator('[data-block="encoder.embedding"]').focus()
+    for key, block in [
+        ("ArrowUp", "encoder.self"), ("ArrowUp", "encoder.self_add"), ("ArrowRight", "decoder.self_add"),
+        ("ArrowUp", "decoder.cross"), ("ArrowDown", "decoder.self_add"), ("ArrowDown", "decoder.self"),
+    ]:  # fmt: skip
+        page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.dataset.block") == block
+    page.keyboard.press("Enter")
+    assert "Masked" in page.locator(".where").inner_text()
+    assert page.locator('[aria-current="step"]').first.get_attribute("data-block") == "decoder.self"
+    page.locator('[data-layer="decoder.1"]').click()
+    assert "layer 2 of 2" in page.locator(".where").inner_text()
+    page.locator(".token-row .chip").nth(3).click()
+    assert page.locator('.token-row [aria-pressed="true"]').count() == 1
+    assert page.locator(".marker text").text_content() == page.locator(".token-row .chip").nth(3).inner_text()
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
+def test_a_token_moves_unless_motion_is_reduced(open_walk: OpenWalk, motion: str) -> None:
+    page = open_walk(reduced_motion=motion)
+    page.locator(".next").click()
+    positions = set()
+    for _ in range(12):
+        positions.add(page.locator(".marker").get_attribute("transform"))
+        page.wait_for_timeout(30)
+    assert (len(positions) > 1) == (motion == "no-preference")
+    page.locator(".play").click()
+    before = page.locator(".progress").inner_text()
+    page.wait_for_timeout(2900)
+    assert page.locator(".progress").inner_text() != before
+    page.locator(".play").click()
+    assert page.locator(".play").inner_text() == "Play"
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("locale", ["en-US", "ko-KR"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("device", ["desktop", "phone"])
+def test_axe_finds_no_serious_violation_in_the_walk(
+    open_walk: OpenWalk, scheme: str, locale: str, device: str
+) -> None:
+    axe = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    page = open_walk(color_scheme=scheme, locale=locale, **(PHONE if device == "phone" else {}))
+    page.evaluate(axe)
+    for number, _ in enumerate(walk_to_the_end(page)):
+        if number % 5 and page.locator(".next").is_enabled():
+            continue
+        for summary in page.locator(".numbers > summary").all():
+            summary.click()
+        violations = page.evaluate("axe.run().then(results => results.violations)")
+        serious = [violation for violation in violations if violation["impact"] in ("serious", "critical")]
+        assert not serious, json.dumps(serious, indent=1)[:3000]
+        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, "the page is wider than the screen"
+
+
+@pytest.mark.heavy
+def test_a_phone_opens_the_diagram_and_closes_it_after_a_choice(open_walk: OpenWalk) -> None:
+    page = open_walk(**PHONE)
+    page.locator(".diagram-toggle").click()
+    assert page.locator(".diagram-toggle").get_attribute("aria-expanded") == "true"
+    page.locator('[data-block="decoder.cross"]').click()
+    assert page.locator(".diagram-toggle").get_attribute("aria-expanded") == "false"
+    assert "cross-attention" in page.locator(".where").inner_text()
+    assert page.locator(".walk-stage h3").bounding_box()["y"] < 844, "the stage is above the fold"
