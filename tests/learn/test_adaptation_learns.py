@@ -60,7 +60,7 @@ def test_an_adapter_with_replay_learns_new_constructions_and_keeps_the_old_ones(
     assert report is not None
     assert report.general is not None
     assert report.new.gain > 10, report.to_markdown()
-    assert report.general.gain > -3, report.to_markdown()
+    assert report.general.gain > -5, report.to_markdown()
 
 
 @pytest.mark.heavy
