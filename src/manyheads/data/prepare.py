@@ -75,6 +75,7 @@ def read_training(
     sampled = [split for split in held_out if not getattr(recipe, split)]
     sampled_pairs = {(pair.source, pair.target): split for split in sampled for pair in held_out[split]}
     cleaner = Cleaner(recipe.clean, recipe.corpus, index_sides(held_out))
+    scores = judged.start_pass() if judged else None
     seen = SeenKeys() if recipe.clean.duplicates else None
     progress = make_byte_progress("reading train", recipe.train, report_progress)
     reports = []
@@ -82,7 +83,7 @@ def read_training(
         report = InputReport(input_config.name, input_config.files, input_config.weight)
         pairs = read_normalized_pairs(input_config, "train", cleaner, log, report, progress)
         while chunk := list(islice(pairs, CHUNK_PAIRS)):
-            plausible = list(drop_judged_bad(chunk, judged, log, report))
+            plausible = list(drop_judged_bad(chunk, scores, log, report))
             kept = list(filter_pairs(plausible, cleaner, sampled_pairs, log, report))
             if seen:
                 kept = list(drop_duplicates(kept, seen, log, report))
