@@ -9,7 +9,7 @@ from manyheads.config import CorpusConfig, InputConfig
 from manyheads.errors import DataError
 from manyheads.text import invalid
 from manyheads.text.corpus import SentencePair, read_pairs
-from manyheads.text.invalid import InvalidRecord
+from manyheads.text.invalid import MAX_LINE_BYTES, InvalidRecord
 from manyheads.text.spreadsheets import find_delimiter, get_column
 
 ENGLISH_KOREAN = CorpusConfig(source="en", target="ko")
@@ -70,6 +70,27 @@ def test_a_quote_that_is_never_closed_is_reported(tmp_path: Path) -> None:
     records = read(tmp_path / "a.csv")
     assert records[0] == SentencePair("a", "b", 1)
     assert (records[1].line, records[1].reason) == (2, invalid.LINE_TOO_LONG)
+
+
+@pytest.mark.parametrize("num_before", [1, 30])  # inside and behind the lines that show the delimiter
+def test_a_line_that_is_too_long_is_the_only_one_lost(num_before: int, tmp_path: Path) -> None:
+    rows = [f"word {n},낱말 {n}" for n in range(num_before + 1)]
+    lines = ["en,ko", *rows[:num_before], "x" * MAX_LINE_BYTES, *rows[num_before:]]
+    (tmp_path / "a.csv").write_text("\n".join(lines), encoding="utf-8")
+    records = read(tmp_path / "a.csv", ("en", "ko"))
+    place = num_before + 2
+    numbers = [*range(2, place), place + 1]
+    pairs = [SentencePair(*row.split(","), number) for row, number in zip(rows, numbers, strict=True)]
+    long_line = InvalidRecord(str(tmp_path / "a.csv"), place, invalid.LINE_TOO_LONG)
+    assert records == [*pairs[:num_before], long_line, *pairs[num_before:]]
+
+
+def test_a_line_that_is_too_long_inside_a_cell_is_reported_once(tmp_path: Path) -> None:
+    text = f'a,b\n"open\n{"x" * MAX_LINE_BYTES}\nclosed",c\nd,e\n'
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
+    records = read(tmp_path / "a.csv")
+    long_line = InvalidRecord(str(tmp_path / "a.csv"), 3, invalid.LINE_TOO_LONG)
+    assert records == [SentencePair("a", "b", 1), long_line, SentencePair("d", "e", 5)]
 
 
 def write_xlsx(path: Path, rows: str, strings: str | None = None) -> None:

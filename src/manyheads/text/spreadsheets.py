@@ -56,11 +56,11 @@ def read_csv_rows(stream: IO[bytes], file: str) -> Rows:
         except csv.Error as error:
             if "field larger" not in str(error):
                 raise UnreadableFileError(file, error, line) from None
+            lines.take_long_line(reader.line_num)
             yield line, InvalidTextError(LINE_TOO_LONG, "a quote that is never closed?")
             continue
-        if lines.has_long_line:
-            lines.has_long_line = False
-            yield line, InvalidTextError(LINE_TOO_LONG)
+        if long_line := lines.take_long_line(reader.line_num):
+            yield long_line, InvalidTextError(LINE_TOO_LONG)
         elif cells:
             yield line, cells
 
@@ -69,13 +69,20 @@ class LineFeeder:
     """Feeds lines of text to the CSV reader. Bytes that are not UTF-8 become surrogates, refused later."""
 
     def __init__(self, lines: Iterator[bytes | None]) -> None:
-        self.lines = lines
-        self.has_long_line = False
+        self.lines = enumerate(lines, 1)
+        self.long_lines: list[int] = []  # the numbers of those that the reader gets as empty ones
 
     def __iter__(self) -> Iterator[str]:
-        for line in self.lines:
-            self.has_long_line |= line is None
+        for number, line in self.lines:
+            if line is None:
+                self.long_lines.append(number)
             yield (line or b"").decode("utf-8", "surrogateescape") + "\n"
+
+    def take_long_line(self, last: int) -> int | None:
+        """Return the first line up to `last` that was too long, and forget all of these."""
+        taken = [number for number in self.long_lines if number <= last]
+        del self.long_lines[: len(taken)]
+        return taken[0] if taken else None
 
 
 def find_delimiter(text: str) -> str:
