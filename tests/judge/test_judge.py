@@ -13,12 +13,16 @@ from judge import DAMAGES, damage_pairs, evaluate_scores, make_recipe, run_judge
 from manyheads import playground
 from manyheads.confidence.corruption import OFF_DOMAIN
 from manyheads.config import Recipe
+from manyheads.data.filtering import DropLog, InputReport, drop_judged_bad, read_normalized_pairs
 from manyheads.data.judged import JudgedScores, read_rows, write_rows
 from manyheads.data.prepare import prepare
+from manyheads.data.recipe import complete_recipe
 from manyheads.errors import ConfigError, DataError
 from manyheads.judge import run
+from manyheads.judge.corpus_reader import CorpusReader
 from manyheads.judge.report import JudgeReport
 from manyheads.judge.run import JudgeOptions, judge_corpus
+from manyheads.text.clean import Cleaner
 
 NUM_PAIRS = 1200
 OPTIONS = JudgeOptions(workers=1)
@@ -109,20 +113,86 @@ def test_a_judged_file_of_other_text_is_refused(judged: Any, tmp_path: Path) -> 
         Recipe.from_mapping({**tables, "clean": {"keep": 0.9}})
 
 
+def list_kept_lines(judged: JudgedScores) -> list[int]:
+    scores = judged.start_pass()
+    return [line for line in range(1, 11) if scores.get_next("a.en", line) >= scores.min_score]
+
+
+def write_tmx(path: Path, pairs: list[tuple[str, str]]) -> Path:
+    units = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{source}</seg></tuv><tuv xml:lang="de"><seg>{target}</seg></tuv></tu>'
+        for source, target in pairs
+    )
+    path.write_text(f'<tmx version="1.4"><header srclang="en"/><body>{units}</body></tmx>')
+    return path
+
+
+def write_po(path: Path, pairs: list[tuple[str, str]]) -> Path:
+    (singular, first), (plural, second) = pairs
+    path.write_text(
+        'msgid ""\nmsgstr ""\n"Language: de\\n"\n\n'
+        f'msgid "{singular}"\nmsgid_plural "{plural}"\nmsgstr[0] "{first}"\nmsgstr[1] "{second}"\n'
+    )
+    return path
+
+
+def list_kept_pairs(recipe: Recipe, judged: JudgedScores) -> list[tuple[str, str]]:
+    scores, log, kept = judged.start_pass(), DropLog("stop", None), []
+    cleaner = Cleaner(recipe.clean, recipe.corpus)
+    for item in recipe.train:
+        report = InputReport(item.name, item.files, item.weight)
+        pairs = list(read_normalized_pairs(item, "train", cleaner, log, report, lambda _: None))
+        kept += [(pair.source, pair.target) for pair in drop_judged_bad(pairs, scores, log, report)]
+    return kept
+
+
+def test_pairs_that_share_a_line_have_their_own_scores(tmp_path: Path) -> None:
+    """A TMX on one line, the plural of a PO file, and two inputs with one source file."""
+    units = [("a file", "eine Datei"), ("a page", "eine Seite"), ("a word", "ein Wort")]
+    forms = [("one line", "eine Zeile"), ("many lines", "viele Zeilen")]
+    write_pairs([("a house", "ein Haus")], [tmp_path / "c.en", tmp_path / "c.de"])
+    write_pairs([("a house", "ein Heim")], [tmp_path / "c.en", tmp_path / "d.de"])
+    inputs = [[write_tmx(tmp_path / "a.tmx", units)], [write_po(tmp_path / "b.po", forms)]]
+    inputs += [[tmp_path / "c.en", tmp_path / name] for name in ("c.de", "d.de")]
+    tables = [{"files": [str(file) for file in files]} for files in inputs]
+    recipe = complete_recipe(Recipe.from_mapping({"train": tables}).override(["corpus.source=en"]))
+    recipe = recipe.override(["corpus.target=de"])
+    read = list(CorpusReader(recipe, silent).read("reading"))
+    pairs = [(pair.source, pair.target) for _, pair in read]
+    assert pairs == [*units, *forms, ("a house", "ein Haus"), ("a house", "ein Heim")]
+    values = [0.9, 0.1, 0.8, 0.2, 0.7, 0.6, 0.3]
+    rows = [
+        (recipe.train[position.input].files[0], position.line, value, "")
+        for (position, _), value in zip(read, values, strict=True)
+    ]
+    write_rows(tmp_path / "pairs.tsv", rows)
+    kept = list_kept_pairs(recipe, JudgedScores.load(tmp_path, None))
+    assert kept == [pair for pair, value in zip(pairs, values, strict=True) if value >= 0.5]
+
+
+def test_a_pair_at_another_line_than_the_judged_one_is_refused(tmp_path: Path) -> None:
+    write_rows(tmp_path / "pairs.tsv", [("a.en", 1, 0.9, ""), ("a.en", 3, 0.9, "")])
+    scores = JudgedScores.load(tmp_path, None).start_pass()
+    assert scores.get_next("a.en", 1) == pytest.approx(0.9)
+    with pytest.raises(DataError, match=r"a\.en:2: has no score"):
+        scores.get_next("a.en", 2)
+
+
 def test_keep_is_a_share_of_the_pairs(tmp_path: Path) -> None:
     rows = "".join(f"a.en\t{n}\t{n / 10:.4f}\t\n" for n in range(1, 11))
     (tmp_path / "pairs.tsv").write_text(f"file\tline\tscore\treason\n{rows}")
     scores = JudgedScores.load(tmp_path, 0.3)
-    assert [line for line in range(1, 11) if scores.get("a.en", line) >= scores.min_score] == [8, 9, 10]
+    assert list_kept_lines(scores) == [8, 9, 10]
     assert JudgedScores.load(tmp_path, None).min_score == 0.5
     assert JudgedScores.load(tmp_path, 1.0).min_score == pytest.approx(0.1)
-    assert not scores.is_good("a.en", 7)
+    scores = JudgedScores.load(tmp_path, None)
+    assert scores.start_pass().is_next_good("a.en", 1) is False
 
 
 def test_very_low_scores_differ_so_that_keep_can_choose_among_them(tmp_path: Path) -> None:
     write_rows(tmp_path / "pairs.tsv", [("a.en", n, 10.0**-n, "garbled") for n in range(1, 11)])
     scores = JudgedScores.load(tmp_path, 0.3)
-    assert [line for line in range(1, 11) if scores.get("a.en", line) >= scores.min_score] == [1, 2, 3]
+    assert list_kept_lines(scores) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -130,6 +200,8 @@ def test_very_low_scores_differ_so_that_keep_can_choose_among_them(tmp_path: Pat
     [
         ("line\tscore\n", "the columns are not file, line, score, reason"),
         ("file\tline\tscore\treason\na\tx\t0.5\t\n", "pairs.tsv:2: not file, line, score and reason"),
+        ("file\tline\tscore\treason\na\t1\tnan\t\n", "pairs.tsv:2: not file, line, score and reason"),
+        (f"file\tline\tscore\treason\na\t{2**63}\t0.5\t\n", "pairs.tsv:2: not file, line"),
         ("file\tline\tscore\treason\n", "no pair is judged"),
     ],
 )

@@ -9,7 +9,7 @@ from manyheads.config import CorpusConfig, InputConfig
 from manyheads.errors import DataError
 from manyheads.text import invalid
 from manyheads.text.corpus import SentencePair, read_pairs
-from manyheads.text.invalid import InvalidRecord
+from manyheads.text.invalid import MAX_LINE_BYTES, InvalidRecord
 from manyheads.text.spreadsheets import find_delimiter, get_column
 
 ENGLISH_KOREAN = CorpusConfig(source="en", target="ko")
@@ -72,6 +72,27 @@ def test_a_quote_that_is_never_closed_is_reported(tmp_path: Path) -> None:
     assert (records[1].line, records[1].reason) == (2, invalid.LINE_TOO_LONG)
 
 
+@pytest.mark.parametrize("num_before", [1, 30])  # inside and behind the lines that show the delimiter
+def test_a_line_that_is_too_long_is_the_only_one_lost(num_before: int, tmp_path: Path) -> None:
+    rows = [f"word {n},낱말 {n}" for n in range(num_before + 1)]
+    lines = ["en,ko", *rows[:num_before], "x" * MAX_LINE_BYTES, *rows[num_before:]]
+    (tmp_path / "a.csv").write_text("\n".join(lines), encoding="utf-8")
+    records = read(tmp_path / "a.csv", ("en", "ko"))
+    place = num_before + 2
+    numbers = [*range(2, place), place + 1]
+    pairs = [SentencePair(*row.split(","), number) for row, number in zip(rows, numbers, strict=True)]
+    long_line = InvalidRecord(str(tmp_path / "a.csv"), place, invalid.LINE_TOO_LONG)
+    assert records == [*pairs[:num_before], long_line, *pairs[num_before:]]
+
+
+def test_a_line_that_is_too_long_inside_a_cell_is_reported_once(tmp_path: Path) -> None:
+    text = f'a,b\n"open\n{"x" * MAX_LINE_BYTES}\nclosed",c\nd,e\n'
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
+    records = read(tmp_path / "a.csv")
+    long_line = InvalidRecord(str(tmp_path / "a.csv"), 3, invalid.LINE_TOO_LONG)
+    assert records == [SentencePair("a", "b", 1), long_line, SentencePair("d", "e", 5)]
+
+
 def write_xlsx(path: Path, rows: str, strings: str | None = None) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(
@@ -126,3 +147,48 @@ def test_what_is_no_spreadsheet_is_reported(tmp_path: Path) -> None:
     assert "string 9" in record.detail
     with pytest.raises(DataError, match=r"d.xlsx: No such file"):
         read(tmp_path / "d.xlsx")
+
+
+ONE_ROW = '<row r="{row}"><c r="A1" t="s"><v>{string}</v></c><c r="B1" t="s"><v>0</v></c></row>'
+
+
+@pytest.mark.parametrize(
+    ("row", "string", "detail"),
+    [
+        ("x", "0", "a row with the number 'x'"),
+        ("-1", "0", "a row with the number '-1'"),
+        ("9" * 5000, "0", "a row with the number '99999999999999999999'"),
+        ("1", "-1", "string -1 is not in the file"),
+        ("1", "x", "string x is not in the file"),
+    ],
+)
+def test_wrong_numbers_in_a_sheet_are_reported(row: str, string: str, detail: str, tmp_path: Path) -> None:
+    write_xlsx(tmp_path / "a.xlsx", ONE_ROW.format(row=row, string=string), "<si><t>a</t></si>")
+    (record,) = read(tmp_path / "a.xlsx")
+    assert (record.reason, record.detail) == (invalid.BROKEN_FILE, detail)
+
+
+def test_a_sheet_that_the_archive_lacks_is_reported(tmp_path: Path) -> None:
+    write_xlsx(tmp_path / "whole.xlsx", ONE_ROW.format(row=1, string=0), "<si><t>a</t></si>")
+    with zipfile.ZipFile(tmp_path / "whole.xlsx") as whole, zipfile.ZipFile(tmp_path / "a.xlsx", "w") as part:
+        for name in whole.namelist():
+            if name != "xl/worksheets/sheet1.xml":
+                part.writestr(name, whole.read(name))
+    with pytest.raises(DataError, match=r"a.xlsx: its first sheet, xl/worksheets/sheet1.xml, is not in"):
+        read(tmp_path / "a.xlsx")
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_damaged_member_of_an_archive_is_reported(compression: int, tmp_path: Path) -> None:
+    write_xlsx(tmp_path / "whole.xlsx", ONE_ROW.format(row=1, string=0), "<si><t>a</t></si>")
+    with zipfile.ZipFile(tmp_path / "whole.xlsx") as whole:
+        members = {name: whole.read(name) for name in whole.namelist()}
+    with zipfile.ZipFile(tmp_path / "a.xlsx", "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+        sheet = archive.getinfo("xl/worksheets/sheet1.xml")
+        start = sheet.header_offset + 30 + len(sheet.filename)
+    data = bytearray((tmp_path / "a.xlsx").read_bytes())
+    data[start + 4 : start + 40] = b"\xff" * 36  # behind the sizes that LZMA begins with
+    (tmp_path / "a.xlsx").write_bytes(data)
+    assert [record.reason for record in read(tmp_path / "a.xlsx")] == [invalid.BROKEN_FILE]

@@ -199,8 +199,11 @@ def test_gpus_runs_ranks_and_returns_our_exit_codes(
     with subprocess.Popen(long, stderr=subprocess.DEVNULL) as child:
         while not checkpoint.list_checkpoints(tmp_path / "long"):
             time.sleep(0.2)
+        ranks = list_children(child.pid)
         child.send_signal(signal.SIGTERM)
         assert child.wait(60) == 75
+        assert len(ranks) == 2
+        assert not any(is_running(rank) for rank in ranks)
     stopped = checkpoint.list_checkpoints(tmp_path / "long")[-1]
     assert checkpoint.read_info(stopped).step > 0
 

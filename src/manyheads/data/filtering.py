@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from manyheads.config import InputConfig
-from manyheads.data.judged import JUDGED_BAD, JudgedScores
+from manyheads.data.judged import JUDGED_BAD, ScorePass
 from manyheads.errors import DataError
 from manyheads.progress import ReportProgress, make_counter
 from manyheads.text.clean import DUPLICATE, LEAKAGE, LENGTH_RATIO, WRONG_SCRIPT, Cleaner, SeenKeys, hash_pairs
@@ -130,12 +130,12 @@ def filter_pairs(
 
 
 def drop_judged_bad(
-    pairs: list[SentencePair], judged: JudgedScores | None, log: DropLog, report: InputReport
+    pairs: list[SentencePair], scores: ScorePass | None, log: DropLog, report: InputReport
 ) -> Iterator[SentencePair]:
-    """Yield the pairs that are not judged bad."""
+    """Yield the pairs that are not judged bad. They are read in the order in which they were judged."""
     for pair in pairs:
-        score = judged.get(report.files[0], pair.line) if judged else 1.0
-        if judged and score < judged.min_score:
+        score = scores.get_next(report.files[0], pair.line) if scores else 1.0
+        if scores and score < scores.min_score:
             log.record_drop("train", pair, JUDGED_BAD, f"score {score:.3f}", report)
         else:
             yield pair

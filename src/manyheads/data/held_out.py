@@ -72,13 +72,14 @@ def sample_held_out(
     real = [train for train in recipe.train if not train.tag]
     check_readable_twice(real)
     progress = make_byte_progress("sampling held-out pairs", real, report_progress)
+    scores = judged.start_pass() if judged else None
     clean_pairs = (
         pair
         for train in real
         for pair in read_normalized_pairs(
             train, "train", cleaner, silent_log, InputReport(train.name, train.files, 1.0), progress
         )
-        if (judged is None or judged.is_good(train.files[0], pair.line))
+        if (scores is None or scores.is_next_good(train.files[0], pair.line))
         and cleaner.find_rejection(pair.source, pair.target) is None
     )
     wanted = recipe.corpus.hold_out * num_splits

@@ -23,7 +23,7 @@ from manyheads.data.filtering import (
 )
 from manyheads.data.held_out import HeldOut, index_sides, load_held_out
 from manyheads.data.integrity import VERIFIED
-from manyheads.data.judged import JudgedScores
+from manyheads.data.judged import JudgedScores, ScorePass
 from manyheads.data.recipe import check_tags, complete_recipe
 from manyheads.data.store import DATA_SCHEMA, DROPPED, MANIFEST, Store
 from manyheads.data.tokenize import CHUNK_PAIRS, Spool, TokenCounts, encode_split, train_subwords
@@ -77,13 +77,14 @@ def read_training(
     sampled = [split for split in held_out if not getattr(recipe, split)]
     sampled_pairs = {(pair.source, pair.target): split for split in sampled for pair in held_out[split]}
     cleaner = Cleaner(recipe.clean, recipe.corpus, index_sides(held_out))
+    scores = judged.start_pass() if judged else None
     seen = SeenKeys() if recipe.clean.duplicates else None
     progress = make_byte_progress("reading train", recipe.train, report_progress)
     reports = []
     for input_config in recipe.train:
         report = InputReport(input_config.name, input_config.files, input_config.weight)
         pairs = read_normalized_pairs(input_config, "train", cleaner, log, report, progress)
-        own_scores = select_scores(judged, input_config)
+        own_scores = select_scores(scores, input_config)
         while chunk := list(islice(pairs, CHUNK_PAIRS)):
             plausible = list(drop_judged_bad(chunk, own_scores, log, report))
             kept = list(filter_pairs(plausible, cleaner, sampled_pairs, log, report))
@@ -97,11 +98,11 @@ def read_training(
     return reports
 
 
-def select_scores(judged: JudgedScores | None, input_config: InputConfig) -> JudgedScores | None:
+def select_scores(scores: ScorePass | None, input_config: InputConfig) -> ScorePass | None:
     """Return the scores of an input. Synthetic text may be made after the rest was judged, and have none."""
-    if judged is None or (input_config.tag and input_config.files[0] not in judged.by_file):
+    if scores is None or (input_config.tag and input_config.files[0] not in scores.judged.by_file):
         return None
-    return judged
+    return scores
 
 
 def add_tag(pairs: list[SentencePair], tag: str) -> list[SentencePair]:

@@ -5,7 +5,9 @@ numbers only. The sheet is streamed; the table of strings that its cells refer t
 """
 
 import csv
+import lzma
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -25,6 +27,18 @@ SHEET_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relatio
 COLUMN = re.compile("[A-Z]{1,3}")
 MAX_STRINGS_BYTES = 4 << 30  # of the table of strings, as its archive states it
 MAX_COLUMNS = 16_384  # of a sheet
+NUMBER = re.compile("[0-9]{1,9}")
+# What zipfile, its decompressors and get_row_number raise for a damaged file.
+DAMAGES = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+)
 
 
 def read_csv_rows(stream: IO[bytes], file: str) -> Rows:
@@ -42,11 +56,11 @@ def read_csv_rows(stream: IO[bytes], file: str) -> Rows:
         except csv.Error as error:
             if "field larger" not in str(error):
                 raise UnreadableFileError(file, error, line) from None
+            lines.take_long_line(reader.line_num)
             yield line, InvalidTextError(LINE_TOO_LONG, "a quote that is never closed?")
             continue
-        if lines.has_long_line:
-            lines.has_long_line = False
-            yield line, InvalidTextError(LINE_TOO_LONG)
+        if long_line := lines.take_long_line(reader.line_num):
+            yield long_line, InvalidTextError(LINE_TOO_LONG)
         elif cells:
             yield line, cells
 
@@ -55,13 +69,20 @@ class LineFeeder:
     """Feeds lines of text to the CSV reader. Bytes that are not UTF-8 become surrogates, refused later."""
 
     def __init__(self, lines: Iterator[bytes | None]) -> None:
-        self.lines = lines
-        self.has_long_line = False
+        self.lines = enumerate(lines, 1)
+        self.long_lines: list[int] = []  # the numbers of those that the reader gets as empty ones
 
     def __iter__(self) -> Iterator[str]:
-        for line in self.lines:
-            self.has_long_line |= line is None
+        for number, line in self.lines:
+            if line is None:
+                self.long_lines.append(number)
             yield (line or b"").decode("utf-8", "surrogateescape") + "\n"
+
+    def take_long_line(self, last: int) -> int | None:
+        """Return the first line up to `last` that was too long, and forget all of these."""
+        taken = [number for number in self.long_lines if number <= last]
+        del self.long_lines[: len(taken)]
+        return taken[0] if taken else None
 
 
 def find_delimiter(text: str) -> str:
@@ -85,11 +106,13 @@ def read_xlsx_rows(file: str) -> Rows:
             strings = read_shared_strings(archive, file)
             with archive.open(find_first_sheet(archive, file)) as stream:
                 for number, row in enumerate(iterate_elements(stream, file, "{*}row"), 1):
-                    yield int(row.get("r") or number), list_cells(row, strings, file)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+                    yield get_row_number(row.get("r"), number), list_cells(row, strings, file)
+    except DAMAGES as error:
         raise UnreadableFileError(file, error) from None
     except OSError as error:
-        raise DataError(f"{file}: {error.strerror or error}") from None
+        if error.errno is None:  # of bz2, which calls damaged data so
+            raise UnreadableFileError(file, error) from None
+        raise DataError(f"{file}: {error.strerror}") from None
 
 
 def read_shared_strings(archive: zipfile.ZipFile, file: str) -> list[str]:
@@ -115,7 +138,18 @@ def find_first_sheet(archive: zipfile.ZipFile, file: str) -> str:
             target = next(str(item.get("Target")) for item in relations if item.get("Id") == sheet)
     except (KeyError, StopIteration):
         raise DataError(f"{file}: not a spreadsheet of XLSX: has no sheet") from None
-    return target.lstrip("/") if target.startswith("/") else f"xl/{target}"
+    name = target.lstrip("/") if target.startswith("/") else f"xl/{target}"
+    if name not in archive.namelist():
+        raise DataError(f"{file}: its first sheet, {name}, is not in the file: save it again")
+    return name
+
+
+def get_row_number(reference: str | None, default: int) -> int:
+    if not reference:
+        return default
+    if not NUMBER.fullmatch(reference):
+        raise ValueError(f"a row with the number {reference[:20]!r}")
+    return int(reference)
 
 
 def list_cells(row: Any, strings: list[str], file: str) -> list[str]:
@@ -148,10 +182,10 @@ def get_cell_text(cell: Any, strings: list[str], file: str) -> str:
     text = "" if value is None else value.text or ""
     if cell.get("t") != "s":
         return text
-    try:
-        return strings[int(text)]
-    except (ValueError, IndexError):
-        raise UnreadableFileError(file, ValueError(f"string {text} is not in the file")) from None
+    number = int(text) if NUMBER.fullmatch(text.strip()) else len(strings)
+    if number >= len(strings):
+        raise UnreadableFileError(file, ValueError(f"string {text[:20]} is not in the file"))
+    return strings[number]
 
 
 def join_text(element: Any) -> str:

@@ -91,6 +91,7 @@ def forward_signals(ranks: Sequence[RankProcess]) -> list[int]:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, forward)
+    signal.set_wakeup_fd(-1)  # else the watcher of early signals would end this process before the ranks
     return received
 
 

@@ -15,7 +15,7 @@ DUPLICATE_SIGNAL_SECONDS = 0.5  # within which a second signal is the same reque
 
 
 def exit_on_early_signals(message: str) -> None:
-    """Exit on SIGTERM or Ctrl-C with a message, until `watch_stop_signals` takes over.
+    """Exit on SIGTERM or Ctrl-C with a message, until `watch_stop_signals` or the launcher takes over.
 
     Importing torch and waiting for other ranks can take a while. Nothing has been written until then.
     """
@@ -60,11 +60,11 @@ def watch_stop_signals() -> Iterator[Callable[[], bool]]:
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     handlers = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
-    wakeup_fd = signal.set_wakeup_fd(sender.fileno())
+    signal.set_wakeup_fd(sender.fileno())
     try:
         yield lambda: bool(times)
     finally:
-        signal.set_wakeup_fd(wakeup_fd)
+        signal.set_wakeup_fd(-1)  # not that of early signals: the run has ended
         for number, handler in handlers.items():
             signal.signal(number, handler)
         sender.close()
