@@ -136,6 +136,19 @@ def test_original_pairs_are_mixed_in_by_weights(folder: Path, tmp_path: Path) ->
     assert len(store.load_split("train")) == 2 * len(plan.store.load_split("train"))
 
 
+def test_scores_of_judged_files_do_not_apply_to_the_pairs_of_the_student(
+    folder: Path, tmp_path: Path
+) -> None:
+    """What was judged bad is not in the data, so that the teacher never saw it."""
+    plan = make_plan(folder / "data", tmp_path / "run", folder / "teacher")
+    plan.store.manifest["recipe"]["clean"].update(judged="gone", keep=0.9)
+    write_source_text(plan, SILENT)
+    translate_badly(plan)
+    write_pairs(plan, SILENT)
+    prepare_student_data(plan, SILENT)
+    assert len(Store.open(plan.data_folder).load_split("train")) == len(plan.store.load_split("train"))
+
+
 def test_filters_that_leave_nothing_are_an_error(folder: Path, tmp_path: Path) -> None:
     plan = make_plan(folder / "data", tmp_path / "run", folder / "teacher", min_score=-0.1)
     write_source_text(plan, SILENT)

@@ -113,7 +113,10 @@ def build_recipe(plan: DistillationPlan) -> Recipe:
     corpus = replace(
         recipe.corpus, source=list_languages(plan)[0], target=list_languages(plan)[1], hold_out=0
     )
-    return replace(recipe, corpus=corpus, subwords=choose_subwords(plan), train=tuple(inputs), **held_out)
+    clean = replace(recipe.clean, judged=None, keep=None)  # scores are those of the original files
+    return replace(
+        recipe, corpus=corpus, clean=clean, subwords=choose_subwords(plan), train=tuple(inputs), **held_out
+    )
 
 
 def has_pairs(plan: DistillationPlan, number: int, source_type: str) -> bool:
