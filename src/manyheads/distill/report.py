@@ -33,6 +33,10 @@ def write_report(run: Path, report: Mapping[str, Any]) -> None:
             write_text_atomically(run / name, text)
 
 
+def has_report(run: Path) -> bool:
+    return all((run / name).exists() for name in (REPORT_MARKDOWN, REPORT_JSON))
+
+
 def format_report(report: Mapping[str, Any]) -> str:
     """Return the report as Markdown."""
     sections = {

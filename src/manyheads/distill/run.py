@@ -20,7 +20,7 @@ from manyheads.distill.measurement import (
     measure_speed,
 )
 from manyheads.distill.plan import DistillationPlan
-from manyheads.distill.report import STAGE_TITLES, write_report
+from manyheads.distill.report import STAGE_TITLES, has_report, write_report
 from manyheads.distill.source_text import write_source_text
 from manyheads.distill.state import DistillState
 from manyheads.distill.student_data import prepare_student_data, read_counts, write_pairs
@@ -44,13 +44,15 @@ def distill(plan: DistillationPlan) -> Outcome:
     plan.run.mkdir(parents=True, exist_ok=True)
     with open_locked(Path(plan.run)):
         state = DistillState.open(plan.run, plan.list_settings(), plan.command)
-        if plan.measures_again:
+        if plan.measures_again and "report" in state.done:  # else a stopped call goes on
             state.forget_measurements()
         with interrupt_on_sigterm():
             try:
                 for number, stage in enumerate(STAGES, 1):
                     if stage not in state.done:
                         run_stage(plan, state, number, stage)
+                if not has_report(plan.run):
+                    write_report(plan.run, build_report(plan, state))
             except (KeyboardInterrupt, Stopped):
                 return "stopped"
     return "done"
@@ -58,15 +60,15 @@ def distill(plan: DistillationPlan) -> Outcome:
 
 def run_stage(plan: DistillationPlan, state: DistillState, number: int, stage: str) -> None:
     """Run a stage with its progress on stderr. Its time is recorded even if it is stopped."""
-    start, is_done = time.monotonic(), False
+    start = time.monotonic()
     print(f"stage {number} of {len(STAGES)}: {STAGE_TITLES[stage]}", file=sys.stderr, flush=True)
     try:
         STAGES[stage](plan, state)
-        is_done = True
     finally:
-        state.add_seconds(stage, time.monotonic() - start, is_done)
+        state.add_seconds(stage, time.monotonic() - start)
     if stage == "report":  # whose own time is part of it
         write_report(plan.run, build_report(plan, state))
+    state.mark_done(stage)
 
 
 @contextmanager

@@ -70,11 +70,14 @@ class DistillState:
         with report_disk_full(self.path, len(text)):
             write_text_atomically(self.path, text)
 
-    def add_seconds(self, stage: str, seconds: float, is_done: bool) -> None:
-        """Record the time of a stage, and whether it is complete."""
+    def add_seconds(self, stage: str, seconds: float) -> None:
+        """Record the time of a stage, which need not be complete."""
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
-        if is_done:
-            self.done.append(stage)
+        self.save()
+
+    def mark_done(self, stage: str) -> None:
+        """Record that a stage is complete: what it writes is on the disk."""
+        self.done.append(stage)
         self.save()
 
     def forget_measurements(self) -> None:
