@@ -82,8 +82,21 @@ def test_a_changed_configuration_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(mh.ConfigError, match=r"\(the teachers are others; the data is another one"):
         DistillState.open(tmp_path, {**settings, "teachers": ["b"], "--data": "2"})
     many = {f"train.{n}": n for n in range(9)}
+    (tmp_path / "many").mkdir()
+    DistillState.open(tmp_path / "many", many)
     with pytest.raises(mh.ConfigError, match="4 more"):
-        DistillState.open(tmp_path, settings | many)
+        DistillState.open(tmp_path / "many", dict.fromkeys(many, -1))
+
+
+def test_a_setting_may_change_until_it_decided_something(tmp_path: Path) -> None:
+    settings = {"distill.beam": 4, "train.steps": 10, "data.folder": "of an older version"}
+    DistillState.open(tmp_path, settings, "the command")
+    changed = {"distill.beam": 4, "train.steps": 20, "new": 1}
+    state = DistillState.open(tmp_path, changed, "another command", lambda key: key == "distill.beam")
+    assert state == DistillState.read(tmp_path)
+    assert (state.settings, state.command) == (changed, "another command")
+    with pytest.raises(mh.ConfigError, match=r"\(train\.steps was 20, is 30\)"):
+        DistillState.open(tmp_path, {**changed, "train.steps": 30})
 
 
 def test_a_measurement_is_made_once(tmp_path: Path) -> None:

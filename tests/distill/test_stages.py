@@ -20,8 +20,9 @@ class Killed(BaseException):
 
 def make_plan(run: Path, measures_again: bool = False) -> Any:
     return SimpleNamespace(
-        check=lambda: None, run=run, list_settings=dict, command="", measures_again=measures_again
-    )
+        check=lambda: None, run=run, list_settings=dict, command="", measures_again=measures_again,
+        is_fixed=None,
+    )  # fmt: skip
 
 
 @pytest.fixture

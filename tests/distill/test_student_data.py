@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from manyheads.presets import get_preset
 from manyheads.progress import Progress
 from manyheads.train.model_card import format_license
 from support.distillation import make_plan
-from support.small_run import PAIRS
+from support.small_run import PAIRS, make_config
 from support.untrained_model import save_untrained_model
 
 SILENT = Progress().update
@@ -43,6 +44,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]  # fmt: skip
     recipe = {"train": inputs, "subwords": {"vocab_size": 330}, "corpus": {"hold_out": 7}}
     prepare(Recipe.from_mapping(recipe), here / "data")
+    plain = {**recipe, "subwords": {"vocab_size": 300, "copy_symbols": False}}
+    prepare(Recipe.from_mapping(plain), here / "plain")
     save_untrained_model(here / "teacher")
     return here
 
@@ -174,6 +177,44 @@ def test_plans_that_cannot_work_are_refused_at_once(folder: Path, tmp_path: Path
     (other / "manyheads.json").write_text(json.dumps(manifest), encoding="utf-8")
     with pytest.raises(mh.RequestError, match="translates en to de, but the data is en to ko"):
         make_plan(data, tmp_path, other).check()
+
+
+def test_a_student_that_copies_needs_subwords_with_copy_symbols(folder: Path, tmp_path: Path) -> None:
+    config = make_config(tmp_path / "data")
+    student = replace(config, augmentation=AugmentationConfig(copied=0.1))
+    plan = make_plan(folder / "plain", tmp_path, folder / "teacher", student)
+    with pytest.raises(mh.DataError, match=r"augmentation\.copied needs the copy symbols"):
+        plan.check()
+    make_plan(folder / "plain", tmp_path, folder / "teacher", student, vocab_size=340).check()
+    make_plan(folder / "data", tmp_path, folder / "teacher", student).check()
+
+
+def test_a_setting_is_fixed_when_its_stage_has_written_something(folder: Path, tmp_path: Path) -> None:
+    plan = make_plan(folder / "data", tmp_path, folder / "teacher", choose="chrf")
+    folders = {
+        "pairs": {"distill.choose", "distill.min_confidence", "distill.min_score", "distill.original_share"},
+        "data": {"distill.vocab_size"},
+        "student/checkpoints/step-00000007": {"train.steps", "augmentation.copied", "model.layers"},
+        "model": {"train.micro_tokens"},
+    }
+    free = set.union(*folders.values())
+    for name, fixed in folders.items():
+        assert not any(map(plan.is_fixed, free))
+        (tmp_path / name).mkdir(parents=True)
+        free -= fixed
+        assert all(map(plan.is_fixed, fixed))
+    settings = plan.list_settings()
+    assert "data.folder" not in settings
+    always = ("teachers", "--data", "--mono", "--engine", "distill.beam", "distill.nbest")
+    assert all(map(plan.is_fixed, always))
+    assert (settings["references needed"], settings["hypotheses per sentence"]) == (True, 4)
+
+
+def test_a_run_may_be_moved(folder: Path, tmp_path: Path) -> None:
+    settings = [
+        make_plan(folder / "data", tmp_path / name, folder / "teacher").list_settings() for name in "ab"
+    ]
+    assert settings[0] == settings[1]
 
 
 def test_a_student_without_augmentation_gets_the_teachers(

@@ -43,7 +43,7 @@ def distill(plan: DistillationPlan) -> Outcome:
     plan.check()
     plan.run.mkdir(parents=True, exist_ok=True)
     with open_locked(Path(plan.run)):
-        state = DistillState.open(plan.run, plan.list_settings(), plan.command)
+        state = DistillState.open(plan.run, plan.list_settings(), plan.command, plan.is_fixed)
         if plan.measures_again and "report" in state.done:  # else a stopped call goes on
             state.forget_measurements()
         with interrupt_on_sigterm():
@@ -106,7 +106,8 @@ def with_progress(
 def train_student(plan: DistillationPlan, state: DistillState) -> None:
     from manyheads.train.run import train
 
-    if train(plan.student, plan.student_run, device=plan.device) == "stopped":
+    # What must not change is compared by the settings of the distillation.
+    if train(plan.student, plan.student_run, change_config=True, device=plan.device) == "stopped":
         raise Stopped
 
 
