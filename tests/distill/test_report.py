@@ -23,6 +23,7 @@ def test_the_report_compares_student_and_teacher_in_the_same_setting(tmp_path: P
     assert "| ctranslate2:int8 | greedy | 16 | 100 | 1,250 | 12.5 |" in text
     assert "- BLEU: `nrefs:1|tok:13a`" in text
     assert "| student, int8 | 17.9 |" in text
+    assert "- 7 pairs skipped: characters that the subwords" in text
     assert "- 1,000 sources translated by the teacher\n- 60 dropped: empty\n- 40 dropped: low score" in text
     assert "| translate them | 20.0 |" in text
     assert "| all | 24.5 |" in text

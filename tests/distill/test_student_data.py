@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]  # fmt: skip
     recipe = {"train": inputs, "subwords": {"vocab_size": 330}, "corpus": {"hold_out": 7}}
     prepare(Recipe.from_mapping(recipe), here / "data")
-    plain = {**recipe, "subwords": {"vocab_size": 300, "copy_symbols": False}}
+    plain = {**recipe, "subwords": {"vocab_size": 100, "copy_symbols": False, "byte_fallback": False}}
     prepare(Recipe.from_mapping(plain), here / "plain")
     save_untrained_model(here / "teacher")
     return here
@@ -91,6 +91,31 @@ def test_sources_and_references_are_the_text_of_the_training_pairs(folder: Path,
     before = (plan.text_folder / "parts.json").stat().st_mtime_ns
     write_source_text(plan, SILENT)  # complete
     assert (plan.text_folder / "parts.json").stat().st_mtime_ns == before
+
+
+@pytest.mark.usefixtures("make_small_shards")
+@pytest.mark.parametrize(("choose", "num_skipped"), [("score", 2), ("chrf", 3)])
+def test_pairs_with_unknown_characters_are_skipped(
+    folder: Path, tmp_path: Path, choose: str, num_skipped: int
+) -> None:
+    """Without byte fallback, rare characters are unknown: their text is lost, and would read as " ⁇ "."""
+    for side, code in enumerate(("en", "ko")):
+        texts = [pair[side] for pair in PAIRS[:100]]
+        texts[3] += "Ж" if side == 0 else ""
+        texts[50] += "Ж"
+        texts[60] += "Ж" if side == 1 else ""
+        (tmp_path / f"c.{code}").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    inputs = [{"files": [f"{tmp_path}/c.en", f"{tmp_path}/c.ko"]}]
+    recipe = {"train": inputs, "subwords": {"reuse_from": f"{folder}/plain"}, "corpus": {"hold_out": 0}}
+    prepare(Recipe.from_mapping(recipe), tmp_path / "data")
+    plan = make_plan(tmp_path / "data", tmp_path / "run", folder / "teacher", choose=choose)
+    write_source_text(plan, SILENT)
+    (part,) = read_parts(plan)
+    assert (part.num_unknown, part.lines) == (num_skipped, len(plan.store.load_split("train")) - num_skipped)
+    files = sorted(plan.text_folder.glob("*.en"))
+    lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+    assert len(lines) == part.lines
+    assert all(line.isascii() for line in lines)
 
 
 @pytest.mark.usefixtures("make_small_shards")

@@ -54,7 +54,7 @@ REPORT: dict[str, Any] = {
     "speed": [make_speed("teacher", 100.0), make_speed("student, int8", 1250.0)],
     "cpu": "a processor, 2 threads",
     "megabytes": {"teacher": 250.0, "student": 68.0, "student, int8": 17.9},
-    "pairs": {"kept": 900, "empty": 60, "low score": 40, "learned": 880},
+    "pairs": {"kept": 900, "empty": 60, "low score": 40, "unknown": 7, "learned": 880},
     "seconds": {"text": 1.0, "translate": 20.0, "report": 3.5},
     "settings": {
         "distill.choose": "chrf", "distill.beam": 4, "distill.min_confidence": 0.5, "distill.min_score": None,

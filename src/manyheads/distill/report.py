@@ -112,10 +112,14 @@ def format_size(megabytes: Mapping[str, float]) -> Iterator[str]:
 
 
 def format_data(pairs: Mapping[str, int]) -> Iterator[str]:
-    translated = sum(count for reason, count in pairs.items() if reason != "learned")
-    yield f"- {translated:,} sources translated by the teacher"
-    for reason, count in pairs.items():
-        if reason not in ("kept", "learned") and count:
+    dropped = {
+        reason: count for reason, count in pairs.items() if reason not in ("kept", "unknown", "learned")
+    }
+    if pairs["unknown"]:
+        yield f"- {pairs['unknown']:,} pairs skipped: characters that the subwords of the data do not know"
+    yield f"- {pairs['kept'] + sum(dropped.values()):,} sources translated by the teacher"
+    for reason, count in dropped.items():
+        if count:
             yield f"- {count:,} dropped: {reason}"
     yield f"- {pairs['learned']:,} pairs after cleaning, which the student learned from"
 

@@ -21,7 +21,7 @@ from manyheads.distill.measurement import (
 )
 from manyheads.distill.plan import DistillationPlan
 from manyheads.distill.report import STAGE_TITLES, has_report, write_report
-from manyheads.distill.source_text import write_source_text
+from manyheads.distill.source_text import read_parts, write_source_text
 from manyheads.distill.state import DistillState
 from manyheads.distill.student_data import prepare_student_data, read_counts, write_pairs
 from manyheads.distill.teacher import translate_sources
@@ -157,6 +157,7 @@ def build_report(plan: DistillationPlan, state: DistillState) -> dict[str, Any]:
     """Return everything that was measured. What is not measured yet is measured here."""
     silent = Progress().update
     counts = read_counts(plan)
+    unknown = sum(part.num_unknown for part in read_parts(plan))
     learned = Store.open(plan.data_folder).manifest["splits"]["train"]["pairs"]
     return {
         "command": state.command,
@@ -170,7 +171,7 @@ def build_report(plan: DistillationPlan, state: DistillState) -> dict[str, Any]:
             STUDENT: measure_megabytes(plan.student_model),
             INT8_STUDENT: measure_megabytes(plan.int8_model),
         },
-        "pairs": {**counts, "learned": learned},
+        "pairs": {**counts, "unknown": unknown, "learned": learned},
         "seconds": state.seconds,
         "settings": state.settings,
     }
