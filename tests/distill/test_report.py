@@ -44,7 +44,7 @@ def test_the_card_names_the_teacher_and_the_scores_by_the_own_beam_first() -> No
         "- teacher: big/model, 250.0 MB",
         "- its translations by beam 4, the one closest to the reference by chrf",
         "- pairs below confidence 0.5 left out",
-        "- 25% of what it read were original pairs",
+        "- 25% of what it read of parallel text were original pairs",
         "- monolingual text: news.en",
         "- 880 pairs after cleaning; weights rounded to int8 after training",
     ]

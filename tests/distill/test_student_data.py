@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,12 +57,12 @@ def make_small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_text, "CHUNK_LINES", 7)
 
 
-def translate_badly(plan: object, drop: str = "") -> None:
-    """Write an n-best list for each line: the source in capitals, or nothing for a source to drop."""
+def translate_badly(plan: object, *dropped: str) -> None:
+    """Write an n-best list for each line: the source in capitals, or nothing for sources to drop."""
     plan.translation_folder.mkdir()  # type: ignore[attr-defined]
     for path in plan.text_folder.glob("*.en"):  # type: ignore[attr-defined]
         rows = [
-            [[-0.5, None, "" if text == drop else f"가 {text.upper()}"]]
+            [[-0.5, None, "" if text in dropped else f"가 {text.upper()}"]]
             for text in path.read_text(encoding="utf-8").splitlines()
         ]
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -130,7 +131,7 @@ def test_the_student_learns_the_translations_with_the_subwords_of_the_data(
     dropped = (plan.text_folder / "00-00000.en").read_text(encoding="utf-8").splitlines()[3]
     translate_badly(plan, dropped)
     write_pairs(plan, SILENT)
-    assert read_counts(plan) == {"kept": 131, "empty": 1}
+    assert sum(read_counts(plan), Counter()) == {"kept": 131, "empty": 1}
     prepare_student_data(plan, SILENT)
     original, store = plan.store, Store.open(plan.data_folder)
     assert store.subwords.is_same_as(original.subwords)
@@ -148,20 +149,31 @@ def test_the_student_learns_the_translations_with_the_subwords_of_the_data(
 
 @pytest.mark.usefixtures("make_small_shards")
 def test_original_pairs_are_mixed_in_by_weights(folder: Path, tmp_path: Path) -> None:
+    mono = tmp_path / "mono.en"
+    mono.write_text("She sees 99 books.\n", encoding="utf-8")
     plan = make_plan(
-        folder / "data", tmp_path / "run", folder / "teacher", original_share=0.25, vocab_size=340
+        folder / "data",
+        tmp_path / "run",
+        folder / "teacher",
+        original_share=0.25,
+        vocab_size=340,
+        monolingual=[mono],
     )
     write_source_text(plan, SILENT)
-    translate_badly(plan)
+    texts = (plan.text_folder / "00-00000.en").read_text(encoding="utf-8").splitlines()
+    translate_badly(plan, *texts[:30])
     write_pairs(plan, SILENT)
-    recipe = build_recipe(plan)
-    assert [(entry.name, entry.weight) for entry in recipe.train] == [
-        ("a, distilled", 0.75), ("a", 0.25), ("b, distilled", 3.0), ("b", 1.0),
-    ]  # fmt: skip
+    weights = {entry.name: entry.weight for entry in build_recipe(plan).train}
+    for part in read_parts(plan)[:2]:
+        num_kept = part.lines - 30 if part.name == "a" else part.lines
+        original = weights[part.name] * part.lines
+        assert original / (original + weights[f"{part.name}, distilled"] * num_kept) == pytest.approx(0.25)
+        assert weights[f"{part.name}, distilled"] == part.weight
+    assert weights["mono.en, distilled"] == 1.0
     prepare_student_data(plan, SILENT)
     store = Store.open(plan.data_folder)
     assert len(store.subwords.source) == 340
-    assert len(store.load_split("train")) == 2 * len(plan.store.load_split("train"))
+    assert len(store.load_split("train")) == 2 * len(plan.store.load_split("train")) - 30 + 1
 
 
 def test_scores_of_judged_files_do_not_apply_to_the_pairs_of_the_student(

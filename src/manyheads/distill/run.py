@@ -4,6 +4,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -156,7 +157,7 @@ def name_model(folder: Path) -> str:
 def build_report(plan: DistillationPlan, state: DistillState) -> dict[str, Any]:
     """Return everything that was measured. What is not measured yet is measured here."""
     silent = Progress().update
-    counts = read_counts(plan)
+    counts = sum(read_counts(plan), Counter())
     unknown = sum(part.num_unknown for part in read_parts(plan))
     learned = Store.open(plan.data_folder).manifest["splits"]["train"]["pairs"]
     return {
