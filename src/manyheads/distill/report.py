@@ -11,6 +11,9 @@ from manyheads.evaluate.stress_results import format_markdown_table, format_scor
 from manyheads.train.distilled_card import INT8_STUDENT, REPORT_JSON, STUDENT, TEACHER, describe_beam
 
 REPORT_MARKDOWN = "report.md"
+SEARCH_NOTE = (
+    'searched without reading scores (`scores="none"`), with the shortlist of a model where it has one'
+)
 STAGE_TITLES = {
     "text": "decode the sources",
     "translate": "translate them",
@@ -80,6 +83,7 @@ def format_quality(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         signatures = dict.fromkeys(row[metric]["signature"] for row in rows)
         yield f"- {rows[0][metric]['name']}: {', '.join(f'`{signature}`' for signature in signatures)}"
     yield "- ±: half of the 95 % confidence interval, by bootstrap"
+    yield f"- {SEARCH_NOTE}"
 
 
 def format_speed(rows: Sequence[Mapping[str, Any]], cpu: str) -> Iterator[str]:
@@ -104,6 +108,8 @@ def format_speed(rows: Sequence[Mapping[str, Any]], cpu: str) -> Iterator[str]:
     yield ""
     head = ["engine", "search", "sentences at once", TEACHER, INT8_STUDENT, "times"]
     yield format_markdown_table(head, cells)
+    yield ""
+    yield f"- teacher and student translate the same sentences\n- {SEARCH_NOTE}"
 
 
 def format_size(megabytes: Mapping[str, float]) -> Iterator[str]:
