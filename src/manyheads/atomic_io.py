@@ -23,6 +23,10 @@ MAX_MANIFEST_BYTES = 2**24
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
+class LockedError(DataError):
+    """Another process is writing a folder."""
+
+
 # ---- writing
 
 
@@ -110,7 +114,7 @@ def acquire_lock(handle: int, path: Path) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
-            raise DataError(
+            raise LockedError(
                 f"{path}: another process is writing it; wait for it, or choose another"
             ) from None
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP):

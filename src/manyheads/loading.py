@@ -12,8 +12,8 @@ from manyheads.checkpoint.manifest import parse_info
 from manyheads.checkpoint.shortlist import read_shortlist
 from manyheads.confidence.calibration import ConfidenceParameters
 from manyheads.cuda.driver import count_gpus, start_context_creation
-from manyheads.errors import ConfigError, RequestError
-from manyheads.export.ctranslate2 import check_convertible, ensure_converted
+from manyheads.errors import ConfigError, RequestError, ResourceError
+from manyheads.export.ctranslate2 import UnwritableConversionError, check_convertible, ensure_converted
 from manyheads.inference.conversion import read_conversion_info
 from manyheads.inference.ctranslate2_engine import CTranslate2Engine
 from manyheads.inference.engine import Engine
@@ -37,12 +37,13 @@ def load(
 
     A folder is given by its path, or by the name of a model that `manyheads models` lists. `engine` is torch
     (on a GPU it searches in bfloat16; torch:float32 and torch:bfloat16 choose), ctranslate2 (float32; int8
-    for an int8 folder), or ctranslate2:int8 and the like; by default what `choose_engine` says. `threads` are
+    for an int8 folder), or ctranslate2:int8 and the like; by default that of `prepare_engine`. `threads` are
     those of ctranslate2, by default the number of cores; torch reads OMP_NUM_THREADS. `adapter` is the name
     of one in the model folder.
     """
     folder, *others = map(resolve_model, (folder, *others))  # type: ignore[assignment]
-    engine = engine or choose_engine(folder, others, device, adapter)
+    if engine is None:
+        folder, engine = prepare_engine(folder, others, device, adapter)
     name, _, arithmetic = engine.partition(":")
     if adapter is not None:
         check_adaptable(name, others, adapter)
@@ -115,6 +116,22 @@ def choose_engine(
     except RequestError:  # an architecture that only torch runs
         return "torch"
     return "ctranslate2:int8"
+
+
+def prepare_engine(
+    folder: Folder, others: Sequence[Folder] = (), device: str | None = None, adapter: str | None = None
+) -> tuple[Folder, str]:
+    """Return the folder to open and its engine: that of `choose_engine`, with the conversion that it needs.
+
+    If the conversion cannot be written, the engine is torch.
+    """
+    engine = choose_engine(folder, others, device, adapter)
+    if not engine.startswith("ctranslate2"):
+        return folder, engine
+    try:
+        return ensure_converted(Path(folder)), engine
+    except (UnwritableConversionError, ResourceError):  # a disk that is read-only or full
+        return folder, "torch"
 
 
 def load_torch(folder: Folder, others: Sequence[Folder], precision: Any, device: str | None) -> Translator:

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,42 +9,7 @@ import manyheads as mh
 from manyheads.distill.report import format_report, write_report
 from manyheads.distill.state import DistillState
 from manyheads.train.distilled_card import find_run, format_distillation, format_student_scores
-
-SCORE = {"name": "BLEU", "value": 30.0, "signature": "nrefs:1|tok:13a", "margin_of_error": 0.5}
-
-
-def make_row(system: str, beam: int, value: float) -> dict[str, Any]:
-    return {
-        "system": system, "test_set": "newstest2014", "beam": beam, "engine": "torch", "length_ratio": 0.99,
-        "bleu": {**SCORE, "value": value}, "chrf": {**SCORE, "name": "chrF", "value": 50.0},
-    }  # fmt: skip
-
-
-def make_speed(system: str, words: float | None) -> dict[str, Any]:
-    return {
-        "system": system, "engine": "ctranslate2:int8", "beam": 1, "batch_size": 16,
-        "words_per_second": words,
-    }  # fmt: skip
-
-
-REPORT: dict[str, Any] = {
-    "command": "manyheads distill big/model --data data --out run",
-    "teachers": ["big/model"],
-    "languages": {"source": "en", "target": "de"},
-    "quality": [
-        make_row("teacher", 4, 30.0), make_row("teacher", 1, 29.5), make_row("student", 4, 29.8),
-        make_row("student, int8", 4, 29.6), make_row("student, int8", 1, 29.1),
-    ],
-    "speed": [make_speed("teacher", 100.0), make_speed("student, int8", 1250.0)],
-    "cpu": "a processor, 2 threads",
-    "megabytes": {"teacher": 250.0, "student": 68.0, "student, int8": 17.9},
-    "pairs": {"kept": 900, "empty": 60, "low score": 40, "learned": 880},
-    "seconds": {"text": 1.0, "translate": 20.0, "report": 3.5},
-    "settings": {
-        "distill.choose": "chrf", "distill.beam": 4, "distill.min_confidence": 0.5, "distill.min_score": None,
-        "distill.original_share": 0.25, "--mono": [["news.en", 10]],
-    },
-}  # fmt: skip
+from support.distillation import REPORT, make_speed
 
 
 def test_the_report_compares_student_and_teacher_in_the_same_setting(tmp_path: Path) -> None:
@@ -59,6 +23,7 @@ def test_the_report_compares_student_and_teacher_in_the_same_setting(tmp_path: P
     assert "| ctranslate2:int8 | greedy | 16 | 100 | 1,250 | 12.5 |" in text
     assert "- BLEU: `nrefs:1|tok:13a`" in text
     assert "| student, int8 | 17.9 |" in text
+    assert "- 7 pairs skipped: characters that the subwords" in text
     assert "- 1,000 sources translated by the teacher\n- 60 dropped: empty\n- 40 dropped: low score" in text
     assert "| translate them | 20.0 |" in text
     assert "| all | 24.5 |" in text
@@ -79,7 +44,7 @@ def test_the_card_names_the_teacher_and_the_scores_by_the_own_beam_first() -> No
         "- teacher: big/model, 250.0 MB",
         "- its translations by beam 4, the one closest to the reference by chrf",
         "- pairs below confidence 0.5 left out",
-        "- 25% of what it read were original pairs",
+        "- 25% of what it read of parallel text were original pairs",
         "- monolingual text: news.en",
         "- 880 pairs after cleaning; weights rounded to int8 after training",
     ]
@@ -105,10 +70,12 @@ def test_the_run_of_a_model_is_found_beside_it(tmp_path: Path) -> None:
 def test_a_changed_configuration_is_refused_by_name(tmp_path: Path) -> None:
     settings = {"teachers": ["a"], "--data": "1", "distill.beam": 4, "train.steps": 10}
     state = DistillState.open(tmp_path, settings, "the command")
-    state.add_seconds("text", 1.5, is_done=True)
-    state.add_seconds("translate", 1.0, is_done=False)
+    state.add_seconds("text", 1.5)
+    state.mark_done("text")
+    state.add_seconds("translate", 1.0)
     again = DistillState.open(tmp_path, settings)
-    again.add_seconds("translate", 2.0, is_done=True)
+    again.add_seconds("translate", 2.0)
+    again.mark_done("translate")
     assert (again.command, again.done) == ("the command", ["text", "translate"])
     assert again.seconds == {"text": 1.5, "translate": 3.0}
     with pytest.raises(mh.ConfigError, match=r"\(distill\.beam was 4, is 5; train\.steps was 10, is 20\)"):
@@ -116,8 +83,21 @@ def test_a_changed_configuration_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(mh.ConfigError, match=r"\(the teachers are others; the data is another one"):
         DistillState.open(tmp_path, {**settings, "teachers": ["b"], "--data": "2"})
     many = {f"train.{n}": n for n in range(9)}
+    (tmp_path / "many").mkdir()
+    DistillState.open(tmp_path / "many", many)
     with pytest.raises(mh.ConfigError, match="4 more"):
-        DistillState.open(tmp_path, settings | many)
+        DistillState.open(tmp_path / "many", dict.fromkeys(many, -1))
+
+
+def test_a_setting_may_change_until_it_decided_something(tmp_path: Path) -> None:
+    settings = {"distill.beam": 4, "train.steps": 10, "data.folder": "of an older version"}
+    DistillState.open(tmp_path, settings, "the command")
+    changed = {"distill.beam": 4, "train.steps": 20, "new": 1}
+    state = DistillState.open(tmp_path, changed, "another command", lambda key: key == "distill.beam")
+    assert state == DistillState.read(tmp_path)
+    assert (state.settings, state.command) == (changed, "another command")
+    with pytest.raises(mh.ConfigError, match=r"\(train\.steps was 20, is 30\)"):
+        DistillState.open(tmp_path, {**changed, "train.steps": 30})
 
 
 def test_a_measurement_is_made_once(tmp_path: Path) -> None:
@@ -126,7 +106,8 @@ def test_a_measurement_is_made_once(tmp_path: Path) -> None:
     again = DistillState.open(tmp_path, {})
     assert again.measure("speed", lambda: 4.0) == 3.5
     for stage in ("quantize", "report"):
-        again.add_seconds(stage, 1.0, is_done=True)
+        again.add_seconds(stage, 1.0)
+        again.mark_done(stage)
     again.forget_measurements()
     assert (again.done, again.seconds) == (["quantize"], {"quantize": 1.0})
     assert DistillState.open(tmp_path, {}).measure("speed", lambda: 4.0) == 4.0

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from manyheads.presets import get_preset
 from manyheads.progress import Progress
 from manyheads.train.model_card import format_license
 from support.distillation import make_plan
-from support.small_run import PAIRS
+from support.small_run import PAIRS, make_config
 from support.untrained_model import save_untrained_model
 
 SILENT = Progress().update
@@ -43,6 +45,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]  # fmt: skip
     recipe = {"train": inputs, "subwords": {"vocab_size": 330}, "corpus": {"hold_out": 7}}
     prepare(Recipe.from_mapping(recipe), here / "data")
+    plain = {**recipe, "subwords": {"vocab_size": 100, "copy_symbols": False, "byte_fallback": False}}
+    prepare(Recipe.from_mapping(plain), here / "plain")
     save_untrained_model(here / "teacher")
     return here
 
@@ -53,12 +57,12 @@ def make_small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_text, "CHUNK_LINES", 7)
 
 
-def translate_badly(plan: object, drop: str = "") -> None:
-    """Write an n-best list for each line: the source in capitals, or nothing for a source to drop."""
+def translate_badly(plan: object, *dropped: str) -> None:
+    """Write an n-best list for each line: the source in capitals, or nothing for sources to drop."""
     plan.translation_folder.mkdir()  # type: ignore[attr-defined]
     for path in plan.text_folder.glob("*.en"):  # type: ignore[attr-defined]
         rows = [
-            [[-0.5, None, "" if text == drop else f"가 {text.upper()}"]]
+            [[-0.5, None, "" if text in dropped else f"가 {text.upper()}"]]
             for text in path.read_text(encoding="utf-8").splitlines()
         ]
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -91,6 +95,31 @@ def test_sources_and_references_are_the_text_of_the_training_pairs(folder: Path,
 
 
 @pytest.mark.usefixtures("make_small_shards")
+@pytest.mark.parametrize(("choose", "num_skipped"), [("score", 2), ("chrf", 3)])
+def test_pairs_with_unknown_characters_are_skipped(
+    folder: Path, tmp_path: Path, choose: str, num_skipped: int
+) -> None:
+    """Without byte fallback, rare characters are unknown: their text is lost, and would read as " ⁇ "."""
+    for side, code in enumerate(("en", "ko")):
+        texts = [pair[side] for pair in PAIRS[:100]]
+        texts[3] += "Ж" if side == 0 else ""
+        texts[50] += "Ж"
+        texts[60] += "Ж" if side == 1 else ""
+        (tmp_path / f"c.{code}").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    inputs = [{"files": [f"{tmp_path}/c.en", f"{tmp_path}/c.ko"]}]
+    recipe = {"train": inputs, "subwords": {"reuse_from": f"{folder}/plain"}, "corpus": {"hold_out": 0}}
+    prepare(Recipe.from_mapping(recipe), tmp_path / "data")
+    plan = make_plan(tmp_path / "data", tmp_path / "run", folder / "teacher", choose=choose)
+    write_source_text(plan, SILENT)
+    (part,) = read_parts(plan)
+    assert (part.num_unknown, part.lines) == (num_skipped, len(plan.store.load_split("train")) - num_skipped)
+    files = sorted(plan.text_folder.glob("*.en"))
+    lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+    assert len(lines) == part.lines
+    assert all(line.isascii() for line in lines)
+
+
+@pytest.mark.usefixtures("make_small_shards")
 def test_the_student_learns_the_translations_with_the_subwords_of_the_data(
     folder: Path, tmp_path: Path
 ) -> None:
@@ -102,7 +131,7 @@ def test_the_student_learns_the_translations_with_the_subwords_of_the_data(
     dropped = (plan.text_folder / "00-00000.en").read_text(encoding="utf-8").splitlines()[3]
     translate_badly(plan, dropped)
     write_pairs(plan, SILENT)
-    assert read_counts(plan) == {"kept": 131, "empty": 1}
+    assert sum(read_counts(plan), Counter()) == {"kept": 131, "empty": 1}
     prepare_student_data(plan, SILENT)
     original, store = plan.store, Store.open(plan.data_folder)
     assert store.subwords.is_same_as(original.subwords)
@@ -120,20 +149,44 @@ def test_the_student_learns_the_translations_with_the_subwords_of_the_data(
 
 @pytest.mark.usefixtures("make_small_shards")
 def test_original_pairs_are_mixed_in_by_weights(folder: Path, tmp_path: Path) -> None:
+    mono = tmp_path / "mono.en"
+    mono.write_text("She sees 99 books.\n", encoding="utf-8")
     plan = make_plan(
-        folder / "data", tmp_path / "run", folder / "teacher", original_share=0.25, vocab_size=340
+        folder / "data",
+        tmp_path / "run",
+        folder / "teacher",
+        original_share=0.25,
+        vocab_size=340,
+        monolingual=[mono],
     )
     write_source_text(plan, SILENT)
-    translate_badly(plan)
+    texts = (plan.text_folder / "00-00000.en").read_text(encoding="utf-8").splitlines()
+    translate_badly(plan, *texts[:30])
     write_pairs(plan, SILENT)
-    recipe = build_recipe(plan)
-    assert [(entry.name, entry.weight) for entry in recipe.train] == [
-        ("a, distilled", 0.75), ("a", 0.25), ("b, distilled", 3.0), ("b", 1.0),
-    ]  # fmt: skip
+    weights = {entry.name: entry.weight for entry in build_recipe(plan).train}
+    for part in read_parts(plan)[:2]:
+        num_kept = part.lines - 30 if part.name == "a" else part.lines
+        original = weights[part.name] * part.lines
+        assert original / (original + weights[f"{part.name}, distilled"] * num_kept) == pytest.approx(0.25)
+        assert weights[f"{part.name}, distilled"] == part.weight
+    assert weights["mono.en, distilled"] == 1.0
     prepare_student_data(plan, SILENT)
     store = Store.open(plan.data_folder)
     assert len(store.subwords.source) == 340
-    assert len(store.load_split("train")) == 2 * len(plan.store.load_split("train"))
+    assert len(store.load_split("train")) == 2 * len(plan.store.load_split("train")) - 30 + 1
+
+
+def test_scores_of_judged_files_do_not_apply_to_the_pairs_of_the_student(
+    folder: Path, tmp_path: Path
+) -> None:
+    """What was judged bad is not in the data, so that the teacher never saw it."""
+    plan = make_plan(folder / "data", tmp_path / "run", folder / "teacher")
+    plan.store.manifest["recipe"]["clean"].update(judged="gone", keep=0.9)
+    write_source_text(plan, SILENT)
+    translate_badly(plan)
+    write_pairs(plan, SILENT)
+    prepare_student_data(plan, SILENT)
+    assert len(Store.open(plan.data_folder).load_split("train")) == len(plan.store.load_split("train"))
 
 
 def test_filters_that_leave_nothing_are_an_error(folder: Path, tmp_path: Path) -> None:
@@ -161,6 +214,44 @@ def test_plans_that_cannot_work_are_refused_at_once(folder: Path, tmp_path: Path
     (other / "manyheads.json").write_text(json.dumps(manifest), encoding="utf-8")
     with pytest.raises(mh.RequestError, match="translates en to de, but the data is en to ko"):
         make_plan(data, tmp_path, other).check()
+
+
+def test_a_student_that_copies_needs_subwords_with_copy_symbols(folder: Path, tmp_path: Path) -> None:
+    config = make_config(tmp_path / "data")
+    student = replace(config, augmentation=AugmentationConfig(copied=0.1))
+    plan = make_plan(folder / "plain", tmp_path, folder / "teacher", student)
+    with pytest.raises(mh.DataError, match=r"augmentation\.copied needs the copy symbols"):
+        plan.check()
+    make_plan(folder / "plain", tmp_path, folder / "teacher", student, vocab_size=340).check()
+    make_plan(folder / "data", tmp_path, folder / "teacher", student).check()
+
+
+def test_a_setting_is_fixed_when_its_stage_has_written_something(folder: Path, tmp_path: Path) -> None:
+    plan = make_plan(folder / "data", tmp_path, folder / "teacher", choose="chrf")
+    folders = {
+        "pairs": {"distill.choose", "distill.min_confidence", "distill.min_score", "distill.original_share"},
+        "data": {"distill.vocab_size"},
+        "student/checkpoints/step-00000007": {"train.steps", "augmentation.copied", "model.layers"},
+        "model": {"train.micro_tokens"},
+    }
+    free = set.union(*folders.values())
+    for name, fixed in folders.items():
+        assert not any(map(plan.is_fixed, free))
+        (tmp_path / name).mkdir(parents=True)
+        free -= fixed
+        assert all(map(plan.is_fixed, fixed))
+    settings = plan.list_settings()
+    assert "data.folder" not in settings
+    always = ("teachers", "--data", "--mono", "--engine", "distill.beam", "distill.nbest")
+    assert all(map(plan.is_fixed, always))
+    assert (settings["references needed"], settings["hypotheses per sentence"]) == (True, 4)
+
+
+def test_a_run_may_be_moved(folder: Path, tmp_path: Path) -> None:
+    settings = [
+        make_plan(folder / "data", tmp_path / name, folder / "teacher").list_settings() for name in "ab"
+    ]
+    assert settings[0] == settings[1]
 
 
 def test_a_student_without_augmentation_gets_the_teachers(

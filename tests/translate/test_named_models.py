@@ -2,13 +2,16 @@
 
 import json
 import shutil
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 import manyheads as mh
 from manyheads import checkpoint
-from manyheads.atomic_io import write_manifest
+from manyheads.atomic_io import open_locked, write_manifest
+from manyheads.bulk.jobs import create_translate_job
 from manyheads.checkpoint.manifest import MODEL_SCHEMA
 from manyheads.cli import main
 from manyheads.demo import translate_with_box
@@ -181,6 +184,56 @@ def test_the_conversion_of_a_model_of_the_box_is_kept_in_the_cache(box: Path, mo
     mh.load("en-ko", engine="ctranslate2")
     assert [path.name for path in box.iterdir()] == ["en-ko"]
     assert (box.parent / "cache" / "manyheads" / "en-ko.ctranslate2" / "conversion.json").exists()
+
+
+def test_a_model_whose_conversion_cannot_be_written_runs_in_torch(
+    box: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless the user chose the engine: then it is an error."""
+    monkeypatch.setattr("manyheads.loading.count_gpus", lambda: 0)
+    shutil.copytree(model, box / "en-ko")
+    mark_as_int8(box / "en-ko")
+    (box.parent / "cache").write_text("in the way", encoding="utf-8")
+    assert mh.load("en-ko").engine.name.startswith("torch")
+    job = create_translate_job([box / "en-ko"], None, None, {}, None, False, False)
+    assert job.engine == "torch"
+    with pytest.raises(mh.RequestError, match="cannot be written"):
+        mh.load("en-ko", engine="ctranslate2")
+
+
+def test_a_process_waits_for_the_conversion_of_another(
+    box: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(model, box / "en-ko")
+    part = box.parent / "cache" / "manyheads" / ".en-ko.ctranslate2.manyheads-part"
+    waited: list[float] = []
+    with ExitStack() as other:
+        other.enter_context(open_locked(part))
+
+        def wait(seconds: float) -> None:
+            waited.append(seconds)
+            if len(waited) == 3:
+                other.close()
+
+        monkeypatch.setattr("manyheads.export.ctranslate2.time.sleep", wait)
+        mh.load("en-ko", engine="ctranslate2")
+    assert len(waited) == 3
+    with open_locked(part):
+        monkeypatch.setattr("manyheads.export.ctranslate2.WAIT_SECONDS", 0.0)
+        mh.load("en-ko", engine="ctranslate2")  # it is complete
+        shutil.rmtree(part.parent / "en-ko.ctranslate2")
+        with pytest.raises(mh.DataError, match="another process is writing it"):
+            mh.load("en-ko", engine="ctranslate2")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="folders of Linux")
+def test_without_a_home_the_folders_are_temporary(box: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    monkeypatch.setattr("tempfile.tempdir", str(box.parent))
+    assert resolution.find_platform_folder("cache") == box.parent / ".cache" / "manyheads"
+    assert resolution.find_platform_folder("data") == box.parent / ".local" / "share" / "manyheads"
 
 
 def test_the_demo_begins_with_the_box_if_it_has_a_model(

@@ -65,9 +65,9 @@ def create_translate_job(
     adapter: str | None = None,
 ) -> BulkJob:
     """Return a job that translates: into JSON objects, columns of their own types, or lines."""
-    from manyheads.loading import choose_engine
+    from manyheads.loading import prepare_engine
 
-    engine = engine or choose_engine(models[0], models[1:], device, adapter)
+    engine = engine or prepare_engine(models[0], models[1:], device, adapter)[1]
     output: Output = "json" if as_json else "columns" if is_typed else "lines"
     described = None if policy is None else asdict(policy)
     folders = [*map(str, models)]

@@ -69,7 +69,10 @@ Monolingual = Annotated[
 ]
 OriginalShare = Annotated[
     float | None,
-    typer.Option(help="Share of original pairs in what the student reads, from 0 to 1. Default: 0."),
+    typer.Option(
+        help="Share of original pairs in what the student reads, from 0 to 1; monolingual text is not "
+        "counted. Default: 0."
+    ),
 ]
 VocabSize = Annotated[
     int | None,

@@ -260,7 +260,7 @@ def score(
       manyheads score run/model test.en test.ko
     """
     from manyheads.bulk.jobs import BulkJob, Output, format_json, format_score
-    from manyheads.loading import choose_engine, load
+    from manyheads.loading import load, prepare_engine
 
     models = [model, *(ensemble or [])]
     columns = [source_column, target_column]
@@ -268,7 +268,7 @@ def score(
         shards = list_score_shards(source, target)
         is_typed = out is not None and shards[0].format == "parquet"
         output: Output = "json" if as_json else "columns" if is_typed else "lines"
-        engine = engine or choose_engine(model, ensemble or [], device)
+        engine = engine or prepare_engine(model, ensemble or [], device)[1]
         job = BulkJob("score", [*map(str, models)], engine, device, output=output)
         run_bulk_job(job, shards, columns, out, gpus=gpus, workers=workers, ray=ray)
         return

@@ -28,7 +28,10 @@ class DistillConfig(ConfigSection):
     )
     min_score: float | None = config_field(None, "drop pairs below this log-probability per token", at_most=0)
     original_share: float = config_field(
-        0.0, "share of the original pairs among those that the student learns from", at_least=0, below=1
+        0.0,
+        "share of the original pairs among those that the student learns from, without monolingual text",
+        at_least=0,
+        below=1,
     )
     vocab_size: int | None = config_field(
         None,

@@ -10,11 +10,13 @@ from manyheads import checkpoint
 from manyheads.bulk.model_files import hash_model, read_languages, require_model
 from manyheads.bulk.run import WorkerOptions
 from manyheads.config import Config, DistillConfig
+from manyheads.data.augmentation import check_copy_symbols
 from manyheads.data.store import Store
 from manyheads.errors import DataError, RequestError
 from manyheads.presets import get_preset
 
 SPEED_SECONDS = 2.0  # of each measurement of words per second
+PAIR_SETTINGS = tuple(f"distill.{key}" for key in ("choose", "min_confidence", "min_score", "original_share"))
 
 
 @dataclass(frozen=True)
@@ -92,24 +94,51 @@ class DistillationPlan:
                 f"--min-confidence is {self.config.min_confidence:g}, but needs one calibrated teacher: run "
                 f"manyheads calibrate, or filter by --min-score"
             )
+        self.check_subwords()
         for path in self.monolingual:
             if not path.is_file():
                 raise DataError(f"{path}: not a file, but --mono is a file of sentences, one per line")
 
+    def check_subwords(self) -> None:
+        """Refuse subwords of the data without copy symbols if the student's augmentation needs them."""
+        if self.config.vocab_size is None and self.student.augmentation.copied > 0:
+            check_copy_symbols(self.store.subwords)
+
     def list_settings(self) -> dict[str, Any]:
-        """Return what decides the result, by the names that the user knows."""
+        """Return what decides the result, by the names that the user knows.
+
+        The folder of the student's data is none of it: a run may be moved, or called from another folder.
+        """
+        student = {
+            f"{table}.{key}": value
+            for table, keys in asdict(self.student).items()
+            for key, value in keys.items()
+        }
         return {
             "teachers": [hash_model(teacher) for teacher in self.teachers],
             "--data": self.store.sha256,
             "--mono": [[path.name, path.stat().st_size] for path in self.monolingual],
             "--engine": self.engine,
+            "references needed": self.needs_references,
+            "hypotheses per sentence": self.config.num_hypotheses,
             **{f"distill.{key}": value for key, value in asdict(self.config).items()},
-            **{
-                f"{table}.{key}": value
-                for table, keys in asdict(self.student).items()
-                for key, value in keys.items()
-            },
+            **{key: value for key, value in student.items() if key != "data.folder"},
         }
+
+    def is_fixed(self, key: str) -> bool:
+        """Return whether a setting decided what is written already. Until then it may change.
+
+        `train.micro_tokens`, which divides a step into parts that fit into memory, may change in training.
+        """
+        if key == "train.micro_tokens":
+            return self.int8_model.exists()
+        if key in PAIR_SETTINGS:
+            return self.pair_folder.exists()
+        if key == "distill.vocab_size":
+            return self.data_folder.exists()
+        if key.partition(".")[0] in vars(self.student):
+            return bool(checkpoint.list_checkpoints(self.student_run))
+        return True
 
 
 def build_student_config(

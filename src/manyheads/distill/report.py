@@ -11,6 +11,9 @@ from manyheads.evaluate.stress_results import format_markdown_table, format_scor
 from manyheads.train.distilled_card import INT8_STUDENT, REPORT_JSON, STUDENT, TEACHER, describe_beam
 
 REPORT_MARKDOWN = "report.md"
+SEARCH_NOTE = (
+    'searched without reading scores (`scores="none"`), with the shortlist of a model where it has one'
+)
 STAGE_TITLES = {
     "text": "decode the sources",
     "translate": "translate them",
@@ -31,6 +34,10 @@ def write_report(run: Path, report: Mapping[str, Any]) -> None:
     for name, text in texts.items():
         with report_disk_full(run / name, len(text)):
             write_text_atomically(run / name, text)
+
+
+def has_report(run: Path) -> bool:
+    return all((run / name).exists() for name in (REPORT_MARKDOWN, REPORT_JSON))
 
 
 def format_report(report: Mapping[str, Any]) -> str:
@@ -76,6 +83,7 @@ def format_quality(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         signatures = dict.fromkeys(row[metric]["signature"] for row in rows)
         yield f"- {rows[0][metric]['name']}: {', '.join(f'`{signature}`' for signature in signatures)}"
     yield "- ±: half of the 95 % confidence interval, by bootstrap"
+    yield f"- {SEARCH_NOTE}"
 
 
 def format_speed(rows: Sequence[Mapping[str, Any]], cpu: str) -> Iterator[str]:
@@ -100,6 +108,8 @@ def format_speed(rows: Sequence[Mapping[str, Any]], cpu: str) -> Iterator[str]:
     yield ""
     head = ["engine", "search", "sentences at once", TEACHER, INT8_STUDENT, "times"]
     yield format_markdown_table(head, cells)
+    yield ""
+    yield f"- teacher and student translate the same sentences\n- {SEARCH_NOTE}"
 
 
 def format_size(megabytes: Mapping[str, float]) -> Iterator[str]:
@@ -108,10 +118,14 @@ def format_size(megabytes: Mapping[str, float]) -> Iterator[str]:
 
 
 def format_data(pairs: Mapping[str, int]) -> Iterator[str]:
-    translated = sum(count for reason, count in pairs.items() if reason != "learned")
-    yield f"- {translated:,} sources translated by the teacher"
-    for reason, count in pairs.items():
-        if reason not in ("kept", "learned") and count:
+    dropped = {
+        reason: count for reason, count in pairs.items() if reason not in ("kept", "unknown", "learned")
+    }
+    if pairs["unknown"]:
+        yield f"- {pairs['unknown']:,} pairs skipped: characters that the subwords of the data do not know"
+    yield f"- {pairs['kept'] + sum(dropped.values()):,} sources translated by the teacher"
+    for reason, count in dropped.items():
+        if count:
             yield f"- {count:,} dropped: {reason}"
     yield f"- {pairs['learned']:,} pairs after cleaning, which the student learned from"
 

@@ -4,6 +4,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +21,8 @@ from manyheads.distill.measurement import (
     measure_speed,
 )
 from manyheads.distill.plan import DistillationPlan
-from manyheads.distill.report import STAGE_TITLES, write_report
-from manyheads.distill.source_text import write_source_text
+from manyheads.distill.report import STAGE_TITLES, has_report, write_report
+from manyheads.distill.source_text import read_parts, write_source_text
 from manyheads.distill.state import DistillState
 from manyheads.distill.student_data import prepare_student_data, read_counts, write_pairs
 from manyheads.distill.teacher import translate_sources
@@ -43,14 +44,16 @@ def distill(plan: DistillationPlan) -> Outcome:
     plan.check()
     plan.run.mkdir(parents=True, exist_ok=True)
     with open_locked(Path(plan.run)):
-        state = DistillState.open(plan.run, plan.list_settings(), plan.command)
-        if plan.measures_again:
+        state = DistillState.open(plan.run, plan.list_settings(), plan.command, plan.is_fixed)
+        if plan.measures_again and "report" in state.done:  # else a stopped call goes on
             state.forget_measurements()
         with interrupt_on_sigterm():
             try:
                 for number, stage in enumerate(STAGES, 1):
                     if stage not in state.done:
                         run_stage(plan, state, number, stage)
+                if not has_report(plan.run):
+                    write_report(plan.run, build_report(plan, state))
             except (KeyboardInterrupt, Stopped):
                 return "stopped"
     return "done"
@@ -58,15 +61,15 @@ def distill(plan: DistillationPlan) -> Outcome:
 
 def run_stage(plan: DistillationPlan, state: DistillState, number: int, stage: str) -> None:
     """Run a stage with its progress on stderr. Its time is recorded even if it is stopped."""
-    start, is_done = time.monotonic(), False
+    start = time.monotonic()
     print(f"stage {number} of {len(STAGES)}: {STAGE_TITLES[stage]}", file=sys.stderr, flush=True)
     try:
         STAGES[stage](plan, state)
-        is_done = True
     finally:
-        state.add_seconds(stage, time.monotonic() - start, is_done)
+        state.add_seconds(stage, time.monotonic() - start)
     if stage == "report":  # whose own time is part of it
         write_report(plan.run, build_report(plan, state))
+    state.mark_done(stage)
 
 
 @contextmanager
@@ -104,7 +107,8 @@ def with_progress(
 def train_student(plan: DistillationPlan, state: DistillState) -> None:
     from manyheads.train.run import train
 
-    if train(plan.student, plan.student_run, device=plan.device) == "stopped":
+    # What must not change is compared by the settings of the distillation.
+    if train(plan.student, plan.student_run, change_config=True, device=plan.device) == "stopped":
         raise Stopped
 
 
@@ -153,7 +157,8 @@ def name_model(folder: Path) -> str:
 def build_report(plan: DistillationPlan, state: DistillState) -> dict[str, Any]:
     """Return everything that was measured. What is not measured yet is measured here."""
     silent = Progress().update
-    counts = read_counts(plan)
+    counts = sum(read_counts(plan), Counter())
+    unknown = sum(part.num_unknown for part in read_parts(plan))
     learned = Store.open(plan.data_folder).manifest["splits"]["train"]["pairs"]
     return {
         "command": state.command,
@@ -167,7 +172,7 @@ def build_report(plan: DistillationPlan, state: DistillState) -> dict[str, Any]:
             STUDENT: measure_megabytes(plan.student_model),
             INT8_STUDENT: measure_megabytes(plan.int8_model),
         },
-        "pairs": {**counts, "learned": learned},
+        "pairs": {**counts, "unknown": unknown, "learned": learned},
         "seconds": state.seconds,
         "settings": state.settings,
     }

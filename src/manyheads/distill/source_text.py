@@ -1,24 +1,28 @@
 """Stage 1: the training sources as shards of text, decoded from the token arrays of the data folder.
 
-Subwords lose nothing, so that the text is that which was tokenized. A shard never crosses the border of two
-inputs, whose weights the student's data keeps. References are written beside the sources where a later
-stage needs them.
+The text is that which was tokenized, except for characters that subwords without byte fallback do not know:
+pairs that have one are skipped. A shard never crosses the border of two inputs, whose weights the student's
+data keeps. References are written beside the sources where a later stage needs them.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice, pairwise
+from itertools import compress, islice, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from manyheads.atomic_io import atomic_directory, report_disk_full
+from manyheads.data.augmentation import contains_unknown
 from manyheads.data.store import Side, Split
 from manyheads.distill.plan import DistillationPlan
 from manyheads.errors import DataError
 from manyheads.progress import ReportProgress, make_counter
 from manyheads.text.plain_lines import read_plain_lines
-from manyheads.text.subwords import SubwordTokenizer, normalize
+from manyheads.text.subwords import SubwordTokenizer, TokenSequences, normalize
 from manyheads.train.model_card import find_license
 
 SHARD_LINES = 10_000  # what a stopped translation loses at most, for each worker
@@ -34,6 +38,7 @@ class TextPart:
     weight: float
     shards: tuple[str, ...]  # names of files without their languages
     lines: int
+    num_unknown: int = 0  # pairs that were skipped, since they have characters that the subwords do not know
     is_monolingual: bool = False
     license: str = ""
     attribution: str = ""
@@ -55,6 +60,11 @@ def write_source_text(plan: DistillationPlan, report_progress: ReportProgress) -
             parts.append(write_part(plan, folder, number, split, *part, advance))
         for path in plan.monolingual:
             parts.append(write_monolingual(plan, folder, len(parts), path))
+        if not any(part.lines for part in parts):
+            raise DataError(
+                f"{plan.data}: every training pair has a character that the subwords do not know: prepare "
+                f"the data with subwords.byte_fallback=true"
+            )
         text = json.dumps([asdict(part) for part in parts], ensure_ascii=False, indent=1)
         (folder / PARTS_FILE).write_text(text + "\n", encoding="utf-8")
 
@@ -95,14 +105,30 @@ def write_part(
     sides = [(split.source, store.subwords.source, store.source_language)]
     if plan.needs_references:
         sides.append((split.target, store.subwords.target, store.target_language))
-    names: list[str] = []
+    names, num_known = list[str](), 0
     for first in range(start, end, SHARD_LINES):
-        names.append(f"{number:02d}-{len(names):05d}")
         last = min(first + SHARD_LINES, end)
-        for side, subwords, language in sides:
-            write_lines(folder / f"{names[-1]}.{language}", decode_lines(side, subwords, first, last))
+        is_known = find_known([side for side, _, _ in sides], first, last)
+        if is_known.any():
+            names.append(f"{number:02d}-{len(names):05d}")
+            num_known += int(is_known.sum())
+            for side, subwords, language in sides:
+                lines = compress(decode_lines(side, subwords, first, last), is_known)
+                write_lines(folder / f"{names[-1]}.{language}", lines)
         advance(last - first)
-    return TextPart(shards=tuple(names), lines=end - start, **described)
+    num_unknown = end - start - num_known
+    return TextPart(shards=tuple(names), lines=num_known, num_unknown=num_unknown, **described)
+
+
+def find_known(sides: Sequence[Side], first: int, last: int) -> NDArray[np.bool_]:
+    """Return which pairs from `first` to `last` have no unknown token, which cannot be decoded."""
+    indices = np.arange(last - first)
+    is_known = np.ones(last - first, bool)
+    for side in sides:
+        offsets = np.asarray(side.offsets[first : last + 1])
+        ids = np.asarray(side.tokens[offsets[0] : offsets[-1]])
+        is_known &= ~contains_unknown(TokenSequences(ids, offsets - offsets[0]), indices)
+    return is_known
 
 
 def decode_lines(side: Side, subwords: SubwordTokenizer, first: int, last: int) -> Iterator[str]:
@@ -134,6 +160,6 @@ def write_monolingual(plan: DistillationPlan, folder: Path, number: int, path: P
     return TextPart(path.name, 1.0, tuple(names), count, is_monolingual=True)
 
 
-def write_lines(path: Path, lines: Sequence[str] | Iterator[str]) -> None:
+def write_lines(path: Path, lines: Iterable[str]) -> None:
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{line}\n" for line in lines)

@@ -27,8 +27,17 @@ class DistillState:
     measurements: dict[str, Any] = field(default_factory=dict)  # of the report, by name
 
     @classmethod
-    def open(cls, run: Path, settings: dict[str, Any], command: str = "") -> "DistillState":
-        """Begin a run, or read how far it is. Refuse other settings, and a folder of something else."""
+    def open(
+        cls,
+        run: Path,
+        settings: dict[str, Any],
+        command: str = "",
+        is_fixed: Callable[[str], bool] = lambda key: True,
+    ) -> "DistillState":
+        """Begin a run, or read how far it is. Refuse a folder of something else, and other settings.
+
+        A setting may change until `is_fixed` says that it decided what is written already.
+        """
         path, settings = run / STATE_FILE, json.loads(json.dumps(settings))
         if not path.exists():
             if foreign := [entry.name for entry in run.iterdir() if not entry.name.startswith(".")]:
@@ -37,18 +46,18 @@ class DistillState:
             state.save()
             return state
         state = cls.read(run)
-        changed = [
-            describe_setting(key, state.settings.get(key), settings.get(key))
-            for key in {**state.settings, **settings}
-            if state.settings.get(key) != settings.get(key)
-        ]
-        if changed:
-            num_more = len(changed) - MAX_SHOWN_CHANGES
-            shown = "; ".join(changed[:MAX_SHOWN_CHANGES]) + (f"; {num_more} more" if num_more > 0 else "")
+        before = state.settings
+        changed = [key for key in settings if key in before and before[key] != settings[key]]
+        if fixed := [describe_setting(key, before[key], settings[key]) for key in changed if is_fixed(key)]:
+            num_more = len(fixed) - MAX_SHOWN_CHANGES
+            shown = "; ".join(fixed[:MAX_SHOWN_CHANGES]) + (f"; {num_more} more" if num_more > 0 else "")
             raise ConfigError(
                 f"{run}: started with another configuration ({shown}); change it back, or choose another "
                 f"folder with --out"
             )
+        if changed:
+            state.settings, state.command = settings, command or state.command
+            state.save()
         return state
 
     @classmethod
@@ -70,11 +79,14 @@ class DistillState:
         with report_disk_full(self.path, len(text)):
             write_text_atomically(self.path, text)
 
-    def add_seconds(self, stage: str, seconds: float, is_done: bool) -> None:
-        """Record the time of a stage, and whether it is complete."""
+    def add_seconds(self, stage: str, seconds: float) -> None:
+        """Record the time of a stage, which need not be complete."""
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
-        if is_done:
-            self.done.append(stage)
+        self.save()
+
+    def mark_done(self, stage: str) -> None:
+        """Record that a stage is complete: what it writes is on the disk."""
+        self.done.append(stage)
         self.save()
 
     def forget_measurements(self) -> None:

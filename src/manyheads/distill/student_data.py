@@ -55,10 +55,10 @@ def format_counts(counts: Counter[str]) -> str:
     return ", ".join(f"{reason} {count:,}" for reason, count in counts.most_common() if count)
 
 
-def read_counts(plan: DistillationPlan) -> Counter[str]:
-    """Return how many pairs were kept, and why the others were not, over all inputs."""
+def read_counts(plan: DistillationPlan) -> list[Counter[str]]:
+    """Return how many pairs of each input were kept, and why the others were not."""
     stored = json.loads((plan.pair_folder / COUNTS_FILE).read_text(encoding="utf-8"))
-    return sum(map(Counter, stored), Counter())
+    return [Counter(counts) for counts in stored]
 
 
 def list_languages(plan: DistillationPlan) -> tuple[str, str]:
@@ -92,7 +92,8 @@ def prepare_student_data(plan: DistillationPlan, report_progress: ReportProgress
 def build_recipe(plan: DistillationPlan) -> Recipe:
     """Return the recipe of the student's data: that of the original data, with other inputs and subwords.
 
-    With original pairs, each input is read twice: (1 - share) of its weight distilled, the share as it is.
+    With original pairs, each input is read twice, distilled and as it is. The filters drop distilled pairs
+    only; weights of original pairs are such that their share is that of the plan in each input.
     """
     stored = {
         name: keys
@@ -100,12 +101,14 @@ def build_recipe(plan: DistillationPlan) -> Recipe:
         if name not in (*SPLITS, "subwords")
     }
     recipe = Recipe.from_mapping(stored)
-    share = plan.config.original_share
     inputs = [
-        create_input(plan, number, part, source_type, part.weight * weight)
-        for number, part in enumerate(read_parts(plan))
-        for source_type, weight in ((DISTILLED, 1 - share), (ORIGINAL, share))
-        if has_pairs(plan, number, source_type)
+        create_input(plan, number, part, source_type, weight)
+        for number, (part, counts) in enumerate(zip(read_parts(plan), read_counts(plan), strict=True))
+        for source_type, weight in (
+            (DISTILLED, part.weight),
+            (ORIGINAL, compute_original_weight(part, counts["kept"], plan.config.original_share)),
+        )
+        if weight and has_pairs(plan, number, source_type)
     ]
     held_out: dict[str, Any] = {
         split: tuple(list_held_out(plan, split)) for split in ("valid", "test") if split in plan.store.splits
@@ -113,7 +116,15 @@ def build_recipe(plan: DistillationPlan) -> Recipe:
     corpus = replace(
         recipe.corpus, source=list_languages(plan)[0], target=list_languages(plan)[1], hold_out=0
     )
-    return replace(recipe, corpus=corpus, subwords=choose_subwords(plan), train=tuple(inputs), **held_out)
+    clean = replace(recipe.clean, judged=None, keep=None)  # scores are those of the original files
+    return replace(
+        recipe, corpus=corpus, clean=clean, subwords=choose_subwords(plan), train=tuple(inputs), **held_out
+    )
+
+
+def compute_original_weight(part: TextPart, num_kept: int, share: float) -> float:
+    """Return the weight that makes the original pairs a share of an input, of which some are kept."""
+    return part.weight * share / (1 - share) * num_kept / part.lines if part.lines else 0.0
 
 
 def has_pairs(plan: DistillationPlan, number: int, source_type: str) -> bool:
@@ -128,11 +139,10 @@ def create_input(
         str(plan.pair_folder / f"{number:02d}.{source_type}.{language}") for language in list_languages(plan)
     )
     name = f"{part.name}, distilled" if source_type == DISTILLED else part.name
-    is_shared = plan.config.original_share > 0 and not part.is_monolingual
     return InputConfig(
         files=files,
         name=name,
-        weight=weight if is_shared else part.weight,
+        weight=weight,
         format="plain",
         license=part.license,
         attribution=part.attribution,

@@ -132,7 +132,8 @@ def translate_texts(
     def report(_: str, done: int, total: int | None) -> None:
         report_progress(stage, done, total)
 
-    return translator.translate(sources, split=False, scores="total", report_progress=report, **decoding)
+    options = {"split": False, "scores": "total", **decoding}
+    return translator.translate(sources, report_progress=report, **options)
 
 
 def find_worst_sentences(

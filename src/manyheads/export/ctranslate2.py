@@ -7,12 +7,13 @@ folder for the engine (inference/ctranslate2_engine.py), and renews it when the 
 import os
 import re
 import shutil
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyheads import checkpoint
-from manyheads.atomic_io import atomic_directory, hash_file, report_disk_full, write_manifest
+from manyheads.atomic_io import LockedError, atomic_directory, hash_file, report_disk_full, write_manifest
 from manyheads.checkpoint.arrays import read_arrays
 from manyheads.checkpoint.header import check_layers, read_weight_header
 from manyheads.checkpoint.shortlist import SHORTLIST, Shortlist, read_shortlist
@@ -33,7 +34,12 @@ from manyheads.text.subwords import SubwordPair
 if TYPE_CHECKING:
     from manyheads.export.verify import ScoreComparison
 
+WAIT_SECONDS, POLL_SECONDS = 30.0, 0.1  # for another process that writes the same conversion
 WHITE_SPACE = re.compile(r"[ \t\r\n]")
+
+
+class UnwritableConversionError(RequestError):
+    """The conversion of a model cannot be written where it is kept."""
 
 
 @dataclass(frozen=True)
@@ -130,15 +136,22 @@ def ensure_converted(folder: Path) -> Path:
     """Return the conversion of a model folder, written anew if there is none of exactly this model.
 
     It is beside the folder; of a model of the box, whose folder may be read-only, in the user's cache. A
-    folder that is itself a conversion is returned as it is.
+    folder that is itself a conversion is returned as it is. If another process writes it, this one waits.
     """
     if (folder / CONVERSION_MANIFEST).exists():
         return folder
     folder = Path(os.path.realpath(folder))
     parent = find_platform_folder("cache") if folder.parent == BOX else folder.parent
     out = parent / f"{folder.name}.ctranslate2"
-    if not is_conversion_of(out, folder):
-        replace_conversion(out, folder)
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not is_conversion_of(out, folder):
+        try:
+            replace_conversion(out, folder)
+            break
+        except LockedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_SECONDS)
     return out
 
 
@@ -160,7 +173,7 @@ def replace_conversion(out: Path, folder: Path) -> None:
         ):
             model.write(temporary)
     except OSError as error:
-        raise RequestError(
+        raise UnwritableConversionError(
             f"{out}: cannot be written ({error.strerror}), but the conversion is kept there: convert the "
             f"model to a writable folder (manyheads export {folder} --to ctranslate2) and use that folder"
         ) from None

@@ -6,6 +6,7 @@ installed with this package. A path that exists is always that path.
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,9 @@ def find_own_folder() -> Path:
 
 def find_platform_folder(purpose: Literal["data", "cache"]) -> Path:
     """Return the folder of this program in the user's data or cache directory."""
-    home = Path(os.path.expanduser("~"))  # which stays ~ for a user without a home
+    home = Path(os.path.expanduser("~"))
+    if not home.is_absolute():  # it stays ~ for a user without a home
+        home = Path(tempfile.gettempdir())
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
     elif sys.platform == "darwin":

@@ -62,8 +62,8 @@ def format_distillation(report: DistillReport) -> Iterator[str]:
     for key, label in (("min_confidence", "confidence"), ("min_score", "log-probability per token")):
         if settings[f"distill.{key}"] is not None:
             yield f"- pairs below {label} {settings[f'distill.{key}']:g} left out"
-    if settings["distill.original_share"]:
-        yield f"- {settings['distill.original_share']:.0%} of what it read were original pairs"
+    if share := settings["distill.original_share"]:
+        yield f"- {share:.0%} of what it read of parallel text were original pairs"
     if settings["--mono"]:
         yield f"- monolingual text: {', '.join(name for name, _ in settings['--mono'])}"
     yield f"- {pairs['learned']:,} pairs after cleaning; weights rounded to int8 after training"

@@ -1,0 +1,86 @@
+"""Stages that are stopped, and what the same command does then. The stages themselves do nothing here."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from manyheads.distill import run as run_module
+from manyheads.distill.report import has_report
+from manyheads.distill.run import distill
+from manyheads.distill.state import DistillState
+from support.distillation import REPORT
+
+
+class Killed(BaseException):
+    """Stands for a signal that leaves no time to clean up."""
+
+
+def make_plan(run: Path, measures_again: bool = False) -> Any:
+    return SimpleNamespace(
+        check=lambda: None, run=run, list_settings=dict, command="", measures_again=measures_again,
+        is_fixed=None,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The measurements that are made, by name. There are two, and the second may be interrupted."""
+    made: list[str] = []
+
+    def measure_all(plan: Any, state: DistillState) -> None:
+        for name in ("quality", "speed"):
+            state.measure(name, lambda name=name: made.append(name))
+
+    monkeypatch.setattr(run_module, "STAGES", {"report": measure_all})
+    monkeypatch.setattr(run_module, "build_report", lambda plan, state: {**REPORT, "seconds": state.seconds})
+    return made
+
+
+def test_a_report_that_was_not_written_is_written_by_the_next_call(
+    tmp_path: Path, measured: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "write_report", kill)
+        with pytest.raises(Killed):
+            distill(make_plan(tmp_path))
+    assert DistillState.read(tmp_path).done == []
+    assert distill(make_plan(tmp_path)) == "done"
+    assert measured == ["quality", "speed"]
+    assert has_report(tmp_path)
+    report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert report["seconds"] == DistillState.read(tmp_path).seconds
+
+
+@pytest.mark.parametrize("name", ["report.md", "report.json"])
+def test_a_deleted_report_is_written_from_the_measurements(
+    tmp_path: Path, measured: list[str], name: str
+) -> None:
+    distill(make_plan(tmp_path))
+    (tmp_path / name).unlink()
+    distill(make_plan(tmp_path))
+    assert has_report(tmp_path)
+    assert measured == ["quality", "speed"]
+
+
+def test_measuring_again_goes_on_when_it_was_stopped(
+    tmp_path: Path, measured: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distill(make_plan(tmp_path))
+
+    def measure_first_and_stop(plan: Any, state: DistillState) -> None:
+        state.measure("quality", lambda: measured.append("quality"))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "STAGES", {"report": measure_first_and_stop})
+        assert distill(make_plan(tmp_path, measures_again=True)) == "stopped"
+    assert distill(make_plan(tmp_path, measures_again=True)) == "done"
+    assert measured == ["quality", "speed", "quality", "speed"]
+    distill(make_plan(tmp_path, measures_again=True))
+    assert len(measured) == 6
