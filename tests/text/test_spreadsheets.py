@@ -80,7 +80,7 @@ def test_a_line_that_is_too_long_is_the_only_one_lost(num_before: int, tmp_path:
     records = read(tmp_path / "a.csv", ("en", "ko"))
     place = num_before + 2
     numbers = [*range(2, place), place + 1]
-    pairs = [SentencePair(*row.split(","), number) for row, number in zip(rows, numbers, strict=True)]
+    pairs = [SentencePair(f"word {n}", f"낱말 {n}", number) for n, number in enumerate(numbers)]
     long_line = InvalidRecord(str(tmp_path / "a.csv"), place, invalid.LINE_TOO_LONG)
     assert records == [*pairs[:num_before], long_line, *pairs[num_before:]]
 
