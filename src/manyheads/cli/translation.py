@@ -150,6 +150,7 @@ def translate(
             shortlist=shortlist,
         ),
     }  # fmt: skip
+    engine = engine or ("torch" if glossary or temperature is not None else None)  # CTranslate2 has neither
     models = [model, *(ensemble or [])]
     if needs_workers(files or [], gpus, workers, ray, out, column):
         from manyheads.bulk.shards import list_shards
