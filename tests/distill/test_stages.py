@@ -1,6 +1,8 @@
 """Stages that are stopped, and what the same command does then. The stages themselves do nothing here."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -84,3 +86,37 @@ def test_measuring_again_goes_on_when_it_was_stopped(
     assert measured == ["quality", "speed", "quality", "speed"]
     distill(make_plan(tmp_path, measures_again=True))
     assert len(measured) == 6
+
+
+# Sends itself SIGTERM: while modules are imported, or later, where it is an interrupt as Ctrl-C is.
+SIGNALED = """
+import os, signal, sys, time
+sys.argv = ["manyheads", "distill", "teacher"]
+from manyheads.train import early_exit
+from manyheads.train.preemption import interrupt_on_sigterm
+
+if {is_early}:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+for number in (signal.SIGTERM, signal.SIGINT):
+    try:
+        with interrupt_on_sigterm():
+            os.kill(os.getpid(), number)
+            time.sleep(60)
+    except KeyboardInterrupt:
+        print("interrupted")
+time.sleep(0.2)  # in which the thread that ends the process would do so
+"""
+
+
+@pytest.mark.parametrize(
+    ("is_early", "exit_code", "output"),
+    [
+        (True, 75, "manyheads: distill: stopped; the same command goes on\n"),
+        (False, 0, "interrupted\ninterrupted\n"),
+    ],
+)
+def test_sigterm_counts_from_the_first_import(is_early: bool, exit_code: int, output: str) -> None:
+    command = [sys.executable, "-c", SIGNALED.format(is_early=is_early)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout + done.stderr) == (exit_code, output)
