@@ -28,7 +28,7 @@ def make_plan(run: Path, measures_again: bool = False) -> Any:
 
 
 @pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def measurements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The measurements that are made, by name. There are two, and the second may be interrupted."""
     made: list[str] = []
 
@@ -42,7 +42,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_report_that_was_not_written_is_written_by_the_next_call(
-    tmp_path: Path, measured: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, measurements: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def kill(*_: object) -> None:
         raise Killed
@@ -53,7 +53,7 @@ def test_a_report_that_was_not_written_is_written_by_the_next_call(
             distill(make_plan(tmp_path))
     assert DistillState.read(tmp_path).done == []
     assert distill(make_plan(tmp_path)) == "done"
-    assert measured == ["quality", "speed"]
+    assert measurements == ["quality", "speed"]
     assert has_report(tmp_path)
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert report["seconds"] == DistillState.read(tmp_path).seconds
@@ -61,31 +61,31 @@ def test_a_report_that_was_not_written_is_written_by_the_next_call(
 
 @pytest.mark.parametrize("name", ["report.md", "report.json"])
 def test_a_deleted_report_is_written_from_the_measurements(
-    tmp_path: Path, measured: list[str], name: str
+    tmp_path: Path, measurements: list[str], name: str
 ) -> None:
     distill(make_plan(tmp_path))
     (tmp_path / name).unlink()
     distill(make_plan(tmp_path))
     assert has_report(tmp_path)
-    assert measured == ["quality", "speed"]
+    assert measurements == ["quality", "speed"]
 
 
 def test_measuring_again_goes_on_when_it_was_stopped(
-    tmp_path: Path, measured: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, measurements: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     distill(make_plan(tmp_path))
 
     def measure_first_and_stop(plan: Any, state: DistillState) -> None:
-        state.measure("quality", lambda: measured.append("quality"))
+        state.measure("quality", lambda: measurements.append("quality"))
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(run_module, "STAGES", {"report": measure_first_and_stop})
         assert distill(make_plan(tmp_path, measures_again=True)) == "stopped"
     assert distill(make_plan(tmp_path, measures_again=True)) == "done"
-    assert measured == ["quality", "speed", "quality", "speed"]
+    assert measurements == ["quality", "speed", "quality", "speed"]
     distill(make_plan(tmp_path, measures_again=True))
-    assert len(measured) == 6
+    assert len(measurements) == 6
 
 
 # Sends itself SIGTERM: while modules are imported, or later, where it is an interrupt as Ctrl-C is.
