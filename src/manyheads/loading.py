@@ -111,8 +111,11 @@ def choose_engine(
     manifest = checkpoint.read_model_manifest(Path(folder))
     if manifest.get("quantization") != "int8":
         return "torch"
+    config = parse_info(Path(folder), manifest).config
+    if config.decoding.temperature is not None:  # CTranslate2 does not sample
+        return "torch"
     try:
-        check_convertible(parse_info(Path(folder), manifest).config.model)
+        check_convertible(config.model)
     except RequestError:  # an architecture that only torch runs
         return "torch"
     return "ctranslate2:int8"

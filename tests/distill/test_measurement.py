@@ -77,8 +77,8 @@ def test_quality_and_speed_are_measured_with_the_same_options(
     options = []
     for measure in (measure_quality, measure_speed):
         measure(make_plan(), state, SILENT)
-        found = [call[1] for system in systems.values() for call in system.calls]
-        options.append({(each["beam"], each["nbest"], each["split"], each["scores"]) for each in found})
+        calls = [call[1] for system in systems.values() for call in system.calls]
+        options.append({(each["beam"], each["nbest"], each["split"], each["scores"]) for each in calls})
         for system in systems.values():
             system.calls.clear()
     assert options[0] == options[1] == {(4, 1, False, "none"), (1, 1, False, "none")}

@@ -179,6 +179,22 @@ def test_int8_models_with_a_name_run_in_ctranslate2_on_a_cpu(
     assert choose_engine(box / "en-ko", device="cpu") == "torch"
 
 
+def test_what_ctranslate2_cannot_do_runs_in_torch(
+    box: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The user chose no engine, so that a message to use another one would be wrong."""
+    monkeypatch.setattr("manyheads.loading.count_gpus", lambda: 0)
+    shutil.copytree(model, box / "en-ko")
+    mark_as_int8(box / "en-ko")
+    Path("a.en").write_text("I go home.\n", encoding="utf-8")
+    Path("terms.tsv").write_text("home\t집\n", encoding="utf-8")
+    for options in (["--temperature", "1", "--seed", "1"], ["--glossary", "terms.tsv"]):
+        assert run(monkeypatch, "translate", "en-ko", "a.en", *options) == 0, capsys.readouterr().err
+        refused = run(monkeypatch, "translate", "en-ko", "a.en", *options, "--engine", "ctranslate2")
+        assert refused == 2
+    assert "use the torch engine" in capsys.readouterr().err
+
+
 def test_the_conversion_of_a_model_of_the_box_is_kept_in_the_cache(box: Path, model: Path) -> None:
     shutil.copytree(model, box / "en-ko")
     mh.load("en-ko", engine="ctranslate2")

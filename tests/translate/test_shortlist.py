@@ -160,10 +160,19 @@ def test_a_source_with_an_unknown_piece_has_the_whole_vocabulary(
     assert [own[0].tokens for own in restricted] == [own[0].tokens for own in whole]
 
 
-@pytest.mark.parametrize("name", ["torch", "ctranslate2"])
 @pytest.mark.parametrize("beam", [1, 3])
-def test_scores_are_those_of_the_whole_vocabulary(tmp_path: Path, name: str, beam: int) -> None:
-    engine = open_engine(save_model(tmp_path / "model", end_bias=5.0), name, tmp_path / "ct2")
+def test_torch_uses_no_shortlist_if_scores_are_read(folder: Path, tmp_path: Path, beam: int) -> None:
+    engine, constraints = open_engine(folder, "torch", tmp_path), [DecodingConstraints(12)] * 3
+    config = DecodingConfig(beam=beam, nbest=beam)
+    whole = decode_all(engine, SOURCES, constraints, replace(config, shortlist=False), scores="total")
+    assert decode_all(engine, SOURCES, constraints, config, scores="total") == whole
+    listed = decode_all(engine, SOURCES, constraints, config, scores="none")
+    assert [own[0].tokens for own in listed] != [own[0].tokens for own in whole]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_scores_are_those_of_the_whole_vocabulary(tmp_path: Path, beam: int) -> None:
+    engine = open_engine(save_model(tmp_path / "model", end_bias=5.0), "ctranslate2", tmp_path / "ct2")
     config, constraints = DecodingConfig(beam=beam, nbest=beam), [DecodingConstraints(12)] * 3
     results = decode_all(engine, SOURCES, constraints, config, scores="total")
     assert any(len(hypotheses[0].tokens) < 12 for hypotheses in results)

@@ -25,14 +25,6 @@ def hash_adapter(folder: Path, name: str) -> str:
     return f"{name} {digest}"
 
 
-def require_model(folder: Path) -> None:
-    """Refuse a folder that holds no model, before any worker starts."""
-    if not hash_model(folder):
-        inside = folder / "model"
-        hint = f"; did you mean {inside}?" if hash_model(inside) else ""
-        raise CheckpointError(f"{folder}: not a model folder{hint}")
-
-
 def read_languages(folder: Path) -> tuple[str, str]:
     """Return the source and target language that a manifest states."""
     for name in MANIFESTS:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.atomic_io import read_regular
-from manyheads.checkpoint.header import read_header
+from manyheads.checkpoint.header import DTYPES, read_header
 from manyheads.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -39,10 +39,3 @@ def to_array(stored: "Mapping[str, Any]") -> NDArray[Any]:
         bits = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
         return bits.view(np.float32).reshape(shape)
     return np.frombuffer(data, DTYPES[stored["dtype"]]).reshape(shape)
-
-
-DTYPES = {
-    "F64": np.float64, "F32": np.float32, "F16": np.float16, "BOOL": np.bool_,
-    "I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8,
-    "U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "U8": np.uint8,
-}  # fmt: skip

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from manyheads.atomic_io import open_regular
 from manyheads.checkpoint.quantization import take_scales
 from manyheads.config import ModelConfig
@@ -18,10 +20,12 @@ from manyheads.errors import CheckpointError
 
 LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 2**24  # of some hundred thousand tensors
-DTYPE_BYTES = {
-    "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1,
-    "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1,
+DTYPES = {
+    "F64": np.float64, "F32": np.float32, "F16": np.float16, "BOOL": np.bool_,
+    "I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8,
+    "U64": np.uint64, "U32": np.uint32, "U16": np.uint16, "U8": np.uint8,
 }  # fmt: skip
+DTYPE_BYTES = {"BF16": 2, **{name: np.dtype(dtype).itemsize for name, dtype in DTYPES.items()}}
 WEIGHT_DTYPES = ("F32", "BF16", "F16", "I8")  # in which the weights of a model folder may be stored
 COUNTER_DTYPE = "I64"  # of a single number, such as the batches that a batch normalization has seen
 

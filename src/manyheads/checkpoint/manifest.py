@@ -151,6 +151,13 @@ def read_model_manifest(folder: Path) -> dict[str, Any]:
     return read_manifest(folder, MODEL_SCHEMA, find_model_hint(folder))
 
 
+def count_model_bytes(folder: Path) -> int:
+    """Return the size of a model folder: its manifest and the files that it lists, but no optimizer state."""
+    files = read_model_manifest(folder)["files"].items()
+    listed: int = sum(file["bytes"] for name, file in files if name != OPTIMIZER)
+    return listed + (folder / MANIFEST).stat().st_size
+
+
 def find_model_hint(folder: Path) -> str:
     """Return what may be meant by a folder without a model: the model of a run, or its newest checkpoint."""
     inside = folder / "model"

@@ -1,12 +1,10 @@
 """Options of `translate` and `score` for input by shards and for several workers."""
 
 import os
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import IO, TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -102,14 +100,15 @@ def run_bulk_job(
     from manyheads.bulk.run import BulkRun, WorkerOptions
     from manyheads.confidence_policy import ConfidencePolicy
     from manyheads.progress import create_progress
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+    from manyheads.train.preemption import interrupt_on_sigterm
 
     configure_output()
-    signal.signal(signal.SIGTERM, interrupt)
     try:
-        with divert_stdout() as stdout, create_progress(sys.stderr, "lines") as progress:
+        with (
+            interrupt_on_sigterm(),
+            divert_stdout() as stdout,
+            create_progress(sys.stderr, "lines") as progress,
+        ):
             is_shown = out is not None or sys.stderr.isatty()
             report_progress = add_total(progress, shards if out is None else []) if is_shown else None
             run = BulkRun(job, shards, columns, WorkerOptions(gpus, workers, ray), report_progress)

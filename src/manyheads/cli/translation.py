@@ -150,7 +150,7 @@ def translate(
             shortlist=shortlist,
         ),
     }  # fmt: skip
-    models = [model, *(ensemble or [])]
+    models, engine = [model, *(ensemble or [])], engine or find_required_engine(glossary, temperature)
     if needs_workers(files or [], gpus, workers, ray, out, column):
         from manyheads.bulk.shards import list_shards
 
@@ -177,6 +177,11 @@ def describe_job(
 
     is_typed = out is not None and shards[0].format == "parquet"
     return create_translate_job(models, engine, device, options, policy, as_json, is_typed, adapter)
+
+
+def find_required_engine(glossary: Path | None, temperature: float | None) -> str | None:
+    """Return torch for options that CTranslate2 does not have; None: any engine that suits the model."""
+    return "torch" if glossary or temperature is not None else None
 
 
 def check_nbest(nbest: int | None, as_json: bool) -> None:

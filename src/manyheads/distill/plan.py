@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads import checkpoint
-from manyheads.bulk.model_files import hash_model, read_languages, require_model
+from manyheads.bulk.model_files import hash_model, read_languages
 from manyheads.bulk.run import WorkerOptions
 from manyheads.config import Config, DistillConfig
 from manyheads.data.augmentation import check_copy_symbols
@@ -79,7 +79,6 @@ class DistillationPlan:
     def check(self) -> None:
         """Refuse what would fail in a later stage."""
         for teacher in self.teachers:
-            require_model(teacher)
             checkpoint.read_model_manifest(teacher)  # a conversion to CTranslate2 has none
         pair = (self.store.source_language, self.store.target_language)
         for teacher in self.teachers:

@@ -8,6 +8,7 @@ import numpy as np
 from manyheads import checkpoint
 from manyheads.atomic_io import report_disk_full
 from manyheads.checkpoint.arrays import read_arrays
+from manyheads.checkpoint.manifest import count_model_bytes
 from manyheads.checkpoint.quantization import INT8, SCALE_SUFFIX, dequantize_arrays, quantize_arrays
 from manyheads.errors import CheckpointError, RequestError
 
@@ -44,21 +45,15 @@ def quantize_model(folder: Path, out: Path) -> QuantizedModel:
     restored = dequantize_arrays(quantized, str(path))
     squared_error = sum(np.square(restored[name] - arrays[name], dtype=np.float64).sum() for name in rounded)
     squares = sum(np.square(arrays[name], dtype=np.float64).sum() for name in rounded)
-    with report_disk_full(out, count_bytes(info.folder)):
+    with report_disk_full(out, count_model_bytes(info.folder)):
         checkpoint.rewrite_folder(
             info.folder, out, {checkpoint.WEIGHTS: serialize(quantized)}, quantization=INT8, training={}
         )
     return QuantizedModel(
         folder=out,
-        original_bytes=count_bytes(info.folder),
-        num_bytes=count_bytes(out),
+        original_bytes=count_model_bytes(info.folder),
+        num_bytes=count_model_bytes(out),
         num_int8=sum(arrays[name].size for name in rounded),
         num_float=sum(array.size for name, array in quantized.items() if name not in rounded),
         relative_error=float(np.sqrt(squared_error / max(squares, np.finfo(np.float64).tiny))),
     )
-
-
-def count_bytes(folder: Path) -> int:
-    """Return the size of the files of a model folder, without the state of an optimizer."""
-    files = (path for path in folder.iterdir() if path.is_file() and path.name != checkpoint.OPTIMIZER)
-    return sum(path.stat().st_size for path in files)

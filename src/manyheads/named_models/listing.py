@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.checkpoint.manifest import MANIFEST, MODEL_CARD, read_model_manifest
+from manyheads.checkpoint.manifest import MODEL_CARD, count_model_bytes, read_model_manifest
 from manyheads.errors import CheckpointError
 from manyheads.named_models.resolution import NamedModel, Origin, find_own_folder, list_models
 
@@ -51,10 +51,8 @@ def summarize_model(model: NamedModel) -> ModelSummary:
 
 
 def measure_megabytes(folder: Path) -> float:
-    """Return the size of a model folder: the files of its manifest, and the manifest. 1 MB is 10^6 bytes."""
-    files = read_model_manifest(folder)["files"].values()
-    num_bytes: int = sum(file["bytes"] for file in files) + (folder / MANIFEST).stat().st_size
-    return num_bytes / 1e6
+    """Return the size of a model folder. 1 MB is 10^6 bytes."""
+    return count_model_bytes(folder) / 1e6
 
 
 def read_card_scores(card: Path) -> str:

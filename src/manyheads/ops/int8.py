@@ -13,8 +13,6 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-MAX_INT8 = 127
-
 
 @cache
 def has_int8_products() -> bool:
@@ -61,7 +59,8 @@ class Int8Linear(nn.Module):
 
 def round_activations(x_RD: Tensor) -> tuple[Tensor, Tensor]:
     """Return rows as int8, and their scales. [R, D], [R, 1]"""
-    scales_R1 = x_RD.abs().amax(1, keepdim=True).div_(MAX_INT8).clamp_min_(torch.finfo(torch.float32).tiny)
+    largest, tiny = torch.iinfo(torch.int8).max, torch.finfo(torch.float32).tiny
+    scales_R1 = x_RD.abs().amax(1, keepdim=True).div_(largest).clamp_min_(tiny)
     return (x_RD / scales_R1).round_().to(torch.int8), scales_R1
 
 

@@ -15,7 +15,7 @@ DUPLICATE_SIGNAL_SECONDS = 0.5  # within which a second signal is the same reque
 
 
 def exit_on_early_signals(message: str) -> None:
-    """Exit on SIGTERM or Ctrl-C with a message, until `watch_stop_signals` or the launcher takes over.
+    """Exit on SIGTERM or Ctrl-C with a message, until one of the functions below or the launcher takes over.
 
     Importing torch and waiting for other ranks can take a while. Nothing has been written until then.
     """
@@ -34,6 +34,28 @@ def exit_on_early_signals(message: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     signal.set_wakeup_fd(sender.detach())
+
+
+@contextmanager
+def interrupt_on_sigterm() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGTERM as on Ctrl-C, in the main thread.
+
+    What `exit_on_early_signals` set does not apply meanwhile.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {
+        number: signal.signal(number, signal.default_int_handler)
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    wakeup_fd = signal.set_wakeup_fd(-1)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(wakeup_fd)
 
 
 @contextmanager
