@@ -1,13 +1,9 @@
 """Run the stages of a distillation. A stage that is complete is not run again."""
 
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any, Literal
 
 from manyheads.atomic_io import open_locked
@@ -30,6 +26,7 @@ from manyheads.progress import Progress, ReportProgress, create_progress
 from manyheads.train.distilled_card import INT8_STUDENT, STUDENT, TEACHER
 from manyheads.train.model_card import write_model_card
 from manyheads.train.shortlist import add_shortlist
+from manyheads.worker_processes import interrupt_on_sigterm
 
 Outcome = Literal["done", "stopped"]
 
@@ -46,7 +43,7 @@ def distill(plan: DistillationPlan) -> Outcome:
         state = DistillState.open(plan.run, plan.list_settings(), plan.command)
         if plan.measures_again:
             state.forget_measurements()
-        with interrupt_on_sigterm():
+        with interrupt_on_sigterm():  # training watches signals by itself
             try:
                 for number, stage in enumerate(STAGES, 1):
                     if stage not in state.done:
@@ -67,23 +64,6 @@ def run_stage(plan: DistillationPlan, state: DistillState, number: int, stage: s
         state.add_seconds(stage, time.monotonic() - start, is_done)
     if stage == "report":  # whose own time is part of it
         write_report(plan.run, build_report(plan, state))
-
-
-@contextmanager
-def interrupt_on_sigterm() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C. Training watches both by itself."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    handler = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, handler)
 
 
 # ---- stages
