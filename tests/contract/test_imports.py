@@ -8,7 +8,7 @@ from pathlib import Path
 from support.source_tree import MODULES, SOURCE, imported_names, module_name, parse, relative_name
 
 # Every package may import these.
-FOUNDATION = {"errors", "config", "packed", "progress", "atomic_io"}
+FOUNDATION = {"errors", "config", "packed", "progress", "atomic_io", "worker_processes"}
 TRANSLATION = {
     "translator", "translation", "confidence_policy", "pipeline", "glossary", "loading", "named_models",
 }  # fmt: skip
@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "packed": {"errors"},
     "progress": {"errors"},
     "atomic_io": {"errors"},
+    "worker_processes": {"errors"},
     "ops": set(),
     "cuda": {"ops"},
     "text": set(),

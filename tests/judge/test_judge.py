@@ -1,10 +1,15 @@
 """Judging a corpus: wrong pairs score low and have a reason, and `prepare` uses the scores."""
 
 import json
+import multiprocessing
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,11 +22,12 @@ from manyheads.data.filtering import DropLog, InputReport, drop_judged_bad, read
 from manyheads.data.judged import JudgedScores, read_rows, write_rows
 from manyheads.data.prepare import prepare
 from manyheads.data.recipe import complete_recipe
-from manyheads.errors import ConfigError, DataError
+from manyheads.errors import ConfigError, DataError, ResourceError
 from manyheads.judge import run
 from manyheads.judge.corpus_reader import CorpusReader
 from manyheads.judge.report import JudgeReport
 from manyheads.judge.run import JudgeOptions, judge_corpus
+from manyheads.judge.training import PairJudge
 from manyheads.text.clean import Cleaner
 
 NUM_PAIRS = 1200
@@ -245,6 +251,36 @@ def test_a_stopped_run_goes_on_with_the_next_part(tmp_path: Path, monkeypatch: p
     assert calls == [50] * 3 + [50] * 4  # the first part was complete
     assert (report.pairs, report.bad) == (300, 0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.de", "a.en", "j"]
+
+
+def test_a_process_that_is_killed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool does not wait for it forever, and leaves no process."""
+    monkeypatch.setattr(run, "judge_chunk", end_this_process)
+    chunks = [(["a"], ["b"])] * 3
+    message = "one of 2 processes was killed: if memory is short, lower --workers"
+    with pytest.raises(ResourceError, match=message), run.create_pool(2, cast(PairJudge, None)) as judge:
+        judge(chunks)
+    assert not multiprocessing.active_children()
+
+
+def end_this_process(sides: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_sigterm_stops_the_command_with_75(tmp_path: Path) -> None:
+    files = [tmp_path / "a.en", tmp_path / "a.de"]
+    write_pairs(make_pairs(300), files)
+    code = (
+        "import os, signal\n"
+        "from manyheads.cli import main\n"
+        "from manyheads.judge import run\n"
+        "run.train_judge = lambda *_: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", code, "judge", *map(str, files), "--pair", "en-de"]
+    done = subprocess.run([*command, "--out", f"{tmp_path}/j"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 75, done.stderr
+    assert done.stderr.endswith(f"manyheads: {tmp_path}/j: stopped; the same command goes on\n")
 
 
 @pytest.mark.heavy

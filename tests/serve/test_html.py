@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from manyheads.serve import html_tokenizer
 from manyheads.serve.html_document import HtmlDocument
 from manyheads.translation import Translation
 
@@ -199,6 +200,30 @@ def test_repeated_pieces_take_linear_time(piece: str) -> None:
         start = time.process_time()
         assert translate(page)
         assert time.process_time() - start < 1
+
+
+class CountingPattern:
+    """Adds up the characters that a pattern reads, at most."""
+
+    def __init__(self, pattern: "re.Pattern[str]") -> None:
+        self.pattern, self.num_read = pattern, 0
+
+    def match(self, text: str, start: int) -> "re.Match[str] | None":
+        match = self.pattern.match(text, start)
+        self.num_read += (match.end() if match else len(text)) - start
+        return match
+
+
+def test_end_tags_without_an_end_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = []
+    for number in (500, 1000):
+        counter = CountingPattern(html_tokenizer.DECLARATION)
+        with monkeypatch.context() as patched:
+            patched.setattr(html_tokenizer, "DECLARATION", counter)
+            page = "</1>" * number + "</1" * number
+            assert "".join(token.raw for token in html_tokenizer.tokenize(page)) == page
+        counts.append(counter.num_read)
+    assert counts == [4 * 500, 4 * 1000]
 
 
 BROKEN_MARKUP = [

@@ -74,13 +74,14 @@ def test_a_quote_that_is_never_closed_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("num_before", [1, 30])  # inside and behind the lines that show the delimiter
 def test_a_line_that_is_too_long_is_the_only_one_lost(num_before: int, tmp_path: Path) -> None:
-    rows = [f"word {n},낱말 {n}" for n in range(num_before + 1)]
+    sides = [(f"word {n}", f"낱말 {n}") for n in range(num_before + 1)]
+    rows = [",".join(own) for own in sides]
     lines = ["en,ko", *rows[:num_before], "x" * MAX_LINE_BYTES, *rows[num_before:]]
     (tmp_path / "a.csv").write_text("\n".join(lines), encoding="utf-8")
     records = read(tmp_path / "a.csv", ("en", "ko"))
     place = num_before + 2
     numbers = [*range(2, place), place + 1]
-    pairs = [SentencePair(f"word {n}", f"낱말 {n}", number) for n, number in enumerate(numbers)]
+    pairs = [SentencePair(*own, number) for own, number in zip(sides, numbers, strict=True)]
     long_line = InvalidRecord(str(tmp_path / "a.csv"), place, invalid.LINE_TOO_LONG)
     assert records == [*pairs[:num_before], long_line, *pairs[num_before:]]
 

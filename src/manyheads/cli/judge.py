@@ -11,7 +11,7 @@ from manyheads.cli.app import app, exit_with_error
 from manyheads.cli.data import Fields, LanguagePair, OnInvalid, build_recipe
 from manyheads.cli.options import AsJson
 from manyheads.config import Recipe
-from manyheads.errors import EXIT_INTERRUPTED, RequestError
+from manyheads.errors import EXIT_PREEMPTED, RequestError
 
 JudgedText = Annotated[
     list[str],
@@ -50,8 +50,8 @@ def judge(
     """Score every pair of a corpus from 0 to 1, and say what is wrong with it.
 
     Finds misaligned pairs, missing or added text, untranslated copies, other languages, garbled text and
-    near-duplicates, by models learned from the corpus itself. The same command goes on where it was
-    stopped.
+    near-duplicates, by models learned from the corpus itself. SIGTERM or Ctrl-C stops with exit code 75, and
+    the same command goes on.
 
     \b
     Example:
@@ -67,15 +67,16 @@ def judge(
     from manyheads.data.recipe import complete_recipe
     from manyheads.judge.run import JudgeOptions, judge_corpus
     from manyheads.progress import create_progress
+    from manyheads.train.preemption import interrupt_on_sigterm
 
     options = JudgeOptions(sample=sample, workers=workers, seed=seed)
     try:
-        with create_progress(sys.stderr) as progress:
+        with interrupt_on_sigterm(), create_progress(sys.stderr) as progress:
             report = judge_corpus(
                 complete_recipe(recipe), out, options, force=force, report_progress=progress.update
             )
     except KeyboardInterrupt:
-        exit_with_error("interrupted; the same command goes on where it was", EXIT_INTERRUPTED)
+        exit_with_error(f"{out}: stopped; the same command goes on", EXIT_PREEMPTED)
     if picture:
         from manyheads.look.judge_figure import save_judge_figure
 

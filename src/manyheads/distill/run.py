@@ -44,7 +44,7 @@ def distill(plan: DistillationPlan) -> Outcome:
         state = DistillState.open(plan.run, plan.list_settings(), plan.command, plan.is_fixed)
         if plan.measures_again and "report" in state.done:  # else a stopped call goes on
             state.forget_measurements()
-        with interrupt_on_sigterm():
+        with interrupt_on_sigterm():  # training watches signals by itself
             try:
                 for number, stage in enumerate(STAGES, 1):
                     if stage not in state.done:

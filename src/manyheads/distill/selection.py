@@ -7,15 +7,10 @@ processes share the shards; this module imports nothing that is slow to import.
 import json
 import os
 import shutil
-import signal
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import zip_longest
-from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,8 +18,8 @@ from manyheads.config import DistillConfig
 from manyheads.errors import DataError
 from manyheads.evaluate.bleu import sentence_bleu, sentence_chrf
 from manyheads.text.plain_lines import read_plain_lines
+from manyheads.worker_processes import create_process_pool
 
-PARENT_CHECK_SECONDS = 0.5
 EMPTY, LOW_SCORE, LOW_CONFIDENCE = "empty", "low score", "low confidence"
 
 
@@ -114,28 +109,9 @@ def select_shards(
     if num_processes == 1 or len(shards) == 1:
         yield from zip(outs, map(selector.select_shard, shards, outs), strict=True)
         return
-    context = get_context("spawn")
-    pool = ProcessPoolExecutor(min(num_processes, len(shards)), context, end_with_parent, (os.getpid(),))
-    try:
+    num_processes = min(num_processes, len(shards))
+    with create_process_pool(num_processes, "spawn", "end other processes") as pool:
         yield from zip(outs, pool.map(selector.select_shard, shards, outs), strict=True)
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def end_with_parent(parent: int) -> None:
-    """Let the process that started this one decide when to stop, and end when it is gone.
-
-    A pool's processes hold both ends of their pipes, and would wait for a killed parent forever.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(PARENT_CHECK_SECONDS)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def append_file(path: Path, out: Path) -> None:

@@ -31,6 +31,7 @@ from manyheads.judge.training import PairJudge, train_judge
 from manyheads.progress import ReportProgress
 from manyheads.text.corpus import SentencePair
 from manyheads.text.subwords import count_cpus
+from manyheads.worker_processes import create_process_pool
 
 SAMPLE_PAIRS = 100_000  # that the models learn from
 CHUNK_PAIRS = 2_000  # judged together
@@ -127,8 +128,8 @@ def create_pool(workers: int, judge: PairJudge) -> Iterator[Callable[[list[Sides
         if workers == 1 or "fork" not in multiprocessing.get_all_start_methods():
             yield lambda chunks: [judge_chunk(chunk) for chunk in chunks]
         else:
-            with multiprocessing.get_context("fork").Pool(workers) as pool:
-                yield lambda chunks: list(pool.imap(judge_chunk, chunks))
+            with create_process_pool(workers, "fork", "lower --workers") as pool:
+                yield lambda chunks: list(pool.map(judge_chunk, chunks))
     finally:
         _worker_judge.clear()
 

@@ -79,12 +79,14 @@ class TagEndFinder:
     """Finds the ends of tags. A page with an unclosed quote is read to its end once, not for each tag."""
 
     def __init__(self, page: str) -> None:
-        self.page, self.last = page, page.rfind(">")
+        self.page, self.last = page, page.rfind(">")  # the last one, behind which no tag ends
         self.has_valid_quotes = True  # until a quote is found that never ends
 
     def find(self, start: "re.Match[str]") -> int | None:
         """Return the position behind the tag that begins here; None if it is not a tag."""
         if start["name"] is None:
+            if start.end() > self.last and self.page.startswith("</", start.start()):
+                return None
             declaration = DECLARATION.match(self.page, start.start())
             return declaration.end() if declaration else None
         if start.end() > self.last:

@@ -80,9 +80,9 @@ class LineFeeder:
 
     def take_long_line(self, last: int) -> int | None:
         """Return the first line up to `last` that was too long, and forget all of these."""
-        taken = [number for number in self.long_lines if number <= last]
-        del self.long_lines[: len(taken)]
-        return taken[0] if taken else None
+        numbers = [number for number in self.long_lines if number <= last]
+        del self.long_lines[: len(numbers)]
+        return numbers[0] if numbers else None
 
 
 def find_delimiter(text: str) -> str:

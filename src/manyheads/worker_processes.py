@@ -1,0 +1,47 @@
+"""Pools of processes that end with the process that started them."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import get_context
+
+from manyheads.errors import ResourceError
+
+PARENT_CHECK_SECONDS = 0.5
+
+
+@contextmanager
+def create_process_pool(num_processes: int, start_method: str, remedy: str) -> Iterator[ProcessPoolExecutor]:
+    """Yield a pool of processes. One that is killed, as where memory lacks, raises our error."""
+    context = get_context(start_method)
+    pool = ProcessPoolExecutor(num_processes, context, end_with_parent, (os.getpid(),))
+    try:
+        yield pool
+    except BrokenProcessPool:
+        raise ResourceError(
+            f"one of {num_processes} processes was killed: if memory is short, {remedy}; the same command "
+            f"goes on"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def end_with_parent(parent: int) -> None:
+    """Let the process that started this one decide when to stop, and end when it is gone.
+
+    A pool's processes hold both ends of their pipes, and would wait for a killed parent forever.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_CHECK_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
