@@ -22,21 +22,21 @@ def encode_numbers(values: Tensor) -> str:
 
 def collect_parameters(layer: EncoderLayer | DecoderLayer) -> Parameters:
     """Return the parameters of a layer by the name of their step, such as `self.query`."""
-    arrays: Parameters = {}
+    parameters: Parameters = {}
     for part in ("self", "cross"):
         attention = getattr(layer, f"{part}_attention", None)
         if isinstance(attention, MultiHeadAttention):
-            arrays |= attention_parameters(part, attention, getattr(layer, f"{part}_attention_residual"))
+            parameters |= attention_parameters(part, attention, getattr(layer, f"{part}_attention_residual"))
     network = layer.feed_forward
     assert isinstance(network, FeedForward)
-    arrays["feed_forward.hidden"] = encode_linear(network.w_1)
-    arrays["feed_forward.output"] = encode_linear(network.w_2)
-    arrays["feed_forward.norm"] = encode_norm(layer.feed_forward_residual.norm)
-    return arrays
+    parameters["feed_forward.hidden"] = encode_linear(network.w_1)
+    parameters["feed_forward.output"] = encode_linear(network.w_2)
+    parameters["feed_forward.norm"] = encode_norm(layer.feed_forward_residual.norm)
+    return parameters
 
 
 def attention_parameters(part: str, attention: MultiHeadAttention, residual: Residual) -> Parameters:
-    arrays = {
+    parameters = {
         f"{part}.query": encode_linear(attention.w_q),
         f"{part}.key": encode_linear(attention.w_k),
         f"{part}.value": encode_linear(attention.w_v),
@@ -45,8 +45,8 @@ def attention_parameters(part: str, attention: MultiHeadAttention, residual: Res
     }
     if attention.energy is not None:
         energy = attention.energy
-        arrays[f"{part}.scores"] = {"shape": list(energy.shape), "weight": encode_numbers(energy)}
-    return arrays
+        parameters[f"{part}.scores"] = {"shape": list(energy.shape), "weight": encode_numbers(energy)}
+    return parameters
 
 
 def encode_linear(linear: nn.Linear) -> dict[str, Any]:
