@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +35,7 @@ def measurements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def measure_all(plan: Any, state: DistillState) -> None:
         for name in ("quality", "speed"):
-            state.measure(name, lambda name=name: made.append(name))
+            state.measure(name, partial(made.append, name))
 
     monkeypatch.setattr(run_module, "STAGES", {"report": measure_all})
     monkeypatch.setattr(run_module, "build_report", lambda plan, state: {**REPORT, "seconds": state.seconds})
