@@ -31,12 +31,12 @@ def load(
     """Return the translator of a model folder; of several folders, their ensemble.
 
     `engine` is torch (on a GPU it searches in bfloat16; torch:float32 and torch:bfloat16 choose), ctranslate2
-    (float32), or ctranslate2:int8 and the like. `threads` are those of ctranslate2, by default the number of
-    cores; torch reads OMP_NUM_THREADS.
+    (float32; int8 for an int8 folder), or ctranslate2:int8 and the like. `threads` are those of ctranslate2,
+    by default the number of cores; torch reads OMP_NUM_THREADS.
     """
     name, _, arithmetic = engine.partition(":")
     if name == "ctranslate2":
-        return load_ctranslate2(folder, others, arithmetic or "float32", device, threads)
+        return load_ctranslate2(folder, others, arithmetic, device, threads)
     if name != "torch" or arithmetic not in TORCH_PRECISIONS:
         raise ConfigError(
             f"the engine is {engine!r}, but must be torch, torch:float32, torch:bfloat16, ctranslate2, "
@@ -79,14 +79,17 @@ def load_ctranslate2(
     device: str | None,
     threads: int | None = None,
 ) -> Translator:
-    """Return the translator of a model folder, which is converted first, or of a converted model."""
+    """Return the translator of a model folder, which is converted first, or of a converted model.
+
+    Without a compute type, that of the weights: int8 for an int8 folder, else float32.
+    """
     if others:
         raise RequestError("several models together need the torch engine: --engine torch")
     if device not in (None, "cpu"):
         raise RequestError(f"the device is {device!r}, but the ctranslate2 engine runs on the cpu here")
     converted = ensure_converted(Path(folder))
-    engine = CTranslate2Engine(converted, compute_type, threads)
     subwords, info = checkpoint.read_subwords(converted), read_conversion_info(converted)
+    engine = CTranslate2Engine(converted, compute_type or info.quantization or "float32", threads)
     return create_translator(engine, subwords, info, read_calibration(converted))
 
 

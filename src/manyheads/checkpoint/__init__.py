@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         read_info,
         read_model_manifest,
         read_subwords,
+        rewrite_folder,
         write_confidence,
     )
     from manyheads.checkpoint.model_folder import build_opened_model, load_model, load_weights, save
@@ -39,7 +40,13 @@ if TYPE_CHECKING:
         list_regular_checkpoints,
         parse_step,
     )
-    from manyheads.checkpoint.tensors import collect_weights, copy_weights, read_tensors, write_tensors
+    from manyheads.checkpoint.tensors import (
+        collect_weights,
+        copy_weights,
+        read_tensors,
+        read_weights,
+        write_tensors,
+    )
 
 _MODULES = {
     "averaging": ("average_checkpoints", "average_weights"),
@@ -62,6 +69,7 @@ _MODULES = {
         "read_info",
         "read_model_manifest",
         "read_subwords",
+        "rewrite_folder",
         "write_confidence",
     ),
     "model_folder": ("build_opened_model", "load_model", "load_weights", "save"),
@@ -74,7 +82,7 @@ _MODULES = {
         "list_regular_checkpoints",
         "parse_step",
     ),
-    "tensors": ("collect_weights", "copy_weights", "read_tensors", "write_tensors"),
+    "tensors": ("collect_weights", "copy_weights", "read_tensors", "read_weights", "write_tensors"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -111,6 +119,8 @@ __all__ = [
     "read_model_manifest",
     "read_subwords",
     "read_tensors",
+    "read_weights",
+    "rewrite_folder",
     "save",
     "write_confidence",
     "write_tensors",

@@ -9,7 +9,7 @@ from torch import Tensor
 from manyheads.checkpoint.manifest import WEIGHTS, read_info, read_subwords
 from manyheads.checkpoint.model_folder import save
 from manyheads.checkpoint.run_checkpoints import list_averaged_checkpoints, list_checkpoints
-from manyheads.checkpoint.tensors import read_tensors
+from manyheads.checkpoint.tensors import read_weights
 from manyheads.errors import CheckpointError
 
 
@@ -19,7 +19,7 @@ def average_weights(folders: Iterable[Path]) -> dict[str, Tensor]:
     dtypes: dict[str, torch.dtype] = {}
     count = 0
     for folder in folders:
-        weights = read_tensors(folder / WEIGHTS)
+        weights = read_weights(folder / WEIGHTS)
         shapes = {name: tensor.shape for name, tensor in weights.items()}
         if count and shapes != {name: tensor.shape for name, tensor in sums.items()}:
             raise CheckpointError(f"{folder}: its weights have other names or shapes than the earlier ones")

@@ -15,6 +15,7 @@ from manyheads.atomic_io import (
     verify_files,
     write_manifest,
 )
+from manyheads.checkpoint.quantization import INT8
 from manyheads.config import Config
 from manyheads.errors import CheckpointError, ConfigError, DataError
 from manyheads.text.subwords import SubwordPair
@@ -44,6 +45,7 @@ class CheckpointInfo:
     training: dict[str, Any]  # the progress of a run; empty if it is over
     folder: Path
     supported_length: int | None = None  # of sources, in tokens: what training saw often; None: not measured
+    quantization: str | None = None  # int8, or None: weights are floats
 
     @property
     def max_length(self) -> int:
@@ -72,6 +74,12 @@ def parse_info(folder: Path, manifest: Mapping[str, Any]) -> CheckpointInfo:
         config = Config.from_mapping(manifest["config"])
     except ConfigError as error:
         raise CheckpointError(f"{folder / MANIFEST}: {error}") from None
+    quantization = manifest.get("quantization")
+    if quantization not in (None, INT8):
+        raise CheckpointError(
+            f"{folder / MANIFEST}: the quantization is {quantization!r}, but this version reads {INT8!r}: "
+            f"update manyheads"
+        )
     return CheckpointInfo(
         config,
         manifest["step"],
@@ -79,6 +87,7 @@ def parse_info(folder: Path, manifest: Mapping[str, Any]) -> CheckpointInfo:
         manifest["training"],
         folder,
         manifest.get("supported_length"),
+        quantization,
     )
 
 
@@ -86,19 +95,33 @@ def write_confidence(folder: str | os.PathLike[str], calibration: bytes) -> None
     """Add a calibration to a model folder, or replace it. The other files stay as they are."""
     info = read_info(folder)
     path = Path(os.path.realpath(info.folder))
-    manifest = read_model_manifest(path)
-    kept = [name for name in manifest["files"] if name != CONFIDENCE]
+    rewrite_folder(path, path, {CONFIDENCE: calibration})
+
+
+def rewrite_folder(
+    folder: Path, out: Path, changed_files: Mapping[str, bytes], **changed_values: Any
+) -> None:
+    """Write a model folder with other contents of some files and other values of its manifest.
+
+    The rest stays as it is, the model card included. `out` is the folder itself, or does not exist yet; a new
+    folder has no state of an optimizer.
+    """
+    manifest = read_model_manifest(folder)
+    is_same = out == folder
+    transfer = link_or_copy if is_same else shutil.copyfile
+    kept = manifest["files"].keys() - changed_files.keys() - (set() if is_same else {OPTIMIZER})
     with (
-        report_disk_full(path, len(calibration)),
-        atomic_directory(path, MANIFEST, replace=True, unlisted=(MODEL_CARD,)) as temporary,
+        report_disk_full(out, sum(map(len, changed_files.values()))),
+        atomic_directory(out, MANIFEST, replace=is_same, unlisted=(MODEL_CARD,)) as temporary,
     ):
         for name in kept:
-            link_or_copy(path / name, temporary / name)
-        (temporary / CONFIDENCE).write_bytes(calibration)
+            transfer(folder / name, temporary / name)
+        for name, content in changed_files.items():
+            (temporary / name).write_bytes(content)
         values = {key: value for key, value in manifest.items() if key not in ("format", "files", "sha256")}
-        write_manifest(temporary, MODEL_SCHEMA, values)
-        if (path / MODEL_CARD).exists():
-            link_or_copy(path / MODEL_CARD, temporary / MODEL_CARD)
+        write_manifest(temporary, MODEL_SCHEMA, values | changed_values)
+        if (folder / MODEL_CARD).exists():
+            transfer(folder / MODEL_CARD, temporary / MODEL_CARD)
 
 
 def link_or_copy(path: Path, out: Path) -> None:

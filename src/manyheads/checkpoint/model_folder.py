@@ -1,7 +1,8 @@
 """Model folders: weights, configuration and subwords together, complete or absent, nothing pickled.
 
 manyheads.json         the manifest: configuration, step, languages, versions, SHA-256 of the other files
-weights.safetensors    every parameter once, by its name in the model
+weights.safetensors    every parameter once, by its name in the model; in an int8 folder (quantization.py)
+                       matrices are int8, with their scales beside them
 subwords.model         or subwords.source.model and subwords.target.model
 confidence.safetensors the calibration of its confidence, if it is calibrated
 optimizer.safetensors  in a checkpoint of a run only
@@ -32,8 +33,9 @@ from manyheads.checkpoint.manifest import (
 from manyheads.checkpoint.tensors import (
     assign_weights,
     copy_weights,
+    dequantize_tensors,
     parse_tensors,
-    read_tensors,
+    read_weights,
     write_tensors,
 )
 from manyheads.config import Config
@@ -95,7 +97,7 @@ class InitializationSkipped(TorchFunctionMode):
 
 def load_weights(model: nn.Module, folder: Path) -> None:
     """Load the weights of a model folder into a model of the same shape."""
-    copy_weights(model, read_tensors(folder / WEIGHTS), str(folder / WEIGHTS))
+    copy_weights(model, read_weights(folder / WEIGHTS), str(folder / WEIGHTS))
 
 
 def load_model(
@@ -113,5 +115,6 @@ def build_opened_model(opened: OpenModel) -> tuple[EncoderDecoder, SubwordPair]:
     with torch.device("meta"), InitializationSkipped():
         model = build_model(opened.info.config.model)
     files = opened.wait_for_files()
-    assign_weights(model, parse_tensors(files.weights, path), str(path))
+    weights = dequantize_tensors(parse_tensors(files.weights, path), str(path))
+    assign_weights(model, weights, str(path))
     return model.eval(), files.subwords

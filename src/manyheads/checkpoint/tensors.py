@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from manyheads.checkpoint.quantization import take_scales
 from manyheads.errors import CheckpointError
 
 
@@ -50,6 +51,21 @@ def parse_tensors(content: bytes, path: Path) -> dict[str, Tensor]:
         return load(content)
     except (SafetensorError, ValueError, KeyError) as error:
         raise CheckpointError(f"{path}: not safetensors ({error}); nothing else is read") from None
+
+
+def dequantize_tensors(tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+    """Return the weights of a model, int8 matrices as float32: quantization.dequantize_arrays with torch."""
+    scales = take_scales(tensors, where)
+    return {
+        name: tensor.float() * tensors[scales[name]].float()[:, None] if name in scales else tensor
+        for name, tensor in tensors.items()
+        if name not in scales.values()
+    }
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read the weights of a model folder; int8 matrices become float32."""
+    return dequantize_tensors(read_tensors(path), str(path))
 
 
 def collect_weights(model: nn.Module) -> dict[str, Tensor]:

@@ -117,6 +117,7 @@ def inspect_model(folder: Path, as_json: bool) -> None:
     if as_json:
         report = {
             "languages": info.languages, "step": info.step, "parameters": size,
+            "quantization": info.quantization,
             "calibration": None if calibration is None else calibration.measures,
             "config": asdict(info.config),
         }  # fmt: skip
@@ -126,7 +127,8 @@ def inspect_model(folder: Path, as_json: bool) -> None:
     confidence = "not calibrated: its translations have no confidence (manyheads calibrate)"
     if calibration is not None:
         confidence = format_measures(calibration.measures)
-    print(f"# {folder}: {pair}, {info.step:,} steps, {size:,} parameters\n# {confidence}\n")
+    weights = f" as {info.quantization}" if info.quantization else ""
+    print(f"# {folder}: {pair}, {info.step:,} steps, {size:,} parameters{weights}\n# {confidence}\n")
     print(info.config.to_toml(), end="")
 
 

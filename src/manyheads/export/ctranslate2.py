@@ -1,4 +1,4 @@
-"""Conversion of models to CTranslate2, in float32, with the subwords beside the weights.
+"""Conversion of models to CTranslate2, in float32 or as int8 as they are, with the subwords beside them.
 
 `to_ctranslate2` is the export, verified by scores. `ensure_converted` keeps a conversion beside a model
 folder for the engine (inference/ctranslate2_engine.py), and renews it when the model changes.
@@ -57,6 +57,7 @@ class ConvertibleModel:
             "step": self.info.step,
             "languages": self.info.languages,
             "supported_length": self.info.supported_length,
+            "quantization": self.info.quantization,
             "config": asdict(self.info.config),
             "versions": {**checkpoint.get_versions(), "ctranslate2": import_ctranslate2().__version__},
         }

@@ -5,11 +5,12 @@ import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from manyheads.checkpoint.quantization import take_scales
 from manyheads.config import BOS_ID, EOS_ID, UNK_ID, ModelConfig, TransformerConfig
 from manyheads.errors import CheckpointError
 from manyheads.inference.ctranslate2_engine import import_ctranslate2
@@ -22,14 +23,52 @@ LAYER_NORM_EPSILON = 1e-5  # that of the model's norms
 Array = NDArray[np.float32]
 
 
+class Matrix(NamedTuple):
+    """A matrix as CTranslate2 stores it: float32, or int8 with scales."""
+
+    weight: NDArray[Any]
+    scale: Array | None = None  # of each row of an int8 matrix; CTranslate2 divides by it
+
+    def write(self, layer: Any) -> None:
+        layer.weight = self.weight
+        if self.scale is not None:
+            layer.weight_scale = self.scale
+
+    def multiply(self, factor: float) -> "Matrix":
+        """Return the matrix times a factor; int8 numbers stay as they are."""
+        if self.scale is None:
+            return Matrix(self.weight * np.float32(factor))
+        return Matrix(self.weight, self.scale / np.float32(factor))
+
+    @staticmethod
+    def concat(parts: "Sequence[Matrix]") -> "Matrix":
+        """Return the rows of several matrices as one."""
+        weight = np.concatenate([part.weight for part in parts])
+        scales = [part.scale for part in parts if part.scale is not None]
+        return Matrix(weight, np.concatenate(scales) if scales else None)
+
+
 class ModelArrays:
     """The weights of a model by name. Each must have its shape, and all must be read."""
 
-    def __init__(self, arrays: Mapping[str, Array], where: str) -> None:
+    def __init__(self, arrays: Mapping[str, NDArray[Any]], where: str) -> None:
         self.arrays, self.where = arrays, where
+        self.scales = take_scales(arrays, where)
         self.unread = set(arrays)
 
     def read(self, name: str, *shape: int) -> Array:
+        """Return an array that is never quantized."""
+        return self._take(name, shape).astype(np.float32)
+
+    def read_matrix(self, name: str, *shape: int) -> Matrix:
+        """Return the matrix of a layer; the int8 numbers of a quantized model as they are."""
+        array = self._take(name, shape)
+        if name not in self.scales:
+            return Matrix(array.astype(np.float32))
+        self.unread.discard(self.scales[name])
+        return Matrix(array, np.reciprocal(self.arrays[self.scales[name]].astype(np.float32)))
+
+    def _take(self, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
         if name not in self.arrays:
             raise CheckpointError(f"{self.where}: lacks {name}: these are the weights of another model")
         array = self.arrays[name]
@@ -38,7 +77,7 @@ class ModelArrays:
                 f"{self.where}: {name} is {list(array.shape)}, but the model's is {list(shape)}"
             )
         self.unread.discard(name)
-        return array.astype(np.float32)
+        return array
 
     def check_all_read(self) -> None:
         if self.unread:
@@ -52,7 +91,7 @@ def count_positions(config: ModelConfig) -> int:
 
 
 def build_spec(
-    config: TransformerConfig, arrays: Mapping[str, Array], subwords: SubwordPair, where: str
+    config: TransformerConfig, arrays: Mapping[str, NDArray[Any]], subwords: SubwordPair, where: str
 ) -> Any:
     """Return a model as a CTranslate2 specification. `where` names the weights in messages."""
     with import_specs() as specs:
@@ -102,18 +141,18 @@ class SpecWriter:
         self.config, self.arrays = config, arrays
 
     def write_embeddings(self, spec: Any) -> None:
-        config, read = self.config, self.arrays.read
+        config, read = self.config, self.arrays.read_matrix
         source = read("source_embedding.weight", config.input_vocab_size, config.d_model)
         target = output = source
         if config.tie_embeddings != "three-way":
             target = output = read("target_embedding.weight", config.output_vocab_size, config.d_model)
         if config.tie_embeddings == "none":
             output = read("output.weight", config.output_vocab_size, config.d_model)
-        spec.encoder.embeddings[0].weight = source
-        spec.decoder.embeddings.weight = target
-        spec.decoder.projection.weight = output
+        source.write(spec.encoder.embeddings[0])
+        target.write(spec.decoder.embeddings)
+        output.write(spec.decoder.projection)
         if config.output_bias:
-            spec.decoder.projection.bias = read("output.bias", config.output_vocab_size)
+            spec.decoder.projection.bias = self.arrays.read("output.bias", config.output_vocab_size)
         spec.encoder.position_encodings.encodings = self.build_position_table("source_positions")
         spec.decoder.position_encodings.encodings = self.build_position_table("target_positions")
 
@@ -153,16 +192,13 @@ class SpecWriter:
     ) -> None:
         """Write a layer, or several that share their input as one; d_model by d_model unless stated."""
         rows, columns = out_features or self.config.d_model, in_features or self.config.d_model
-        parts = []
+        parts, biases = [], []
         for name in names:
-            scale = np.float32(self.query_scale if name.endswith(".w_q") else 1.0)
-            weight, bias = (
-                self.arrays.read(f"{name}.weight", rows, columns),
-                self.arrays.read(f"{name}.bias", rows),
-            )
-            parts.append((weight * scale, bias * scale))
-        layer.weight = np.concatenate([weight for weight, _ in parts])
-        layer.bias = np.concatenate([bias for _, bias in parts])
+            factor = self.query_scale if name.endswith(".w_q") else 1.0
+            parts.append(self.arrays.read_matrix(f"{name}.weight", rows, columns).multiply(factor))
+            biases.append(self.arrays.read(f"{name}.bias", rows) * np.float32(factor))
+        Matrix.concat(parts).write(layer)
+        layer.bias = np.concatenate(biases)
 
     @property
     def query_scale(self) -> float:

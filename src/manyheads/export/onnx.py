@@ -4,11 +4,15 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from manyheads.atomic_io import atomic_directory, report_disk_full, write_manifest
-from manyheads.checkpoint import CheckpointInfo, load_model
+from manyheads.checkpoint import WEIGHTS, CheckpointInfo, load_model
+from manyheads.checkpoint.arrays import read_arrays
+from manyheads.checkpoint.quantization import take_scales
 from manyheads.config import EOS_ID, ModelConfig, TransformerConfig
 from manyheads.errors import RequestError
-from manyheads.export.onnx_graph import OPSET
+from manyheads.export.onnx_graph import OPSET, Int8Weights
 from manyheads.export.onnx_model import ACTIVATIONS, build_decoder, build_encoder
 from manyheads.export.onnx_run import (
     DECODER,
@@ -43,11 +47,22 @@ def to_onnx(folder: Path, out: Path, *, replace: bool = False) -> list[ScoreComp
     assert isinstance(model, Transformer)
     num_bytes = 2 * sum(parameter.nbytes for parameter in model.parameters())
     with report_disk_full(out, num_bytes), atomic_directory(out, MANIFEST, replace=replace) as temporary:
-        (temporary / ENCODER).write_bytes(build_encoder(model))
-        (temporary / DECODER).write_bytes(build_decoder(model))
+        int8 = read_int8_weights(folder) if info.quantization else None
+        (temporary / ENCODER).write_bytes(build_encoder(model, int8))
+        (temporary / DECODER).write_bytes(build_decoder(model, int8))
         subwords.save(temporary)
         write_manifest(temporary, ONNX_SCHEMA, build_manifest(model.config, info))
         return verify_export(model, subwords, temporary)
+
+
+def read_int8_weights(folder: Path) -> Int8Weights:
+    """Return the int8 matrices of a model folder and their scales."""
+    path = folder / WEIGHTS
+    arrays = read_arrays(path)
+    return {
+        name: (arrays[name], arrays[scales].astype(np.float32))
+        for name, scales in take_scales(arrays, str(path)).items()
+    }
 
 
 def check_exportable(config: ModelConfig) -> None:

@@ -1,12 +1,13 @@
 """Building ONNX graphs operator by operator."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from torch import Tensor, nn
 
+from manyheads.checkpoint.quantization import SCALE_SUFFIX, Int8Rows, Scales
 from manyheads.config import TransformerConfig
 from manyheads.errors import RequestError
 from manyheads.export.onnx_run import import_optional
@@ -14,14 +15,19 @@ from manyheads.export.onnx_run import import_optional
 OPSET, IR_VERSION = 17, 8  # the first opset with LayerNormalization, and the file format of its time
 MAX_FILE_BYTES = 2**31 - 1  # of a protobuf message
 
+Int8Weights = Mapping[str, tuple[Int8Rows, Scales]]  # by the name of the parameter
+
 
 class GraphBuilder:
     """An ONNX graph under construction. Calling it adds an operator; values are referred to by name."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, int8: Int8Weights | None = None) -> None:
+        """Start a graph of a model. `int8` are the matrices of an int8 folder, stored as they are."""
         self.nodes: list[Any] = []
         self.initializers: dict[str, NDArray[Any]] = {}
         self.names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
+        self.int8 = int8 or {}
+        self.dequantized: dict[str, str] = {}  # the operator of each int8 matrix that has one
 
     def __call__(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """Add an operator and return the name of its output."""
@@ -44,11 +50,38 @@ class GraphBuilder:
 
     def weight(self, parameter: Tensor) -> str:
         """Add a parameter; tied parameters are stored once."""
-        return self.add_initializer(self.names[parameter], parameter.detach().numpy())
+        name = self.names[parameter]
+        if name in self.int8:
+            return self._dequantize(name, self.int8[name][0], axis=0)
+        return self.add_initializer(name, parameter.detach().numpy())
 
     def transposed_weight(self, parameter: Tensor) -> str:
         """Add a parameter [out, in] in the layout of MatMul, [in, out]."""
-        return self.add_initializer(f"{self.names[parameter]}.transposed", parameter.detach().numpy().T)
+        name = self.names[parameter]
+        if name in self.int8:
+            return self._dequantize(f"{name}.transposed", self.int8[name][0].T, axis=1)
+        return self.add_initializer(f"{name}.transposed", parameter.detach().numpy().T)
+
+    def gather_rows(self, parameter: Tensor, ids: str) -> str:
+        """Return rows of a parameter. Of an int8 matrix only those rows are dequantized."""
+        name = self.names[parameter]
+        if name not in self.int8:
+            return self("Gather", self.weight(parameter), ids)
+        rows = self.add_initializer(name, self.int8[name][0])
+        gathered = self("Cast", self("Gather", rows, ids), to=import_optional("onnx").TensorProto.FLOAT)
+        return self("Mul", gathered, self.unsqueeze(self("Gather", self._add_scales(name), ids), -1))
+
+    def _dequantize(self, name: str, rows: NDArray[np.int8], axis: int) -> str:
+        """Add an int8 matrix and the operator that makes it float32, once for each name."""
+        if name not in self.dequantized:
+            scales = self._add_scales(name.removesuffix(".transposed"))
+            self.dequantized[name] = self(
+                "DequantizeLinear", self.add_initializer(name, rows), scales, axis=axis
+            )
+        return self.dequantized[name]
+
+    def _add_scales(self, name: str) -> str:
+        return self.add_initializer(f"{name}{SCALE_SUFFIX}", self.int8[name][1])
 
     def axis_size(self, value: str, axis: int) -> str:
         """Return the size of an axis, a scalar."""

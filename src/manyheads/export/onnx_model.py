@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from manyheads.config import TransformerConfig
-from manyheads.export.onnx_graph import GraphBuilder, describe_ports
+from manyheads.export.onnx_graph import GraphBuilder, Int8Weights, describe_ports
 from manyheads.export.onnx_run import DECODER_PORTS, ENCODER_PORTS, import_optional
 from manyheads.model.attention import MultiHeadAttention
 from manyheads.model.layers import BatchNorm, FeedForward, Residual
@@ -29,9 +29,9 @@ Sublayer = Callable[[str], str]
 
 
 @torch.no_grad()
-def build_encoder(model: Transformer) -> bytes:
+def build_encoder(model: Transformer, int8: Int8Weights | None = None) -> bytes:
     """Return the graph from source ids to the keys and values of each decoder layer, zero for padding."""
-    g, config = GraphBuilder(model), model.config
+    g, config = GraphBuilder(model, int8), model.config
     slots_S = index_range(g, g.axis_size("source", 1))
     real_BS = source_mask(g, slots_S)
     ids_BS = g("Where", real_BS, "source", g.constant(0))  # padding may be any number
@@ -56,9 +56,9 @@ def build_encoder(model: Transformer) -> bytes:
 
 
 @torch.no_grad()
-def build_decoder(model: Transformer) -> bytes:
+def build_decoder(model: Transformer, int8: Int8Weights | None = None) -> bytes:
     """Return the graph that reads one token of each row: its logits, and the past with it."""
-    g, config = GraphBuilder(model), model.config
+    g, config = GraphBuilder(model, int8), model.config
     x_RD = embed(g, model, model.target_embedding, model.target_positions, "tokens", "lengths")
     x_R1D = g.unsqueeze(x_RD, 1)
     past_visible = g.unsqueeze(past_mask(g, config.window), 1, 2)
@@ -118,7 +118,7 @@ def embed(
 ) -> str:
     """Return embeddings times sqrt(d_model) plus the positional encoding. [..., D]"""
     factor = g.constant(math.sqrt(model.config.d_model), np.float32)
-    x = g("Mul", g("Gather", g.weight(embedding.weight), ids), factor)
+    x = g("Mul", g.gather_rows(embedding.weight, ids), factor)
     if isinstance(encoding, LearnedPositions):
         return g("Add", x, g("Gather", g.weight(encoding.table.weight), positions))
     return x if encoding is None else g("Add", x, sinusoids(g, positions, model.config.d_model))

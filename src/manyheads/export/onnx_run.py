@@ -271,6 +271,8 @@ def open_session(path: Path, ports: tuple[tuple[str, ...], tuple[str, ...]], thr
     runtime = import_optional("onnxruntime")
     options = runtime.SessionOptions()
     options.log_severity_level = 3  # errors only; they are raised too
+    # int8 matrices become float32 when the session is opened. Otherwise onnxruntime rounds activations too.
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
     if threads is not None:
         options.intra_op_num_threads = threads
     try:

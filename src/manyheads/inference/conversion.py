@@ -41,8 +41,15 @@ def read_conversion_info(folder: Path) -> CheckpointInfo:
         raise CheckpointError(
             f"{folder / CONVERSION_MANIFEST}: does not describe a model ({error})"
         ) from None
-    supported_length = manifest.get("supported_length")
-    return CheckpointInfo(config, manifest["step"], manifest["languages"], {}, folder, supported_length)
+    return CheckpointInfo(
+        config,
+        manifest["step"],
+        manifest["languages"],
+        {},
+        folder,
+        manifest.get("supported_length"),
+        manifest.get("quantization"),
+    )
 
 
 def read_pieces(folder: Path, side: str) -> list[str]:

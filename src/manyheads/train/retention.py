@@ -85,7 +85,7 @@ def list_candidates(
         candidates.append(Candidate(name, checkpoint.average_weights(last), progress.step))
     best = checkpoint.checkpoint_path(run_folder, progress.best_step)
     if progress.best_step and [best] != last and select_intact(run_folder, [best], dist, print_message):
-        weights = checkpoint.read_tensors(best / checkpoint.WEIGHTS)
+        weights = checkpoint.read_weights(best / checkpoint.WEIGHTS)
         candidates.append(Candidate(f"best, {best.name}", weights, progress.best_step))
     if not candidates:  # the disk lost them all; the weights in memory are intact
         weights = {
