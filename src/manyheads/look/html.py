@@ -1,7 +1,7 @@
-"""The attention page as a single HTML file with its data and its program.
+"""A page as a single HTML file with its data and its program.
 
-The program is the ES modules of the folder assets/, concatenated in the order of their imports. A strict
-Content-Security-Policy holds the hashes of this script and this style, so a browser runs nothing else,
+The program is the ES modules of the folders assets/ and live/, concatenated in the order of their imports. A
+strict Content-Security-Policy holds the hashes of this script and this style, so a browser runs nothing else,
 whatever a token holds.
 """
 
@@ -18,13 +18,24 @@ from typing import Any
 
 from manyheads.errors import RequestError
 
-ENTRY_MODULE = "main.js"
-IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z_]+\.js)";\n', flags=re.MULTILINE)
+FOLDERS = ("assets", "live")  # no file name is in both
+IMPORT = re.compile(r'^import \{[^}]*\} from "\.\.?/(?:assets/)?([a-z_]+\.js)";\n', flags=re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?function|class|const)", flags=re.MULTILINE)
 JSON_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def write_page(data: dict[str, Any], path: str | os.PathLike[str]) -> Path:
+    """Write the attention page."""
+    return write_atomically(render_page(data), path)
+
+
+def render_page(data: dict[str, Any]) -> str:
+    """Return the page for the data that attention_data.py describes."""
+    title = f"{data['text']['source']} - Manyheads"
+    return render_html(data, title, template="template.html", style="attention.css", entry="main.js")
+
+
+def write_atomically(content: str, path: str | os.PathLike[str]) -> Path:
     """Write a page to a temporary file, and rename it when it is complete."""
     target = Path(path)
     if target.is_dir():
@@ -32,28 +43,28 @@ def write_page(data: dict[str, Any], path: str | os.PathLike[str]) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.manyheads-part")
     try:
-        temporary.write_text(render_page(data), encoding="utf-8")
+        temporary.write_text(content, encoding="utf-8")
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
     return target
 
 
-def render_page(data: dict[str, Any]) -> str:
-    """Return the page for the data that attention_data.py describes."""
-    style, script = read_asset("attention.css"), bundle_modules()
+def render_html(data: dict[str, Any], title: str, *, template: str, style: str, entry: str) -> str:
+    """Return a page with its data, its style sheet and the program that starts in the module `entry`."""
+    css, script = read_asset(style), bundle_modules(entry)
     policy = (
-        f"default-src 'none'; script-src {csp_hash(script)}; style-src {csp_hash(style)}; "
+        f"default-src 'none'; script-src {csp_hash(script)}; style-src {csp_hash(css)}; "
         f"img-src data:; base-uri 'none'; form-action 'none'"
     )
     parts = {
         "policy": policy,
-        "title": html.escape(f"{data['text']['source']} - Manyheads"),
-        "style": style,
+        "title": html.escape(title),
+        "style": css,
         "data": embed_json(data),
         "script": script,
     }
-    return re.sub(r"\{(\w+)\}", lambda match: parts[match.group(1)], read_asset("template.html"))
+    return re.sub(r"\{(\w+)\}", lambda match: parts[match.group(1)], read_asset(template))
 
 
 def embed_json(data: dict[str, Any]) -> str:
@@ -68,8 +79,8 @@ def csp_hash(text: str) -> str:
 
 
 @cache
-def bundle_modules() -> str:
-    """Concatenate all modules, each after its imports, without the import and export keywords."""
+def bundle_modules(entry: str) -> str:
+    """Concatenate a module and all that it needs, each after its imports, without these two keywords."""
     order: list[str] = []
 
     def add(name: str) -> None:
@@ -78,10 +89,11 @@ def bundle_modules() -> str:
                 add(imported)
             order.append(name)
 
-    add(ENTRY_MODULE)
+    add(entry)
     return "\n".join(EXPORT.sub("", IMPORT.sub("", read_asset(name))) for name in order)
 
 
 @cache
 def read_asset(name: str) -> str:
-    return files("manyheads.look").joinpath("assets", name).read_text(encoding="utf-8")
+    folders = [files("manyheads.look").joinpath(folder, name) for folder in FOLDERS]
+    return next(path for path in folders if path.is_file()).read_text(encoding="utf-8")
