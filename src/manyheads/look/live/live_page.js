@@ -131,6 +131,7 @@ export class LivePage {
       if (!("prefix" in difference)) this.setPrefix("", null);
     }
     if ("model" in difference) this.state.head = null;
+    this.translation.showPrefix();
     return this.update();
   }
 

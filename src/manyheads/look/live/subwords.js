@@ -252,9 +252,13 @@ export class Subwords {
     return text;
   }
 
-  // A piece as people read it: no mark of a space, bytes as hexadecimal numbers.
+  // A piece as people read it: no mark of a space; a byte that is no character by itself as a hexadecimal number.
   describe(id) {
-    if (this.types[id] === PIECE_TYPES.BYTE) return this.pieces[id].slice(1, -1);
+    if (this.isByte(id)) {
+      const hex = this.pieces[id].slice(3, 5);
+      const byte = parseInt(hex, 16);
+      return byte > 0x20 && byte < 0x7f ? String.fromCharCode(byte) : `byte ${hex}`;
+    }
     const piece = this.pieces[id].replaceAll(WORD_START, " ");
     return piece.trim() || "\u2423";
   }
