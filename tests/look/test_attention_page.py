@@ -71,7 +71,7 @@ def test_the_page_loads_nothing(attention: mh.AttentionMaps) -> None:
 
 
 def test_the_modules_are_bundled_in_order() -> None:
-    script = bundle_modules("main.js")
+    script = bundle_modules()
     assert not re.search(r"^(?:import|export)\b", script, flags=re.M)
     assert "</script" not in script
     assert script.count("function showAttention(") == 1
@@ -93,7 +93,7 @@ def test_the_program_never_writes_markup() -> None:
         "eval(",
         "new Function",
     ):
-        assert forbidden not in bundle_modules("main.js")
+        assert forbidden not in bundle_modules()
 
 
 def test_both_languages_have_the_same_texts() -> None:
@@ -103,7 +103,7 @@ def test_both_languages_have_the_same_texts() -> None:
     keys = [re.findall(r"^    (\w+):", text, flags=re.M) for text in (english, korean)]
     assert keys[0] == keys[1]
     assert not re.search("[가-힣]", english)
-    used = set(re.findall(r"texts\.(\w+)", bundle_modules("main.js")))
+    used = set(re.findall(r"texts\.(\w+)", bundle_modules()))
     assert used <= set(keys[0])
 
 

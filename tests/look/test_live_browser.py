@@ -244,6 +244,7 @@ def test_the_language_of_the_page_can_be_changed(open_page: OpenPage, path: Path
     assert "영어" in page.locator("h1").inner_text()
     assert read_output(page) == before
     assert page.input_value("textarea") == SOURCE
+    page.wait_for_selector(".picture .token")
     visible = page.locator("main").inner_text()
     assert not re.search("▁|<0x", visible)
 

@@ -71,10 +71,11 @@ def compare_forward(
 ) -> None:
     model, data = round_model(config)
     expected, trace = forward(model, source, target)
-    node.call("loadModel", **data)
-    result = node.call("forward", source=source, target=target)
-    np.testing.assert_allclose(np.array(result["logits"]).reshape(expected.shape), expected, atol=ATOL)
-    check_maps(result["maps"], trace, ATOL)
+    for use_kernel in (False, True):  # plain JavaScript, and WebAssembly
+        assert node.call("loadModel", **data, useKernel=use_kernel) == use_kernel
+        result = node.call("forward", source=source, target=target)
+        np.testing.assert_allclose(np.array(result["logits"]).reshape(expected.shape), expected, atol=ATOL)
+        check_maps(result["maps"], trace, ATOL)
     steps = node.call("step", source=source, target=target)
     np.testing.assert_allclose(np.array(steps), expected, atol=ATOL)  # cached
 

@@ -15,8 +15,10 @@ const readCuts = (cuts) => new Set((cuts ?? []).map((cut) => headKey(...cut)));
 
 const METHODS = {
   load: ({ data }) => void (translator = new LiveTranslator(data)),
-  loadModel: ({ config, tensors, weights }) =>
-    void (model = new Transformer(config, readTensors(tensors, decodeBase64(weights)))),
+  loadModel: ({ config, tensors, weights, useKernel = true }) => {
+    model = new Transformer(config, readTensors(tensors, decodeBase64(weights)), { useKernel });
+    return model.usesKernel;
+  },
   loadSubwords: ({ content }) => void (subwords = new Subwords(decodeBase64(content))),
   encode: ({ texts }) => texts.map((text) => subwords.encode(text)),
   decode: ({ sentences }) => sentences.map((ids) => subwords.decode(ids)),

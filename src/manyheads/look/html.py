@@ -1,4 +1,4 @@
-"""A page as a single HTML file with its data and its program.
+"""Pages as single HTML files with their data and their program.
 
 The program is the ES modules of the folders assets/ and live/, concatenated in the order of their imports. A
 strict Content-Security-Policy holds the hashes of this script and this style, so a browser runs nothing else,
@@ -18,6 +18,7 @@ from typing import Any
 
 from manyheads.errors import RequestError
 
+ATTENTION_PAGE = ("template.html", "main.js", ("attention.css",))
 FOLDERS = ("assets", "live")  # no file name is in both
 IMPORT = re.compile(r'^import \{[^}]*\} from "\.\.?/(?:assets/)?([a-z_]+\.js)";\n', flags=re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?function|class|const)", flags=re.MULTILINE)
@@ -26,16 +27,10 @@ JSON_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u20
 
 def write_page(data: dict[str, Any], path: str | os.PathLike[str]) -> Path:
     """Write the attention page."""
-    return write_atomically(render_page(data), path)
+    return write_html(render_page(data), path)
 
 
-def render_page(data: dict[str, Any]) -> str:
-    """Return the page for the data that attention_data.py describes."""
-    title = f"{data['text']['source']} - Manyheads"
-    return render_html(data, title, template="template.html", style="attention.css", entry="main.js")
-
-
-def write_atomically(content: str, path: str | os.PathLike[str]) -> Path:
+def write_html(text: str, path: str | os.PathLike[str]) -> Path:
     """Write a page to a temporary file, and rename it when it is complete."""
     target = Path(path)
     if target.is_dir():
@@ -43,24 +38,35 @@ def write_atomically(content: str, path: str | os.PathLike[str]) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.manyheads-part")
     try:
-        temporary.write_text(content, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
     return target
 
 
-def render_html(data: dict[str, Any], title: str, *, template: str, style: str, entry: str) -> str:
-    """Return a page with its data, its style sheet and the program that starts in the module `entry`."""
-    css, script = read_asset(style), bundle_modules(entry)
+def render_page(data: dict[str, Any]) -> str:
+    """Return the page for the data that attention_data.py describes."""
+    return render_template(ATTENTION_PAGE, data["text"]["source"], data)
+
+
+def render_template(
+    page: tuple[str, str, tuple[str, ...]], title: str, data: dict[str, Any], script_source: str = ""
+) -> str:
+    """Return a page: its template, the module that its program starts in, and its style sheets.
+
+    `script_source` is what its policy allows besides the program.
+    """
+    template, entry_module, styles = page
+    style, script = "".join(map(read_asset, styles)), bundle_modules(entry_module)
     policy = (
-        f"default-src 'none'; script-src {csp_hash(script)}; style-src {csp_hash(css)}; "
+        f"default-src 'none'; script-src {csp_hash(script)}{script_source}; style-src {csp_hash(style)}; "
         f"img-src data:; base-uri 'none'; form-action 'none'"
     )
     parts = {
         "policy": policy,
-        "title": html.escape(title),
-        "style": css,
+        "title": html.escape(f"{title} - Manyheads"),
+        "style": style,
         "data": embed_json(data),
         "script": script,
     }
@@ -79,8 +85,8 @@ def csp_hash(text: str) -> str:
 
 
 @cache
-def bundle_modules(entry: str) -> str:
-    """Concatenate a module and all that it needs, each after its imports, without these two keywords."""
+def bundle_modules(entry_module: str = "main.js") -> str:
+    """Concatenate all modules, each after its imports, without the import and export keywords."""
     order: list[str] = []
 
     def add(name: str) -> None:
@@ -89,7 +95,7 @@ def bundle_modules(entry: str) -> str:
                 add(imported)
             order.append(name)
 
-    add(entry)
+    add(entry_module)
     return "\n".join(EXPORT.sub("", IMPORT.sub("", read_asset(name))) for name in order)
 
 

@@ -26,11 +26,13 @@ from manyheads.checkpoint.arrays import read_arrays
 from manyheads.checkpoint.quantization import INT8, quantize_arrays
 from manyheads.config import ModelConfig, TransformerConfig
 from manyheads.errors import CheckpointError, RequestError
-from manyheads.look.html import render_html, write_atomically
+from manyheads.look.html import render_template, write_html
 from manyheads.look.training_walk import read_validation_sentences
 
 FORMAT = 1
+LIVE_PAGE = ("live.html", "live_main.js", ("live.css",))
 MAX_WEIGHTS = 60_000_000  # of all models: a page of about 80 MB, which a browser opens in seconds
+WEBASSEMBLY = "'wasm-unsafe-eval'"  # what a policy calls compiling WebAssembly; it allows no other code
 NUM_EXAMPLES = 4
 MAX_EXAMPLE_CHARACTERS = 90
 
@@ -69,9 +71,8 @@ def build_live_data(folder: Path, other: Path | None = None, text: str | None = 
 def write_live_page(data: dict[str, Any], path: str | os.PathLike[str]) -> Path:
     """Write the page to a temporary file, and rename it when it is complete."""
     languages = data["models"][0]["languages"]
-    title = f"{languages['source']} → {languages['target']} - Manyheads"
-    page = render_html(data, title, template="live.html", style="live.css", entry="live_main.js")
-    return write_atomically(page, path)
+    title = f"{languages['source']} → {languages['target']}"
+    return write_html(render_template(LIVE_PAGE, title, data, script_source=f" {WEBASSEMBLY}"), path)
 
 
 def check_model(folder: Path, config: ModelConfig) -> None:

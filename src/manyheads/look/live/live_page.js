@@ -16,6 +16,14 @@ const MAX_CACHED = 200; // translated sentences
 const DEFAULT_BEAM = 4;
 const NO_CUTS = new Set();
 
+// Until the browser has drawn; in a hidden page it never does.
+function waitForFrame() {
+  return new Promise((resolve) => {
+    requestAnimationFrame(() => setTimeout(resolve));
+    setTimeout(resolve, 100);
+  });
+}
+
 export class LivePage {
   constructor(root, data) {
     this.root = root;
@@ -34,7 +42,7 @@ export class LivePage {
       sentence: 0,
       step: null, // of the decoder, whose candidates are shown
       cuts: NO_CUTS,
-      head: null, // {attention, layer, head}; the sharpest of cross-attention before the reader chooses
+      head: null, // {attention, layer, head}; one of cross-attention before the reader chooses
       view: "lines",
     };
     this.build();
@@ -118,6 +126,7 @@ export class LivePage {
   changeLanguage(language) {
     this.state.language = language;
     this.build();
+    this.update(); // what is translated already is in the cache
     this.root.querySelector("[name=language]").focus();
   }
 
@@ -183,7 +192,10 @@ export class LivePage {
       this.result = await this.translateText(this.translator, this.state.cuts, signal);
       this.state.sentence = Math.max(0, Math.min(this.state.sentence, this.result.sentences.length - 1));
       this.result.milliseconds = performance.now() - started;
+      this.attention = null; // of the result before
       this.showResult();
+      await waitForFrame(); // the translation is seen first
+      signal.throwIfAborted();
       this.showAttention();
       await this.variants.update(signal);
       await this.heads.measureImportance(signal);
@@ -238,15 +250,16 @@ export class LivePage {
     this.message.textContent = this.texts.failed(error.message);
   }
 
-  // The head of cross-attention whose rows have the largest mean maximum, those on the end token not counted.
+  // The head of cross-attention that is sharpest on the most source tokens, the end not counted: the sum over columns
+  // of their largest weight. A head that always looks at the same token has little of it.
   findSharpestHead() {
     let best = { score: -1 };
     this.attention.maps.cross.forEach((map, layer) => {
       for (let head = 0; head < map.heads; head++) {
-        const { rows, columns, weights } = takeHead(map, head);
-        let score = 0;
-        for (let row = 0; row < rows; row++)
-          score += Math.max(0, ...weights.subarray(row * columns, (row + 1) * columns - 1));
+        const { columns, weights } = takeHead(map, head);
+        const largest = new Float32Array(columns);
+        weights.forEach((weight, index) => (largest[index % columns] = Math.max(largest[index % columns], weight)));
+        const score = largest.subarray(0, -1).reduce((sum, weight) => sum + weight, 0);
         if (score > best.score) best = { score, layer, head };
       }
     });

@@ -1,6 +1,7 @@
 // The weights of a model: int8 matrices with one scale per row (checkpoint/quantization.py), the rest float32.
 //
-// A matrix is {rows: Int8Array, scales: Float32Array, numOut, numIn, bias: Float32Array or null}.
+// A matrix is {rows: Int8Array, scales: Float32Array, numOut, numIn, bias: Float32Array or null}, and where the browser
+// has WebAssembly SIMD also {kernel, place} (matrix_kernel.js).
 
 const DTYPES = { int8: Int8Array, float32: Float32Array };
 const SCALE_SUFFIX = "_scale";
@@ -32,16 +33,23 @@ export function takeMatrix(tensors, name) {
 }
 
 // y = x W^T + b for n vectors. [n, in] -> [n, out]
-export function linear(x, n, { rows, scales, bias, numOut, numIn }) {
-  const y = new Float32Array(n * numOut);
-  let first = 0;
-  for (; first + 4 <= n; first += 4) multiplyFour(x, y, first, rows, numIn, numOut);
-  for (; first < n; first++) multiplyOne(x, y, first, rows, numIn, numOut);
+export function linear(x, n, matrix) {
+  const { scales, bias, numOut } = matrix;
+  const y = matrix.kernel ? matrix.kernel.multiply(x, n, matrix) : multiplyPlain(x, n, matrix);
   for (let row = 0; row < n; row++) {
     const start = row * numOut;
     if (bias) for (let out = 0; out < numOut; out++) y[start + out] = y[start + out] * scales[out] + bias[out];
     else for (let out = 0; out < numOut; out++) y[start + out] *= scales[out];
   }
+  return y;
+}
+
+// The products without scales.
+function multiplyPlain(x, n, { rows, numOut, numIn }) {
+  const y = new Float32Array(n * numOut);
+  let first = 0;
+  for (; first + 4 <= n; first += 4) multiplyFour(x, y, first, rows, numIn, numOut);
+  for (; first < n; first++) multiplyOne(x, y, first, rows, numIn, numOut);
   return y;
 }
 

@@ -10,6 +10,7 @@
 //
 // Shapes: n vectors, D = d_model, H heads, K = d_k, V = d_v, S source tokens, T target tokens.
 
+import { attachKernel } from "./matrix_kernel.js";
 import { linear, takeMatrix } from "./tensors.js";
 
 const EPSILON = 1e-5; // of the norms
@@ -333,7 +334,7 @@ class Layer {
 // ---- the model (3.1, 3.4, 3.5)
 
 export class Transformer {
-  constructor(config, tensors) {
+  constructor(config, tensors, { useKernel = true } = {}) {
     this.config = config;
     this.sourceEmbedding = takeMatrix(tensors, "source_embedding");
     const isTied = config.tie_embeddings === "three-way";
@@ -347,6 +348,18 @@ export class Transformer {
     const isPreNorm = config.norm === "pre";
     this.encoderNorm = isPreNorm ? buildNorm(config, tensors, "encoder_norm") : null;
     this.decoderNorm = isPreNorm ? buildNorm(config, tensors, "decoder_norm") : null;
+    this.usesKernel = useKernel && attachKernel(this.listMatrices());
+  }
+
+  // Every matrix that vectors are multiplied by.
+  listMatrices() {
+    const layers = [...this.encoder, ...this.decoder];
+    const attentions = layers.flatMap(({ selfAttention, crossAttention }) => [selfAttention, crossAttention]);
+    return [
+      this.output,
+      ...attentions.filter(Boolean).flatMap(({ query, key, value, output }) => [query, key, value, output]),
+      ...layers.flatMap(({ first, second }) => [first, second]),
+    ];
   }
 
   get maxPositions() {

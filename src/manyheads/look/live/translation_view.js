@@ -174,7 +174,7 @@ export class TranslationView {
   // The probability of each token, and the candidates of the chosen step.
   showSteps() {
     const { attention, state, texts } = this.page;
-    for (const { steps, node } of this.units ?? []) {
+    for (const { steps, node } of attention ? this.units : []) {
       const probability = Math.exp(Math.min(...steps.map((step) => attention.scores[step])));
       const level = probability < LOW ? "low" : probability < MEDIUM ? "medium" : "high";
       node.dataset.level = level;

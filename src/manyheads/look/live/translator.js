@@ -36,12 +36,9 @@ export class LiveTranslator {
   }
 
   get numWeights() {
-    const { encoder, decoder, sourceEmbedding, targetEmbedding, output } = this.model;
-    const matrices = new Set([sourceEmbedding.rows, targetEmbedding.rows, output.rows]);
-    for (const { selfAttention, crossAttention, first, second } of [...encoder, ...decoder])
-      for (const part of [selfAttention, crossAttention, { first, second }])
-        for (const matrix of Object.values(part ?? {})) if (matrix?.rows) matrices.add(matrix.rows);
-    return [...matrices].reduce((sum, rows) => sum + rows.length, 0);
+    const { sourceEmbedding, targetEmbedding } = this.model;
+    const all = new Set([sourceEmbedding, targetEmbedding, ...this.model.listMatrices()].map(({ rows }) => rows));
+    return [...all].reduce((sum, rows) => sum + rows.length, 0);
   }
 
   // The heads of each attention type: {encoder: layers, decoder: layers, cross: layers}.
