@@ -181,7 +181,7 @@ CORPUS = [
     *["Er sagte: „Über 100 % der Straße“ – naïve café!", "<b>bold</b> {name} %s", "🙂 a🙂b"] * 9,
 ]
 TEXTS = st.text() | st.lists(
-    st.sampled_from([*"abcdegho ,.🙂가나는집에▁ä\u0301\u00a0<>{}%s", "⟦0⟧", "home", "{name}"])
+    st.sampled_from([*"abcdegho ,.🙂가나는집에▁ä\u0301\u00a0<>{}%s", "⟦0⟧", "home", "{name}", "ooo"])
 ).map("".join)
 
 
