@@ -7,6 +7,7 @@ from typing import Any
 
 from manyheads import checkpoint
 from manyheads.checkpoint.arrays import read_arrays
+from manyheads.checkpoint.shortlist import read_shortlist
 from manyheads.confidence.calibration import ConfidenceParameters
 from manyheads.cuda.driver import start_context_creation
 from manyheads.errors import ConfigError, RequestError
@@ -18,7 +19,7 @@ from manyheads.text.subwords import SubwordPair
 from manyheads.translator import Translator
 
 Folder = str | os.PathLike[str]
-TORCH_PRECISIONS = ("", "auto", "float32", "bfloat16")
+TORCH_PRECISIONS = ("", "auto", "float32", "bfloat16", "int8")
 
 
 def load(
@@ -39,8 +40,8 @@ def load(
         return load_ctranslate2(folder, others, arithmetic, device, threads)
     if name != "torch" or arithmetic not in TORCH_PRECISIONS:
         raise ConfigError(
-            f"the engine is {engine!r}, but must be torch, torch:float32, torch:bfloat16, ctranslate2, "
-            f"ctranslate2:int8 or ctranslate2:int8_float32"
+            f"the engine is {engine!r}, but must be torch, torch:float32, torch:bfloat16, torch:int8, "
+            f"ctranslate2, ctranslate2:int8 or ctranslate2:int8_float32"
         )
     return load_torch(folder, others, arithmetic or "auto", device)
 
@@ -55,6 +56,7 @@ def load_torch(folder: Folder, others: Sequence[Folder], precision: Any, device:
     from manyheads.cuda.device import resolve_device
     from manyheads.inference.ensemble import Ensemble
     from manyheads.inference.torch_engine import TorchEngine
+    from manyheads.ops.int8 import has_int8_products
 
     if context:  # their first use would import them, when the GPU waits for it
         from manyheads.ops.preload import import_inference_kernels
@@ -67,8 +69,13 @@ def load_torch(folder: Folder, others: Sequence[Folder], precision: Any, device:
     if others:  # its scores are not those that a model was calibrated with
         engine = TorchEngine(Ensemble(models), resolve_device(device), precision)
         return create_translator(engine, subwords[0], opened[0].info)
-    engine = TorchEngine(models[0], resolve_device(device), precision)
     info = opened[0].info
+    vocab_sizes = info.config.model.input_vocab_size, info.config.model.output_vocab_size
+    shortlist = read_shortlist(info.folder, *vocab_sizes)
+    resolved = resolve_device(device)
+    if precision == "auto" and info.quantization and resolved == "cpu" and has_int8_products():
+        precision = "int8"
+    engine = TorchEngine(models[0], resolved, precision, shortlist)
     return create_translator(engine, subwords[0], info, read_calibration(info.folder))
 
 

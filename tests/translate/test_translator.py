@@ -411,7 +411,7 @@ def test_the_engine_name_selects_the_precision(folder: Path) -> None:
 
 
 def test_wrong_arguments_are_refused(folder: Path, tmp_path: Path, translator: mh.Translator) -> None:
-    for wrong in ("onnx", "torch:int8"):
+    for wrong in ("onnx", "torch:int4"):
         with pytest.raises(mh.ConfigError, match=f"the engine is '{wrong}'"):
             mh.load(folder, engine=wrong)
     with pytest.raises(mh.CheckpointError, match="not a model folder"):

@@ -81,11 +81,18 @@ def open_job(job: BulkJob) -> RowFunction:
     return OPENERS[job.task](translator, job)
 
 
+def choose_scores(translator: "Translator", as_json: bool) -> Literal["none", "total", "tokens"]:
+    """Return which scores the output needs: all, those of the confidence, or none."""
+    if as_json:
+        return "tokens"
+    return "total" if translator.is_calibrated else "none"
+
+
 def open_translate(translator: "Translator", job: BulkJob) -> RowFunction:
     as_json = job.output == "json"
     options = {
         "alignment": as_json and translator.engine.capabilities.alignment,
-        "scores": "tokens" if as_json else "total",
+        "scores": choose_scores(translator, as_json),
         **job.options,
     }
 

@@ -20,7 +20,7 @@ GC_THRESHOLD = 50_000  # new objects between collections; 700, the default, cost
 GROUPS = {
     "Start here": ("demo", "doctor"),
     "Data": ("get", "prepare"),
-    "Training": ("inspect", "train", "average", "calibrate", "card"),
+    "Training": ("inspect", "train", "average", "calibrate", "shortlist", "card"),
     "Translation": ("translate", "score", "evaluate", "export"),
     "Serving and looking inside": ("serve", "look"),
     "The paper": ("paper",),

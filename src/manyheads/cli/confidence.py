@@ -1,7 +1,7 @@
 """Options of `translate` for lines of low confidence, and the summary of them on stderr."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -29,6 +29,25 @@ Below = Annotated[
     ),
 ]
 Flag = Annotated[bool, typer.Option("--flag", help="Mark lines of low confidence: short for --below mark.")]
+
+UseConfidence = Annotated[
+    bool,
+    typer.Option(
+        "--confidence/--no-confidence",
+        help="Compute the confidence of a calibrated model; without it, a shortlist is faster.",
+    ),
+]
+
+
+def select_score_detail(confidence: bool, as_json: bool, policy: "ConfidencePolicy | None") -> dict[str, Any]:
+    """Return the option of `Translator.translate` for text without confidence."""
+    if confidence:
+        return {}
+    if as_json or policy is not None:
+        raise RequestError(
+            "--no-confidence is for plain text: leave out --json, --min-confidence and --below"
+        )
+    return {"scores": "none"}
 
 
 def create_policy(min_confidence: float | None, below: str | None, flag: bool) -> "ConfidencePolicy | None":

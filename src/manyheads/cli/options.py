@@ -10,7 +10,7 @@ Engine = Annotated[
     str,
     typer.Option(
         "--engine",  # typer 0.27 would take the name from the metavar
-        help="torch, torch:float32, torch:bfloat16, ctranslate2, ctranslate2:int8 or "
+        help="torch, torch:float32, torch:bfloat16, torch:int8, ctranslate2, ctranslate2:int8 or "
         "ctranslate2:int8_float32.",
         metavar="ENGINE",
     ),

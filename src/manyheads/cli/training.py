@@ -108,6 +108,35 @@ def calibrate(
 
 
 @app.command()
+def shortlist(
+    model: Model,
+    data: Annotated[
+        Path, typer.Option(help="The data folder that the model was trained on.", metavar="DATA")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Learn which target pieces a source piece may become, so that a CPU computes the logits of these alone.
+
+    The shortlist becomes part of the model folder, and is used wherever no scores of tokens are read. Give
+    `translate --no-shortlist` or decoding.shortlist=false to do without it.
+
+    \b
+    Example:
+      manyheads shortlist run/model --data data
+    """
+    from manyheads.progress import create_progress
+    from manyheads.train.shortlist import add_shortlist
+
+    with create_progress(sys.stderr) as progress:
+        learned = add_shortlist(model, data, progress.update)
+    report = {
+        "model": str(model), "pairs": learned.num_pairs, "coverage": learned.coverage,
+        "candidates": learned.mean_candidates, "uncovered": learned.uncovered,
+    }  # fmt: skip
+    print(json.dumps(report, ensure_ascii=False) if as_json else f"{model}: {learned}")
+
+
+@app.command()
 def card(
     model: Model,
     data: Annotated[

@@ -13,8 +13,10 @@ from manyheads.cli.confidence import (
     Below,
     Flag,
     MinConfidence,
+    UseConfidence,
     create_policy,
     print_confidence_summary,
+    select_score_detail,
 )
 from manyheads.cli.options import Alpha, Beam, Device, Engine, Ensemble, Model, drop_unset
 from manyheads.cli.text_io import (
@@ -27,6 +29,7 @@ from manyheads.cli.text_io import (
 from manyheads.errors import RequestError
 
 if TYPE_CHECKING:
+    from manyheads.bulk.jobs import BulkJob
     from manyheads.bulk.shards import Shard
     from manyheads.confidence_policy import ConfidenceCounts, ConfidencePolicy
     from manyheads.progress import Progress, ReportProgress
@@ -81,6 +84,14 @@ ForbiddenWords = Annotated[
 SplitSentences = Annotated[
     bool, typer.Option(help="Split lines into sentences; otherwise each line is one sentence.")
 ]
+UseShortlist = Annotated[
+    bool | None,
+    typer.Option(
+        "--shortlist/--no-shortlist",
+        help="On a CPU, consider only the likely target pieces, if the model has a shortlist (the default), "
+        "or all of them.",
+    ),
+]
 JsonLines = Annotated[
     bool,
     typer.Option("--json", help="Print a JSON object per line: scores, tokens, confidence, notes, ..."),
@@ -105,6 +116,7 @@ def translate(
     glossary: Glossary = None,
     forbid: ForbiddenWords = None,
     split: SplitSentences = True,
+    shortlist: UseShortlist = None,
     ensemble: Ensemble = None,
     engine: Engine = "torch",
     device: Device = None,
@@ -117,6 +129,7 @@ def translate(
     min_confidence: MinConfidence = None,
     below: Below = None,
     flag: Flag = False,
+    confidence: UseConfidence = True,
 ) -> None:
     """Translate text line by line, from files or stdin to stdout: n lines in, n lines out.
 
@@ -127,27 +140,47 @@ def translate(
       manyheads translate run/model test.en --min-confidence 0.7 --below source
     """
     policy = create_policy(min_confidence, below, flag)
-    if (nbest or 1) > 1 and not as_json:
-        raise RequestError(f"--nbest is {nbest}, but a line of output is one translation: add --json")
+    check_nbest(nbest, as_json)
     options = {
         "prefix": prefix, "glossary": read_glossary(glossary) if glossary else {}, "forbid": forbid or [],
-        "split": split,
+        "split": split, **select_score_detail(confidence, as_json, policy),
         **drop_unset(
             beam=beam, alpha=alpha, nbest=nbest, max_extra_length=max_extra_length, min_length=min_length,
             temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, no_repeat_ngram=no_repeat_ngram,
+            shortlist=shortlist,
         ),
     }  # fmt: skip
     models = [model, *(ensemble or [])]
     if needs_workers(files or [], gpus, workers, ray, out, column):
-        from manyheads.bulk.jobs import create_translate_job
         from manyheads.bulk.shards import list_shards
 
         shards = list_shards(files or [])
-        is_typed = out is not None and shards[0].format == "parquet"
-        job = create_translate_job(models, engine, device, options, policy, as_json, is_typed)
+        job = describe_job(models, shards, out, engine, device, options, as_json, policy)
         run_bulk_job(job, shards, [column], out, gpus=gpus, workers=workers, ray=ray)
-        return
-    translate_here(models, files or [], engine, device, options, as_json, policy)
+    else:
+        translate_here(models, files or [], engine, device, options, as_json, policy)
+
+
+def describe_job(
+    models: Sequence[Path],
+    shards: "list[Shard]",
+    out: Path | None,
+    engine: str,
+    device: str | None,
+    options: dict[str, Any],
+    as_json: bool,
+    policy: "ConfidencePolicy | None",
+) -> "BulkJob":
+    """Return what several workers are to do."""
+    from manyheads.bulk.jobs import create_translate_job
+
+    is_typed = out is not None and shards[0].format == "parquet"
+    return create_translate_job(models, engine, device, options, policy, as_json, is_typed)
+
+
+def check_nbest(nbest: int | None, as_json: bool) -> None:
+    if (nbest or 1) > 1 and not as_json:
+        raise RequestError(f"--nbest is {nbest}, but a line of output is one translation: add --json")
 
 
 def translate_here(
@@ -161,7 +194,7 @@ def translate_here(
 ) -> None:
     """Translate in this process."""
     from manyheads.bulk.interpreter_settings import stream_settings
-    from manyheads.bulk.jobs import check_calibration
+    from manyheads.bulk.jobs import check_calibration, choose_scores
     from manyheads.confidence_policy import ConfidencePolicy
     from manyheads.loading import load
     from manyheads.progress import create_progress
@@ -176,9 +209,8 @@ def translate_here(
             read_lines(files),
             INTERACTIVE_READ_AHEAD if is_interactive or sys.stdout.isatty() else None,
             alignment=as_json and translator.engine.capabilities.alignment,
-            scores="tokens" if as_json else "total",
             report_progress=None if is_interactive or not sys.stderr.isatty() else add_total(progress, files),
-            **options,
+            **{"scores": choose_scores(translator, as_json), **options},
         )
         counts = print_translations(batches, as_json, policy or ConfidencePolicy())
     print_confidence_summary(counts, policy, as_json)

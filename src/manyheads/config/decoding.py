@@ -38,6 +38,10 @@ class DecodingConfig(ConfigSection):
         at_least=1,
     )
 
+    shortlist: bool = config_field(
+        True, "on a CPU, consider only the likely target pieces of a source, if the model has a shortlist"
+    )
+
     @property
     def num_hypotheses(self) -> int:
         """Hypotheses of a sentence that are decoded at the same time."""

@@ -5,6 +5,7 @@ folder for the engine (inference/ctranslate2_engine.py), and renews it when the 
 """
 
 import os
+import re
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,15 +14,24 @@ from typing import TYPE_CHECKING, Any
 from manyheads import checkpoint
 from manyheads.atomic_io import atomic_directory, hash_file, report_disk_full, write_manifest
 from manyheads.checkpoint.arrays import read_arrays
+from manyheads.checkpoint.shortlist import SHORTLIST, Shortlist, read_shortlist
 from manyheads.config import EOS_ID, ModelConfig, TransformerConfig
 from manyheads.errors import CheckpointError, RequestError
 from manyheads.export.ctranslate2_spec import ACTIVATIONS, build_spec, count_positions
-from manyheads.inference.conversion import CONVERSION_MANIFEST, CONVERSION_SCHEMA, read_conversion
+from manyheads.inference.conversion import (
+    CONVERSION_MANIFEST,
+    CONVERSION_SCHEMA,
+    VOCABULARY_MAP,
+    read_conversion,
+    read_pieces,
+)
 from manyheads.inference.ctranslate2_engine import CTranslate2Engine, import_ctranslate2
 from manyheads.text.subwords import SubwordPair
 
 if TYPE_CHECKING:
     from manyheads.export.verify import ScoreComparison
+
+WHITE_SPACE = re.compile(r"[ \t\r\n]")
 
 
 @dataclass(frozen=True)
@@ -48,9 +58,12 @@ class ConvertibleModel:
         weights = str(self.info.folder / checkpoint.WEIGHTS)
         build_spec(self.config, self.arrays, self.subwords, weights).save(os.fspath(out))
         self.subwords.save(out)
-        calibration = self.info.folder / checkpoint.CONFIDENCE
-        if calibration.exists():
-            shutil.copyfile(calibration, out / checkpoint.CONFIDENCE)
+        for name in (checkpoint.CONFIDENCE, SHORTLIST):
+            if (self.info.folder / name).exists():
+                shutil.copyfile(self.info.folder / name, out / name)
+        vocab_sizes = self.config.input_vocab_size, self.config.output_vocab_size
+        if shortlist := read_shortlist(out, *vocab_sizes):
+            write_vocabulary_map(out, shortlist)
         manifest = {
             "model": model_identity(self.info.folder),
             "max_positions": count_positions(self.config),
@@ -62,6 +75,21 @@ class ConvertibleModel:
             "versions": {**checkpoint.get_versions(), "ctranslate2": import_ctranslate2().__version__},
         }
         write_manifest(out, CONVERSION_SCHEMA, manifest)
+
+
+def write_vocabulary_map(out: Path, shortlist: Shortlist) -> None:
+    """Write a shortlist as CTranslate2 reads it: a line per source piece, and one of the frequent pieces.
+
+    It separates pieces by spaces. If a piece has a space itself, there is no map, and no shortlist is used.
+    """
+    sources, targets = read_pieces(out, "source"), read_pieces(out, "target")
+    if any(WHITE_SPACE.search(piece) for piece in (*sources, *targets)):
+        return
+    lines = [f"\t{' '.join(targets[piece] for piece in shortlist.frequent)}\n"]
+    for number, source in enumerate(sources):
+        if len(candidates := shortlist[number]):
+            lines.append(f"{source}\t{' '.join(targets[piece] for piece in candidates)}\n")
+    (out / VOCABULARY_MAP).write_text("".join(lines), encoding="utf-8")
 
 
 def to_ctranslate2(folder: Path, out: Path, replace: bool = False) -> "list[ScoreComparison]":

@@ -59,5 +59,6 @@ def quantize_model(folder: Path, out: Path) -> QuantizedModel:
 
 
 def count_bytes(folder: Path) -> int:
-    """Return the size of the files of a folder."""
-    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+    """Return the size of the files of a model folder, without the state of an optimizer."""
+    files = (path for path in folder.iterdir() if path.is_file() and path.name != checkpoint.OPTIMIZER)
+    return sum(path.stat().st_size for path in files)

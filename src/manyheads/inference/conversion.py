@@ -10,6 +10,7 @@ from manyheads.config import Config
 from manyheads.errors import CheckpointError, ConfigError
 
 CONVERSION_MANIFEST = "conversion.json"
+VOCABULARY_MAP = "vmap.txt"  # the shortlist, by the name that CTranslate2 expects
 CONVERSION_SCHEMA = ManifestSchema(
     file_name=CONVERSION_MANIFEST,
     format=2,  # raised when the same model would be converted differently

@@ -37,11 +37,15 @@ class CallOptions(NamedTuple):
     min_length: int
     forbidden_phrases: tuple[tuple[int, ...], ...]
     has_prefix: bool
+    uses_shortlist: bool
 
     @classmethod
-    def for_constraints(cls, constraints: DecodingConstraints, max_length: int) -> "CallOptions":
+    def for_constraints(
+        cls, constraints: DecodingConstraints, max_length: int, uses_shortlist: bool = False
+    ) -> "CallOptions":
         min_length = min(constraints.min_length, max_length)
-        return cls(max_length, min_length, constraints.forbidden_phrases, bool(constraints.prefix))
+        has_prefix = bool(constraints.prefix)
+        return cls(max_length, min_length, constraints.forbidden_phrases, has_prefix, uses_shortlist)
 
 
 def make_forced_draft(constraints: DecodingConstraints) -> Draft:

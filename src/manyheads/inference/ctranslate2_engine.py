@@ -8,6 +8,7 @@ Its search differs from ours, and results carry the engine's name:
 - With forbidden phrases, a minimum length or a prefix it renormalizes the probabilities of the allowed tokens
   and searches by those. The scores that we return are always the model's own.
 - A hypothesis that reaches the maximum length is cut. It gets the end token that our search would force.
+- With a shortlist (checkpoint/shortlist.py) the probabilities of the candidates add up to 1 while searching.
 
 An n-best list is ranked by the model's own scores. A single result is the best by CTranslate2's count; only
 if some hypotheses were cut and others were not are they compared with their end tokens.
@@ -18,13 +19,15 @@ import os
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from manyheads.checkpoint.shortlist import read_shortlist
 from manyheads.config import EOS_ID, DecodingConfig
 from manyheads.errors import DataError, RequestError
 from manyheads.inference.batching import RequestWindow, group_by_tokens
-from manyheads.inference.conversion import read_conversion, read_pieces
+from manyheads.inference.conversion import VOCABULARY_MAP, read_conversion, read_pieces
 from manyheads.inference.ctranslate2_drafts import (
     CallOptions,
     Draft,
@@ -44,9 +47,11 @@ if TYPE_CHECKING:
 
 COMPUTE_TYPES = ("float32", "int8", "int8_float32")
 BATCH_TOKENS, BEAM_BATCH_TOKENS = 1024, 512  # of sources, padding counted, translated at once by a thread
+SHORTLIST_BATCH_TOKENS = 512  # the same with a shortlist: more sentences have more candidates
 SCORE_TOKENS = 1024  # of sources or targets, scored at once: all their logits are held
 READ_AHEAD = 4096  # requests of a stream, which are sorted by length
 BATCHES_PER_THREAD = 2  # in work or queued: a thread that is done finds the next batch
+MAX_RESCORED_SENTENCES = 8  # of a greedy batch with a shortlist whose scores are read: computed afterwards
 MIN_SEARCH_LENGTH = 64  # maximum lengths up to this share a search, and then powers of two
 MIN_LOG_PROBABILITY = -1e9  # CTranslate2 marks invalid hypotheses by a log p below this
 
@@ -87,6 +92,10 @@ class CTranslate2Engine:
         self._source_pieces = read_pieces(folder, "source")
         self._target_pieces = read_pieces(folder, "target")
         self._target_ids = {piece: token for token, piece in enumerate(self._target_pieces)}
+        self._shortlist = None
+        if (folder / VOCABULARY_MAP).exists():
+            vocab_sizes = len(self._source_pieces), len(self._target_pieces)
+            self._shortlist = read_shortlist(folder, *vocab_sizes)
         self._translator = import_ctranslate2().Translator(
             os.fspath(folder),
             device="cpu",
@@ -132,8 +141,11 @@ class CTranslate2Engine:
         not run the model.
         """
         check_sampling(config)
-        pending = RequestWindow(requests, window, self._call_options, check=self._check)
+        key_of = partial(self._call_options, uses_shortlist=config.shortlist and self._shortlist is not None)
+        pending = RequestWindow(requests, window, key_of, check=self._check)
         max_tokens = BATCH_TOKENS if config.beam == 1 else BEAM_BATCH_TOKENS
+        if config.shortlist and self._shortlist is not None and scores == "none":
+            max_tokens = min(max_tokens, SHORTLIST_BATCH_TOKENS)
         active: deque[tuple[list[int], Search]] = deque()  # the oldest first
         while True:
             while len(active) < BATCHES_PER_THREAD * self.threads + 1:
@@ -227,7 +239,12 @@ class CTranslate2Engine:
     def _search(
         self, requests: Sequence[Request], options: CallOptions, config: DecodingConfig, scores: ScoreDetail
     ) -> Search:
-        """Return the hypotheses of each sentence. It yields whenever it has started calls and would wait."""
+        """Return the hypotheses of each sentence. It yields whenever it has started calls and would wait.
+
+        Where scores are read, those of a shortlist cost another call: it must save more than that.
+        """
+        saves_time = scores == "none" or config.beam > 1 or len(requests) <= MAX_RESCORED_SENTENCES
+        options = options._replace(uses_shortlist=options.uses_shortlist and saves_time)
         drafts = yield from self._find_drafts(requests, options, config, with_scores=scores != "none")
         uncertain = [
             (n, draft)
@@ -265,7 +282,8 @@ class CTranslate2Engine:
         for index, results in self._read_calls(started, requests, config):
             own = requests[index].constraints
             if config.beam > 1 and any(len(draft.tokens) > own.max_length for draft in results):
-                too_long.setdefault(CallOptions.for_constraints(own, own.max_length), []).append(index)
+                longer = CallOptions.for_constraints(own, own.max_length, options.uses_shortlist)
+                too_long.setdefault(longer, []).append(index)
             else:  # greedy search does not look ahead: its first tokens would be the same
                 drafts[index] = [cut_draft(draft, own.max_length) for draft in results]
         if too_long:
@@ -275,13 +293,14 @@ class CTranslate2Engine:
                 drafts[index] = results
         return drafts
 
-    def _call_options(self, request: Request) -> CallOptions:
+    def _call_options(self, request: Request, uses_shortlist: bool) -> CallOptions:
         """Return what a sentence must share with others; its length is rounded up, and cut afterwards."""
         own = request.constraints
         max_length = own.max_length
         if own.min_length < max_length:
             max_length = min(self.max_positions, max(MIN_SEARCH_LENGTH, 1 << (max_length - 1).bit_length()))
-        return CallOptions.for_constraints(own, max_length)
+        is_covered = uses_shortlist and self._shortlist is not None and self._shortlist.covers(request.source)
+        return CallOptions.for_constraints(own, max_length, is_covered)
 
     def _start_calls(
         self,
@@ -313,7 +332,7 @@ class CTranslate2Engine:
         """Yield each sentence's index and drafts, once they are found."""
         for options, indices, results in calls:
             bends = options.min_length or options.forbidden_phrases or options.has_prefix
-            is_exact = not (bends or config.no_repeat_ngram)
+            is_exact = not (bends or config.no_repeat_ngram or options.uses_shortlist)
             for index, result in zip(indices, results, strict=True):
                 drafts = self._read_drafts(result.result(), config, is_exact)
                 yield index, drafts or [make_forced_draft(requests[index].constraints)]
@@ -329,6 +348,7 @@ class CTranslate2Engine:
             "suppress_sequences": phrases or None,
             "no_repeat_ngram_size": config.no_repeat_ngram or 0,
             "return_end_token": True,
+            "use_vmap": options.uses_shortlist,
             "return_scores": with_scores or config.beam > 1,
             **make_beam_options(config),
         }

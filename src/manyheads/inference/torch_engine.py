@@ -10,15 +10,19 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from manyheads.checkpoint.quantization import quantize_rows
+from manyheads.checkpoint.shortlist import Shortlist
 from manyheads.config import BOS_ID, EOS_ID, DecodingConfig, ModelConfig
 from manyheads.errors import RequestError
 from manyheads.inference.batch_workers import BatchWorkers, Results, limit_torch_threads
 from manyheads.inference.batching import GroupQueue, RequestWindow, group_by_tokens
 from manyheads.inference.cuda_graph_search import CudaGraphSearch, SearchSize, is_plain, supports_search
 from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
+from manyheads.inference.shortlist_model import ShortlistModel
 from manyheads.model.encoder_decoder import Trace
 from manyheads.model.transformer import Transformer
 from manyheads.ops import dispatch
+from manyheads.ops.int8 import Int8Linear, has_int8_products
 from manyheads.packed import Packed
 from manyheads.search.constraints import widen_beam
 from manyheads.search.driver import check_constraints, is_branching, iterate_results
@@ -42,7 +46,7 @@ MIN_PARALLEL_REQUESTS = 32  # for several threads: fewer are one batch
 READ_AHEAD, GPU_READ_AHEAD = 4096, 2**15  # requests of a stream
 MIN_WAITING, GPU_MIN_WAITING = 64, MAX_GRAPH_SLOTS  # of them, for the slots that become free
 
-Precision = Literal["auto", "float32", "bfloat16"]
+Precision = Literal["auto", "float32", "bfloat16", "int8"]
 
 
 def free_memory(device: torch.device) -> int:
@@ -62,11 +66,32 @@ def to_bfloat16(model: nn.Module) -> nn.Module:
     return rounded
 
 
+def to_int8(model: nn.Module, device: torch.device) -> nn.Module:
+    """Return a copy that multiplies matrices in int8, on a CPU: those of an int8 folder as they are."""
+    if device.type != "cpu" or not has_int8_products():
+        raise RequestError(f"torch:int8 needs a CPU that multiplies int8, but the device is {device}")
+    rounded = copy.deepcopy(model)
+    for part in rounded.modules():
+        if isinstance(part, Transformer) and part.config.experts is None:  # others stay as they are
+            for module in part.modules():
+                for name, layer in module.named_children():
+                    if isinstance(layer, nn.Linear):
+                        setattr(module, name, round_linear(layer))
+    return rounded
+
+
+def round_linear(layer: nn.Linear) -> Int8Linear:
+    rows, scales = quantize_rows(layer.weight.detach().numpy())
+    bias = None if layer.bias is None else layer.bias.detach()
+    return Int8Linear(torch.from_numpy(rows), torch.from_numpy(scales), bias)
+
+
 class GroupKey(NamedTuple):
     """What requests must share to be decoded together."""
 
     beam: int
     uses_graphs: bool
+    uses_shortlist: bool = False
 
 
 class TorchEngine:
@@ -76,14 +101,22 @@ class TorchEngine:
     objective = "log p / ((5 + L) / 6)^alpha"
 
     def __init__(
-        self, model: nn.Module, device: torch.device | str = "cpu", precision: Precision = "auto"
+        self,
+        model: nn.Module,
+        device: torch.device | str = "cpu",
+        precision: Precision = "auto",
+        shortlist: Shortlist | None = None,
     ) -> None:
+        """Run a model. Its shortlist serves decoding on a CPU, where no scores are read."""
         self.device = torch.device(device)
+        self.shortlist = shortlist if self.device.type == "cpu" else None
         self.model: Any = model.to(self.device).eval()
         is_fast = dispatch.has_decode_kernels(self.device)
         self.uses_bfloat16 = precision == "bfloat16" or (precision == "auto" and is_fast)
         self.uses_bfloat16 &= any(isinstance(part, Transformer) for part in self.model.modules())
         self.search_model: Any = to_bfloat16(self.model) if self.uses_bfloat16 else self.model
+        if precision == "int8":
+            self.search_model = to_int8(self.model, self.device)
         self.read_ahead = GPU_READ_AHEAD if self.device.type == "cuda" else READ_AHEAD
         self.graph_searches: dict[SearchSize, CudaGraphSearch] = {}  # not in use; the latest is last
         self.searches_in_use: list[CudaGraphSearch] = []
@@ -158,8 +191,13 @@ class TorchEngine:
         can_capture = dispatch.has_decode_kernels(self.device) and supports_search(self.search_model, config)
         plain = GroupKey(config.beam, can_capture)
 
+        can_restrict = config.shortlist and config.temperature is None and scores == "none"
+        shortlist = self.shortlist if can_restrict else None
+
         def key(request: Request) -> GroupKey:
             own = request.constraints
+            if shortlist is not None and shortlist.covers(request.source):
+                return GroupKey(widen_beam(own, config.beam), False, uses_shortlist=True)
             return plain if is_plain(own) else GroupKey(widen_beam(own, config.beam), False)
 
         min_waiting = GPU_MIN_WAITING if self.device.type == "cuda" else MIN_WAITING
@@ -195,7 +233,8 @@ class TorchEngine:
                             break
                         assert isinstance(key, GroupKey)
                         own_config = replace(config, beam=key.beam)
-                        workers.submit(partial(self._decode_batch, batch, own_config, workers.check_stopped))
+                        decode = partial(self._decode_batch, batch, own_config, key.uses_shortlist)
+                        workers.submit(partial(decode, workers.check_stopped))
                     if workers.num_batches:
                         if results := workers.wait():
                             yield results
@@ -210,10 +249,15 @@ class TorchEngine:
 
     @torch.inference_mode()
     def _decode_batch(
-        self, batch: list[QueuedRequest], config: DecodingConfig, check_stopped: Callable[[], None]
+        self,
+        batch: list[QueuedRequest],
+        config: DecodingConfig,
+        uses_shortlist: bool,
+        check_stopped: Callable[[], None],
     ) -> Iterator[Results]:
         requests = [request for _, request in batch]
-        for results in self._search_eagerly(ListQueue(requests), requests, config, check_stopped):
+        queue = ListQueue(requests)
+        for results in self._search_eagerly(queue, requests, config, uses_shortlist, check_stopped):
             yield [(batch[number].request_index, hypotheses) for number, hypotheses in results]
 
     @torch.inference_mode()
@@ -227,7 +271,7 @@ class TorchEngine:
             if group.uses_graphs:
                 finished = self._decode_with_graphs(queue, own_config, token_scores)
             else:
-                finished = self._search_eagerly(queue, queue.peek(), own_config)
+                finished = self._search_eagerly(queue, queue.peek(), own_config, group.uses_shortlist)
             for results in finished:
                 yield results
                 self._read_on(pending, [index for index, _ in results])
@@ -269,12 +313,17 @@ class TorchEngine:
         queue: RequestQueue,
         waiting: list[Request],
         config: DecodingConfig,
+        uses_shortlist: bool = False,
         before_step: Callable[[], None] | None = None,
     ) -> Iterator[Results]:
         """Decode the requests of a queue, of which some are known."""
         model = self.search_model
+        if uses_shortlist and self.shortlist is not None:
+            model = ShortlistModel(model, self.shortlist)
 
         def admit(new: list[QueuedRequest], state: Any) -> Any:
+            if isinstance(model, ShortlistModel):
+                model.admit([request for _, request in new], is_first=state is None)
             memory = model.encode(Packed.of([request.source for _, request in new]).to(self.device))
             return model.start(memory, config.num_hypotheses) if state is None else state.append(memory)
 

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyheads.ops import dispatch
+from manyheads.ops.int8 import Int8Linear, int8_linears
 from manyheads.ops.split import concat, split
 
 
@@ -45,19 +46,52 @@ def linear_float32(x_TD: Tensor, layer: nn.Linear) -> Tensor:
         return F.linear(x_TD.to(dtype), layer.weight.to(dtype), layer.bias.to(dtype))
 
 
-def stacked_linear(x_TD: Tensor, layers: Sequence[nn.Linear]) -> Sequence[Tensor]:
+def stacked_linear(x_TD: Tensor, layers: Sequence[nn.Linear | Int8Linear]) -> Sequence[Tensor]:
     """Return the output of each layer for the same x."""
+    int8_layers = [layer for layer in layers if isinstance(layer, Int8Linear)]
+    if int8_layers:
+        return int8_linears(x_TD, int8_layers)
+    float_layers = [layer for layer in layers if isinstance(layer, nn.Linear)]
     if len(layers) == 1 or not dispatch.stack_projections(x_TD):
-        return [layer(x_TD) for layer in layers]
-    weight, bias = concat([layer.weight for layer in layers]), concat([layer.bias for layer in layers])
-    return split(linear(x_TD, weight, bias), [layer.out_features for layer in layers])
+        return [layer(x_TD) for layer in float_layers]
+    weight = concat([layer.weight for layer in float_layers])
+    bias = concat([layer.bias for layer in float_layers])
+    return split(linear(x_TD, weight, bias), [layer.out_features for layer in float_layers])
 
 
-def project_logits(x_RD: Tensor, output: nn.Linear) -> Tensor:
+class ShortlistOutput(nn.Module):
+    """An output projection of some rows of the vocabulary; the logits of the others are -inf."""
+
+    def __init__(self, output: nn.Linear | Int8Linear, rows: Tensor) -> None:
+        super().__init__()
+        self.rows, self.vocab_size = rows, output.out_features
+        self.selected = (
+            output.select_rows(rows) if isinstance(output, Int8Linear) else select_rows(output, rows)
+        )
+
+    def forward(self, x_RD: Tensor) -> Tensor:
+        logits = project_logits(x_RD, self.selected)
+        whole = logits.new_full((len(x_RD), self.vocab_size), -torch.inf)
+        whole[:, self.rows] = logits
+        return whole
+
+
+def select_rows(layer: nn.Linear, rows: Tensor) -> nn.Linear:
+    """Return the layer of some output features."""
+    selected = nn.Linear(layer.in_features, len(rows), bias=layer.bias is not None, device="meta")
+    selected.weight = nn.Parameter(layer.weight[rows], requires_grad=False)
+    if layer.bias is not None:
+        selected.bias = nn.Parameter(layer.bias[rows], requires_grad=False)
+    return selected
+
+
+def project_logits(x_RD: Tensor, output: nn.Linear | Int8Linear | ShortlistOutput) -> Tensor:
     """Return the logits of a decoding step, in float32 where x is half: rounding would decide close calls.
 
     [R, vocabulary]
     """
+    if isinstance(output, ShortlistOutput | Int8Linear):
+        return output.forward(x_RD)
     if dispatch.use_kernels(x_RD):
         logits = torch.mm(x_RD, output.weight.T.to(x_RD.dtype), out_dtype=torch.float32)
     elif dispatch.project_by_columns(x_RD):
