@@ -100,7 +100,7 @@ def main() -> None:
     texts = arguments.text.read_text(encoding="utf-8").splitlines()[: arguments.sentences]
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         quantized = quantize_model(arguments.model, Path(folder) / "int8").folder
-        translator = mh.load(quantized, device="cpu")
+        translator = mh.load(quantized, device="cpu", engine="torch:float32")
         path = write_live_page(build_live_data(quantized, text=texts[0]), Path(folder) / "page.html")
         print(json.dumps({"bytes": path.stat().st_size}))
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

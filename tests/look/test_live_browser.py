@@ -70,7 +70,7 @@ def wait_for_output(page: Any, expected: str) -> None:
 def test_the_page_translates_as_python_does(open_page: OpenPage, path: Path, quantized: Path) -> None:
     """The smoke test of every run; the others are in `make test-all`."""
     page = open_page(path)
-    translator = mh.load(quantized, device="cpu")
+    translator = mh.load(quantized, device="cpu", engine="torch:float32")
     type_text(page, SOURCE)
     wait_for_output(page, translator.translate(SOURCE, beam=4).text)
     page.click("[data-beam='1']")
@@ -109,7 +109,7 @@ def test_a_cut_head_changes_the_translation_and_the_whole_one_stays_visible(
 def test_a_prefix_is_continued_and_a_candidate_becomes_one(
     open_page: OpenPage, path: Path, quantized: Path
 ) -> None:
-    translator = mh.load(quantized, device="cpu")
+    translator = mh.load(quantized, device="cpu", engine="torch:float32")
     page = open_page(path)
     type_text(page, SOURCE)
     page.fill("#prefix", "나는")
@@ -153,7 +153,7 @@ def test_two_models_are_compared(open_page: OpenPage, run: Path, tmp_path: Path)
     page = open_page(write_live_page(data, tmp_path / "two.html"))
     page.wait_for_selector(".variant")
     translators = [
-        mh.load(quantize_model(folder, tmp_path / folder.name).folder, device="cpu")
+        mh.load(quantize_model(folder, tmp_path / folder.name).folder, device="cpu", engine="torch:float32")
         for folder in (folders[-1], folders[0])
     ]
     expected = [" ".join(translator.translate(SOURCE, beam=4).text.split()) for translator in translators]
@@ -165,7 +165,7 @@ def test_two_models_are_compared(open_page: OpenPage, run: Path, tmp_path: Path)
 
 @pytest.mark.heavy
 def test_several_sentences_and_texts_without_words(open_page: OpenPage, path: Path, quantized: Path) -> None:
-    translator = mh.load(quantized, device="cpu")
+    translator = mh.load(quantized, device="cpu", engine="torch:float32")
     page = open_page(path)
     text = "I go home today. We read a book.\n\nWe go to school!"
     type_text(page, text)
@@ -197,7 +197,7 @@ def test_a_hovered_token_shows_what_it_looks_at(open_page: OpenPage, path: Path,
     shades = page.locator(".reads .token-chip").evaluate_all(
         "chips => chips.map(chip => Number(chip.style.getPropertyValue('--shade')) / 0.55)"
     )
-    translator = mh.load(quantized, device="cpu")
+    translator = mh.load(quantized, device="cpu", engine="torch:float32")
     subwords = translator.subwords.source
     written = [subwords.pieces.index(piece) for piece in translator.translate(SOURCE, beam=4).tokens]
     trace, _ = translator.engine.trace([*subwords.encode(SOURCE), EOS_ID], written)

@@ -226,7 +226,9 @@ def compare_translations(node: NodeEngine, folder: Path, texts: list[str], beam:
     """Return the share of texts whose translation is the same."""
     node.call("load", data=build_live_data(folder)["models"][0])
     translated = node.call("translate", texts=texts, options={"beam": beam})
-    expected = mh.load(folder, device="cpu").translate(texts, beam=beam, second_try=False)
+    expected = mh.load(folder, device="cpu", engine="torch:float32").translate(
+        texts, beam=beam, second_try=False
+    )
     return float(np.mean([own == other.text for own, other in zip(translated, expected, strict=True)]))
 
 
@@ -243,7 +245,7 @@ def test_a_thousand_translations_equal_those_of_python(node: NodeEngine, quantiz
 
 def test_maps_and_scores_equal_those_of_python(node: NodeEngine, quantized: Path) -> None:
     node.call("load", data=build_live_data(quantized)["models"][0])
-    attention = mh.load(quantized, device="cpu").attention(SENTENCES[0], SENTENCES[2])
+    attention = mh.load(quantized, device="cpu", engine="torch:float32").attention(SENTENCES[0], SENTENCES[2])
     result = node.call("attention", text=SENTENCES[0], target=SENTENCES[2])
     check_maps(result["maps"], attention.trace, 1e-4)
     np.testing.assert_allclose(result["scores"], attention.token_scores, atol=1e-3)
@@ -255,7 +257,7 @@ def test_every_intermediate_value_equals_that_of_the_walk(node: NodeEngine, quan
     source, target = SENTENCES[0], SENTENCES[2]
     recorded = node.call("walk", text=source, target=target)
     by_name = {(step["stack"], step["layer"], step["part"], step["name"]): step for step in recorded}
-    translator = mh.load(quantized, device="cpu")
+    translator = mh.load(quantized, device="cpu", engine="torch:float32")
     for stack in ("encoder", "decoder"):
         for layer in (0, 1):
             walk = walk_layer(translator, source, target, stack=stack, layer=layer, width=1000)
