@@ -1,4 +1,4 @@
-"""The screenshots in docs/pictures: the attention page, the walk, and two views of the server's page.
+"""The screenshots in docs/pictures: attention page, walk, live page, and two views of the server's page.
 
 manyheads demo --out demo --seconds 600
 python bench/screenshots.py demo/run/model           writes docs/pictures/look-*.png and serve-*.png
@@ -21,10 +21,12 @@ import manyheads as mh
 from manyheads.look.attention_data import build_attention_data
 from manyheads.look.forward_walk import walk_model
 from manyheads.look.html import write_page, write_walk_page
+from manyheads.look.live_page import build_live_data, write_live_page
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 CLAUSES = "The girl believes that the cook wants to meet the boy."
+GIFTS = "He gave her her postcard, and the boy gave her a stamp."
 PARAGRAPH = "The kind teacher who likes Mina wants to go to the market.\nHe gave her her postcard."
 
 
@@ -52,6 +54,29 @@ def take_walk_screenshot(browser: Any, translator: mh.Translator, out: Path) -> 
         page.locator(".head-row .chip").nth(2).click()
         page.wait_for_timeout(700)
         page.screenshot(path=out / "look-walk.png")
+
+
+def take_live_screenshots(browser: Any, model: Path, out: Path) -> None:
+    """The translator in a page: on a desktop with a token chosen; on a phone, dark, with a layer cut."""
+    phone = {"viewport": {"width": 390, "height": 844}, "locale": "ko-KR", "color_scheme": "dark"}
+    desktop = {"viewport": {"width": 1180, "height": 900}, "locale": "en-US"}
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_live_page(build_live_data(model, text=GIFTS), Path(folder) / "live.html")
+        for name, settings in (("look-live.png", desktop), ("look-live-phone.png", phone)):
+            page = browser.new_context(**settings).new_page()
+            page.goto(path.as_uri())
+            page.wait_for_selector(".picture .token")
+            for text in (CLAUSES, GIFTS):  # the first translation also compiles the program
+                page.fill("textarea", text)
+                page.wait_for_timeout(2000)
+            if settings is phone:
+                page.locator(".actions > button").last.click()  # cut the layer
+                page.wait_for_selector(".variant")
+            else:
+                page.locator(".unit").nth(2).click()
+            page.wait_for_timeout(2000)  # until every head is measured
+            page.evaluate("scrollTo(0, 0)")
+            page.screenshot(path=out / name, full_page=settings is desktop)
 
 
 def open_attention(browser: Any, translator: mh.Translator, source: str, path: Path, **settings: Any) -> Any:
@@ -111,6 +136,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         take_look_screenshots(browser, translator, arguments.out)
         take_walk_screenshot(browser, translator, arguments.out)
+        take_live_screenshots(browser, arguments.model, arguments.out)
         take_server_screenshots(browser, url, arguments.out)
         browser.close()
 

@@ -44,6 +44,9 @@ def test_the_wheel_contains_the_package_its_types_and_its_license(wheel: Path) -
         }
         assert len(assets) > 10
         assert assets <= set(names)
+    live = {f"manyheads/look/live/{path.name}" for path in (SOURCE / "look" / "live").iterdir()}
+    assert len(live) > 10
+    assert live <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0] for name in names} == {"manyheads", f"manyheads-{mh.__version__}.dist-info"}
 

@@ -10,6 +10,7 @@ from manyheads import checkpoint
 from manyheads.config import SubwordConfig
 from manyheads.text.subwords import SubwordPair, SubwordTokenizer
 from support.browser import browser, pages  # noqa: F401
+from support.node_engine import node  # noqa: F401
 from support.strategies import randomize_weights
 
 SOURCE, TARGET = "I go home today.", "나는 오늘 집에 간다."

@@ -148,3 +148,37 @@ def test_look_writes_a_walk_through_every_layer(look: Call, model: Path, tmp_pat
     assert (code, "leave out --through-training, --figures and --json" in err) == (2, True)
     code, _, err = look(str(model), "--walk")
     assert (code, "no sentence to walk" in err) == (2, True)
+
+
+# ---- --live
+
+
+def test_live_writes_a_translator(look: Call, model: Path, tmp_path: Path) -> None:
+    code, out, err = look(str(model), "I go home.", "--live", "--json")
+    assert (code, err) == (0, "")
+    page = tmp_path / "translator.html"
+    assert json.loads(out) == {
+        "file": "translator.html",
+        "bytes": page.stat().st_size,
+        "models": [model.name],
+    }
+    assert str(model.parent) not in page.read_text(encoding="utf-8")
+    code, out, _ = look(str(model), "--live", "--compare", str(model), "-o", "two.html")
+    assert (code, out) == (0, "two.html: 0.2 MB; open it in a browser, it works offline\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--compare", "other"], "--compare is of a translator in a page: give --live too"),
+        (["--live", "--target", "a"], "--live and --target are of different pages: give one of them"),
+        (["--live", "--figures", "a"], "--live and --figures are of different pages: give one of them"),
+        (["--live", "--through-training"], "--live and --through-training are of different pages"),
+    ],
+)
+def test_options_that_do_not_go_with_live_are_refused(
+    look: Call, model: Path, arguments: list[str], message: str
+) -> None:
+    code, out, err = look(str(model), *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"manyheads: {message}")

@@ -1,8 +1,10 @@
 """Fixtures for tests in headless Chromium, which the conftest.py of a folder imports.
 
-Tests are skipped where playwright or Chromium is not installed.
+Tests are skipped where playwright or Chromium is not installed. With CI=true that is a failure, unless
+.ci/run could not install Chromium and says so with MANYHEADS_NO_BROWSER=1.
 """
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,10 +17,17 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 VIEWPORT = {"width": 1100, "height": 900}
 
 
+def skip_without_browser(reason: str) -> None:
+    """Skip a test, or fail it where the browser must be there."""
+    if os.environ.get("CI") == "true" and os.environ.get("MANYHEADS_NO_BROWSER") != "1":
+        pytest.fail(f"{reason}, but with CI=true browser tests must run: .ci/run installs Chromium")
+    pytest.skip(reason)
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     if CHROMIUM is None:
-        pytest.skip("Chromium is not installed")
+        skip_without_browser("Chromium is not installed")
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with sync_api.sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

@@ -27,7 +27,9 @@ Target = Annotated[
 ]
 Page = Annotated[
     Path | None,
-    typer.Option("--out", "-o", help="Page to write; by default attention.html.", metavar="FILE"),
+    typer.Option(
+        "--out", "-o", help="Page to write; by default attention.html or translator.html.", metavar="FILE"
+    ),
 ]
 FigureFolder = Annotated[
     Path | None, typer.Option(help="Write figures for print too: SVG, PDF and PNG.", metavar="DIR")
@@ -38,6 +40,17 @@ ThroughTraining = Annotated[
 Walk = Annotated[
     bool,
     typer.Option("--walk", help="Write a walk through every layer, number by number, instead of attention."),
+]
+Live = Annotated[
+    bool, typer.Option("--live", help="Write a translator: the model and an engine in one page.")
+]
+Compared = Annotated[
+    Path | None,
+    typer.Option(
+        help="With --live: another model or checkpoint, to translate beside it.",
+        metavar="MODEL",
+        parser=resolve_model,
+    ),
 ]
 AttentionAsJson = Annotated[
     bool,
@@ -54,21 +67,29 @@ def look(
     figures: FigureFolder = None,
     through_training: ThroughTraining = False,
     walk: Walk = False,
+    live: Live = False,
+    compare: Compared = None,
     device: Device = None,
     as_json: AttentionAsJson = False,
 ) -> None:
     """Write a web page that shows the attention of every head. The page is one file and works offline.
 
-    With --figures and without --out, only figures are written.
+    With --figures and without --out, only figures are written. With --live the page holds the model itself,
+    with int8 weights: type a sentence, cut a head, choose a token, and the translation follows.
 
     \b
     Example:
       manyheads look run/model "I go home." -o page.html
       manyheads look run/model "I go home." --walk -o walk.html
+      manyheads look run/model --live -o translator.html
     """
     from manyheads.look.html import write_page
 
     configure_output()
+    if live or compare:
+        check_live_options(live, target, figures, through_training)
+        write_translator(model, compare, sentence, out, as_json)
+        return
     for name, text in (("the sentence", sentence), ("--target", target)):
         check_utf8(name, text)
     if walk:
@@ -121,6 +142,31 @@ def print_walk(model: Path, sentence: str | None, target: str | None, out: Path,
         written = write_walk_page(data, path)
     print(data["encoder"][0]["target"])
     print(f"{written}: open it in a browser")
+
+
+def check_live_options(live: bool, target: str | None, figures: Path | None, through_training: bool) -> None:
+    if not live:
+        raise RequestError("--compare is of a translator in a page: give --live too")
+    given = {"--target": target, "--figures": figures, "--through-training": through_training}
+    if others := [name for name, value in given.items() if value]:
+        raise RequestError(f"--live and {others[0]} are of different pages: give one of them")
+
+
+def write_translator(
+    model: Path, compared: Path | None, sentence: str | None, out: Path | None, as_json: bool
+) -> None:
+    from manyheads.look.live_page import build_live_data, write_live_page
+
+    check_utf8("the sentence", sentence)
+    data = build_live_data(model, compared, sentence)
+    with report_write_errors("-o", out or Path("translator.html")) as path:
+        written = write_live_page(data, path)
+    size = written.stat().st_size
+    if as_json:
+        report = {"file": str(written), "bytes": size, "models": [own["name"] for own in data["models"]]}
+        print(json.dumps(report, ensure_ascii=False, indent=1))
+        return
+    print(f"{written}: {size / 1e6:.1f} MB; open it in a browser, it works offline")
 
 
 def check_utf8(name: str, text: str | None) -> None:

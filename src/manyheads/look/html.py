@@ -1,7 +1,7 @@
-"""The attention page and the walk as single HTML files with their data and their program.
+"""Pages as single HTML files with their data and their program.
 
-The program is the ES modules of the folder assets/, concatenated in the order of their imports. A strict
-Content-Security-Policy holds the hashes of this script and this style, so a browser runs nothing else,
+The program is the ES modules of the folders assets/ and live/, concatenated in the order of their imports. A
+strict Content-Security-Policy holds the hashes of this script and this style, so a browser runs nothing else,
 whatever a token holds.
 """
 
@@ -20,7 +20,8 @@ from manyheads.errors import RequestError
 
 ATTENTION_PAGE = ("template.html", "main.js", ("attention.css",))
 WALK_PAGE = ("walk_template.html", "walk_main.js", ("attention.css", "walk.css"))
-IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z_]+\.js)";\n', flags=re.MULTILINE)
+FOLDERS = ("assets", "live")  # no file name is in both
+IMPORT = re.compile(r'^import \{[^}]*\} from "\.\.?/(?:assets/)?([a-z_]+\.js)";\n', flags=re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?function|class|const)", flags=re.MULTILINE)
 JSON_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
@@ -60,11 +61,17 @@ def render_walk_page(data: dict[str, Any]) -> str:
     return render_template(WALK_PAGE, data["encoder"][0]["source"], data)
 
 
-def render_template(page: tuple[str, str, tuple[str, ...]], title: str, data: dict[str, Any]) -> str:
+def render_template(
+    page: tuple[str, str, tuple[str, ...]], title: str, data: dict[str, Any], script_source: str = ""
+) -> str:
+    """Return a page: its template, the module that its program starts in, and its style sheets.
+
+    `script_source` is what its policy allows besides the program.
+    """
     template, entry_module, styles = page
     style, script = "".join(map(read_asset, styles)), bundle_modules(entry_module)
     policy = (
-        f"default-src 'none'; script-src {csp_hash(script)}; style-src {csp_hash(style)}; "
+        f"default-src 'none'; script-src {csp_hash(script)}{script_source}; style-src {csp_hash(style)}; "
         f"img-src data:; base-uri 'none'; form-action 'none'"
     )
     parts = {
@@ -105,4 +112,5 @@ def bundle_modules(entry_module: str = "main.js") -> str:
 
 @cache
 def read_asset(name: str) -> str:
-    return files("manyheads.look").joinpath("assets", name).read_text(encoding="utf-8")
+    folders = [files("manyheads.look").joinpath(folder, name) for folder in FOLDERS]
+    return next(path for path in folders if path.is_file()).read_text(encoding="utf-8")

@@ -63,17 +63,19 @@ def select_evenly(folders: list[Path], max_count: int) -> list[Path]:
 
 def choose_sentence(run: Path, folder: Path) -> str:
     """Choose a sentence of medium length from the validation set of the run."""
-    info = checkpoint.read_info(folder)
-    path = Path(info.config.data.folder) / f"valid.{info.languages['source']}"
     try:
-        with path.open(encoding="utf-8") as file:
-            lines = [
-                line.strip() for line, _ in zip(file, range(MAX_SENTENCES), strict=False) if line.strip()
-            ]
+        lines = read_validation_sentences(checkpoint.read_info(folder))
     except OSError as error:
         raise RequestError(
-            f"{run}: its data are missing ({path}: {error.strerror}): give a sentence"
+            f"{run}: its data are missing ({error.filename}: {error.strerror}): give a sentence"
         ) from None
     if not lines:
-        raise RequestError(f"{run}: {path} has no sentences: give a sentence")
+        raise RequestError(f"{run}: its validation set has no sentences: give a sentence")
     return sorted(lines, key=len)[len(lines) * 2 // 3]
+
+
+def read_validation_sentences(info: checkpoint.CheckpointInfo) -> list[str]:
+    """Return the first source sentences of the validation set that a model was trained with."""
+    path = Path(info.config.data.folder) / f"valid.{info.languages['source']}"
+    with path.open(encoding="utf-8") as file:
+        return [line.strip() for line, _ in zip(file, range(MAX_SENTENCES), strict=False) if line.strip()]

@@ -1,0 +1,322 @@
+// Every head as a small map, and the chosen one large. Heads can be cut.
+
+import { element } from "../assets/dom.js";
+import { createHeatmapScene } from "../assets/heatmap.js";
+import { createLineScene } from "../assets/line_diagram.js";
+import { Picture } from "../assets/picture.js";
+import { BOS_ID, EOS_ID } from "./subwords.js";
+import { labelTokens } from "./token_labels.js";
+import { ATTENTION_TYPES, headKey } from "./transformer.js";
+import { takeHead } from "./translator.js";
+
+const MAX_MEASURED_HEADS = 160; // beyond it, measuring what every head does takes too long
+const NUM_LISTED = 4; // of the weights of a token
+const MIN_PICTURE_WIDTH = 240;
+const PAUSE = 0; // milliseconds between two heads that are measured
+
+export class HeadView {
+  constructor(page) {
+    this.page = page;
+    const { texts } = page;
+    this.grid = element("div", { class: "head-grid" });
+    this.cutCount = element("span", { class: "cut-count", "aria-live": "polite" });
+    this.restore = element(
+      "button",
+      { type: "button", class: "restore", onclick: () => page.change({ cuts: new Set() }) },
+      texts.restore,
+    );
+    this.title = element("h3", {});
+    this.about = element("p", { class: "hint" });
+    this.cut = element("button", { type: "button", class: "cut", onclick: () => page.toggleCuts([this.key]) });
+    this.cutLayer = element("button", { type: "button", onclick: () => page.toggleCuts(this.layerKeys) }, texts.cutAll);
+    this.views = ["lines", "map"].map((view) =>
+      element("button", { type: "button", "data-view": view, onclick: () => this.setView(view) }, texts[view]),
+    );
+    this.container = element("div", { class: "picture" });
+    this.status = element("p", { class: "status", "aria-live": "polite" });
+    this.node = this.createLayout();
+    this.picture = new Picture(this.container, {
+      onHover: (token) => page.hover(this.toToken(token)),
+      onLeave: () => page.hover(null),
+      onPin: (token) => this.pin(token),
+    });
+    this.container.addEventListener("pointermove", (event) => this.showCell(event));
+    this.observer = new ResizeObserver(() => this.drawPicture());
+    this.observer.observe(this.node);
+  }
+
+  createLayout() {
+    const { texts } = this.page;
+    const isTouch = matchMedia("(hover: none)").matches;
+    return element(
+      "section",
+      { class: "card attention", "aria-label": texts.attention },
+      element(
+        "div",
+        { class: "attention-head" },
+        element("div", {}, element("h2", {}, texts.attention), element("p", { class: "hint" }, texts.attentionHint)),
+        element("div", { class: "cuts" }, this.cutCount, this.restore),
+      ),
+      element(
+        "div",
+        { class: "attention-body" },
+        element("div", {}, this.grid, (this.gridHint = element("p", { class: "hint" }, texts.importanceHint))),
+        element(
+          "div",
+          { class: "detail" },
+          this.title,
+          this.about,
+          element(
+            "div",
+            { class: "actions" },
+            element("div", { class: "segments", role: "group", "aria-label": texts.view }, ...this.views),
+            this.cut,
+            this.cutLayer,
+          ),
+          this.container,
+          this.status,
+          element("p", { class: "hint" }, isTouch ? texts.pictureHintTouch : texts.pictureHint),
+        ),
+      ),
+    );
+  }
+
+  get key() {
+    const { attention, layer, head } = this.page.state.head;
+    return headKey(attention, layer, head);
+  }
+
+  get layerKeys() {
+    const { attention, layer } = this.page.state.head;
+    return this.page
+      .listHeads()
+      .filter((own) => own.attention === attention && own.layer === layer)
+      .map(({ key }) => key);
+  }
+
+  setView(view) {
+    this.page.state.view = view;
+    this.refresh();
+  }
+
+  // ---- drawing
+
+  refresh() {
+    const { page } = this;
+    const { attention, state, texts } = page;
+    this.node.hidden = !attention;
+    if (!attention) return;
+    this.pinned = null;
+    this.buildGrid();
+    const { cuts, head } = state;
+    const isCut = cuts.has(this.key);
+    this.cutCount.textContent = cuts.size ? texts.cutCount(cuts.size) : "";
+    this.restore.hidden = !cuts.size;
+    this.title.textContent = texts.headName(texts[head.attention], head.layer + 1, head.head + 1);
+    this.about.textContent = texts[`about_${head.attention}`];
+    this.cut.textContent = isCut ? texts.uncut : texts.cut;
+    this.cut.setAttribute("aria-pressed", String(isCut));
+    for (const button of this.views) button.setAttribute("aria-pressed", String(button.dataset.view === state.view));
+    this.drawPicture();
+  }
+
+  // The buttons stay, so that the focus does; their maps are drawn again.
+  buildGrid() {
+    const { page } = this;
+    const heads = page.listHeads();
+    const layout = JSON.stringify(heads);
+    if (layout !== this.gridLayout) {
+      this.gridLayout = layout;
+      this.buttons = new Map(heads.map((head) => [head.key, this.createHeadButton(head)]));
+      this.grid.replaceChildren(...ATTENTION_TYPES.map((attention) => this.createGroup(attention, heads)));
+    }
+    const style = getComputedStyle(this.node);
+    for (const { attention, layer, head, key } of heads) {
+      const { button, canvas } = this.buttons.get(key);
+      const map = takeHead(page.attention.maps[attention][layer], head);
+      drawThumbnail(canvas, map, style.getPropertyValue(`--${attention}`).trim());
+      button.setAttribute("aria-pressed", String(key === this.key));
+      button.classList.toggle("is-cut", page.state.cuts.has(key));
+      this.labelHead(key, null);
+    }
+    this.gridHint.hidden = heads.length > MAX_MEASURED_HEADS;
+  }
+
+  createGroup(attention, heads) {
+    const { texts, translator } = this.page;
+    const layers = Array.from({ length: translator.numLayers[attention] }, (_, layer) => {
+      const own = heads.filter((head) => head.attention === attention && head.layer === layer);
+      const row = element("div", { class: "head-row" }, ...own.map(({ key }) => this.buttons.get(key).button));
+      row.style.gridTemplateColumns = `28px repeat(${own.length}, minmax(0, 1fr))`;
+      row.prepend(element("span", { class: "layer-name", title: texts.layer(layer + 1) }, String(layer + 1)));
+      return row;
+    });
+    const group = element("div", { class: `head-group ${attention}`, role: "group", "aria-label": texts[attention] });
+    group.append(element("h3", {}, texts[attention]), ...layers);
+    return group;
+  }
+
+  createHeadButton({ attention, layer, head, key }) {
+    const canvas = element("canvas", { "aria-hidden": "true" });
+    const bar = element("span", { class: "importance", "aria-hidden": "true" }, element("span", {}));
+    const button = element(
+      "button",
+      {
+        type: "button",
+        class: "head",
+        "data-key": key,
+        onclick: () => this.page.selectHead({ attention, layer, head }),
+        ondblclick: () => this.page.toggleCuts([key]),
+        onkeydown: (event) => {
+          if (event.key === "x" || event.key === "Delete") this.page.toggleCuts([key]);
+        },
+      },
+      canvas,
+      bar,
+    );
+    return { button, canvas, bar: bar.firstChild, name: [attention, layer + 1, head + 1] };
+  }
+
+  // Names a head with what it costs to cut it, if that is known.
+  labelHead(key, loss, share = 0) {
+    const { texts, state } = this.page;
+    const { button, bar, name } = this.buttons.get(key);
+    const [attention, layer, head] = name;
+    const parts = [texts.headName(texts[attention], layer, head)];
+    if (state.cuts.has(key)) parts.push(texts.isCut);
+    if (loss !== null) parts.push(texts.importance(loss.toFixed(2)));
+    button.title = parts.join(", ");
+    button.setAttribute("aria-label", parts.join(", "));
+    bar.style.width = `${Math.round(100 * share)}%`;
+  }
+
+  // For every head the log probability that the present translation loses without it.
+  async measureImportance(signal) {
+    const { page } = this;
+    const heads = page.listHeads().filter(({ key }) => !page.state.cuts.has(key));
+    if (!page.sentence || heads.length > MAX_MEASURED_HEADS) return;
+    const { sourceIds, ids } = page.sentence;
+    const sum = (scores) => scores.reduce((total, score) => total + score, 0);
+    const whole = sum(page.attention.scores);
+    const losses = new Map();
+    for (const { key } of heads) {
+      await new Promise((resolve) => setTimeout(resolve, PAUSE));
+      signal.throwIfAborted();
+      const cuts = new Set([...page.state.cuts, key]);
+      losses.set(key, whole - sum(page.translator.score(sourceIds, ids, { cuts })));
+    }
+    const largest = Math.max(1e-9, ...losses.values());
+    for (const [key, loss] of losses) this.labelHead(key, loss, Math.max(0, loss) / largest);
+  }
+
+  // ---- the picture
+
+  // Labels of queries and keys of an attention type.
+  names(attention) {
+    const { translator, sentence, texts } = this.page;
+    const source = () => labelTokens(translator.source, sentence.sourceIds, texts);
+    const target = (ids) => labelTokens(translator.target, ids, texts);
+    if (attention === "encoder") return [source(), source()];
+    if (attention === "cross") return [target([...sentence.ids, EOS_ID]), source()];
+    const input = target([BOS_ID, ...sentence.ids]);
+    return [input, input];
+  }
+
+  // A token of the page as one of the picture, [0 or 1, index], and back.
+  fromToken(token) {
+    const { attention } = this.page.state.head;
+    if (!token) return null;
+    if (attention === "cross") return [token.side === "target" ? 0 : 1, token.index];
+    if (token.picture) return token.picture;
+    if (attention === "encoder") return token.side === "source" ? [0, token.index] : null;
+    return token.side === "target" ? [0, token.index + 1] : null; // the decoder reads what it has written
+  }
+
+  toToken(own) {
+    if (!own) return null;
+    const { attention } = this.page.state.head;
+    const [side, index] = own;
+    if (attention === "cross") return { side: side ? "source" : "target", index };
+    if (attention === "encoder") return { side: "source", index, picture: own };
+    return { side: "target", index: index - 1, picture: own };
+  }
+
+  pin(token) {
+    this.pinned = token && String(token) !== String(this.pinned) ? token : null;
+    this.drawPicture();
+  }
+
+  drawPicture() {
+    const { page } = this;
+    const { attention: result, state, texts, translator } = page;
+    if (!result || this.node.hidden || !state.head) return;
+    const { attention, layer, head } = state.head;
+    const style = getComputedStyle(this.node);
+    const color = (name) => style.getPropertyValue(`--${name}`).trim();
+    const { source, target } = translator.languages;
+    const languages = { encoder: [source, source], decoder: [target, target], cross: [target, source] }[attention];
+    const map = takeHead(result.maps[attention][layer], head);
+    const names = this.names(attention);
+    const active = this.fromToken(page.hovered) ?? this.pinned;
+    const shared = {
+      ...{ names, languages, active, pinned: this.pinned, title: "" },
+      colors: {
+        ...{ text: color("text"), faint: color("faint"), cell: color("cell") },
+        ...{ background: color("surface"), onColor: color("on-color") },
+      },
+      maxWidth: Math.max(MIN_PICTURE_WIDTH, this.container.clientWidth - 8),
+    };
+    const scene =
+      state.view === "map"
+        ? createHeatmapScene({ ...shared, map, color: color(attention) })
+        : createLineScene({ ...shared, heads: [{ layer, head, color: color(attention), map }] });
+    const name = texts.headName(texts[attention], layer + 1, head + 1);
+    this.picture.draw({ ...scene, name: `${texts.figure}: ${name}` });
+    this.container.classList.toggle("is-cut", state.cuts.has(this.key));
+    this.showWeights(active, map, names);
+  }
+
+  // The largest weights of a token in words.
+  showWeights(active, map, names) {
+    const { texts } = this.page;
+    if (!active || names[active[0]][active[1]] === undefined) return void (this.status.textContent = "");
+    const [side, index] = active;
+    const weights = names[1 - side].map((label, other) => {
+      const [row, column] = side ? [other, index] : [index, other];
+      return { label, weight: map.weights[row * map.columns + column] };
+    });
+    const listed = weights.sort((a, b) => b.weight - a.weight).slice(0, NUM_LISTED);
+    const text = listed.map(({ label, weight }) => `${label} ${(100 * weight).toFixed(1)} %`).join(", ");
+    this.status.textContent = `${(side ? texts.attendedBy : texts.attendsTo)(names[side][index])}: ${text}`;
+  }
+
+  // The weight under the pointer of a map.
+  showCell(event) {
+    const { scene, svg } = this.picture;
+    if (!scene?.cellAt) return;
+    const corner = svg.getBoundingClientRect();
+    const cell = scene.cellAt(event.clientX - corner.left, event.clientY - corner.top);
+    if (!cell) return;
+    const [row, column] = cell;
+    const { attention, layer, head } = this.page.state.head;
+    const { weights, columns } = takeHead(this.page.attention.maps[attention][layer], head);
+    const [queries, keys] = this.names(attention);
+    const weight = (100 * weights[row * columns + column]).toFixed(1);
+    this.status.textContent = `“${queries[row]}” → “${keys[column]}”: ${weight} %`;
+  }
+}
+
+// One pixel per weight, relative to the largest of the head.
+function drawThumbnail(canvas, { rows, columns, weights }, color) {
+  [canvas.width, canvas.height] = [columns, rows];
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(columns, rows);
+  const channels = [1, 3, 5].map((start) => parseInt(color.slice(start, start + 2), 16));
+  let largest = 1e-9;
+  for (let index = 0; index < weights.length; index++) if (weights[index] > largest) largest = weights[index];
+  for (let index = 0; index < weights.length; index++) {
+    [image.data[4 * index], image.data[4 * index + 1], image.data[4 * index + 2]] = channels;
+    image.data[4 * index + 3] = Math.round((255 * weights[index]) / largest);
+  }
+  context.putImageData(image, 0, 0);
+}

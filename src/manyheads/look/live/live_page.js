@@ -1,0 +1,289 @@
+// The page: a translator, its attention, and what changes when a head is cut, a token chosen or the temperature raised.
+//
+// `state` says everything that the reader chose. A change of it runs the model again where needed, in small steps, and
+// the latest change wins.
+
+import { element } from "../assets/dom.js";
+import { HeadView } from "./head_view.js";
+import { LIVE_TEXTS, choosePageLanguage, listLanguages, nameLanguage } from "./live_texts.js";
+import { SearchControls } from "./search_controls.js";
+import { TranslationView } from "./translation_view.js";
+import { ATTENTION_TYPES, headKey } from "./transformer.js";
+import { LiveTranslator, takeHead } from "./translator.js";
+import { VariantList } from "./variant_list.js";
+
+const MAX_CACHED = 200; // translated sentences
+const DEFAULT_BEAM = 4;
+const NO_CUTS = new Set();
+
+// Until the browser has drawn; in a hidden page it never does.
+function waitForFrame() {
+  return new Promise((resolve) => {
+    requestAnimationFrame(() => setTimeout(resolve));
+    setTimeout(resolve, 100);
+  });
+}
+
+export class LivePage {
+  constructor(root, data) {
+    this.root = root;
+    this.data = data;
+    this.translators = data.models.map((model) => new LiveTranslator(model));
+    this.cache = new Map();
+    this.state = {
+      language: choosePageLanguage(),
+      text: data.text,
+      model: 0,
+      beam: this.translators[0].decoding.beam > 1 ? DEFAULT_BEAM : 1,
+      temperature: 0,
+      seed: 1,
+      prefix: "",
+      prefixIds: null,
+      sentence: 0,
+      step: null, // of the decoder, whose candidates are shown
+      cuts: NO_CUTS,
+      head: null, // {attention, layer, head}; one of cross-attention before the reader chooses
+      view: "lines",
+    };
+    this.build();
+    this.update();
+  }
+
+  get texts() {
+    return LIVE_TEXTS[this.state.language];
+  }
+
+  get translator() {
+    return this.translators[this.state.model];
+  }
+
+  get sentence() {
+    return this.result?.sentences[this.state.sentence] ?? null;
+  }
+
+  // ---- layout
+
+  build() {
+    const { texts, state } = this;
+    this.root.lang = document.documentElement.lang = state.language;
+    this.translation = new TranslationView(this);
+    this.controls = new SearchControls(this);
+    this.variants = new VariantList(this);
+    this.heads = new HeadView(this);
+    this.message = element("p", { class: "message", role: "alert", hidden: true });
+    this.announcement = element("p", { class: "visually-hidden", "aria-live": "polite" });
+    this.root.replaceChildren(
+      this.createHeader(),
+      element(
+        "main",
+        {},
+        this.translation.node,
+        this.message,
+        this.controls.node,
+        this.variants.node,
+        this.translation.candidates,
+        this.heads.node,
+        this.announcement,
+      ),
+    );
+    if (this.result) this.showResult();
+    this.controls.refresh();
+    document.title = `${texts.direction(...this.languageNames())} - Manyheads`;
+  }
+
+  languageNames() {
+    const { source, target } = this.translator.languages;
+    return [source, target].map((code) => nameLanguage(code, this.state.language));
+  }
+
+  createHeader() {
+    const { texts, state } = this;
+    const options = listLanguages().map(([code, name]) =>
+      element("option", { value: code, selected: code === state.language, lang: code }, name),
+    );
+    const language = element(
+      "select",
+      { name: "language", "aria-label": texts.language, onchange: ({ target }) => this.changeLanguage(target.value) },
+      ...options,
+    );
+    const [source, target] = this.languageNames();
+    return element(
+      "header",
+      { class: "top" },
+      element("div", { class: "top-bar" }, element("span", { class: "brand" }, "Manyheads"), language),
+      element("h1", {}, texts.direction(source, target)),
+      element("p", { class: "lead" }, texts.about(this.describeSize())),
+    );
+  }
+
+  describeSize() {
+    const { texts } = this;
+    const total = this.translators.reduce((sum, { numWeights }) => sum + numWeights, 0);
+    if (total >= 1e6) return texts.million((total / 1e6).toFixed(1));
+    return total >= 1e4 ? texts.thousand(String(Math.round(total / 1e3))) : String(total);
+  }
+
+  changeLanguage(language) {
+    this.state.language = language;
+    this.build();
+    this.update(); // what is translated already is in the cache
+    this.root.querySelector("[name=language]").focus();
+  }
+
+  // ---- changes
+
+  // Changes what the reader chose, and translates again.
+  change(difference) {
+    Object.assign(this.state, difference);
+    if ("text" in difference || "model" in difference) {
+      Object.assign(this.state, { step: null });
+      if (!("prefix" in difference)) this.setPrefix("", null);
+    }
+    if ("model" in difference) this.state.head = null;
+    this.translation.showPrefix();
+    return this.update();
+  }
+
+  setPrefix(prefix, prefixIds) {
+    Object.assign(this.state, { prefix, prefixIds });
+    this.translation.showPrefix();
+  }
+
+  // The decoder goes on from the tokens before a step and another one at it.
+  chooseToken(step, id) {
+    const prefixIds = [...this.sentence.ids.slice(0, step), id];
+    this.setPrefix(this.translator.target.decode(prefixIds), prefixIds);
+    return this.change({ step });
+  }
+
+  toggleCuts(keys) {
+    const cuts = new Set(this.state.cuts);
+    const isCutting = keys.some((key) => !cuts.has(key));
+    for (const key of keys) isCutting ? cuts.add(key) : cuts.delete(key);
+    return this.change({ cuts });
+  }
+
+  selectHead(head) {
+    this.state.head = head;
+    this.heads.refresh();
+    this.translation.shade();
+  }
+
+  selectSentence(sentence) {
+    if (sentence === this.state.sentence || !this.result?.sentences[sentence]) return;
+    Object.assign(this.state, { sentence, step: null });
+    this.showResult();
+    this.showAttention();
+  }
+
+  selectStep(step) {
+    this.state.step = step === this.state.step ? null : step;
+    this.translation.showSteps();
+  }
+
+  // ---- running the model
+
+  async update() {
+    this.running?.abort();
+    const running = (this.running = new AbortController());
+    const started = performance.now();
+    const { signal } = running;
+    try {
+      this.result = await this.translateText(this.translator, this.state.cuts, signal);
+      this.state.sentence = Math.max(0, Math.min(this.state.sentence, this.result.sentences.length - 1));
+      this.result.milliseconds = performance.now() - started;
+      this.attention = null; // of the result before
+      this.showResult();
+      await waitForFrame(); // the translation is seen first
+      signal.throwIfAborted();
+      this.showAttention();
+      await this.variants.update(signal);
+      await this.heads.measureImportance(signal);
+    } catch (error) {
+      if (error.name !== "AbortError") this.showError(error);
+    }
+  }
+
+  async translateText(translator, cuts, signal) {
+    const segments = translator.split(this.state.text);
+    const sentences = [];
+    for (const { text, isTranslated } of segments) {
+      if (isTranslated) sentences.push(await this.translateSentence(translator, text, cuts, !sentences.length, signal));
+    }
+    const outputs = sentences.map((sentence) => sentence.text);
+    const parts = segments.map((segment) => (segment.isTranslated ? outputs.shift() : segment.text));
+    return { segments, sentences, text: parts.join("") };
+  }
+
+  // A sentence that did not change is not translated again.
+  async translateSentence(translator, text, cuts, isFirst, signal) {
+    const { beam, temperature, seed, prefix, prefixIds } = this.state;
+    const options = { beam, temperature, seed, ...(isFirst ? { prefix, prefixIds } : {}) };
+    const key = JSON.stringify([this.translators.indexOf(translator), text, [...cuts].sort(), options]);
+    if (!this.cache.has(key)) {
+      const translated = await translator.translateSentenceInSteps(text, { ...options, cuts }, signal);
+      if (this.cache.size >= MAX_CACHED) this.cache.delete(this.cache.keys().next().value);
+      this.cache.set(key, translated);
+    }
+    return this.cache.get(key);
+  }
+
+  showResult() {
+    this.message.hidden = this.result.sentences.length > 0 || !this.state.text.trim();
+    this.message.textContent = this.message.hidden ? "" : this.texts.nothing;
+    this.translation.showResult();
+    this.controls.refresh();
+    clearTimeout(this.announcing);
+    this.announcing = setTimeout(() => (this.announcement.textContent = this.result.text), 700);
+  }
+
+  showAttention() {
+    const { sentence, translator } = this;
+    this.attention = sentence ? translator.attention(sentence.sourceIds, sentence.ids, { cuts: this.state.cuts }) : null;
+    if (this.attention) this.state.head ??= this.findSharpestHead();
+    this.translation.showSteps();
+    this.heads.refresh();
+  }
+
+  showError(error) {
+    this.message.hidden = false;
+    this.message.textContent = this.texts.failed(error.message);
+  }
+
+  // The head of cross-attention that is sharpest on the most source tokens, the end not counted: the sum over columns
+  // of their largest weight. A head that always looks at the same token has little of it.
+  findSharpestHead() {
+    let best = { score: -1 };
+    this.attention.maps.cross.forEach((map, layer) => {
+      for (let head = 0; head < map.heads; head++) {
+        const { columns, weights } = takeHead(map, head);
+        const largest = new Float32Array(columns);
+        weights.forEach((weight, index) => (largest[index % columns] = Math.max(largest[index % columns], weight)));
+        const score = largest.subarray(0, -1).reduce((sum, weight) => sum + weight, 0);
+        if (score > best.score) best = { score, layer, head };
+      }
+    });
+    return { attention: "cross", layer: best.layer, head: best.head };
+  }
+
+  listHeads() {
+    const { numLayers, config } = this.translator;
+    return ATTENTION_TYPES.flatMap((attention) =>
+      Array.from({ length: numLayers[attention] * config.heads }, (_, index) => {
+        const [layer, head] = [Math.floor(index / config.heads), index % config.heads];
+        return { attention, layer, head, key: headKey(attention, layer, head) };
+      }),
+    );
+  }
+
+  // ---- a token under the pointer, in the translation or in the picture: {side, index} or null
+
+  hover(token) {
+    this.hovered = token;
+    this.pendingFrame ??= requestAnimationFrame(() => {
+      this.pendingFrame = null;
+      this.translation.shade();
+      this.heads.drawPicture();
+    });
+  }
+}

@@ -1,0 +1,71 @@
+// How the model searches: greedy or beam, the temperature of sampling, and which of two models.
+
+import { element } from "../assets/dom.js";
+
+const MAX_TEMPERATURE = 2;
+const BEAMS = [1, 4];
+
+export class SearchControls {
+  constructor(page) {
+    this.page = page;
+    const { texts } = page;
+    this.beams = BEAMS.map((beam) =>
+      element(
+        "button",
+        { type: "button", "data-beam": beam, onclick: () => page.change({ beam, temperature: 0 }) },
+        beam === 1 ? texts.greedy : texts.beam(beam),
+      ),
+    );
+    this.temperature = element("input", {
+      type: "range",
+      id: "temperature",
+      min: 0,
+      max: MAX_TEMPERATURE,
+      step: 0.05,
+      oninput: () => page.change({ temperature: Number(this.temperature.value) }),
+    });
+    this.value = element("output", { for: "temperature" });
+    this.again = element(
+      "button",
+      { type: "button", onclick: () => page.change({ seed: page.state.seed + 1 }) },
+      texts.again,
+    );
+    this.facts = element("p", { class: "facts" });
+    this.models = page.translators.map(({ name }, index) =>
+      element("button", { type: "button", "data-model": index, onclick: () => page.change({ model: index }) }, name),
+    );
+    const group = (name, buttons) => element("div", { class: "segments", role: "group", "aria-label": name }, ...buttons);
+    this.node = element(
+      "section",
+      { class: "controls", "aria-label": texts.search },
+      page.translators.length > 1 ? group(texts.model, this.models) : null,
+      group(texts.search, this.beams),
+      element(
+        "div",
+        { class: "temperature" },
+        element("label", { for: "temperature", class: "name" }, texts.temperature),
+        this.temperature,
+        this.value,
+        this.again,
+      ),
+      this.facts,
+    );
+  }
+
+  refresh() {
+    const { state, texts, result } = this.page;
+    this.beams.forEach((button) => {
+      const isOn = !state.temperature && Number(button.dataset.beam) === state.beam;
+      button.setAttribute("aria-pressed", String(isOn));
+    });
+    this.models.forEach((button, index) => button.setAttribute("aria-pressed", String(index === state.model)));
+    this.temperature.value = state.temperature;
+    this.value.textContent = state.temperature ? state.temperature.toFixed(2) : texts.temperatureOff;
+    this.again.hidden = !state.temperature;
+    if (!result?.sentences.length) return this.facts.replaceChildren();
+    const scores = result.sentences.flatMap((sentence) => sentence.scores);
+    const mean = Math.exp(scores.reduce((sum, score) => sum + score, 0) / scores.length);
+    const parts = [texts.confidence((100 * mean).toFixed(0)), texts.took(result.milliseconds?.toFixed(0) ?? "–")];
+    this.facts.textContent = parts.join(" · ");
+  }
+}

@@ -1,0 +1,160 @@
+"""A translator as a single HTML file: the model with int8 weights, and an engine in JavaScript that runs it.
+
+The data of the page:
+
+    format    1
+    models    one, or two to compare:
+        name, step, languages, config (of the model), decoding, max_length
+        tensors   [{name, dtype, shape, offset}], int8 matrices with their scales (checkpoint/quantization.py)
+        weights   base64 of all of them
+        subwords  base64 of the SentencePiece models: source, and target if it is another
+    text      what the page translates first
+    examples  sentences to try
+"""
+
+import base64
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyheads import checkpoint
+from manyheads.checkpoint.arrays import read_arrays
+from manyheads.checkpoint.quantization import INT8, quantize_arrays
+from manyheads.config import ModelConfig, TransformerConfig
+from manyheads.errors import CheckpointError, RequestError
+from manyheads.look.html import render_template, write_html
+from manyheads.look.training_walk import read_validation_sentences
+
+FORMAT = 1
+LIVE_PAGE = ("live.html", "live_main.js", ("live.css",))
+MAX_WEIGHTS = 60_000_000  # of all models: a page of about 80 MB, which a browser opens in seconds
+WEBASSEMBLY = "'wasm-unsafe-eval'"  # what a policy calls compiling WebAssembly; it allows no other code
+NUM_EXAMPLES = 4
+MAX_EXAMPLE_CHARACTERS = 90
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def build_live_data(folder: Path, other: Path | None = None, text: str | None = None) -> dict[str, Any]:
+    """Return the data of the page for a model folder, and for another to compare it with."""
+    folders = [folder] if other is None else [folder, other]
+    infos = [checkpoint.read_info(path) for path in folders]
+    for path, info in zip(folders, infos, strict=True):
+        check_model(path, info.config.model)
+    if len({tuple(sorted(info.languages.items())) for info in infos}) > 1:
+        pairs = ["-".join((info.languages["source"], info.languages["target"])) for info in infos]
+        raise RequestError(f"{other}: translates {pairs[1]}, but {folder} translates {pairs[0]}")
+    weights = [read_quantized(info) for info in infos]
+    total = sum(array.size for arrays in weights for array in arrays.values())
+    if total > MAX_WEIGHTS:
+        raise RequestError(
+            f"the page would have {total:,} weights, but the maximum is {MAX_WEIGHTS:,}: "
+            f"train a student (docs/students.md), or use manyheads serve"
+        )
+    examples = list_examples(infos[0])
+    names = [path.resolve().name for path in folders]
+    return {
+        "format": FORMAT,
+        "models": [
+            build_model_data(info, arrays, name)
+            for info, arrays, name in zip(infos, weights, distinguish(names, folders), strict=True)
+        ],
+        "text": text if text is not None else examples[len(examples) // 2] if examples else "",
+        "examples": examples,
+    }
+
+
+def write_live_page(data: dict[str, Any], path: str | os.PathLike[str]) -> Path:
+    """Write the page to a temporary file, and rename it when it is complete."""
+    languages = data["models"][0]["languages"]
+    title = f"{languages['source']} → {languages['target']}"
+    return write_html(render_template(LIVE_PAGE, title, data, script_source=f" {WEBASSEMBLY}"), path)
+
+
+def check_model(folder: Path, config: ModelConfig) -> None:
+    """Refuse models that the engine of the page does not run."""
+    if not isinstance(config, TransformerConfig) or config.experts is not None:
+        key = "experts" if isinstance(config, TransformerConfig) else "architecture"
+        raise RequestError(
+            f"{folder}: model.{key} is {getattr(config, key)!r}, but the page runs Transformers without "
+            f"experts only: use manyheads serve"
+        )
+
+
+def read_quantized(info: checkpoint.CheckpointInfo) -> Arrays:
+    """Return the weights of an int8 folder as they are, and those of others rounded in the same way."""
+    path = info.folder / checkpoint.WEIGHTS
+    arrays = read_arrays(path)
+    if info.quantization != INT8:
+        try:
+            arrays = quantize_arrays(arrays)
+        except CheckpointError as error:
+            raise CheckpointError(f"{path}: {error}") from None
+    kept = {
+        name: array for name, array in arrays.items() if array.dtype.kind == "f" or array.dtype == np.int8
+    }
+    return {
+        name: array if array.dtype == np.int8 else array.astype(np.float32) for name, array in kept.items()
+    }
+
+
+def build_model_data(info: checkpoint.CheckpointInfo, arrays: Arrays, name: str) -> dict[str, Any]:
+    config = info.config
+    subwords = checkpoint.read_subwords(info.folder)
+    tensors, content = pack_arrays(arrays)
+    return {
+        "name": name,
+        "step": info.step,
+        "languages": info.languages,
+        "config": asdict(config.model),
+        "decoding": asdict(config.decoding),
+        "max_length": info.max_length,
+        "tensors": tensors,
+        "weights": encode_base64(content),
+        "subwords": {
+            "source": encode_base64(subwords.source.model),
+            "target": None if subwords.is_joint else encode_base64(subwords.target.model),
+        },
+    }
+
+
+def pack_arrays(arrays: Arrays) -> tuple[list[dict[str, Any]], bytes]:
+    """Return where each array is, and the bytes of all. float32 comes first, so that all are aligned."""
+    entries: list[dict[str, Any]] = []
+    parts: list[bytes] = []
+    offset = 0
+    for name, array in sorted(arrays.items(), key=lambda item: (item[1].dtype == np.int8, item[0])):
+        entries.append(
+            {"name": name, "dtype": array.dtype.name, "shape": list(array.shape), "offset": offset}
+        )
+        parts.append(array.astype(array.dtype.newbyteorder("<")).tobytes())
+        offset += len(parts[-1])
+    return entries, b"".join(parts)
+
+
+def encode_base64(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")
+
+
+def distinguish(names: list[str], folders: list[Path]) -> list[str]:
+    """Return names that differ: with their parent folders where two models have the same."""
+    if len(set(names)) == len(names):
+        return names
+    return [f"{path.resolve().parent.name}/{name}" for name, path in zip(names, folders, strict=True)]
+
+
+def list_examples(info: checkpoint.CheckpointInfo) -> list[str]:
+    """Return sentences of the model's validation text, short to long; none where its data are gone."""
+    try:
+        lines = read_validation_sentences(info)
+    except (OSError, UnicodeDecodeError):
+        return []
+    fitting = [line for line in dict.fromkeys(lines) if 8 <= len(line) <= MAX_EXAMPLE_CHARACTERS]
+    ranked = sorted(fitting, key=len)
+    if len(ranked) <= NUM_EXAMPLES:
+        return ranked
+    return [ranked[round(index * (len(ranked) - 1) / (NUM_EXAMPLES - 1))] for index in range(NUM_EXAMPLES)]

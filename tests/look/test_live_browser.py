@@ -1,0 +1,302 @@
+"""The live page in a browser: it translates as Python does, and follows what the reader changes."""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import manyheads as mh
+from manyheads import checkpoint
+from manyheads.config import EOS_ID
+from manyheads.export.int8 import quantize_model
+from manyheads.look.live_page import build_live_data, write_live_page
+from manyheads.text.subwords import SubwordPair, SubwordTokenizer
+from support.browser import BrowserPages
+from support.strategies import randomize_weights
+
+OpenPage = Callable[..., Any]
+SOURCE = "I go home today."
+PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1100, "height": 900}
+
+
+@pytest.fixture(scope="module")
+def quantized(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return quantize_model(model, tmp_path_factory.mktemp("live") / "int8").folder
+
+
+@pytest.fixture(scope="module")
+def path(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = build_live_data(model, text="")
+    return write_live_page(data, tmp_path_factory.mktemp("page") / "translator.html")
+
+
+@pytest.fixture
+def open_page(pages: BrowserPages) -> OpenPage:
+    """Open pages from files, without a network."""
+
+    def open_file(path: Path, **settings: Any) -> Any:
+        page = pages.create(lambda url: url.startswith("file:"), offline=True, **settings)
+        page.set_default_timeout(10_000)
+        page.goto(path.as_uri())
+        page.wait_for_selector("textarea")
+        return page
+
+    return open_file
+
+
+def type_text(page: Any, text: str) -> None:
+    page.fill("textarea", text)
+    page.wait_for_selector(".unit")
+
+
+def read_output(page: Any) -> str:
+    return " ".join(page.locator(".output").inner_text().split())
+
+
+def wait_for_output(page: Any, expected: str) -> None:
+    page.wait_for_function(
+        "text => document.querySelector('.output').innerText.trim().split(/\\s+/).join(' ') === text",
+        arg=" ".join(expected.split()),
+    )
+
+
+def test_the_page_translates_as_python_does(open_page: OpenPage, path: Path, quantized: Path) -> None:
+    """The smoke test of every run; the others are in `make test-all`."""
+    page = open_page(path)
+    translator = mh.load(quantized, device="cpu", engine="torch:float32")
+    type_text(page, SOURCE)
+    wait_for_output(page, translator.translate(SOURCE, beam=4).text)
+    page.click("[data-beam='1']")
+    wait_for_output(page, translator.translate(SOURCE, beam=1).text)
+    assert page.locator(".head canvas").count() == 3 * 2 * 4
+    page.locator(".head").last.click()
+    page.click(".cut")
+    page.wait_for_selector(".head.is-cut")
+    page.wait_for_selector(".variant")
+
+
+# ---- what the reader changes
+
+
+@pytest.mark.heavy
+def test_a_cut_head_changes_the_translation_and_the_whole_one_stays_visible(
+    open_page: OpenPage, path: Path, quantized: Path
+) -> None:
+    page = open_page(path)
+    type_text(page, SOURCE)
+    before = read_output(page)
+    for head in page.locator(".head-group.cross .head").all():
+        head.click()
+        page.click(".cut")
+    page.wait_for_function("() => document.querySelectorAll('.head.is-cut').length === 8")
+    page.wait_for_selector(".variant")
+    assert read_output(page) != before
+    assert " ".join(page.locator(".variant p").inner_text().split()) == before
+    assert page.locator(".variant mark").count() > 0
+    page.click(".restore")
+    wait_for_output(page, before)
+    assert page.locator(".variant").count() == 0
+
+
+@pytest.mark.heavy
+def test_a_prefix_is_continued_and_a_candidate_becomes_one(
+    open_page: OpenPage, path: Path, quantized: Path
+) -> None:
+    translator = mh.load(quantized, device="cpu", engine="torch:float32")
+    page = open_page(path)
+    type_text(page, SOURCE)
+    page.fill("#prefix", "나는")
+    wait_for_output(page, translator.translate(SOURCE, beam=4, prefix="나는").text)
+    assert page.locator(".unit.forced").count() > 0
+    page.click(".prefix button")
+    wait_for_output(page, translator.translate(SOURCE, beam=4).text)
+    page.locator(".unit").first.click()
+    candidate = page.locator(".candidate:not(.chosen):not(:disabled)").first
+    label = candidate.locator(".piece").inner_text()
+    candidate.click()
+    page.wait_for_function("() => document.querySelector('#prefix').value")
+    assert page.locator(".unit.forced").first.inner_text() == label
+    assert page.locator(".candidate.chosen .piece").inner_text() == label
+
+
+@pytest.mark.heavy
+def test_the_temperature_samples_and_flattens_the_candidates(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path)
+    type_text(page, SOURCE)
+    before = read_output(page)
+    page.locator(".unit").first.click()
+    share = page.locator(".candidate .share").first.inner_text()
+    page.locator("#temperature").fill("2")
+    page.wait_for_selector(".temperature button")
+    page.wait_for_function("old => document.querySelector('.candidate .share').innerText !== old", arg=share)
+    samples = set()
+    for _ in range(4):
+        page.click(".temperature button")
+        page.wait_for_timeout(200)
+        samples.add(read_output(page))
+    assert len(samples) > 1
+    page.click("[data-beam='4']")
+    wait_for_output(page, before)
+
+
+@pytest.mark.heavy
+def test_two_models_are_compared(open_page: OpenPage, run: Path, tmp_path: Path) -> None:
+    folders = checkpoint.list_checkpoints(run)
+    data = build_live_data(folders[-1], folders[0], SOURCE)
+    page = open_page(write_live_page(data, tmp_path / "two.html"))
+    page.wait_for_selector(".variant")
+    translators = [
+        mh.load(quantize_model(folder, tmp_path / folder.name).folder, device="cpu", engine="torch:float32")
+        for folder in (folders[-1], folders[0])
+    ]
+    expected = [" ".join(translator.translate(SOURCE, beam=4).text.split()) for translator in translators]
+    assert read_output(page) == expected[0]
+    assert " ".join(page.locator(".variant p").inner_text().split()) == expected[1]
+    page.click("[data-model='1']")
+    wait_for_output(page, expected[1])
+
+
+@pytest.mark.heavy
+def test_several_sentences_and_texts_without_words(open_page: OpenPage, path: Path, quantized: Path) -> None:
+    translator = mh.load(quantized, device="cpu", engine="torch:float32")
+    page = open_page(path)
+    text = "I go home today. We read a book.\n\nWe go to school!"
+    type_text(page, text)
+    wait_for_output(page, translator.translate(text, beam=4).text)
+    assert page.locator(".output .other").count() == 2
+    page.locator(".output .other").first.click()
+    page.wait_for_function("() => document.querySelector('.reads').innerText.startsWith('I')")
+    page.fill("textarea", "?!")
+    page.wait_for_selector(".message")
+    page.fill("textarea", "")
+    page.wait_for_selector(".message", state="hidden")
+    assert "appears here" in read_output(page)
+
+
+@pytest.mark.heavy
+def test_markup_in_a_text_stays_text(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path)
+    type_text(page, "<img src=x onerror=alert(1)> <b>home</b>")
+    assert page.locator("img, b").count() == 0
+
+
+@pytest.mark.heavy
+def test_a_hovered_token_shows_what_it_looks_at(open_page: OpenPage, path: Path, quantized: Path) -> None:
+    page = open_page(path)
+    type_text(page, SOURCE)
+    page.locator(".head-group.cross .head").nth(5).click()
+    page.locator(".unit").nth(1).hover()
+    page.wait_for_function("() => document.querySelector('.status').innerText.includes('%')")
+    shades = page.locator(".reads .token-chip").evaluate_all(
+        "chips => chips.map(chip => Number(chip.style.getPropertyValue('--shade')) / 0.55)"
+    )
+    translator = mh.load(quantized, device="cpu", engine="torch:float32")
+    subwords = translator.subwords.source
+    written = [subwords.pieces.index(piece) for piece in translator.translate(SOURCE, beam=4).tokens]
+    trace, _ = translator.engine.trace([*subwords.encode(SOURCE), EOS_ID], written)
+    step = int(page.locator(".unit").nth(1).get_attribute("data-step"))
+    np.testing.assert_allclose(shades, trace.cross[1][0][1, step], atol=2e-3)
+
+
+# ---- quality of the page
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("locale", ["en-US", "ko-KR"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_violation_and_the_page_fits_a_phone(
+    open_page: OpenPage, path: Path, scheme: str, locale: str
+) -> None:
+    axe = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    for size in (DESKTOP, PHONE):
+        page = open_page(path, color_scheme=scheme, locale=locale, viewport=size)
+        type_text(page, f"{SOURCE} We read a book. {'x' * 60}")
+        page.locator(".unit").first.click()
+        page.click("[data-view=map]")
+        page.click(".cut")
+        page.wait_for_selector(".variant")
+        page.evaluate(axe)
+        for hovered in (False, True):
+            if hovered:
+                page.locator(".unit").first.hover()
+                page.wait_for_timeout(300)
+            violations = page.evaluate("axe.run().then(results => results.violations)")
+            serious = [entry for entry in violations if entry["impact"] in ("serious", "critical")]
+            assert not serious, json.dumps(serious, indent=1)[:3000]
+        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, "the page is wider than the screen"
+
+
+@pytest.mark.heavy
+def test_the_language_of_the_page_can_be_changed(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path)
+    type_text(page, SOURCE)
+    before = read_output(page)
+    page.select_option("[name=language]", "ko")
+    page.wait_for_function("() => document.documentElement.lang === 'ko'")
+    assert "영어" in page.locator("h1").inner_text()
+    assert read_output(page) == before
+    assert page.input_value("textarea") == SOURCE
+    page.wait_for_selector(".picture .token")
+    visible = page.locator("main").inner_text()
+    assert not re.search("▁|<0x", visible)
+
+
+@pytest.mark.heavy
+def test_fifty_tokens_and_six_layers_of_eight_heads_are_hovered_quickly(
+    open_page: OpenPage, subwords: SubwordTokenizer, tmp_path: Path
+) -> None:
+    """Best of several: the machine may be busy. The limit of the page is 50 ms."""
+    config = mh.Config(
+        model=mh.TransformerConfig(vocab_size=330, layers=6, d_model=32, d_ff=32, heads=8),
+        data=mh.DataConfig(max_length=100),
+        decoding=mh.DecodingConfig(beam=1, min_length=50, max_extra_length=0),
+    )
+    torch.manual_seed(0)
+    model = mh.Transformer(config.model)
+    randomize_weights(model)
+    pair, languages = SubwordPair(subwords, subwords), {"source": "en", "target": "ko"}
+    weights = checkpoint.collect_weights(model)
+    checkpoint.save(tmp_path / "model", weights, pair, config, step=1, languages=languages)
+    text = " ".join(["home"] * 49)
+    page = open_page(write_live_page(build_live_data(tmp_path / "model", text=text), tmp_path / "page.html"))
+    page.wait_for_selector(".unit")
+    page.wait_for_function("() => document.querySelectorAll('.head').length === 144")
+    for view in ("lines", "map"):
+        page.click(f"[data-view={view}]")
+        milliseconds = page.evaluate(
+            """async () => {
+                const frame = () => new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+                const times = [];
+                for (const token of [...document.querySelectorAll('.picture .token')].slice(0, 12)) {
+                    await frame();
+                    const start = performance.now();
+                    token.dispatchEvent(new PointerEvent('pointerenter'));
+                    await frame();
+                    times.push(performance.now() - start);
+                }
+                return Math.min(...times);
+            }"""
+        )
+        assert milliseconds < 50, view
+
+
+@pytest.mark.heavy
+def test_typing_shows_a_translation_at_once(open_page: OpenPage, path: Path) -> None:
+    """Best of several, of a model that is smaller than the demo's; bench figures are in docs/log.md."""
+    page = open_page(path)
+    times = []
+    for index in range(5):
+        page.fill("textarea", "")
+        page.wait_for_selector(".output .empty")
+        start = time.perf_counter()
+        type_text(page, f"We read a book at school today, {index} times.")
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.2
