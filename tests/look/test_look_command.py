@@ -174,6 +174,7 @@ def test_live_writes_a_translator(look: Call, model: Path, tmp_path: Path) -> No
         (["--live", "--target", "a"], "--live and --target are of different pages: give one of them"),
         (["--live", "--figures", "a"], "--live and --figures are of different pages: give one of them"),
         (["--live", "--through-training"], "--live and --through-training are of different pages"),
+        (["--live", "--walk"], "--live and --walk are of different pages"),
     ],
 )
 def test_options_that_do_not_go_with_live_are_refused(

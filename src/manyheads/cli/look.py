@@ -87,7 +87,7 @@ def look(
 
     configure_output()
     if live or compare:
-        check_live_options(live, target, figures, through_training)
+        check_live_options(live, target, figures, through_training, walk)
         write_translator(model, compare, sentence, out, as_json)
         return
     for name, text in (("the sentence", sentence), ("--target", target)):
@@ -116,6 +116,11 @@ def look(
 
             with report_write_errors("--figures", figures) as folder:
                 written += write_figures(attention, folder)
+    print_attention(data, written, as_json)
+
+
+def print_attention(data: dict[str, Any], written: list[Path], as_json: bool) -> None:
+    """Print the translation, its notable heads and the files, or a report."""
     if as_json:
         print(json.dumps(summarize_page(data, written), ensure_ascii=False, indent=1))
         return
@@ -144,10 +149,17 @@ def print_walk(model: Path, sentence: str | None, target: str | None, out: Path,
     print(f"{written}: open it in a browser")
 
 
-def check_live_options(live: bool, target: str | None, figures: Path | None, through_training: bool) -> None:
+def check_live_options(
+    live: bool, target: str | None, figures: Path | None, through_training: bool, walk: bool
+) -> None:
     if not live:
         raise RequestError("--compare is of a translator in a page: give --live too")
-    given = {"--target": target, "--figures": figures, "--through-training": through_training}
+    given = {
+        "--target": target,
+        "--figures": figures,
+        "--through-training": through_training,
+        "--walk": walk,
+    }
     if others := [name for name, value in given.items() if value]:
         raise RequestError(f"--live and {others[0]} are of different pages: give one of them")
 
