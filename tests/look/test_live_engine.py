@@ -262,6 +262,8 @@ def test_every_intermediate_value_equals_that_of_the_walk(node: NodeEngine, quan
         for layer in (0, 1):
             walk = walk_layer(translator, source, target, stack=stack, layer=layer, width=1000)
             for step in walk["steps"]:
+                if step["name"] == "memory":  # the output of the encoder, which the page has already
+                    continue
                 own_layer = 0 if step["part"] == "embedding" else layer
                 own = by_name[stack, own_layer, step["part"], step["name"]]
                 assert (own["shape"], own["rows"]) == (step["shape"], step["rows"])

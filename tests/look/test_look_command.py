@@ -108,7 +108,7 @@ def test_look_shows_the_checkpoints_of_a_run(look: Call, run: Path, tmp_path: Pa
     [
         (["MODEL"], 2, 'no sentence to look at: manyheads look MODEL "sentence"'),
         (["MODEL", "  "], 2, 'no sentence to look at: manyheads look MODEL "sentence"'),
-        (["nowhere", "I go."], 3, "nowhere: not a model folder (manyheads.json: No such file or directory)"),
+        (["nowhere", "I go."], 3, "nowhere: not a model folder, nor the name of a model"),
         (
             ["MODEL", "I go.", "--through-training"],
             3,

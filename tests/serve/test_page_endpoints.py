@@ -144,7 +144,7 @@ def test_look_and_walk_need_the_torch_engine(client: TestClient, path: str) -> N
 def test_curves_follow_the_log(create_client: Any, tmp_path: Path) -> None:
     train = [{"event": "train", "step": n, "loss": 9.0 - n, "epoch": 0, "signature": "x"} for n in (1, 2)]
     valid = {"event": "valid", "step": 2, "loss": 3.0, "bleu": 50.5, "perplexity": None}
-    run = write_log(tmp_path / "run", [*train, valid, ["not a line"]])
+    run = write_log(tmp_path / "run", [*train, valid])
     with create_client(runs=[run]) as client:
         points = {
             "train": [{"step": 1, "loss": 8.0}, {"step": 2, "loss": 7.0}],

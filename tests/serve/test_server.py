@@ -209,7 +209,7 @@ def test_a_long_text_fits_into_the_query_string(run_server: Any) -> None:
 
 def test_sigterm_finishes_accepted_requests_and_the_log_holds_no_texts() -> None:
     with start_server(seconds=0.6) as server:
-        assert server.loading_line.endswith(" loading nowhere\n")
+        assert server.loading_line.endswith(" loading .\n")
         assert " en-ko (scripted) on http://127.0.0.1:" in server.address_line
         port, process = server.port, server.process
         with ThreadPoolExecutor(4) as clients:
@@ -247,7 +247,7 @@ def test_a_port_in_use_is_an_error_with_a_remedy() -> None:
 
 
 def test_limits_must_be_greater_than_zero() -> None:
-    process = run_manyheads("serve", "nowhere", "--queue-size=0")
+    process = run_manyheads("serve", ".", "--queue-size=0")
     assert (process.returncode, process.stderr) == (
         2,
         "manyheads: the server limit queue_size is 0, but must be greater than 0\n",
@@ -263,7 +263,7 @@ def test_limits_must_be_finite(value: str) -> None:
 
 def test_an_empty_api_key_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MANYHEADS_API_KEY", "")
-    process = run_manyheads("serve", "nowhere", "--port=0")
+    process = run_manyheads("serve", ".", "--port=0")
     assert (process.returncode, process.stderr) == (
         2,
         "manyheads: the API key is empty: set one with --api-key or MANYHEADS_API_KEY, or unset both\n",

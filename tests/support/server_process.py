@@ -16,7 +16,7 @@ from support.scripted_translator import ScriptedTranslator
 from manyheads.serve import server
 if not {model!r}:
     server.load = lambda *_, **__: ScriptedTranslator(seconds={seconds})
-sys.argv = ["manyheads", "serve", {model!r} or "nowhere", "--port=0", *{arguments!r}]
+sys.argv = ["manyheads", "serve", {model!r} or ".", "--port=0", *{arguments!r}]
 from manyheads.cli import main
 main()
 """

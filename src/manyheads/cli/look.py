@@ -49,7 +49,6 @@ Compared = Annotated[
     typer.Option(
         help="With --live: another model or checkpoint, to translate beside it.",
         metavar="MODEL",
-        parser=resolve_model,
     ),
 ]
 AttentionAsJson = Annotated[
@@ -170,7 +169,7 @@ def write_translator(
     from manyheads.look.live_page import build_live_data, write_live_page
 
     check_utf8("the sentence", sentence)
-    data = build_live_data(model, compared, sentence)
+    data = build_live_data(model, compared and resolve_model(compared), sentence)
     with report_write_errors("-o", out or Path("translator.html")) as path:
         written = write_live_page(data, path)
     size = written.stat().st_size

@@ -173,7 +173,8 @@ def collect_settings(trial: Trial, store: Store) -> dict[str, Any]:
 
 
 def flatten_config(config: Config) -> dict[str, Any]:
-    tables = asdict(config)
+    """Return the settings by their names, as JSON holds them: a tuple is a list there."""
+    tables = json.loads(json.dumps(asdict(config)))
     del tables["data"]["folder"]
     return {f"{table}.{key}": value for table, keys in tables.items() for key, value in keys.items()}
 
