@@ -78,7 +78,7 @@ def run_translate(
         monkeypatch.setattr("manyheads.loading.load", lambda *models, **_: translator)
         text = "".join(f"{line}\n" for line in LINES)
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode("utf-8"))))
-        cli.app(["translate", "model", *options], standalone_mode=False)
+        cli.app(["translate", ".", *options], standalone_mode=False)
         out, err = capsys.readouterr()
         return out.split("\n"), err
 
