@@ -39,7 +39,13 @@ class ServedModel:
     @property
     def can_join(self) -> bool:
         """Whether sentences can join those that its engine is decoding."""
-        return hasattr(self.translator.engine, "decode_batches")
+        engine = self.translator.engine
+        return bool(getattr(engine, "can_join", hasattr(engine, "decode_batches")))
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether its engine runs in another process."""
+        return hasattr(self.translator.engine, "run_sentence_task")
 
     @property
     def runs_on_cpu(self) -> bool:
