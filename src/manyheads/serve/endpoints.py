@@ -124,7 +124,7 @@ class Endpoints:
             if received:
                 self.wrong_keys.record(client)
                 if self.connection is not None:  # all front-ends count it
-                    self.connection.send({"wrong_key": client})
+                    self.connection.notify({"wrong_key": client})
             raise HTTPException(
                 403, "missing or wrong API key: send it as api_key or in the Authorization header"
             )
@@ -342,7 +342,7 @@ class Endpoints:
 
     def _send_metrics(self, message: Message) -> None:
         assert self.connection is not None
-        self.connection.send({"collected": message["collect"], "text": self.metrics.render()})
+        self.connection.notify({"collected": message["collect"], "text": self.metrics.render()})
 
     async def settings(self, request: Request) -> dict[str, Any]:
         first = self.registry.models[0]

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, cast
 
 import numpy as np
@@ -63,6 +64,12 @@ class EngineConnection:
                 self._socket.sendall(data)
         except OSError:
             raise EngineLost("the engine has stopped") from None
+
+    def notify(self, message: Message) -> None:
+        """Send a message that nobody needs if the engine process has ended."""
+        if not self.is_lost:
+            with suppress(EngineLost):
+                self.send(message)
 
     def start_call(self, method: str, **arguments: Any) -> "Future[Any]":
         number, future = next(self._numbers), Future[Any]()
@@ -148,8 +155,8 @@ class RemoteScheduler:
 
     def cancel(self, job: Job) -> None:
         number = self._numbers_of_jobs.pop(job, None)
-        if number is not None and self._jobs.pop(number, None) is not None and not self.connection.is_lost:
-            self.connection.send({"cancel": number})
+        if number is not None and self._jobs.pop(number, None) is not None:
+            self.connection.notify({"cancel": number})
 
     def shutdown(self) -> None: ...
 
