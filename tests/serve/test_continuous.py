@@ -13,6 +13,7 @@ import pytest
 import manyheads as mh
 from manyheads.errors import RequestError
 from manyheads.inference.engine import Capabilities
+from manyheads.pipeline.assembly import Assembler
 from manyheads.pipeline.jobs import Decoding, SentenceJob
 from manyheads.search.options import DecodingConstraints, Hypothesis, Request
 from manyheads.search.request_source import RequestSource
@@ -246,6 +247,37 @@ def test_a_sentence_that_lost_text_to_copy_joins_again_in_parts(model: ServedMod
 
     run(queue, scenario())
     assert sum(map(len, engine.log)) == 5  # three sentences, and two parts of the first
+
+
+def test_sentences_that_end_in_the_same_step_are_processed_together(
+    model: ServedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, task = JobQueue(ServerLimits()), TranslateTask(model)
+    engine: Any = model.translator.engine
+    engine.num_slots = 8
+    counts: list[int] = []
+    process_decoded = Assembler.process_decoded
+
+    def count(assembler: Assembler, sentences: list[SentenceJob]) -> None:
+        counts.append(len(sentences))
+        process_decoded(assembler, sentences)
+        assert all(sentence.outputs is not None for sentence in sentences)
+
+    monkeypatch.setattr(Assembler, "process_decoded", count)
+
+    def wait_for_all(number: int) -> None:
+        (stream,) = scheduler_of(queue).streams.values()
+        while number == 0 and stream.feed.num_waiting < 4:
+            time.sleep(0.001)
+
+    async def scenario() -> None:
+        engine.on_step = wait_for_all
+        jobs = [queue.submit(task, [SHORT]) for _ in range(4)]
+        results = [(await job.future)[0] for job in jobs]
+        assert [result.sentences for result in results] == [1] * 4
+
+    run(queue, scenario())
+    assert counts == [4]
 
 
 # ---- large requests
