@@ -315,7 +315,14 @@ def test_metrics_are_added_up() -> None:
     assert merged == f'{head}a{{b="1"}} 5.0\na_created 5.0\na{{b="2"}} 1.0\n{other}'
 
 
-def test_a_cpu_has_one_process_by_default(engine: EngineThread) -> None:
+def test_a_cpu_and_models_with_adapters_have_one_process_by_default(
+    engine: EngineThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert choose_num_processes([engine.model]) == 1
+    monkeypatch.setattr(ServedModel, "runs_on_cpu", False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(6), raising=False)
+    assert choose_num_processes([engine.model]) == 3
+    monkeypatch.setattr(ServedModel, "list_adapters", lambda _: ["talks"])
     assert choose_num_processes([engine.model]) == 1
 
 

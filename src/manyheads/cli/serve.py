@@ -63,7 +63,7 @@ Processes = Annotated[
     int | None,
     typer.Option(
         help="Processes that handle HTTP and texts, beside one for the engine; by default 1, which does all, "
-        "on a CPU, and with a GPU one for every two cores, at most 8.",
+        "on a CPU or if a model has adapters, else one for every two cores, at most 8.",
         min=1,
         max=256,
     ),

@@ -47,8 +47,11 @@ class FrontEndSettings:
 
 
 def choose_num_processes(models: Sequence[ServedModel]) -> int:
-    """Return how many front-ends there are by default. On a CPU they would take cores from the engine."""
-    if any(model.runs_on_cpu for model in models):
+    """Return how many front-ends there are by default: one if a model has adapters, which several refuse.
+
+    There is also one on a CPU, where others would take cores from the engine.
+    """
+    if any(model.runs_on_cpu or model.list_adapters() for model in models):
         return 1
     num_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(MAX_DEFAULT_PROCESSES, num_cores // 2))

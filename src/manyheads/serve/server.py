@@ -48,7 +48,7 @@ def serve(
     """Serve until SIGTERM or Ctrl-C; requests that were accepted are finished.
 
     With several processes this one runs the engine, and as many front-ends do all else (frontends.py). By
-    default there is one on a CPU, and one for every two cores, at most 8, with a GPU.
+    default there is one on a CPU or if a model has adapters, else one for every two cores, at most 8.
     """
     allowed_hosts = AllowedHosts.for_host(host, allow_hosts, allow_origins)
     if api_key is not None and not api_key.strip():
