@@ -193,14 +193,21 @@ class Server:
 
     @property
     def memory_mb(self) -> float:
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS"):
-                return int(line.split()[1]) / 1024
-        return float("nan")
+        """Of all its processes."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return sum(map(read_memory_mb, [pid, *map(int, children)]))
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(60) == 0
+
+
+def read_memory_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return float("nan")
 
 
 class ClientPool:
@@ -282,6 +289,13 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--engine", help="of the servers; by default their own default, torch")
     parser.add_argument("--device", help="of the servers, such as cpu; by default a GPU where there is one")
+    parser.add_argument(
+        "--server-option",
+        action="append",
+        default=[],
+        metavar="OPTION",
+        help="of the servers of this code, such as --server-option=--processes=4; can be repeated",
+    )
     parser.add_argument("--old", type=Path, metavar="CHECKOUT", help="compare with the server of this code")
     parser.add_argument(
         "--old-model", type=Path, metavar="MODEL", help="the same model in the format that --old reads"
@@ -297,11 +311,12 @@ def parse_arguments() -> argparse.Namespace:
 def start_servers(arguments: argparse.Namespace) -> dict[str, Server]:
     options = ["--engine", arguments.engine] if arguments.engine else []
     options += ["--device", arguments.device] if arguments.device else []
-    servers = {NEW: Server(arguments.model, options, None)}
+    new_options = [*options, *arguments.server_option]
+    servers = {NEW: Server(arguments.model, new_options, None)}
     if arguments.old:
         servers[OLD] = Server(arguments.old_model or arguments.model, options, arguments.old)
     elif not arguments.minutes:
-        servers[UNBATCHED] = Server(arguments.model, [*options, "--batch-tokens=1"], None)
+        servers[UNBATCHED] = Server(arguments.model, [*new_options, "--batch-tokens=1"], None)
     return servers
 
 

@@ -191,6 +191,16 @@ def load_ctranslate2(
     return create_translator(engine, subwords, info, read_calibration(converted))
 
 
+def load_for_engine(folder: Path, engine: Engine) -> Translator:
+    """Return the translator of a model folder with an engine that runs elsewhere. Weights are not read."""
+    if engine.name.startswith("ctranslate2"):
+        folder = ensure_converted(folder)
+        info = read_conversion_info(folder)
+    else:
+        info = parse_info(folder, checkpoint.read_model_manifest(folder))
+    return create_translator(engine, checkpoint.read_subwords(folder), info, read_calibration(folder))
+
+
 def read_calibration(folder: Path) -> ConfidenceParameters | None:
     """Read the calibration of a model folder or a conversion, if it has one."""
     path = folder / checkpoint.CONFIDENCE

@@ -86,7 +86,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *TRANSLATION,
     },
     "look": {"ops", "model", "checkpoint", "evaluate", *TRANSLATION},
-    "serve": {"text", "search", "evaluate", "look", "train", *TRANSLATION},  # of train, the log
+    "serve": {"text", "search", "inference", "evaluate", "look", "train", *TRANSLATION},  # of train, the log
     "demo": {"playground", "text", "data", "checkpoint", "evaluate", "train", "look", *TRANSLATION},
     "paper": {"playground", "demo", *PRODUCT},
     "cli": {"demo", "paper", *PRODUCT},

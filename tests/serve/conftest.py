@@ -111,5 +111,12 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> mh.Translator:
 
 
 @pytest.fixture(scope="session")
-def word_translator(tmp_path_factory: pytest.TempPathFactory) -> mh.Translator:
-    return make_translator(tmp_path_factory.mktemp("served") / "model", 1, outputs_words=True)
+def word_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served") / "model"
+    make_translator(folder, 1, outputs_words=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def word_translator(word_model: Path) -> mh.Translator:
+    return mh.load(word_model, device="cpu")

@@ -11,10 +11,11 @@ import pytest
 from starlette.testclient import TestClient
 
 import manyheads as mh
-from manyheads.serve import continuous
+from manyheads.serve import served_model
 from manyheads.serve.adapted_models import AdaptedModels
 from manyheads.serve.app import create_app
 from manyheads.serve.continuous import ContinuousBatcher
+from manyheads.serve.decoding_scheduler import DecodingScheduler
 from manyheads.serve.jobs import Job
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.served_model import name_models
@@ -122,10 +123,10 @@ def test_a_changed_adapter_is_merged_again_and_old_ones_are_dropped(
     assert model.retired_at is None
     batcher = ContinuousBatcher(ServerLimits(), print, print, print)
     for age, kept in ((600.0, [first, second]), (-1.0, [second])):
-        monkeypatch.setattr(continuous, "RETIRED_SECONDS", age)
+        monkeypatch.setattr(served_model, "RETIRED_SECONDS", age)
         for other in (first, second)[-len(kept) :]:
             join_stream(batcher, TranslateTask(other, nbest=len(kept)))
-        assert [key.model for key in batcher.streams] == kept
+        assert [key.model for key in scheduler_of(batcher).streams] == kept
     assert first not in [key[0] for key in batcher.stages]
     batcher.shutdown()
 
@@ -133,6 +134,10 @@ def test_a_changed_adapter_is_merged_again_and_old_ones_are_dropped(
 def join_stream(batcher: ContinuousBatcher, task: TranslateTask) -> None:
     job = Job(task, ["I go home."], cast("asyncio.Future[list[Any]]", Future()))
     joining = batcher._prepare(job)
-    decoding = joining.start_next_step()
-    assert decoding is not None
-    batcher._find_stream(joining, decoding)
+    assert joining.start_next_step() is not None
+    scheduler_of(batcher)._find_stream(joining)
+
+
+def scheduler_of(batcher: ContinuousBatcher) -> DecodingScheduler:
+    assert isinstance(batcher.scheduler, DecodingScheduler)
+    return batcher.scheduler

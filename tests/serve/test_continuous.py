@@ -13,10 +13,11 @@ import pytest
 import manyheads as mh
 from manyheads.errors import RequestError
 from manyheads.inference.engine import Capabilities
+from manyheads.pipeline.assembly import Assembler
 from manyheads.pipeline.jobs import Decoding, SentenceJob
 from manyheads.search.options import DecodingConstraints, Hypothesis, Request
 from manyheads.search.request_source import RequestSource
-from manyheads.serve.continuous import Stream, StreamKey
+from manyheads.serve.decoding_scheduler import DecodingScheduler, Stream, StreamKey
 from manyheads.serve.fair_feed import FairFeed, JoiningJob
 from manyheads.serve.jobs import BatchStats, Job
 from manyheads.serve.limits import ServerLimits
@@ -84,6 +85,11 @@ def run(queue: JobQueue, scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(run_both())
 
 
+def scheduler_of(queue: JobQueue) -> DecodingScheduler:
+    assert isinstance(queue.continuous.scheduler, DecodingScheduler)
+    return queue.continuous.scheduler
+
+
 def count_tokens(model: ServedModel, text: str) -> int:
     return model.count_tokens(text) + 1
 
@@ -112,7 +118,7 @@ def test_a_request_joins_the_running_batch_and_leaves_before_the_others_end(mode
             joined.set()
 
         def engine_has(job: Any) -> bool:
-            streams = queue.continuous.streams.values()
+            streams = scheduler_of(queue).streams.values()
             return any(stream.feed.has_waiting(job) for stream in streams)
 
         engine.on_step = on_step
@@ -138,7 +144,7 @@ def test_a_long_document_does_not_delay_a_small_request(model: ServedModel) -> N
 
     def wait_for_both(number: int) -> None:
         """Begin when both requests are in the queue."""
-        (stream,) = queue.continuous.streams.values()
+        (stream,) = scheduler_of(queue).streams.values()
         while number == 0 and stream.feed.num_waiting < 2:
             time.sleep(0.001)
 
@@ -243,6 +249,37 @@ def test_a_sentence_that_lost_text_to_copy_joins_again_in_parts(model: ServedMod
     assert sum(map(len, engine.log)) == 5  # three sentences, and two parts of the first
 
 
+def test_sentences_that_end_in_the_same_step_are_processed_together(
+    model: ServedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, task = JobQueue(ServerLimits()), TranslateTask(model)
+    engine: Any = model.translator.engine
+    engine.num_slots = 8
+    counts: list[int] = []
+    process_decoded = Assembler.process_decoded
+
+    def count(assembler: Assembler, sentences: list[SentenceJob]) -> None:
+        counts.append(len(sentences))
+        process_decoded(assembler, sentences)
+        assert all(sentence.outputs is not None for sentence in sentences)
+
+    monkeypatch.setattr(Assembler, "process_decoded", count)
+
+    def wait_for_all(number: int) -> None:
+        (stream,) = scheduler_of(queue).streams.values()
+        while number == 0 and stream.feed.num_waiting < 4:
+            time.sleep(0.001)
+
+    async def scenario() -> None:
+        engine.on_step = wait_for_all
+        jobs = [queue.submit(task, [SHORT]) for _ in range(4)]
+        results = [(await job.future)[0] for job in jobs]
+        assert [result.sentences for result in results] == [1] * 4
+
+    run(queue, scenario())
+    assert counts == [4]
+
+
 # ---- large requests
 
 
@@ -264,8 +301,8 @@ def test_a_canceled_request_leaves_the_batch_between_two_steps(translator: mh.Tr
         while len(num_rows) < 3:
             await asyncio.sleep(0.001)
         job.future.cancel()
-        (stream,) = queue.continuous.streams.values()
-        while stream.feed.active or queue.continuous.is_running:
+        (stream,) = scheduler_of(queue).streams.values()
+        while stream.feed.active or scheduler_of(queue).is_running:
             await asyncio.sleep(0.001)
 
     model.step = count_rows
@@ -300,13 +337,13 @@ def test_steps_of_a_large_request_do_not_delay_a_small_one(model: ServedModel) -
 
     run(queue, scenario())
     assert order == ["small", "large"]
-    assert [key.is_large for key in queue.continuous.streams] == [True, False]
+    assert [key.is_large for key in scheduler_of(queue).streams] == [True, False]
     small = [number for number, new in enumerate(engine.log) if new == [count_tokens(model, SHORT)]]
     assert small[0] < len(engine.log) // 2, "its first step comes soon"
 
 
 def test_streams_share_time_by_weight_and_an_idle_one_saves_up_none(model: ServedModel) -> None:
-    batcher = JobQueue(ServerLimits()).continuous
+    batcher = scheduler_of(JobQueue(ServerLimits()))
     for is_large in (False, True):
         key = StreamKey(model, mh.DecodingConfig(), "total", is_large)
         batcher.streams[key] = stream = Stream(key, 100, lambda job: None)

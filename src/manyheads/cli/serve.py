@@ -59,6 +59,15 @@ RequestTimeout = Annotated[float, typer.Option(help="Seconds until a request is 
 ClientTimeout = Annotated[
     float, typer.Option(help="Seconds for a client to send its request or to read its response.")
 ]
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        help="Processes that handle HTTP and texts, beside one for the engine; by default 1, which does all, "
+        "on a CPU or if a model has adapters, else one for every two cores, at most 8.",
+        min=1,
+        max=256,
+    ),
+]
 LogText = Annotated[bool, typer.Option("--log-text", help="Log the texts.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not log requests.")]
 
@@ -86,6 +95,7 @@ def serve(
     batch_tokens: BatchTokens = ServerLimits.batch_tokens,
     request_timeout: RequestTimeout = ServerLimits.request_timeout,
     client_timeout: ClientTimeout = ServerLimits.client_timeout,
+    processes: Processes = None,
     log_text: LogText = False,
     quiet: Quiet = False,
 ) -> None:
@@ -95,6 +105,7 @@ def serve(
     Example:
       manyheads serve run/model --port 5000
       manyheads serve
+      manyheads serve run/model --device cuda --processes 8
     """
     check_server_packages()
     folders = models or [model.folder for model in require_models()]
@@ -117,7 +128,7 @@ def serve(
     run_server(
         folders, host, port, engine=engine, device=device, limits=limits, api_key=api_key,
         allow_hosts=allow_host or [], allow_origins=allow_origin or [], log_text=log_text,
-        log_requests=not quiet, runs=run or [],
+        log_requests=not quiet, runs=run or [], processes=processes,
     )  # fmt: skip
 
 

@@ -63,15 +63,23 @@ class Assembler:
                 sentence.alignments.append([(source, target) for target, source in enumerate(best)])
 
     def detokenize(self, sentences: Sequence[SentenceJob]) -> list[SentenceJob]:
-        """Give sentences the texts of their hypotheses. What would break a line becomes a space.
+        """Give sentences the texts of their hypotheses, once. What would break a line becomes a space.
 
         Return the parts of sentences in which text to copy was lost; they are decoded and come here too.
         """
+        self._detokenize_new([sentence for sentence in sentences if sentence.outputs is None])
+        return [
+            part
+            for sentence in sentences
+            if sentence.repair is not None
+            for part in sentence.repair.sentences
+        ]
+
+    def _detokenize_new(self, sentences: Sequence[SentenceJob]) -> None:
         ids = [hypothesis.tokens for sentence in sentences for hypothesis in sentence.hypotheses]
         decoded = self.subwords.target.decode_sentences(ids)
         are_clean = is_clean("".join(decoded))
         texts = map(replace_line_breaks, decoded)
-        parts: list[SentenceJob] = []
         for sentence in sentences:
             outputs = sentence.outputs = [next(texts) for _ in sentence.hypotheses]
             if not are_clean and not all(map(is_clean, outputs)):
@@ -81,8 +89,18 @@ class Assembler:
                 if not sentence.outputs:
                     sentence.repair = self.preparer.prepare_parts(sentence)
                     sentence.notes.append(REPAIRED)
-                    parts += sentence.repair.sentences
-        return parts
+
+    def process_decoded(self, sentences: Sequence[SentenceJob]) -> None:
+        """Review and detokenize sentences of several calls together, as far as nothing else comes before.
+
+        What follows for each call, `plan_translation`, finds this done.
+        """
+        decoded = [sentence for sentence in sentences if sentence.hypotheses]
+        self.reviewer.review(decoded)
+        if not self.has_alignment:
+            self._detokenize_new(
+                [sentence for sentence in decoded if sentence.outputs is None and not sentence.must_retry]
+            )
 
     def assemble(self, job: TextJob) -> Translation:
         """Join the sentences of a text. The n-th alternative is made of the n-th best of each."""

@@ -31,6 +31,7 @@ class Decoding:
     config: DecodingConfig
     scores: ScoreDetail
     sentences: list["SentenceJob"]  # whose hypotheses are wanted
+    is_retry: bool = False  # of sentences that have some
 
     @property
     def num_tokens(self) -> int:
@@ -42,8 +43,8 @@ class SentenceJob:
     """A sentence of a text, and its results once it is decoded."""
 
     __slots__ = (
-        "alignments", "confidences", "hypotheses", "is_last", "notes", "outputs", "repair", "request",
-        "restoration", "text",
+        "alignments", "confidences", "hypotheses", "is_last", "must_retry", "notes", "outputs", "repair",
+        "request", "restoration", "text",
     )  # fmt: skip
 
     def __init__(self, text: str, request: Request, restoration: Restoration | None = None) -> None:
@@ -54,6 +55,7 @@ class SentenceJob:
         self.alignments: list[Alignment] | None = None  # of the hypotheses, if requested
         self.confidences: list[float] | None = None  # of the hypotheses, if the model is calibrated
         self.notes: list[str] = []  # what was unusual
+        self.must_retry: bool | None = None  # what the review says, once there was one
         self.repair: TextJob | None = None  # the sentence in parts, if it was not translated as a whole
 
     @property

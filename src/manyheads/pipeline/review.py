@@ -33,22 +33,26 @@ class Reviewer:
         self.can_retry = options.second_try and config.nbest == 1 and config.temperature is None
 
     def review(self, sentences: Sequence[SentenceJob]) -> list[SentenceJob]:
-        """Set the confidences and notes of decoded sentences. Return those to be tried again."""
-        if self.confidence is None or not sentences:
+        """Set the confidences and notes of decoded sentences, once. Return those to be tried again."""
+        if self.confidence is None:
             return []
+        unreviewed = [sentence for sentence in sentences if sentence.must_retry is None]
+        if unreviewed:
+            self._review_unreviewed(unreviewed, self.confidence)
+        return [sentence for sentence in sentences if sentence.must_retry]
+
+    def _review_unreviewed(self, sentences: Sequence[SentenceJob], confidence: ConfidenceModel) -> None:
         self._set_confidences(sentences)
         failures = find_failures(
             [sentence.request.source for sentence in sentences],
             [sentence.hypotheses[0].tokens for sentence in sentences],
             [sentence.request.constraints.max_length for sentence in sentences],
-            self.confidence.calibration.log_length_ratio,
+            confidence.calibration.log_length_ratio,
         )
-        failed = []
         for sentence, failure in zip(sentences, failures, strict=True):
+            sentence.must_retry = failure is not None and self.can_retry
             if failure is not None:
                 sentence.notes.append(failure)
-                failed.append(sentence)
-        return failed if self.can_retry else []
 
     def retry(self, sentences: Sequence[SentenceJob]) -> None:
         """Decode sentences that failed again, as `plan_retry` says."""
@@ -91,7 +95,7 @@ class Reviewer:
         if not sentences:
             return []
         copies = [SentenceJob(own.text, self._create_request(own, config)) for own in sentences]
-        yield Decoding(config, self._score_detail, copies)
+        yield Decoding(config, self._score_detail, copies, is_retry=True)
         for sentence, copy in zip(sentences, copies, strict=True):
             self._keep_best(sentence, copy.hypotheses)
         return [sentence for sentence in sentences if self._find_failure(sentence) is not None]

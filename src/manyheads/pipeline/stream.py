@@ -63,7 +63,8 @@ def plan_translation(
     while sentences:
         yield Decoding(options.config, options.scores, sentences)
         for sentence in sentences:
-            check_hypotheses(sentence)
+            if sentence.outputs is None:  # otherwise processed already, with those of other calls
+                check_hypotheses(sentence)
         yield from assembler.reviewer.plan_retry(assembler.reviewer.review(sentences))
         if options.alignment:
             assembler.align(sentences)

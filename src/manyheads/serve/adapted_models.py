@@ -27,6 +27,8 @@ class AdaptedModels:
 
     def get(self, model: ServedModel, adapter: str) -> ServedModel:
         """Return a model with an adapter. The first call for an adapter reads and merges it."""
+        if model.is_remote:
+            raise RequestError("adapters need a server with one process: serve with --processes 1")
         names = model.list_adapters()
         if adapter not in names:
             there = f"it has {', '.join(names)}" if names else "it has none"

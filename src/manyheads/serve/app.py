@@ -13,12 +13,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from manyheads.errors import ConfigError, ManyheadsError, RequestError
 from manyheads.serve import schemas
 from manyheads.serve.allowed_hosts import AllowedHosts, AllowedHostsMiddleware, AllowedOriginsMiddleware
-from manyheads.serve.attention_tasks import TooManyNumbersError
 from manyheads.serve.endpoints import Endpoints
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.middleware import BodyLimitMiddleware, RequestMiddleware
 from manyheads.serve.queue import JobQueue
-from manyheads.serve.responses import INTERNAL_ERROR, ClientDisconnected, NanSafeJSONResponse, RequestRejected
+from manyheads.serve.responses import (
+    INTERNAL_ERROR,
+    ClientDisconnected,
+    NanSafeJSONResponse,
+    RequestRejected,
+    TooManyNumbersError,
+)
 from manyheads.serve.served_model import ServedModel
 
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -119,7 +124,7 @@ def add_routes(app: FastAPI, endpoints: Endpoints) -> None:
 
     async def metrics(request: Request) -> Response:
         endpoints.check_api_key(request)
-        return Response(endpoints.metrics.render(), media_type="text/plain; version=0.0.4")
+        return Response(await endpoints.render_metrics(), media_type="text/plain; version=0.0.4")
 
     content = {"text/plain": {"schema": {"type": "string"}}}
     responses: dict[int | str, dict[str, Any]] = {200: {"content": content, "description": "For Prometheus."}}

@@ -11,13 +11,9 @@ from manyheads.errors import RequestError
 from manyheads.look.attention_data import build_attention_data
 from manyheads.look.forward_walk import DEFAULT_WIDTH, Stack, estimate_numbers, walk_layer
 from manyheads.serve.jobs import JobSize
-from manyheads.serve.responses import replace_nan
+from manyheads.serve.responses import TooManyNumbersError, replace_nan
 from manyheads.serve.served_model import ServedModel, suppress_warnings
 from manyheads.translation import AttentionMaps
-
-
-class TooManyNumbersError(RequestError):
-    """The response would hold more numbers than the server sends. Clients know it by its code."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from manyheads.confidence_policy import ConfidencePolicy
 from manyheads.errors import ConfigError
 from manyheads.serve import schemas
 from manyheads.serve.adapted_models import AdaptedModels
-from manyheads.serve.attention_tasks import AttentionPageTask, AttentionTask, SentenceTask, WalkTask
 from manyheads.serve.clients import FailureLimiter, identify_client
+from manyheads.serve.engine_messages import Message
 from manyheads.serve.jobs import BatchTask, Job
 from manyheads.serve.languages import LanguageDetector
 from manyheads.serve.limits import ServerLimits
@@ -25,6 +26,7 @@ from manyheads.serve.metrics import ServerMetrics
 from manyheads.serve.middleware import queue_full_error
 from manyheads.serve.model_registry import ModelRegistry
 from manyheads.serve.queue import JobQueue, QueueFull
+from manyheads.serve.remote_engine import EngineConnection, EngineLost, RemoteScheduler
 from manyheads.serve.request_parsing import RequestT, read_fields, to_list, validate_request
 from manyheads.serve.request_policy import check_calibration, choose_text, create_policy
 from manyheads.serve.response_parts import (
@@ -38,6 +40,7 @@ from manyheads.serve.response_parts import (
     format_score,
 )
 from manyheads.serve.responses import ClientDisconnected, RequestRejected
+from manyheads.serve.sentence_tasks import CheckedTask, create_sentence_task
 from manyheads.serve.served_model import ServedModel
 from manyheads.serve.source_language import SourceLanguage, check_source, detect_source
 from manyheads.serve.training import TrainingRuns
@@ -61,7 +64,9 @@ class Endpoints:
         log_text: bool = False,
         log_requests: bool = True,
         runs: Sequence[Path] = (),
+        connection: EngineConnection | None = None,
     ) -> None:
+        """With a connection this is one of several front-ends of an engine process."""
         if not models:
             raise ConfigError("a server needs at least one model")
         self.limits, self.api_key, self.log_text, self.log_requests = limits, api_key, log_text, log_requests
@@ -69,7 +74,9 @@ class Endpoints:
         self.adapted = AdaptedModels()
         self.detector = LanguageDetector(self.registry.codes)
         num_workers = max(model.num_workers for model in models)
-        self.queue = JobQueue(limits, self.metrics.record_batch, num_workers)
+        self.connection = connection
+        create_scheduler = partial(RemoteScheduler, connection) if connection else None
+        self.queue = JobQueue(limits, self.metrics.record_batch, num_workers, create_scheduler)
         self.wrong_keys = FailureLimiter(limits.max_wrong_keys, WRONG_KEY_SECONDS)
         self.metrics.track_queue(self.queue)
         self.metrics.track_models(models)
@@ -78,8 +85,13 @@ class Endpoints:
     @asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         self.worker_task = asyncio.create_task(self.queue.run())
+        if self.connection is not None:
+            self.connection.handlers |= {"wrong_key": self._record_wrong_key, "collect": self._send_metrics}
+            self.connection.start()
         yield
         self.worker_task.cancel()
+        if self.connection is not None:
+            self.connection.close()
 
     def record_request(self, path: str, status: int, seconds: float) -> None:
         """Count and log a request, without text, query string or address. 503s are only counted."""
@@ -113,6 +125,8 @@ class Endpoints:
         if not hmac.compare_digest(received, self.api_key.encode()):
             if received:
                 self.wrong_keys.record(client)
+                if self.connection is not None:  # all front-ends count it
+                    self.connection.notify({"wrong_key": client})
             raise HTTPException(
                 403, "missing or wrong API key: send it as api_key or in the Authorization header"
             )
@@ -130,6 +144,8 @@ class Endpoints:
             return [job.future.result() for job in jobs]
         except QueueFull:
             raise queue_full_error(self.queue) from None
+        except EngineLost:
+            raise RequestRejected(503, "the engine has stopped: retry later", retry_after="5") from None
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and "memory" not in str(error):
                 raise
@@ -270,19 +286,20 @@ class Endpoints:
 
     async def attention(self, request: Request) -> Response:
         query = await self.parse_request(request, schemas.AttentionRequest)
-        model = await self.select_attention_model(query)
-        task = AttentionTask(model, query.layer, self.limits.max_numbers)
+        parameters = query.layer, self.limits.max_numbers
+        task = create_sentence_task("attention", await self.select_attention_model(query), parameters)
         return await self.run_sentence_task(request, query, task)
 
     async def look(self, request: Request) -> Response:
         query = await self.parse_request(request, schemas.LookRequest)
-        task = AttentionPageTask(await self.select_attention_model(query), None, self.limits.max_numbers)
+        parameters = None, self.limits.max_numbers
+        task = create_sentence_task("look", await self.select_attention_model(query), parameters)
         return await self.run_sentence_task(request, query, task)
 
     async def walk(self, request: Request) -> Response:
         query = await self.parse_request(request, schemas.WalkRequest)
-        model, limit = await self.select_attention_model(query), self.limits.max_numbers
-        task = WalkTask(model, query.stack, query.layer, query.width, limit, query.parameters)
+        parameters = query.stack, query.layer, query.width, self.limits.max_numbers, query.parameters
+        task = create_sentence_task("walk", await self.select_attention_model(query), parameters)
         return await self.run_sentence_task(request, query, task)
 
     async def select_attention_model(self, query: schemas.LookRequest) -> ServedModel:
@@ -291,7 +308,7 @@ class Endpoints:
         return await self.apply_adapter(model, query.adapter)
 
     async def run_sentence_task(
-        self, request: Request, query: schemas.LookRequest, task: SentenceTask
+        self, request: Request, query: schemas.LookRequest, task: CheckedTask
     ) -> Response:
         task.check(query.q, query.translation)
         ((result,),) = await self.run_tasks(request, [(task, [(query.q, query.translation)])])
@@ -314,9 +331,29 @@ class Endpoints:
         ]
 
     async def health(self, request: Request) -> dict[str, str]:
+        if self.connection is not None and self.connection.is_lost:
+            raise RequestRejected(503, "the engine has stopped: restart the server", retry_after="60")
         if self.worker_task is not None and self.worker_task.done():
             raise RequestRejected(503, "the worker has stopped: restart the server", retry_after="60")
         return {"status": "ok"}
+
+    async def render_metrics(self) -> str:
+        """Return the metrics of the server: those of all its processes."""
+        if self.connection is None:
+            return self.metrics.render()
+        try:
+            merged: str = await asyncio.wrap_future(self.connection.start_call("metrics"))
+        except EngineLost:
+            raise RequestRejected(503, "the engine has stopped: retry later", retry_after="5") from None
+        return merged
+
+    def _record_wrong_key(self, message: Message) -> None:
+        """Count a wrong key that another front-end received."""
+        self.wrong_keys.record(message["wrong_key"])
+
+    def _send_metrics(self, message: Message) -> None:
+        assert self.connection is not None
+        self.connection.notify({"collected": message["collect"], "text": self.metrics.render()})
 
     async def settings(self, request: Request) -> dict[str, Any]:
         first = self.registry.models[0]

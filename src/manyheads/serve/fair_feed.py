@@ -5,35 +5,60 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
+from manyheads.pipeline.assembly import Assembler
 from manyheads.pipeline.jobs import Decoding, SentenceJob
 from manyheads.search.options import Request
 from manyheads.serve.jobs import Job
+from manyheads.serve.served_model import ServedModel
 
 IDLE_SECONDS = 0.001  # between two looks for sentences that may be taken
 
 
-class JoiningJob:
-    """A job whose sentences join a stream, step by step: all of them, then those that are tried again."""
+class ScheduledJob:
+    """Sentences of one request that are to be decoded: all of them, then those that are tried again."""
 
-    def __init__(self, job: Job, steps: Iterator[Decoding], finish: Callable[[], list[object]]) -> None:
-        self.job, self.finish = job, finish
-        self._steps = steps
+    def __init__(self, client: str, model: ServedModel, arrived_at: float) -> None:
+        self.client, self.model, self.arrived_at = client, model, arrived_at
+        self.decoding: Decoding | None = None
         self.has_started = False
         self.is_done = False
         self.sentences: list[SentenceJob] = []
         self.num_started = self.num_unfinished = self.num_tokens = 0
 
-    def start_next_step(self) -> Decoding | None:
-        """Return what is to be decoded next; None if the job can be finished."""
-        decoding = next(self._steps, None)
-        if decoding is not None:
-            self.sentences, self.num_tokens = decoding.sentences, decoding.num_tokens
-            self.num_started, self.num_unfinished = 0, len(decoding.sentences)
-        return decoding
+    def start_decoding(self, decoding: Decoding) -> None:
+        self.decoding = decoding
+        self.sentences, self.num_tokens = decoding.sentences, decoding.num_tokens
+        self.num_started, self.num_unfinished = 0, len(decoding.sentences)
 
     @property
     def is_abandoned(self) -> bool:
         """Whether nobody waits for its results: its client is gone, or its time is over."""
+        raise NotImplementedError
+
+
+class JoiningJob(ScheduledJob):
+    """A job of the queue whose sentences join a stream, step by step."""
+
+    def __init__(
+        self,
+        job: Job,
+        steps: Iterator[Decoding],
+        finish: Callable[[], list[object]],
+        assembler: Assembler | None = None,
+    ) -> None:
+        super().__init__(job.client, getattr(job.task, "model", None), job.arrived_at)  # type: ignore[arg-type]
+        self.job, self.finish, self.assembler = job, finish, assembler
+        self._steps = steps
+
+    def start_next_step(self) -> Decoding | None:
+        """Return what is to be decoded next; None if the job can be finished."""
+        decoding = next(self._steps, None)
+        if decoding is not None:
+            self.start_decoding(decoding)
+        return decoding
+
+    @property
+    def is_abandoned(self) -> bool:
         return self.job.future.done()
 
 
@@ -46,16 +71,18 @@ class FairFeed:
 
     starts_at_once = True
 
-    def __init__(self, max_tokens: int, max_new_tokens: int, on_start: Callable[[Job], None]) -> None:
+    def __init__(
+        self, max_tokens: int, max_new_tokens: int, on_start: Callable[[ScheduledJob], None]
+    ) -> None:
         self.max_tokens, self.max_new_tokens, self.on_start = max_tokens, max_new_tokens, on_start
-        self.waiting: OrderedDict[str, OrderedDict[JoiningJob, None]] = OrderedDict()  # by client
-        self.active: dict[int, tuple[JoiningJob, SentenceJob]] = {}  # by the number of the request
+        self.waiting: OrderedDict[str, OrderedDict[ScheduledJob, None]] = OrderedDict()  # by client
+        self.active: dict[int, tuple[ScheduledJob, SentenceJob]] = {}  # by the number of the request
         self.num_taken = self.active_tokens = 0
         self.lock = threading.Lock()
 
-    def put(self, job: JoiningJob) -> None:
+    def put(self, job: ScheduledJob) -> None:
         with self.lock:
-            self.waiting.setdefault(job.job.client, OrderedDict())[job] = None
+            self.waiting.setdefault(job.client, OrderedDict())[job] = None
 
     @property
     def is_exhausted(self) -> bool:
@@ -64,7 +91,7 @@ class FairFeed:
 
     def has_waiting(self, job: Job) -> bool:
         with self.lock:
-            return any(own.job is job for jobs in self.waiting.values() for own in jobs)
+            return any(getattr(own, "job", None) is job for jobs in self.waiting.values() for own in jobs)
 
     @property
     def num_waiting(self) -> int:
@@ -103,14 +130,14 @@ class FairFeed:
     def wait(self) -> None:
         time.sleep(IDLE_SECONDS)
 
-    def finish(self, index: int) -> tuple[JoiningJob, SentenceJob]:
+    def finish(self, index: int) -> tuple[ScheduledJob, SentenceJob]:
         """Remove a sentence that is decoded. Return it and its job."""
         with self.lock:
             job, sentence = self.active.pop(index)
             self.active_tokens -= len(sentence.request.source)
             return job, sentence
 
-    def remove_active(self) -> list[JoiningJob]:
+    def remove_active(self) -> list[ScheduledJob]:
         """Remove all jobs with a sentence that is being decoded, or all if there is none, and return them."""
         with self.lock:
             jobs = list(dict.fromkeys(job for job, _ in self.active.values()))
@@ -121,12 +148,12 @@ class FairFeed:
                 self._remove(job)
             return jobs
 
-    def _start(self, job: JoiningJob, sentence: SentenceJob) -> None:
+    def _start(self, job: ScheduledJob, sentence: SentenceJob) -> None:
         if not job.has_started:
             job.has_started = True
-            self.on_start(job.job)
+            self.on_start(job)
         job.num_started += 1
-        client = job.job.client
+        client = job.client
         if job.num_started == len(job.sentences):
             self._remove(job)
         else:
@@ -137,9 +164,9 @@ class FairFeed:
         self.num_taken += 1
         self.active_tokens += len(sentence.request.source)
 
-    def _remove(self, job: JoiningJob) -> None:
-        jobs = self.waiting.get(job.job.client)
+    def _remove(self, job: ScheduledJob) -> None:
+        jobs = self.waiting.get(job.client)
         if jobs is not None:
             jobs.pop(job, None)
             if not jobs:
-                del self.waiting[job.job.client]
+                del self.waiting[job.client]

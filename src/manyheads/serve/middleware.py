@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from manyheads.serve.limits import ServerLimits
@@ -26,6 +26,11 @@ SECURITY_HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
+PRIVATE_HEADERS = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+SHARED_HEADERS = [  # of responses that other origins may read
+    (name, b"cross-origin" if name == b"cross-origin-resource-policy" else value)
+    for name, value in PRIVATE_HEADERS
+]
 
 
 class RequestMiddleware:
@@ -68,10 +73,9 @@ class ResponseSender:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            headers.update(SECURITY_HEADERS)
-            if "access-control-allow-origin" in headers:
-                headers["cross-origin-resource-policy"] = "cross-origin"
+            headers = list(message["headers"])
+            is_shared = any(name == b"access-control-allow-origin" for name, _ in headers)
+            message["headers"] = headers + (SHARED_HEADERS if is_shared else PRIVATE_HEADERS)
         await self._send(message)
 
 

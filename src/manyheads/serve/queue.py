@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from manyheads.errors import RequestError
-from manyheads.serve.continuous import ContinuousBatcher, Outcome
+from manyheads.serve.continuous import ContinuousBatcher, CreateScheduler, Outcome
 from manyheads.serve.jobs import BatchStats, BatchTask, Job, run_jobs
 from manyheads.serve.limits import ServerLimits
 
@@ -41,6 +41,7 @@ class JobQueue:
         limits: ServerLimits,
         on_batch: Callable[[BatchStats], None] = lambda batch: None,
         num_workers: int = 1,
+        create_scheduler: CreateScheduler | None = None,
     ) -> None:
         self.limits, self.on_batch, self.num_workers = limits, on_batch, num_workers
         self.waiting: dict[Job, None] = {}  # in order of arrival
@@ -50,7 +51,9 @@ class JobQueue:
         self.num_large = 0  # jobs that run and fill a batch alone
         self.has_jobs = asyncio.Event()
         self.executor = ThreadPoolExecutor(num_workers, "manyheads-worker")
-        self.continuous = ContinuousBatcher(limits, self._start_joining, self._resolve, self._record_steps)
+        self.continuous = ContinuousBatcher(
+            limits, self._start_joining, self._resolve, self._record_steps, create_scheduler
+        )
 
     @property
     def is_full(self) -> bool:

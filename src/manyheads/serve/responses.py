@@ -6,6 +6,8 @@ from typing import Any
 
 from starlette.responses import Response
 
+from manyheads.errors import RequestError
+
 INTERNAL_ERROR = "internal server error; see the log of the server"
 
 
@@ -41,6 +43,10 @@ class RequestRejected(Exception):
 
     def to_response(self) -> Response:
         return NanSafeJSONResponse({"error": self.error}, self.status, headers=self.headers)
+
+
+class TooManyNumbersError(RequestError):
+    """The response would hold more numbers than the server sends. Clients know it by its code."""
 
 
 class ClientDisconnected(Exception):

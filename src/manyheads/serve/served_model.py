@@ -1,5 +1,6 @@
 """A loaded model under the name that clients use."""
 
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from manyheads.search.request_source import RequestFeed
 from manyheads.translator import Translator
 
 WINDOW = 2048  # sentences from the oldest unfinished one to the newest that an engine is given
+RETIRED_SECONDS = 600.0  # after which no request to an adapted model that was replaced is left
 WARM_UP_SENTENCES = (1, 64, 256, 1024)  # at once
 
 
@@ -19,6 +21,11 @@ class ServedModel:
     name: str  # en-ko, and en-ko-2 for the second model of the same pair
     translator: Translator
     retired_at: float | None = None  # when an adapted model was replaced by a newer one, by time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was replaced so long ago that every request to it has ended."""
+        return self.retired_at is not None and self.retired_at < time.monotonic() - RETIRED_SECONDS
 
     @property
     def source(self) -> str:
@@ -41,12 +48,19 @@ class ServedModel:
     @property
     def can_join(self) -> bool:
         """Whether sentences can join those that its engine is decoding."""
-        return hasattr(self.translator.engine, "decode_batches")
+        engine = self.translator.engine
+        return bool(getattr(engine, "can_join", hasattr(engine, "decode_batches")))
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether its engine runs in another process."""
+        return hasattr(self.translator.engine, "run_sentence_task")
 
     @property
     def runs_on_cpu(self) -> bool:
-        device = getattr(self.translator.engine, "device", None)
-        return device is None or device.type == "cpu"
+        engine = self.translator.engine
+        device = getattr(engine, "device", None)
+        return bool(getattr(engine, "runs_on_cpu", device is None or device.type == "cpu"))
 
     @property
     def num_graphs(self) -> int:

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,11 +14,14 @@ import uvicorn
 
 from manyheads.errors import ConfigError, RequestError
 from manyheads.loading import load
+from manyheads.named_models.resolution import resolve_model
 from manyheads.serve.allowed_hosts import AllowedHosts
 from manyheads.serve.app import ServerApp, create_app
+from manyheads.serve.frontends import FrontEndSettings, choose_num_processes, run_front_ends
 from manyheads.serve.http_protocol import create_protocol
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.served_model import name_models
+from manyheads.serve.training import TrainingRuns
 
 LOG = logging.getLogger("manyheads.serve")
 ACCEPT_BATCH = 16  # connections that the event loop accepts in one go
@@ -40,8 +43,13 @@ def serve(
     log_text: bool = False,
     log_requests: bool = True,
     runs: Sequence[Path] = (),
+    processes: int | None = None,
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C; requests that were accepted are finished."""
+    """Serve until SIGTERM or Ctrl-C; requests that were accepted are finished.
+
+    With several processes this one runs the engine, and as many front-ends do all else (frontends.py). By
+    default there is one on a CPU or if a model has adapters, else one for every two cores, at most 8.
+    """
     allowed_hosts = AllowedHosts.for_host(host, allow_hosts, allow_origins)
     if api_key is not None and not api_key.strip():
         raise ConfigError("the API key is empty: set one with --api-key or MANYHEADS_API_KEY, or unset both")
@@ -51,25 +59,38 @@ def serve(
     models = name_models([load(folder, engine=engine, device=device) for folder in folders])
     for model in models:
         model.warm_up()
-    app = create_app(
-        models,
-        limits,
-        allowed_hosts,
-        api_key=api_key,
-        log_text=log_text,
-        log_requests=log_requests,
-        runs=runs,
-    )
-    configure_process()
+    limits = limits or ServerLimits()
+    options = {"api_key": api_key, "log_text": log_text, "log_requests": log_requests}
     description = ", ".join(f"{model.name} ({model.translator.engine.name})" for model in models)
+    num_processes = processes or choose_num_processes(models)
+    if num_processes > 1:
+        paths = list(map(resolve_model, folders))
+        TrainingRuns(runs)  # which refuses a folder that is none
+        settings = FrontEndSettings(paths, limits, (host, allow_hosts, allow_origins), runs, options)
+        configure_process()
+        description += f", {num_processes} processes on {format_url(server_socket)}"
+        with server_socket:
+            run_front_ends(models, settings, num_processes, server_socket, description)
+        return
+    app = create_app(models, limits, allowed_hosts, runs=runs, **options)
+    configure_process()
     try:
         create_server(app, description).run(sockets=[server_socket])
     finally:
         gc.unfreeze()
 
 
-def create_server(app: ServerApp, description: str = "") -> "BacklogServer":
-    """Create the uvicorn server. It logs the description with its address when it listens."""
+def create_server(
+    app: ServerApp,
+    description: str = "",
+    accept_batch: int = ACCEPT_BATCH,
+    on_ready: Callable[[], None] | None = None,
+) -> "BacklogServer":
+    """Create the uvicorn server. It logs the description with its address when it listens.
+
+    With `on_ready` it calls that instead. Processes that share a socket accept few connections at a time, so
+    that each gets some.
+    """
     limits = app.limits
     config = uvicorn.Config(
         app,
@@ -80,25 +101,28 @@ def create_server(app: ServerApp, description: str = "") -> "BacklogServer":
         access_log=False,
         server_header=False,
         proxy_headers="FORWARDED_ALLOW_IPS" in os.environ,  # else any client could choose its address
-        backlog=ACCEPT_BATCH,
+        backlog=accept_batch,
         h11_max_incomplete_event_size=limits.max_header_bytes,
         timeout_graceful_shutdown=int(limits.request_timeout + 2 * limits.client_timeout) + 1,
     )
-    return BacklogServer(config, description)
+    return BacklogServer(config, description, on_ready)
 
 
 class BacklogServer(uvicorn.Server):
     """Accepts few connections at a time, while many can wait. asyncio has one number for both."""
 
-    def __init__(self, config: uvicorn.Config, description: str) -> None:
+    def __init__(self, config: uvicorn.Config, description: str, on_ready: Callable[[], None] | None) -> None:
         super().__init__(config)
-        self.description = description
+        self.description, self.on_ready = description, on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for server_socket in sockets or []:
             server_socket.listen(BACKLOG)
-            LOG.info("%s on %s", self.description, format_url(server_socket))
+            if self.on_ready is None:
+                LOG.info("%s on %s", self.description, format_url(server_socket))
+            else:
+                self.on_ready()
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
