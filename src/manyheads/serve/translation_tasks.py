@@ -9,7 +9,7 @@ from manyheads.errors import RequestError
 from manyheads.pipeline.assembly import Assembler
 from manyheads.pipeline.jobs import TranslationOptions
 from manyheads.pipeline.preparation import TextPreparer
-from manyheads.serve.html_document import HtmlDocument
+from manyheads.documents.html_document import HtmlDocument
 from manyheads.serve.jobs import JobSize
 from manyheads.serve.served_model import ServedModel, suppress_warnings
 from manyheads.translation import Translation
@@ -89,7 +89,7 @@ class TranslateHtmlTask(TextTask):
     policy: ConfidencePolicy | None = None  # for each of the texts of a page
 
     def begin(self, items: Sequence[str]) -> tuple[list[str], MakeResults]:
-        documents = [HtmlDocument(page, whole_blocks=self.model.can_align) for page in items]
+        documents = [HtmlDocument(page) for page in items]
 
         def render(translations: list[Translation]) -> list[Translation]:
             remaining = iter(translations)

@@ -1,22 +1,77 @@
-"""Place the inline tags of a block around the words of its translation, by the alignment."""
+"""Place the inline elements of a block around the words of its translation, by the alignment.
+
+Where the engine gives no alignment, words are aligned with the same word of the source, if there is one, and
+else by their position. The sentence is translated as a whole in either case.
+"""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 
-from manyheads.serve.html_blocks import InlineElement, TextBlock
+from manyheads.confidence_policy import LOW_CONFIDENCE_MARK, ConfidencePolicy
+from manyheads.documents.inline import InlineElement, TextBlock
 from manyheads.translation import Translation
 
 SEARCH_WINDOW = 20  # characters ahead in which a token is searched
 # Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Han.
 NO_SPACES = re.compile(r"[\u0E00-\u0EFF\u1000-\u109F\u1780-\u17FF\u3040-\u30FF\u3400-\u9FFF\uF900-\uFAFF]")
 
+WORD = re.compile(r"\S+")
+
 Span = tuple[int, int]  # start and end of characters
 
 
-def escape_text(text: str) -> str:
-    return escape(text, quote=False).replace("\xa0", "&nbsp;")
+
+@dataclass
+class PlacedElement:
+    """An element of a translation, and what is in it."""
+
+    element: InlineElement
+    parts: "list[Part]"
+
+
+Part = str | PlacedElement
+
+
+def place_translation(
+    block: TextBlock, translation: Translation, policy: ConfidencePolicy | None = None
+) -> list[Part]:
+    """Return a translated block as text and elements; below the confidence of a policy, what that says."""
+    below = policy.below if policy is not None and policy.is_below(translation) else "keep"
+    if below == "source":
+        return place_source(block)
+    if below == "empty":
+        return []
+    text = translation.text.strip()
+    parts = TagPlacement(block, translation, text).place() if block.elements else [text]
+    return [LOW_CONFIDENCE_MARK, *parts] if below == "mark" else parts
+
+
+def place_source(block: TextBlock) -> list[Part]:
+    """Return a block as it was."""
+    return place_source_span(block.text, block.elements, 0, len(block.text))
+
+
+def place_source_span(text: str, elements: Sequence[InlineElement], start: int, end: int) -> list[Part]:
+    parts: list[Part] = []
+    for element in elements:
+        own = place_source_span(text, element.children, element.start, element.end)
+        parts += [text[start : element.start], PlacedElement(element, own)]
+        start = element.end
+    return [*parts, text[start:end]]
+
+
+def render_markup(parts: Sequence[Part], escape: Callable[[str], str]) -> str:
+    """Return text and elements in a format that is text itself."""
+    rendered = []
+    for part in parts:
+        if isinstance(part, str):
+            rendered.append(escape(part))
+        else:
+            element = part.element
+            content = render_markup(part.parts, escape) if element.content is None else element.content
+            rendered += [element.opening, content, element.closing]
+    return "".join(rendered)
 
 
 @dataclass
@@ -31,18 +86,21 @@ class TranslatedWord:
 class TagPlacement:
     def __init__(self, block: TextBlock, translation: Translation, text: str) -> None:
         self.block, self.text = block, text
+        if translation.alignment is None:
+            self.words = align_by_position(block.text, text)
+            return
         source_spans = list(locate_tokens(block.text, translation.source_tokens))
         origins: dict[int, list[Span]] = {}
-        for source, target in translation.alignment or []:
+        for source, target in translation.alignment:
             origins.setdefault(target, []).append(source_spans[source])
         self.words = group_words(text, list(locate_tokens(text, translation.tokens)), origins)
 
-    def render(self) -> str:
-        """Return the translation as HTML: every element once, nested as in the source."""
+    def place(self) -> list[Part]:
+        """Return the translation with every element once, nested as in the source."""
         whole = (0, len(self.block.text))
-        return self._render_span(self.block.elements, whole, 0, len(self.words), 0, len(self.text))
+        return self._place_span(self.block.elements, whole, 0, len(self.words), 0, len(self.text))
 
-    def _render_span(
+    def _place_span(
         self,
         elements: list[InlineElement],
         span: Span,
@@ -50,27 +108,27 @@ class TagPlacement:
         last: int,
         start: int,
         end: int,
-    ) -> str:
-        """Render the text from start to end, which holds the words first to last, with these elements."""
+    ) -> list[Part]:
+        """Return the text from start to end, which holds the words first to last, with these elements."""
         free = [True] * (last - first)
         placed: list[tuple[int, int, int, InlineElement]] = []
         for order, element in enumerate(elements):
             if (element.start, element.end) == span and len(elements) == 1:
-                content = self._render_span(element.children, span, first, last, start, end)
-                return element.opening + content + element.closing
+                own = self._place_span(element.children, span, first, last, start, end)
+                return [PlacedElement(element, own)]
             low, high = self._find_interval(element, first, free)
             free[low:high] = [False] * (high - low)
             placed.append((first + low, first + high, order, element))
-        parts = []
+        parts: list[Part] = []
         for low, high, _, element in sorted(placed, key=lambda entry: entry[:3]):
             opens_at = self.words[low].start if low < last else end
             closes_at = self.words[high - 1].end if high > low else opens_at
             opens_at, closes_at = max(opens_at, start), max(closes_at, start)
             own_span = (element.start, element.end)
-            content = self._render_span(element.children, own_span, low, high, opens_at, closes_at)
-            parts += [escape_text(self.text[start:opens_at]), element.opening, content, element.closing]
+            own = self._place_span(element.children, own_span, low, high, opens_at, closes_at)
+            parts += [self.text[start:opens_at], PlacedElement(element, own)]
             start = closes_at
-        return "".join([*parts, escape_text(self.text[start:end])])
+        return [*parts, self.text[start:end]]
 
     def _find_interval(self, element: InlineElement, first: int, free: list[bool]) -> tuple[int, int]:
         """Return the free words in a row with most origins inside the element and fewest outside.
@@ -95,6 +153,23 @@ class TagPlacement:
                 nearest, insert_at = behind, number
         has_words = high > low and element.end > element.start
         return (low, high) if has_words else (insert_at, insert_at)
+
+
+def align_by_position(source: str, target: str) -> list[TranslatedWord]:
+    """Align words with the same words of the source, and the others in order with those that are left."""
+    source_words = list(WORD.finditer(source))
+    same: dict[str, list[Span]] = {}
+    for match in source_words:
+        same.setdefault(match.group().casefold(), []).append(match.span())
+    words = [TranslatedWord(*match.span(), []) for match in WORD.finditer(target)]
+    for word in words:
+        if spans := same.get(target[word.start : word.end].casefold()):
+            word.origins.append(spans.pop(0))
+    left = sorted(span for spans in same.values() for span in spans)
+    others = [word for word in words if not word.origins]
+    for index, word in enumerate(others):
+        word.origins += [left[index * len(left) // len(others)]] if left else []
+    return words
 
 
 def locate_tokens(text: str, tokens: Sequence[str]) -> Iterator[Span]:
