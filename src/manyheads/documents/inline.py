@@ -21,7 +21,9 @@ class InlineElement:
     end: int = 0
     closing: str = ""
     children: "list[InlineElement]" = field(default_factory=list)
-    content: str | None = None  # markup that is kept in place of the words of the translation: code, a picture
+    content: str | None = (
+        None  # markup that is kept in place of the words of the translation: code, a picture
+    )
     node: Any = None  # of a format that is a tree
 
 
@@ -105,6 +107,15 @@ class BlockBuilder:
         self.open(element)
         self.add_text(text)
         self.close()
+
+    def extend_element(self, text: str, node: Any) -> bool:
+        """Add text to the element that has just ended, if its node equals this one."""
+        siblings = self._open[-1].children if self._open else self._roots
+        if not siblings or siblings[-1].end != self._length or siblings[-1].node != node:
+            return False
+        self.add_text(text)
+        siblings[-1].end = self._length
+        return True
 
     def add_separator(self, separator: Any) -> None:
         """End the block. Elements that are open go on in the next one."""
