@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from manyheads.confidence_policy import ConfidencePolicy
-from manyheads.documents.document import DOCUMENT_SUFFIXES, read_document
+from manyheads.documents.document import read_document
 from manyheads.documents.limits import DocumentLimits
+from manyheads.documents.suffixes import DOCUMENT_SUFFIXES
 from manyheads.errors import DataError
 from manyheads.translation import Translation
 from support.office_files import get_part, make_docx, make_odt, unpack

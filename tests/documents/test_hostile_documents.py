@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.documents.document import DOCUMENT_SUFFIXES, read_document
+from manyheads.documents.document import read_document
 from manyheads.documents.limits import DocumentLimits
+from manyheads.documents.suffixes import DOCUMENT_SUFFIXES
 from manyheads.errors import DataError
 from manyheads.translation import Translation
 from support.office_files import make_docx, make_odt, pack, unpack

@@ -18,6 +18,7 @@ from manyheads.cli.confidence import (
     print_confidence_summary,
     select_score_detail,
 )
+from manyheads.cli.documents import check_document_call, is_document, translate_documents
 from manyheads.cli.options import AdapterName, Alpha, Beam, Device, Engine, Ensemble, Model, drop_unset
 from manyheads.cli.text_io import (
     LineCounter,
@@ -49,7 +50,9 @@ TargetShards = Annotated[
 Files = Annotated[
     list[Path] | None,
     typer.Argument(
-        help="Text, one line each; Parquet; or a folder of such files. By default stdin.", metavar="FILE"
+        help="Text, one line each; Parquet; a folder of such files; or documents (.docx, .odt, .html, .md, .po, "
+        ".srt). By default stdin.",
+        metavar="FILE",
     ),
 ]
 Column = Annotated[
@@ -134,9 +137,12 @@ def translate(
 ) -> None:
     """Translate text line by line, from files or stdin to stdout: n lines in, n lines out.
 
+    Documents are translated as a whole and keep their layout.
+
     \b
     Example:
       manyheads translate run/model test.en > test.ko
+      manyheads translate run/model report.docx > report.ko.docx
       manyheads translate run/model shards/ --gpus all --out translated
       manyheads translate run/model test.en --min-confidence 0.7 --below source
     """
@@ -151,7 +157,12 @@ def translate(
         ),
     }  # fmt: skip
     models, engine = [model, *(ensemble or [])], engine or find_required_engine(glossary, temperature)
-    if needs_workers(files or [], gpus, workers, ray, out, column):
+    if any(map(is_document, files or [])):
+        check_document_call(
+            files or [], out, json=as_json, nbest=nbest, gpus=gpus, workers=workers, ray=ray, column=column
+        )
+        translate_documents(models, files or [], out, engine, device, options, policy, adapter)
+    elif needs_workers(files or [], gpus, workers, ray, out, column):
         from manyheads.bulk.shards import list_shards
 
         shards = list_shards(files or [])

@@ -1,7 +1,6 @@
 """Read a document of any format: what is to be translated, and the document with its translations."""
 
 from collections.abc import Callable, Sequence
-from pathlib import PurePath
 from typing import Protocol
 
 from manyheads.confidence_policy import ConfidencePolicy
@@ -13,6 +12,7 @@ from manyheads.documents.odt_format import OdtFormat
 from manyheads.documents.office_document import OfficeDocument
 from manyheads.documents.po_document import PoDocument
 from manyheads.documents.subtitles import SubtitleDocument
+from manyheads.documents.suffixes import DOCUMENT_SUFFIXES, get_document_suffix
 from manyheads.documents.text_file import EncodedDocument, PlainTextDocument, TextDocument, decode_text
 from manyheads.errors import DataError
 from manyheads.translation import Translation
@@ -30,7 +30,6 @@ TEXT_FORMATS: dict[str, Callable[[str, str], TextDocument]] = {
     ".markdown": lambda text, name: MarkdownDocument(text),
 }
 OFFICE_FORMATS = {".docx": DocxFormat, ".odt": OdtFormat}
-DOCUMENT_SUFFIXES = (*TEXT_FORMATS, *OFFICE_FORMATS)
 
 
 class Document(Protocol):
@@ -42,12 +41,6 @@ class Document(Protocol):
     def render(self, translations: Sequence[Translation], policy: ConfidencePolicy | None = None) -> bytes:
         """Return the document with translations, one for each text. Call it once."""
         ...
-
-
-def get_document_suffix(name: str) -> str:
-    """Return the ending of a file name that decides about its format; empty: none that is known."""
-    suffix = PurePath(name).suffix.lower()
-    return suffix if suffix in DOCUMENT_SUFFIXES else ""
 
 
 def read_document(data: bytes, name: str, limits: DocumentLimits | None = None) -> Document:
