@@ -14,7 +14,8 @@ TRANSLATION = {
 }  # fmt: skip
 PRODUCT = {
     "presets", "ops", "cuda", "text", "text.datasets", "data", "model", "search", "checkpoint", "inference",
-    "confidence", *TRANSLATION, "judge", "documents", "bulk", "evaluate", "train", "export", "distill", "look", "serve",
+    "confidence", *TRANSLATION, "judge", "documents", "bulk", "evaluate", "train", "export", "distill",
+    "look", "serve",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -96,7 +97,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "train",
         "documents",
         *TRANSLATION,
-    },  # fmt: skip
+    },
     "demo": {"playground", "text", "data", "checkpoint", "evaluate", "train", "look", *TRANSLATION},
     "paper": {"playground", "demo", *PRODUCT},
     "cli": {"demo", "paper", *PRODUCT},

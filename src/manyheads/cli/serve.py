@@ -1,13 +1,22 @@
 """The command `serve`."""
 
 import os
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from manyheads.cli.app import app
-from manyheads.cli.options import Device
+from manyheads.cli.options import (
+    Alpha,
+    Beam,
+    Device,
+    MaxExtraLength,
+    MinLength,
+    NoRepeatNgram,
+    drop_unset,
+)
 from manyheads.errors import RequestError, install_command
 from manyheads.named_models.resolution import require_models, resolve_model
 from manyheads.serve.limits import ServerLimits
@@ -59,6 +68,11 @@ RequestTimeout = Annotated[float, typer.Option(help="Seconds until a request is 
 ClientTimeout = Annotated[
     float, typer.Option(help="Seconds for a client to send its request or to read its response.")
 ]
+MaxRequests = Annotated[
+    int, typer.Option(help="Maximum requests per minute of one address; 0: any number.", min=0)
+]
+MaxFileBytes = Annotated[int, typer.Option(help="Maximum bytes of a request with a document.")]
+MaxFileCharacters = Annotated[int, typer.Option(help="Maximum characters of the texts of a document.")]
 Processes = Annotated[
     int | None,
     typer.Option(
@@ -95,6 +109,14 @@ def serve(
     batch_tokens: BatchTokens = ServerLimits.batch_tokens,
     request_timeout: RequestTimeout = ServerLimits.request_timeout,
     client_timeout: ClientTimeout = ServerLimits.client_timeout,
+    max_requests_per_minute: MaxRequests = ServerLimits.max_requests_per_minute,
+    max_file_bytes: MaxFileBytes = ServerLimits.max_file_bytes,
+    max_file_characters: MaxFileCharacters = ServerLimits.max_file_characters,
+    beam: Beam = None,
+    alpha: Alpha = None,
+    max_extra_length: MaxExtraLength = None,
+    min_length: MinLength = None,
+    no_repeat_ngram: NoRepeatNgram = None,
     processes: Processes = None,
     log_text: LogText = False,
     quiet: Quiet = False,
@@ -105,22 +127,12 @@ def serve(
     Example:
       manyheads serve run/model --port 5000
       manyheads serve
-      manyheads serve run/model --device cuda --processes 8
+      manyheads serve run/model --device cuda --processes 8 --beam 1
     """
+    options = dict(locals())
     check_server_packages()
     folders = models or [model.folder for model in require_models()]
-    limits = ServerLimits(
-        max_characters=max_characters,
-        max_texts=max_texts,
-        max_alternatives=max_alternatives,
-        max_sentences=max_sentences,
-        max_beam_tokens=max_beam_tokens,
-        max_body_bytes=max_body_bytes,
-        queue_size=queue_size,
-        batch_tokens=batch_tokens,
-        request_timeout=request_timeout,
-        client_timeout=client_timeout,
-    )
+    limits = ServerLimits(**{name: options[name] for name in list_limits() if name in options})
     from manyheads.serve.server import serve as run_server
 
     if api_key is None:  # Typer reads an empty variable as none; it is an error here
@@ -128,8 +140,15 @@ def serve(
     run_server(
         folders, host, port, engine=engine, device=device, limits=limits, api_key=api_key,
         allow_hosts=allow_host or [], allow_origins=allow_origin or [], log_text=log_text,
-        log_requests=not quiet, runs=run or [], processes=processes,
+        log_requests=not quiet, runs=run or [], processes=processes, decoding=drop_unset(
+            beam=beam, alpha=alpha, max_extra_length=max_extra_length, min_length=min_length,
+            no_repeat_ngram=no_repeat_ngram,
+        ),
     )  # fmt: skip
+
+
+def list_limits() -> list[str]:
+    return [field.name for field in fields(ServerLimits)]
 
 
 def check_server_packages() -> None:

@@ -19,7 +19,19 @@ from manyheads.cli.confidence import (
     select_score_detail,
 )
 from manyheads.cli.documents import check_document_call, is_document, translate_documents
-from manyheads.cli.options import AdapterName, Alpha, Beam, Device, Engine, Ensemble, Model, drop_unset
+from manyheads.cli.options import (
+    AdapterName,
+    Alpha,
+    Beam,
+    Device,
+    Engine,
+    Ensemble,
+    MaxExtraLength,
+    MinLength,
+    Model,
+    NoRepeatNgram,
+    drop_unset,
+)
 from manyheads.cli.text_io import (
     LineCounter,
     configure_output,
@@ -50,8 +62,8 @@ TargetShards = Annotated[
 Files = Annotated[
     list[Path] | None,
     typer.Argument(
-        help="Text, one line each; Parquet; a folder of such files; or documents (.docx, .odt, .html, .md, .po, "
-        ".srt). By default stdin.",
+        help="Text, one line each; Parquet; a folder of such files; or documents (.docx, .odt, .html, .md, "
+        ".po, .srt). By default stdin.",
         metavar="FILE",
     ),
 ]
@@ -65,10 +77,6 @@ Column = Annotated[
     ),
 ]
 NumBest = Annotated[int | None, typer.Option(help="Translations per line; needs --json.")]
-MaxExtraLength = Annotated[
-    int | None, typer.Option(help="Maximum number of tokens by which the output may exceed the input.")
-]
-MinLength = Annotated[int | None, typer.Option(help="Minimum number of output tokens.")]
 Temperature = Annotated[float | None, typer.Option(help="Sample at this temperature instead of searching.")]
 TopK = Annotated[int | None, typer.Option(help="Sample from this many most probable tokens.")]
 TopP = Annotated[
@@ -76,7 +84,6 @@ TopP = Annotated[
     typer.Option(help="Sample from the most probable tokens that together have this probability."),
 ]
 Seed = Annotated[int | None, typer.Option(help="Seed of sampling.")]
-NoRepeatNgram = Annotated[int | None, typer.Option(help="Never repeat an n-gram of this length.")]
 Prefix = Annotated[str, typer.Option(help="Text that each sentence's translation must begin with.")]
 Glossary = Annotated[
     Path | None, typer.Option(help="Required translations of terms: source, tab, target on each line.")
@@ -137,14 +144,11 @@ def translate(
 ) -> None:
     """Translate text line by line, from files or stdin to stdout: n lines in, n lines out.
 
-    Documents are translated as a whole and keep their layout.
-
     \b
     Example:
       manyheads translate run/model test.en > test.ko
       manyheads translate run/model report.docx > report.ko.docx
       manyheads translate run/model shards/ --gpus all --out translated
-      manyheads translate run/model test.en --min-confidence 0.7 --below source
     """
     policy = create_policy(min_confidence, below, flag)
     check_nbest(nbest, as_json)
@@ -157,19 +161,35 @@ def translate(
         ),
     }  # fmt: skip
     models, engine = [model, *(ensemble or [])], engine or find_required_engine(glossary, temperature)
+    spread = {"gpus": gpus, "workers": workers, "ray": ray, "column": column}
     if any(map(is_document, files or [])):
-        check_document_call(
-            files or [], out, json=as_json, nbest=nbest, gpus=gpus, workers=workers, ray=ray, column=column
-        )
+        check_document_call(files or [], out, json=as_json, nbest=nbest, **spread)
         translate_documents(models, files or [], out, engine, device, options, policy, adapter)
-    elif needs_workers(files or [], gpus, workers, ray, out, column):
-        from manyheads.bulk.shards import list_shards
-
-        shards = list_shards(files or [])
-        job = describe_job(models, shards, out, engine, device, options, as_json, policy, adapter)
-        run_bulk_job(job, shards, [column], out, gpus=gpus, workers=workers, ray=ray)
+    elif needs_workers(files or [], out, *spread.values()):
+        translate_shards(models, files or [], out, engine, device, options, as_json, policy, adapter, spread)
     else:
         translate_here(models, files or [], engine, device, options, as_json, policy, adapter)
+
+
+def translate_shards(
+    models: Sequence[Path],
+    files: list[Path],
+    out: Path | None,
+    engine: str | None,
+    device: str | None,
+    options: dict[str, Any],
+    as_json: bool,
+    policy: "ConfidencePolicy | None",
+    adapter: str | None,
+    spread: dict[str, Any],
+) -> None:
+    """Translate with workers."""
+    from manyheads.bulk.shards import list_shards
+
+    shards = list_shards(files)
+    job = describe_job(models, shards, out, engine, device, options, as_json, policy, adapter)
+    gpus, workers, ray = spread["gpus"], spread["workers"], spread["ray"]
+    run_bulk_job(job, shards, [spread["column"]], out, gpus=gpus, workers=workers, ray=ray)
 
 
 def describe_job(

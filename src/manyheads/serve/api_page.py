@@ -1,6 +1,7 @@
 """The page /docs: the OpenAPI description as HTML, without scripts and without other servers."""
 
 import json
+import re
 from html import escape
 from typing import Any
 
@@ -68,8 +69,6 @@ def describe_type(field: dict[str, Any]) -> str:
 
 def link_schema(response: dict[str, Any]) -> str:
     """Return links to the schemas of a response."""
-    names = dict.fromkeys(
-        word.rpartition("/")[2].strip('"') for word in json.dumps(response).split() if "#/components/schemas/" in word
-    )
-    links = ", ".join(f'<a href="#{escape(name.rstrip("}],"))}">{escape(name.rstrip("}],"))}</a>' for name in names)
+    names = dict.fromkeys(re.findall(r"#/components/schemas/(\w+)", json.dumps(response)))
+    links = ", ".join(f'<a href="#{name}">{name}</a>' for name in names)
     return f" ({links})" if links else ""

@@ -1,17 +1,16 @@
 """A second dialect: DeepL's `/v2/translate` and `/v2/languages`, which many tools speak."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import Request
 from starlette.exceptions import HTTPException
 
-from manyheads.serve import schemas
+from manyheads.serve.deepl_schemas import DeepLTranslateRequest
+from manyheads.serve.endpoints import Endpoints
 from manyheads.serve.languages import language_name
 from manyheads.serve.request_parsing import parse_form, read_fields, to_list, validate_request
+from manyheads.serve.schemas import TranslateRequest
 from manyheads.text.languages import get_base_language
-
-if TYPE_CHECKING:
-    from manyheads.serve.endpoints import Endpoints
 
 # What would change a translation in a way that is not available, with the values that change nothing.
 UNAVAILABLE: dict[str, tuple[Any, ...]] = {
@@ -26,19 +25,19 @@ UNAVAILABLE: dict[str, tuple[Any, ...]] = {
 
 
 class DeepLEndpoints:
-    def __init__(self, endpoints: "Endpoints") -> None:
+    def __init__(self, endpoints: Endpoints) -> None:
         self.endpoints = endpoints
 
     async def translate(self, request: Request) -> dict[str, Any]:
         endpoints = self.endpoints
         fields = await read_fields(request, endpoints.limits)
         endpoints.admit(request, fields.pop("auth_key", None))
-        own = validate_request(schemas.DeepLTranslateRequest, fields, endpoints.limits)
+        own = validate_request(DeepLTranslateRequest, fields, endpoints.limits)
         for name, allowed in UNAVAILABLE.items():
             if getattr(own, name) not in allowed:
                 raise HTTPException(400, f"{name} is not available here: leave it out")
         texts = to_list(own.text)
-        query = schemas.TranslateRequest(
+        query = TranslateRequest(
             q=texts,
             source=own.source_lang or "auto",
             target=own.target_lang,

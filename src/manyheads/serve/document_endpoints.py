@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import Request, Response
 from starlette.datastructures import UploadFile
@@ -11,10 +11,11 @@ from starlette.exceptions import HTTPException
 
 from manyheads.documents.document import Document, read_document
 from manyheads.documents.limits import DocumentLimits
-from manyheads.documents.suffixes import DOCUMENT_SUFFIXES, get_document_suffix
+from manyheads.documents.suffixes import get_document_suffix
 from manyheads.errors import DataError
 from manyheads.serve import schemas
 from manyheads.serve.document_store import DocumentStore
+from manyheads.serve.endpoints import Endpoints
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.request_parsing import MULTIPART_TYPE, parse_form, validate_request
 from manyheads.serve.request_policy import check_calibration, create_policy
@@ -23,9 +24,6 @@ from manyheads.serve.served_model import ServedModel
 from manyheads.serve.source_language import check_source, detect_source
 from manyheads.serve.translation_tasks import DocumentTask
 from manyheads.translation import Translation
-
-if TYPE_CHECKING:
-    from manyheads.serve.endpoints import Endpoints
 
 MAX_DOCUMENTS = 4  # that are in memory at once; others wait
 MAX_UNPACKED_BYTES = 2**26
@@ -40,7 +38,7 @@ class UploadedFile:
 
 
 class DocumentEndpoints:
-    def __init__(self, endpoints: "Endpoints", folder: str | None = None) -> None:
+    def __init__(self, endpoints: Endpoints, folder: str | None = None) -> None:
         self.endpoints, self.store = endpoints, DocumentStore(folder)
         self.turns = asyncio.Semaphore(MAX_DOCUMENTS)
 
@@ -151,6 +149,3 @@ def clean_name(name: str) -> str:
     """Return the last part of a file name, printable and short, for messages and its ending."""
     last = name.replace("\\", "/").rpartition("/")[2]
     return "".join(character for character in last if character.isprintable())[-100:]
-
-
-SUPPORTED_FORMATS = list(DOCUMENT_SUFFIXES)

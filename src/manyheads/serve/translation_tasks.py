@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from manyheads.confidence_policy import ConfidencePolicy
+from manyheads.documents.html_document import HtmlDocument
 from manyheads.errors import RequestError
 from manyheads.pipeline.assembly import Assembler
 from manyheads.pipeline.jobs import TranslationOptions
 from manyheads.pipeline.preparation import TextPreparer
-from manyheads.documents.html_document import HtmlDocument
 from manyheads.serve.jobs import JobSize
 from manyheads.serve.served_model import ServedModel, suppress_warnings
 from manyheads.translation import Translation
@@ -80,6 +80,18 @@ class TranslateTask(TextTask):
             "alignment": self.details and self.model.can_align,
             "scores": "tokens" if self.details else "total",
         }
+
+
+@dataclass(frozen=True)
+class DocumentTask(TextTask):
+    """Translate texts of a document, with the alignment that places what is inside them."""
+
+    def begin(self, items: Sequence[str]) -> tuple[list[str], MakeResults]:
+        return list(items), lambda translations: translations
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {**super().options, "alignment": self.model.can_align, "scores": "total"}
 
 
 @dataclass(frozen=True)
