@@ -158,6 +158,7 @@ def test_search_options_of_the_server_reach_the_models(
     monkeypatch.setattr(server, "load", lambda *_, **__: translator)
     monkeypatch.setattr(server, "create_app", lambda *_, **__: (_ for _ in ()).throw(SystemExit(7)))
     monkeypatch.setattr(server, "configure_logging", lambda: None)
+    monkeypatch.setattr(server, "bind_socket", lambda *_: None)
     options = ["--beam", "2", "--alpha", "0.3", "--max-extra-length", "9", "--min-length", "1"]
     call = ["serve", str(tmp_path), "--port", "0", *options, "--no-repeat-ngram", "3"]
     assert CliRunner().invoke(app, call).exit_code == 7

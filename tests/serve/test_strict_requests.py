@@ -109,7 +109,7 @@ def test_the_number_of_clients_that_are_remembered_is_bounded() -> None:
     limiter = ClientLimiter("wrong API keys", 4, 60)
     for number in range(MAX_TRACKED_CLIENTS + 5):
         limiter.record(str(number))
-    assert len(limiter._failures) == MAX_TRACKED_CLIENTS
+    assert len(limiter._events) == MAX_TRACKED_CLIENTS
 
 
 @pytest.mark.parametrize(
