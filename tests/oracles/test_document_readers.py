@@ -65,7 +65,8 @@ def test_pysubs2_reads_the_times_and_texts() -> None:
 
 
 def test_polib_reads_the_messages(tmp_path: Path) -> None:
-    text = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n#: x\nmsgid "a \\"b\\"\\n"\nmsgstr ""\n'
+    header = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+    text = header + '#: x\nmsgid "a \\"b\\"\\n"\nmsgstr ""\n'
     (tmp_path / "a.po").write_bytes(translate(text.encode(), "a.po"))
     (entry,) = polib.pofile(str(tmp_path / "a.po"))
     assert (entry.msgid, entry.msgstr, entry.occurrences) == ('a "b"\n', '"b" a\n', [("x", "")])

@@ -54,8 +54,10 @@ def test_unknown_fields_are_refused_by_name(
     assert message.startswith(error)
 
 
-def test_the_secret_of_libretranslates_page_is_ignored(client: TestClient) -> None:
-    assert client.post("/translate", json={**REQUEST, "secret": "x"}).json() == ANSWER
+def test_fields_that_known_clients_send_are_accepted(client: TestClient, create_client: Any) -> None:
+    assert client.post("/translate", json={**REQUEST, "secret": "x", "apiKey": ""}).json() == ANSWER
+    with create_client(api_key="k") as other:
+        assert other.post("/translate", json={**REQUEST, "apiKey": "k"}).json() == ANSWER
 
 
 def test_a_client_with_too_many_requests_gets_429(create_client: Any) -> None:
@@ -108,6 +110,8 @@ def test_deepl_lists_languages_by_side(client: TestClient) -> None:
     assert client.get("/v2/languages?type=target").json() == [
         {"language": "KO", "name": "Korean", "supports_formality": False}
     ]
+    body = client.request("GET", "/v2/languages", data={"type": "target"})
+    assert body.json()[0]["language"] == "KO", "as DeepL's own client sends it"
     wrong = client.get("/v2/languages?type=x")
     assert (wrong.status_code, wrong.json()) == (
         400,

@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from manyheads.serve.deepl_schemas import DeepLTranslateRequest
 from manyheads.serve.endpoints import Endpoints
 from manyheads.serve.languages import language_name
-from manyheads.serve.request_parsing import parse_form, read_fields, to_list, validate_request
+from manyheads.serve.request_parsing import read_fields, to_list, validate_request
 from manyheads.serve.schemas import TranslateRequest
 from manyheads.text.languages import get_base_language
 
@@ -58,9 +58,10 @@ class DeepLEndpoints:
 
     async def languages(self, request: Request) -> list[dict[str, Any]]:
         self.endpoints.check_api_key(request)
-        side = parse_form(request.scope["query_string"], self.endpoints.limits).get("type", "source")
+        fields = await read_fields(request, self.endpoints.limits)  # DeepL's own client sends a body
+        side = fields.get("type", "source")
         if side not in ("source", "target"):
-            raise HTTPException(400, f"type is {side[:100]!r}, but must be source or target")
+            raise HTTPException(400, f"type is {str(side)[:100]!r}, but must be source or target")
         codes = sorted({getattr(model, side) for model in self.endpoints.registry.models})
         if side == "source":
             codes = list(dict.fromkeys(map(get_base_language, codes)))

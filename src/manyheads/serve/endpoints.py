@@ -107,7 +107,7 @@ class Endpoints:
     async def parse_request(self, request: Request, schema: type[RequestT]) -> RequestT:
         """Return the validated fields of a request, after checking its API key."""
         fields = await read_fields(request, self.limits)
-        self.admit(request, fields.get("api_key"))
+        self.admit(request, fields.get("api_key") or fields.get("apiKey"))
         query = validate_request(schema, fields, self.limits)
         self.normalize_languages(query)
         self.metrics.record_characters(sum(map(len, to_list(getattr(query, "q", None)))))

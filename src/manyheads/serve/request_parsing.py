@@ -13,7 +13,7 @@ from manyheads.config.fields import describe_unknown_name
 from manyheads.serve.limits import ServerLimits
 
 FORM_TYPE, MULTIPART_TYPE = "application/x-www-form-urlencoded", "multipart/form-data"
-IGNORED_FIELDS = ("secret",)  # which LibreTranslate's own page sends
+IGNORED_FIELDS = ("apiKey", "secret")  # which clients of LibreTranslate send
 MAX_DIGITS = 100  # of an integer; Python's own limit has a message about Python
 RequestT = TypeVar("RequestT", bound=BaseModel)
 
@@ -100,6 +100,8 @@ def group_repeated(items: list[tuple[str, str]]) -> dict[str, Any]:
 
 def validate_request(schema: type[RequestT], fields: dict[str, Any], limits: ServerLimits) -> RequestT:
     """Validate fields against a schema and the limits; the first error is reported."""
+    if "apiKey" in fields:  # as a client from npm writes it
+        fields = {"api_key": fields["apiKey"], **fields}
     known = list(schema.model_fields)
     for name in fields:
         if name not in known and name not in IGNORED_FIELDS:
