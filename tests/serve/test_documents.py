@@ -94,6 +94,14 @@ def test_wrong_documents_are_named(
         assert error in response.json()["error"]
 
 
+def test_damage_that_is_noticed_in_the_end_is_a_400(client: TestClient) -> None:
+    data = bytearray(make_docx(PARAGRAPH))
+    data[data.index(b"word/media/picture.png") + 25] ^= 1
+    response = upload(client, "a.docx", bytes(data))
+    assert response.status_code == 400
+    assert "word/media/picture.png is damaged" in response.json()["error"]
+
+
 def test_a_request_without_a_file_is_refused(client: TestClient) -> None:
     for request in ({"data": FIELDS}, {"json": FIELDS}):
         assert client.post("/translate_file", **request).status_code == 415

@@ -53,6 +53,8 @@ class DocumentEndpoints:
         try:
             async with asyncio.timeout(limits.file_timeout), self.turns:
                 data = await self._translate(request, query, file)
+        except DataError as error:  # of its file, also where that is noticed in the end
+            raise HTTPException(400, str(error)) from None
         except TimeoutError:
             raise RequestRejected(
                 503,
@@ -65,10 +67,7 @@ class DocumentEndpoints:
     async def _translate(self, request: Request, query: schemas.FileRequest, file: UploadedFile) -> bytes:
         endpoints, policy = self.endpoints, create_policy(query)
         limits = DocumentLimits(MAX_UNPACKED_BYTES, MAX_ARCHIVE_FILES, endpoints.limits.max_file_characters)
-        try:
-            document: Document = await asyncio.to_thread(read_document, file.data, file.name, limits)
-        except DataError as error:
-            raise HTTPException(400, str(error)) from None
+        document: Document = await asyncio.to_thread(read_document, file.data, file.name, limits)
         texts = document.texts
         endpoints.metrics.record_characters(sum(map(len, texts)))
         source = self._find_source(query, texts)
