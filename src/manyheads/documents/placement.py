@@ -45,7 +45,7 @@ def place_translation(
     if below == "empty":
         return []
     text = translation.text.strip()
-    parts = TagPlacement(block, translation, text).place() if block.elements else [text]
+    parts: list[Part] = TagPlacement(block, translation, text).place() if block.elements else [text]
     return [LOW_CONFIDENCE_MARK, *parts] if below == "mark" else parts
 
 

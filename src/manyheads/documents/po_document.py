@@ -7,6 +7,7 @@ form is the translation of the singular and the others are that of the plural, i
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from manyheads.confidence_policy import ConfidencePolicy
 from manyheads.errors import DataError, install_command
@@ -124,10 +125,9 @@ def quote(text: str, source: str) -> str:
     return f'"{import_polib().escape(lead + text.strip(chr(10)) + tail)}"'
 
 
-def import_polib() -> "type":
+def import_polib() -> Any:
     try:
         import polib
     except ImportError:
         raise DataError(f"reading PO files needs the extra `formats`: {install_command('formats')}") from None
-    module: type = polib
-    return module
+    return polib

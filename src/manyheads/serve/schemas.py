@@ -366,7 +366,7 @@ def describe_request_body(
     for key in ("source", "target"):
         if key in properties:
             properties[key]["enum"] = [*languages, *(["auto"] if "auto" in str(properties[key]) else [])]
-    media_types = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+    media_types = ["application/json", "application/x-www-form-urlencoded", "multipart/form-data"]
     if schema_class is FileRequest:
         media_types = media_types[-1:]
         formats = ", ".join(DOCUMENT_SUFFIXES)
