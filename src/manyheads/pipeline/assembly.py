@@ -13,13 +13,13 @@ from manyheads.pipeline.preparation import TextPreparer
 from manyheads.pipeline.review import Reviewer
 from manyheads.search.options import Hypothesis
 from manyheads.text.invalid import LONE_SURROGATE, REPLACEMENT_CHARACTER
-from manyheads.text.masks import SYMBOL
+from manyheads.text.masks import ANY_SYMBOL
 from manyheads.text.restoration import Restoration
 from manyheads.text.segmentation import replace_line_breaks
 from manyheads.text.subwords import SubwordPair
 from manyheads.translation import TokenIds, Translation
 
-SYMBOL_START = "\u27e6"  # of a copy symbol
+SYMBOL_START = "\u27e6"  # of a copy symbol, or one of terms
 
 # What translations note.
 ALL_CAPITALS = "all capitals"
@@ -166,12 +166,12 @@ def is_clean(output: str) -> bool:
 
 
 def clean_output(sentence: SentenceJob, output: str) -> str:
-    """Remove bytes that are not UTF-8, unless the source has such, and copy symbols without a value."""
+    """Remove bytes that are not UTF-8, unless the source has such, and symbols that stand for nothing."""
     if REPLACEMENT_CHARACTER in output and REPLACEMENT_CHARACTER not in sentence.text:
         output = " ".join(output.replace(REPLACEMENT_CHARACTER, "").split())
         sentence.notes.append(BROKEN_BYTES)
     if SYMBOL_START in output and sentence.restoration is None:
-        output = " ".join(SYMBOL.sub("", output).split())
+        output = " ".join(ANY_SYMBOL.sub("", output).split())
     return unicodedata.normalize("NFC", output)
 
 
