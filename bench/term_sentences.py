@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from manyheads.playground.english import realize_english
+from manyheads.demo import WORDS_PER_CLASS
 from manyheads.playground.generate import assign_split, make_sampler
 from manyheads.playground.german import realize_german
 from manyheads.playground.german_morphology import decline_noun
@@ -21,7 +22,7 @@ from manyheads.playground.meaning import Noun
 
 HELD_OUT = 24  # nouns that the training text does not have
 NUM_CASES = 4
-NUM_SAMPLES = 60_000  # of meanings
+NUM_SAMPLES = 100_000  # of meanings
 MAX_WORDS = 16  # of a source
 WORD = re.compile(r"\w+")
 
@@ -40,7 +41,7 @@ class TermSentence(NamedTuple):
 
 def list_nouns() -> list[Noun]:
     """Return the nouns that are single words, with a plural, and unlike all others."""
-    nouns = [noun for nouns in ALL_NOUNS.values() for noun in nouns]
+    nouns = [noun for nouns in ALL_NOUNS.values() for noun in nouns[:WORDS_PER_CLASS]]
     return [
         noun
         for noun in nouns
@@ -63,7 +64,7 @@ def mentions(sentence: str, nouns: Sequence[Noun]) -> bool:
 
 
 def choose_partners(nouns: Sequence[Noun], others: Sequence[Noun]) -> dict[Noun, Noun]:
-    """Return another noun for each, by turns, of the same category where there is one, and of the same sex."""
+    """Return another noun for each, by turns, of the same sex, and of the same category if possible."""
     partners: dict[Noun, Noun] = {}
     uses: dict[str, int] = defaultdict(int)
     for noun in nouns:
@@ -126,7 +127,8 @@ def make_sentences(pair: str, per_term: int, num_terms: int, seed: int = 77) -> 
             continue
         words = [by_word[word] for word in WORD.findall(source.lower()) if word in by_word]
         for noun in (noun for noun in words if words.count(noun) == 1):
-            is_seen = len(sentences[False, noun.en]) <= len(sentences[True, noun.en])
+            num_seen, num_new = (len(sentences[is_new, noun.en]) for is_new in (False, True))
+            is_seen = num_seen <= num_new or noun not in glossaries[False]
             own = sentences[not is_seen, noun.en]
             if len(own) < per_term and noun in glossaries[is_seen]:
                 made = make_sentence(meaning, source, noun, glossaries[is_seen][noun], pair, is_seen)
@@ -150,6 +152,6 @@ def make_sentence(
 
 
 def sample_meanings(seed: int) -> Iterator[Any]:
-    sampler = make_sampler(seed, None, None)
+    sampler = make_sampler(seed, None, WORDS_PER_CLASS)
     for _ in range(NUM_SAMPLES):
         yield sampler.sample_sentence()

@@ -1,7 +1,7 @@
 """Glossaries: how many terms come out, in the right form, at what BLEU and in what time.
 
     python bench/terminology.py --pair en-de --out terms-de
-    python bench/terminology.py --pair en-ko --out terms-ko --steps 3000 --json result.json
+    python bench/terminology.py --pair en-ko --out terms-ko --steps 2400 --json result.json
 
 Two models of the built-in grammar are trained on a CPU, without and with annotated terms; a run that is
 complete in --out is not repeated. The grammar knows the case and the gender of its German nouns and the
@@ -16,12 +16,11 @@ from pathlib import Path
 from manyheads import playground
 from manyheads.config import AugmentationConfig, Config, DataConfig
 from manyheads.data.store import Store
-from manyheads.demo import MODEL, TRAINING, prepare_corpus
+from manyheads.demo import MODEL, TRAINING, VOCAB_SIZE, WORDS_PER_CLASS, prepare_corpus
 from manyheads.train.run import train
 from term_sentences import choose_held_out, list_nouns, mentions
 
-VOCAB_SIZE = 3000
-NUM_PAIRS = 60_000
+NUM_PAIRS = 40_000
 TERMS_RATE = 0.2
 
 
@@ -31,7 +30,7 @@ def prepare_data(folder: Path, pair: str) -> None:
         Store.open(folder / "data")
         return
     held_out = choose_held_out(list_nouns())
-    corpus = playground.generate_corpus(pair, train=NUM_PAIRS, valid=300, test=1000, seed=1)
+    corpus = playground.generate_corpus(pair, train=NUM_PAIRS, valid=300, test=1000, seed=1, words=WORDS_PER_CLASS)
     kept = {
         split: [own for own in pairs if not mentions(own[0], held_out)] for split, pairs in corpus.items()
     }
@@ -43,7 +42,7 @@ def train_model(folder: Path, terms: float, steps: int) -> Path:
     run = folder / ("annotated" if terms else "plain")
     if not (run / "model").exists():
         config = Config(
-            model=replace(MODEL, layers=3),
+            model=MODEL,
             data=DataConfig(folder=str(folder / "data"), batch_tokens=2500),
             augmentation=AugmentationConfig(terms=terms),
             train=replace(TRAINING, steps=steps, checkpoint_every=steps // 10, validate_every=steps // 5),
@@ -54,10 +53,12 @@ def train_model(folder: Path, terms: float, steps: int) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pair", choices=("en-de", "en-ko"), default="en-de")
     parser.add_argument("--out", type=Path, default=Path("terminology"))
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--only", choices=("plain", "annotated"))
     arguments = parser.parse_args()
     prepare_data(arguments.out, arguments.pair)

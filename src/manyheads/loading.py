@@ -222,5 +222,6 @@ def create_translator(
         decoding=info.config.decoding,
         calibration=calibration,
         uses_copy_symbols=info.config.augmentation.copied > 0 and subwords.has_copy_symbols,
+        uses_term_symbols=info.config.augmentation.terms > 0 and subwords.source.has_term_symbols,
         folder=info.folder,
     )

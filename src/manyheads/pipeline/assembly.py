@@ -2,6 +2,7 @@
 
 import math
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import islice
 
@@ -60,6 +61,8 @@ class Assembler:
                 # Tokens attend to the end token too, but nothing is translated from it.
                 weights_TS = weights_TS[:-1, :-1] if weights_TS.shape[1] > 1 else weights_TS[:0]
                 best = weights_TS.argmax(-1).tolist() if len(weights_TS) else []
+                if sentence.kept_positions is not None:  # what a token owes to an annotation is of its term
+                    best = [bisect_right(sentence.kept_positions, position, 1) - 1 for position in best]
                 sentence.alignments.append([(source, target) for target, source in enumerate(best)])
 
     def detokenize(self, sentences: Sequence[SentenceJob]) -> list[SentenceJob]:
@@ -126,7 +129,7 @@ class Assembler:
             assert sentence.outputs is not None
             chosen.append(sentence.hypotheses[rank])
             outputs.append(sentence.outputs[rank])
-            source_ids.append(sentence.request.source)
+            source_ids.append(sentence.plain_source)
         return Translation(
             job.text,
             make_valid(job.join(outputs)),
@@ -218,7 +221,7 @@ def join_alignments(sentences: list[SentenceJob], ranks: list[int]) -> Alignment
         alignment += [
             (source + num_source, target + num_target) for source, target in sentence.alignments[rank]
         ]
-        num_source += len(sentence.request.source) - 1
+        num_source += len(sentence.plain_source) - 1
         num_target += len(sentence.hypotheses[rank].tokens)
     return alignment
 

@@ -24,7 +24,7 @@ from manyheads.config import BOS_ID, EOS_ID, NUM_SPECIAL_TOKENS, UNK_ID, Subword
 from manyheads.errors import DataError
 from manyheads.text import clean
 from manyheads.text.invalid import LONE_SURROGATE
-from manyheads.text.term_annotation import TERM_SYMBOLS
+from manyheads.text.term_annotation import TERM_SYMBOLS, AnnotationRemover
 from manyheads.text.verbatim import COPY_SYMBOLS
 
 WORD_START = "\u2581"  # written by SentencePiece for a space; it decodes the character to a space too
@@ -197,6 +197,11 @@ class SubwordTokenizer:
     def has_term_symbols(self) -> bool:
         """Whether every symbol of terms is one piece."""
         return set(TERM_SYMBOLS) <= set(self.pieces)
+
+    @cached_property
+    def annotation_remover(self) -> AnnotationRemover:
+        """What finds the ids of a text among those of its annotated terms."""
+        return AnnotationRemover(self.pieces, WORD_START)
 
     @cached_property
     def word_start_ids(self) -> frozenset[int]:

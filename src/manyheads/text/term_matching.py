@@ -24,8 +24,8 @@ class TermMatch(NamedTuple):
     is_inflected: bool
 
 
-class TermMatcher:
-    """Finds the terms of a glossary. The time does not grow with their number."""
+class Glossary:
+    """Terms and what they must become. The time to find them in a text does not grow with their number."""
 
     def __init__(self, terms: Mapping[str, str]) -> None:
         # By the first word of a term, or its first mark: the term in lower case, its translation.
@@ -40,11 +40,13 @@ class TermMatcher:
             first = word.group() if word else term[0]
             if word is None:
                 self.marks.add(first)
-            self.terms.setdefault(first, []).append((term, translation))
+            own = self.terms.setdefault(first, [])
+            own[:] = [entry for entry in own if entry[0] != term]  # the last one counts
+            own.append((term, translation))
         self.max_first = max(map(len, self.terms), default=0)
 
-    def __bool__(self) -> bool:
-        return bool(self.terms)
+    def __len__(self) -> int:
+        return sum(map(len, self.terms.values()))
 
     def find(self, text: str, language: str = "") -> list[TermMatch]:
         """Return the terms of a text, in order, as whole words and in any case.
@@ -116,9 +118,9 @@ def is_hangul(character: str) -> bool:
 
 
 def contains_exactly(text: str, translation: str) -> bool:
-    """Return whether a text has a translation as whole words. Particles may follow Hangul."""
+    """Return whether a text has a translation as whole words, in any case. Particles may follow Hangul."""
     after = "" if is_hangul(translation[-1]) else r"(?!\w)"
-    return re.search(rf"(?<!\w){re.escape(translation)}{after}", text) is not None
+    return re.search(rf"(?<!\w){re.escape(translation)}{after}", text, re.IGNORECASE) is not None
 
 
 def contains_inflected(text: str, translation: str) -> bool:
