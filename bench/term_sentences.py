@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from manyheads.playground.english import realize_english
 from manyheads.demo import WORDS_PER_CLASS
+from manyheads.playground.english import realize_english
 from manyheads.playground.generate import assign_split, make_sampler
 from manyheads.playground.german import realize_german
 from manyheads.playground.german_morphology import decline_noun
@@ -121,9 +121,15 @@ def make_sentences(pair: str, per_term: int, num_terms: int, seed: int = 77) -> 
     by_word = {word: noun for noun in nouns for word in (noun.en, noun.plural)}
     glossaries = {True: choose_partners(nouns, nouns), False: choose_partners(nouns, held_out)}
     sentences: dict[tuple[bool, str], list[TermSentence]] = defaultdict(list)
+    seen: set[str] = set()
     for meaning in sample_meanings(seed):
         source, plain = realize_english(meaning), realize(meaning, pair)
-        if assign_split(plain) == "train" or len(source.split()) > MAX_WORDS or mentions(source, held_out):
+        if (
+            source in seen
+            or assign_split(plain) == "train"
+            or len(source.split()) > MAX_WORDS
+            or mentions(source, held_out)
+        ):
             continue
         words = [by_word[word] for word in WORD.findall(source.lower()) if word in by_word]
         for noun in (noun for noun in words if words.count(noun) == 1):
@@ -133,6 +139,7 @@ def make_sentences(pair: str, per_term: int, num_terms: int, seed: int = 77) -> 
             if len(own) < per_term and noun in glossaries[is_seen]:
                 made = make_sentence(meaning, source, noun, glossaries[is_seen][noun], pair, is_seen)
                 if made is not None:
+                    seen.add(source)
                     own.append(made)
                     break
     complete = sorted(key for key, own in sentences.items() if len(own) == per_term)[:num_terms]

@@ -10,15 +10,22 @@ most have translations that occur in the training text; those of the others are 
 """
 
 import argparse
-from dataclasses import replace
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import manyheads as mh
 from manyheads import playground
 from manyheads.config import AugmentationConfig, Config, DataConfig
 from manyheads.data.store import Store
 from manyheads.demo import MODEL, TRAINING, VOCAB_SIZE, WORDS_PER_CLASS, prepare_corpus
+from manyheads.evaluate.bleu import corpus_bleu, greedy_bleu
+from manyheads.text.term_matching import Glossary, contains_inflected
 from manyheads.train.run import train
-from term_sentences import choose_held_out, list_nouns, mentions
+from manyheads.translation import Translation
+from term_sentences import WORD, TermSentence, choose_held_out, list_nouns, make_sentences, mentions
 
 NUM_PAIRS = 40_000
 TERMS_RATE = 0.2
@@ -30,7 +37,9 @@ def prepare_data(folder: Path, pair: str) -> None:
         Store.open(folder / "data")
         return
     held_out = choose_held_out(list_nouns())
-    corpus = playground.generate_corpus(pair, train=NUM_PAIRS, valid=300, test=1000, seed=1, words=WORDS_PER_CLASS)
+    corpus = playground.generate_corpus(
+        pair, train=NUM_PAIRS, valid=300, test=1000, seed=1, words=WORDS_PER_CLASS
+    )
     kept = {
         split: [own for own in pairs if not mentions(own[0], held_out)] for split, pairs in corpus.items()
     }
@@ -52,20 +61,139 @@ def train_model(folder: Path, terms: float, steps: int) -> Path:
     return run / "model"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+# ---- measurement
+
+
+@dataclass(frozen=True)
+class Row:
+    """How a way to use a glossary does."""
+
+    name: str
+    engine: str
+    term_rate: dict[str, float]  # share of the sentences with the term in some form, of seen and new ones
+    inflected: dict[str, float]  # with the term in exactly the right form
+    exact: dict[str, float]  # sentences that are the reference as a whole
+    bleu: float
+    forced: float  # share of the sentences that took a second search
+    time_ratio: float  # of CPU time, against the same sentences without a glossary
+
+
+def measure(name: str, translator: mh.Translator, sentences: Sequence[TermSentence], repeats: int) -> Row:
+    """Translate sentences, each with the glossary of its own term, and without one."""
+    sources = [sentence.source for sentence in sentences]
+    glossaries = [Glossary({sentence.term: sentence.translation}) for sentence in sentences]
+
+    def translate_plain() -> list[Translation]:
+        return [translator.translate(source) for source in sources]
+
+    def translate_terms() -> list[Translation]:
+        pairs = zip(sources, glossaries, strict=True)
+        return [translator.translate(source, glossary=glossary) for source, glossary in pairs]
+
+    translate_plain(), translate_terms()
+    seconds: dict[str, list[float]] = {"plain": [], "terms": []}
+    results: list[Translation] = []
+    for _ in range(repeats):
+        for way, run in (("plain", translate_plain), ("terms", translate_terms)):
+            start = time.process_time()
+            results = run()
+            seconds[way].append(time.process_time() - start)
+    texts = [result.text for result in results]
+    rows = list(zip(sentences, texts, strict=True))
+    references = [sentence.reference for sentence in sentences]
+    return Row(
+        name,
+        translator.engine.name,
+        share(rows, lambda own, text: contains_inflected(text, own.translation)),
+        share(rows, lambda own, text: own.expected in WORD.findall(text)),
+        share(rows, lambda own, text: own.reference == text),
+        corpus_bleu(texts, references, translator.target_language).value,
+        sum("term forced" in result.notes for result in results) / len(results),
+        min(seconds["terms"]) / min(seconds["plain"]),
     )
+
+
+def share(
+    rows: Sequence[tuple[TermSentence, str]], is_right: Callable[[TermSentence, str], bool]
+) -> dict[str, float]:
+    """Return the share of right sentences, of terms whose translations training has seen, and of new ones."""
+    values = {
+        name: [is_right(own, text) for own, text in rows if own.is_seen == is_seen]
+        for name, is_seen in (("seen", True), ("new", False))
+    }
+    return {name: sum(own) / max(1, len(own)) for name, own in values.items()}
+
+
+def load_ways(folder: Path, engines: Sequence[str]) -> Iterator[tuple[str, mh.Translator]]:
+    """Yield the ways to use a glossary: annotated terms, and forced forms with either model."""
+    for engine in engines:
+        for run in ("annotated", "plain"):
+            model = folder / run / "model"
+            if model.exists():
+                yield run, mh.load(model, engine=engine, device="cpu")
+        forced = mh.load(folder / "annotated" / "model", engine=engine, device="cpu")
+        forced.uses_term_symbols = False
+        yield "annotated model, forced", forced
+
+
+def measure_general(folder: Path) -> dict[str, float]:
+    """Return the BLEU of both models on the test set, without a glossary."""
+    store = Store.open(folder / "data")
+    sources, references = store.read_text("test")
+    return {
+        run: greedy_bleu(mh.load(folder / run / "model", device="cpu"), sources, references)[0].value
+        for run in ("plain", "annotated")
+        if (folder / run / "model").exists()
+    }
+
+
+def print_rows(rows: Sequence[Row], general: dict[str, float], sentences: Sequence[TermSentence]) -> None:
+    num_terms = {
+        is_seen: len({own[3:5] for own in sentences if own.is_seen == is_seen}) for is_seen in (1, 0)
+    }
+    print(
+        f"{len(sentences)} sentences: {num_terms[1]} terms with seen translations, {num_terms[0]} with new ones"
+    )
+    print("BLEU without a glossary: " + ", ".join(f"{run} {bleu:.2f}" for run, bleu in general.items()))
+    print("| way | engine | term rate | right form | whole sentence | BLEU | second search | CPU time |")
+    print("|---|---|---|---|---|---|---|---|")
+    for row in rows:
+        shares = " | ".join(
+            f"{own['seen']:.1%} / {own['new']:.1%}" for own in (row.term_rate, row.inflected, row.exact)
+        )
+        print(
+            f"| {row.name} | {row.engine} | {shares} | {row.bleu:.2f} | {row.forced:.1%} | {row.time_ratio:.2f} |"
+        )
+
+
+def main() -> None:
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
     parser.add_argument("--pair", choices=("en-de", "en-ko"), default="en-de")
-    parser.add_argument("--out", type=Path, default=Path("terminology"))
-    parser.add_argument("--steps", type=int, default=1200)
-    parser.add_argument("--only", choices=("plain", "annotated"))
+    parser.add_argument("--out", type=Path, default=Path("terminology"), help="folder of data and runs")
+    parser.add_argument("--steps", type=int, default=1200, help="of training")
+    parser.add_argument("--only", choices=("plain", "annotated"), help="train this model and stop")
+    parser.add_argument("--terms", type=int, default=200, help="number of terms")
+    parser.add_argument("--per-term", type=int, default=3, help="sentences of each")
+    parser.add_argument("--repeats", type=int, default=2, help="of the timed translations")
+    parser.add_argument("--engines", nargs="+", default=["torch", "ctranslate2"])
+    parser.add_argument("--json", type=Path, help="file for the results")
     arguments = parser.parse_args()
     prepare_data(arguments.out, arguments.pair)
     for terms in (0.0, TERMS_RATE):
-        name = "annotated" if terms else "plain"
-        if arguments.only in (None, name):
+        if arguments.only in (None, "annotated" if terms else "plain"):
             train_model(arguments.out, terms, arguments.steps)
+    if arguments.only:
+        return
+    sentences = make_sentences(arguments.pair, arguments.per_term, arguments.terms)
+    rows = [
+        measure(name, translator, sentences, arguments.repeats)
+        for name, translator in load_ways(arguments.out, arguments.engines)
+    ]
+    general = measure_general(arguments.out)
+    print_rows(rows, general, sentences)
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"general": general, "rows": [asdict(row) for row in rows]}))
 
 
 if __name__ == "__main__":

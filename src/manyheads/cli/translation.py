@@ -22,7 +22,6 @@ from manyheads.cli.options import AdapterName, Alpha, Beam, Device, Engine, Ense
 from manyheads.cli.text_io import (
     LineCounter,
     configure_output,
-    read_glossary,
     read_lines,
     read_parallel_lines,
 )
@@ -76,7 +75,8 @@ Seed = Annotated[int | None, typer.Option(help="Seed of sampling.")]
 NoRepeatNgram = Annotated[int | None, typer.Option(help="Never repeat an n-gram of this length.")]
 Prefix = Annotated[str, typer.Option(help="Text that each sentence's translation must begin with.")]
 Glossary = Annotated[
-    Path | None, typer.Option(help="Required translations of terms: source, tab, target on each line.")
+    Path | None,
+    typer.Option(help="Required translations of terms: lines with source, tab and target, or a CSV or TBX."),
 ]
 ForbiddenWords = Annotated[
     list[str] | None, typer.Option(help="A word that must not be in the output; can be repeated.")
@@ -143,14 +143,14 @@ def translate(
     policy = create_policy(min_confidence, below, flag)
     check_nbest(nbest, as_json)
     options = {
-        "prefix": prefix, "glossary": read_glossary(glossary) if glossary else {}, "forbid": forbid or [],
-        "split": split, **select_score_detail(confidence, as_json, policy), **drop_unset(
+        "prefix": prefix, "glossary": read_glossary(glossary, model), "forbid": forbid or [], "split": split,
+        **select_score_detail(confidence, as_json, policy), **drop_unset(
             beam=beam, alpha=alpha, nbest=nbest, max_extra_length=max_extra_length, min_length=min_length,
             temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, no_repeat_ngram=no_repeat_ngram,
             shortlist=shortlist,
         ),
     }  # fmt: skip
-    models, engine = [model, *(ensemble or [])], engine or find_required_engine(glossary, temperature)
+    models, engine = [model, *(ensemble or [])], engine or find_required_engine(temperature)
     if needs_workers(files or [], gpus, workers, ray, out, column):
         from manyheads.bulk.shards import list_shards
 
@@ -179,9 +179,19 @@ def describe_job(
     return create_translate_job(models, engine, device, options, policy, as_json, is_typed, adapter)
 
 
-def find_required_engine(glossary: Path | None, temperature: float | None) -> str | None:
+def read_glossary(path: Path | None, model: Path) -> dict[str, str]:
+    """Read a glossary for the languages of a model, if there is one."""
+    if path is None:
+        return {}
+    from manyheads.loading import read_languages
+    from manyheads.text.term_files import read_terms
+
+    return read_terms(path, *read_languages(model))
+
+
+def find_required_engine(temperature: float | None) -> str | None:
     """Return torch for options that CTranslate2 does not have; None: any engine that suits the model."""
-    return "torch" if glossary or temperature is not None else None
+    return None if temperature is None else "torch"
 
 
 def check_nbest(nbest: int | None, as_json: bool) -> None:

@@ -79,7 +79,7 @@ class SourceAugmenter:
 
 
 def make_augmenter(
-    split: Split, subwords: SubwordPair | None, config: AugmentationConfig, seed: int
+    subwords: SubwordPair | None, config: AugmentationConfig, seed: int, split: Split
 ) -> SourceAugmenter | None:
     """Return the augmenter of a run; None if all rates are 0. Terms are learned from the split."""
     if not config.rates:

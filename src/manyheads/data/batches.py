@@ -103,7 +103,7 @@ class Batches:
         if seed < 0:
             raise DataError(f"seed {seed}: the seed must not be negative")
         self.split, self.config, self.seed, self.rank, self.world_size = split, config, seed, rank, world_size
-        self.augmenter = make_augmenter(split, subwords, augmentation or AugmentationConfig(), seed)
+        self.augmenter = make_augmenter(subwords, augmentation or AugmentationConfig(), seed, split)
         self.regularizers = make_regularizers(subwords, config.subword_regularization, seed)
         max_length = min(config.max_length, config.batch_tokens)
         fits = np.maximum(split.source.lengths, split.target.lengths) <= max_length
