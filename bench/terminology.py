@@ -21,7 +21,7 @@ from manyheads import playground
 from manyheads.config import AugmentationConfig, Config, DataConfig
 from manyheads.data.store import Store
 from manyheads.demo import MODEL, TRAINING, VOCAB_SIZE, WORDS_PER_CLASS, prepare_corpus
-from manyheads.evaluate.bleu import corpus_bleu, greedy_bleu
+from manyheads.evaluate.bleu import bleu, greedy_bleu
 from manyheads.text.term_matching import Glossary, contains_inflected
 from manyheads.train.run import train
 from manyheads.translation import Translation
@@ -29,6 +29,8 @@ from term_sentences import WORD, TermSentence, choose_held_out, list_nouns, make
 
 NUM_PAIRS = 40_000
 TERMS_RATE = 0.2
+WARM_UP = 20  # sentences
+RUNS = ("annotated", "plain")
 
 
 def prepare_data(folder: Path, pair: str) -> None:
@@ -46,19 +48,17 @@ def prepare_data(folder: Path, pair: str) -> None:
     prepare_corpus(folder, pair, kept, VOCAB_SIZE)
 
 
-def train_model(folder: Path, terms: float, steps: int) -> Path:
+def train_model(run: Path, terms: float, steps: int) -> None:
     """Train a model with a share of annotated pairs, unless it is there."""
-    run = folder / ("annotated" if terms else "plain")
     if not (run / "model").exists():
         config = Config(
             model=MODEL,
-            data=DataConfig(folder=str(folder / "data"), batch_tokens=2500),
+            data=DataConfig(folder=str(run.parent / "data"), batch_tokens=2500),
             augmentation=AugmentationConfig(terms=terms),
             train=replace(TRAINING, steps=steps, checkpoint_every=steps // 10, validate_every=steps // 5),
         )
         if train(config, run, change_config=True, device="cpu") == "stopped":
             raise SystemExit("terminology.py: stopped")
-    return run / "model"
 
 
 # ---- measurement
@@ -90,7 +90,7 @@ def measure(name: str, translator: mh.Translator, sentences: Sequence[TermSenten
         pairs = zip(sources, glossaries, strict=True)
         return [translator.translate(source, glossary=glossary) for source, glossary in pairs]
 
-    translate_plain(), translate_terms()
+    translator.translate(sources[:WARM_UP])
     seconds: dict[str, list[float]] = {"plain": [], "terms": []}
     results: list[Translation] = []
     for _ in range(repeats):
@@ -107,7 +107,7 @@ def measure(name: str, translator: mh.Translator, sentences: Sequence[TermSenten
         share(rows, lambda own, text: contains_inflected(text, own.translation)),
         share(rows, lambda own, text: own.expected in WORD.findall(text)),
         share(rows, lambda own, text: own.reference == text),
-        corpus_bleu(texts, references, translator.target_language).value,
+        bleu(texts, references, translator.target_language).value,
         sum("term forced" in result.notes for result in results) / len(results),
         min(seconds["terms"]) / min(seconds["plain"]),
     )
@@ -124,46 +124,42 @@ def share(
     return {name: sum(own) / max(1, len(own)) for name, own in values.items()}
 
 
-def load_ways(folder: Path, engines: Sequence[str]) -> Iterator[tuple[str, mh.Translator]]:
-    """Yield the ways to use a glossary: annotated terms, and forced forms with either model."""
+def load_ways(
+    folder: Path, runs: Sequence[str], engines: Sequence[str]
+) -> Iterator[tuple[str, mh.Translator]]:
+    """Yield the ways to use a glossary: annotated terms, and forced forms."""
     for engine in engines:
-        for run in ("annotated", "plain"):
-            model = folder / run / "model"
-            if model.exists():
-                yield run, mh.load(model, engine=engine, device="cpu")
-        forced = mh.load(folder / "annotated" / "model", engine=engine, device="cpu")
-        forced.uses_term_symbols = False
-        yield "annotated model, forced", forced
+        for run in runs:
+            yield run, mh.load(folder / run / "model", engine=engine, device="cpu")
+            if run == "annotated":
+                forced = mh.load(folder / run / "model", engine=engine, device="cpu")
+                forced.uses_term_symbols = False
+                yield "annotated, forced form", forced
 
 
-def measure_general(folder: Path) -> dict[str, float]:
-    """Return the BLEU of both models on the test set, without a glossary."""
+def measure_general(folder: Path, runs: Sequence[str]) -> dict[str, float]:
+    """Return the BLEU of the models on the test set, without a glossary."""
     store = Store.open(folder / "data")
     sources, references = store.read_text("test")
     return {
         run: greedy_bleu(mh.load(folder / run / "model", device="cpu"), sources, references)[0].value
-        for run in ("plain", "annotated")
-        if (folder / run / "model").exists()
+        for run in runs
     }
 
 
 def print_rows(rows: Sequence[Row], general: dict[str, float], sentences: Sequence[TermSentence]) -> None:
-    num_terms = {
-        is_seen: len({own[3:5] for own in sentences if own.is_seen == is_seen}) for is_seen in (1, 0)
-    }
-    print(
-        f"{len(sentences)} sentences: {num_terms[1]} terms with seen translations, {num_terms[0]} with new ones"
-    )
-    print("BLEU without a glossary: " + ", ".join(f"{run} {bleu:.2f}" for run, bleu in general.items()))
+    terms = {(own.is_seen, own.term, own.translation) for own in sentences}
+    num_seen = sum(is_seen for is_seen, _, _ in terms)
+    print(f"{len(sentences)} sentences: {num_seen} terms seen in training, {len(terms) - num_seen} new ones")
+    print("BLEU without a glossary: " + ", ".join(f"{run} {value:.2f}" for run, value in general.items()))
     print("| way | engine | term rate | right form | whole sentence | BLEU | second search | CPU time |")
     print("|---|---|---|---|---|---|---|---|")
     for row in rows:
         shares = " | ".join(
             f"{own['seen']:.1%} / {own['new']:.1%}" for own in (row.term_rate, row.inflected, row.exact)
         )
-        print(
-            f"| {row.name} | {row.engine} | {shares} | {row.bleu:.2f} | {row.forced:.1%} | {row.time_ratio:.2f} |"
-        )
+        rest = f"{row.bleu:.2f} | {row.forced:.1%} | {row.time_ratio:.2f}"
+        print(f"| {row.name} | {row.engine} | {shares} | {rest} |")
 
 
 def main() -> None:
@@ -172,25 +168,25 @@ def main() -> None:
     parser.add_argument("--pair", choices=("en-de", "en-ko"), default="en-de")
     parser.add_argument("--out", type=Path, default=Path("terminology"), help="folder of data and runs")
     parser.add_argument("--steps", type=int, default=1200, help="of training")
-    parser.add_argument("--only", choices=("plain", "annotated"), help="train this model and stop")
+    parser.add_argument("--models", nargs="+", choices=RUNS, default=RUNS, help="which to train and measure")
+    parser.add_argument("--train-only", action="store_true", help="stop after training")
     parser.add_argument("--terms", type=int, default=200, help="number of terms")
-    parser.add_argument("--per-term", type=int, default=3, help="sentences of each")
-    parser.add_argument("--repeats", type=int, default=2, help="of the timed translations")
+    parser.add_argument("--per-term", type=int, default=2, help="sentences of each")
+    parser.add_argument("--repeats", type=int, default=1, help="of the timed translations")
     parser.add_argument("--engines", nargs="+", default=["torch", "ctranslate2"])
     parser.add_argument("--json", type=Path, help="file for the results")
     arguments = parser.parse_args()
     prepare_data(arguments.out, arguments.pair)
-    for terms in (0.0, TERMS_RATE):
-        if arguments.only in (None, "annotated" if terms else "plain"):
-            train_model(arguments.out, terms, arguments.steps)
-    if arguments.only:
+    for run in arguments.models:
+        train_model(arguments.out / run, TERMS_RATE if run == "annotated" else 0.0, arguments.steps)
+    if arguments.train_only:
         return
     sentences = make_sentences(arguments.pair, arguments.per_term, arguments.terms)
     rows = [
         measure(name, translator, sentences, arguments.repeats)
-        for name, translator in load_ways(arguments.out, arguments.engines)
+        for name, translator in load_ways(arguments.out, arguments.models, arguments.engines)
     ]
-    general = measure_general(arguments.out)
+    general = measure_general(arguments.out, arguments.models)
     print_rows(rows, general, sentences)
     if arguments.json:
         arguments.json.write_text(json.dumps({"general": general, "rows": [asdict(row) for row in rows]}))

@@ -44,8 +44,8 @@ class GlossaryStore:
         max_terms = self.limits.max_glossary_terms
         if len(glossary) > max_terms:
             raise RequestError(
-                f"the glossary has {len(glossary)} terms, but the maximum is {max_terms}: send fewer, or have "
-                f"it stored on the server"
+                f"the glossary has {len(glossary)} terms, but the maximum is {max_terms}: send fewer, or "
+                f"have it stored on the server"
             )
         length = max(map(len, [*glossary, *glossary.values()]), default=0)
         if length > MAX_TERM_LENGTH:
