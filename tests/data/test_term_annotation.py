@@ -3,6 +3,7 @@
 import random
 import re
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ TERM = re.compile("⟦t⟧ ([^⟦]*)⟦=⟧ ([^⟦]*)⟦/⟧")
 
 @cache
 def make_corpus(pair: str) -> list[tuple[str, str]]:
-    return playground.generate_corpus(pair, train=3000, valid=0, test=0, seed=1, words=12)["train"]
+    return playground.generate_corpus(pair, train=5000, valid=0, test=0, seed=1)["train"]
 
 
 @cache
@@ -33,17 +34,16 @@ def learn(pair: str) -> TermLexicon:
 
 def test_forms_of_a_german_noun_have_its_base_form() -> None:
     lexicon = learn("en-de")
-    assert {"apple": "Apfel", "apples": "Apfel", "child": "Kind"}.items() <= {
-        word: entry.base for word, entry in lexicon.items()
-    }.items()
-    assert lexicon["apples"].forms >= {"apfel", "äpfel"}
+    words = ("student", "students", "doctor", "doctors")
+    assert [lexicon[word].base for word in words] == ["Student", "Student", "Arzt", "Arzt"]
+    assert lexicon["doctors"].forms >= {"arzt", "ärzte"}
     assert "the" not in lexicon
 
 
 def test_the_base_form_of_a_korean_noun_has_no_particle() -> None:
     lexicon = learn("en-ko")
-    assert [lexicon[word].base for word in ("apple", "child", "letter")] == ["사과", "아이", "편지"]
-    assert lexicon["child"].forms >= {"아이는", "아이가"}
+    assert [lexicon[word].base for word in ("student", "doctor", "architect")] == ["학생", "의사", "건축가"]
+    assert lexicon["students"].forms >= {"학생은", "학생이"}
 
 
 def test_the_stem_is_what_productive_endings_follow() -> None:
@@ -124,7 +124,8 @@ def test_annotated_batches_are_a_function_of_seed_and_epoch() -> None:
     batch = Batches(split, config, seed=1, subwords=subwords, augmentation=rates).get_batch(0, 0)
     assert batch.labels.tokens.tolist() == plain.get_batch(0, 0).labels.tokens.tolist(), "targets stay"
     symbol = subwords.source.pieces.index("⟦t⟧")
-    sources = [batch.source.tokens[a:b].tolist() for a, b in zip(batch.source.offsets, batch.source.offsets[1:], strict=False)]  # fmt: skip
+    starts = batch.source.offsets.tolist()
+    sources = [batch.source.tokens[start:end].tolist() for start, end in pairwise(starts)]
     assert 0.15 < sum(symbol in ids for ids in sources) / len(sources) < 0.4
 
 
