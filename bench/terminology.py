@@ -11,9 +11,11 @@ most have translations that occur in the training text; those of the others are 
 
 import argparse
 import json
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import compress
 from pathlib import Path
 
 import manyheads as mh
@@ -31,6 +33,7 @@ NUM_PAIRS = 40_000
 TERMS_RATE = 0.2
 WARM_UP = 20  # sentences
 RUNS = ("annotated", "plain")
+GROUPS = {"seen": True, "new": False}  # of terms, by whether training has seen their translations
 
 
 def prepare_data(folder: Path, pair: str) -> None:
@@ -74,8 +77,8 @@ class Row:
     inflected: dict[str, float]  # with the term in exactly the right form
     exact: dict[str, float]  # sentences that are the reference as a whole
     bleu: float
-    forced: float  # share of the sentences that took a second search
-    time_ratio: float  # of CPU time, against the same sentences without a glossary
+    forced: dict[str, float]  # share of the sentences that took a second search
+    time_ratio: dict[str, float]  # of CPU time, against the same sentences without a glossary
 
 
 def measure(name: str, translator: mh.Translator, sentences: Sequence[TermSentence], repeats: int) -> Row:
@@ -83,45 +86,40 @@ def measure(name: str, translator: mh.Translator, sentences: Sequence[TermSenten
     sources = [sentence.source for sentence in sentences]
     glossaries = [Glossary({sentence.term: sentence.translation}) for sentence in sentences]
 
-    def translate_plain() -> list[Translation]:
-        return [translator.translate(source) for source in sources]
-
-    def translate_terms() -> list[Translation]:
-        pairs = zip(sources, glossaries, strict=True)
-        return [translator.translate(source, glossary=glossary) for source, glossary in pairs]
-
     translator.translate(sources[:WARM_UP])
-    seconds: dict[str, list[float]] = {"plain": [], "terms": []}
     results: list[Translation] = []
+    seconds = {"plain": [math.inf] * len(sources), "terms": [math.inf] * len(sources)}
     for _ in range(repeats):
-        for way, run in (("plain", translate_plain), ("terms", translate_terms)):
-            start = time.process_time()
-            results = run()
-            seconds[way].append(time.process_time() - start)
+        results.clear()
+        for index, (source, glossary) in enumerate(zip(sources, glossaries, strict=True)):
+            for way, options in (("plain", {}), ("terms", {"glossary": glossary})):
+                start = time.process_time()
+                result = translator.translate(source, **options)
+                seconds[way][index] = min(seconds[way][index], time.process_time() - start)
+            results.append(result)
     texts = [result.text for result in results]
     rows = list(zip(sentences, texts, strict=True))
+    groups = {name: [own.is_seen == is_seen for own in sentences] for name, is_seen in GROUPS.items()}
     references = [sentence.reference for sentence in sentences]
     return Row(
         name,
         translator.engine.name,
-        share(rows, lambda own, text: contains_inflected(text, own.translation)),
-        share(rows, lambda own, text: own.expected in WORD.findall(text)),
-        share(rows, lambda own, text: own.reference == text),
+        share_of_groups(groups, [contains_inflected(text, own.translation) for own, text in rows]),
+        share_of_groups(groups, [own.expected in WORD.findall(text) for own, text in rows]),
+        share_of_groups(groups, [own.reference == text for own, text in rows]),
         bleu(texts, references, translator.target_language).value,
-        sum("term forced" in result.notes for result in results) / len(results),
-        min(seconds["terms"]) / min(seconds["plain"]),
+        share_of_groups(groups, ["term forced" in result.notes for result in results]),
+        {
+            name: sum(compress(seconds["terms"], chosen)) / max(1e-9, sum(compress(seconds["plain"], chosen)))
+            for name, chosen in groups.items()
+        },
     )
 
 
-def share(
-    rows: Sequence[tuple[TermSentence, str]], is_right: Callable[[TermSentence, str], bool]
-) -> dict[str, float]:
-    """Return the share of right sentences, of terms whose translations training has seen, and of new ones."""
-    values = {
-        name: [is_right(own, text) for own, text in rows if own.is_seen == is_seen]
-        for name, is_seen in (("seen", True), ("new", False))
-    }
-    return {name: sum(own) / max(1, len(own)) for name, own in values.items()}
+def share_of_groups(groups: dict[str, list[bool]], values: Sequence[bool]) -> dict[str, float]:
+    """Return the share of true values in each group."""
+    chosen = {name: list(compress(values, own)) for name, own in groups.items()}
+    return {name: sum(own) / max(1, len(own)) for name, own in chosen.items()}
 
 
 def load_ways(
@@ -152,14 +150,15 @@ def print_rows(rows: Sequence[Row], general: dict[str, float], sentences: Sequen
     num_seen = sum(is_seen for is_seen, _, _ in terms)
     print(f"{len(sentences)} sentences: {num_seen} terms seen in training, {len(terms) - num_seen} new ones")
     print("BLEU without a glossary: " + ", ".join(f"{run} {value:.2f}" for run, value in general.items()))
-    print("| way | engine | term rate | right form | whole sentence | BLEU | second search | CPU time |")
+    print("| way | engine | term rate | right form | whole sentence | second search | BLEU | CPU time |")
     print("|---|---|---|---|---|---|---|---|")
     for row in rows:
         shares = " | ".join(
-            f"{own['seen']:.1%} / {own['new']:.1%}" for own in (row.term_rate, row.inflected, row.exact)
+            f"{own['seen']:.1%} / {own['new']:.1%}"
+            for own in (row.term_rate, row.inflected, row.exact, row.forced)
         )
-        rest = f"{row.bleu:.2f} | {row.forced:.1%} | {row.time_ratio:.2f}"
-        print(f"| {row.name} | {row.engine} | {shares} | {rest} |")
+        times = f"{row.time_ratio['seen']:.2f} / {row.time_ratio['new']:.2f}"
+        print(f"| {row.name} | {row.engine} | {shares} | {row.bleu:.2f} | {times} |")
 
 
 def main() -> None:

@@ -14,10 +14,12 @@ from manyheads.pipeline.preparation import TextPreparer
 from manyheads.pipeline.review import Reviewer
 from manyheads.search.options import Hypothesis
 from manyheads.text.invalid import LONE_SURROGATE, REPLACEMENT_CHARACTER
+from manyheads.text.korean_particles import correct_particles
 from manyheads.text.masks import ANY_SYMBOL
 from manyheads.text.restoration import Restoration
 from manyheads.text.segmentation import replace_line_breaks
 from manyheads.text.subwords import SubwordPair
+from manyheads.text.term_matching import is_hangul
 from manyheads.translation import TokenIds, Translation
 
 SYMBOL_START = "\u27e6"  # of a copy symbol, or one of terms
@@ -87,6 +89,8 @@ class Assembler:
             outputs = sentence.outputs = [next(texts) for _ in sentence.hypotheses]
             if not are_clean and not all(map(is_clean, outputs)):
                 sentence.outputs = [clean_output(sentence, output) for output in outputs]
+            if sentence.terms:
+                sentence.outputs = [correct_terms(sentence, output) for output in sentence.outputs]
             if sentence.restoration is not None:
                 restore_outputs(sentence, sentence.restoration)
                 if not sentence.outputs:
@@ -176,6 +180,14 @@ def clean_output(sentence: SentenceJob, output: str) -> str:
     if SYMBOL_START in output and sentence.restoration is None:
         output = " ".join(ANY_SYMBOL.sub("", output).split())
     return unicodedata.normalize("NFC", output)
+
+
+def correct_terms(sentence: SentenceJob, output: str) -> str:
+    """Give the particles behind Korean terms their right form."""
+    for term in sentence.terms:
+        if is_hangul(term.translation[-1]):
+            output = correct_particles(output, term.translation)
+    return output
 
 
 def restore_outputs(sentence: SentenceJob, restoration: Restoration) -> None:

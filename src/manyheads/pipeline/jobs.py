@@ -57,7 +57,7 @@ class SentenceJob:
         kept_positions: list[int] | None = None,
     ) -> None:
         self.text, self.request, self.restoration = text, request, restoration
-        self.terms = terms  # whose translations the search does not guarantee
+        self.terms = terms  # of the glossary
         self.kept_positions = kept_positions  # of source tokens, if others annotate terms
         self.is_last = False  # in its text: progress counts texts
         self.hypotheses: list[Hypothesis] = []

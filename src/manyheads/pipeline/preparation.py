@@ -197,7 +197,7 @@ class TextPreparer:
             return SentenceJob(text, request, protected.restoration, protected.terms, kept)
         constraints = self._constrain(ids, self._limit_length(ids), has_prefix)
         request = Request(ids, require_terms(constraints, terms, protected.terms))
-        return SentenceJob(text, request, protected.restoration)
+        return SentenceJob(text, request, protected.restoration, protected.terms)
 
     def _find_language_notes(self, job: TextJob) -> tuple[str, ...]:
         """Return which other languages the sentences of a text look like."""

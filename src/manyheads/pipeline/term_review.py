@@ -30,7 +30,7 @@ class TermReviewer:
 
     def plan_forcing(self, sentences: Sequence[SentenceJob], scores: ScoreDetail) -> Iterator[Decoding]:
         """Have sentences decoded again with the terms that they lack, as far as the search allows."""
-        sentences = [own for own in sentences if self.can_force and self._list_phrases(own)]
+        sentences = [own for own in sentences if self.can_force and self._can_force(own)]
         if not sentences:
             return
         if self.engine.capabilities.required_phrases:
@@ -41,6 +41,9 @@ class TermReviewer:
             sentences = [own for own in sentences if self._list_phrases(own)]
             if sentences:
                 yield from self._insert_phrase(sentences, scores)
+
+    def _can_force(self, sentence: SentenceJob) -> bool:
+        return bool(self._list_phrases(sentence)) and not sentence.request.constraints.required_phrases
 
     def _list_phrases(self, sentence: SentenceJob) -> tuple[tuple[int, ...], ...]:
         return self.terms.require(self.find_missing(sentence))[0]
