@@ -110,7 +110,7 @@ def test_nothing_else_changes() -> None:
 
 
 def test_without_rates_there_is_no_augmenter() -> None:
-    assert make_augmenter(SUBWORDS, AugmentationConfig(), 1) is None
+    assert make_augmenter(SUBWORDS, AugmentationConfig(), 1, split_of(LINES, TARGETS)) is None
     assert make_batches(lower=0.0).augmenter is None
 
 

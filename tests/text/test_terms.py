@@ -7,6 +7,7 @@ import pytest
 
 from manyheads.config import SubwordConfig
 from manyheads.errors import DataError, RequestError
+from manyheads.text.korean_particles import correct_particles
 from manyheads.text.subwords import SubwordTokenizer
 from manyheads.text.term_annotation import TERM_SYMBOLS, Annotation, annotate
 from manyheads.text.term_files import read_terms
@@ -81,6 +82,20 @@ def test_a_translation_is_recognized_in_its_forms(
     assert contains_inflected(text, translation) is inflected
 
 
+@pytest.mark.parametrize(
+    ("text", "term", "expected"),
+    [
+        ("나는 사과을 먹고 사과이 좋다.", "사과", "나는 사과를 먹고 사과가 좋다."),
+        ("책를 읽고 책로 간다", "책", "책을 읽고 책으로 간다"),
+        ("지하철으로 간다", "지하철", "지하철로 간다"),
+        ("사과나무을 본다", "사과", "사과나무을 본다"),
+        ("사과에서, 사과를", "사과", "사과에서, 사과를"),
+    ],
+)
+def test_particles_behind_a_term_have_their_right_form(text: str, term: str, expected: str) -> None:
+    assert correct_particles(text, term) == expected
+
+
 # ---- annotation
 
 TEXTS = ["I see the dogs, the cat and a Hund.", "나는 학교에서 개를 본다."] * 9
@@ -133,7 +148,7 @@ TBX_3 = """<tbx xmlns="urn:iso:std:iso:30042:ed-2"><text><body><conceptEntry id=
 @pytest.mark.parametrize(
     ("name", "text", "pair", "expected"),
     [
-        ("a.tsv", "book\tBuch\n\nschool book\t Schulbuch \n", ("en", "de"), {"book": "Buch", "school book": "Schulbuch"}),
+        ("a.tsv", "book\tBuch\n\na  pen\t Stift \n", ("en", "de"), {"book": "Buch", "a pen": "Stift"}),
         ("a.tsv", "de\ten\nBuch\tbook\n", ("en", "de"), {"book": "Buch"}),
         ("a.csv", 'book,"Buch, das"\n"a ""b""",c\n', ("en", "de"), {"book": "Buch, das", 'a "b"': "c"}),
         ("a.csv", "note;de;en_US\nx;Buch;book\n", ("en", "de"), {"book": "Buch"}),
