@@ -136,7 +136,7 @@ TBX = """<?xml version="1.0"?>
 <!DOCTYPE martif [<!ENTITY secret SYSTEM "file:///etc/passwd">]>
 <martif type="TBX"><text><body>
 <termEntry><langSet xml:lang="en-US"><tig><term>invoice</term></tig><tig><term>bill</term></tig></langSet>
-<langSet xml:lang="de"><tig><term>Faktura</term><termNote type="administrativeStatus">deprecatedTerm</termNote>
+<langSet xml:lang="de"><tig><term>Faktura</term><termNote type="status">deprecatedTerm</termNote>
 </tig><tig><term>Rechnung</term></tig></langSet></termEntry>
 <termEntry><langSet xml:lang="en"><tig><term>only &secret;</term></tig></langSet></termEntry>
 </body></text></martif>"""
