@@ -23,7 +23,7 @@ SURFACE_RATE = 0.2  # of the terms with the form of the target instead of the ba
 JOIN_RATE = 0.5  # of the terms beside each other that become one
 
 
-class Candidate(NamedTuple):
+class TermCandidate(NamedTuple):
     """A source word with the target word that it becomes."""
 
     start: int
@@ -64,7 +64,7 @@ class TermAnnotator:
             position = end
         return annotate("".join([*parts, source[position:]]), annotations)
 
-    def find_candidates(self, source: str, target: str) -> list[Candidate]:
+    def find_candidates(self, source: str, target: str) -> list[TermCandidate]:
         """Return the source words that become one word of the target, and no other."""
         words = [match.group() for match in WORD.finditer(target)]
         lowered = [word.lower() for word in words]
@@ -79,11 +79,13 @@ class TermAnnotator:
                 surface = get_surface(words[indices[0]], entry)
                 end = match.start() + entry.stem_length
                 candidates.append(
-                    Candidate(match.start(), end, entry.base, surface, indices[0], get_word_class(key, entry))
+                    TermCandidate(
+                        match.start(), end, entry.base, surface, indices[0], get_word_class(key, entry)
+                    )
                 )
         return candidates
 
-    def swap(self, candidate: "Candidate", term: str, rng: random.Random) -> str:
+    def swap(self, candidate: "TermCandidate", term: str, rng: random.Random) -> str:
         """Return another source word of the same class, with a capital where the term has one."""
         other = rng.choice(self.swaps[candidate.word_class])
         return other[:1].upper() + other[1:] if term[:1].isupper() else other
@@ -104,9 +106,9 @@ def get_surface(word: str, entry: TermEntry) -> str:
     return entry.base if is_hangul(word[-1]) else word
 
 
-def join_neighbors(chosen: list[Candidate], source: str, rng: random.Random) -> list[list[Candidate]]:
+def join_neighbors(chosen: list[TermCandidate], source: str, rng: random.Random) -> list[list[TermCandidate]]:
     """Return terms of one word or several: neighbors that become the same word or, often, neighbors."""
-    terms: list[list[Candidate]] = []
+    terms: list[list[TermCandidate]] = []
     for candidate in chosen:
         last = terms[-1][-1] if terms else None
         if last is not None and source[last.end : candidate.start].isspace():
@@ -118,7 +120,7 @@ def join_neighbors(chosen: list[Candidate], source: str, rng: random.Random) -> 
     return terms
 
 
-def choose_translation(terms: list[Candidate], rng: random.Random) -> str:
+def choose_translation(terms: list[TermCandidate], rng: random.Random) -> str:
     """Return the base form of a term, or sometimes the form of the target."""
     has_surface = rng.random() < SURFACE_RATE
     written = {term.target_index: term.surface if has_surface else term.translation for term in terms}

@@ -65,8 +65,8 @@ def learn_shortlist(
     frequent = np.argsort(-target_counts, kind="stable")[:NUM_FREQUENT]
     is_rare = np.ones(len(subwords.target), bool)
     is_rare[frequent] = is_rare[:NUM_SPECIAL_TOKENS] = False
-    sides = (TokenSequences(side.tokens, side.offsets) for side in (split.source, split.target))
-    links = Links.collect(*sides, is_rare, report_progress)
+    source, target = (TokenSequences(side.tokens, side.offsets) for side in (split.source, split.target))
+    links = Links.collect(source, target, is_rare, report_progress)
     counts = links.run_em(report_progress)
     shortlist = select_candidates(links, counts, np.sort(frequent), subwords)
     held_out = store.load_split("valid") if "valid" in store.splits else split
