@@ -235,9 +235,11 @@ def test_model_1_finds_which_piece_explains_which() -> None:
     generator = np.random.default_rng(0)
     sources = [[*generator.choice(np.arange(5, 15), 4).tolist(), EOS_ID] for _ in range(300)]
     targets = [[*(n + 20 for n in source[:-1]), EOS_ID] for source in sources]
-    sides = [TokenSequences(own.tokens, own.offsets) for own in (make_side(sources), make_side(targets))]
+    source, target = (
+        TokenSequences(own.tokens, own.offsets) for own in (make_side(sources), make_side(targets))
+    )
     is_learned = np.arange(VOCAB_SIZE) > 3
-    links = Links.collect(*sides, is_learned)
+    links = Links.collect(source, target, is_learned)
     counts = links.run_em()
     for piece in range(5, 15):
         own = links.sources == piece
