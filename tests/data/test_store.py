@@ -230,7 +230,8 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_a_folder_that_is_replaced_while_it_is_locked_is_locked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, lock, calls = tmp_path / "run", atomic_io.acquire_lock, []
+    folder, lock = tmp_path / "run", atomic_io.acquire_lock
+    calls: list[Path] = []
 
     def replace_and_lock(handle: int, path: Path) -> None:
         if not calls:  # another process, which held the lock, removes it and a third creates it

@@ -66,7 +66,7 @@ def translate_documents(
         check_calibration(translator)
     counts = ConfidenceCounts()
     alignment = translator.engine.capabilities.alignment
-    with create_progress(sys.stderr, "texts") as progress:
+    with create_progress(sys.stderr, "items") as progress:
         for path, document in zip(files, documents, strict=True):
             translations = translator.translate(
                 document.texts,

@@ -52,6 +52,12 @@ Runs = Annotated[
     list[Path] | None,
     typer.Option("--run", help="Training run whose curves the page shows; can be repeated.", metavar="RUN"),
 ]
+Glossaries = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of glossaries that requests may name: NAME.tsv, NAME.csv or NAME.tbx.", metavar="FOLDER"
+    ),
+]
 MaxCharacters = Annotated[int, typer.Option(help="Maximum characters of all texts of a request.")]
 MaxTexts = Annotated[int, typer.Option(help="Maximum texts per request.")]
 MaxAlternatives = Annotated[int, typer.Option(help="Maximum alternatives of a text.")]
@@ -59,6 +65,7 @@ MaxSentences = Annotated[int, typer.Option(help="Maximum sentences of all texts 
 MaxBeamTokens = Annotated[
     int, typer.Option(help="Maximum source tokens of a request, times the hypotheses of the search.")
 ]
+MaxGlossaryTerms = Annotated[int, typer.Option(help="Maximum terms of a glossary in a request.")]
 MaxBodyBytes = Annotated[int, typer.Option(help="Maximum bytes of a request body.")]
 QueueSize = Annotated[int, typer.Option(help="Maximum requests in the queue.")]
 BatchTokens = Annotated[
@@ -99,11 +106,13 @@ def serve(
     allow_host: AllowedHosts = None,
     allow_origin: AllowedOrigins = None,
     run: Runs = None,
+    glossaries: Glossaries = None,
     max_characters: MaxCharacters = ServerLimits.max_characters,
     max_texts: MaxTexts = ServerLimits.max_texts,
     max_alternatives: MaxAlternatives = ServerLimits.max_alternatives,
     max_sentences: MaxSentences = ServerLimits.max_sentences,
     max_beam_tokens: MaxBeamTokens = ServerLimits.max_beam_tokens,
+    max_glossary_terms: MaxGlossaryTerms = ServerLimits.max_glossary_terms,
     max_body_bytes: MaxBodyBytes = ServerLimits.max_body_bytes,
     queue_size: QueueSize = ServerLimits.queue_size,
     batch_tokens: BatchTokens = ServerLimits.batch_tokens,
@@ -140,7 +149,8 @@ def serve(
     run_server(
         folders, host, port, engine=engine, device=device, limits=limits, api_key=api_key,
         allow_hosts=allow_host or [], allow_origins=allow_origin or [], log_text=log_text,
-        log_requests=not quiet, runs=run or [], processes=processes, decoding=drop_unset(
+        log_requests=not quiet, runs=run or [], glossaries=glossaries, processes=processes,
+        decoding=drop_unset(
             beam=beam, alpha=alpha, max_extra_length=max_extra_length, min_length=min_length,
             no_repeat_ngram=no_repeat_ngram,
         ),

@@ -35,7 +35,6 @@ from manyheads.cli.options import (
 from manyheads.cli.text_io import (
     LineCounter,
     configure_output,
-    read_glossary,
     read_lines,
     read_parallel_lines,
 )
@@ -86,7 +85,8 @@ TopP = Annotated[
 Seed = Annotated[int | None, typer.Option(help="Seed of sampling.")]
 Prefix = Annotated[str, typer.Option(help="Text that each sentence's translation must begin with.")]
 Glossary = Annotated[
-    Path | None, typer.Option(help="Required translations of terms: source, tab, target on each line.")
+    Path | None,
+    typer.Option(help="Required translations of terms: lines with source, tab and target, or a CSV or TBX."),
 ]
 ForbiddenWords = Annotated[
     list[str] | None, typer.Option(help="A word that must not be in the output; can be repeated.")
@@ -153,14 +153,14 @@ def translate(
     policy = create_policy(min_confidence, below, flag)
     check_nbest(nbest, as_json)
     options = {
-        "prefix": prefix, "glossary": read_glossary(glossary) if glossary else {}, "forbid": forbid or [],
-        "split": split, **select_score_detail(confidence, as_json, policy), **drop_unset(
+        "prefix": prefix, "glossary": read_glossary(glossary, model), "forbid": forbid or [], "split": split,
+        **select_score_detail(confidence, as_json, policy), **drop_unset(
             beam=beam, alpha=alpha, nbest=nbest, max_extra_length=max_extra_length, min_length=min_length,
             temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, no_repeat_ngram=no_repeat_ngram,
             shortlist=shortlist,
         ),
     }  # fmt: skip
-    models, engine = [model, *(ensemble or [])], engine or find_required_engine(glossary, temperature)
+    models, engine = [model, *(ensemble or [])], engine or find_required_engine(temperature)
     spread = {"gpus": gpus, "workers": workers, "ray": ray, "column": column}
     if any(map(is_document, files or [])):
         check_document_call(files or [], out, json=as_json, nbest=nbest, **spread)
@@ -210,9 +210,19 @@ def describe_job(
     return create_translate_job(models, engine, device, options, policy, as_json, is_typed, adapter)
 
 
-def find_required_engine(glossary: Path | None, temperature: float | None) -> str | None:
+def read_glossary(path: Path | None, model: Path) -> dict[str, str]:
+    """Read a glossary for the languages of a model, if there is one."""
+    if path is None:
+        return {}
+    from manyheads.loading import read_languages
+    from manyheads.text.term_files import read_terms
+
+    return read_terms(path, *read_languages(model))
+
+
+def find_required_engine(temperature: float | None) -> str | None:
     """Return torch for options that CTranslate2 does not have; None: any engine that suits the model."""
-    return "torch" if glossary or temperature is not None else None
+    return None if temperature is None else "torch"
 
 
 def check_nbest(nbest: int | None, as_json: bool) -> None:

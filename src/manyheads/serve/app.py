@@ -136,6 +136,7 @@ def add_routes(app: FastAPI, endpoints: Endpoints, documents: DocumentEndpoints)
     add("/training", endpoints.training, list[schemas.TrainingRunInfo])
     add("/languages", endpoints.languages, list[schemas.LanguageInfo])
     add("/models", endpoints.models, list[schemas.ModelInfo])
+    add("/glossaries", endpoints.list_glossaries, list[schemas.GlossaryInfo])
     add("/health", endpoints.health, schemas.HealthResponse)
     add("/frontend/settings", endpoints.settings, schemas.FrontendSettings)
 

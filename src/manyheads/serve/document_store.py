@@ -22,7 +22,7 @@ class DocumentStore:
     def __init__(self, folder: str | None = None) -> None:
         """Use a folder that others share, or an own one, which is removed in the end."""
         self._own = None if folder is not None else tempfile.TemporaryDirectory(prefix="manyheads-")
-        self.folder = Path(folder or getattr(self._own, "name", ""))
+        self.folder = Path(self._own.name if self._own is not None else folder or "")
 
     def close(self) -> None:
         if self._own is not None:

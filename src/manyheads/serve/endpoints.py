@@ -21,6 +21,7 @@ from manyheads.serve import schemas
 from manyheads.serve.adapted_models import AdaptedModels
 from manyheads.serve.clients import ClientLimiter, identify_client
 from manyheads.serve.engine_messages import Message
+from manyheads.serve.glossaries import GlossaryStore
 from manyheads.serve.jobs import BatchTask, Job
 from manyheads.serve.languages import LanguageDetector
 from manyheads.serve.limits import ServerLimits
@@ -47,6 +48,7 @@ from manyheads.serve.served_model import ServedModel
 from manyheads.serve.source_language import SourceLanguage, check_source, detect_source
 from manyheads.serve.training import TrainingRuns
 from manyheads.serve.translation_tasks import ScoreTask, TranslateHtmlTask, TranslateTask
+from manyheads.text.term_matching import Glossary
 from manyheads.translation import Translation
 
 RATE_SECONDS = 60.0
@@ -66,6 +68,7 @@ class Endpoints:
         log_text: bool = False,
         log_requests: bool = True,
         runs: Sequence[Path] = (),
+        glossaries: str | None = None,
         connection: EngineConnection | None = None,
     ) -> None:
         """With a connection this is one of several front-ends of an engine process."""
@@ -74,6 +77,7 @@ class Endpoints:
         self.limits, self.api_key, self.log_text, self.log_requests = limits, api_key, log_text, log_requests
         self.registry, self.metrics, self.runs = ModelRegistry(models), ServerMetrics(), TrainingRuns(runs)
         self.adapted = AdaptedModels()
+        self.glossaries = GlossaryStore(None if glossaries is None else Path(glossaries), limits)
         self.detector = LanguageDetector(self.registry.codes)
         num_workers = max(model.num_workers for model in models)
         self.connection = connection
@@ -279,7 +283,10 @@ class Endpoints:
             if model is not None:
                 indices.setdefault(model, []).append(index)
         tasks = [
-            (create_translate_task(model, query, policy), [texts[index] for index in own])
+            (
+                create_translate_task(model, query, policy, await self.get_glossary(model, query)),
+                [texts[index] for index in own],
+            )
             for model, own in indices.items()
         ]
         translations = [Translation(text, text) for text in texts]
@@ -287,6 +294,12 @@ class Endpoints:
             for index, result in zip(own, results, strict=True):
                 translations[index] = result
         return translations
+
+    async def get_glossary(self, model: ServedModel, query: schemas.TranslateRequest) -> Glossary | None:
+        """Return the glossary of a request, if it has one. Reading a file is left to a thread."""
+        if not query.glossary:
+            return None
+        return await asyncio.to_thread(self.glossaries.get, query.glossary, model.source, model.target)
 
     async def detect(self, request: Request) -> list[dict[str, Any]]:
         query = await self.parse_request(request, schemas.DetectRequest)
@@ -347,6 +360,10 @@ class Endpoints:
         self.check_api_key(request)
         return list(map(format_model, self.registry.models))
 
+    async def list_glossaries(self, request: Request) -> list[dict[str, Any]]:
+        self.check_api_key(request)
+        return [{"name": name} for name in self.glossaries.list_names()]
+
     async def languages(self, request: Request) -> list[dict[str, Any]]:
         return [
             {**format_language(code), "targets": self.registry.find_targets(code)}
@@ -400,8 +417,11 @@ async def wait_for_disconnect(request: Request) -> None:
 
 
 def create_translate_task(
-    model: ServedModel, query: schemas.TranslateRequest, policy: ConfidencePolicy | None
+    model: ServedModel,
+    query: schemas.TranslateRequest,
+    policy: ConfidencePolicy | None,
+    glossary: Glossary | None,
 ) -> BatchTask:
     if query.format == "html":
-        return TranslateHtmlTask(model, query.alternatives + 1, policy)
-    return TranslateTask(model, query.alternatives + 1, query.details)
+        return TranslateHtmlTask(model, query.alternatives + 1, policy, glossary=glossary)
+    return TranslateTask(model, query.alternatives + 1, query.details, glossary=glossary)

@@ -20,6 +20,7 @@ class ServerLimits:
     max_alternatives: int = 8
     max_sentences: int = 1000  # of all texts of a request
     max_beam_tokens: int = 2**15  # source tokens of a request, times the hypotheses of the search
+    max_glossary_terms: int = 1000  # of a glossary in a request; stored ones may have more
     max_form_fields: int = 1000  # of a form or a query string
     max_numbers: int = 2_000_000  # of a response with attention maps or a walk
     queue_size: int = 256  # waiting requests

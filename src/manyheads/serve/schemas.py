@@ -39,6 +39,15 @@ AdapterField = Annotated[
     BeforeValidator(lambda value: None if value == "" else value),
     Field(description="Name of an adapter of the model; /models lists them."),
 ]
+GlossaryField = Annotated[
+    dict[Text, Text] | Text | None,
+    BeforeValidator(lambda value: None if value == "" else value),
+    Field(
+        description="Terms and what they must become, or the name of a stored glossary; /glossaries lists "
+        "them.",
+        examples=[{"invoice": "Rechnung"}],
+    ),
+]
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 BELOW_MEANING = "keep the translation (the default), mark it with [?], return the source text, or nothing."
 Confidence = Annotated[
@@ -79,6 +88,7 @@ class TranslateRequest(StrictRequest):
     below: BelowChoice = None
     model: Model = None
     adapter: AdapterField = None
+    glossary: GlossaryField = None
     api_key: Key = None
 
 
@@ -250,6 +260,10 @@ class ModelInfo(BaseModel):
     attention: Annotated[bool, Field(description="Whether /attention, /look and /walk are available.")]
     calibrated: Annotated[bool, Field(description="Whether translations have a confidence.")]
     adapters: Annotated[list[str], Field(description="Adapters that a request may name.")]
+
+
+class GlossaryInfo(BaseModel):
+    name: str
 
 
 class ScoreDetails(BaseModel):

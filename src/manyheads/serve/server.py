@@ -20,6 +20,7 @@ from manyheads.named_models.resolution import resolve_model
 from manyheads.serve.allowed_hosts import AllowedHosts
 from manyheads.serve.app import ServerApp, create_app
 from manyheads.serve.frontends import FrontEndSettings, choose_num_processes, run_front_ends
+from manyheads.serve.glossaries import GlossaryStore
 from manyheads.serve.http_protocol import create_protocol
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.served_model import name_models, set_decoding
@@ -45,6 +46,7 @@ def serve(
     log_text: bool = False,
     log_requests: bool = True,
     runs: Sequence[Path] = (),
+    glossaries: Path | None = None,
     processes: int | None = None,
     decoding: dict[str, Any] | None = None,
 ) -> None:
@@ -64,7 +66,11 @@ def serve(
         set_decoding(model.translator, decoding or {})
         model.warm_up()
     limits = limits or ServerLimits()
-    options: dict[str, Any] = {"api_key": api_key, "log_text": log_text, "log_requests": log_requests}
+    options: dict[str, Any] = {
+        "api_key": api_key, "log_text": log_text, "log_requests": log_requests,
+        "glossaries": None if glossaries is None else str(glossaries.resolve()),
+    }  # fmt: skip
+    GlossaryStore(glossaries, limits)  # which refuses a folder that is none
     description = ", ".join(f"{model.name} ({model.translator.engine.name})" for model in models)
     num_processes = processes or choose_num_processes(models)
     if num_processes > 1:

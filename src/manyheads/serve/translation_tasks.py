@@ -1,7 +1,7 @@
 """Tasks of the worker thread that translate and score texts."""
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from manyheads.confidence_policy import ConfidencePolicy
@@ -12,6 +12,7 @@ from manyheads.pipeline.jobs import TranslationOptions
 from manyheads.pipeline.preparation import TextPreparer
 from manyheads.serve.jobs import JobSize
 from manyheads.serve.served_model import ServedModel, suppress_warnings
+from manyheads.text.term_matching import Glossary
 from manyheads.translation import Translation
 
 MakeResults = Callable[[list[Translation]], list[Translation]]
@@ -25,6 +26,7 @@ class TextTask:
 
     model: ServedModel
     nbest: int = 1
+    glossary: Glossary | None = field(default=None, kw_only=True)
 
     @property
     def can_join(self) -> bool:
@@ -37,12 +39,14 @@ class TextTask:
     @property
     def options(self) -> dict[str, Any]:
         """The options of `Translator.translate`."""
-        return {"beam": max(self.nbest, self.model.translator.decoding.beam), "nbest": self.nbest}
+        beam = max(self.nbest, self.model.translator.decoding.beam)
+        terms = {} if self.glossary is None else {"glossary": self.glossary}
+        return {"beam": beam, "nbest": self.nbest, **terms}
 
     @property
     def stage_key(self) -> Hashable:
-        """Tasks with the same key can share their stages."""
-        return self.model, *self.options.items()
+        """Tasks with the same key can share their stages; None: they are for this task alone."""
+        return None if self.glossary is not None else (self.model, *self.options.items())
 
     def size(self, items: Sequence[str]) -> JobSize:
         return self.estimate_size(self.begin(items)[0])
