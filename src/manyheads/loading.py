@@ -17,6 +17,7 @@ from manyheads.export.ctranslate2 import UnwritableConversionError, check_conver
 from manyheads.inference.conversion import read_conversion_info
 from manyheads.inference.ctranslate2_engine import CTranslate2Engine
 from manyheads.inference.engine import Engine
+from manyheads.memory.translation_memory import TranslationMemory
 from manyheads.named_models.resolution import has_name, resolve_model
 from manyheads.text.subwords import SubwordPair
 from manyheads.translator import Translator
@@ -41,7 +42,27 @@ def load(
     those of ctranslate2, by default the number of cores; torch reads OMP_NUM_THREADS. `adapter` is the name
     of one in the model folder.
     """
-    folder, *others = map(resolve_model, (folder, *others))  # type: ignore[assignment]
+    path, *others = map(resolve_model, (folder, *others))
+    translator = load_with_engine(path, others, device, engine, threads, adapter)
+    open_memory(translator, path)
+    return translator
+
+
+def open_memory(translator: Translator, folder: Path) -> None:
+    """Give a translator the corrections of its model folder."""
+    languages = translator.source_language, translator.target_language
+    translator.memory = TranslationMemory.open(folder, languages)
+
+
+def load_with_engine(
+    folder: Folder,
+    others: Sequence[Folder],
+    device: str | None,
+    engine: str | None,
+    threads: int | None,
+    adapter: str | None,
+) -> Translator:
+    """Return the translator of a model folder, or of an ensemble, without corrections."""
     if engine is None:
         folder, engine = prepare_engine(folder, others, device, adapter)
     name, _, arithmetic = engine.partition(":")
@@ -193,12 +214,15 @@ def load_ctranslate2(
 
 def load_for_engine(folder: Path, engine: Engine) -> Translator:
     """Return the translator of a model folder with an engine that runs elsewhere. Weights are not read."""
+    opened = folder
     if engine.name.startswith("ctranslate2"):
-        folder = ensure_converted(folder)
-        info = read_conversion_info(folder)
+        opened = ensure_converted(folder)
+        info = read_conversion_info(opened)
     else:
-        info = parse_info(folder, checkpoint.read_model_manifest(folder))
-    return create_translator(engine, checkpoint.read_subwords(folder), info, read_calibration(folder))
+        info = parse_info(opened, checkpoint.read_model_manifest(opened))
+    translator = create_translator(engine, checkpoint.read_subwords(opened), info, read_calibration(opened))
+    open_memory(translator, folder)
+    return translator
 
 
 def read_calibration(folder: Path) -> ConfidenceParameters | None:

@@ -11,6 +11,8 @@ from manyheads.config import EOS_ID, DecodingConfig
 from manyheads.errors import RequestError
 from manyheads.glossary import TermConstraints
 from manyheads.inference.engine import Engine, ScoreDetail
+from manyheads.memory.database import DEFAULT_SPACE
+from manyheads.memory.translation_memory import MemorySpace, TranslationMemory
 from manyheads.pipeline.assembly import Assembler
 from manyheads.pipeline.jobs import TranslationOptions
 from manyheads.pipeline.preparation import SentenceSplitter, TextPreparer
@@ -49,6 +51,7 @@ class Translator:
         self.uses_copy_symbols = uses_copy_symbols  # whether the model was trained to copy them
         self.folder = folder  # of the model, if it has one: where its adapters are
         self.adapter: str | None = None  # the name of the one in use
+        self.memory: TranslationMemory | None = None  # the corrections of its translations
 
     def with_engine(
         self, engine: Engine, calibration: ConfidenceParameters | None, adapter: str | None
@@ -88,6 +91,7 @@ class Translator:
         scores           which scores are read: tokens, total (which confidence needs) or none; CTranslate2
                          and GPUs are faster with fewer
         second_try       decode sentences again that a detector finds at fault, if the model is calibrated
+        corrections      use the corrections of the model's translations; a name is that of a space
         report_progress  is called with "translating" and the texts done and in all
         check_canceled   is called between sentences, and stops by raising an error
         others           any key of DecodingConfig: beam, alpha, nbest, temperature, ...
@@ -146,7 +150,7 @@ class Translator:
         """
         self.engine.require("attention")
         if target is None:
-            target = self.translate([source], split=False)[0].text
+            target = self.translate([source], split=False, corrections=False)[0].text
         source_ids, target_ids = self.subwords.source.encode(source), self.subwords.target.encode(target)
         trace, log_p_TK = self.engine.trace([*source_ids, EOS_ID], target_ids)
         written = [*target_ids, EOS_ID]
@@ -186,6 +190,7 @@ class Translator:
         split: bool = True,
         scores: ScoreDetail = "tokens",
         second_try: bool = True,
+        corrections: bool | str = True,
         **decoding: Any,
     ) -> TranslationOptions:
         config = replace(self.decoding, **decoding)
@@ -194,7 +199,10 @@ class Translator:
         if alignment:
             self.engine.require("alignment")
         terms = TermConstraints(self.subwords, prefix, glossary or {}, forbid)
-        return TranslationOptions(config, terms, alignment, split, scores, second_try)
+        space = None
+        if corrections and self.memory is not None:
+            space = MemorySpace(self.memory, DEFAULT_SPACE if corrections is True else corrections)
+        return TranslationOptions(config, terms, alignment, split, scores, second_try, space)
 
     def _create_stream(
         self, options: TranslationOptions, read_ahead: int | None, report_done: ReportDone
