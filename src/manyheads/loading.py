@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from manyheads.checkpoint.manifest import parse_info
 from manyheads.checkpoint.shortlist import read_shortlist
 from manyheads.confidence.calibration import ConfidenceParameters
 from manyheads.cuda.driver import count_gpus, start_context_creation
-from manyheads.errors import ConfigError, RequestError, ResourceError
+from manyheads.errors import CheckpointError, ConfigError, RequestError, ResourceError
 from manyheads.export.ctranslate2 import UnwritableConversionError, check_convertible, ensure_converted
 from manyheads.inference.conversion import read_conversion_info
 from manyheads.inference.ctranslate2_engine import CTranslate2Engine
@@ -91,6 +92,22 @@ def get_adapter_version(folder: Path, name: str) -> tuple[int, int]:
     except OSError:
         raise RequestError(f"{folder}: has no adapter {name!r}") from None
     return status.st_mtime_ns, status.st_size
+
+
+def read_adapter_space(folder: Path, name: str) -> str | None:
+    """Return the space of corrections that an adapter has learned from; None: no corrections."""
+    return read_space_of_version(folder, name, get_adapter_version(folder, name))
+
+
+@lru_cache(maxsize=256)
+def read_space_of_version(folder: Path, name: str, version: tuple[int, int]) -> str | None:
+    from manyheads.checkpoint.adapters import SPACE_KEY, read_metadata
+
+    try:
+        space = read_metadata(checkpoint.adapter_path(folder, name))["info"].get(SPACE_KEY)
+    except (CheckpointError, KeyError, AttributeError):  # whoever merges it says so
+        return None
+    return space if isinstance(space, str) else None
 
 
 def check_adaptable(engine: str, others: Sequence[Folder], adapter: str) -> None:

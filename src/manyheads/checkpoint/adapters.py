@@ -34,6 +34,7 @@ SUFFIX = ".safetensors"
 ADAPTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 A_SUFFIX, B_SUFFIX = ".a", ".b"  # of the names of tensors, after the name of the weight
 ADAPTER_DTYPES = ("F16", "U8")  # of the matrices, of a calibration
+SPACE_KEY = "space"  # of `info`: the space of corrections that it has learned from, if it has
 CONFIDENCE_TENSOR = "confidence"  # the bytes of a calibration, if there is one
 
 

@@ -64,7 +64,7 @@ def save(
     optimizer: Mapping[str, Tensor] | None = None,
     supported_length: int | None = None,
 ) -> None:
-    """Write a model folder atomically; an existing one is replaced, and keeps its adapters and corrections."""
+    """Write a model folder atomically; one that it replaces gives it its adapters and corrections."""
     tensors = (tensor.nbytes for group in (weights, optimizer or {}) for tensor in group.values())
     needed = sum(tensors) + sum(len(part.model) for part in subwords.files.values()) + OVERHEAD_BYTES
     with (

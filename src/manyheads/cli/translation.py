@@ -18,7 +18,18 @@ from manyheads.cli.confidence import (
     print_confidence_summary,
     select_score_detail,
 )
-from manyheads.cli.options import AdapterName, Alpha, Beam, Device, Engine, Ensemble, Model, drop_unset
+from manyheads.cli.options import (
+    AdapterName,
+    Alpha,
+    Beam,
+    Device,
+    Engine,
+    Ensemble,
+    Model,
+    Space,
+    UseCorrections,
+    drop_unset,
+)
 from manyheads.cli.text_io import (
     LineCounter,
     configure_output,
@@ -27,6 +38,7 @@ from manyheads.cli.text_io import (
     read_parallel_lines,
 )
 from manyheads.errors import RequestError
+from manyheads.memory.database import DEFAULT_SPACE
 
 if TYPE_CHECKING:
     from manyheads.bulk.jobs import BulkJob
@@ -119,6 +131,8 @@ def translate(
     shortlist: UseShortlist = None,
     ensemble: Ensemble = None,
     adapter: AdapterName = None,
+    corrections: UseCorrections = True,
+    space: Space = DEFAULT_SPACE,
     engine: Engine = None,
     device: Device = None,
     gpus: Gpus = None,
@@ -144,7 +158,8 @@ def translate(
     check_nbest(nbest, as_json)
     options = {
         "prefix": prefix, "glossary": read_glossary(glossary) if glossary else {}, "forbid": forbid or [],
-        "split": split, **select_score_detail(confidence, as_json, policy), **drop_unset(
+        "split": split, "corrections": corrections and space,
+        **select_score_detail(confidence, as_json, policy), **drop_unset(
             beam=beam, alpha=alpha, nbest=nbest, max_extra_length=max_extra_length, min_length=min_length,
             temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, no_repeat_ngram=no_repeat_ngram,
             shortlist=shortlist,

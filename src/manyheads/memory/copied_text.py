@@ -1,4 +1,4 @@
-"""Sentences that differ in numbers, addresses and other copied text only, and what this changes in a translation.
+"""Sentences that differ only in numbers, addresses and other copied text, and their translations.
 
 "Open page 12."  and  "Open page 340."  have the same frame. If a correction translates the first, its
 translation with 340 in place of 12 is that of the second.
@@ -14,7 +14,28 @@ from manyheads.text.verbatim import Span, find_verbatim, merge_touching
 
 NUMBER = re.compile(r"(?<![0-9A-Za-z.,])\d+(?:[.,:]\d+)*(?![0-9A-Za-z])")
 # Where the form of a noun depends on the number before it, numbers are not exchanged.
-NUMERAL_AGREEMENT = frozenset("ru uk be pl cs sk sl hr sr bs mk lt lv ar he ga cy mt".split())
+NUMERAL_AGREEMENT = frozenset(
+    (
+        "ru",
+        "uk",
+        "be",
+        "pl",
+        "cs",
+        "sk",
+        "sl",
+        "hr",
+        "sr",
+        "bs",
+        "mk",
+        "lt",
+        "lv",
+        "ar",
+        "he",
+        "ga",
+        "cy",
+        "mt",
+    )
+)
 # Korean particles after a number, whose form depends on its last sound.
 PARTICLES = frozenset("은는이가을를과와으로라")
 

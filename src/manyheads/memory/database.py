@@ -63,8 +63,8 @@ class Correction(NamedTuple):
 def check_space(space: str) -> str:
     if not SPACE_NAME.fullmatch(space):
         raise RequestError(
-            f"the space is {space[:80]!r}, but must be 1 to 64 letters, digits, dots, hyphens, underscores or "
-            f"@, and begin with a letter or a digit"
+            f"the space is {space[:80]!r}, but must be 1 to 64 letters, digits, dots, hyphens, underscores "
+            f"or @, and begin with a letter or a digit"
         )
     return space
 
@@ -123,7 +123,9 @@ class CorrectionDatabase:
     def _read(self, query: str, *values: object) -> list[Correction]:
         with self.lock, report_errors(self.path):
             connection = self._connect(create=False)
-            return [] if connection is None else [Correction(*row) for row in connection.execute(query, values)]
+            return (
+                [] if connection is None else [Correction(*row) for row in connection.execute(query, values)]
+            )
 
     def to_bytes(self) -> bytes:
         """Return the content of the file, complete even while others write to it; b"" without a file."""

@@ -14,7 +14,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+|\S")
+WORD = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+|\S"
+)
 MAX_WORDS = 200  # longer texts are not compared
 MAX_COMPARED = 50  # sentences, those that share the most words
 
@@ -35,9 +37,7 @@ def compute_distance(a: Sequence[str], b: Sequence[str]) -> int:
     for row, left in enumerate(a, 1):
         current = [row]
         for column, right in enumerate(b, 1):
-            current.append(
-                min(previous[column] + 1, current[-1] + 1, previous[column - 1] + (left != right))
-            )
+            current.append(min(previous[column] + 1, current[-1] + 1, previous[column - 1] + (left != right)))
         previous = current
     return previous[-1]
 

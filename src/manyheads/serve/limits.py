@@ -28,6 +28,8 @@ class ServerLimits:
     max_connections: int = 4000
     max_wrong_keys: int = 10  # API keys of one address in a minute
     max_buffered_bytes: int = 2**25  # of all bodies that are being received
+    max_corrections: int = 30  # that a user may suggest in a minute
+    max_stored_corrections: int = 100_000  # of a user, for each model
 
     def __post_init__(self) -> None:
         for field in fields(self):

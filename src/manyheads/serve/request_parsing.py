@@ -103,7 +103,7 @@ def validate_request(schema: type[RequestT], fields: dict[str, Any], limits: Ser
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise HTTPException(400, f"{first['loc'][0]}: {first['msg'][:200]}") from None
-    for key in ("q", "translation"):
+    for key in ("q", "s", "translation"):
         check_texts(key, to_list(getattr(query, key, None)), limits)
     return query
 

@@ -113,6 +113,20 @@ class WalkRequest(LookRequest):
     parameters: Annotated[bool, Field(description="Include the learned numbers of the layer.")] = False
 
 
+class UndoRequest(BaseModel):
+    q: Annotated[
+        Text, Field(description="The text whose translation was corrected.", examples=["I go home."])
+    ]
+    source: Annotated[Text, Field(description='The language of q, or "auto".', examples=["en"])]
+    target: Target
+    model: Model = None
+    api_key: Key = None
+
+
+class SuggestRequest(UndoRequest):
+    s: Annotated[Text, Field(description="The right translation.", examples=["나는 집에 간다."])]
+
+
 # ---- responses
 
 Number = float | None  # null where it is not finite
@@ -164,6 +178,20 @@ class TranslationDetails(BaseModel):
     ]
 
 
+class CorrectionMatch(BaseModel):
+    """A correction that a text or a sentence of it matches."""
+
+    match: Annotated[
+        Literal["exact", "adapted", "similar"],
+        Field(description="exact, adapted: its target is the translation. similar: for comparison."),
+    ]
+    similarity: Probability
+    source: str
+    target: str
+    who: str
+    when: str
+
+
 class TranslateResponse(BaseModel):
     """Values are lists if q is a list. Fields that were not requested are absent."""
 
@@ -179,6 +207,14 @@ class TranslateResponse(BaseModel):
     notes: Annotated[
         list[str] | list[list[str]] | None, Field(description="What was unusual, if anything was.")
     ] = None
+    corrections: Annotated[
+        list[CorrectionMatch] | list[list[CorrectionMatch]] | None,
+        Field(description="Your corrections that match, if any do."),
+    ] = None
+
+
+class SuggestResponse(BaseModel):
+    success: bool
 
 
 class LanguageInfo(BaseModel):
@@ -310,6 +346,7 @@ ERROR_DESCRIPTIONS = {
     408: "The client sent its request too slowly.",
     413: "The body is too large.",
     415: "The body is neither JSON nor a form, or is compressed.",
+    429: "Too many wrong API keys, or too many suggestions. Retry-After says when to retry.",
     503: "The queue is full, or the request timed out. Retry-After says when to retry.",
 }
 RETRY_AFTER_HEADER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}}
@@ -317,7 +354,7 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     code: {
         "model": ErrorResponse,
         "description": description,
-        **({"headers": RETRY_AFTER_HEADER} if code == 503 else {}),
+        **({"headers": RETRY_AFTER_HEADER} if code in (429, 503) else {}),
     }
     for code, description in ERROR_DESCRIPTIONS.items()
 }
@@ -329,7 +366,7 @@ def describe_request_body(
     """Describe the request body of an operation for every content type, with the limits of this server."""
     schema = schema_class.model_json_schema()
     properties = schema["properties"]
-    for key in ("q", "translation"):
+    for key in ("q", "s", "translation"):
         for option in properties.get(key, {}).get("anyOf", [properties.get(key, {})]):
             if option.get("type") == "string":
                 option["maxLength"] = limits.max_characters

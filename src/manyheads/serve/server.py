@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from manyheads.errors import ConfigError, RequestError
 from manyheads.loading import load
 from manyheads.named_models.resolution import resolve_model
 from manyheads.serve.allowed_hosts import AllowedHosts
+from manyheads.serve.api_keys import MISSING_KEY
 from manyheads.serve.app import ServerApp, create_app
 from manyheads.serve.frontends import FrontEndSettings, choose_num_processes, run_front_ends
 from manyheads.serve.http_protocol import create_protocol
@@ -38,6 +39,8 @@ def serve(
     device: str | None = None,
     limits: ServerLimits | None = None,
     api_key: str | None = None,
+    user_keys: Mapping[str, str] | None = None,
+    corrections: bool = False,
     allow_hosts: Sequence[str] = (),
     allow_origins: Sequence[str] = (),
     log_text: bool = False,
@@ -53,6 +56,8 @@ def serve(
     allowed_hosts = AllowedHosts.for_host(host, allow_hosts, allow_origins)
     if api_key is not None and not api_key.strip():
         raise ConfigError("the API key is empty: set one with --api-key or MANYHEADS_API_KEY, or unset both")
+    if corrections and api_key is None and not user_keys:
+        raise ConfigError(MISSING_KEY)
     server_socket = bind_socket(host, port)
     configure_logging()
     LOG.info("loading %s", ", ".join(map(str, folders)))
@@ -60,7 +65,10 @@ def serve(
     for model in models:
         model.warm_up()
     limits = limits or ServerLimits()
-    options = {"api_key": api_key, "log_text": log_text, "log_requests": log_requests}
+    options = {
+        "api_key": api_key, "user_keys": dict(user_keys or {}), "corrections": corrections,
+        "log_text": log_text, "log_requests": log_requests,
+    }  # fmt: skip
     description = ", ".join(f"{model.name} ({model.translator.engine.name})" for model in models)
     num_processes = processes or choose_num_processes(models)
     if num_processes > 1:

@@ -25,6 +25,7 @@ class TextTask:
 
     model: ServedModel
     nbest: int = 1
+    space: str | None = None  # of the corrections that are used, if any are
 
     @property
     def can_join(self) -> bool:
@@ -37,7 +38,11 @@ class TextTask:
     @property
     def options(self) -> dict[str, Any]:
         """The options of `Translator.translate`."""
-        return {"beam": max(self.nbest, self.model.translator.decoding.beam), "nbest": self.nbest}
+        return {
+            "beam": max(self.nbest, self.model.translator.decoding.beam),
+            "nbest": self.nbest,
+            "corrections": self.space or False,
+        }
 
     @property
     def stage_key(self) -> Hashable:
