@@ -43,8 +43,8 @@ def load(
     those of ctranslate2, by default the number of cores; torch reads OMP_NUM_THREADS. `adapter` is the name
     of one in the model folder.
     """
-    path, *others = map(resolve_model, (folder, *others))
-    translator = load_with_engine(path, others, device, engine, threads, adapter)
+    path, *rest = map(resolve_model, (folder, *others))
+    translator = load_with_engine(path, rest, device, engine, threads, adapter)
     open_memory(translator, path)
     return translator
 

@@ -172,7 +172,7 @@ def learn(
             metavar="DATA|FILE",
         ),
     ] = None,
-    seconds: Annotated[float, typer.Option(help="Maximum seconds of training.", min=1)] = 30.0,
+    seconds: Annotated[float, typer.Option(help="Maximum seconds of training.", min=1)] = 45.0,
     sentences: Annotated[int, typer.Option(help="Held-out sentences of general text.", min=10)] = 300,
     max_loss: Annotated[
         float, typer.Option(help="BLEU that general text may lose; else the adapter is refused.", min=0)

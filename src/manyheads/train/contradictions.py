@@ -6,8 +6,9 @@ text they would count the right word as wrong. They are recognized by two words:
 the correction does not have, and the word of the source that it stands for in general text most of the time.
 
 One correction shows a word to be wrong in one sentence only: the word may have two meanings. So pairs are
-left out of the replay after one correction, but out of the held-out text only after three that agree. Then
-their target is repaired as well, if the corrections agree on the right word, and they are learned too.
+left out of the replay after one correction. After three that agree, their targets are repaired, if most of
+the corrections have the same right word, and learned too; and the held-out text, which measures all else, has
+no sentence with this word of the source, right or wrong.
 """
 
 import re
@@ -31,7 +32,7 @@ class WrongWord:
 
     source: str
     wrong: str
-    right: str | None  # what all corrections have in its place, as it is written
+    right: str | None  # what most corrections have in its place, as it is written
     num_corrections: int
 
     @property
@@ -90,8 +91,8 @@ def find_wrong_words(
 
 
 def find_replacements(corrections: Sequence[TextPair], outputs: Sequence[str]) -> dict[str, str]:
-    """Return the words that corrections always replace by the same other word."""
-    replacements: dict[str, set[str]] = defaultdict(set)
+    """Return the words that corrections mostly replace by the same other word."""
+    replacements: dict[str, Counter[str]] = defaultdict(Counter)
     for (_, target), output in zip(corrections, outputs, strict=True):
         before, after = split_words(output), split_words(target)
         for tag, start, end, new_start, new_end in SequenceMatcher(
@@ -99,5 +100,6 @@ def find_replacements(corrections: Sequence[TextPair], outputs: Sequence[str]) -
         ).get_opcodes():
             if tag == "replace" and end - start == new_end - new_start:
                 for old, new in zip(before[start:end], after[new_start:new_end], strict=True):
-                    replacements[old.lower()].add(new)
-    return {old: next(iter(new)) for old, new in replacements.items() if len(new) == 1}
+                    replacements[old.lower()][new] += 1
+    mostly = {old: (*counts.most_common(1)[0], counts.total()) for old, counts in replacements.items()}
+    return {old: new for old, (new, count, total) in mostly.items() if count > total / 2}

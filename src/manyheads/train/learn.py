@@ -26,13 +26,13 @@ from manyheads.memory.database import DEFAULT_SPACE
 from manyheads.progress import ReportProgress
 from manyheads.text.corpus import SentencePair, read_pairs
 from manyheads.train.adapt import AdaptationOptions, create_config
-from manyheads.train.contradictions import TextPair, WrongWord, find_wrong_words
+from manyheads.train.contradictions import TextPair, WrongWord, find_wrong_words, list_words
 from manyheads.train.final_model import ADAPTER_FILE
 from manyheads.train.run import train
 from manyheads.translator import Translator
 
 MAX_LOSS = 0.2  # BLEU that general text may lose
-DEFAULT_SECONDS = 30.0  # of training
+DEFAULT_SECONDS = 45.0  # of training
 HELD_OUT_SENTENCES = 300  # of general text
 REPLAYED_PAIRS = 20_000  # of general text, at most
 CORRECTION_TOKENS, REPLAY_SHARE = 250, 0.75  # in a batch: tokens of corrections, and the share of other text
@@ -82,6 +82,7 @@ class LearningReport:
     num_repaired: int  # of them, which were corrected and learned
     wrong_words: list[str]  # by which they are recognized
     strength: float
+    step: int  # that the adapter was taken from
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -90,7 +91,8 @@ class LearningReport:
     def format(self) -> str:
         change = self.bleu_after.value - self.bleu_before.value
         lines = [
-            f"{self.adapter}: learned from {self.num_corrections:,} corrections in {self.seconds:.0f} s",
+            f"{self.adapter}: learned from {self.num_corrections:,} corrections in {self.seconds:.0f} s, "
+            f"{self.step} steps",
             f"corrections that the model itself writes: {self.reproduced_before:.0%} before, "
             f"{self.reproduced_after:.0%} after",
             f"general text, {self.num_held_out:,} held-out sentences: BLEU {self.bleu_before.value:.2f} "
@@ -142,7 +144,8 @@ def learn(
     return LearningReport(
         str(model), str(path), options.space, len(corrections), exact_match(outputs, targets),
         exact_match(after, targets), len(general.held_out), *scores, general.num_contradicted,
-        len(general.repaired), [*map(str, general.wrong_words)], strength, time.monotonic() - start,
+        len(general.repaired), [*map(str, general.wrong_words)], strength, adapter.info["step"],
+        time.monotonic() - start,
     )  # fmt: skip
 
 
@@ -236,7 +239,8 @@ def leave_out_contradicted(
     repairs = [word.repair(pair) for pair in contradicted for word in certain if word.is_in(pair)]
     left_out = set(contradicted)
     replayed = [pair for pair in general.replayed if pair not in left_out]
-    held_out = [pair for pair in general.held_out if not any(word.is_in(pair) for word in certain)]
+    concerned = {word.source for word in certain}
+    held_out = [pair for pair in general.held_out if not list_words(pair[0]) & concerned]
     if not replayed or not held_out:
         raise DataError("no general text is left beside that which has the corrected errors: give --general")
     repaired = tuple(pair for pair in repairs if pair is not None)
