@@ -44,7 +44,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "confidence_policy": {"translation"},
     "pipeline": {"text", "search", "inference", "confidence", "glossary", "memory", "translation"},
     "translator": {
-        "text", "search", "inference", "confidence", "glossary", "memory", "translation", "pipeline",
+        "text",
+        "search",
+        "inference",
+        "confidence",
+        "glossary",
+        "memory",
+        "translation",
+        "pipeline",
     },
     "loading": {
         "ops",

@@ -173,7 +173,7 @@ def learn(
         ),
     ] = None,
     seconds: Annotated[float, typer.Option(help="Maximum seconds of training.", min=1)] = 45.0,
-    sentences: Annotated[int, typer.Option(help="Held-out sentences of general text.", min=10)] = 300,
+    sentences: Annotated[int, typer.Option(help="Held-out sentences of general text.", min=10)] = 500,
     max_loss: Annotated[
         float, typer.Option(help="BLEU that general text may lose; else the adapter is refused.", min=0)
     ] = 0.2,

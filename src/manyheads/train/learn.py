@@ -33,10 +33,10 @@ from manyheads.translator import Translator
 
 MAX_LOSS = 0.2  # BLEU that general text may lose
 DEFAULT_SECONDS = 45.0  # of training
-HELD_OUT_SENTENCES = 300  # of general text
+HELD_OUT_SENTENCES = 500  # of general text
 REPLAYED_PAIRS = 20_000  # of general text, at most
 CORRECTION_TOKENS, REPLAY_SHARE = 250, 0.75  # in a batch: tokens of corrections, and the share of other text
-STEPS, VALIDATIONS = 120, 4
+STEPS, VALIDATIONS = 240, 4
 STRENGTHS = (1.0, 0.5, 0.25)
 
 
@@ -130,7 +130,8 @@ def learn(
     options, start = options or LearningOptions(), time.monotonic()
     path = checkpoint.adapter_path(model, options.adapter_name)
     translator = load(model, device=device, engine="torch")
-    corrections = list_training_pairs(translator, options.space)
+    max_length = checkpoint.read_info(model).config.data.max_length
+    corrections = list_training_pairs(translator, options.space, max_length)
     outputs = translate_plain(translator, corrections, report_progress, "translating corrections")
     general = leave_out_contradicted(read_general(model, options), corrections, outputs)
     with tempfile.TemporaryDirectory(prefix="manyheads-learn-") as folder:
@@ -149,13 +150,13 @@ def learn(
     )  # fmt: skip
 
 
-def list_training_pairs(translator: Translator, space: str) -> list[TextPair]:
+def list_training_pairs(translator: Translator, space: str, max_length: int) -> list[TextPair]:
     """Return the corrections in force that the model can be trained on, sentence by sentence."""
     memory = translator.memory
     index = memory.get_index(space) if memory is not None else None
     if index is None or memory is None:
         raise RequestError(f"there are no corrections in the space {space}: manyheads correct adds some")
-    subwords, max_length = translator.subwords, translator.max_length
+    subwords = translator.subwords
     pairs = [
         (entry.source, entry.target)
         for entry in index.entries.values()
@@ -273,6 +274,7 @@ def train_adapter(
     changes = {
         "data.batch_tokens": batch_tokens,
         "train.steps": STEPS,
+        "train.schedule": "linear",
         "train.seconds": options.seconds,
         "train.validate_every": STEPS // VALIDATIONS,
         "train.checkpoint_every": STEPS,
