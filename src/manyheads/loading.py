@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +25,7 @@ from manyheads.text.subwords import SubwordPair
 from manyheads.translator import Translator
 
 Folder = str | os.PathLike[str]
+MAX_ADAPTERS = 8  # of a translator that stay merged: each has its own linear layers
 TORCH_PRECISIONS = ("", "auto", "float32", "bfloat16", "int8")
 
 
@@ -52,7 +54,7 @@ def load(
 def open_memory(translator: Translator, folder: Path) -> None:
     """Give a translator the corrections of its model folder."""
     languages = translator.source_language, translator.target_language
-    translator.memory = TranslationMemory.open(folder, languages)
+    translator.memory = translator.base.memory = TranslationMemory.open(folder, languages)
 
 
 def load_with_engine(
@@ -123,15 +125,34 @@ def check_adaptable(engine: str, others: Sequence[Folder], adapter: str) -> None
 
 
 def use_adapter(translator: Translator, name: str) -> Translator:
-    """Return a translator with an adapter of its model folder. The given one stays as it is."""
+    """Return a translator with an adapter of its model folder. The given one stays as it is.
+
+    The last adapters stay merged: to use one of them again takes no time, unless its file has changed.
+    """
+    translator = translator.base
     if translator.folder is None or not hasattr(translator.engine, "with_adapter"):
         raise RequestError(f"the adapter {name!r} needs a model folder that the torch engine runs")
-    adapter = checkpoint.read_adapter(translator.folder, name)
+    path = checkpoint.adapter_path(translator.folder, name)
+    version = get_adapter_version(translator.folder, name) if path.is_file() else None
+    known = translator.adapted.pop(name, None)
+    if known is None or known[0] != version:
+        known = version, merge_adapter(translator, translator.folder, name)
+    translator.adapted[name] = known
+    while len(translator.adapted) > MAX_ADAPTERS:
+        with suppress(KeyError):  # another thread has dropped it
+            translator.adapted.popitem(last=False)
+    return known[1]
+
+
+def merge_adapter(translator: Translator, folder: Path, name: str) -> Translator:
+    """Return a translator with an adapter, which is read and merged with the weights."""
+    adapter = checkpoint.read_adapter(folder, name)
     calibration = None
     if adapter.confidence is not None:
         where = f"the adapter {name}"
         calibration = ConfidenceParameters.from_arrays(parse_arrays(adapter.confidence, where), where)
-    return translator.with_engine(translator.engine.with_adapter(adapter), calibration, name)
+    engine: Any = translator.engine
+    return translator.with_engine(engine.with_adapter(adapter), calibration, name)
 
 
 def choose_engine(

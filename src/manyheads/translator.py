@@ -1,6 +1,7 @@
 """Text in, translations out."""
 
 import copy
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -51,6 +52,9 @@ class Translator:
         self.uses_copy_symbols = uses_copy_symbols  # whether the model was trained to copy them
         self.folder = folder  # of the model, if it has one: where its adapters are
         self.adapter: str | None = None  # the name of the one in use
+        self.base = self  # without an adapter
+        # With adapters that were used, by name, each with the version of its file; the latest come last.
+        self.adapted: OrderedDict[str, tuple[object, Translator]] = OrderedDict()
         self.memory: TranslationMemory | None = None  # the corrections of its translations
 
     def with_engine(

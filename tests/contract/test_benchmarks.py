@@ -243,7 +243,16 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(
     "script",
-    ["train_step", "decode", "quality", "translate_file", "startup", "translate_memory", "robustness"],
+    [
+        "train_step",
+        "decode",
+        "quality",
+        "translate_file",
+        "startup",
+        "translate_memory",
+        "robustness",
+        "corrections",
+    ],
 )
 def test_a_benchmark_prints_its_help(script: str) -> None:
     assert "--device {cpu,cuda}" in run(script, "--help").stdout

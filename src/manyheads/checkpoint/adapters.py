@@ -190,14 +190,19 @@ def merge_adapter(model: "nn.Module", adapter: Adapter) -> "nn.Module":
     weights = dict(model.named_parameters())
     check_factors(weights, adapter)
     merged = {name: merge_weight(weights[name], *factors) for name, factors in adapter.factors.items()}
-    return replace_weights(model, merged)
+    return replace_weights(model, merged, weights)
 
 
-def replace_weights(model: "nn.Module", new: "Mapping[str, Tensor]") -> "nn.Module":
-    """Return a model with some new weights, which shares all other tensors with the original."""
+def replace_weights(
+    model: "nn.Module", new: "Mapping[str, Tensor]", weights: "Mapping[str, Tensor] | None" = None
+) -> "nn.Module":
+    """Return a model with some new weights, which shares all other tensors with the original.
+
+    weights  those of the model by name, if they are known: to list them takes a tenth of merging an adapter
+    """
     from torch import nn
 
-    weights = dict(model.named_parameters())
+    weights = dict(model.named_parameters()) if weights is None else weights
     replaced = {
         id(weights[name]): nn.Parameter(tensor.to(weights[name].dtype), requires_grad=False)
         for name, tensor in new.items()

@@ -10,11 +10,11 @@ import time
 from collections import OrderedDict
 
 from manyheads.errors import CheckpointError, RequestError
-from manyheads.loading import get_adapter_version, use_adapter
+from manyheads.loading import MAX_ADAPTERS, get_adapter_version, use_adapter
 from manyheads.serve.served_model import ServedModel
 
 LOG = logging.getLogger("manyheads.serve")
-MAX_ADAPTED_MODELS = 8  # in memory; the one that was not used for the longest time is dropped
+MAX_ADAPTED_MODELS = MAX_ADAPTERS  # in memory; the one that was not used for the longest time is dropped
 
 
 class AdaptedModels:

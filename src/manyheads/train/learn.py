@@ -35,8 +35,8 @@ MAX_LOSS = 0.2  # BLEU that general text may lose
 DEFAULT_SECONDS = 45.0  # of training
 HELD_OUT_SENTENCES = 500  # of general text
 REPLAYED_PAIRS = 20_000  # of general text, at most
-CORRECTION_TOKENS, REPLAY_SHARE = 250, 0.75  # in a batch: tokens of corrections, and the share of other text
-STEPS, VALIDATIONS = 240, 4
+CORRECTION_TOKENS, REPLAY_SHARE = 400, 0.75  # in a batch: tokens of corrections, and the share of other text
+STEPS, VALIDATIONS = 200, 4
 STRENGTHS = (1.0, 0.5, 0.25)
 
 
