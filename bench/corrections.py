@@ -122,9 +122,14 @@ def prepare_model(folder: Path, steps: int) -> Path:
     """Train the model with the systematic error, unless it is there already."""
     model = folder / "run" / "model"
     if not model.exists():
-        sizes = {"train": 40_000, "valid": 300, "test": 6000}
         corpus = playground.generate_corpus(
-            "en-de", **sizes, seed=1, constructions=CONSTRUCTIONS, words=WORDS_PER_CLASS
+            "en-de",
+            train=40_000,
+            valid=300,
+            test=6000,
+            seed=1,
+            constructions=CONSTRUCTIONS,
+            words=WORDS_PER_CLASS,
         )
         for split in ("train", "valid"):
             corpus[split] = [spoil(pair) for pair in corpus[split]]
@@ -195,13 +200,13 @@ def measure_errors(
     """Translate without the memory."""
     outputs = translator.translate([source for source, _ in unseen], corrections=False)
     general = translator.translate([source for source, _ in others], corrections=False)
-    shares = [
+    wrong, right = (
         sum(bool(word.search(output.text)) for output in outputs) / len(outputs)
         for word in (WRONG_WORD, RIGHT_WORD)
-    ]
+    )
     references = [target for _, target in others]
     score = bleu([output.text for output in general], references, translator.target_language)
-    return Result(number, *shares, score.value)
+    return Result(number, wrong, right, score.value)
 
 
 # ---- the memory
@@ -297,8 +302,8 @@ def save_base_model(folder: Path, rank: int) -> Path:
     """Save an untrained base model, but for a small vocabulary, with a random adapter."""
     texts = ["A model without training has a few subwords."] * 20
     subwords = SubwordTokenizer.train(texts, SubwordConfig(vocab_size=310))
-    config = Config(model=replace(mh.presets.BASE, vocab_size=310))
-    model = mh.Transformer(config.model)
+    sizes = replace(mh.presets.BASE, vocab_size=310)
+    config, model = Config(model=sizes), mh.Transformer(sizes)
     languages = {"source": "en", "target": "de"}
     pair = SubwordPair(subwords, subwords)
     checkpoint.save(folder, checkpoint.collect_weights(model), pair, config, step=1, languages=languages)
