@@ -183,14 +183,16 @@ def measure_number(
         strength = learn(model, LearningOptions(seconds=seconds), device="cpu").strength
     except AdapterRefused as error:
         print(error)
-    taken, cpu_taken = time.monotonic() - start, time.process_time() - cpu_start
+    wall_seconds, cpu_seconds = time.monotonic() - start, time.process_time() - cpu_start
     base.memory.undo()
     restored = [result.text for result in base.translate(sources)] == before
     learned = base
     if strength is not None:
         learned = mh.load(model, device="cpu", engine="torch", adapter="corrections")
     row = measure_errors(learned, len(corrections), unseen, others)
-    row.seconds, row.cpu_seconds, row.strength, row.undo_restores = taken, cpu_taken, strength, restored
+    row.seconds, row.cpu_seconds, row.strength, row.undo_restores = (
+        wall_seconds, cpu_seconds, strength, restored,
+    )  # fmt: skip
     return row
 
 

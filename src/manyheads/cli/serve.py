@@ -119,7 +119,6 @@ def serve(
     \b
     Example:
       manyheads serve run/model --port 5000
-      manyheads serve
       manyheads serve run/model --device cuda --processes 8
     """
     check_server_packages()

@@ -151,7 +151,6 @@ def translate(
     \b
     Example:
       manyheads translate run/model test.en > test.ko
-      manyheads translate run/model shards/ --gpus all --out translated
       manyheads translate run/model test.en --min-confidence 0.7 --below source
     """
     policy = create_policy(min_confidence, below, flag)
@@ -167,10 +166,8 @@ def translate(
     }  # fmt: skip
     models, engine = [model, *(ensemble or [])], engine or find_required_engine(glossary, temperature)
     if needs_workers(files or [], gpus, workers, ray, out, column):
-        from manyheads.bulk.shards import list_shards
-
-        shards = list_shards(files or [])
-        job = describe_job(models, shards, out, engine, device, options, as_json, policy, adapter)
+        described = describe_job(models, files or [], out, engine, device, options, as_json, policy, adapter)
+        shards, job = described
         run_bulk_job(job, shards, [column], out, gpus=gpus, workers=workers, ray=ray)
     else:
         translate_here(models, files or [], engine, device, options, as_json, policy, adapter)
@@ -178,7 +175,7 @@ def translate(
 
 def describe_job(
     models: Sequence[Path],
-    shards: "list[Shard]",
+    files: list[Path],
     out: Path | None,
     engine: str | None,
     device: str | None,
@@ -186,12 +183,15 @@ def describe_job(
     as_json: bool,
     policy: "ConfidencePolicy | None",
     adapter: str | None,
-) -> "BulkJob":
-    """Return what several workers are to do."""
+) -> "tuple[list[Shard], BulkJob]":
+    """Return the parts of the input, and what several workers are to do with them."""
     from manyheads.bulk.jobs import create_translate_job
+    from manyheads.bulk.shards import list_shards
 
+    shards = list_shards(files)
     is_typed = out is not None and shards[0].format == "parquet"
-    return create_translate_job(models, engine, device, options, policy, as_json, is_typed, adapter)
+    job = create_translate_job(models, engine, device, options, policy, as_json, is_typed, adapter)
+    return shards, job
 
 
 def find_required_engine(glossary: Path | None, temperature: float | None) -> str | None:
