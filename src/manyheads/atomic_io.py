@@ -80,8 +80,11 @@ def check_replaceable(
 def lock_directory(temporary: Path) -> Iterator[None]:
     """Create an empty folder that no other process writes. Clear what a killed process left in it."""
     with open_locked(temporary) as handle:
-        for name in os.listdir(handle):
-            os.unlink(name, dir_fd=handle)
+        for entry in os.scandir(handle):
+            if entry.is_dir(follow_symlinks=False):  # adapters or corrections that it has linked
+                shutil.rmtree(entry.name, dir_fd=handle)
+            else:
+                os.unlink(entry.name, dir_fd=handle)
         yield
 
 
