@@ -8,6 +8,7 @@ The data of the page:
         tensors   [{name, dtype, shape, offset}], int8 matrices with their scales (checkpoint/quantization.py)
         weights   base64 of all of them
         subwords  base64 of the SentencePiece models: source, and target if it is another
+        colors    of the heads; `code` by stack the line of the source of each step of a walk
     text      what the page translates first
     examples  sentences to try
 """
@@ -26,11 +27,13 @@ from manyheads.checkpoint.arrays import read_arrays
 from manyheads.checkpoint.quantization import INT8, quantize_arrays
 from manyheads.config import ModelConfig, TransformerConfig
 from manyheads.errors import CheckpointError, RequestError
+from manyheads.look.colors import head_colors
 from manyheads.look.html import render_template, write_html
+from manyheads.look.source_lines import find_source_lines
 from manyheads.look.training_walk import read_validation_sentences
 
 FORMAT = 1
-LIVE_PAGE = ("live.html", "live_main.js", ("live.css",))
+LIVE_PAGE = ("live.html", "live_main.js", ("attention.css", "walk.css", "live.css"))
 MAX_WEIGHTS = 60_000_000  # of all models: a page of about 80 MB, which a browser opens in seconds
 WEBASSEMBLY = "'wasm-unsafe-eval'"  # what a policy calls compiling WebAssembly; it allows no other code
 NUM_EXAMPLES = 4
@@ -104,6 +107,7 @@ def read_quantized(info: checkpoint.CheckpointInfo) -> Arrays:
 
 def build_model_data(info: checkpoint.CheckpointInfo, arrays: Arrays, name: str) -> dict[str, Any]:
     config = info.config
+    assert isinstance(config.model, TransformerConfig)
     subwords = checkpoint.read_subwords(info.folder)
     tensors, content = pack_arrays(arrays)
     return {
@@ -113,6 +117,8 @@ def build_model_data(info: checkpoint.CheckpointInfo, arrays: Arrays, name: str)
         "config": asdict(config.model),
         "decoding": asdict(config.decoding),
         "max_length": info.max_length,
+        "colors": head_colors(config.model.heads),
+        "code": {stack: find_source_lines(config.model, stack) for stack in ("encoder", "decoder")},
         "tensors": tensors,
         "weights": encode_base64(content),
         "subwords": {

@@ -1,5 +1,7 @@
 // All texts of the page, in English and Korean.
 
+import { TOKEN_TEXTS } from "./token_text.js";
+
 export const TEXTS = {
   en: {
     language: "Language",
@@ -78,10 +80,7 @@ export const TEXTS = {
       broad: "looks at everything a little",
       mixed: "looks at several words",
     },
-    beginToken: "[start]",
-    endToken: "[end]",
-    unknownToken: "[unknown]",
-    byteToken: (byte) => `[byte ${byte}]`,
+    ...TOKEN_TEXTS.en,
     attendsTo: "attends to",
     attendedBy: "is attended to by",
     download: (format) => `Download ${format}`,
@@ -167,10 +166,7 @@ export const TEXTS = {
       broad: "모두를 조금씩 봅니다",
       mixed: "여러 단어를 봅니다",
     },
-    beginToken: "[시작]",
-    endToken: "[끝]",
-    unknownToken: "[모르는 토큰]",
-    byteToken: (byte) => `[바이트 ${byte}]`,
+    ...TOKEN_TEXTS.ko,
     attendsTo: "보는 곳",
     attendedBy: "보는 단어",
     download: (format) => `${format} 내려받기`,
