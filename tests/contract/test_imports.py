@@ -86,7 +86,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         *TRANSLATION,
     },
     "look": {"ops", "model", "checkpoint", "evaluate", *TRANSLATION},
-    "serve": {"text", "search", "inference", "evaluate", "look", "train", *TRANSLATION},  # of train, the log
+    "serve": {  # of train, the log; of confidence, the known words
+        "text", "search", "inference", "confidence", "evaluate", "look", "train", *TRANSLATION,
+    },  # fmt: skip
     "demo": {"playground", "text", "data", "checkpoint", "evaluate", "train", "look", *TRANSLATION},
     "paper": {"playground", "demo", *PRODUCT},
     "cli": {"demo", "paper", *PRODUCT},

@@ -28,16 +28,14 @@ from manyheads.checkpoint.quantization import INT8, quantize_arrays
 from manyheads.config import ModelConfig, TransformerConfig
 from manyheads.errors import CheckpointError, RequestError
 from manyheads.look.colors import head_colors
+from manyheads.look.example_sentences import list_examples
 from manyheads.look.html import render_template, write_html
 from manyheads.look.source_lines import find_source_lines
-from manyheads.look.training_walk import read_validation_sentences
 
 FORMAT = 1
 LIVE_PAGE = ("live.html", "live_main.js", ("attention.css", "walk.css", "live.css"))
 MAX_WEIGHTS = 60_000_000  # of all models: a page of about 80 MB, which a browser opens in seconds
 WEBASSEMBLY = "'wasm-unsafe-eval'"  # what a policy calls compiling WebAssembly; it allows no other code
-NUM_EXAMPLES = 4
-MAX_EXAMPLE_CHARACTERS = 90
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -151,16 +149,3 @@ def distinguish(names: list[str], folders: list[Path]) -> list[str]:
     if len(set(names)) == len(names):
         return names
     return [f"{path.resolve().parent.name}/{name}" for name, path in zip(names, folders, strict=True)]
-
-
-def list_examples(info: checkpoint.CheckpointInfo) -> list[str]:
-    """Return sentences of the model's validation text, short to long; none where its data are gone."""
-    try:
-        lines = read_validation_sentences(info)
-    except (OSError, UnicodeDecodeError):
-        return []
-    fitting = [line for line in dict.fromkeys(lines) if 8 <= len(line) <= MAX_EXAMPLE_CHARACTERS]
-    ranked = sorted(fitting, key=len)
-    if len(ranked) <= NUM_EXAMPLES:
-        return ranked
-    return [ranked[round(index * (len(ranked) - 1) / (NUM_EXAMPLES - 1))] for index in range(NUM_EXAMPLES)]

@@ -7,10 +7,10 @@ from manyheads import checkpoint
 from manyheads.errors import CheckpointError, RequestError
 from manyheads.loading import load
 from manyheads.look.attention_data import build_snapshot, combine_snapshots
+from manyheads.look.example_sentences import read_sentences
 from manyheads.progress import ReportProgress
 
 MAX_CHECKPOINTS = 20
-MAX_SENTENCES = 100  # of the validation set, among which a default is chosen
 
 
 def compare_checkpoints(
@@ -64,7 +64,8 @@ def select_evenly(folders: list[Path], max_count: int) -> list[Path]:
 def choose_sentence(run: Path, folder: Path) -> str:
     """Choose a sentence of medium length from the validation set of the run."""
     try:
-        lines = read_validation_sentences(checkpoint.read_info(folder))
+        info = checkpoint.read_info(folder)
+        lines = read_sentences(Path(info.config.data.folder), info.languages["source"], ("valid",))
     except OSError as error:
         raise RequestError(
             f"{run}: its data are missing ({error.filename}: {error.strerror}): give a sentence"
@@ -72,10 +73,3 @@ def choose_sentence(run: Path, folder: Path) -> str:
     if not lines:
         raise RequestError(f"{run}: its validation set has no sentences: give a sentence")
     return sorted(lines, key=len)[len(lines) * 2 // 3]
-
-
-def read_validation_sentences(info: checkpoint.CheckpointInfo) -> list[str]:
-    """Return the first source sentences of the validation set that a model was trained with."""
-    path = Path(info.config.data.folder) / f"valid.{info.languages['source']}"
-    with path.open(encoding="utf-8") as file:
-        return [line.strip() for line, _ in zip(file, range(MAX_SENTENCES), strict=False) if line.strip()]

@@ -381,4 +381,6 @@ def create_translate_task(
 ) -> BatchTask:
     if query.format == "html":
         return TranslateHtmlTask(model, query.alternatives + 1, policy)
-    return TranslateTask(model, query.alternatives + 1, query.details)
+    return TranslateTask(
+        model, query.alternatives + 1, query.details, prefix=query.prefix, forbid=tuple(query.forbid)
+    )

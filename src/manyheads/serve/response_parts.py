@@ -58,6 +58,8 @@ def format_model(model: ServedModel) -> dict[str, Any]:
         "attention": translator.engine.capabilities.attention,
         "calibrated": model.is_calibrated,
         "adapters": model.list_adapters(),
+        "examples": model.training_facts.examples,
+        "training_pairs": model.training_facts.num_pairs,
     }
 
 
@@ -68,6 +70,7 @@ def distinct_alternatives(translation: Translation) -> list[str]:
 
 
 def format_details(translation: Translation, model: ServedModel | None) -> dict[str, Any]:
+    alignment = WordAlignment.from_translation(translation)
     return {
         "score": translation.score,
         "sourceTokens": translation.source_tokens,
@@ -79,7 +82,8 @@ def format_details(translation: Translation, model: ServedModel | None) -> dict[
             for text, confidence in translation.sentence_confidences
         ],
         "sentences": model.split_sentences(translation.source) if model else [],
-        **WordAlignment.from_translation(translation).to_json(),
+        **alignment.to_json(),
+        "unknownWords": model.known_words.find_unknown(alignment.source) if model else [],
     }
 
 

@@ -6,8 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
+from manyheads.confidence.known_words import KnownWords
 from manyheads.loading import list_adapters
+from manyheads.look.example_sentences import TrainingFacts, read_training_facts
 from manyheads.search.request_source import RequestFeed
 from manyheads.translator import Translator
 
@@ -81,6 +84,19 @@ class ServedModel:
         """Return the names of the adapters that requests may choose."""
         folder = getattr(self.translator, "folder", None)
         return list_adapters(folder) if folder is not None and self.can_adapt else []
+
+    @cached_property
+    def known_words(self) -> KnownWords:
+        """Which words its training sources had."""
+        confidence = self.translator.confidence
+        source_model = confidence and confidence.calibration.source_model
+        return KnownWords.of(self.translator.subwords.source, self.source, source_model)
+
+    @cached_property
+    def training_facts(self) -> TrainingFacts:
+        """What it was trained on, and examples of it; empty where its data are gone."""
+        folder = getattr(self.translator, "folder", None)
+        return read_training_facts(folder) if folder is not None else TrainingFacts()
 
     def warm_up(self) -> None:
         """Translate a sentence: the first one is slow, and shows that the model works.
