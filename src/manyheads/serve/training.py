@@ -52,7 +52,7 @@ def extract_curves(name: str, lines: Sequence[dict[str, Any]]) -> dict[str, Any]
 
 
 def extract_point(line: dict[str, Any]) -> dict[str, Any]:
-    return {key: line[key] for key in ("step", *METRIC_KEYS) if isinstance(line.get(key), int | float)}
+    return {key: line[key] for key in ("step", "run_seconds", *METRIC_KEYS) if isinstance(line.get(key), int | float)}
 
 
 def downsample(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
