@@ -45,10 +45,13 @@ if TYPE_CHECKING:
         checkpoint_path,
         clean_up_checkpoints,
         find_damage,
+        is_snapshot_step,
         list_averaged_checkpoints,
         list_checkpoints,
         list_regular_checkpoints,
+        list_snapshots,
         parse_step,
+        snapshot_path,
     )
     from manyheads.checkpoint.tensors import (
         collect_weights,
@@ -97,10 +100,13 @@ _MODULES = {
         "checkpoint_path",
         "clean_up_checkpoints",
         "find_damage",
+        "is_snapshot_step",
         "list_averaged_checkpoints",
         "list_checkpoints",
         "list_regular_checkpoints",
+        "list_snapshots",
         "parse_step",
+        "snapshot_path",
     ),
     "tensors": ("collect_weights", "copy_weights", "read_tensors", "read_weights", "write_tensors"),
 }

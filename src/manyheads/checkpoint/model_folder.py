@@ -33,6 +33,7 @@ from manyheads.checkpoint.manifest import (
     get_versions,
     link_adapters,
 )
+from manyheads.checkpoint.quantization import INT8, quantize_arrays
 from manyheads.checkpoint.tensors import (
     assign_weights,
     check_shapes,
@@ -62,8 +63,11 @@ def save(
     training: dict[str, Any] | None = None,
     optimizer: Mapping[str, Tensor] | None = None,
     supported_length: int | None = None,
+    as_int8: bool = False,
 ) -> None:
     """Write a model folder atomically; an existing one is replaced, and keeps its adapters."""
+    if as_int8:
+        weights = quantize_tensors(weights)
     tensors = (tensor.nbytes for group in (weights, optimizer or {}) for tensor in group.values())
     needed = sum(tensors) + sum(len(part.model) for part in subwords.files.values()) + OVERHEAD_BYTES
     with (
@@ -81,9 +85,16 @@ def save(
             "supported_length": supported_length,
             "config": asdict(config),
             "versions": get_versions(),
+            **({"quantization": INT8} if as_int8 else {}),
         }
         write_manifest(temporary, MODEL_SCHEMA, values)
         link_adapters(folder, temporary)
+
+
+def quantize_tensors(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights on the CPU with their matrices as int8, and their scales beside them."""
+    arrays = {name: tensor.detach().numpy() for name, tensor in weights.items()}
+    return {name: torch.from_numpy(array) for name, array in quantize_arrays(arrays).items()}
 
 
 class InitializationSkipped(TorchFunctionMode):

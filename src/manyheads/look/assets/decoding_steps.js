@@ -3,6 +3,8 @@
 import { element } from "./dom.js";
 import { readableToken, readableTokens } from "./token_text.js";
 
+const SNAPSHOT_MILLISECONDS = 900;
+
 export function createSliders(data, texts, onChange) {
   const createSlider = (name, text, max, set) =>
     element(
@@ -24,9 +26,34 @@ export function createSliders(data, texts, onChange) {
   return element(
     "div",
     { class: "sliders" },
-    lastSnapshot ? createSlider("snapshot", texts.snapshot, lastSnapshot, (snapshot) => onChange({ snapshot })) : null,
+    lastSnapshot ? createPlayer(createSlider("snapshot", texts.snapshot, lastSnapshot, (snapshot) => onChange({ snapshot })), lastSnapshot, texts, onChange) : null,
     createSlider("step", texts.step, data.tokens.target.length, setStep),
   );
+}
+
+// A button that goes through training, from the first snapshot to the last. Whoever moves the slider takes over.
+function createPlayer(slider, last, texts, onChange) {
+  const input = slider.querySelector("input");
+  let timer = null;
+  const stop = () => {
+    clearInterval(timer);
+    timer = null;
+    button.textContent = texts.play;
+  };
+  const show = (snapshot) => {
+    if (!button.isConnected) return stop();
+    onChange({ snapshot });
+    if (snapshot === last) stop();
+  };
+  const start = () => {
+    if (timer) return stop();
+    button.textContent = texts.pause;
+    timer = setInterval(() => show(Number(input.value) + 1), SNAPSHOT_MILLISECONDS);
+    if (Number(input.value) === last) show(0);
+  };
+  const button = element("button", { type: "button", class: "play", onclick: start }, texts.play);
+  input.addEventListener("input", stop);
+  return element("div", { class: "player" }, slider, button);
 }
 
 export function updateSliders(root, state, data, texts) {

@@ -54,8 +54,10 @@ export const TEXTS = {
     candidates: "Candidates of this step",
     chosen: "chosen",
     snapshot: "Training",
+    play: "Play",
+    pause: "Pause",
     snapshotStep: (step) => `step ${step}`,
-    snapshotTranslation: "Translation of this checkpoint",
+    snapshotTranslation: "Translation at this step",
     source: "Source",
     target: "Translation",
     hint:
@@ -140,8 +142,10 @@ export const TEXTS = {
     candidates: "이 단계의 후보",
     chosen: "선택됨",
     snapshot: "학습",
+    play: "재생",
+    pause: "멈춤",
     snapshotStep: (step) => `${step}스텝`,
-    snapshotTranslation: "이 체크포인트의 번역",
+    snapshotTranslation: "이 스텝의 번역",
     source: "원문",
     target: "번역",
     hint:
