@@ -8,7 +8,7 @@ from pathlib import Path
 from support.source_tree import MODULES, SOURCE, imported_names, module_name, parse, relative_name
 
 # Every package may import these.
-FOUNDATION = {"errors", "config", "packed", "progress", "atomic_io", "worker_processes"}
+FOUNDATION = {"errors", "config", "packed", "progress", "plot_style", "atomic_io", "worker_processes"}
 TRANSLATION = {
     "translator", "translation", "confidence_policy", "pipeline", "glossary", "loading", "named_models",
 }  # fmt: skip
@@ -22,6 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "presets": set(),
     "packed": {"errors"},
     "progress": {"errors"},
+    "plot_style": {"errors"},
     "atomic_io": {"errors"},
     "worker_processes": {"errors"},
     "ops": set(),
@@ -87,8 +88,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "look": {"ops", "model", "checkpoint", "evaluate", *TRANSLATION},
     "serve": {  # of train, the log; of confidence, the known words
-        "text", "search", "inference", "confidence", "evaluate", "look", "train", *TRANSLATION,
-    },  # fmt: skip
+        "text",
+        "search",
+        "inference",
+        "confidence",
+        "evaluate",
+        "look",
+        "train",
+        *TRANSLATION,
+    },
     "demo": {"playground", "text", "data", "checkpoint", "evaluate", "train", "look", *TRANSLATION},
     "paper": {"playground", "demo", *PRODUCT},
     "cli": {"demo", "paper", *PRODUCT},

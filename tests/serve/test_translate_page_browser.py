@@ -1,4 +1,4 @@
-"""The translate and training views in a browser: examples, marks in the text, alternatives, links, errors, runs."""
+"""The translate and training views in a browser: examples, marks, alternatives, links, errors, runs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +14,7 @@ from support.run_logs import write_log
 from support.scripted_translator import ScriptedTranslator
 
 OpenPage = Callable[..., Any]
+STROKES = "paths => paths.map(path => getComputedStyle(path).stroke)"
 pytestmark = pytest.mark.heavy
 
 
@@ -67,7 +68,7 @@ def test_unknown_words_are_marked_where_they_are_typed(
         assert page.locator(".source-words .unknown").all_text_contents() == ["home"]
         assert page.locator(".unknown-note").inner_text() == "The model does not know: home"
         page.fill("textarea", "At home today")
-        assert page.locator(".source-words .unknown").all_text_contents() == ["home"], "before it is translated"
+        assert page.locator(".source-words .unknown").all_text_contents() == ["home"], "at once"
         copy, text = (page.locator(name).bounding_box() for name in (".source-words", "textarea"))
         assert copy == text, "the marks lie behind the words"
 
@@ -165,7 +166,9 @@ def test_errors_look_like_errors_and_a_lost_server_is_found_again(
         page.route("**/translate", lambda route: route.abort())
         page.route("**/health", lambda route: route.abort())
         page.fill("textarea", "one two")
-        page.wait_for_function("() => document.querySelector('.message').textContent.includes('Trying again')")
+        page.wait_for_function(
+            "() => document.querySelector('.message').textContent.includes('Trying again')"
+        )
         page.unroute("**/translate")
         page.unroute("**/health")
         page.wait_for_function("() => document.querySelector('.output').textContent === 'two one'")
@@ -195,7 +198,9 @@ def test_runs_are_overlaid_with_a_shared_cursor_and_a_time_axis(
         loss = page.locator('[data-curve="loss"]')
         loss.wait_for()
         assert loss.locator("path.train").count() == 2
-        colors = loss.locator("path.train").evaluate_all("paths => paths.map(p => getComputedStyle(p).stroke)")
+        colors = loss.locator("path.train").evaluate_all(
+            "paths => paths.map(p => getComputedStyle(p).stroke)"
+        )
         assert len(set(colors)) == 2
         loss.locator("svg").focus()
         page.keyboard.press("End")

@@ -65,7 +65,7 @@ class ScriptedTranslator:
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
     max_length: int = 256
     is_calibrated: bool = False
-    confidence: None = None
+    confidence: Any = None
     calls: list[list[str]] = field(default_factory=list)
     started: threading.Event = field(default_factory=threading.Event)
 

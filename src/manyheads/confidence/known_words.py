@@ -1,7 +1,7 @@
 """Words that a model cannot know, because its training sources did not have them.
 
-Without a calibration, or after training on much text, only words with characters that the vocabulary lacks are
-recognized: the table of the source model then holds the most frequent bigrams only.
+Without a calibration, or after training on much text, only words with characters that the vocabulary lacks
+are recognized: the table of the source model then holds the most frequent bigrams only.
 """
 
 from collections.abc import Sequence

@@ -73,7 +73,7 @@ class SourceModel:
     @property
     def is_complete(self) -> bool:
         """Whether nearly all bigrams of the sample are in the table, which is then at most half full."""
-        return 2 * np.count_nonzero(self.checks) <= len(self.checks)
+        return bool(2 * np.count_nonzero(self.checks) <= len(self.checks))
 
     def has_seen(self, ids: Ints) -> bool:
         """Whether the sample has all these pieces, each after the one before it.

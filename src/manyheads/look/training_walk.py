@@ -53,7 +53,7 @@ def compare_checkpoints(
 
 
 def list_models(run: Path, max_count: int) -> list[Path]:
-    """Return the snapshots of a run and its newest checkpoint; without snapshots, checkpoints at intervals."""
+    """Return the snapshots of a run and its newest checkpoint, or without snapshots its checkpoints."""
     checkpoints = checkpoint.list_checkpoints(run)
     snapshots = checkpoint.list_snapshots(run)
     if not snapshots:

@@ -63,7 +63,7 @@ class TranslateRequest(BaseModel):
     prefix: Annotated[
         Text,
         default_if_empty(""),
-        Field(max_length=MAX_PREFIX, description="How each sentence of the translation begins; not for html."),
+        Field(max_length=MAX_PREFIX, description="How each sentence of the translation begins; not html."),
     ] = ""
     forbid: Annotated[
         list[Annotated[Text, Field(max_length=MAX_PREFIX)]],

@@ -89,7 +89,7 @@ class ServedModel:
     def known_words(self) -> KnownWords:
         """Which words its training sources had."""
         confidence = self.translator.confidence
-        source_model = confidence and confidence.calibration.source_model
+        source_model = None if confidence is None else confidence.calibration.source_model
         return KnownWords.of(self.translator.subwords.source, self.source, source_model)
 
     @cached_property
