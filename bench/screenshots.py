@@ -1,7 +1,9 @@
 """The screenshots in docs/pictures: attention page, walk, live page, and two views of the server's page.
 
 manyheads demo --out demo --seconds 600
-python bench/screenshots.py demo/run/model --run demo/run --run other/run     writes docs/pictures/look-*.png and serve-*.png
+python bench/screenshots.py demo/run/model --run demo/run --run other/run
+
+It writes docs/pictures/look-*.png and serve-*.png.
 
 Needs playwright, Chromium and a font with Hangul. Figures 3 to 5 of docs/look.md are not screenshots, but
 pictures that the page saved, of the model that is described there.

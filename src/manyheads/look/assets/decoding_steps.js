@@ -5,34 +5,27 @@ import { readableToken, readableTokens } from "./token_text.js";
 
 const SNAPSHOT_MILLISECONDS = 900;
 
-export function createSliders(data, texts, onChange) {
-  const createSlider = (name, text, max, set) =>
-    element(
-      "label",
-      { class: `slider ${name}` },
-      element("span", {}, text),
-      element("input", {
-        type: "range",
-        name,
-        min: 0,
-        max,
-        step: 1,
-        oninput: (event) => set(Number(event.target.value)),
-      }),
-      element("output", {}),
-    );
-  const lastSnapshot = data.snapshots.length - 1;
-  const setStep = (step) => onChange({ step: step ? step - 1 : null, token: null });
+function createSlider(name, text, max, set) {
   return element(
-    "div",
-    { class: "sliders" },
-    lastSnapshot ? createPlayer(createSlider("snapshot", texts.snapshot, lastSnapshot, (snapshot) => onChange({ snapshot })), lastSnapshot, texts, onChange) : null,
-    createSlider("step", texts.step, data.tokens.target.length, setStep),
+    "label",
+    { class: `slider ${name}` },
+    element("span", {}, text),
+    element("input", { type: "range", name, min: 0, max, step: 1, oninput: (event) => set(Number(event.target.value)) }),
+    element("output", {}),
   );
 }
 
-// A button that goes through training, from the first snapshot to the last. Whoever moves the slider takes over.
-function createPlayer(slider, last, texts, onChange) {
+export function createSliders(data, texts, onChange) {
+  const setStep = (step) => onChange({ step: step ? step - 1 : null, token: null });
+  return element("div", { class: "sliders" }, createSlider("step", texts.step, data.tokens.target.length, setStep));
+}
+
+// Of a run: a slider over its snapshots, and a button that goes through them from the first to the last. Whoever moves
+// the slider takes over. A list of elements, which is empty for a single model.
+export function createPlayer(data, texts, onChange) {
+  const last = data.snapshots.length - 1;
+  if (!last) return [];
+  const slider = createSlider("snapshot", texts.snapshot, last, (snapshot) => onChange({ snapshot }));
   const input = slider.querySelector("input");
   let timer = null;
   const stop = () => {
@@ -53,7 +46,7 @@ function createPlayer(slider, last, texts, onChange) {
   };
   const button = element("button", { type: "button", class: "play", onclick: start }, texts.play);
   input.addEventListener("input", stop);
-  return element("div", { class: "player" }, slider, button);
+  return [element("div", { class: "player" }, button, slider)];
 }
 
 export function updateSliders(root, state, data, texts) {
