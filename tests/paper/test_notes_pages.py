@@ -27,7 +27,8 @@ from manyheads.paper.notes.pages import (
     load_prose,
 )
 from manyheads.paper.notes.report import write_notes
-from manyheads.paper.report import import_pyplot, save_figure
+from manyheads.paper.report import save_figure
+from manyheads.plot_style import import_pyplot
 from support.untrained_model import save_untrained_model
 
 pytest.importorskip("matplotlib")

@@ -16,7 +16,6 @@ from manyheads import cli
 from manyheads.data.store import Store
 from manyheads.errors import ConfigError, ManyheadsError
 from manyheads.evaluate.bleu import Score
-from manyheads.look.plots import import_pyplot
 from manyheads.model import count_parameters
 from manyheads.paper import systems, table2, table3, variations
 from manyheads.paper.budget import Budget
@@ -24,6 +23,7 @@ from manyheads.paper.report import write_report
 from manyheads.paper.scaled_presets import SCALES
 from manyheads.paper.trial_pool import TrialResources, run_trials
 from manyheads.paper.trials import Trial, TrialResult
+from manyheads.plot_style import import_pyplot
 from manyheads.progress import Progress
 from support.small_trials import small_store, small_trial
 

@@ -25,12 +25,12 @@ from manyheads.paper.report import (
     Cell,
     ReportTable,
     format_provenance,
-    import_pyplot,
     save_figure,
     write_report,
 )
 from manyheads.paper.size_sweeps import parse_sizes
 from manyheads.paper.table1_figure import draw_figure, select_fits
+from manyheads.plot_style import import_pyplot
 from manyheads.progress import ReportProgress
 
 TIMING_ROUNDS = 7

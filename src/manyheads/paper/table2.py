@@ -6,11 +6,9 @@ from typing import Any
 
 from manyheads.data.store import Store
 from manyheads.paper.budget import Budget
-from manyheads.paper.report import Cell, ReportTable, format_value, import_pyplot, save_figure, write_report
+from manyheads.paper.report import Cell, ReportTable, format_value, save_figure, write_report
 from manyheads.paper.report_appendix import (
     FLOPS_NOTE,
-    OURS_COLOR,
-    PAPER_COLOR,
     describe_data_and_scoring,
     format_run_header,
     make_runs_table,
@@ -27,6 +25,7 @@ from manyheads.paper.systems import (
 )
 from manyheads.paper.trial_pool import TrialResources, run_trials
 from manyheads.paper.trials import check_split
+from manyheads.plot_style import GRAY, MARKERS, SERIES_COLORS, import_pyplot
 from manyheads.progress import Progress
 
 
@@ -173,28 +172,24 @@ def render_conclusions(comparison: BudgetComparison) -> str:
 def draw_figure(comparison: SystemsComparison) -> Any:
     """Plot BLEU against training FLOPs: the paper's systems, and ours under each budget."""
     panels = 1 + len(comparison.comparisons)
-    figure, axes = import_pyplot().subplots(1, panels, figsize=(4.6 * panels, 4), layout="constrained")
+    figure, axes = import_pyplot().subplots(1, panels, figsize=(5.6 * panels, 4), layout="constrained")
     complete = [system for system in PUBLISHED_SYSTEMS.values() if system.bleu_de and system.flops_de]
-    draw_points(
-        axes[0], [(system.name, system.flops_de, system.bleu_de, 0.0) for system in complete], PAPER_COLOR
-    )
+    draw_points(axes[0], [(system.name, system.flops_de, system.bleu_de, 0.0) for system in complete])
     for system in PUBLISHED_SYSTEMS.values():
         if system.bleu_de and not system.flops_de:
             draw_horizontal_line(axes[0], f"{system.name} (FLOPs not given)", system.bleu_de)
     axes[0].set_title("paper, English to German")
     for axis, budget_comparison in zip(axes[1:], comparison.comparisons, strict=True):
         points = [(row.name, row.flops, row.bleu, row.margin or 0.0) for row in budget_comparison.rows]
-        draw_points(axis, points, OURS_COLOR)
+        draw_points(axis, points)
         axis.set_title(f"measured, {budget_comparison.budget} each")
     for axis in axes:
         axis.set_xlabel("training FLOPs")
-        axis.grid(color="0.92", linewidth=0.7)
-        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid()
     axes[0].set_ylabel("BLEU")
     return figure
 
 
-LABEL_SPACING = 0.055  # as a share of the height
 TICKS = (1, 2, 5)  # times powers of ten
 
 
@@ -202,40 +197,25 @@ def draw_horizontal_line(axis: Any, name: str, bleu: float) -> None:
     """Draw a system whose FLOPs are unknown."""
     low, high = axis.get_ylim()
     axis.set_ylim(min(low, bleu - 0.06 * (high - bleu)), high)
-    axis.axhline(bleu, color=PAPER_COLOR, linewidth=0.9, linestyle=":")
+    axis.axhline(bleu, color=GRAY, linewidth=0.9, linestyle=":")
     axis.annotate(name, (0.03, bleu), xycoords=("axes fraction", "data"), va="bottom", size=8)
 
 
-def draw_points(axis: Any, points: Sequence[tuple[str, Any, Any, float]], color: str) -> None:
-    """Draw points and a column of their names, moved apart so that they do not overlap."""
-    flops, bleu = [point[1] for point in points], [point[2] for point in points]
-    axis.errorbar(
-        flops, bleu, [point[3] for point in points], fmt="o", color=color, elinewidth=0.8, markersize=5
-    )
+def draw_points(axis: Any, points: Sequence[tuple[str, Any, Any, float]]) -> None:
+    """Draw each system with a color and a marker of its own; the key lists them by BLEU, the best first."""
+    ranked = sorted(points, key=lambda point: -point[2])
+    for index, (name, flops, bleu, margin) in enumerate(ranked):
+        color, marker = SERIES_COLORS[index % len(SERIES_COLORS)], MARKERS[index // 2 % len(MARKERS)]
+        axis.errorbar(
+            flops, bleu, margin, fmt=marker, color=color, elinewidth=0.8, markersize=6, label=name,
+        )  # fmt: skip
+    flops = [point[1] for point in points]
     low, high = min(y - s for _, _, y, s in points), max(y + s for _, _, y, s in points)
     margin = 0.08 * (high - low) or 1.0
     axis.set_ylim(low - margin, high + margin)
     axis.set_xscale("log")
-    axis.set_xlim(min(flops) / 1.6, max(flops) * (max(flops) / min(flops)) ** 0.55 * 2.2)
+    axis.set_xlim(min(flops) / 1.6, max(flops) * 1.6)
     axis.xaxis.set_major_locator(import_pyplot().matplotlib.ticker.LogLocator(subs=TICKS))
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:.0e}".replace("e+", "e"))
     axis.xaxis.set_minor_locator(import_pyplot().matplotlib.ticker.NullLocator())
-    bottom, top = axis.get_ylim()
-    ascending = sorted(points, key=lambda point: point[2])
-    levels = spread_labels([point[2] for point in ascending], LABEL_SPACING * (top - bottom), top)
-    for (name, x, y, _), level in zip(ascending, levels, strict=True):
-        axis.annotate(
-            name, (x, y), (max(flops) * 1.35, level), size=8, va="center",
-            arrowprops={"arrowstyle": "-", "color": "0.7", "linewidth": 0.6, "shrinkB": 3},
-        )  # fmt: skip
-
-
-def spread_labels(levels: Sequence[float], spacing: float, top: float) -> list[float]:
-    """Move ascending levels up until they are `spacing` apart, then down again from the top."""
-    moved: list[float] = []
-    for level in levels:
-        moved.append(max(level, moved[-1] + spacing) if moved else level)
-    for index in reversed(range(len(moved))):
-        above = moved[index + 1] - spacing if index + 1 < len(moved) else top - spacing / 2
-        moved[index] = min(moved[index], above)
-    return moved
+    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)

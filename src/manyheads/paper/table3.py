@@ -6,7 +6,7 @@ from typing import Any
 
 from manyheads.data.store import Store
 from manyheads.paper.budget import Budget
-from manyheads.paper.report import Cell, ReportTable, import_pyplot, save_figure, write_report
+from manyheads.paper.report import Cell, ReportTable, save_figure, write_report
 from manyheads.paper.report_appendix import (
     OURS_COLOR,
     PAPER_COLOR,
@@ -26,6 +26,7 @@ from manyheads.paper.variations import (
     compare_variations,
     make_trials,
 )
+from manyheads.plot_style import import_pyplot
 from manyheads.presets import TABLE_3, Table3Row
 from manyheads.progress import Progress
 

@@ -15,7 +15,6 @@ from manyheads.paper.report import (
     Cell,
     ReportTable,
     format_provenance,
-    import_pyplot,
     save_figure,
     write_report,
 )
@@ -26,6 +25,7 @@ from manyheads.paper.treebank import (
     make_built_in_treebank,
     read_treebank,
 )
+from manyheads.plot_style import import_pyplot
 from manyheads.presets import get_preset
 from manyheads.progress import Progress
 from manyheads.text.trees import REPAIRS
@@ -261,7 +261,7 @@ def draw_figure(results: Sequence[ParserEvaluation], out: Path) -> list[Path]:
             label=f"{INPUT_NAMES[result.parser_input]}: {result.score.f1:.1f} overall",
         )
     axes.set(xlabel="words per sentence", ylabel="F1 of labeled brackets", ylim=(0, 102))
-    axes.grid(alpha=0.3)
+    axes.grid()
     axes.legend()
     return save_figure(figure, out, "table4")
 
