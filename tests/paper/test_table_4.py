@@ -122,6 +122,32 @@ def test_a_missing_folder_is_rejected(tmp_path: Path) -> None:
         read_treebank([tmp_path / "nowhere"], Progress())
 
 
+def test_brackets_that_the_tested_treebank_does_not_have_are_removed_from_other_corpora(
+    tmp_path: Path,
+) -> None:
+    foreign = parse_tree("(TOP (TITLE (NP (DT an) (NML (NN update) (NN survey)))))")
+    for name, trees in (
+        ("news.train.ptb", [foreign, *TREES[:5]]),
+        ("news.dev.ptb", TREES[20:25]),
+        ("news.test.ptb", TREES[25:30]),
+        ("more.train.ptb", [parse_tree(str(foreign).replace("update", "up"))]),
+    ):
+        write(tmp_path / name, trees)
+    bank = read_treebank([tmp_path], Progress())
+    assert str(bank.train[0]) == str(foreign)
+    assert str(bank.train[-1]) == "(TOP (NP (DT an) (NN up) (NN survey)))"
+    assert "more.train.ptb: 2 brackets with CAPTION, CIT, HEADING, NML, TITLE removed" in bank.notes
+
+
+def test_a_larger_part_of_a_treebank_contains_the_smaller_one_and_own_trees_come_first() -> None:
+    bank = Treebank("some", "some", TREES[:30], [], [], part_sizes=(20, 10))
+    small, large = bank.take_train(15).train, bank.take_train(25).train
+    assert large[:15] == small
+    assert set(map(str, small)) <= set(map(str, TREES[:20])) <= set(map(str, large))
+    with pytest.raises(DataError, match="--sizes has 31, but there are 30 training trees"):
+        bank.take_train(31)
+
+
 # ---- source and target
 
 
@@ -204,10 +230,10 @@ def test_the_published_scores_of_the_transformer() -> None:
 
 
 def test_decoding_is_that_of_the_paper() -> None:
-    assert make_config(None, None, None).decoding == DecodingConfig(beam=21, alpha=0.3, max_extra_length=300)
-    assert make_config(None, None, None).train.seconds == 180
-    assert make_config(None, 9000, None).train.seconds is None
-    other = make_config("parsing", 7, 30.0, ["decoding.beam=4", "train.warmup=3"])
+    assert make_config(None, [], None).decoding == DecodingConfig(beam=21, alpha=0.3, max_extra_length=300)
+    assert make_config(None, [], None).train.seconds == 180
+    assert make_config(None, [9000], None).train.seconds is None
+    other = make_config("parsing", [7], 30.0, ["decoding.beam=4", "train.warmup=3"])
     assert (other.model.decoder_layers, other.model.d_model) == (4, 1024)
     assert (other.train.steps, other.train.seconds, other.train.warmup, other.decoding.beam) == (
         7,
@@ -225,7 +251,7 @@ def test_an_unknown_input_is_rejected() -> None:
 
 
 def test_the_table_contains_the_published_parsers() -> None:
-    table = make_table(Treebank("some", "some", [], [], []), [])
+    table = make_table(Treebank("some", "some", [], [], []), [], [])
     assert isinstance(table, ReportTable)
     assert [row[0] for row in table.rows] == [row[0] for row in PUBLISHED]
 
@@ -240,14 +266,30 @@ def test_the_command_trains_evaluates_and_reports(tmp_path: Path, monkeypatch: p
         for change in [*TINY, "decoding.beam=2", "decoding.max_extra_length=9"]
         for word in ("--set", change)
     ]
-    arguments = ["paper", "table4", "-o", f"{tmp_path}", "--input", "words,tags", "--steps", "2", *changes]
+    arguments = [
+        "paper",
+        "table4",
+        "-o",
+        f"{tmp_path}",
+        "--input",
+        "words,tags",
+        "--steps",
+        "2",
+        "--sizes",
+        "40,60",
+        *changes,
+    ]
     finished = CliRunner().invoke(app, [*arguments, "--device", "cpu", "--json"], catch_exceptions=False)
     assert finished.exit_code == 0
     report = json.loads(finished.stdout)
-    assert [result["parser_input"] for result in report["ours"]] == ["words", "tags"]
-    assert [result["steps"] for result in report["ours"]] == [2, 2]
-    assert report["ours"][1]["tagging"] == 100  # given in the input
-    for result in report["ours"]:
+    assert [result["parser_input"] for result in report["ours"]] == ["words", "words", "tags", "tags"]
+    assert [result["steps"] for result in report["ours"]] == [2, 2, 2, 2]
+    assert report["ours"][2]["tagging"] == 100  # given in the input
+    assert [(grammar["parser_input"], grammar["train_trees"]) for grammar in report["grammars"]] == [
+        ("words", 40), ("tags", 40), ("words", 60), ("tags", 60),
+    ]  # fmt: skip
+    assert all(grammar["f1"] > 50 for grammar in report["grammars"])
+    for result in report["ours"][1::2]:
         assert (result["train_trees"], result["sentences"], result["errors"], result["skipped"]) == (
             60,
             5,
@@ -258,12 +300,13 @@ def test_the_command_trains_evaluates_and_reports(tmp_path: Path, monkeypatch: p
         assert result["repairs"]
         assert result["well_formed"] < 100
         assert result["num_repaired"] == 5
+    assert (tmp_path / "table4-curve.svg").exists()
     page = (tmp_path / "table4.md").read_text(encoding="utf-8")
     assert "| Transformer (4 layers) | WSJ only | 40 thousand | WSJ section 23 | 91.3 |" in page
     assert "EVALB|deleted:TOP -NONE- , : `` '' .|equal:ADVP=PRT" in page
     assert (tmp_path / "table4.csv").read_text().startswith("parser,training,sentences,test,F1,")
     assert all(Path(file).exists() for file in report["files"])
-    for changed in (["--steps", "3"], ["--vocab-size", "500"]):  # the folder keeps its settings
+    for changed in (["--set", "train.warmup=9"], ["--vocab-size", "500"]):  # the folder keeps its settings
         finished = CliRunner().invoke(app, [*arguments, *changed, "--device", "cpu"])
         assert isinstance(finished.exception, ConfigError)
         assert "was made with other settings" in str(finished.exception)
