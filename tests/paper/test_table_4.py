@@ -14,8 +14,9 @@ from manyheads.errors import ConfigError, DataError
 from manyheads.evaluate.evalb import score_trees
 from manyheads.paper import treebank
 from manyheads.paper.parsing import choose_parse, match_punctuation
+from manyheads.paper.parsing_grid import GrammarEvaluation, ParserGrid, parse_numbers
 from manyheads.paper.report import ReportTable
-from manyheads.paper.table4 import PUBLISHED, make_config, make_table, parse_inputs
+from manyheads.paper.table4 import PUBLISHED, draw_curve, make_config, make_table, parse_inputs
 from manyheads.paper.treebank import ParserInput, Treebank, read_treebank
 from manyheads.paper.treebank_data import format_source, format_target, prepare_data
 from manyheads.progress import Progress
@@ -256,6 +257,33 @@ def test_the_table_contains_the_published_parsers() -> None:
     assert [row[0] for row in table.rows] == [row[0] for row in PUBLISHED]
 
 
+def test_a_grid_varies_trees_and_steps_independently_and_names_each_run() -> None:
+    grid = ParserGrid(["words"], [850, 3394], [4000, 9000], 2)
+    runs = list(grid.list_runs(make_config(None, [4000, 9000], None)))
+    assert [name for name, *_ in runs[:3]] == [
+        "words-850trees-4000steps-seed1",
+        "words-850trees-4000steps-seed2",
+        "words-850trees-9000steps-seed1",
+    ]
+    assert [(size, config.train.steps, config.train.seed) for _, _, size, config in runs][-1] == (
+        3394,
+        9000,
+        2,
+    )
+
+
+@pytest.mark.parametrize("text", ["850,0", "850,850", "many"])
+def test_wrong_numbers_of_trees_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="--sizes is .*, but must be different numbers above 0"):
+        parse_numbers("--sizes", text)
+
+
+def test_the_curve_has_a_line_for_the_grammar(tmp_path: Path) -> None:
+    scores = score_trees([parse_tree(CAT)], [parse_tree(CAT)])
+    grammars = [GrammarEvaluation("words", size, 9, scores, 0, 1.0) for size in (10, 20)]
+    assert all(path.exists() for path in draw_curve([], grammars, tmp_path))
+
+
 # ---- the command
 
 
@@ -276,20 +304,21 @@ def test_the_command_trains_evaluates_and_reports(tmp_path: Path, monkeypatch: p
         "--steps",
         "2",
         "--sizes",
-        "40,60",
+        "60",
         *changes,
     ]
     finished = CliRunner().invoke(app, [*arguments, "--device", "cpu", "--json"], catch_exceptions=False)
     assert finished.exit_code == 0
     report = json.loads(finished.stdout)
-    assert [result["parser_input"] for result in report["ours"]] == ["words", "words", "tags", "tags"]
-    assert [result["steps"] for result in report["ours"]] == [2, 2, 2, 2]
-    assert report["ours"][2]["tagging"] == 100  # given in the input
+    assert [result["parser_input"] for result in report["ours"]] == ["words", "tags"]
+    assert [result["steps"] for result in report["ours"]] == [2, 2]
+    assert report["ours"][1]["tagging"] == 100  # given in the input
     assert [(grammar["parser_input"], grammar["train_trees"]) for grammar in report["grammars"]] == [
-        ("words", 40), ("tags", 40), ("words", 60), ("tags", 60),
-    ]  # fmt: skip
-    assert all(grammar["f1"] > 50 for grammar in report["grammars"])
-    for result in report["ours"][1::2]:
+        ("words", 60),
+        ("tags", 60),
+    ]
+    assert all(0 < grammar["f1"] <= 100 for grammar in report["grammars"])
+    for result in report["ours"]:
         assert (result["train_trees"], result["sentences"], result["errors"], result["skipped"]) == (
             60,
             5,
@@ -300,7 +329,6 @@ def test_the_command_trains_evaluates_and_reports(tmp_path: Path, monkeypatch: p
         assert result["repairs"]
         assert result["well_formed"] < 100
         assert result["num_repaired"] == 5
-    assert (tmp_path / "table4-curve.svg").exists()
     page = (tmp_path / "table4.md").read_text(encoding="utf-8")
     assert "| Transformer (4 layers) | WSJ only | 40 thousand | WSJ section 23 | 91.3 |" in page
     assert "EVALB|deleted:TOP -NONE- , : `` '' .|equal:ADVP=PRT" in page
