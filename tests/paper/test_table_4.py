@@ -274,7 +274,7 @@ def test_a_grid_varies_trees_and_steps_independently_and_names_each_run() -> Non
 
 @pytest.mark.parametrize("text", ["850,0", "850,850", "many"])
 def test_wrong_numbers_of_trees_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="--sizes is .*, but must be different numbers above 0"):
+    with pytest.raises(ConfigError, match=r"--sizes is .*, but must be different numbers above 0"):
         parse_numbers("--sizes", text)
 
 

@@ -67,7 +67,7 @@ def init_recurrent_weights(rnn: nn.RNNBase, scale: float) -> None:
 
 
 @torch.no_grad()
-def init_convolution(convolution: Convolution, scale: float) -> None:
+def init_convolution(convolution: Convolution, scale: float = 1.0) -> None:
     """Normal weights that scale the variance by init_variance * scale^2; a gain that leaves them so."""
     weight_v = convolution.weight_v
     nn.init.normal_(weight_v, std=scale * math.sqrt(convolution.init_variance / weight_v.shape[1]))

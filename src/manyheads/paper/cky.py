@@ -94,7 +94,7 @@ class CkyParser:
 def combine(left: FloatArray, right: FloatArray, rules: RuleArrays, cell: FloatArray) -> None:
     """Write the best score of each parent over all splits into a cell. left, right: [splits, G]"""
     first, second = rules.children[:, 0], rules.children[:, 1]
-    is_possible = (left > -np.inf).any(0)[first] & (right > -np.inf).any(0)[second]
+    is_possible = (left.max(0)[first] > -np.inf) & (right.max(0)[second] > -np.inf)
     used = np.flatnonzero(is_possible)
     if not len(used):
         return

@@ -35,9 +35,11 @@ class ParserGrid:
 
     def list_runs(self, config: Config) -> Iterator[tuple[str, ParserInput, int | None, Config]]:
         """Yield the folder, input, number of trees and config of each run."""
+        sizes: Sequence[int | None] = self.sizes or [None]
+        step_counts: Sequence[int | None] = self.steps or [None]
         for parser_input in self.inputs:
-            for size in self.sizes or [None]:
-                for steps in self.steps or [None]:
+            for size in sizes:
+                for steps in step_counts:
                     for seed in range(1, self.seeds + 1):
                         parts = [
                             parser_input,

@@ -12,7 +12,13 @@ from manyheads.data.store import Store
 from manyheads.errors import ConfigError
 from manyheads.model import count_parameters
 from manyheads.paper.budget import Budget
-from manyheads.paper.ordering import Difference, summarize_orderings, warn_if_untrained
+from manyheads.paper.margins import SeedMargins, combine_margins, compute_sentence_margin
+from manyheads.paper.ordering import (
+    Difference,
+    equivalence_bound,
+    summarize_orderings,
+    warn_if_untrained,
+)
 from manyheads.paper.scaled_presets import ModelScale
 from manyheads.paper.seed_variance import SeedVariance, mean_or_none
 from manyheads.paper.trials import Trial, TrialResult
@@ -59,7 +65,7 @@ PAPER_ROWS: dict[str, str | None] = {  # our system: the row of the paper that i
     "transformer": "Transformer (base)",
     "big": "Transformer (big)",
     "rnn": "GNMT + RL",
-    "gru": "GNMT + RL",
+    "gru": None,  # GNMT is an LSTM, which is compared once
     "seq2seq": None,
     "convs2s": "ConvS2S",
     "bytenet": "ByteNet",
@@ -285,7 +291,7 @@ class SystemsComparison:
                 {
                     "budget": str(comparison.budget),
                     "systems": [asdict(row) for row in comparison.rows],
-                    "runs": [asdict(result) for result in comparison.results],
+                    "runs": [result.to_dict() for result in comparison.results],
                 }
                 for comparison in self.comparisons
             ],
@@ -311,17 +317,17 @@ def compare_systems(results: list[TrialResult], trials: Sequence[Trial], budget:
         name: min(rows, key=lambda row: mean_perplexity(by_row[row])) for name, rows in rows_tried.items()
     }
     by_system = {name: by_row[row] for name, row in best.items()}
-    variance = SeedVariance.estimate(
-        [[result.bleu.value for result in system_results] for system_results in by_system.values()]
+    margins = SeedMargins.estimate(
+        {name: read_bleu(system_results) for name, system_results in by_system.items()}, REFERENCE_SYSTEM
     )
     system_rows = []
     for name, system_results in by_system.items():
         difference = (
             None
             if name == REFERENCE_SYSTEM
-            else compute_difference(name, system_results, by_system[REFERENCE_SYSTEM], variance)
+            else compute_difference(name, system_results, by_system[REFERENCE_SYSTEM], margins)
         )
-        system_rows.append(make_row(name, system_results, variance, difference))
+        system_rows.append(make_row(name, system_results, margins.single, difference))
     rates = {trial.row: trial.config.train.learning_rate for trial in trials}
     peaks = {name: rates[row] for name, row in best.items()}
     return BudgetComparison(
@@ -365,17 +371,19 @@ def make_row(
 
 
 def compute_difference(
-    name: str, results: list[TrialResult], reference: list[TrialResult], variance: SeedVariance
+    name: str, results: list[TrialResult], reference: list[TrialResult], margins: SeedMargins
 ) -> Difference:
-    """Return the BLEU difference from the Transformer. With one seed the margin is the bootstrap's alone."""
-    ours = fmean(result.bleu.value for result in results) - fmean(result.bleu.value for result in reference)
+    """Return the BLEU difference from the Transformer.
+
+    The margin covers seeds, if there are several, and test sentences, by paired bootstrap.
+    """
+    values, base = read_bleu(results), read_bleu(reference)
+    ours, seed_margin = margins.difference(values, base)
     paper_row = PAPER_ROWS.get(name)
     paper = PUBLISHED_SYSTEMS[paper_row].bleu_difference if paper_row else None
-    margin = variance.margin(len(results), len(reference))
-    if (
-        margin is None
-        and results[0].bleu.margin_of_error is not None
-        and reference[0].bleu.margin_of_error is not None
-    ):
-        margin = math.hypot(results[0].bleu.margin_of_error, reference[0].bleu.margin_of_error)
-    return Difference(ours, paper, margin)
+    margin = combine_margins(seed_margin, compute_sentence_margin(results, reference))
+    return Difference(ours, paper, margin, equivalence_bound("BLEU", paper, fmean(base.values())))
+
+
+def read_bleu(results: Sequence[TrialResult]) -> dict[int, float]:
+    return {result.seed: result.bleu.value for result in results}
