@@ -22,6 +22,7 @@ from manyheads.paper import systems, table2, table3, variations
 from manyheads.paper.budget import Budget
 from manyheads.paper.report import write_report
 from manyheads.paper.scaled_presets import SCALES
+from manyheads.paper.training_cost import compute_flops_per_token
 from manyheads.paper.trial_pool import TrialResources, run_trials
 from manyheads.paper.trials import Trial, TrialResult
 from manyheads.progress import Progress
@@ -210,7 +211,7 @@ def test_seeds_replace_the_bootstrap(store: Store) -> None:
 
 def test_the_best_of_several_peaks_by_valid_perplexity_counts(store: Store) -> None:
     names = ["transformer", "window"]
-    trials = systems.make_trials(names, SCALES["playground"], STEPS, store, seeds=1, multiples=[1, 2])
+    trials = systems.make_trials(names, SCALES["playground"], STEPS, store, [1], systems.SystemSearch([1, 2]))
     assert [trial.row for trial in trials] == ["transformer", "transformer-x2", "window", "window-x2"]
     peak = {trial.row: trial.config.train.learning_rate for trial in trials}
     assert peak["window-x2"] == pytest.approx(2 * peak["window"])
@@ -221,7 +222,7 @@ def test_the_best_of_several_peaks_by_valid_perplexity_counts(store: Store) -> N
     comparison = systems.compare_systems(runs, trials, STEPS)
     assert [(row.name, row.bleu) for row in comparison.rows] == [("transformer", 20), ("window", 9)]
     assert comparison.peaks == {"transformer": peak["transformer-x2"], "window": peak["window"]}
-    assert (comparison.num_peaks, len(comparison.results)) == (2, 4)
+    assert (comparison.num_settings, len(comparison.results)) == (2, 4)
 
 
 def test_invalid_peaks_are_rejected() -> None:
@@ -249,16 +250,48 @@ def test_systems_have_equal_size_and_the_training_of_their_presets(store: Store)
     scale = SCALES["playground"]
     names = systems.select_systems(None, scale)
     assert names[0] == "transformer"
-    trials = systems.make_trials(names, scale, STEPS, store, seeds=1)
+    trials = systems.make_trials(names, scale, STEPS, store, [1])
     sizes = {trial.row: count_parameters(trial.config.model)["total"] for trial in trials}
     for name, size in sizes.items():
-        assert name == "big" or abs(size / sizes["transformer"] - 1) < 0.05, name
+        assert name in ("big", "experts") or abs(size / sizes["transformer"] - 1) < 0.05, name
+    flops = {
+        trial.row: compute_flops_per_token(trial.config.model, store)
+        for trial in trials
+        if trial.row in ("transformer", "experts")
+    }
+    assert flops["experts"] == pytest.approx(flops["transformer"], rel=0.03)
+    assert sizes["experts"] > 1.15 * sizes["transformer"]
     assert sizes["big"] > 2 * sizes["transformer"]
     assert {trial.split for trial in trials} == {"test"}
     assert systems.select_preset_training(mh.TrainConfig(clip_norm=1.0, label_smoothing=0.0)) == {
         "clip_norm": 1.0,
         "label_smoothing": 0.0,
     }
+
+
+def test_every_system_is_searched_with_the_same_settings(store: Store) -> None:
+    search = systems.SystemSearch([0.5, 1], both_inits=True, validations=4)
+    trials = systems.make_trials(["transformer", "rnn"], SCALES["playground"], STEPS, store, [1], search)
+    assert [trial.row for trial in trials if trial.row.startswith("rnn")] == [
+        "rnn-x0.5", "rnn", "rnn-x0.5-init2", "rnn-x1-init2",
+    ]  # fmt: skip
+    config = {trial.row: trial.config for trial in trials}
+    model = config["transformer-x1-init2"].model
+    assert isinstance(model, mh.TransformerConfig)
+    assert model.init == "authors"
+    assert config["rnn-x1-init2"].model.init_gain == 0.5
+    assert {item.train.validate_every for item in config.values()} == {25}
+    runs = [result(row, 1, float(number), 30) for number, row in enumerate(reversed(config), 1)]
+    assert systems.select_best(runs, trials) == {"transformer": "transformer-x1-init2", "rnn": "rnn-x1-init2"}
+
+
+def test_equal_flops_give_a_cheaper_model_more_steps(store: Store) -> None:
+    trials = systems.make_trials(
+        ["transformer", "big"], SCALES["playground"], Budget(2e10, "FLOPs"), store, [1]
+    )
+    steps = {trial.row: trial.config.train.steps for trial in trials}
+    assert steps["transformer"] > 2 * steps["big"]
+    assert Budget.parse("5e15FLOPs") == Budget(5e15, "FLOPs")
 
 
 def test_d_ff_is_changed_to_match_a_number_of_parameters() -> None:
@@ -430,7 +463,7 @@ def test_table_2_stops_on_a_signal_and_can_be_resumed(store: Store, tmp_path: Pa
 def test_trials_of_both_tables_survive_json(store: Store) -> None:
     for trials in (
         variations.make_trials(variations.select_rows("big"), SCALES["base"], STEPS, store, 1),
-        systems.make_trials(["transformer"], SCALES["playground"], Budget(3, "s"), store, 1),
+        systems.make_trials(["transformer"], SCALES["playground"], Budget(3, "s"), store, [1]),
     ):
         for trial in trials:
             assert Trial.from_dict(json.loads(json.dumps(trial.to_dict()))) == trial
