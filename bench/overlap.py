@@ -1,9 +1,9 @@
-"""Remove test pairs that the training text nearly contains: sources that share most trigrams with one of its lines.
+"""Remove test pairs that the training text nearly contains: most trigrams of the source are in one line.
 
     python bench/overlap.py train.en test.en [test.ko ...] --out clean       clean/test.en, clean/test.ko, ...
 
-Words are compared in lower case. A test sentence of fewer than three words counts if the line itself occurs. All
-files after the first are aligned with the second and lose the same lines.
+Words are compared in lower case. A test sentence of fewer than three words counts if the line itself occurs.
+All files after the first are aligned with the second and lose the same lines.
 """
 
 import argparse

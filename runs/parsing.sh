@@ -9,7 +9,7 @@
 set -e
 trees=$1
 out=${2:-paper-parsing}
-settings="--device cuda --model parsing --vocab-size 16000 --set train.schedule=inverse-sqrt --set train.warmup=4000
+settings="--device cuda --model parsing --vocab-size 16000 --set train.schedule=paper --set train.warmup=4000
     --set train.learning_rate=none --set data.batch_tokens=12000 --set data.subword_regularization=0.1
     --set train.checkpoint_every=500 --set train.average_checkpoints=8 --set train.keep_checkpoints=8
     --set train.validate_every=2000"
