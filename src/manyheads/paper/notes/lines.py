@@ -1,4 +1,4 @@
-"""The five notes line by line: what no other question answers, each computed in milliseconds or by a short run.
+"""The five notes line by line: what no other question answers, computed at once or by a short run.
 
 Shapes: N positions, D width, H heads.
 """
@@ -39,7 +39,7 @@ FUNCTIONS = ("additive", "dot", "scaled-dot")
 COST_LENGTH = 256  # positions
 NUM_PATH = 81  # positions of path lengths, a power of k
 NUM_CHAIN = 128
-SAMPLES = (1, 100, 10_000)  # of hard attention
+SAMPLES = {"few": 1, "some": 100, "many": 10_000}  # of hard attention
 OVERFIT_SENTENCES = 24
 
 
@@ -79,9 +79,9 @@ class LineResults:
 
 
 def format_number(value: float) -> str:
-    if value and abs(value) < 1e-3:
-        return f"{value:.2g}"
-    return f"{value:,.0f}" if value == round(value) and abs(value) < 1e12 else f"{value:.4g}"
+    if value == round(value) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.5g}" if abs(value) < 1e-3 else f"{value:.4g}"
 
 
 def measure(report_progress: ReportProgress = ignore_progress, *, steps: int = 150) -> LineResults:
@@ -97,8 +97,8 @@ def measure(report_progress: ReportProgress = ignore_progress, *, steps: int = 1
         accuracy[function] = {}
         for width in TRAINED_WIDTHS:
             config = TransformerConfig(
-                vocab_size=PREVIOUS_WORD_TASK.vocab_size, layers=1, d_model=64, d_ff=128, heads=1, dropout=0.0,
-                d_k=width, d_v=64, attention=function,  # type: ignore[arg-type]
+                vocab_size=PREVIOUS_WORD_TASK.vocab_size, layers=1, d_model=64, d_ff=128, heads=1,
+                dropout=0.0, d_k=width, d_v=64, attention=function,  # type: ignore[arg-type]
             )  # fmt: skip
             accuracy[function][width] = []
             for gain in (1.0, BASE.init_gain):
@@ -115,7 +115,7 @@ def measure(report_progress: ReportProgress = ignore_progress, *, steps: int = 1
 
 
 def measure_distance(n: int = 10, d: int = 64) -> dict[str, float]:
-    """Compare scores with distances: how often a word is nearest to itself, and whether they are symmetric."""
+    """Compare scores with distances: how often a word is nearest to itself, and how asymmetric they are."""
     x, w_q, w_k = torch.randn(200, n, d), torch.randn(d, d) / d**0.5, torch.randn(d, d) / d**0.5
     x = F.layer_norm(x, (d,))
     scores = {
@@ -127,11 +127,15 @@ def measure_distance(n: int = 10, d: int = 64) -> dict[str, float]:
     for name, score in scores.items():
         values[f"{name}_self"] = 100 * (score.argmax(-1) == torch.arange(n)).double().mean().item()
         values[f"{name}_asymmetry"] = ((score - score.mT).norm() / score.norm()).item()
-    positions = torch.arange(n, dtype=torch.float32)
-    kernel = -(positions[:, None] - positions).abs()
-    values["kernel_change"] = (kernel - kernel).abs().max().item()  # of another sentence: none
+    values["kernel_change"] = (position_kernel(x[0]) - position_kernel(x[1])).abs().mean().item()
     values["learned_change"] = (scores["learned"][0] - scores["learned"][1]).abs().mean().item()
     return {"distance_words": float(n), **values}
+
+
+def position_kernel(x_ND: Tensor) -> Tensor:
+    """Return scores that depend on the distance of positions alone. [N, N]"""
+    positions = torch.arange(len(x_ND), dtype=torch.float32)
+    return -(positions[:, None] - positions).abs()
 
 
 def measure_sampling(n: int = 8, d: int = 16) -> dict[str, float]:
@@ -139,12 +143,12 @@ def measure_sampling(n: int = 8, d: int = 16) -> dict[str, float]:
     weights, values = torch.randn(n).softmax(-1), torch.randn(n, d)
     expected = weights @ values
     result = {"weight_entropy": -(weights * weights.log2()).sum().item(), "max_entropy": math.log2(n)}
-    for count in SAMPLES:
+    for name, count in SAMPLES.items():
         sampled = values[torch.multinomial(weights, count, replacement=True)].mean(0)
-        result[f"sample_error_{'few some many'.split()[SAMPLES.index(count)]}"] = (
-            (sampled - expected).norm().item()
-        )
-        result[f"samples_{'few some many'.split()[SAMPLES.index(count)]}"] = float(count)
+        result |= {
+            f"samples_{name}": float(count),
+            f"sample_error_{name}": (sampled - expected).norm().item(),
+        }
     result["output_deviation"] = (weights @ (values - expected).square()).mean().sqrt().item()
     return result
 
