@@ -257,7 +257,8 @@ def format_small_examples() -> dict[str, str]:
         "vector_group": format_vector(group, 2),
         "thinking": f"{weights[0].item():.2f}", "machines": f"{weights[1].item():.2f}",
         "thinking_scores": "112, 96",
-        "target_all": format_vector(smoothed["all"], 3), "target_others": format_vector(smoothed["others"], 3),
+        "target_all": format_vector(smoothed["all"], 3),
+        "target_others": format_vector(smoothed["others"], 3),
     }  # fmt: skip
 
 

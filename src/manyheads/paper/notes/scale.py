@@ -136,7 +136,7 @@ def compute_entropy(weights: Tensor) -> Tensor:
 
 
 def measure_softmax_gradient(weights_QL: Tensor, scores_QL: Tensor) -> Tensor:
-    """Return the norms, at what the softmax is computed from, of random gradients of norm 1 at the weights."""
+    """Return the norms, at the inputs of the softmax, of random gradients of norm 1 at the weights."""
     incoming_QL = torch.nn.functional.normalize(torch.randn_like(weights_QL), dim=-1)
     (outgoing_QL,) = torch.autograd.grad(weights_QL, scores_QL, incoming_QL)
     norms_Q: Tensor = outgoing_QL.norm(dim=-1)
