@@ -48,19 +48,19 @@ def derivations(grammar: Grammar, symbol: int, tags: tuple[int, ...]) -> list[fl
     """Log probabilities of all derivations of at most two unary rules in a row."""
 
     def expand(symbol: int, start: int, end: int, unary: int) -> list[float]:
-        found = [0.0] if end - start == 1 and tags[start] == symbol else []
+        scores = [0.0] if end - start == 1 and tags[start] == symbol else []
         for parent, children, score in zip(
             grammar.binary.parents, grammar.binary.children, grammar.binary.scores, strict=True
         ):
             for split in range(start + 1, end) if parent == symbol else ():
                 left, right = expand(children[0], start, split, 2), expand(children[1], split, end, 2)
-                found += [score + a + b for a, b in product(left, right)]
+                scores += [score + a + b for a, b in product(left, right)]
         for parent, children, score in zip(
             grammar.unary.parents, grammar.unary.children, grammar.unary.scores, strict=True
         ):
             if parent == symbol and unary:
-                found += [score + inner for inner in expand(children[0], start, end, unary - 1)]
-        return found
+                scores += [score + inner for inner in expand(children[0], start, end, unary - 1)]
+        return scores
 
     return expand(symbol, 0, len(tags), 2)
 

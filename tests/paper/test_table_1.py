@@ -262,9 +262,9 @@ def test_the_crossover_is_interpolated_between_sizes() -> None:
         )
         for n, time in ((10, 0.25), (40, 4.0))
     ]
-    (found,) = crossover.find_crossovers(points)
-    assert found.seconds == pytest.approx(20)
-    assert found.bytes is None
+    (crossing,) = crossover.find_crossovers(points)
+    assert crossing.seconds == pytest.approx(20)
+    assert crossing.bytes is None
     text = crossover.describe_crossovers(points)
     assert "mixing, d = 20: n = 20, 1.00 d" in text
 

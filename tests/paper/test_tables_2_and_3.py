@@ -269,31 +269,6 @@ def test_systems_have_equal_size_and_the_training_of_their_presets(store: Store)
     }
 
 
-def test_every_system_is_searched_with_the_same_settings(store: Store) -> None:
-    search = systems.SystemSearch([0.5, 1], both_inits=True, validations=4)
-    trials = systems.make_trials(["transformer", "rnn"], SCALES["playground"], STEPS, store, [1], search)
-    assert [trial.row for trial in trials if trial.row.startswith("rnn")] == [
-        "rnn-x0.5", "rnn", "rnn-x0.5-init2", "rnn-x1-init2",
-    ]  # fmt: skip
-    config = {trial.row: trial.config for trial in trials}
-    model = config["transformer-x1-init2"].model
-    assert isinstance(model, mh.TransformerConfig)
-    assert model.init == "authors"
-    assert config["rnn-x1-init2"].model.init_gain == 0.5
-    assert {item.train.validate_every for item in config.values()} == {25}
-    runs = [result(row, 1, float(number), 30) for number, row in enumerate(reversed(config), 1)]
-    assert systems.select_best(runs, trials) == {"transformer": "transformer-x1-init2", "rnn": "rnn-x1-init2"}
-
-
-def test_equal_flops_give_a_cheaper_model_more_steps(store: Store) -> None:
-    trials = systems.make_trials(
-        ["transformer", "big"], SCALES["playground"], Budget(2e10, "FLOPs"), store, [1]
-    )
-    steps = {trial.row: trial.config.train.steps for trial in trials}
-    assert steps["transformer"] > 2 * steps["big"]
-    assert Budget.parse("5e15FLOPs") == Budget(5e15, "FLOPs")
-
-
 def test_d_ff_is_changed_to_match_a_number_of_parameters() -> None:
     model = replace(mh.presets.TINY, layers=1)
     num_parameters = count_parameters(model)["total"]

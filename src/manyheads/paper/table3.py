@@ -93,7 +93,7 @@ def make_notes(variations: Variations) -> list[str]:
     ]
     seeds = {row.seeds for row in variations.compared} or {variations.rows[0].seeds}
     is_paired = any(margins.paired for margins in variations.margins.values())
-    how = (
+    variance_text = (
         "of differences between equal seeds, which read equal batches, pooled over rows"
         if is_paired
         else "of single results, pooled over rows with several seeds"
@@ -101,7 +101,7 @@ def make_notes(variations: Variations) -> list[str]:
     return [
         f"Δ is the difference from base, which has {variations.rows[0].seeds} seeds; other rows have "
         f"{max(seeds)}. A seed's standard deviation is {' and '.join(deviations) or 'unknown'}. The margin "
-        f"of chance is a 95 % interval (Student's t) {how}; for BLEU the paired bootstrap over sentences is "
+        f"of chance is a 95 % interval (Student's t) {variance_text}; for BLEU the paired bootstrap over sentences is "
         f"added. Of twenty rows without any effect one would still exceed it.",
         f"holds: the difference exceeds the margin of chance and has the paper's sign; reversed: it has the "
         f"other sign. Where the paper's difference is about 0 (perplexity within "

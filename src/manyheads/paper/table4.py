@@ -256,9 +256,9 @@ def compare_with_grammars(results: Sequence[ParserEvaluation], grammars: Sequenc
     parts = []
     for group in group_by_seed(results):
         first, f1 = group.first, group.mean(lambda result: result.score.f1)
-        kind = "words" if first.parser_input == "words" else "tags"
+        grammar_input = "words" if first.parser_input == "words" else "tags"
         for grammar in grammars:
-            if (grammar.parser_input, grammar.train_trees) == (kind, first.train_trees):
+            if (grammar.parser_input, grammar.train_trees) == (grammar_input, first.train_trees):
                 difference = f1 - grammar.score.f1
                 parts.append(
                     f"{INPUT_NAMES[first.parser_input]}, {first.train_trees:,} trees, {first.steps:,} steps: "
@@ -342,9 +342,11 @@ def draw_curve(
         lines.setdefault(name, []).append(point)
     for name, points in lines.items():
         axes.plot(*zip(*sorted(points), strict=True), "o-", label=name)
-    for kind in dict.fromkeys(grammar.parser_input for grammar in grammars):
-        points = [(item.train_trees, item.score.f1) for item in grammars if item.parser_input == kind]
-        axes.plot(*zip(*sorted(points), strict=True), "s--", label=f"PCFG, {kind} only")
+    for grammar_input in dict.fromkeys(grammar.parser_input for grammar in grammars):
+        points = [
+            (item.train_trees, item.score.f1) for item in grammars if item.parser_input == grammar_input
+        ]
+        axes.plot(*zip(*sorted(points), strict=True), "s--", label=f"PCFG, {grammar_input} only")
     axes.set(xlabel="training trees", ylabel="F1 of labeled brackets", xscale="log", ylim=(0, 102))
     axes.grid(alpha=0.3)
     axes.legend()

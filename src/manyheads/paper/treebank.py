@@ -51,13 +51,13 @@ class Treebank:
             raise DataError(
                 f"--sizes has {size:,}, but there are {len(self.train):,} training trees: give at most that"
             )
-        taken: list[Tree] = []
+        subset: list[Tree] = []
         bounds = [0, *accumulate(self.part_sizes or (len(self.train),))]
         for start, end in pairwise(bounds):
             part = self.train[start:end]
             random.Random(SUBSET_SEED).shuffle(part)
-            taken += part
-        return replace(self, train=taken[:size], part_sizes=())
+            subset += part
+        return replace(self, train=subset[:size], part_sizes=())
 
 
 def make_built_in_treebank(sizes: dict[str, int] | None = None) -> Treebank:

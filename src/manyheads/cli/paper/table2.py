@@ -20,6 +20,12 @@ from manyheads.cli.paper.runs import (
 )
 
 
+BothInits = Annotated[
+    bool, typer.Option("--both-inits", help="Also try other initial weights for every system.")
+]
+Validations = Annotated[int, typer.Option(help="Validate a run so many times; its best model counts.", min=0)]
+
+
 @paper.command()
 def table2(
     data: Data = None,
@@ -38,12 +44,8 @@ def table2(
         str,
         typer.Option(help="Multiples of each learning rate to try; the best on valid counts.", metavar="1,2"),
     ] = "1",
-    both_inits: Annotated[
-        bool, typer.Option("--both-inits", help="Also try other initial weights for every system.")
-    ] = False,
-    validations: Annotated[
-        int, typer.Option(help="Validate a run so many times; its best model counts.", min=0)
-    ] = 0,
+    both_inits: BothInits = False,
+    validations: Validations = 0,
     scale: ScaleName = "playground",
     seeds: Seeds = 1,
     jobs: Jobs = None,

@@ -330,7 +330,10 @@ def measure_loss(model: Any, batch: LabeledBatch) -> float:
 
 
 def make_table(results: LineResults, labels: Labels) -> ReportTable:
-    columns = ["d_k", *(f"{labels[kind]}: {labels[name]}" for kind in ("ms", "mib") for name in FUNCTIONS)]
+    columns = [
+        "d_k",
+        *(f"{labels[measure_name]}: {labels[name]}" for measure_name in ("ms", "mib") for name in FUNCTIONS),
+    ]
     rows: list[list[Cell]] = [
         [
             width,
@@ -347,12 +350,12 @@ def make_table(results: LineResults, labels: Labels) -> ReportTable:
 
 def draw_figure(results: LineResults, labels: Labels) -> Any:
     figure, (left, right) = make_axes(2)
-    for costs, axis, kind in ((results.milliseconds, left, "ms"), (results.mebibytes, right, "mib")):
+    for costs, axis, measure_name in ((results.milliseconds, left, "ms"), (results.mebibytes, right, "mib")):
         for name, color in zip(FUNCTIONS, (ORANGE, GREEN, BLUE), strict=True):
             axis.plot(WIDTHS, costs[name], "o-", color=color, label=labels[name])
         axis.set_xscale("log", base=2)
         axis.set_xticks(WIDTHS, [f"{width}" for width in WIDTHS])
-        axis.set(xlabel="d_k", ylabel=labels[kind])
+        axis.set(xlabel="d_k", ylabel=labels[measure_name])
         set_log_scale(axis)
     left.legend()
     return figure
