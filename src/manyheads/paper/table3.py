@@ -101,8 +101,8 @@ def make_notes(variations: Variations) -> list[str]:
     return [
         f"Δ is the difference from base, which has {variations.rows[0].seeds} seeds; other rows have "
         f"{max(seeds)}. A seed's standard deviation is {' and '.join(deviations) or 'unknown'}. The margin "
-        f"of chance is a 95 % interval (Student's t) {variance_text}; for BLEU the paired bootstrap over sentences is "
-        f"added. Of twenty rows without any effect one would still exceed it.",
+        f"of chance is a 95 % interval (Student's t) {variance_text}; for BLEU the paired "
+        f"bootstrap over sentences is added. Of twenty rows without any effect one would still exceed it.",
         f"holds: the difference exceeds the margin of chance and has the paper's sign; reversed: it has the "
         f"other sign. Where the paper's difference is about 0 (perplexity within "
         f"{NEAR_ZERO['perplexity']}, BLEU within {NEAR_ZERO['BLEU']}), an equivalence test: holds if the "

@@ -19,7 +19,6 @@ from manyheads.cli.paper.runs import (
     print_report,
 )
 
-
 BothInits = Annotated[
     bool, typer.Option("--both-inits", help="Also try other initial weights for every system.")
 ]
