@@ -109,8 +109,8 @@ def make_crossover_table(points: Sequence[CrossoverPoint]) -> ReportTable:
         milliseconds = [1e3 * point.seconds[name] for name in ("self-attention", "recurrent")]
         mebibytes = [point.bytes[name] / 2**20 for name in ("self-attention", "recurrent")]
         rows.append([point.part, point.d, point.n, point.n / point.d, *milliseconds, ratio, *mebibytes])
-    columns = ("part", "d", "n", "n / d", "ms, self-attention", "ms, recurrent", "ratio of time")
-    columns += ("MiB, self-attention", "MiB, recurrent")
+    columns = ["part", "d", "n", "n / d", "ms, self-attention", "ms, recurrent", "ratio of time"]
+    columns += ["MiB, self-attention", "MiB, recurrent"]
     return ReportTable(
         "Self-attention against a recurrence around n = d", columns, rows, [describe_crossovers(points)]
     )
