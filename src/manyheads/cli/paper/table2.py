@@ -56,8 +56,7 @@ def table2(
     """Train the Transformer and the baselines under the same budget: BLEU against training FLOPs (Table 2).
 
     Each system has a run folder, and the command can be resumed. With several rates or initial weights, the
-    first seed chooses by perplexity on valid, and other seeds train the chosen setting alone. The paper's
-    rows are printed beside ours.
+    first seed chooses by perplexity on valid, and other seeds train the chosen setting alone.
 
     \b
     Example:
