@@ -20,8 +20,10 @@ from manyheads.paper.systems import (
     SPLIT,
     BudgetComparison,
     SystemsComparison,
+    SystemSearch,
     compare_systems,
     make_trials,
+    select_best,
 )
 from manyheads.paper.trial_pool import TrialResources, run_trials
 from manyheads.paper.trials import check_split
@@ -37,7 +39,7 @@ def write_table2(
     scale: ModelScale,
     budgets: Sequence[Budget],
     seeds: int,
-    multiples: Sequence[float],
+    search: SystemSearch,
     resources: TrialResources,
     command: str,
     progress: Progress,
@@ -47,11 +49,18 @@ def write_table2(
         check_split(store, split)
     comparisons = []
     for budget in budgets:
-        trials = make_trials(systems, scale, budget, store, seeds, multiples)
-        results = run_trials(trials, out / "table2" / budget.unit, store, resources, progress)
+        folder = out / "table2" / budget.unit
+        trials = make_trials(systems, scale, budget, store, [1], search)
+        results = run_trials(trials, folder, store, resources, progress)
         if results is None:
             return None
-        comparisons.append(compare_systems(results, trials, budget))
+        best = {*select_best(results, trials).values()}  # other seeds are trained for the best setting alone
+        others = make_trials(systems, scale, budget, store, range(2, seeds + 1), search)
+        others = [trial for trial in others if trial.row in best]
+        more = run_trials(others, folder, store, resources, progress)
+        if more is None:
+            return None
+        comparisons.append(compare_systems([*results, *more], [*trials, *others], budget))
     comparison = SystemsComparison(comparisons, scale)
     tables = {
         f"table2-{budget_comparison.budget.unit}": make_budget_table(budget_comparison)
@@ -76,7 +85,7 @@ def make_budget_table(comparison: BudgetComparison) -> ReportTable:
     source = (
         "seeds"
         if comparison.seeds > 1
-        else "the bootstrap over test sentences, one seed each: another seed or learning rate "
+        else "the bootstrap over test sentences, one seed each: another seed, rate or initialization "
         "may change a result by more"
     )
     return ReportTable(f"After {comparison.budget}", columns, rows, [f"±: from {source}. {FLOPS_NOTE}"])
@@ -110,6 +119,7 @@ NOTES = [
     "The paper's numbers are on newstest2014 after training on 4.5 and 36 million pairs, by systems of many "
     "sizes, some far larger than the Transformer. Ours are small, all but big of about the Transformer's "
     "size, and trained for minutes on little text. They describe these conditions.",
+    "Δ has a margin of chance from seeds, pooled over systems, and the paired bootstrap over test sentences.",
     "Seconds compare implementations as well as architectures: on a GPU a step of the Transformer is a CUDA "
     "graph of specialized kernels, and a step of the others is not.",
 ]
@@ -137,17 +147,18 @@ def collect_cells(comparison: SystemsComparison, name: str | None) -> list[Cell]
 def render_report(comparison: SystemsComparison, store: Store, command: str) -> str:
     scale = comparison.scale
     first = comparison.comparisons[0]
-    sizes = [row.parameters for row in first.rows if row.name != "big"]
+    sizes = [row.parameters for row in first.rows if row.name not in ("big", "experts")]
     peaks = ", ".join(f"{name} {format_value(peak or 'paper')}" for name, peak in first.peaks.items())
     chosen = (
-        f"the best of {first.num_peaks} by perplexity on valid"
-        if first.num_peaks > 1
+        f"of the best of {first.num_settings} settings (rates and initial weights) by perplexity on valid"
+        if first.num_settings > 1
         else PRESET_PEAKS[scale.name]
     )
     parts = [
         "# Table 2: the Transformer and other systems",
         format_run_header(command, comparison.results),
-        f"Systems of {min(sizes):,} to {max(sizes):,} parameters, except big; batches of "
+        f"Systems of {min(sizes):,} to {max(sizes):,} parameters, except big, and experts, which has the "
+        f"Transformer's FLOPs per token; batches of "
         f"{scale.batch_tokens:,} tokens per side, {scale.warmup:,} warm-up steps, the paper's schedule for "
         f"all. Peak learning rates, {chosen}: {peaks}.",
         describe_data_and_scoring(store, comparison.results),
@@ -156,7 +167,7 @@ def render_report(comparison: SystemsComparison, store: Store, command: str) -> 
         "![BLEU against training FLOPs, in the paper and measured](table2.svg)",
         "## Does the paper's ordering hold here?",
         *(render_conclusions(budget_comparison) for budget_comparison in comparison.comparisons),
-        make_runs_table(comparison.results).to_markdown() if max(first.seeds, first.num_peaks) > 1 else "",
+        make_runs_table(comparison.results).to_markdown() if max(first.seeds, first.num_settings) > 1 else "",
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
 
