@@ -14,7 +14,8 @@ TRANSLATION = {
 }  # fmt: skip
 PRODUCT = {
     "presets", "ops", "cuda", "text", "text.datasets", "data", "model", "search", "checkpoint", "inference",
-    "confidence", *TRANSLATION, "judge", "bulk", "evaluate", "train", "export", "distill", "look", "serve",
+    "confidence", *TRANSLATION, "judge", "bulk", "evaluate", "train", "export", "hub", "distill", "look",
+    "serve",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -34,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "search": {"ops"},
     "checkpoint": {"model", "text"},
     "named_models": {"checkpoint"},
+    "hub": {"checkpoint", "named_models"},
     "inference": {"ops", "cuda", "text", "model", "search", "checkpoint"},
     "confidence": {"text"},
     "judge": {"text", "data", "confidence"},
