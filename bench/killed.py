@@ -108,9 +108,7 @@ def kill_run(
     first_step = time.time()
     while child.poll() is None:
         elapsed = time.time() - first_step
-        is_late = (
-            target != AVERAGING and elapsed > wait + 10
-        )  # the averaged model is written once, at the end
+        is_late = target != AVERAGING and elapsed > wait + 10  # which comes once, at the end
         if elapsed > wait and (is_late or describe_moment(run, started) == target):
             child.send_signal(signal.SIGKILL)
             child.wait()

@@ -12,7 +12,7 @@ import pytest
 import manyheads as mh
 from manyheads import checkpoint, cli
 from manyheads.errors import CheckpointError, DataError, RequestError
-from manyheads.hub.card import format_readme, strip_front_matter
+from manyheads.hub.card import format_readme, parse_readme
 from manyheads.hub.pull import pull_model
 from manyheads.hub.push import push_model
 from manyheads.hub.repository import Repository, open_client, parse_repository
@@ -71,9 +71,8 @@ def test_a_pulled_model_is_the_one_that_was_pushed(hub: HubServer, model: Path, 
     copy = tmp_path / "models" / "en-ko"
     names = {path.relative_to(copy).as_posix() for path in copy.rglob("*") if path.is_file()}
     assert names == {path.relative_to(model).as_posix() for path in model.rglob("*") if path.is_file()}
-    for name in names - {checkpoint.MODEL_CARD}:
+    for name in names:
         assert (copy / name).read_bytes() == (model / name).read_bytes()
-    assert (copy / checkpoint.MODEL_CARD).read_text(encoding="utf-8").startswith(CARD)
     sentences = ["I go home today."]
     assert [t.text for t in mh.load(copy).translate(sentences)] == [
         t.text for t in mh.load(model).translate(sentences)
@@ -268,12 +267,12 @@ def test_an_endpoint_must_be_a_url() -> None:
 # ---- the card
 
 
-def test_the_front_matter_is_removed_and_nothing_else() -> None:
+def test_front_matter_and_usage_are_removed_and_nothing_else() -> None:
     readme = format_readme(CARD, {"source": "en", "target": "ko"}, NAME, None)
-    assert strip_front_matter(readme).startswith(CARD)
+    assert parse_readme(readme, NAME) == CARD
     assert "license" not in readme.split("---")[1]
     for text in ("", "# Card\n---\n", "---\nnever closed\n"):
-        assert strip_front_matter(text) == text
+        assert parse_readme(text, NAME) == text
 
 
 # ---- the command line

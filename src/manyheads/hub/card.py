@@ -22,14 +22,20 @@ def format_readme(
         'tags: ["manyheads", "translation", "transformer"]',
     ]
     text = card or f"# Translation from {source} to {target}\n\nThis model has no card.\n"
-    usage = (
-        f"## Usage\n\n    manyheads pull {repository}\n    manyheads translate {repository.split('/')[1]}\n"
-    )
-    return "\n".join([DELIMITER, *front_matter, DELIMITER, "", text.rstrip("\n"), "", usage])
+    return "\n".join([DELIMITER, *front_matter, DELIMITER, "", text + format_usage(repository)])
+
+
+def format_usage(repository: str) -> str:
+    name = repository.partition("/")[2]
+    return f"\n## Usage\n\n    manyheads pull {repository}\n    manyheads translate {name}\n"
+
+
+def parse_readme(readme: str, repository: str) -> str:
+    """Return the card: what lies between the front matter and the usage, where these are."""
+    return strip_front_matter(readme).removesuffix(format_usage(repository))
 
 
 def strip_front_matter(readme: str) -> str:
-    """Return the text after the front matter, if there is one."""
     lines = readme.splitlines(keepends=True)
     if not lines or lines[0].rstrip() != DELIMITER:
         return readme

@@ -10,7 +10,7 @@ from manyheads.atomic_io import MAX_MANIFEST_BYTES, atomic_directory, report_dis
 from manyheads.checkpoint.adapters import ADAPTER_NAME, SUFFIX
 from manyheads.checkpoint.manifest import ADAPTERS, UNLISTED
 from manyheads.errors import CheckpointError
-from manyheads.hub.card import strip_front_matter
+from manyheads.hub.card import parse_readme
 from manyheads.hub.push import README
 from manyheads.hub.repository import Repository, open_client, report_hub_errors
 from manyheads.progress import Progress
@@ -63,7 +63,7 @@ def pull_model(
     replace: bool = False,
     progress: Progress | None = None,
 ) -> PulledModel:
-    """Download the files that the manifest lists, and the adapters; load the model; then rename the folder."""
+    """Download what the manifest lists, adapters and card; load the model; then rename the folder."""
     client = open_client(endpoint)
     with atomic_directory(out, checkpoint.MANIFEST, replace=replace, unlisted=UNLISTED) as temporary:
         remote = RemoteModel(client, repository)
@@ -94,7 +94,7 @@ def download_manifest(remote: RemoteModel, folder: Path) -> dict[str, int]:
     for name, file in listed.items():
         if Path(name).name != name or name.startswith(".") or name == checkpoint.MODEL_CARD:
             raise CheckpointError(
-                f"{remote.repository.id}: {checkpoint.MANIFEST} lists {name!r}, which is not a file of a model"
+                f"{remote.repository.id}: {checkpoint.MANIFEST} lists {name!r}, not a file of a model"
             )
         if name not in remote.sizes:
             raise CheckpointError(
@@ -121,7 +121,7 @@ def write_card(remote: RemoteModel, folder: Path) -> None:
     readme = remote.download(README, folder)
     text = readme.read_text(encoding="utf-8", errors="replace")
     readme.unlink()
-    (folder / checkpoint.MODEL_CARD).write_text(strip_front_matter(text), encoding="utf-8")
+    (folder / checkpoint.MODEL_CARD).write_text(parse_readme(text, remote.repository.id), encoding="utf-8")
 
 
 def verify_model(folder: Path, adapters: list[str]) -> None:

@@ -79,7 +79,10 @@ def list_files(folder: Path) -> Iterator[str]:
 
 
 def find_stale_files(client: Any, repository: Repository, revision: str, names: set[str]) -> list[str]:
-    """Return files of an earlier model that the new one does not have. Refuse a repository of something else."""
+    """Return files of an earlier model that the new one does not have.
+
+    A repository that holds something else is refused.
+    """
     siblings = client.model_info(repository.id, revision=revision).siblings or []
     existing = {sibling.rfilename for sibling in siblings} - CREATED_BY_THE_HUB
     if existing and checkpoint.MANIFEST not in existing:
