@@ -43,9 +43,10 @@ def open_client(endpoint: str | None) -> Any:
     if endpoint is not None and not re.match(r"https?://[^/]", endpoint):
         raise RequestError(f"--endpoint is {endpoint!r}, but must begin with https:// or http://")
     try:
-        from huggingface_hub import HfApi, utils
+        from huggingface_hub import HfApi
     except ImportError:
         raise RequestError(f"huggingface_hub is not installed: {install_command('hub')}") from None
+    utils: Any = import_module("huggingface_hub.utils")
     utils.disable_progress_bars()  # files are reported by us
     utils.logging.set_verbosity_error()
     return HfApi(endpoint=endpoint, library_name="manyheads", library_version=__version__)
