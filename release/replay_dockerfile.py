@@ -205,6 +205,7 @@ def start_container(image: Image, models: Path, out: Path) -> "subprocess.Popen[
     """Start the image's command: another user, a read-only root, an own /tmp, and no network but loopback."""
     root, (user, group) = image.root, image.user.split(":")
     command = shlex.join([*image.entrypoint, *image.command])
+    enter = shlex.join(["chroot", str(root), "/usr/bin/env", "-i", *list_variables(image)])
     drop = f"setpriv --reuid {user} --regid {group} --clear-groups --bounding-set=-all --no-new-privs"
     script = f"""
         set -e
@@ -216,18 +217,23 @@ def start_container(image: Image, models: Path, out: Path) -> "subprocess.Popen[
         mount -t proc proc {root}/proc
         mount --bind /dev {root}/dev
         mount -o remount,bind,ro {root}
-        exec chroot {root} {drop} /bin/sh -c 'cd {image.directory} && exec {command}'
+        exec {enter} {drop} /bin/sh -c 'cd {image.directory} && exec {command}'
     """
     arguments = ["unshare", "--mount", "--net", "--propagation", "private", "/bin/sh", "-c", script]
-    return subprocess.Popen(arguments, env=image.environment, stderr=out.open("wb"))
+    return subprocess.Popen(arguments, stderr=out.open("wb"))
+
+
+def list_variables(image: Image) -> list[str]:
+    return [f"{key}={value}" for key, value in image.environment.items()]
 
 
 def run_inside(process: int, image: Image, command: list[str]) -> "subprocess.CompletedProcess[str]":
     """Run a command beside the server, as `docker exec` does."""
     user, group = image.user.split(":")
     entered = ["nsenter", "--target", str(process), "--mount", "--net", "chroot", str(image.root)]
+    entered += ["/usr/bin/env", "-i", *list_variables(image)]
     dropped = ["setpriv", "--reuid", user, "--regid", group, "--clear-groups", "--", *command]
-    return subprocess.run([*entered, *dropped], env=image.environment, capture_output=True, text=True)
+    return subprocess.run([*entered, *dropped], capture_output=True, text=True)
 
 
 TRANSLATE = """
