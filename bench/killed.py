@@ -118,7 +118,9 @@ def kill_run(
 
 
 def read_log_without_times(run: Path) -> list[dict[str, object]]:
-    return [{key: line[key] for key in line if key not in TIME_KEYS} for line in read_log(run / "log.jsonl")]
+    """Return the entries but those about the start of a process: how long it took, and at which step."""
+    entries = [entry for entry in read_log(run / "log.jsonl") if entry["event"] != "start"]
+    return [{key: entry[key] for key in entry if key not in TIME_KEYS} for entry in entries]
 
 
 def main() -> None:
@@ -148,7 +150,7 @@ def main() -> None:
             moments[describe_moment(folder / "killed", started)] += 1
             problems += find_unreadable(folder / "killed")
         files = [folder / run / "model" / "weights.safetensors" for run in ("whole", "killed")]
-        log = read_log_without_times(folder / "killed")
+        whole, log = (read_log_without_times(folder / run) for run in ("whole", "killed"))
         result = {
             "kills": kills,
             "moments": dict(moments),
@@ -156,7 +158,10 @@ def main() -> None:
             "model": next((line["model"] for line in reversed(log) if line["event"] == "end"), None),
             "unreadable checkpoints": problems,
             "weights identical": files[0].read_bytes() == files[1].read_bytes(),
-            "log identical except times": read_log_without_times(folder / "whole") == log,
+            "log identical except times": whole == log,
+            "first difference": next(
+                (pair for pair in zip(whole, log, strict=False) if pair[0] != pair[1]), None
+            ),
         }
     print(json.dumps(result, indent=1))
     identical = result["weights identical"] and result["log identical except times"]
