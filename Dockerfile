@@ -39,7 +39,7 @@ RUN /opt/manyheads/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*
 FROM ${PYTHON_IMAGE} AS runtime
 RUN useradd --uid 10001 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin manyheads \
     && mkdir /models
-ENV PATH=/opt/manyheads/bin:/usr/local/bin:/usr/bin:/bin \
+ENV PATH=/opt/manyheads/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     HOME=/tmp \
     XDG_CACHE_HOME=/tmp/cache \
     MANYHEADS_MODELS=/models \

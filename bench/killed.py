@@ -28,7 +28,7 @@ from manyheads.train.log import read_log
 MOMENTS = ("in a step", "writing a checkpoint", "validating", "at the end of an epoch")
 AVERAGING = "writing the averaged model"
 VALIDATE_EVERY = 10
-TIME_KEYS = ("seconds", "tokens_per_second", "mfu", "calibration_seconds")
+TIME_KEYS = ("tokens_per_second", "mfu")  # and all whose name ends with "seconds"
 
 
 def make_data(folder: Path) -> None:
@@ -120,7 +120,10 @@ def kill_run(
 def read_log_without_times(run: Path) -> list[dict[str, object]]:
     """Return the entries but those about the start of a process: how long it took, and at which step."""
     entries = [entry for entry in read_log(run / "log.jsonl") if entry["event"] != "start"]
-    return [{key: entry[key] for key in entry if key not in TIME_KEYS} for entry in entries]
+    return [
+        {key: entry[key] for key in entry if key not in TIME_KEYS and not key.endswith("seconds")}
+        for entry in entries
+    ]
 
 
 def main() -> None:
