@@ -2,12 +2,12 @@
 
     sudo python release/replay_dockerfile.py --target cpu --models models --work /var/tmp/replay
 
-Every stage that the target needs starts from a copy of a minimal Debian 12 with its Python 3.11, which stands in
-for python:3.11-slim-bookworm. COPY, RUN, ENV, ARG, WORKDIR and USER do what an engine does, by chroot. Then the
-command of the image is started as its user, in mount and network namespaces of its own, with the root read-only and
-/tmp as the only place to write, until its health check succeeds; a translation is requested, and SIGTERM must end
-it with 0. Needs root, debootstrap, chroot, unshare and setpriv. --build-arg as for docker. PIP_FIND_LINKS names
-folders of wheels that are bound into the roots.
+Every stage that the target needs starts from a copy of a minimal Debian 12 with its Python 3.11, which
+stands in for python:3.11-slim-bookworm. COPY, RUN, ENV, ARG, WORKDIR and USER do what an engine does, by
+chroot. Then the command of the image is started as its user, in mount and network namespaces of its own,
+with the root read-only and /tmp as the only place to write, until its health check succeeds; a translation
+is requested, and SIGTERM must end it with 0. Needs root, debootstrap, chroot, unshare and setpriv.
+--build-arg as for docker. PIP_FIND_LINKS names folders of wheels that are bound into the roots.
 """
 
 import argparse
@@ -76,7 +76,9 @@ def find_needed(stages: list[Stage], target: str) -> list[Stage]:
 
     def add(name: str) -> None:
         stage = by_name[name]
-        copied = [m[1] for word, rest in stage.steps if word == "COPY" and (m := re.match(r"--from=(\S+)", rest))]
+        copied = [
+            m[1] for word, rest in stage.steps if word == "COPY" and (m := re.match(r"--from=(\S+)", rest))
+        ]
         for other in [stage.base, *copied]:
             if other in by_name:
                 add(other)
@@ -101,7 +103,13 @@ class Builder:
         base = self.work / "base"
         if not base.exists():
             print("debootstrap bookworm", flush=True)
-            command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", "bookworm", f"{base}.part"]
+            command = [
+                "debootstrap",
+                "--variant=minbase",
+                f"--include={PACKAGES}",
+                "bookworm",
+                f"{base}.part",
+            ]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             Path(f"{base}.part").rename(base)
         return base
@@ -281,7 +289,9 @@ def check_container(image: Image, models: Path, work: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--work", type=Path, required=True, help="folder for the roots; several gigabytes")
     parser.add_argument("--models", type=Path, help="folder of models; without it, nothing is started")

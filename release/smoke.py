@@ -35,7 +35,9 @@ SERVER_SECONDS = 120
 
 def read_commands(readme: Path, steps: int) -> list[str]:
     """Return the shell commands of the section about one's own text, with little training."""
-    section = readme.read_text(encoding="utf-8").partition("## Train on your own text")[2].partition("\n## ")[0]
+    section = (
+        readme.read_text(encoding="utf-8").partition("## Train on your own text")[2].partition("\n## ")[0]
+    )
     blocks = re.sub(r" *\\\n *", " ", "\n".join(re.findall(r"^    (.*)$", section, flags=re.M)))
     commands = [line.partition("  #")[0].strip() for line in blocks.splitlines()]
     limits = {**LIMITS, "steps": steps}
@@ -111,7 +113,9 @@ def check_missing_extra(work: Path, variables: dict[str, str]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("wheel", type=Path)
     parser.add_argument("--python", default=sys.executable, help="interpreter of the environment")
     parser.add_argument("--extras", default="", help="extras to install, such as serve,formats")
@@ -126,7 +130,9 @@ def main() -> None:
             shutil.rmtree(environment)
         binaries = create_environment(environment, arguments.python, arguments.wheel, arguments.extras)
         variables = make_variables(binaries, work)
-        print(run_command("python --version; manyheads --version; pip freeze | grep -i ^torch", work, variables))
+        print(
+            run_command("python --version; manyheads --version; pip freeze | grep -i ^torch", work, variables)
+        )
         commands = read_commands(ROOT / "README.md", arguments.steps)
         for command in commands:
             run_command(command, work, variables)
