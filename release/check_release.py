@@ -38,8 +38,8 @@ def find_missing(root: Path) -> list[str]:
             DATED_HEADING.format(version=re.escape(release)), changelog, flags=re.M
         ),
         "pyproject.toml has no [project.urls]: add the address of the repository": project.get("urls"),
-        f"CITATION.cff does not name version {release} with date-released": f"version: {release}\n" in citation
-        and "date-released:" in citation,
+        f"CITATION.cff does not name version {release}": f"version: {release}\n" in citation,
+        "CITATION.cff has no date-released": "date-released:" in citation,
         f"dist/ has not exactly {' and '.join(sorted(names))}: make dist": built == names,
     }
     return [problem for problem, is_met in checks.items() if not is_met]

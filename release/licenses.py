@@ -1,6 +1,6 @@
 """Write docs/licenses.md: the licenses of what `pip install manyheads` installs, as pip-licenses reads them.
 
-    python release/smoke.py dist/manyheads-*.whl --keep .venv-core     an environment with the core and no more
+    python release/smoke.py dist/manyheads-*.whl --keep .venv-core     an environment with the core
     python release/licenses.py .venv-core/bin/python
 
 Ends with 1 if a license of the GPL family is among them.
@@ -19,14 +19,20 @@ COPYLEFT = re.compile(r"\b[AL]?GPL|GNU (?:Affero |Lesser )?General Public", re.I
 LINKING_EXCEPTION = re.compile(r"\S+ WITH GCC-exception\S*")
 HEADER = """# Licenses of the dependencies
 
-What `pip install manyheads` installs on Linux with the CPU build of torch, and the license that each distribution
-states. Written by `make licenses` with pip-licenses; `tests/contract/test_dependencies.py` checks that nothing in the
-core is under the GPL. The CUDA build of torch also brings NVIDIA's libraries, which have NVIDIA's own license. Extras
-are listed by the [SBOM](deployment.md#packages) of an environment that has them.
+What `pip install manyheads` installs on Linux with the CPU build of torch, and the license that each
+distribution states. Written by `make licenses` with pip-licenses; `tests/contract/test_dependencies.py`
+checks that nothing in the core is under the GPL. The CUDA build of torch also brings NVIDIA's libraries,
+which have NVIDIA's own license. Extras are listed by the [SBOM](deployment.md#packages) of an environment
+that has them.
 
 | distribution | version | license |
 |---|---|---|
 """
+
+
+def is_copyleft(license: str) -> bool:
+    """Return whether a license is of the GPL family; GCC's libraries, which may be linked, are not."""
+    return COPYLEFT.search(LINKING_EXCEPTION.sub("", license)) is not None
 
 
 def read_licenses(python: Path, tool: Path) -> list[dict[str, str]]:
@@ -47,9 +53,7 @@ def main() -> None:
     rows = read_licenses(arguments.python, arguments.tool)
     lines = [f"| {row['Name']} | {row['Version'].partition('+')[0]} | {row['License']} |" for row in rows]
     (ROOT / "docs" / "licenses.md").write_text(HEADER + "\n".join(lines) + "\n", encoding="utf-8")
-    offenders = [
-        row["Name"] for row in rows if COPYLEFT.search(LINKING_EXCEPTION.sub("", row["License"]))
-    ]
+    offenders = [row["Name"] for row in rows if is_copyleft(row["License"])]
     print(f"docs/licenses.md: {len(rows)} distributions")
     if offenders:
         sys.exit(f"under the GPL: {', '.join(offenders)}")

@@ -15,7 +15,7 @@ from pathlib import Path
 STATEMENTS = {
     "python": "pass",
     "import manyheads": "import manyheads",
-    "manyheads --help": "import sys; sys.argv = ['manyheads', '--help']; from manyheads.cli import main; main()",
+    "manyheads --help": "import sys; sys.argv = ['', '--help']; from manyheads.cli import main; main()",
     "import manyheads; manyheads.load": "import manyheads; manyheads.load",
     "import torch": "import torch",
 }
