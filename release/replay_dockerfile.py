@@ -282,9 +282,9 @@ def check_container(image: Image, models: Path, work: Path) -> None:
                     sys.exit(done.stderr)
         finally:
             server.terminate()
-        code = server.wait(60)
-    print(f"exit code after SIGTERM: {code}")
-    if code:
+        exit_code = server.wait(60)
+    print(f"exit code after SIGTERM: {exit_code}")
+    if exit_code:
         sys.exit(log.read_text())
 
 
