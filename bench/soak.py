@@ -57,7 +57,7 @@ class SoakResult:
     seconds: float = 0.0
     responses: Counter[str] = field(default_factory=Counter)
     unexpected: Counter[str] = field(default_factory=Counter)
-    faults: Counter[str] = field(default_factory=Counter)
+    injected: Counter[str] = field(default_factory=Counter)
     cut_allowed: int = 0
     memory_mb: list[float] = field(default_factory=list)
     corrections: int = 0  # taken by the server, and there at the end
@@ -149,7 +149,7 @@ def encode(values: dict[str, Any]) -> bytes:
 # ---- faults
 
 
-class Faults:
+class FaultInjector:
     """What goes wrong, one after the other."""
 
     def __init__(self, traffic: Traffic, folder: Path) -> None:
@@ -170,7 +170,7 @@ class Faults:
             await asyncio.sleep(FAULT_SECONDS)
             name, cause = turns[number % len(turns)]
             await cause()
-            self.result.faults[name] += 1
+            self.result.injected[name] += 1
             number += 1
 
     async def kill_front_end(self) -> None:
@@ -277,7 +277,7 @@ async def soak(
     probes = lines[:PROBE_LINES]
     before = await translate_probes(traffic, probes)
     clients = [traffic.run_client() for _ in range(arguments.clients)]
-    await asyncio.gather(*clients, Faults(traffic, folder).run(), watch_memory(traffic))
+    await asyncio.gather(*clients, FaultInjector(traffic, folder).run(), watch_memory(traffic))
     result = traffic.result
     if await translate_probes(traffic, probes) != before:
         result.problems.append("the translations of the probe lines have changed")
