@@ -1,7 +1,9 @@
 """The second try, with an engine that answers by a script."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -124,6 +126,33 @@ def test_only_what_failed_is_decoded_again(real: Translator, count: int) -> None
     assert [result.notes for result in results] == [[] if n % 5 else ["second try"] for n in range(count)]
     assert again == [bad_ids] * (count // 5)
     assert len(retries) == 1  # together: a GPU decodes few sentences as slowly as many
+
+
+def test_a_long_stream_decodes_what_failed_in_few_calls(real: Translator) -> None:
+    """The engine holds as many sentences as it reads ahead, and the first failed one waits for others."""
+    translator, engine = make_translator(real)
+    bad, good = "We read a book at school.", "I go home today."
+    bad_ids = [*real.subwords.source.encode(bad), EOS_ID]
+    retries: list[int] = []
+
+    def decode(requests: Any, config: DecodingConfig, window: int | None = None, **options: Any) -> Results:
+        if config.no_repeat_ngram is not None:
+            retries.append(len(requests))
+            yield from ((index, [engine.make_hypothesis(GOOD, -0.5)]) for index in range(len(requests)))
+            return
+        stream = enumerate(requests)
+        held = deque(islice(stream, window))
+        while held:
+            index, request = held.popleft()
+            yield index, [engine.make_hypothesis(LOOP if request.source == bad_ids else OTHER, -0.5)]
+            held.extend(islice(stream, 1))
+
+    engine.read_ahead = 256
+    engine.decode = decode  # type: ignore[method-assign]
+    results = list(translator.stream(bad if n % 50 == 0 else good for n in range(3000)))
+    assert [result.text for result in results] == [OTHER if n % 50 else GOOD for n in range(3000)]
+    assert sum(retries) == 60
+    assert len(retries) <= 5
 
 
 def test_of_the_candidates_the_most_confident_without_fault_is_kept(real: Translator) -> None:

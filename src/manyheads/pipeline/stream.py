@@ -22,9 +22,8 @@ ReportDone = Callable[[int], None]  # the texts that are decoded
 DETOKENIZED_SENTENCES, ALIGNED_SENTENCES = 256, 64  # at once
 FLUSH_SECONDS = 0.1  # for which finished sentences may wait for others to be detokenized with
 RETRIED_SENTENCES = 512  # that failed, after which they are decoded again, together
-HELD_TEXTS_FACTOR = (
-    2  # times the sentences that the engine reads ahead: prepared texts, and those without words
-)
+HELD_TEXTS_FACTOR = 4  # times the sentences that the engine reads ahead: texts held at most
+BLOCKED_SHARE = 0.75  # of them: from then on the first text is not left waiting for its second try
 
 
 def translate_at_once(
@@ -175,7 +174,8 @@ class TranslationStream:
         """Keep what is to be decoded again: parts with the sentences that follow, failed ones together."""
         self.parts.extend(parts)
         self.failed += failed
-        is_blocking = len(self.jobs) >= self.max_texts // 2  # soon no more texts can be read
+        # Soon no more texts can be read, and not because others are still to be detokenized.
+        is_blocking = not self.detokenizing and len(self.jobs) >= BLOCKED_SHARE * self.max_texts
         if len(self.failed) >= RETRIED_SENTENCES or (self.failed and is_blocking):
             self._retry_failed()
 
