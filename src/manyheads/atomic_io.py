@@ -185,9 +185,13 @@ def replace_directory(temporary: Path, folder: Path) -> None:
 
 
 def write_text_atomically(path: Path, text: str) -> None:
+    write_bytes_atomically(path, text.encode("utf-8"))
+
+
+def write_bytes_atomically(path: Path, data: bytes) -> None:
     """Write a file through a temporary one, so that it is either complete or unchanged."""
     temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(text, encoding="utf-8")
+    temporary.write_bytes(data)
     temporary.replace(path)
 
 

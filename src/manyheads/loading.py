@@ -14,7 +14,7 @@ from manyheads.confidence.calibration import ConfidenceParameters
 from manyheads.cuda.driver import count_gpus, start_context_creation
 from manyheads.errors import ConfigError, RequestError, ResourceError
 from manyheads.export.ctranslate2 import UnwritableConversionError, check_convertible, ensure_converted
-from manyheads.inference.conversion import read_conversion_info
+from manyheads.inference.conversion import CONVERSION_MANIFEST, read_conversion_info
 from manyheads.inference.ctranslate2_engine import CTranslate2Engine
 from manyheads.inference.engine import Engine
 from manyheads.named_models.resolution import has_name, resolve_model
@@ -56,6 +56,16 @@ def load(
         )
     translator = load_torch(folder, others, arithmetic or "auto", device)
     return translator if adapter is None else use_adapter(translator, adapter)
+
+
+def read_languages(folder: Folder) -> tuple[str, str]:
+    """Return the languages of a model folder, or of a converted model."""
+    path = resolve_model(folder)
+    if (path / CONVERSION_MANIFEST).exists():
+        languages = read_conversion_info(path).languages
+    else:
+        languages = checkpoint.read_model_manifest(path)["languages"]
+    return languages["source"], languages["target"]
 
 
 def list_adapters(folder: Path) -> list[str]:
@@ -222,5 +232,6 @@ def create_translator(
         decoding=info.config.decoding,
         calibration=calibration,
         uses_copy_symbols=info.config.augmentation.copied > 0 and subwords.has_copy_symbols,
+        uses_term_symbols=info.config.augmentation.terms > 0 and subwords.source.has_term_symbols,
         folder=info.folder,
     )

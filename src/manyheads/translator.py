@@ -1,7 +1,7 @@
 """Text in, translations out."""
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
@@ -18,6 +18,7 @@ from manyheads.pipeline.stream import ReportDone, TranslationStream, translate_a
 from manyheads.progress import ReportProgress
 from manyheads.search.options import length_penalty
 from manyheads.text.subwords import SubwordPair
+from manyheads.text.term_matching import Glossary
 from manyheads.translation import AttentionMaps, TokenIds, Translation
 
 MAX_TEXTS_AT_ONCE = 1000  # of a list; more are translated as a stream
@@ -36,6 +37,7 @@ class Translator:
         decoding: DecodingConfig | None = None,
         calibration: ConfidenceParameters | None = None,
         uses_copy_symbols: bool = False,
+        uses_term_symbols: bool = False,
         folder: Path | None = None,
     ) -> None:
         self.engine, self.subwords = engine, subwords
@@ -47,6 +49,7 @@ class Translator:
             languages_of_sides = self.source_language, self.target_language
             self.confidence = ConfidenceModel(calibration, subwords, languages_of_sides)
         self.uses_copy_symbols = uses_copy_symbols  # whether the model was trained to copy them
+        self.uses_term_symbols = uses_term_symbols  # whether it was trained with annotated terms
         self.folder = folder  # of the model, if it has one: where its adapters are
         self.adapter: str | None = None  # the name of the one in use
 
@@ -81,7 +84,8 @@ class Translator:
         """Return translations in the order of the texts; for a single text, a single translation.
 
         prefix           how the translation of each sentence must begin
-        glossary         a term of the source -> what it must become, wherever the term occurs
+        glossary         a term of the source -> what it must become, wherever the term occurs; a dictionary,
+                         or a Glossary, which is quicker for many calls
         forbid           words that must not come out
         alignment        also return which source token each target token attended to most
         split            split texts into sentences; otherwise each line is one
@@ -180,7 +184,7 @@ class Translator:
         self,
         *,
         prefix: str = "",
-        glossary: dict[str, str] | None = None,
+        glossary: Mapping[str, str] | Glossary | None = None,
         forbid: Sequence[str] = (),
         alignment: bool = False,
         split: bool = True,
@@ -189,11 +193,12 @@ class Translator:
         **decoding: Any,
     ) -> TranslationOptions:
         config = replace(self.decoding, **decoding)
-        if glossary:
-            self.engine.require("required_phrases")
         if alignment:
             self.engine.require("alignment")
-        terms = TermConstraints(self.subwords, prefix, glossary or {}, forbid)
+        annotated_language = self.source_language if self.uses_term_symbols else None
+        terms = TermConstraints(
+            self.subwords, prefix, glossary or {}, forbid, annotated_language=annotated_language
+        )
         return TranslationOptions(config, terms, alignment, split, scores, second_try)
 
     def _create_stream(
@@ -203,7 +208,8 @@ class Translator:
         return TranslationStream(self.engine, preparer, assembler, options, read_ahead, report_done)
 
     def _create_stages(self, options: TranslationOptions) -> tuple[TextPreparer, Assembler]:
-        preparer = TextPreparer(self._create_splitter(), options, self.uses_copy_symbols)
+        can_require = self.engine.capabilities.required_phrases
+        preparer = TextPreparer(self._create_splitter(), options, self.uses_copy_symbols, can_require)
         return preparer, Assembler(self.engine, self.subwords, options, preparer, self.confidence)
 
     def _create_splitter(self) -> SentenceSplitter:

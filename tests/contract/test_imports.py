@@ -14,8 +14,8 @@ TRANSLATION = {
 }  # fmt: skip
 PRODUCT = {
     "presets", "ops", "cuda", "text", "text.datasets", "data", "model", "search", "checkpoint", "inference",
-    "confidence", *TRANSLATION, "judge", "bulk", "evaluate", "train", "export", "hub", "distill", "look",
-    "serve",
+    "confidence", *TRANSLATION, "judge", "documents", "bulk", "evaluate", "train", "export", "hub", "distill",
+    "look", "serve",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -57,6 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "export",
         "translator",
     },
+    "documents": {"text", "translation", "confidence_policy"},
     "bulk": {"cuda", "text", *TRANSLATION},
     "evaluate": {"text", "confidence", *TRANSLATION},
     "train": {
@@ -88,7 +89,16 @@ MAY_IMPORT: dict[str, set[str]] = {
         *TRANSLATION,
     },
     "look": {"ops", "model", "checkpoint", "evaluate", *TRANSLATION},
-    "serve": {"text", "search", "inference", "evaluate", "look", "train", *TRANSLATION},  # of train, the log
+    "serve": {  # of train, the log
+        "text",
+        "search",
+        "inference",
+        "evaluate",
+        "look",
+        "train",
+        "documents",
+        *TRANSLATION,
+    },
     "demo": {"playground", "text", "data", "checkpoint", "evaluate", "train", "look", *TRANSLATION},
     "paper": {"playground", "demo", *PRODUCT},
     "cli": {"demo", "paper", *PRODUCT},

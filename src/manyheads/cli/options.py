@@ -47,6 +47,11 @@ AdapterName = Annotated[
 ]
 Beam = Annotated[int | None, typer.Option(help="Beam size; 1 is greedy.")]
 Alpha = Annotated[float | None, typer.Option(help="Length penalty ((5 + L)/6)^alpha.")]
+MaxExtraLength = Annotated[
+    int | None, typer.Option(help="Maximum number of tokens by which the output may exceed the input.")
+]
+MinLength = Annotated[int | None, typer.Option(help="Minimum number of output tokens.")]
+NoRepeatNgram = Annotated[int | None, typer.Option(help="Never repeat an n-gram of this length.")]
 
 
 def drop_unset(**options: Any) -> dict[str, Any]:

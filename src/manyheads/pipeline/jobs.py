@@ -8,6 +8,7 @@ from manyheads.inference.engine import ScoreDetail
 from manyheads.search.options import Hypothesis, Request
 from manyheads.text.restoration import Restoration
 from manyheads.text.segmentation import Segment
+from manyheads.text.term_matching import TermMatch
 
 Alignment = list[tuple[int, int]]  # pairs of a source token and a target token
 
@@ -43,12 +44,21 @@ class SentenceJob:
     """A sentence of a text, and its results once it is decoded."""
 
     __slots__ = (
-        "alignments", "confidences", "hypotheses", "is_last", "must_retry", "notes", "outputs", "repair",
-        "request", "restoration", "text",
+        "alignments", "confidences", "hypotheses", "is_last", "kept_positions", "must_retry", "notes",
+        "outputs", "repair", "request", "restoration", "terms", "text",
     )  # fmt: skip
 
-    def __init__(self, text: str, request: Request, restoration: Restoration | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        request: Request,
+        restoration: Restoration | None = None,
+        terms: tuple[TermMatch, ...] = (),
+        kept_positions: list[int] | None = None,
+    ) -> None:
         self.text, self.request, self.restoration = text, request, restoration
+        self.terms = terms  # of the glossary
+        self.kept_positions = kept_positions  # of source tokens, if others annotate terms
         self.is_last = False  # in its text: progress counts texts
         self.hypotheses: list[Hypothesis] = []
         self.outputs: list[str] | None = None  # the texts of the hypotheses, once they are detokenized
@@ -57,6 +67,13 @@ class SentenceJob:
         self.notes: list[str] = []  # what was unusual
         self.must_retry: bool | None = None  # what the review says, once there was one
         self.repair: TextJob | None = None  # the sentence in parts, if it was not translated as a whole
+
+    @property
+    def plain_source(self) -> list[int]:
+        """The source without annotated terms."""
+        if self.kept_positions is None:
+            return self.request.source
+        return [self.request.source[position] for position in self.kept_positions]
 
     @property
     def is_done(self) -> bool:

@@ -15,6 +15,7 @@ from manyheads.text.masks import mask, select_masked, split_at
 from manyheads.text.restoration import Restoration
 from manyheads.text.segmentation import Segment, has_words, split_edges
 from manyheads.text.subwords import SubwordTokenizer
+from manyheads.text.term_matching import TermMatch
 from manyheads.text.verbatim import TRIGGERS, Span, find_verbatim, is_invisible
 
 LANGUAGES_WITH_CASE = frozenset(
@@ -34,6 +35,7 @@ class ProtectedSentence(NamedTuple):
 
     encoded: str
     restoration: Restoration | None
+    terms: tuple[TermMatch, ...] = ()  # of the glossary
 
 
 class SentenceProtector:
@@ -68,14 +70,24 @@ class SentenceProtector:
     def find_spans(self, text: str) -> list[Span]:
         """Return what is copied. Spans inside terms of the glossary are translated by it."""
         spans = find_verbatim(text, self.known)
-        if spans and self.terms.glossary:
-            terms = self.terms.find_terms(text)
+        if spans and len(self.terms.glossary):
+            terms = self.terms.find(text)
             spans = [
                 span
                 for span in spans
-                if not any(start <= span.start and span.end <= end for start, end in terms)
+                if not any(term.start <= span.start and span.end <= term.end for term in terms)
             ]
         return spans
+
+    def mark_terms(self, sentence: ProtectedSentence) -> ProtectedSentence:
+        """Find the terms of the glossary, and annotate them if the model is trained for it."""
+        terms = self.terms.find(sentence.encoded)
+        if not terms:
+            return sentence
+        encoded = (
+            self.terms.annotate(sentence.encoded, terms) if self.terms.is_annotated else sentence.encoded
+        )
+        return sentence._replace(encoded=encoded, terms=terms)
 
     def split_at_long_spans(self, segment: Segment) -> list[Segment]:
         """Return a segment without long text that is copied, such as URLs of many tokens."""

@@ -1,8 +1,8 @@
 """Review: the confidence of each translation, and a second try where a detector finds a failure.
 
 `review` needs no engine and may run in any thread; `retry` decodes the sentences that failed once more, in
-the engine's thread, or `plan_retry` says what is to be decoded. Models that are not calibrated are not
-reviewed.
+the engine's thread, or `plan_retry` says what is to be decoded. Terms of a glossary that are missing count as
+failures of any model, all others as those of calibrated models.
 """
 
 import math
@@ -15,6 +15,7 @@ from manyheads.config import DecodingConfig
 from manyheads.inference.engine import Engine, ScoreDetail
 from manyheads.pipeline.jobs import Decoding, SentenceJob, TranslationOptions
 from manyheads.pipeline.preparation import derive_seed
+from manyheads.pipeline.term_review import TERM_MISSING, TermReviewer
 from manyheads.search.options import Hypothesis, Request, length_penalty
 
 RETRY_BEAM, RETRY_NO_REPEAT = 8, 3
@@ -31,20 +32,25 @@ class Reviewer:
         self.engine, self.options, self.confidence = engine, options, confidence
         config = options.config
         self.can_retry = options.second_try and config.nbest == 1 and config.temperature is None
+        self.terms = TermReviewer(engine, options) if len(options.terms.glossary) else None
 
     def review(self, sentences: Sequence[SentenceJob]) -> list[SentenceJob]:
         """Set the confidences and notes of decoded sentences, once. Return those to be tried again."""
-        if self.confidence is None:
+        if self.confidence is None and self.terms is None:
             return []
         unreviewed = [sentence for sentence in sentences if sentence.must_retry is None]
-        if unreviewed:
+        if unreviewed and self.confidence is not None:
             self._review_unreviewed(unreviewed, self.confidence)
+        if self.terms is not None:
+            for sentence in unreviewed:
+                if sentence.terms and self.terms.find_missing(sentence):
+                    sentence.must_retry = True
         return [sentence for sentence in sentences if sentence.must_retry]
 
     def _review_unreviewed(self, sentences: Sequence[SentenceJob], confidence: ConfidenceModel) -> None:
         self._set_confidences(sentences)
         failures = find_failures(
-            [sentence.request.source for sentence in sentences],
+            [sentence.plain_source for sentence in sentences],
             [sentence.hypotheses[0].tokens for sentence in sentences],
             [sentence.request.constraints.max_length for sentence in sentences],
             confidence.calibration.log_length_ratio,
@@ -63,11 +69,30 @@ class Reviewer:
                 decoding.sentences[index].hypotheses = hypotheses
 
     def plan_retry(self, sentences: Sequence[SentenceJob]) -> Iterator[Decoding]:
-        """Search again with a larger beam and without repetition; then sample, where the engine can.
+        """Force terms that are missing. Search again with a larger beam and without repetition; then sample.
 
         The candidate with the highest confidence that no detector finds fault with is kept. If there is none,
         the best of all is, and its loops are cut.
         """
+        lacking = yield from self._force_terms(sentences)
+        if self.confidence is not None and self.can_retry:
+            failed = [own for own in sentences if own not in lacking or self._find_failure(own) is not None]
+            yield from self._plan_second_try(failed)
+        if self.terms is not None:
+            for sentence in lacking:
+                if self.terms.find_missing(sentence):
+                    sentence.notes.append(TERM_MISSING)
+
+    def _force_terms(self, sentences: Sequence[SentenceJob]) -> Generator[Decoding, None, list[SentenceJob]]:
+        """Have the sentences that lack terms decoded with them. Return these sentences."""
+        if self.terms is None:
+            return []
+        lacking = [own for own in sentences if own.terms and self.terms.find_missing(own)]
+        yield from self.terms.plan_forcing(lacking, self._score_detail)
+        self._set_confidences(lacking)
+        return lacking
+
+    def _plan_second_try(self, sentences: Sequence[SentenceJob]) -> Iterator[Decoding]:
         if not sentences:
             return
         beam = replace(
@@ -116,14 +141,15 @@ class Reviewer:
         assert self.confidence is not None
         everything = [*sentence.hypotheses[:1], *candidates]
         confidences = self.confidence.compute(
-            [sentence.request.source] * len(everything),
+            [sentence.plain_source] * len(everything),
             [hypothesis.tokens for hypothesis in everything],
             [hypothesis.log_probability for hypothesis in everything],
         ).tolist()
 
-        def rank(index: int) -> tuple[bool, float]:
+        def rank(index: int) -> tuple[bool, bool, float]:
             failure = self._find_failure(sentence, everything[index])
-            return failure is None, -1.0 if math.isnan(confidences[index]) else confidences[index]
+            has_terms = self.terms is None or not self.terms.find_missing(sentence, everything[index])
+            return has_terms, failure is None, -1.0 if math.isnan(confidences[index]) else confidences[index]
 
         best = max(range(len(everything)), key=rank)
         if best:
@@ -136,7 +162,7 @@ class Reviewer:
     def _find_failure(self, sentence: SentenceJob, hypothesis: Hypothesis | None = None) -> str | None:
         assert self.confidence is not None
         return find_failure(
-            sentence.request.source,
+            sentence.plain_source,
             (hypothesis or sentence.hypotheses[0]).tokens,
             sentence.request.constraints.max_length,
             self.confidence.calibration.log_length_ratio,
@@ -145,7 +171,7 @@ class Reviewer:
     def _cut(self, sentence: SentenceJob) -> None:
         """Cut the loops that no try has avoided."""
         source, hypothesis = sentence.request.source, sentence.hypotheses[0]
-        tokens = cut_loop(hypothesis.tokens, source[:-1])
+        tokens = cut_loop(hypothesis.tokens, sentence.plain_source[:-1])
         if tokens == hypothesis.tokens:
             return
         scores = self.engine.score([source], [tokens])[0]
@@ -163,7 +189,7 @@ class Reviewer:
             return
         pairs = [(sentence, hypothesis) for sentence in sentences for hypothesis in sentence.hypotheses]
         computed = self.confidence.compute(
-            [sentence.request.source for sentence, _ in pairs],
+            [sentence.plain_source for sentence, _ in pairs],
             [hypothesis.tokens for _, hypothesis in pairs],
             [hypothesis.log_probability for _, hypothesis in pairs],
         ).tolist()

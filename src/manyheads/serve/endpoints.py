@@ -11,21 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from manyheads.confidence_policy import ConfidencePolicy
+from manyheads.documents.suffixes import DOCUMENT_SUFFIXES
 from manyheads.errors import ConfigError
 from manyheads.serve import schemas
 from manyheads.serve.adapted_models import AdaptedModels
-from manyheads.serve.clients import FailureLimiter, identify_client
+from manyheads.serve.clients import ClientLimiter, identify_client
 from manyheads.serve.engine_messages import Message
+from manyheads.serve.glossaries import GlossaryStore
 from manyheads.serve.jobs import BatchTask, Job
 from manyheads.serve.languages import LanguageDetector
 from manyheads.serve.limits import ServerLimits
 from manyheads.serve.metrics import ServerMetrics
-from manyheads.serve.middleware import queue_full_error
+from manyheads.serve.middleware import queue_full_error, share_exceeded_error
 from manyheads.serve.model_registry import ModelRegistry
-from manyheads.serve.queue import JobQueue, QueueFull
+from manyheads.serve.queue import JobQueue, QueueFull, ShareExceeded
 from manyheads.serve.remote_engine import EngineConnection, EngineLost, RemoteScheduler
 from manyheads.serve.request_parsing import RequestT, read_fields, to_list, validate_request
 from manyheads.serve.request_policy import check_calibration, choose_text, create_policy
@@ -45,9 +48,10 @@ from manyheads.serve.served_model import ServedModel
 from manyheads.serve.source_language import SourceLanguage, check_source, detect_source
 from manyheads.serve.training import TrainingRuns
 from manyheads.serve.translation_tasks import ScoreTask, TranslateHtmlTask, TranslateTask
+from manyheads.text.term_matching import Glossary
 from manyheads.translation import Translation
 
-WRONG_KEY_SECONDS = 60.0
+RATE_SECONDS = 60.0
 LOG = logging.getLogger("manyheads.serve")
 MARKUP = re.compile(r"<[^>]*>")  # of HTML, which is in no language
 
@@ -64,6 +68,7 @@ class Endpoints:
         log_text: bool = False,
         log_requests: bool = True,
         runs: Sequence[Path] = (),
+        glossaries: str | None = None,
         connection: EngineConnection | None = None,
     ) -> None:
         """With a connection this is one of several front-ends of an engine process."""
@@ -72,12 +77,14 @@ class Endpoints:
         self.limits, self.api_key, self.log_text, self.log_requests = limits, api_key, log_text, log_requests
         self.registry, self.metrics, self.runs = ModelRegistry(models), ServerMetrics(), TrainingRuns(runs)
         self.adapted = AdaptedModels()
+        self.glossaries = GlossaryStore(None if glossaries is None else Path(glossaries), limits)
         self.detector = LanguageDetector(self.registry.codes)
         num_workers = max(model.num_workers for model in models)
         self.connection = connection
         create_scheduler = partial(RemoteScheduler, connection) if connection else None
         self.queue = JobQueue(limits, self.metrics.record_batch, num_workers, create_scheduler)
-        self.wrong_keys = FailureLimiter(limits.max_wrong_keys, WRONG_KEY_SECONDS)
+        self.wrong_keys = ClientLimiter("wrong API keys", limits.max_wrong_keys, RATE_SECONDS)
+        self.requests = ClientLimiter("requests", limits.max_requests_per_minute, RATE_SECONDS)
         self.metrics.track_queue(self.queue)
         self.metrics.track_models(models)
         self.worker_task: asyncio.Task[None] | None = None
@@ -104,13 +111,25 @@ class Endpoints:
     async def parse_request(self, request: Request, schema: type[RequestT]) -> RequestT:
         """Return the validated fields of a request, after checking its API key."""
         fields = await read_fields(request, self.limits)
-        self.check_api_key(request, fields.get("api_key"))
+        self.admit(request, fields.get("api_key") or fields.get("apiKey"))
         query = validate_request(schema, fields, self.limits)
+        self.normalize_languages(query)
+        self.metrics.record_characters(sum(map(len, to_list(getattr(query, "q", None)))))
+        return query
+
+    def normalize_languages(self, query: BaseModel) -> None:
+        """Replace the languages of a request by the served ones that they mean."""
         for side in ("source", "target"):
             if hasattr(query, side):
                 setattr(query, side, self.registry.normalize_code(getattr(query, side)))
-        self.metrics.record_characters(sum(map(len, to_list(getattr(query, "q", None)))))
-        return query
+
+    def admit(self, request: Request, key: Any = None) -> None:
+        """Check the API key, and whether the client has sent too many requests."""
+        self.check_api_key(request, key)
+        if self.limits.max_requests_per_minute:
+            client = identify_client(request)
+            self.requests.check(client)
+            self.requests.record(client)
 
     def check_api_key(self, request: Request, key: Any = None) -> None:
         """Check the API key. A client that guesses is refused, whatever its key is."""
@@ -120,7 +139,7 @@ class Endpoints:
         self.wrong_keys.check(client)
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         received = str(key or request.query_params.get("api_key", "")).encode("utf-8", "replace")
-        if scheme.lower() == "bearer":
+        if scheme.lower() in ("bearer", "deepl-auth-key"):
             received = token.encode("latin-1")  # the encoding in which headers are read
         if not hmac.compare_digest(received, self.api_key.encode()):
             if received:
@@ -142,6 +161,8 @@ class Endpoints:
                 jobs.append(self.queue.submit(task, items, identify_client(request)))
             await self._wait_for_jobs(jobs, disconnect)
             return [job.future.result() for job in jobs]
+        except ShareExceeded:
+            raise share_exceeded_error(self.queue) from None
         except QueueFull:
             raise queue_full_error(self.queue) from None
         except EngineLost:
@@ -174,7 +195,11 @@ class Endpoints:
     # ---- translation
 
     async def translate(self, request: Request) -> dict[str, Any]:
-        query = await self.parse_request(request, schemas.TranslateRequest)
+        return await self.translate_query(
+            request, await self.parse_request(request, schemas.TranslateRequest)
+        )
+
+    async def translate_query(self, request: Request, query: schemas.TranslateRequest) -> dict[str, Any]:
         max_alternatives = self.limits.max_alternatives
         if query.alternatives > max_alternatives:
             raise HTTPException(
@@ -231,7 +256,9 @@ class Endpoints:
             if model is not None and translation.confidence is not None:
                 self.metrics.record_confidence(model.name, translation.confidence)
 
-    def select_model(self, source: str, query: schemas.TranslateRequest) -> ServedModel | None:
+    def select_model(
+        self, source: str, query: schemas.TranslateRequest | schemas.FileRequest
+    ) -> ServedModel | None:
         """Return the model for a text; None where it is in the target language already."""
         self.registry.check_language(query.target)
         return None if source == query.target else self.registry.find_model(source, query.target, query.model)
@@ -256,7 +283,10 @@ class Endpoints:
             if model is not None:
                 indices.setdefault(model, []).append(index)
         tasks = [
-            (create_translate_task(model, query, policy), [texts[index] for index in own])
+            (
+                create_translate_task(model, query, policy, await self.get_glossary(model, query)),
+                [texts[index] for index in own],
+            )
             for model, own in indices.items()
         ]
         translations = [Translation(text, text) for text in texts]
@@ -264,6 +294,12 @@ class Endpoints:
             for index, result in zip(own, results, strict=True):
                 translations[index] = result
         return translations
+
+    async def get_glossary(self, model: ServedModel, query: schemas.TranslateRequest) -> Glossary | None:
+        """Return the glossary of a request, if it has one. Reading a file is left to a thread."""
+        if not query.glossary:
+            return None
+        return await asyncio.to_thread(self.glossaries.get, query.glossary, model.source, model.target)
 
     async def detect(self, request: Request) -> list[dict[str, Any]]:
         query = await self.parse_request(request, schemas.DetectRequest)
@@ -324,6 +360,10 @@ class Endpoints:
         self.check_api_key(request)
         return list(map(format_model, self.registry.models))
 
+    async def list_glossaries(self, request: Request) -> list[dict[str, Any]]:
+        self.check_api_key(request)
+        return [{"name": name} for name in self.glossaries.list_names()]
+
     async def languages(self, request: Request) -> list[dict[str, Any]]:
         return [
             {**format_language(code), "targets": self.registry.find_targets(code)}
@@ -364,8 +404,8 @@ class Endpoints:
             "keyRequired": self.api_key is not None,
             "language": {"source": format_language(first.source), "target": format_language(first.target)},
             "suggestions": False,
-            "filesTranslation": False,
-            "supportedFilesFormat": [],
+            "filesTranslation": True,
+            "supportedFilesFormat": list(DOCUMENT_SUFFIXES),
             "textLimit": self.limits.max_texts,
             "alternativesLimit": self.limits.max_alternatives,
         }
@@ -377,8 +417,11 @@ async def wait_for_disconnect(request: Request) -> None:
 
 
 def create_translate_task(
-    model: ServedModel, query: schemas.TranslateRequest, policy: ConfidencePolicy | None
+    model: ServedModel,
+    query: schemas.TranslateRequest,
+    policy: ConfidencePolicy | None,
+    glossary: Glossary | None,
 ) -> BatchTask:
     if query.format == "html":
-        return TranslateHtmlTask(model, query.alternatives + 1, policy)
-    return TranslateTask(model, query.alternatives + 1, query.details)
+        return TranslateHtmlTask(model, query.alternatives + 1, policy, glossary=glossary)
+    return TranslateTask(model, query.alternatives + 1, query.details, glossary=glossary)

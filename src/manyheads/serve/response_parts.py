@@ -11,7 +11,8 @@ from manyheads.translation import Translation
 
 
 def format_detection(language: str, confidence: float) -> dict[str, Any]:
-    return {"language": language, "confidence": confidence}
+    """Confidences are whole percents: some clients of LibreTranslate read nothing else."""
+    return {"language": language, "confidence": round(confidence)}
 
 
 def format_confidences(translations: Sequence[Translation]) -> dict[str, list[float | None]]:

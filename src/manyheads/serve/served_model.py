@@ -5,7 +5,8 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from manyheads.loading import list_adapters
 from manyheads.search.request_source import RequestFeed
@@ -120,6 +121,11 @@ def name_models(translators: Sequence[Translator]) -> list[ServedModel]:
         counts[pair] += 1
         models.append(ServedModel(pair if counts[pair] == 1 else f"{pair}-{counts[pair]}", translator))
     return models
+
+
+def set_decoding(translator: Translator, options: dict[str, Any]) -> None:
+    """Change how a model searches; what is not given stays as its folder says."""
+    translator.decoding = replace(translator.decoding, **options)
 
 
 @contextmanager

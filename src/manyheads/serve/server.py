@@ -6,9 +6,11 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -18,9 +20,10 @@ from manyheads.named_models.resolution import resolve_model
 from manyheads.serve.allowed_hosts import AllowedHosts
 from manyheads.serve.app import ServerApp, create_app
 from manyheads.serve.frontends import FrontEndSettings, choose_num_processes, run_front_ends
+from manyheads.serve.glossaries import GlossaryStore
 from manyheads.serve.http_protocol import create_protocol
 from manyheads.serve.limits import ServerLimits
-from manyheads.serve.served_model import name_models
+from manyheads.serve.served_model import name_models, set_decoding
 from manyheads.serve.training import TrainingRuns
 
 LOG = logging.getLogger("manyheads.serve")
@@ -43,7 +46,9 @@ def serve(
     log_text: bool = False,
     log_requests: bool = True,
     runs: Sequence[Path] = (),
+    glossaries: Path | None = None,
     processes: int | None = None,
+    decoding: dict[str, Any] | None = None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; requests that were accepted are finished.
 
@@ -58,18 +63,25 @@ def serve(
     LOG.info("loading %s", ", ".join(map(str, folders)))
     models = name_models([load(folder, engine=engine, device=device) for folder in folders])
     for model in models:
+        set_decoding(model.translator, decoding or {})
         model.warm_up()
     limits = limits or ServerLimits()
-    options = {"api_key": api_key, "log_text": log_text, "log_requests": log_requests}
+    options: dict[str, Any] = {
+        "api_key": api_key, "log_text": log_text, "log_requests": log_requests,
+        "glossaries": None if glossaries is None else str(glossaries.resolve()),
+    }  # fmt: skip
+    GlossaryStore(glossaries, limits)  # which refuses a folder that is none
     description = ", ".join(f"{model.name} ({model.translator.engine.name})" for model in models)
     num_processes = processes or choose_num_processes(models)
     if num_processes > 1:
         paths = list(map(resolve_model, folders))
         TrainingRuns(runs)  # which refuses a folder that is none
-        settings = FrontEndSettings(paths, limits, (host, allow_hosts, allow_origins), runs, options)
         configure_process()
         description += f", {num_processes} processes on {format_url(server_socket)}"
-        with server_socket:
+        with server_socket, tempfile.TemporaryDirectory(prefix="manyheads-") as document_folder:
+            options["document_folder"] = document_folder
+            hosts = host, allow_hosts, allow_origins
+            settings = FrontEndSettings(paths, limits, hosts, runs, options, decoding or {})
             run_front_ends(models, settings, num_processes, server_socket, description)
         return
     app = create_app(models, limits, allowed_hosts, runs=runs, **options)

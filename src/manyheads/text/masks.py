@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from manyheads.text.verbatim import COPY_SYMBOLS, IMPORTANCE, Category, Span
 
 SYMBOL = re.compile(r"\u27e6([0-7])\u27e7")
+ANY_SYMBOL = re.compile(r"\u27e6[0-7t=/]\u27e7")  # those of terms too
 # Spaces that subwords put between a bracket or a mark and a symbol.
 SPACED_SYMBOL = re.compile(r"(?<=[(\[{“‘「『]) (?=\u27e6[0-7]\u27e7)|(?<=\u27e7) (?=[.,)\]}”’」』])")
 
