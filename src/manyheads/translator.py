@@ -1,6 +1,7 @@
 """Text in, translations out."""
 
 import copy
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,8 @@ from manyheads.config import EOS_ID, DecodingConfig
 from manyheads.errors import RequestError
 from manyheads.glossary import TermConstraints
 from manyheads.inference.engine import Engine, ScoreDetail
+from manyheads.memory.database import DEFAULT_SPACE
+from manyheads.memory.translation_memory import MemorySpace, TranslationMemory
 from manyheads.pipeline.assembly import Assembler
 from manyheads.pipeline.jobs import TranslationOptions
 from manyheads.pipeline.preparation import SentenceSplitter, TextPreparer
@@ -52,6 +55,10 @@ class Translator:
         self.uses_term_symbols = uses_term_symbols  # whether it was trained with annotated terms
         self.folder = folder  # of the model, if it has one: where its adapters are
         self.adapter: str | None = None  # the name of the one in use
+        self.base = self  # without an adapter
+        # With adapters that were used, by name, each with the version of its file; the latest come last.
+        self.adapted: OrderedDict[str, tuple[object, Translator]] = OrderedDict()
+        self.memory: TranslationMemory | None = None  # the corrections of its translations
 
     def with_engine(
         self, engine: Engine, calibration: ConfidenceParameters | None, adapter: str | None
@@ -92,6 +99,7 @@ class Translator:
         scores           which scores are read: tokens, total (which confidence needs) or none; CTranslate2
                          and GPUs are faster with fewer
         second_try       decode sentences again that a detector finds at fault, if the model is calibrated
+        corrections      use the corrections of the model's translations; a name is that of a space
         report_progress  is called with "translating" and the texts done and in all
         check_canceled   is called between sentences, and stops by raising an error
         others           any key of DecodingConfig: beam, alpha, nbest, temperature, ...
@@ -150,7 +158,7 @@ class Translator:
         """
         self.engine.require("attention")
         if target is None:
-            target = self.translate([source], split=False)[0].text
+            target = self.translate([source], split=False, corrections=False)[0].text
         source_ids, target_ids = self.subwords.source.encode(source), self.subwords.target.encode(target)
         trace, log_p_TK = self.engine.trace([*source_ids, EOS_ID], target_ids)
         written = [*target_ids, EOS_ID]
@@ -190,6 +198,7 @@ class Translator:
         split: bool = True,
         scores: ScoreDetail = "tokens",
         second_try: bool = True,
+        corrections: bool | str = True,
         **decoding: Any,
     ) -> TranslationOptions:
         config = replace(self.decoding, **decoding)
@@ -199,7 +208,10 @@ class Translator:
         terms = TermConstraints(
             self.subwords, prefix, glossary or {}, forbid, annotated_language=annotated_language
         )
-        return TranslationOptions(config, terms, alignment, split, scores, second_try)
+        space = None
+        if corrections and self.memory is not None:
+            space = MemorySpace(self.memory, DEFAULT_SPACE if corrections is True else corrections)
+        return TranslationOptions(config, terms, alignment, split, scores, second_try, space)
 
     def _create_stream(
         self, options: TranslationOptions, read_ahead: int | None, report_done: ReportDone

@@ -11,6 +11,7 @@ from support.source_tree import MODULES, SOURCE, imported_names, module_name, pa
 FOUNDATION = {"errors", "config", "packed", "progress", "atomic_io", "worker_processes"}
 TRANSLATION = {
     "translator", "translation", "confidence_policy", "pipeline", "glossary", "loading", "named_models",
+    "memory",
 }  # fmt: skip
 PRODUCT = {
     "presets", "ops", "cuda", "text", "text.datasets", "data", "model", "search", "checkpoint", "inference",
@@ -37,13 +38,23 @@ MAY_IMPORT: dict[str, set[str]] = {
     "named_models": {"checkpoint"},
     "hub": {"checkpoint", "named_models"},
     "inference": {"ops", "cuda", "text", "model", "search", "checkpoint"},
+    "memory": {"text", "checkpoint", "named_models"},
     "confidence": {"text"},
     "judge": {"text", "data", "confidence"},
     "glossary": {"text", "search"},
-    "translation": {"text", "model", "search", "inference"},
+    "translation": {"text", "model", "search", "inference", "memory"},
     "confidence_policy": {"translation"},
-    "pipeline": {"text", "search", "inference", "confidence", "glossary", "translation"},
-    "translator": {"text", "search", "inference", "confidence", "glossary", "translation", "pipeline"},
+    "pipeline": {"text", "search", "inference", "confidence", "glossary", "memory", "translation"},
+    "translator": {
+        "text",
+        "search",
+        "inference",
+        "confidence",
+        "glossary",
+        "memory",
+        "translation",
+        "pipeline",
+    },
     "loading": {
         "ops",
         "cuda",
@@ -55,6 +66,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "confidence",
         "named_models",
         "export",
+        "memory",
         "translator",
     },
     "documents": {"text", "translation", "confidence_policy"},

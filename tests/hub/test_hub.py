@@ -12,6 +12,7 @@ import pytest
 
 import manyheads as mh
 from manyheads import checkpoint, cli
+from manyheads.checkpoint.manifest import MEMORY
 from manyheads.errors import CheckpointError, DataError, RequestError
 from manyheads.hub.card import format_readme, parse_readme
 from manyheads.hub.pull import pull_model
@@ -212,6 +213,22 @@ def test_an_existing_folder_is_replaced_only_with_force(hub: HubServer, model: P
     (tmp_path / "copy" / "mine.txt").write_text("of a person")
     with pytest.raises(RequestError, match=r"mine\.txt"):
         pull(hub, tmp_path / "copy", replace=True)
+
+
+def test_force_never_deletes_adapters_or_corrections_of_the_user(
+    hub: HubServer, model: Path, tmp_path: Path
+) -> None:
+    push(hub, model)
+    copy = tmp_path / "copy"
+    pull(hub, copy)
+    save_random_adapter(copy, "mine")
+    with pytest.raises(RequestError, match="adapter mine"):
+        pull(hub, copy, replace=True)
+    assert checkpoint.list_adapters(copy) == ["mine"]
+    checkpoint.adapter_path(copy, "mine").unlink()
+    (copy / MEMORY).mkdir()
+    with pytest.raises(RequestError, match="not ours to delete"):
+        pull(hub, copy, replace=True)
 
 
 @pytest.mark.parametrize("text", ["en-ko", "a/b/c", "../x", "a/..", "ann/en ko", "@main", "a/b@", "/a", "a/"])

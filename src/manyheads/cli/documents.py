@@ -72,7 +72,7 @@ def translate_documents(
                 document.texts,
                 alignment=alignment,
                 report_progress=progress.update if sys.stderr.isatty() else None,
-                **{"scores": "total", **options},
+                **{"scores": "total", **options, "corrections": False},  # which have no alignment
             )
             counts.add(translations, policy or ConfidencePolicy())
             write_document(document.render(translations, policy), out and out / path.name)

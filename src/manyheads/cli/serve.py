@@ -38,6 +38,19 @@ ApiKey = Annotated[
         help="Key that clients must send; preferably set in the environment.", envvar="MANYHEADS_API_KEY"
     ),
 ]
+ApiKeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="File of users: a name and an API key on each line. Each user has corrections of its own.",
+        metavar="FILE",
+    ),
+]
+Corrections = Annotated[
+    bool,
+    typer.Option(
+        "--corrections", help="Let users correct translations and use their corrections; needs an API key."
+    ),
+]
 AllowedHosts = Annotated[
     list[str] | None,
     typer.Option(help="Host name that requests may use, such as translate.example.org; can be repeated."),
@@ -103,6 +116,8 @@ def serve(
     ] = "torch",
     device: Device = None,
     api_key: ApiKey = None,
+    api_keys: ApiKeyFile = None,
+    corrections: Corrections = False,
     allow_host: AllowedHosts = None,
     allow_origin: AllowedOrigins = None,
     run: Runs = None,
@@ -135,19 +150,20 @@ def serve(
     \b
     Example:
       manyheads serve run/model --port 5000
-      manyheads serve
       manyheads serve run/model --device cuda --processes 8 --beam 1
     """
     options = dict(locals())
     check_server_packages()
     folders = models or [model.folder for model in require_models()]
     limits = ServerLimits(**{name: options[name] for name in list_limits() if name in options})
+    from manyheads.serve.api_keys import read_api_keys
     from manyheads.serve.server import serve as run_server
 
     if api_key is None:  # Typer reads an empty variable as none; it is an error here
         api_key = os.environ.get("MANYHEADS_API_KEY")
     run_server(
         folders, host, port, engine=engine, device=device, limits=limits, api_key=api_key,
+        user_keys=read_api_keys(api_keys) if api_keys else None, corrections=corrections,
         allow_hosts=allow_host or [], allow_origins=allow_origin or [], log_text=log_text,
         log_requests=not quiet, runs=run or [], glossaries=glossaries, processes=processes,
         decoding=drop_unset(

@@ -30,6 +30,8 @@ from manyheads.cli.options import (
     MinLength,
     Model,
     NoRepeatNgram,
+    Space,
+    UseCorrections,
     drop_unset,
 )
 from manyheads.cli.text_io import (
@@ -39,6 +41,7 @@ from manyheads.cli.text_io import (
     read_parallel_lines,
 )
 from manyheads.errors import RequestError
+from manyheads.memory.database import DEFAULT_SPACE
 
 if TYPE_CHECKING:
     from manyheads.bulk.jobs import BulkJob
@@ -129,6 +132,8 @@ def translate(
     shortlist: UseShortlist = None,
     ensemble: Ensemble = None,
     adapter: AdapterName = None,
+    corrections: UseCorrections = True,
+    space: Space = DEFAULT_SPACE,
     engine: Engine = None,
     device: Device = None,
     gpus: Gpus = None,
@@ -153,7 +158,8 @@ def translate(
     policy = create_policy(min_confidence, below, flag)
     check_nbest(nbest, as_json)
     options = {
-        "prefix": prefix, "glossary": read_glossary(glossary, model), "forbid": forbid or [], "split": split,
+        "prefix": prefix, "glossary": read_glossary(glossary, model), "forbid": forbid or [],
+        "split": split, "corrections": corrections and space,
         **select_score_detail(confidence, as_json, policy), **drop_unset(
             beam=beam, alpha=alpha, nbest=nbest, max_extra_length=max_extra_length, min_length=min_length,
             temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, no_repeat_ngram=no_repeat_ngram,
@@ -184,17 +190,14 @@ def translate_shards(
     spread: dict[str, Any],
 ) -> None:
     """Translate with workers."""
-    from manyheads.bulk.shards import list_shards
-
-    shards = list_shards(files)
-    job = describe_job(models, shards, out, engine, device, options, as_json, policy, adapter)
+    shards, job = describe_job(models, files, out, engine, device, options, as_json, policy, adapter)
     gpus, workers, ray = spread["gpus"], spread["workers"], spread["ray"]
     run_bulk_job(job, shards, [spread["column"]], out, gpus=gpus, workers=workers, ray=ray)
 
 
 def describe_job(
     models: Sequence[Path],
-    shards: "list[Shard]",
+    files: list[Path],
     out: Path | None,
     engine: str | None,
     device: str | None,
@@ -202,12 +205,15 @@ def describe_job(
     as_json: bool,
     policy: "ConfidencePolicy | None",
     adapter: str | None,
-) -> "BulkJob":
-    """Return what several workers are to do."""
+) -> "tuple[list[Shard], BulkJob]":
+    """Return the parts of the input, and what several workers are to do with them."""
     from manyheads.bulk.jobs import create_translate_job
+    from manyheads.bulk.shards import list_shards
 
+    shards = list_shards(files)
     is_typed = out is not None and shards[0].format == "parquet"
-    return create_translate_job(models, engine, device, options, policy, as_json, is_typed, adapter)
+    job = create_translate_job(models, engine, device, options, policy, as_json, is_typed, adapter)
+    return shards, job
 
 
 def read_glossary(path: Path | None, model: Path) -> dict[str, str]:

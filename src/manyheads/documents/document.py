@@ -9,7 +9,7 @@ from manyheads.documents.html_document import HtmlDocument
 from manyheads.documents.limits import DocumentLimits
 from manyheads.documents.markdown_document import MarkdownDocument
 from manyheads.documents.odt_format import OdtFormat
-from manyheads.documents.office_document import OfficeDocument
+from manyheads.documents.office_document import OfficeDocument, OfficeFormat
 from manyheads.documents.po_document import PoDocument
 from manyheads.documents.subtitles import SubtitleDocument
 from manyheads.documents.suffixes import DOCUMENT_SUFFIXES, get_document_suffix
@@ -29,7 +29,7 @@ TEXT_FORMATS: dict[str, Callable[[str, str], TextDocument]] = {
     ".md": lambda text, name: MarkdownDocument(text),
     ".markdown": lambda text, name: MarkdownDocument(text),
 }
-OFFICE_FORMATS = {".docx": DocxFormat, ".odt": OdtFormat}
+OFFICE_FORMATS: dict[str, Callable[[], OfficeFormat]] = {".docx": DocxFormat, ".odt": OdtFormat}
 
 
 class Document(Protocol):

@@ -8,14 +8,15 @@ from typing import Any
 from manyheads import checkpoint
 from manyheads.atomic_io import MAX_MANIFEST_BYTES, atomic_directory, report_disk_full
 from manyheads.checkpoint.adapters import ADAPTER_NAME, SUFFIX
-from manyheads.checkpoint.manifest import ADAPTERS, UNLISTED
-from manyheads.errors import CheckpointError
+from manyheads.checkpoint.manifest import ADAPTERS
+from manyheads.errors import CheckpointError, RequestError
 from manyheads.hub.card import parse_readme
 from manyheads.hub.push import README
 from manyheads.hub.repository import Repository, open_client, report_hub_errors
 from manyheads.progress import Progress
 
 MAX_CARD_BYTES = 2**20
+REPLACEABLE = (checkpoint.MODEL_CARD, ADAPTERS)  # beside listed files; corrections of users are not
 CLIENT_CACHE = ".cache"  # huggingface_hub's notes about a folder that it downloads to
 
 
@@ -65,10 +66,15 @@ def pull_model(
 ) -> PulledModel:
     """Download what the manifest lists, adapters and card; load the model; then rename the folder."""
     client = open_client(endpoint)
-    with atomic_directory(out, checkpoint.MANIFEST, replace=replace, unlisted=UNLISTED) as temporary:
+    with atomic_directory(out, checkpoint.MANIFEST, replace=replace, unlisted=REPLACEABLE) as temporary:
         remote = RemoteModel(client, repository)
         files = download_manifest(remote, temporary)
         adapters = list_remote_adapters(remote)
+        if lost := set(checkpoint.list_adapters(out)) - set(adapters):
+            raise RequestError(
+                f"{out}: has the adapter {min(lost)}, which {repository.id} has not; move it away, or choose "
+                f"another folder"
+            )
         num_bytes = sum(files.values())
         names = [*files, *(f"{ADAPTERS}/{name}{SUFFIX}" for name in adapters)]
         with report_disk_full(out, num_bytes, "Nothing was written"):

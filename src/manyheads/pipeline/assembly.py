@@ -111,11 +111,12 @@ class Assembler:
 
     def assemble(self, job: TextJob) -> Translation:
         """Join the sentences of a text. The n-th alternative is made of the n-th best of each."""
-        notes = collect_notes(job)
+        notes, corrections = collect_notes(job), list(job.corrections)
         job = job.expand()
         sentences = job.sentences
         count = max([len(sentence.hypotheses) for sentence in sentences], default=1)
         best = self._create_version(job, [0] * len(sentences), self.objective, notes)
+        best.corrections.extend(corrections)
         for rank in range(1, count):
             ranks = [min(rank, len(sentence.hypotheses) - 1) for sentence in sentences]
             best.alternatives.append(self._create_version(job, ranks, "", notes))
@@ -207,7 +208,7 @@ def restore_outputs(sentence: SentenceJob, restoration: Restoration) -> None:
 
 def collect_notes(job: TextJob) -> list[str]:
     """Return what was unusual about a text, each once."""
-    if not job.sentences:
+    if not job.sentences and not job.corrections:
         return [*job.notes, NOTHING_TO_TRANSLATE]
     notes = list(job.notes)
     for sentence in job.sentences:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from manyheads.config import DecodingConfig
 from manyheads.glossary import TermConstraints
 from manyheads.inference.engine import ScoreDetail
+from manyheads.memory.matches import MemoryMatch
+from manyheads.memory.translation_memory import MemorySpace
 from manyheads.search.options import Hypothesis, Request
 from manyheads.text.restoration import Restoration
 from manyheads.text.segmentation import Segment
@@ -23,6 +25,7 @@ class TranslationOptions:
     split: bool
     scores: ScoreDetail
     second_try: bool = True  # where a detector finds a failure
+    corrections: MemorySpace | None = None  # that take the place of the model's translations
 
 
 @dataclass(frozen=True)
@@ -83,11 +86,12 @@ class SentenceJob:
 class TextJob:
     """A text that is being translated."""
 
-    __slots__ = ("notes", "segments", "sentences", "text")
+    __slots__ = ("corrections", "notes", "segments", "sentences", "text")
 
     def __init__(self, text: str, segments: list[Segment], sentences: list[SentenceJob]) -> None:
         self.text, self.segments, self.sentences = text, segments, sentences
         self.notes: tuple[str, ...] = ()  # what was unusual, besides the notes of sentences
+        self.corrections: tuple[MemoryMatch, ...] = ()  # that the text or its sentences match
         if sentences:
             sentences[-1].is_last = True
 

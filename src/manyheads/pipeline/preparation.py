@@ -8,12 +8,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from manyheads.glossary import TermConstraints
+from manyheads.memory.index import MemoryIndex
+from manyheads.memory.matches import MATCH_NOTES, MemoryMatch
 from manyheads.pipeline.jobs import SentenceJob, TextJob, TranslationOptions
 from manyheads.pipeline.protection import ProtectedSentence, SentenceProtector
 from manyheads.search.options import DecodingConstraints, Request
 from manyheads.text import segmentation
 from manyheads.text.identification import LanguageCheck
-from manyheads.text.segmentation import Segment, has_words
+from manyheads.text.segmentation import Segment, has_words, split_edges
 from manyheads.text.subwords import SubwordTokenizer
 from manyheads.text.term_matching import TermMatch
 
@@ -82,6 +84,7 @@ class SplitText(NamedTuple):
     tag: str  # of the target language
     segments: list[Segment]
     sentences: list[ProtectedSentence]
+    corrections: tuple[MemoryMatch, ...] = ()
 
 
 class TextPreparer:
@@ -106,7 +109,8 @@ class TextPreparer:
 
     def prepare(self, texts: Sequence[str]) -> list[TextJob]:
         """Split, protect and encode texts."""
-        split_texts = [self._split(text) for text in texts]
+        memory = self._open_memory()
+        split_texts = [self._split(text, memory) for text in texts]
         protected = [sentence.encoded for split in split_texts for sentence in split.sentences]
         encoded = iter(self.subwords.encode_sentences(protected))
         jobs = []
@@ -136,17 +140,49 @@ class TextPreparer:
         job.sentences[-1].is_last = False  # progress has counted the text
         return job
 
-    def _split(self, text: str) -> "SplitText":
+    def _split(self, text: str, memory: MemoryIndex | None) -> "SplitText":
         """Return the segments of a text, and those to be translated as they are encoded."""
+        if memory and (match := self._find_correction(memory, text)):
+            return SplitText("", fill_edges(text, match.target), [], (match,))
         tag, rest = split_language_tag(text)
         segments = self.splitter.split(rest, self.options.split)
+        corrections = self._use_corrections(memory, segments) if memory and not tag else ()
         if len(text) > self.splitter.max_encoded_characters:
             segments = self.splitter.shorten(segments, self.protector)
-        return self._protect(tag, segments)
+        return self._protect(tag, segments)._replace(corrections=corrections)
 
     def _shorten(self, split: "SplitText") -> "SplitText":
         """Split sentences that are too long."""
-        return self._protect(split.tag, self.splitter.shorten(split.segments, self.protector))
+        shortened = self._protect(split.tag, self.splitter.shorten(split.segments, self.protector))
+        return shortened._replace(corrections=split.corrections)
+
+    # ---- corrections
+
+    def _open_memory(self) -> MemoryIndex | None:
+        """Return the corrections as they are now, unless the call requests what they may not satisfy."""
+        options, terms = self.options, self.options.terms
+        is_free = not terms.prefix and not terms.forbidden_phrases and options.config.temperature is None
+        return options.corrections.get_index() if options.corrections and is_free else None
+
+    def _find_correction(self, memory: MemoryIndex, text: str) -> MemoryMatch | None:
+        """Return the correction that is the translation of a text. Terms of the glossary go before it."""
+        if self.has_glossary and self.options.terms.find(text):
+            return None
+        return memory.find_used(text)
+
+    def _use_corrections(self, memory: MemoryIndex, segments: list[Segment]) -> tuple[MemoryMatch, ...]:
+        """Replace sentences by their corrections. Return these, and those that are similar to others."""
+        matches = []
+        for index, segment in enumerate(segments):
+            if not segment.is_translatable:
+                continue
+            if match := self._find_correction(memory, segment.text):
+                segments[index] = Segment(match.target, False)
+            else:
+                match = memory.find_similar(segment.text)
+            if match:
+                matches.append(match)
+        return tuple(matches)
 
     def _protect(self, tag: str, segments: list[Segment]) -> "SplitText":
         sentences = []
@@ -176,8 +212,10 @@ class TextPreparer:
                 request = self._create_request(own_ids, has_prefix)
                 sentences.append(SentenceJob(own_text, request, protected.restoration))
         job = TextJob(text, split.segments, sentences)
+        job.corrections = split.corrections
         if not is_part:
             job.notes = self._find_language_notes(job)
+            job.notes += tuple(MATCH_NOTES[match.match] for match in split.corrections)
         return job
 
     def _create_term_job(
@@ -202,6 +240,8 @@ class TextPreparer:
     def _find_language_notes(self, job: TextJob) -> tuple[str, ...]:
         """Return which other languages the sentences of a text look like."""
         if not job.sentences:
+            if job.corrections:
+                return ()
             note = self.language_check.find_note(job.text, 1) if has_words(job.text) else None
             return (note,) if note else ()
         notes: tuple[str, ...] = ()
@@ -259,6 +299,12 @@ def derive_seed(seed: int, ids: list[int]) -> int:
 
 def add_tag(tag: str, segments: Sequence[Segment]) -> list[str]:
     return [tag + segment.text for segment in segments if segment.is_translatable]
+
+
+def fill_edges(text: str, content: str) -> list[Segment]:
+    """Return a text with other content between the white space around it, as segments to copy."""
+    edges = split_edges(text)
+    return [Segment(content if edge.text.strip() else edge.text, False) for edge in edges]
 
 
 def split_language_tag(text: str) -> tuple[str, str]:

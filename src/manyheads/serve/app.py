@@ -128,6 +128,8 @@ def add_routes(app: FastAPI, endpoints: Endpoints, documents: DocumentEndpoints)
 
     add("/translate", endpoints.translate, schemas.TranslateResponse, schemas.TranslateRequest)
     add("/translate_file", documents.translate_file, schemas.FileResponse, schemas.FileRequest)
+    add("/suggest", endpoints.suggest, schemas.SuggestResponse, schemas.SuggestRequest)
+    add("/suggest/undo", endpoints.undo_suggestion, schemas.SuggestResponse, schemas.UndoRequest)
     add("/detect", endpoints.detect, list[schemas.Detection], schemas.DetectRequest)
     add("/score", endpoints.score, schemas.ScoreResponse, schemas.ScoreRequest)
     add("/attention", endpoints.attention, schemas.AttentionResponse, schemas.AttentionRequest)

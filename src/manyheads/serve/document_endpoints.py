@@ -74,7 +74,7 @@ class DocumentEndpoints:
         model = endpoints.select_model(source, query)
         translations = [Translation(text, text) for text in texts]
         if model is not None:
-            model = await endpoints.apply_adapter(model, query.adapter)
+            model = await endpoints.apply_adapter(model, query.adapter, request.state.user)
             if policy is not None:
                 check_calibration([model])
             translations = await self._translate_texts(request, model, texts)

@@ -1,10 +1,9 @@
 """The endpoints of the HTTP API: what each reads from a request and what it answers."""
 
 import asyncio
-import hmac
 import logging
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -17,9 +16,12 @@ from starlette.exceptions import HTTPException
 from manyheads.confidence_policy import ConfidencePolicy
 from manyheads.documents.suffixes import DOCUMENT_SUFFIXES
 from manyheads.errors import ConfigError
+from manyheads.memory.database import DEFAULT_SPACE
 from manyheads.serve import schemas
 from manyheads.serve.adapted_models import AdaptedModels
+from manyheads.serve.api_keys import MISSING_KEY, ApiKeys
 from manyheads.serve.clients import ClientLimiter, identify_client
+from manyheads.serve.corrections import ServedCorrections
 from manyheads.serve.engine_messages import Message
 from manyheads.serve.glossaries import GlossaryStore
 from manyheads.serve.jobs import BatchTask, Job
@@ -35,6 +37,7 @@ from manyheads.serve.request_policy import check_calibration, choose_text, creat
 from manyheads.serve.response_parts import (
     distinct_alternatives,
     format_confidences,
+    format_corrections,
     format_details,
     format_detection,
     format_language,
@@ -65,6 +68,8 @@ class Endpoints:
         limits: ServerLimits,
         *,
         api_key: str | None = None,
+        user_keys: Mapping[str, str] | None = None,
+        corrections: bool = False,
         log_text: bool = False,
         log_requests: bool = True,
         runs: Sequence[Path] = (),
@@ -74,7 +79,11 @@ class Endpoints:
         """With a connection this is one of several front-ends of an engine process."""
         if not models:
             raise ConfigError("a server needs at least one model")
-        self.limits, self.api_key, self.log_text, self.log_requests = limits, api_key, log_text, log_requests
+        self.limits, self.log_text, self.log_requests = limits, log_text, log_requests
+        self.api_keys = ApiKeys(api_key, user_keys or {})
+        if corrections and not self.api_keys.are_required:
+            raise ConfigError(MISSING_KEY)
+        self.corrections = ServedCorrections(limits, corrections)
         self.registry, self.metrics, self.runs = ModelRegistry(models), ServerMetrics(), TrainingRuns(runs)
         self.adapted = AdaptedModels()
         self.glossaries = GlossaryStore(None if glossaries is None else Path(glossaries), limits)
@@ -109,7 +118,10 @@ class Endpoints:
     # ---- requests
 
     async def parse_request(self, request: Request, schema: type[RequestT]) -> RequestT:
-        """Return the validated fields of a request, after checking its API key."""
+        """Return the validated fields of a request, after checking its API key.
+
+        The name of its user is then in `request.state.user`.
+        """
         fields = await read_fields(request, self.limits)
         self.admit(request, fields.get("api_key") or fields.get("apiKey"))
         query = validate_request(schema, fields, self.limits)
@@ -124,24 +136,25 @@ class Endpoints:
                 setattr(query, side, self.registry.normalize_code(getattr(query, side)))
 
     def admit(self, request: Request, key: Any = None) -> None:
-        """Check the API key, and whether the client has sent too many requests."""
-        self.check_api_key(request, key)
+        """Check the API key, and whether the client has sent too many requests. Note whose key it is."""
+        request.state.user = self.check_api_key(request, key)
         if self.limits.max_requests_per_minute:
             client = identify_client(request)
             self.requests.check(client)
             self.requests.record(client)
 
-    def check_api_key(self, request: Request, key: Any = None) -> None:
-        """Check the API key. A client that guesses is refused, whatever its key is."""
-        if self.api_key is None:
-            return
+    def check_api_key(self, request: Request, key: Any = None) -> str:
+        """Return whose API key it is. A client that guesses is refused, whatever its key is."""
+        if not self.api_keys.are_required:
+            return DEFAULT_SPACE
         client = identify_client(request)
         self.wrong_keys.check(client)
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         received = str(key or request.query_params.get("api_key", "")).encode("utf-8", "replace")
         if scheme.lower() in ("bearer", "deepl-auth-key"):
             received = token.encode("latin-1")  # the encoding in which headers are read
-        if not hmac.compare_digest(received, self.api_key.encode()):
+        user = self.api_keys.find_user(received)
+        if user is None:
             if received:
                 self.wrong_keys.record(client)
                 if self.connection is not None:  # all front-ends count it
@@ -149,6 +162,7 @@ class Endpoints:
             raise HTTPException(
                 403, "missing or wrong API key: send it as api_key or in the Authorization header"
             )
+        return user
 
     async def run_tasks(
         self, request: Request, tasks: Sequence[tuple[BatchTask, Sequence[Any]]]
@@ -208,7 +222,10 @@ class Endpoints:
         texts, policy = to_list(query.q), create_policy(query)
         languages = self.find_source_languages(query, texts)
         models = [self.select_model(language.code, query) for language in languages]
-        adapted = {model: model and await self.apply_adapter(model, query.adapter) for model in {*models}}
+        user = request.state.user
+        adapted = {
+            model: model and await self.apply_adapter(model, query.adapter, user) for model in {*models}
+        }
         models = [adapted[model] for model in models]
         if policy is not None:
             check_calibration(models)
@@ -221,6 +238,7 @@ class Endpoints:
             "translatedText": [choose_text(translation, query, policy) for translation in translations],
             **format_confidences(translations),
             **format_notes(translations, languages),
+            **format_corrections(translations),
         }
         if query.source == "auto":
             response["detectedLanguage"] = [
@@ -263,11 +281,11 @@ class Endpoints:
         self.registry.check_language(query.target)
         return None if source == query.target else self.registry.find_model(source, query.target, query.model)
 
-    async def apply_adapter(self, model: ServedModel, adapter: str | None) -> ServedModel:
+    async def apply_adapter(self, model: ServedModel, adapter: str | None, user: str) -> ServedModel:
         """Return the model with the adapter that a request names, if it does. Merging is left to a thread."""
         if adapter is None:
             return model
-        return await asyncio.to_thread(self.adapted.get, model, adapter)
+        return await asyncio.to_thread(self.adapted.get, model, adapter, user)
 
     async def translate_texts(
         self,
@@ -282,9 +300,10 @@ class Endpoints:
         for index, model in enumerate(models):
             if model is not None:
                 indices.setdefault(model, []).append(index)
+        space = request.state.user if self.corrections.is_enabled else None
         tasks = [
             (
-                create_translate_task(model, query, policy, await self.get_glossary(model, query)),
+                create_translate_task(model, query, policy, await self.get_glossary(model, query), space),
                 [texts[index] for index in own],
             )
             for model, own in indices.items()
@@ -301,6 +320,25 @@ class Endpoints:
             return None
         return await asyncio.to_thread(self.glossaries.get, query.glossary, model.source, model.target)
 
+    async def suggest(self, request: Request) -> dict[str, bool]:
+        """Store a correction, as LibreTranslate's endpoint does."""
+        query = await self.parse_request(request, schemas.SuggestRequest)
+        self.corrections.check_enabled()
+        await self.corrections.add(self.find_corrected_model(query), query.q, query.s, request.state.user)
+        return {"success": True}
+
+    async def undo_suggestion(self, request: Request) -> dict[str, bool]:
+        query = await self.parse_request(request, schemas.UndoRequest)
+        self.corrections.check_enabled()
+        model = self.find_corrected_model(query)
+        return {"success": await self.corrections.undo(model, query.q, request.state.user)}
+
+    def find_corrected_model(self, query: schemas.UndoRequest) -> ServedModel:
+        source = query.source
+        if source == "auto":
+            source = detect_source(query.q, query.target, self.detector, self.registry).code
+        return self.registry.find_model(source, query.target, query.model)
+
     async def detect(self, request: Request) -> list[dict[str, Any]]:
         query = await self.parse_request(request, schemas.DetectRequest)
         detections = self.detector.detect("\n".join(to_list(query.q)))
@@ -312,7 +350,7 @@ class Endpoints:
         if len(texts) != len(translations):
             raise HTTPException(400, f"q has {len(texts)} texts, but translation has {len(translations)}")
         model = self.registry.find_model(query.source, query.target, query.model)
-        task = ScoreTask(await self.apply_adapter(model, query.adapter))
+        task = ScoreTask(await self.apply_adapter(model, query.adapter, request.state.user))
         pairs = list(zip(texts, translations, strict=True))
         task.check(pairs)
         (results,) = await self.run_tasks(request, [(task, pairs)])
@@ -323,25 +361,27 @@ class Endpoints:
     async def attention(self, request: Request) -> Response:
         query = await self.parse_request(request, schemas.AttentionRequest)
         parameters = query.layer, self.limits.max_numbers
-        task = create_sentence_task("attention", await self.select_attention_model(query), parameters)
+        task = create_sentence_task(
+            "attention", await self.select_attention_model(request, query), parameters
+        )
         return await self.run_sentence_task(request, query, task)
 
     async def look(self, request: Request) -> Response:
         query = await self.parse_request(request, schemas.LookRequest)
         parameters = None, self.limits.max_numbers
-        task = create_sentence_task("look", await self.select_attention_model(query), parameters)
+        task = create_sentence_task("look", await self.select_attention_model(request, query), parameters)
         return await self.run_sentence_task(request, query, task)
 
     async def walk(self, request: Request) -> Response:
         query = await self.parse_request(request, schemas.WalkRequest)
         parameters = query.stack, query.layer, query.width, self.limits.max_numbers, query.parameters
-        task = create_sentence_task("walk", await self.select_attention_model(query), parameters)
+        task = create_sentence_task("walk", await self.select_attention_model(request, query), parameters)
         return await self.run_sentence_task(request, query, task)
 
-    async def select_attention_model(self, query: schemas.LookRequest) -> ServedModel:
+    async def select_attention_model(self, request: Request, query: schemas.LookRequest) -> ServedModel:
         model = self.registry.find_model(query.source, query.target, query.model)
         model.translator.engine.require("attention")
-        return await self.apply_adapter(model, query.adapter)
+        return await self.apply_adapter(model, query.adapter, request.state.user)
 
     async def run_sentence_task(
         self, request: Request, query: schemas.LookRequest, task: CheckedTask
@@ -357,8 +397,8 @@ class Endpoints:
         return await self.runs.read_curves()
 
     async def models(self, request: Request) -> list[dict[str, Any]]:
-        self.check_api_key(request)
-        return list(map(format_model, self.registry.models))
+        user = self.check_api_key(request)
+        return [format_model(model, user) for model in self.registry.models]
 
     async def list_glossaries(self, request: Request) -> list[dict[str, Any]]:
         self.check_api_key(request)
@@ -398,12 +438,12 @@ class Endpoints:
     async def settings(self, request: Request) -> dict[str, Any]:
         first = self.registry.models[0]
         return {
-            "apiKeys": self.api_key is not None,
+            "apiKeys": self.api_keys.are_required,
             "charLimit": self.limits.max_characters,
             "frontendTimeout": 500,
-            "keyRequired": self.api_key is not None,
+            "keyRequired": self.api_keys.are_required,
             "language": {"source": format_language(first.source), "target": format_language(first.target)},
-            "suggestions": False,
+            "suggestions": self.corrections.is_enabled,
             "filesTranslation": True,
             "supportedFilesFormat": list(DOCUMENT_SUFFIXES),
             "textLimit": self.limits.max_texts,
@@ -421,7 +461,9 @@ def create_translate_task(
     query: schemas.TranslateRequest,
     policy: ConfidencePolicy | None,
     glossary: Glossary | None,
+    space: str | None,
 ) -> BatchTask:
+    """Return the task of a request. HTML uses no corrections: to place its tags takes an alignment."""
     if query.format == "html":
         return TranslateHtmlTask(model, query.alternatives + 1, policy, glossary=glossary)
-    return TranslateTask(model, query.alternatives + 1, query.details, glossary=glossary)
+    return TranslateTask(model, query.alternatives + 1, query.details, glossary=glossary, space=space)

@@ -36,6 +36,8 @@ class ServerLimits:
     max_file_bytes: int = 2**23  # of the body of a request with a document
     max_file_characters: int = 200_000  # of all texts of a document
     file_timeout: float = 300.0  # seconds for a document
+    max_corrections: int = 30  # that a user may suggest in a minute
+    max_stored_corrections: int = 100_000  # of a user, for each model
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -91,7 +91,7 @@ async def parse_multipart(request: Request, limits: ServerLimits) -> dict[str, A
 def group_repeated(items: list[tuple[str, str]]) -> dict[str, Any]:
     """Collect fields; those that may be lists become lists where they are repeated."""
     fields: dict[str, Any] = dict(items)
-    for key in ("q", "translation", "text"):
+    for key in ("q", "s", "translation", "text"):
         values = [value for name, value in items if name == key]
         if len(values) > 1:
             fields[key] = values
@@ -112,7 +112,7 @@ def validate_request(schema: type[RequestT], fields: dict[str, Any], limits: Ser
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise HTTPException(400, f"{first['loc'][0]}: {first['msg'][:200]}") from None
-    for key in ("q", "translation", "text"):
+    for key in ("q", "s", "translation", "text"):
         check_texts(key, to_list(getattr(query, key, None)), limits)
     return query
 

@@ -142,6 +142,20 @@ class WalkRequest(LookRequest):
     parameters: Annotated[bool, Field(description="Include the learned numbers of the layer.")] = False
 
 
+class UndoRequest(BaseModel):
+    q: Annotated[
+        Text, Field(description="The text whose translation was corrected.", examples=["I go home."])
+    ]
+    source: Annotated[Text, Field(description='The language of q, or "auto".', examples=["en"])]
+    target: Target
+    model: Model = None
+    api_key: Key = None
+
+
+class SuggestRequest(UndoRequest):
+    s: Annotated[Text, Field(description="The right translation.", examples=["나는 집에 간다."])]
+
+
 # ---- responses
 
 Number = float | None  # null where it is not finite
@@ -195,6 +209,20 @@ class TranslationDetails(BaseModel):
     ]
 
 
+class CorrectionMatch(BaseModel):
+    """A correction that a text or a sentence of it matches."""
+
+    match: Annotated[
+        Literal["exact", "adapted", "similar"],
+        Field(description="exact, adapted: its target is the translation. similar: for comparison."),
+    ]
+    similarity: Probability
+    source: str
+    target: str
+    who: str
+    when: str
+
+
 class TranslateResponse(BaseModel):
     """Values are lists if q is a list. Fields that were not requested are absent."""
 
@@ -210,6 +238,14 @@ class TranslateResponse(BaseModel):
     notes: Annotated[
         list[str] | list[list[str]] | None, Field(description="What was unusual, if anything was.")
     ] = None
+    corrections: Annotated[
+        list[CorrectionMatch] | list[list[CorrectionMatch]] | None,
+        Field(description="Your corrections that match, if any do."),
+    ] = None
+
+
+class SuggestResponse(BaseModel):
+    success: bool
 
 
 class FileResponse(BaseModel):
@@ -349,7 +385,7 @@ ERROR_DESCRIPTIONS = {
     408: "The client sent its request too slowly.",
     413: "The body is too large.",
     415: "The body is neither JSON nor a form, or is compressed.",
-    429: "The client has sent too many requests or wrong API keys. Retry-After says when to retry.",
+    429: "Too many requests, suggestions or wrong API keys of a client. Retry-After says when to retry.",
     503: "The queue is full, or the request timed out. Retry-After says when to retry.",
 }
 RETRY_AFTER_HEADER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}}
@@ -369,7 +405,7 @@ def describe_request_body(
     """Describe the request body of an operation for every content type, with the limits of this server."""
     schema = schema_class.model_json_schema()
     properties = schema["properties"]
-    for key in ("q", "translation", "text"):
+    for key in ("q", "s", "translation", "text"):
         for option in properties.get(key, {}).get("anyOf", [properties.get(key, {})]):
             if option.get("type") == "string":
                 option["maxLength"] = limits.max_characters

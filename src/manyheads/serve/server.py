@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from manyheads.errors import ConfigError, RequestError
 from manyheads.loading import load
 from manyheads.named_models.resolution import resolve_model
 from manyheads.serve.allowed_hosts import AllowedHosts
+from manyheads.serve.api_keys import MISSING_KEY
 from manyheads.serve.app import ServerApp, create_app
 from manyheads.serve.frontends import FrontEndSettings, choose_num_processes, run_front_ends
 from manyheads.serve.glossaries import GlossaryStore
@@ -41,6 +42,8 @@ def serve(
     device: str | None = None,
     limits: ServerLimits | None = None,
     api_key: str | None = None,
+    user_keys: Mapping[str, str] | None = None,
+    corrections: bool = False,
     allow_hosts: Sequence[str] = (),
     allow_origins: Sequence[str] = (),
     log_text: bool = False,
@@ -58,6 +61,8 @@ def serve(
     allowed_hosts = AllowedHosts.for_host(host, allow_hosts, allow_origins)
     if api_key is not None and not api_key.strip():
         raise ConfigError("the API key is empty: set one with --api-key or MANYHEADS_API_KEY, or unset both")
+    if corrections and api_key is None and not user_keys:
+        raise ConfigError(MISSING_KEY)
     server_socket = bind_socket(host, port)
     configure_logging()
     LOG.info("loading %s", ", ".join(map(str, folders)))
@@ -67,7 +72,8 @@ def serve(
         model.warm_up()
     limits = limits or ServerLimits()
     options: dict[str, Any] = {
-        "api_key": api_key, "log_text": log_text, "log_requests": log_requests,
+        "api_key": api_key, "user_keys": dict(user_keys or {}), "corrections": corrections,
+        "log_text": log_text, "log_requests": log_requests,
         "glossaries": None if glossaries is None else str(glossaries.resolve()),
     }  # fmt: skip
     GlossaryStore(glossaries, limits)  # which refuses a folder that is none

@@ -27,6 +27,7 @@ class TextTask:
     model: ServedModel
     nbest: int = 1
     glossary: Glossary | None = field(default=None, kw_only=True)
+    space: str | None = field(default=None, kw_only=True)  # of the corrections that are used, if any are
 
     @property
     def can_join(self) -> bool:
@@ -41,7 +42,7 @@ class TextTask:
         """The options of `Translator.translate`."""
         beam = max(self.nbest, self.model.translator.decoding.beam)
         terms = {} if self.glossary is None else {"glossary": self.glossary}
-        return {"beam": beam, "nbest": self.nbest, **terms}
+        return {"beam": beam, "nbest": self.nbest, "corrections": self.space or False, **terms}
 
     @property
     def stage_key(self) -> Hashable:
