@@ -15,7 +15,7 @@ TRANSLATION = {
 }  # fmt: skip
 PRODUCT = {
     "presets", "ops", "cuda", "text", "text.datasets", "data", "model", "search", "checkpoint", "inference",
-    "confidence", *TRANSLATION, "judge", "documents", "bulk", "evaluate", "train", "export", "distill",
+    "confidence", *TRANSLATION, "judge", "documents", "bulk", "evaluate", "train", "export", "hub", "distill",
     "look", "serve",
 }  # fmt: skip
 MAY_IMPORT: dict[str, set[str]] = {
@@ -37,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "search": {"ops"},
     "checkpoint": {"model", "text"},
     "named_models": {"checkpoint"},
+    "hub": {"checkpoint", "named_models"},
     "inference": {"ops", "cuda", "text", "model", "search", "checkpoint"},
     "memory": {"text", "checkpoint", "named_models"},
     "confidence": {"text"},

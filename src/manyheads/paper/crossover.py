@@ -13,7 +13,8 @@ import numpy as np
 
 from manyheads.paper.layer_measurements import measure_peak_bytes, measure_seconds, measurement_context
 from manyheads.paper.layer_types import LAYERS, LayerCall, LayerSize, LayerType
-from manyheads.paper.report import Cell, ReportTable, import_pyplot
+from manyheads.paper.report import Cell, ReportTable
+from manyheads.plot_style import import_pyplot
 from manyheads.progress import ReportProgress
 
 WIDTHS = {"cpu": (256, 512), "cuda": (512, 1024)}
