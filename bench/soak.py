@@ -13,7 +13,7 @@ turn:
     a full disk          an export of the same model beside the server may write no more bytes: exit code 4
     corrections          POST /suggest, where the server has that endpoint; none may be lost
 
-Every request is answered (200), refused (400, 413, 429, 503) or cut by a kill, and no more are cut than were
+Every request is answered (200), refused (400, 403, 413, 429, 503) or cut by a kill, and no more are cut than were
 open at the kills. The translations of a set of lines are the same before and after. Memory is read every few
 seconds: its median in the last quarter of the time is at most 10 % or 20 MB above that of the second quarter.
 The test ends by itself; --minutes is its length.
@@ -41,7 +41,7 @@ from typing import Any
 
 from serve import Connection, Server
 
-ANSWERED, REFUSED = {200}, {400, 413, 429, 503}
+ANSWERED, REFUSED = {200}, {400, 403, 413, 429, 503}  # 403: without the key, where one is required
 PROBE_LINES = 20  # translated before and after
 MEMORY_SECONDS = 2.0
 FAULT_SECONDS = 10.0  # between faults
