@@ -8,7 +8,7 @@ from pathlib import Path
 from support.source_tree import MODULES, SOURCE, imported_names, module_name, parse, relative_name
 
 # Every package may import these.
-FOUNDATION = {"errors", "config", "packed", "progress", "atomic_io", "worker_processes"}
+FOUNDATION = {"errors", "config", "packed", "progress", "plot_style", "atomic_io", "worker_processes"}
 TRANSLATION = {
     "translator", "translation", "confidence_policy", "pipeline", "glossary", "loading", "named_models",
     "memory",
@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "presets": set(),
     "packed": {"errors"},
     "progress": {"errors"},
+    "plot_style": {"errors"},
     "atomic_io": {"errors"},
     "worker_processes": {"errors"},
     "ops": set(),
@@ -101,10 +102,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         *TRANSLATION,
     },
     "look": {"ops", "model", "checkpoint", "evaluate", *TRANSLATION},
-    "serve": {  # of train, the log
+    "serve": {  # of train, the log; of confidence, the known words
         "text",
         "search",
         "inference",
+        "confidence",
         "evaluate",
         "look",
         "train",
