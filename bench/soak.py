@@ -14,9 +14,9 @@ turn:
     corrections          POST /suggest, where the server has that endpoint; none may be lost
 
 Every request is answered (200), refused (400, 403, 413, 429, 503) or cut by a kill, and no more are cut
-than were open at the kills. The translations of a set of lines are the same before and after. Memory is read every few
-seconds: its median in the last quarter of the time is at most 10 % or 20 MB above that of the second quarter.
-The test ends by itself; --minutes is its length.
+than were open at the kills. The translations of a set of lines are the same before and after. Memory is read
+every few seconds: its median in the last quarter of the time is at most 10 % or 20 MB above that of the
+second quarter. The test ends by itself; --minutes is its length.
 """
 
 import argparse
