@@ -8,7 +8,7 @@ lists, alternatives, requests that are wrong, and requests for /health, /languag
 turn:
 
     kill a front-end     SIGKILL; the server must start another one
-    slow clients         they send a byte a second, or do not read their response
+    slow clients         they send a byte a second, and go
     lost clients         they disconnect in the middle of a request or of a response
     a full disk          an export of the same model beside the server may write no more bytes: exit code 4
     corrections          POST /suggest, where the server has that endpoint; none may be lost
@@ -188,7 +188,7 @@ class FaultInjector:
             await asyncio.sleep(0.2)
 
     async def send_slowly(self) -> None:
-        """Send a body byte by byte, and do not read a response."""
+        """Send the first bytes of a body one by one, and close."""
         body = encode({"q": self.traffic.lines[0], "source": "auto", "target": self.server.target})
         head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         writers = []
