@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 
 from manyheads.confidence.calibration import ConfidenceModel
-from manyheads.confidence.detectors import cut_loop, find_failure, find_failures
+from manyheads.confidence.detectors import cut_loop, find_failures
 from manyheads.config import DecodingConfig
 from manyheads.inference.engine import Engine, ScoreDetail
 from manyheads.pipeline.jobs import Decoding, SentenceJob, TranslationOptions
@@ -83,10 +83,10 @@ class Reviewer:
                 nbest=RETRY_SAMPLES,
                 no_repeat_ngram=RETRY_NO_REPEAT,
             )
-            left = [sentence for sentence in left if not sentence.request.constraints.required_phrases]
-            yield from self._try_again(left, sampling)
-        for sentence in sentences:
-            self._cut(sentence)
+            constrained = [sentence for sentence in left if sentence.request.constraints.required_phrases]
+            free = [sentence for sentence in left if not sentence.request.constraints.required_phrases]
+            left = constrained + (yield from self._try_again(free, sampling))
+        self._cut_loops(left)
 
     def _try_again(
         self, sentences: Sequence[SentenceJob], config: DecodingConfig
@@ -96,9 +96,7 @@ class Reviewer:
             return []
         copies = [SentenceJob(own.text, self._create_request(own, config)) for own in sentences]
         yield Decoding(config, self._score_detail, copies, is_retry=True)
-        for sentence, copy in zip(sentences, copies, strict=True):
-            self._keep_best(sentence, copy.hypotheses)
-        return [sentence for sentence in sentences if self._find_failure(sentence) is not None]
+        return self._keep_best(sentences, [copy.hypotheses for copy in copies])
 
     @property
     def _score_detail(self) -> ScoreDetail:
@@ -111,48 +109,62 @@ class Reviewer:
         seed = derive_seed(config.seed, request.source)
         return Request(request.source, replace(request.constraints, seed=seed))
 
-    def _keep_best(self, sentence: SentenceJob, candidates: list[Hypothesis]) -> None:
-        """Replace the hypothesis of a sentence by a candidate that is better."""
+    def _keep_best(
+        self, sentences: Sequence[SentenceJob], candidates: Sequence[list[Hypothesis]]
+    ) -> list[SentenceJob]:
+        """Replace hypotheses by candidates that are better, all at once. Return what still fails."""
+        lists = [
+            [*sentence.hypotheses[:1], *own] for sentence, own in zip(sentences, candidates, strict=True)
+        ]
+        judged = iter(self._judge(sentences, lists))
+        changed, left = [], []
+        for sentence, hypotheses in zip(sentences, lists, strict=True):
+            ranks = [next(judged) for _ in hypotheses]
+            best = max(range(len(ranks)), key=lambda index: (ranks[index][0] is None, ranks[index][1]))
+            failure = ranks[best][0]
+            if best:
+                sentence.hypotheses = [hypotheses[best]]
+                sentence.notes = [SECOND_TRY] if failure is None else [SECOND_TRY, failure]
+                changed.append(sentence)
+            if failure is not None:
+                left.append(sentence)
+        self._set_confidences(changed)
+        return left
+
+    def _judge(
+        self, sentences: Sequence[SentenceJob], lists: Sequence[list[Hypothesis]]
+    ) -> Iterator[tuple[str | None, float]]:
+        """Return the failure and the confidence of each hypothesis, -1 where that is unknown."""
         assert self.confidence is not None
-        everything = [*sentence.hypotheses[:1], *candidates]
-        confidences = self.confidence.compute(
-            [sentence.request.source] * len(everything),
-            [hypothesis.tokens for hypothesis in everything],
-            [hypothesis.log_probability for hypothesis in everything],
-        ).tolist()
+        pairs = [
+            (sentence.request, hypothesis)
+            for sentence, hypotheses in zip(sentences, lists, strict=True)
+            for hypothesis in hypotheses
+        ]
+        sources = [request.source for request, _ in pairs]
+        outputs = [hypothesis.tokens for _, hypothesis in pairs]
+        limits = [request.constraints.max_length for request, _ in pairs]
+        failures = find_failures(sources, outputs, limits, self.confidence.calibration.log_length_ratio)
+        log_p = [hypothesis.log_probability for _, hypothesis in pairs]
+        confidences = self.confidence.compute(sources, outputs, log_p).tolist()
+        return zip(failures, [-1.0 if math.isnan(value) else value for value in confidences], strict=True)
 
-        def rank(index: int) -> tuple[bool, float]:
-            failure = self._find_failure(sentence, everything[index])
-            return failure is None, -1.0 if math.isnan(confidences[index]) else confidences[index]
-
-        best = max(range(len(everything)), key=rank)
-        if best:
-            sentence.hypotheses = [everything[best]]
-            sentence.notes = [SECOND_TRY]
-            if (failure := self._find_failure(sentence)) is not None:
-                sentence.notes.append(failure)
-            self._set_confidences([sentence])
-
-    def _find_failure(self, sentence: SentenceJob, hypothesis: Hypothesis | None = None) -> str | None:
-        assert self.confidence is not None
-        return find_failure(
-            sentence.request.source,
-            (hypothesis or sentence.hypotheses[0]).tokens,
-            sentence.request.constraints.max_length,
-            self.confidence.calibration.log_length_ratio,
-        )
-
-    def _cut(self, sentence: SentenceJob) -> None:
-        """Cut the loops that no try has avoided."""
-        source, hypothesis = sentence.request.source, sentence.hypotheses[0]
-        tokens = cut_loop(hypothesis.tokens, source[:-1])
-        if tokens == hypothesis.tokens:
+    def _cut_loops(self, sentences: Sequence[SentenceJob]) -> None:
+        """Cut the loops that no try has avoided, and score what is left, all at once."""
+        cut = [
+            (sentence, tokens)
+            for sentence in sentences
+            if (tokens := cut_loop(sentence.hypotheses[0].tokens, sentence.request.source[:-1]))
+            != sentence.hypotheses[0].tokens
+        ]
+        if not cut:
             return
-        scores = self.engine.score([source], [tokens])[0]
-        log_p = sum(scores)
-        kept = scores if self.options.scores == "tokens" else []
-        sentence.hypotheses = [Hypothesis(tokens, kept, self._penalize(log_p, len(scores)), log_p)]
-        self._set_confidences([sentence])
+        scored = self.engine.score([own.request.source for own, _ in cut], [tokens for _, tokens in cut])
+        for (sentence, tokens), scores in zip(cut, scored, strict=True):
+            log_p = sum(scores)
+            kept = scores if self.options.scores == "tokens" else []
+            sentence.hypotheses = [Hypothesis(tokens, kept, self._penalize(log_p, len(scores)), log_p)]
+        self._set_confidences([sentence for sentence, _ in cut])
 
     def _penalize(self, log_p: float, length: int) -> float:
         return log_p / length_penalty(length, self.options.config.alpha)
