@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -126,6 +127,29 @@ def test_only_what_failed_is_decoded_again(real: Translator, count: int) -> None
     assert len(retries) == 1  # together: a GPU decodes few sentences as slowly as many
 
 
+def test_the_failed_sentences_of_a_long_stream_are_not_decoded_a_few_at_a_time(real: Translator) -> None:
+    translator, engine = make_translator(real)
+    bad, good = "We read a book at school.", "I go home today."
+    bad_ids = [*real.subwords.source.encode(bad), EOS_ID]
+    engine.read_ahead = 1024  # texts; 6,000 are read, of which 600 fail
+    retries = []
+
+    def decode(requests: Any, config: DecodingConfig, window: int | None = None, **options: Any) -> Results:
+        is_retry = config.no_repeat_ngram is not None
+        retries.extend([config] if is_retry else [])
+        stream, first = iter(requests), 0
+        while waiting := list(islice(stream, window)):
+            for index, request in enumerate(waiting):
+                text = GOOD if is_retry else LOOP if request.source == bad_ids else OTHER
+                yield first + index, [engine.make_hypothesis(text, -0.5)]
+            first += len(waiting)
+
+    engine.decode = decode  # type: ignore[assignment]
+    results = translator.translate([good if n % 10 else bad for n in range(6000)], scores="none")
+    assert [result.text for result in results] == [OTHER if n % 10 else GOOD for n in range(6000)]
+    assert len(retries) < 12  # 128 at a time, and where the first text waits for one
+
+
 def test_of_the_candidates_the_most_confident_without_fault_is_kept(real: Translator) -> None:
     translator, engine = make_translator(
         real, [(LOOP, -0.1)], [(LOOP, -0.2)], [(OTHER, -2.5), (GOOD, -0.6), (LOOP, -0.05)]
@@ -144,6 +168,16 @@ def test_a_loop_that_no_try_avoids_is_cut(real: Translator) -> None:
     assert "loop" in result.notes
     assert find_loop(result.tokens, result.source_tokens) is None
     assert len(result.token_scores) == len(result.tokens)
+
+
+def test_loops_that_are_cut_are_scored_together(real: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    loops = [(LOOP, -0.1)]
+    translator, engine = make_translator(real, loops, loops, loops)
+    calls, score = [], engine.score
+    monkeypatch.setattr(engine, "score", lambda *pairs: calls.append(pairs) or score(*pairs))
+    results = translator.translate(["I go home today.", "We read a book.", "I go home."])
+    assert [result.text for result in results] == ["집에"] * 3
+    assert len(calls) == 1
 
 
 def test_second_tries_can_be_turned_off(real: Translator) -> None:

@@ -21,7 +21,9 @@ ReportDone = Callable[[int], None]  # the texts that are decoded
 
 DETOKENIZED_SENTENCES, ALIGNED_SENTENCES = 256, 64  # at once
 FLUSH_SECONDS = 0.1  # for which finished sentences may wait for others to be detokenized with
-RETRIED_SENTENCES = 512  # that failed, after which they are decoded again, together
+# Failed sentences are decoded again when there are an eighth of the window (512; on a GPU 4,096): each time
+# the engine waits for the longest of them.
+RETRIES_PER_WINDOW = 8
 HELD_TEXTS_FACTOR = (
     2  # times the sentences that the engine reads ahead: prepared texts, and those without words
 )
@@ -85,6 +87,7 @@ class TranslationStream:
     ) -> None:
         self.engine, self.preparer, self.assembler, self.options = engine, preparer, assembler, options
         self.window = read_ahead or engine.read_ahead
+        self.max_failed = max(1, self.window // RETRIES_PER_WINDOW)
         self.max_texts = read_ahead or HELD_TEXTS_FACTOR * engine.read_ahead
         self.batch_size = ALIGNED_SENTENCES if options.alignment else DETOKENIZED_SENTENCES
         self.jobs: deque[TextJob] = deque()  # not yet returned, in order
@@ -175,9 +178,20 @@ class TranslationStream:
         """Keep what is to be decoded again: parts with the sentences that follow, failed ones together."""
         self.parts.extend(parts)
         self.failed += failed
-        is_blocking = len(self.jobs) >= self.max_texts // 2  # soon no more texts can be read
-        if len(self.failed) >= RETRIED_SENTENCES or (self.failed and is_blocking):
+        if len(self.failed) >= self.max_failed or (self.failed and self._is_blocked()):
             self._retry_failed()
+
+    def _is_blocked(self) -> bool:
+        """Return whether soon no more texts can be read because the first one waits for a second try.
+
+        A window of texts is always held: that alone is no reason to decode few sentences again.
+        """
+        if len(self.jobs) < self.max_texts - self.max_failed:
+            return False
+        first = next((job for job in self.jobs if not job.is_done), None)
+        return first is not None and any(
+            sentence.must_retry and sentence.outputs is None for sentence in first.expand().sentences
+        )
 
     def _retry_failed(self) -> None:
         """Decode the sentences whose translations failed again. Few at a time would keep a GPU waiting."""
