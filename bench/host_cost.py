@@ -26,7 +26,9 @@ from manyheads.cli.translation import print_translations
 from manyheads.confidence_policy import ConfidencePolicy
 from manyheads.config import DecodingConfig
 from manyheads.inference.engine import Capabilities, Feature, ScoreDetail
-from manyheads.pipeline.jobs import TextJob
+from manyheads.loading import read_calibration
+from manyheads.pipeline.assembly import Assembler
+from manyheads.pipeline.jobs import SentenceJob, TextJob
 from manyheads.search.options import Hypothesis, Request
 from manyheads.text import segmentation
 from manyheads.text.subwords import SubwordPair
@@ -124,13 +126,27 @@ def measure_stages(translator: Translator, path: Path, lines: list[str]) -> dict
         "prepare", lambda: [job for part in split_chunks(lines) for job in preparer.prepare(part)]
     )
     sentences = [sentence for job in jobs for sentence in job.sentences]
-    for sentence in sentences:
-        sentence.hypotheses = [make_hypothesis(sentence.request.source[:-1], "tokens")]
-    times.measure("detokenize", lambda: list(map(assembler.detokenize, split_chunks(sentences))))
+    give_hypotheses(sentences)
+    if translator.is_calibrated:
+        times.measure("review", lambda: list(map(assembler.reviewer.review, split_chunks(sentences))))
+    times.measure("detokenize", lambda: detokenize_all(assembler, sentences))
     translations = times.measure("assemble", lambda: [assembler.assemble(job) for job in jobs])
     times.measure("write", lambda: write_lines([translation.text for translation in translations]))
     times.measure("write JSON", lambda: write_lines([format_json(item) for item in translations]))
     return times.stages
+
+
+def give_hypotheses(sentences: Sequence[SentenceJob]) -> None:
+    for sentence in sentences:
+        sentence.hypotheses = [make_hypothesis(sentence.request.source[:-1], "tokens")]
+
+
+def detokenize_all(assembler: Assembler, sentences: Sequence[SentenceJob]) -> None:
+    """Detokenize sentences, and the parts of those that are repaired."""
+    while sentences:
+        parts = [part for chunk in split_chunks(sentences) for part in assembler.detokenize(chunk)]
+        give_hypotheses(parts)
+        sentences = parts
 
 
 def write_lines(lines: list[str]) -> None:
@@ -181,7 +197,9 @@ def main() -> None:
     arguments = parser.parse_args()
     languages = {"source": arguments.language, "target": arguments.language}
     engine: Any = EchoEngine()
-    translator = Translator(engine, SubwordPair.load(arguments.folder), languages)
+    translator = Translator(
+        engine, SubwordPair.load(arguments.folder), languages, calibration=read_calibration(arguments.folder)
+    )
     lines = list(islice(read_lines([arguments.file]), arguments.lines))
     translator.translate(lines[:CHUNK])  # loads what is loaded at first use
     results: dict[str, Any] = {

@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from peers import MarianEngine
 
 HF_BATCHES = {"cuda": (2**12, 2**13, 2**14, 2**15), "cpu": (2**9, 2**10, 2**11)}  # source tokens
 DIRECT_BATCHES = (("tokens", 512), ("tokens", 1024), ("tokens", 2048), ("tokens", 4096), ("examples", 32))
+CHUNK = 1024  # lines tokenized, and outputs detokenized, at once
 SEARCH_SECONDS = 3.0  # of a candidate's sample, about
 MAX_DECODING_LENGTH = 256  # CTranslate2's own default
 
@@ -42,10 +42,12 @@ class Workload:
 
     @cached_property
     def sources(self) -> list[list[int]]:
-        sentences = [part for line in self.lines for part in self.translator.split_sentences(line)]
-        encoded = self.translator.subwords.source.encode_batch(sentences)
-        ids, offsets = encoded.ids.tolist(), encoded.offsets.tolist()
-        return [ids[start:end] for start, end in pairwise(offsets)]
+        """What the command's engine gets, text to copy replaced by copy symbols."""
+        translator = self.translator
+        preparer, _ = translator._create_stages(translator._read_options())
+        chunks = (self.lines[start : start + CHUNK] for start in range(0, len(self.lines), CHUNK))
+        jobs = [job for chunk in chunks for job in preparer.prepare(chunk)]
+        return [sentence.request.source for job in jobs for sentence in job.sentences]
 
     def constraints(self, sources: Sequence[list[int]]) -> list[DecodingConstraints]:
         """The limits of the command: as long as the source, and some tokens more."""
@@ -57,7 +59,9 @@ class Workload:
         return self.sources[:: max(1, len(self.sources) // count)][:count]
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        return [self.translator.subwords.target.decode(row) for row in ids]
+        rows = [list(row) for row in ids]
+        chunks = (rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK))
+        return [text for chunk in chunks for text in self.translator.subwords.target.decode_sentences(chunk)]
 
     def count_tokens(self, texts: Sequence[str]) -> int:
         """Return the subword tokens of outputs, without end tokens: the same count for every system."""

@@ -1,5 +1,6 @@
 """The second try, with an engine that answers by a script."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -127,27 +128,31 @@ def test_only_what_failed_is_decoded_again(real: Translator, count: int) -> None
     assert len(retries) == 1  # together: a GPU decodes few sentences as slowly as many
 
 
-def test_the_failed_sentences_of_a_long_stream_are_not_decoded_a_few_at_a_time(real: Translator) -> None:
+def test_a_long_stream_decodes_what_failed_in_few_calls(real: Translator) -> None:
+    """The engine holds as many sentences as it reads ahead, and the first failed one waits for others."""
     translator, engine = make_translator(real)
     bad, good = "We read a book at school.", "I go home today."
     bad_ids = [*real.subwords.source.encode(bad), EOS_ID]
-    engine.read_ahead = 1024  # texts; 6,000 are read, of which 600 fail
-    retries = []
+    retries: list[int] = []
 
     def decode(requests: Any, config: DecodingConfig, window: int | None = None, **options: Any) -> Results:
-        is_retry = config.no_repeat_ngram is not None
-        retries.extend([config] if is_retry else [])
-        stream, first = iter(requests), 0
-        while waiting := list(islice(stream, window)):
-            for index, request in enumerate(waiting):
-                text = GOOD if is_retry else LOOP if request.source == bad_ids else OTHER
-                yield first + index, [engine.make_hypothesis(text, -0.5)]
-            first += len(waiting)
+        if config.no_repeat_ngram is not None:
+            retries.append(len(requests))
+            yield from ((index, [engine.make_hypothesis(GOOD, -0.5)]) for index in range(len(requests)))
+            return
+        stream = enumerate(requests)
+        held = deque(islice(stream, window))
+        while held:
+            index, request = held.popleft()
+            yield index, [engine.make_hypothesis(LOOP if request.source == bad_ids else OTHER, -0.5)]
+            held.extend(islice(stream, 1))
 
-    engine.decode = decode  # type: ignore[assignment]
-    results = translator.translate([good if n % 10 else bad for n in range(6000)], scores="none")
-    assert [result.text for result in results] == [OTHER if n % 10 else GOOD for n in range(6000)]
-    assert len(retries) < 12  # 128 at a time, and where the first text waits for one
+    engine.read_ahead = 256
+    engine.decode = decode  # type: ignore[method-assign]
+    results = list(translator.stream(bad if n % 50 == 0 else good for n in range(3000)))
+    assert [result.text for result in results] == [OTHER if n % 50 else GOOD for n in range(3000)]
+    assert sum(retries) == 60
+    assert len(retries) <= 5
 
 
 def test_of_the_candidates_the_most_confident_without_fault_is_kept(real: Translator) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+import fp8_products
 import kernels
 import manyheads as mh
 import quality
@@ -231,6 +232,25 @@ def test_a_static_cache_decodes_what_a_growing_one_does(beam: int) -> None:
     assert len({tuple(by_sentence[0].tokens) for by_sentence in expected}) > 2
 
 
+# ---- fp8 products
+
+
+def test_fp8_shapes_cover_every_matrix_of_the_model() -> None:
+    config = mh.TransformerConfig(vocab_size=64, layers=2, d_model=32, d_ff=48, heads=4)
+    counted = sum(shape.count * shape.inner * shape.columns for shape in fp8_products.list_shapes(config))
+    parameters = mh.Transformer(config).named_parameters()
+    matrices = {name: weight.numel() for name, weight in parameters if weight.dim() == 2}
+    assert counted == sum(matrices.values())
+
+
+def test_fp8_products_are_those_of_bfloat16_up_to_rounding() -> None:
+    torch.manual_seed(0)
+    shape = fp8_products.MatrixShape("any", 64, 32, 1)
+    products = fp8_products.Products(shape, 16, "cpu", compiled=False)
+    assert 0 < products.measure_error(products.run_bfloat16()) < 0.01
+    assert 0.01 < products.measure_error(products.run_fp8(converts=True)) < 0.1
+
+
 # ---- the scripts
 
 
@@ -243,7 +263,16 @@ def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(
     "script",
-    ["train_step", "decode", "quality", "translate_file", "startup", "translate_memory", "robustness"],
+    [
+        "train_step",
+        "decode",
+        "quality",
+        "translate_file",
+        "startup",
+        "translate_memory",
+        "robustness",
+        "fp8_products",
+    ],
 )
 def test_a_benchmark_prints_its_help(script: str) -> None:
     assert "--device {cpu,cuda}" in run(script, "--help").stdout

@@ -21,12 +21,9 @@ ReportDone = Callable[[int], None]  # the texts that are decoded
 
 DETOKENIZED_SENTENCES, ALIGNED_SENTENCES = 256, 64  # at once
 FLUSH_SECONDS = 0.1  # for which finished sentences may wait for others to be detokenized with
-# Failed sentences are decoded again when there are an eighth of the window (512; on a GPU 4,096): each time
-# the engine waits for the longest of them.
-RETRIES_PER_WINDOW = 8
-HELD_TEXTS_FACTOR = (
-    2  # times the sentences that the engine reads ahead: prepared texts, and those without words
-)
+RETRIES_PER_WINDOW = 8  # so many sentences that failed are decoded again together: 512, on a GPU 4,096
+HELD_TEXTS_FACTOR = 4  # times the sentences that the engine reads ahead: texts held at most
+BLOCKED_SHARE = 0.75  # of them: from then on the first text is not left waiting for its second try
 
 
 def translate_at_once(
@@ -178,20 +175,10 @@ class TranslationStream:
         """Keep what is to be decoded again: parts with the sentences that follow, failed ones together."""
         self.parts.extend(parts)
         self.failed += failed
-        if len(self.failed) >= self.max_failed or (self.failed and self._is_blocked()):
+        # Soon no more texts can be read, and not because others are still to be detokenized.
+        is_blocking = not self.detokenizing and len(self.jobs) >= BLOCKED_SHARE * self.max_texts
+        if len(self.failed) >= self.max_failed or (self.failed and is_blocking):
             self._retry_failed()
-
-    def _is_blocked(self) -> bool:
-        """Return whether soon no more texts can be read because the first one waits for a second try.
-
-        A window of texts is always held: that alone is no reason to decode few sentences again.
-        """
-        if len(self.jobs) < self.max_texts - self.max_failed:
-            return False
-        first = next((job for job in self.jobs if not job.is_done), None)
-        return first is not None and any(
-            sentence.must_retry and sentence.outputs is None for sentence in first.expand().sentences
-        )
 
     def _retry_failed(self) -> None:
         """Decode the sentences whose translations failed again. Few at a time would keep a GPU waiting."""
