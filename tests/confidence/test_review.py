@@ -179,7 +179,12 @@ def test_loops_that_are_cut_are_scored_together(real: Translator, monkeypatch: p
     loops = [(LOOP, -0.1)]
     translator, engine = make_translator(real, loops, loops, loops)
     calls, score = [], engine.score
-    monkeypatch.setattr(engine, "score", lambda *pairs: calls.append(pairs) or score(*pairs))
+
+    def count_and_score(*pairs: Any) -> list[list[float]]:
+        calls.append(pairs)
+        return score(*pairs)
+
+    monkeypatch.setattr(engine, "score", count_and_score)
     results = translator.translate(["I go home today.", "We read a book.", "I go home."])
     assert [result.text for result in results] == ["집에"] * 3
     assert len(calls) == 1
